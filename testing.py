@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from debate_judge.data.testing import check_corpus
-from debate_judge.optimize.tuners import Tuner, Tuning, as_tuned
+from debate_judge.optimize.tuners import Tuner, Tuning
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.testing import ScriptedLM, check_judge, in_turn, sample_items, scripted_lm
 
@@ -27,7 +27,7 @@ def check_tuner(tune: Tuner, tuning: Tuning) -> None:
         AssertionError: The first of these that does not hold.
     """
     before = dict(tuning.judge.instructions())
-    found = as_tuned(tune(tuning))
+    found = tune(tuning)
     assert tuning.judge.instructions() == before, "the judge that it was given has other instructions now"
     for tuned in (found.judge, *(fold.judge for fold in found.folds)):
         _check_tuned(tuned, tuning.judge, before)

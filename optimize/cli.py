@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from debate_judge.data.errors import did_you_mean
-from debate_judge.runs.flags.invocation import COMMANDS
+from debate_judge.runs.flags.invocation import COMMANDS, REMOVED
 from debate_judge.runs.flags.parser import exit_code
 
 
@@ -26,6 +26,9 @@ def _run(arguments: Sequence[str]) -> int:
             print(usage())
             return 0
         name, rest = rest[0], ["--help"]
+    if name in REMOVED:
+        print(f"error: there is no command {name!r} any more: {REMOVED[name]}", file=sys.stderr)
+        return 2
     if name not in COMMANDS:
         near = did_you_mean(name, COMMANDS)
         problem = [f"unknown command {name!r}" + (f"; {near}" if near else ""), ""] if name else []

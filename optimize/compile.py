@@ -21,7 +21,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import require_file, write_json
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs.lm.http.address import NoServerError
-from debate_judge.runs.flags.declared import command_settings, setting
+from debate_judge.runs.flags.declared import command_settings
 from debate_judge.runs.flags.lm import EstimateFlags, require_server
 from debate_judge.runs.flags.parser import RESUMES, make_parser, read
 from debate_judge.runs.flags.prose import print_error
@@ -32,9 +32,7 @@ EXIT_INPUT, EXIT_LM, EXIT_TRACKING, EXIT_INTERRUPTED = 2, 3, 4, 130
 
 @command_settings
 class CompileFlags(EstimateFlags):
-    """Flags of the command that are not settings of the compile itself."""
-
-    config: str | None = setting(None, "TOML file with any of these settings; flags win", metavar="FILE")
+    """What the command can do in place of a compile."""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -43,10 +41,9 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a compile; returns the exit code (0 done, 2 bad input, 3 the LM failed, 4 tracking failed, 130 stopped)."""
-    arguments = build_parser().parse_args(argv)
     try:
-        flags = read(CompileFlags, arguments)
-        return _run(read(Settings, arguments, flags.config), flags.estimate)
+        arguments = build_parser().parse_args(argv)
+        return _run(read(Settings, arguments), vars(arguments).get("estimate"))
     except InputError as error:
         print_error(error)
         return EXIT_LM if isinstance(error, NoServerError) else EXIT_INPUT

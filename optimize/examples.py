@@ -16,7 +16,7 @@ import dspy
 
 from debate_judge.data.agreement.tables import Statistic, correlation
 from debate_judge.data.schema import Aspect, Candidate, Corpus
-from debate_judge.programs.judge import Item, Verdict, items_of
+from debate_judge.programs.judge import Item, items_of
 
 BATCH = 16
 """Least number of items of a batch: enough to correlate, and few enough for several batches."""
@@ -77,12 +77,6 @@ def _example(
     """An example with its items, and for each the mean rating, the ratings of single raters and their comments."""
     rated = dspy.Example(questions=items, ratings=list(ratings), raters=list(raters), comments=list(comments))
     return rated.with_inputs("questions")
-
-
-def example_metric(example: dspy.Example, prediction: dspy.Prediction, statistic: Statistic) -> float:
-    """`group_metric` of the prediction's `judgements`, one for each of the example's questions."""
-    scores = [j.score if isinstance(j, Verdict) else None for j in prediction.judgements]
-    return group_metric(example.ratings, scores, statistic)
 
 
 def group_metric(ratings: Sequence[float | None], scores: Sequence[float | None], statistic: Statistic) -> float:

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
 from debate_judge.data.schema import GRANULARITIES, Aspect, Granularity
 from debate_judge.optimize.context import CompilePlan, Run, label_of
@@ -24,10 +23,9 @@ from debate_judge.optimize.search.knowledge import (
 )
 from debate_judge.optimize.search.points import LEARNT, JudgeVariant, Space
 from debate_judge.optimize.settings import EFFORTS
-from debate_judge.optimize.tuners import Effort, GuideLimits, Tuning, as_tuned
+from debate_judge.optimize.tuners import Effort, GuideLimits, Tuning
 from debate_judge.programs import named
 from debate_judge.programs.compiled import usual_granularity
-from debate_judge.programs.devset import group_feedback
 from debate_judge.programs.judge import Judge
 from debate_judge.runs.runner.billing import stage
 
@@ -105,18 +103,15 @@ def _tuned(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> _Learnt:
         judge=base,
         examples=rated,
         statistic=plan.statistic,
-        feedback=group_feedback,
         runner=run.runner,
         reflection=run.reflection,
         guide=GuideLimits(settings.guide_words, settings.guide_tokens),
-        personas=_personas(plan),
         effort=Effort(*EFFORTS[settings.effort]),
         seed=settings.seed,
         label=label,
-        folder=Path(settings.store) / "tuning" / f"{plan.identity}-{plan.data.splits.fingerprints['train']}-{label}",
     )
     with stage(f"{label}: tuning"):
-        tuned = as_tuned(run.tuner(tuning))
+        tuned = run.tuner(tuning)
     if not settings.export_examples and any(predictor.demos for predictor in tuned.judge.predictors()):
         logger.warning(
             "%s: demonstrations are left out, because they hold texts of the data; --export-examples keeps them",

@@ -188,9 +188,10 @@ def preset(name: str, options: Mapping[str, Any]) -> Judge:
         if option not in known:
             raise InputError(
                 f"the judge {name!r} has no option {option!r}",
-                field="--judge-option",
+                field="-J",
                 expected=f"one of {', '.join(known)}" if known else "no options for this judge",
                 found=f"{option}={value}",
+                remedy=did_you_mean(option, known),
             )
     try:
         return build(chosen.kind, {**chosen.config, **options})

@@ -14,10 +14,12 @@ Feedback contains no texts under evaluation and no replies, so that these cannot
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, pairwise
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 import dspy
@@ -30,6 +32,8 @@ from debate_judge.data.splits import PARTS, split
 from debate_judge.data.tasks import TASKS
 from debate_judge.programs.judge import Item, Judgement, Unscored, Verdict
 from debate_judge.programs.roles.parsing import escape
+
+_CANDIDATE = re.compile(r"^\[\[ ## candidate_(\d+) ## \]\]\n", re.MULTILINE)
 
 FAILED = -1.0
 """The metric of a group that tells nothing because scores are missing: no correlation is lower."""
@@ -167,23 +171,37 @@ def group_agreement(
         value = correlation(ratings, scores, statistic) or 0.0
     if pred_name is None:
         return value
-    lines = [_about_call(gold, pred.scores, pred_trace), group_feedback(gold, pred)]
+    called = pred_trace[0][1] if pred_trace else {}
+    shown = _numbers_shown(gold.texts, called.get("candidates") or "")
+    lines = [_about_call(gold, pred.scores, called.get("candidate"), shown), group_feedback(gold, pred, shown)]
     feedback = "\n".join([f"{statistic} correlation of the scores with the ratings: {value:.2f}", *filter(None, lines)])
     return dspy.Prediction(score=value, feedback=feedback)
 
 
-def _about_call(gold: dspy.Example, scores: Sequence[float | None], calls: Sequence[Any] | None) -> str:
-    """What the raters and the judge said of the text that a call was about; empty if it was about several."""
-    candidate = calls[0][1].get("candidate") if calls else None
-    number = next((n for n, text in enumerate(gold.texts) if escape(text) == candidate), None)
-    if number is None or gold.ratings[number] is None:
-        return ""
-    rating, score = gold.ratings[number], scores[number]
-    line = f"This call was about candidate {number + 1}. The raters gave it {rating:.2f} on average"
-    if score is None:
-        return f"{line}; the judge has no score for it."
-    error = "too high" if score > rating else "too low" if score < rating else "right"
-    return f"{line}, the judge {score:g}: {error}."
+def _numbers_shown(texts: Sequence[str], candidates: str) -> dict[int, int]:
+    """Place of a text in the example -> its number in a prompt about several; empty where the prompt is about one."""
+    _, *pieces = _CANDIDATE.split(candidates)
+    numbers = {text.strip(): int(number) for number, text in zip(pieces[::2], pieces[1::2], strict=True)}
+    return {n: numbers[own] for n, text in enumerate(texts) if (own := escape(text).strip()) in numbers}
+
+
+def _about_call(
+    gold: dspy.Example, scores: Sequence[float | None], candidate: str | None, shown: Mapping[int, int]
+) -> str:
+    """What the raters and the judge said of the texts that a call was about."""
+    places = list(shown) or [n for n, text in enumerate(gold.texts) if escape(text) == candidate][:1]
+    lines = []
+    for place in places:
+        rating, score, number = gold.ratings[place], scores[place], shown.get(place, place + 1)
+        if rating is None:
+            continue
+        line = f"This call was about candidate {number}. The raters gave it {rating:.2f} on average"
+        if score is None:
+            lines.append(f"{line}; the judge has no score for it.")
+            continue
+        error = "too high" if score > rating else "too low" if score < rating else "right"
+        lines.append(f"{line}, the judge {score:g}: {error}.")
+    return "\n".join(lines)
 
 
 # --- feedback in words ---
@@ -195,15 +213,18 @@ Rated = tuple[int, float, float]
 """(number of a candidate in the example, from 1; mean rating; the judge's score)."""
 
 
-def group_feedback(example: dspy.Example, prediction: dspy.Prediction) -> str:
+def group_feedback(
+    example: dspy.Example, prediction: dspy.Prediction, shown: Mapping[int, int] = MappingProxyType({})
+) -> str:
     """Describe which candidates of a group are in the wrong order, and what the debate did to each score.
 
     Args:
         example: Rated texts, with `ratings`.
         prediction: With `judgements`, one per text.
+        shown: Place in the example -> number in a prompt, for feedback on that prompt; others are then left out.
 
     Returns:
-        A statement on each line; candidates are named by their number in the example.
+        A statement on each line; candidates are named by their number in the prompt or else in the example.
     """
     judgements: Sequence[Judgement] = prediction.judgements
     ratings: Sequence[float | None] = example.ratings
@@ -211,7 +232,10 @@ def group_feedback(example: dspy.Example, prediction: dspy.Prediction) -> str:
     first: list[Rated] = []
     lines: list[str] = []
     effects: Counter[str] = Counter()
-    for number, (judgement, rating) in enumerate(zip(judgements, ratings, strict=True), start=1):
+    for place, (judgement, rating) in enumerate(zip(judgements, ratings, strict=True)):
+        if shown and place not in shown:
+            continue
+        number = shown.get(place, place + 1)
         if isinstance(judgement, Unscored):
             lines.append(f"Candidate {number} has no score: {judgement.reason}.")
         elif rating is not None:

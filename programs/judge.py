@@ -9,7 +9,6 @@ Judges and exports (`runs.export.loaded`) are called like this: keywords in, a `
 
 from __future__ import annotations
 
-import asyncio
 from abc import ABCMeta, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,7 +22,7 @@ from debate_judge.programs.grouping import Item as Item
 from debate_judge.programs.grouping import Texts, find_aspect, grouped
 from debate_judge.programs.grouping import corpus_items as corpus_items
 from debate_judge.programs.grouping import items_of as items_of
-from debate_judge.programs.lm.loop import run
+from debate_judge.programs.lm.loop import gather, run
 from debate_judge.programs.lm.prices import EXAMPLE_LM
 from debate_judge.programs.option_values import whole_number, yes_or_no
 from debate_judge.programs.transcript import Transcript, UnscoredReason
@@ -168,9 +167,7 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
         texts = Texts.of(positional, keywords)
         task, aspect = find_aspect(keywords.get("aspect"), keywords.get("task"))
         require_lm(self.predictors())
-        # In the groups in which a compile and a scoring run ask about them.
-        grouping = grouped(self, texts.items(task, [aspect]))
-        judgements = grouping.by_item(await asyncio.gather(*(self.judge(table.items) for table in grouping.tables)))
+        judgements = await self.judge_all(texts.items(task, [aspect]))
         scores = [judgement.score if isinstance(judgement, Verdict) else None for judgement in judgements]
         cut = cut_of(aspect) if self.on_scale else None
         return answer(texts.several, scores, [reason_of(judgement) for judgement in judgements], judgements, cut)
@@ -219,10 +216,6 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
     def variants(self, personas: Mapping[str, str]) -> dict[str, Judge]:
         """The judges that a search may choose from, by name; for a debate one for each persona."""
         return {"default": self}
-
-    def seeds(self, personas: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-        """Predictor name -> instructions that a tuner should try in addition to its own proposals."""
-        return {}
 
     def with_debate(self, *, rounds: int | None = None, tie_breaker: bool | None = None) -> Judge:
         """A copy that debates for `rounds` rounds, with or without a Tie-breaker; None keeps this judge's value."""
@@ -273,6 +266,11 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
             transcripts = await self.break_ties(items, transcripts)
         return [self.verdict(transcript, self.debate_config.rounds) for transcript in transcripts]
 
+    async def judge_all(self, items: Sequence[Item]) -> list[Judgement]:
+        """Judge any items, in the groups in which a compile and a scoring run ask about them."""
+        grouping = grouped(self, items)
+        return grouping.by_item(await gather(self.judge(table.items) for table in grouping.tables))
+
     async def smoke_test(self, items: Sequence[Item]) -> Transcript:
         """Ask every role about items that `converse` may take at once, to check that the LM can play it.
 
@@ -303,7 +301,7 @@ class ItemJudge(Judge):
         """Ask the LM about `item`, with at most `rounds` rounds of debate where the judge has rounds."""
 
     async def converse(self, items: Sequence[Item], rounds: int) -> list[Transcript]:
-        return list(await asyncio.gather(*(self.converse_about(item, rounds) for item in items)))
+        return await gather(self.converse_about(item, rounds) for item in items)
 
 
 def least_failed(transcripts: Sequence[Transcript]) -> Transcript:

@@ -72,7 +72,6 @@ def check_judge(judge: Judge, items: Sequence[Item] | None = None) -> None:
     personas = {"mine": "Be kind."}
     known = set(judge.instructions())
     _require(set(judge.tunable()) <= known, "`tunable` names predictors that do not exist", judge.tunable())
-    _require(set(judge.seeds(personas)) <= known, "`seeds` names predictors that do not exist", judge.seeds(personas))
     kinds = {variant.kind for variant in judge.variants(personas).values()}
     _require(kinds == {judge.kind}, "its variants are of other kinds", kinds)
     _require(judge_class(judge.kind) is type(judge), "its kind leads to another class", judge_class(judge.kind))

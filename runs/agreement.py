@@ -16,22 +16,24 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import require_file, write_json
-from debate_judge.runs.flags.common import DRAW_SYSTEMS, SEED, SOURCES, SourcesText, resampling
+from debate_judge.runs.flags.common import SEED, SOURCES, SourcesText, resampling
 from debate_judge.runs.flags.declared import command_settings, setting
-from debate_judge.runs.flags.parser import exit_code, make_parser, read
-from debate_judge.runs.reports.terminal import Printed, TerminalTable, show
+from debate_judge.runs.flags.parser import exit_code, settings_of
 
 if TYPE_CHECKING:
     from debate_judge.data.agreement.decisions import Decided
     from debate_judge.data.agreement.raters import RaterAgreement
     from debate_judge.data.agreement.tables import AgreementTable, GroupScores
     from debate_judge.data.schema import Level, Scale
-    from debate_judge.runs.rated_scores import Rows
+    from debate_judge.runs.evaluation.rows import Scores
+    from debate_judge.runs.reports.tables import DataTable
+    from debate_judge.runs.reports.terminal import Printed
 
 _LEVELS: dict[Level, str] = {
     "summary": "summary level: the correlation within each group, averaged over groups",
@@ -56,7 +58,6 @@ class AgreementFlags:
     )
     margin: float = setting(0.0, "largest difference between the scores of a pair that still is a tie", ge=0)
     resamples: int = resampling()
-    draw_systems: bool = DRAW_SYSTEMS
     seed: int = SEED
     json: str | None = setting(
         None, "print JSON in place of the tables, or write it to a file beside them", metavar="OUT", const="-"
@@ -65,56 +66,54 @@ class AgreementFlags:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the agreement; returns the exit code (0 done, 2 bad input)."""
-    given = make_parser("agreement", __doc__, AgreementFlags).parse_args(argv)
-    return exit_code(lambda: _run(read(AgreementFlags, given)))
+    return exit_code(lambda: _run(settings_of("agreement", __doc__, AgreementFlags, argv)))
 
 
 def _run(arguments: AgreementFlags) -> int:
     from debate_judge.data.agreement.tables import agreement_table
-    from debate_judge.runs.rated_scores import read_rows
+    from debate_judge.runs.evaluation.rows import scores_of
+    from debate_judge.runs.evaluation.score_files import read_rated
+    from debate_judge.runs.reports import raters as rater_tables
     from debate_judge.runs.reports.decisions import render, to_json
+    from debate_judge.runs.reports.tables import DataTable
+    from debate_judge.runs.reports.terminal import show
     from debate_judge.runs.runner.display import StepProgress
 
     _check_output(arguments)
-    rows = read_rows(
-        Path(arguments.file), scale=_scale(arguments.scale), only=arguments.aspects, sources=arguments.sources
-    )
+    file, scale = Path(arguments.file), _scale(arguments.scale)
+    found = read_rated(file, scale=scale, only=arguments.aspects, sources=arguments.sources)
+    scores = scores_of(found.rows)
     with StepProgress("resampling", arguments.resamples) as bar:
-        table = agreement_table(
-            rows.aspects,
-            resamples=arguments.resamples,
-            seed=arguments.seed,
-            draw_systems=arguments.draw_systems,
-            progress=bar.advance,
-        )
-    decisions = _decisions(arguments, rows)
-    raters = _beside_raters(arguments, rows)
+        table = agreement_table(scores, resamples=arguments.resamples, seed=arguments.seed, progress=bar.advance)
+    decisions, raters = _decisions(arguments, scores), _beside_raters(arguments, scores)
     values = table.to_json() | ({"decisions": to_json(decisions)["scores"]} if decisions else {})
-    values |= {"raters": {name: found.to_json() for name, found in raters.items()}} if raters else {}
+    values |= {"raters": {name: one.to_json() for name, one in raters.items()}} if raters else {}
     if arguments.json == "-":
         print(json.dumps(values, indent=2, allow_nan=False))
         return 0
-    show(*_render(table, rows), *render(decisions, units="groups"))
+    show(f"{len(found.rows)} rows, {len(scores)} aspects; 95 % intervals over groups")
+    if found.samples:
+        show(f"{found.samples} recorded samples read, {found.unreadable} without a score on the scale")
+    show(*_render(table), *render(decisions, units="groups"))
     if raters:
-        show(*_render_raters(raters, _ranked_at(rows)))
+        caption = rater_tables.title(_ranked_at(scores), "spearman")
+        show("", DataTable(rater_tables.HEADER, rater_tables.rows({"scores": raters}), caption, keys=2))
     if arguments.json:
         write_json(arguments.json, values, "--json")
     return 0
 
 
-def _decisions(arguments: AgreementFlags, rows: Rows) -> dict[str, dict[str, Decided]]:
+def _decisions(arguments: AgreementFlags, scores: Scores) -> dict[str, dict[str, Decided]]:
     """The decisions that the scores make, as those of one judge; empty where there are none to make."""
-    from dataclasses import replace
-
     from debate_judge.data.agreement.decisions import decide, find_questions_in_scores
 
     if arguments.decisions == "none":
         return {}
-    questions = find_questions_in_scores(rows.aspects, None if arguments.decisions == "auto" else arguments.decisions)
+    questions = find_questions_in_scores(scores, None if arguments.decisions == "auto" else arguments.decisions)
     for name, question in questions.items():
         if arguments.cut is not None:
             question = replace(question, cut=arguments.cut)
-        elif question.kind == "binary" and not _share_a_scale(rows.aspects[name]):
+        elif question.kind == "binary" and not _share_a_scale(scores[name]):
             print(
                 f"note: scores of {name} lie outside its two ratings, so the middle of these divides nothing; "
                 "give the score that does with --cut",
@@ -122,35 +121,27 @@ def _decisions(arguments: AgreementFlags, rows: Rows) -> dict[str, dict[str, Dec
             )
             question = replace(question, cut=None)
         questions[name] = replace(question, margin=arguments.margin)
-    found = decide(rows.aspects, questions, resamples=arguments.resamples, seed=arguments.seed)
+    found = decide(scores, questions, resamples=arguments.resamples, seed=arguments.seed)
     return {"scores": found} if found else {}
 
 
-def _beside_raters(arguments: AgreementFlags, rows: Rows) -> dict[str, RaterAgreement]:
+def _beside_raters(arguments: AgreementFlags, scores: Scores) -> dict[str, RaterAgreement]:
     """Aspect -> the scores beside single raters; empty where there are none."""
     from debate_judge.data.agreement.raters import beside_raters
     from debate_judge.runs.reports.raters import several_raters
 
-    if not several_raters(rows.aspects):
+    if not several_raters(scores):
         return {}
-    resamples, seed = arguments.resamples, arguments.seed
+    level, resamples, seed = _ranked_at(scores), arguments.resamples, arguments.seed
     return {
-        name: beside_raters(
-            groups, level=_ranked_at(rows), on_scale=_share_a_scale(groups), resamples=resamples, seed=seed
-        )
-        for name, groups in rows.aspects.items()
+        name: beside_raters(groups, level=level, on_scale=_share_a_scale(groups), resamples=resamples, seed=seed)
+        for name, groups in scores.items()
     }
 
 
-def _ranked_at(rows: Rows) -> Level:
+def _ranked_at(scores: Scores) -> Level:
     """Within groups where there are groups, else pooled."""
-    return "summary" if any(len(g.candidates) > 1 for groups in rows.aspects.values() for g in groups) else "sample"
-
-
-def _render_raters(found: Mapping[str, RaterAgreement], level: Level) -> list[Printed]:
-    from debate_judge.runs.reports.raters import HEADER, rows, title
-
-    return ["", title(level, "spearman"), "", TerminalTable(HEADER, rows({"scores": found}))]
+    return "summary" if any(len(g.candidates) > 1 for groups in scores.values() for g in groups) else "sample"
 
 
 def _share_a_scale(groups: Sequence[GroupScores]) -> bool:
@@ -180,50 +171,43 @@ def _scale(text: str | None) -> Scale | None:
         raise InputError("not a scale", field="--scale", expected="LOW-HIGH, e.g. 1-5", found=text) from None
 
 
-def _render(table: AgreementTable, rows: Rows) -> list[Printed]:
-    from debate_judge.data.agreement.tables import LEVELS, NAMES, STATISTICS
-    from debate_judge.runs.reports.text import interval
+def _render(table: AgreementTable) -> list[Printed]:
+    """A table for each level, under its title, and what is counted how."""
+    from debate_judge.data.agreement.tables import LEVELS
 
-    blocks: list[Printed] = [f"{rows.rows} rows, {len(rows.aspects)} aspects; 95 % intervals over groups"]
-    if rows.samples:
-        blocks.append(f"{rows.samples} recorded samples read, {rows.unreadable} without a score on the scale")
-    for level in LEVELS:
-        header = ["aspect", *(NAMES[s] for s in STATISTICS), "groups", "constant", "undefined", "unscored"]
-        # The other conventions are shown where they give other figures.
-        cells = [row[level]["spearman"] for row in [*table.aspects.values(), table.average]]
-        other = {}
-        if level == "summary" and any(cell.constant for cell in cells):
-            other["ranked"] = "value_without_constant"
-        if level == "summary" and any(cell.undefined for cell in cells):
-            other["all = 0"] = "value_undefined_as_zero"
-        header[4:4] = [f"{NAMES[s]}, {name}" for name in other for s in STATISTICS]
-        body = []
-        averaged = [("average", table.average[level])] if len(table.aspects) > 1 else []
-        for name, found in [*((a, t[level]) for a, t in table.aspects.items()), *averaged]:
-            row = [name, *(interval(found[s]) for s in STATISTICS)]
-            row += [_or_dash(getattr(found[s], value)) for value in other.values() for s in STATISTICS]
-            counts = found["spearman"]
-            body.append([*row, *map(str, (counts.groups, counts.constant, counts.undefined, counts.unscored))])
-        how = _method(table, level)
-        blocks += ["", _LEVELS[level] + how, "", TerminalTable(header, body, total=bool(averaged))]
-    blocks += [
+    return [
+        *(part for level in LEVELS for part in ("", _level_table(table, level))),
         "",
         "constant: groups whose scores are equal, counted 0 (without them: ranked)",
         "undefined: groups whose ratings are equal, left out (counted 0 as well: all = 0)",
     ]
-    return blocks
 
 
-def _method(table: AgreementTable, level: Level) -> str:
+def _level_table(table: AgreementTable, level: Level) -> DataTable:
     from debate_judge.data.agreement.intervals import METHODS
+    from debate_judge.data.agreement.tables import NAMES, STATISTICS
+    from debate_judge.runs.reports.tables import DataTable
+    from debate_judge.runs.reports.text import interval
 
-    used = {cell.method for row in [*table.aspects.values(), table.average] for cell in row[level].values()}
-    names = [METHODS[m] for m in METHODS if m in used]
-    return f" (intervals: {'; '.join(names)})" if names else ""
-
-
-def _or_dash(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f}"
+    averaged = {"average": table.average} if len(table.aspects) > 1 else {}
+    found = {name: own[level] for name, own in {**table.aspects, **averaged}.items()}
+    cells = [cell for own in found.values() for cell in own.values()]
+    # The other conventions are shown where they give other figures.
+    other: Mapping[str, str] = {}
+    if level == "summary":
+        other = {"ranked": "value_without_constant"} if any(cell.constant for cell in cells) else {}
+        other |= {"all = 0": "value_undefined_as_zero"} if any(cell.undefined for cell in cells) else {}
+    header = ["aspect", *(NAMES[s] for s in STATISTICS), *(f"{NAMES[s]}, {name}" for name in other for s in STATISTICS)]
+    body = []
+    for name, own in found.items():
+        more = [getattr(own[s], value) for value in other.values() for s in STATISTICS]
+        counts = [getattr(own["spearman"], count) for count in ("groups", "constant", "undefined", "unscored")]
+        values = ["–" if value is None else f"{value:.2f}" for value in more]
+        body.append([name, *(interval(own[s]) for s in STATISTICS), *values, *map(str, counts)])
+    methods = [METHODS[m] for m in METHODS if m in {cell.method for cell in cells}]
+    caption = _LEVELS[level] + (f" (intervals: {'; '.join(methods)})" if methods else "")
+    header += ["groups", "constant", "undefined", "unscored"]
+    return DataTable(header, body, caption, total=bool(averaged))
 
 
 if __name__ == "__main__":

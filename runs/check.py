@@ -19,7 +19,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.runs.flags.common import COLUMNS, SEED, SOURCES, SourcesText
 from debate_judge.runs.flags.declared import command_settings, setting
 from debate_judge.runs.flags.invocation import command
-from debate_judge.runs.flags.parser import exit_code, make_parser, read
+from debate_judge.runs.flags.parser import exit_code, settings_of
 from debate_judge.runs.reports.terminal import Printed, TerminalTable, Verbatim, show
 
 if TYPE_CHECKING:
@@ -53,8 +53,7 @@ class CheckFlags:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print what was understood; returns the exit code (0 done, 2 data that cannot be used)."""
-    given = make_parser("check", __doc__, CheckFlags).parse_args(argv)
-    return exit_code(lambda: _run(read(CheckFlags, given)))
+    return exit_code(lambda: _run(settings_of("check", __doc__, CheckFlags, argv)))
 
 
 def _run(flags: CheckFlags) -> int:

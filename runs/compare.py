@@ -1,14 +1,16 @@
 """Several judges on the same data in one table.
 
     python runs/compare.py --data sample --judges rouge-l,single,debate
-    python runs/compare.py --data summeval --judges single,geval,debate+tiebreak,chateval --lm openai/gpt-6-luna
     python runs/compare.py --data summeval --judges single,runs/store/exports/NAME --external mine=scores.jsonl
-    python runs/compare.py --data summeval --judges single,debate --ablations figures/
+    python runs/compare.py --judges "single,debate[rounds=1|2|3],debate[persona=plain]" --lm openai/gpt-6-luna
+    python runs/compare.py --judges runs/store/exports/NAME --probes longer,instruction --estimate
 
 A judge is a name (single, multiagent, debate, ... rouge-l) or an export: its folder, models:/NAME/VERSION,
-models:/NAME@champion, or the id of the MLflow run that made it. The held-out sources of a compile's split are scored,
-unless --part all says otherwise: an export's figures on sources that it was compiled on are no evidence. All judges
-score in one pass and share every reply; the same command resumes where it was stopped.
+models:/NAME@champion, or the id of the MLflow run that made it. In brackets it is given settings of its own, where a|b
+makes a judge of each. The held-out sources of a compile's split are scored, unless --part all says otherwise: an
+export's figures on sources that it was compiled on are no evidence. With --probes the candidates are scored manipulated
+as well (made longer, with an instruction to the judge, and so on), and a second table shows how far scores move. All
+judges score in one pass and share every reply; the same command resumes where it was stopped.
 """
 
 from __future__ import annotations
@@ -18,18 +20,17 @@ from collections.abc import Sequence
 
 from debate_judge.runs.comparison.flags import CompareFlags
 from debate_judge.runs.flags.lm import require_server
-from debate_judge.runs.flags.parser import RESUMES, exit_code, make_parser, read
+from debate_judge.runs.flags.parser import RESUMES, exit_code, settings_of
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print the table; returns the exit code (0 done, 2 bad input, 3 the LM failed, 130 interrupted)."""
-    arguments = make_parser("compare", __doc__, CompareFlags).parse_args(argv)
+    """Print the tables; returns the exit code (0 done, 2 bad input, 3 the LM failed, 130 interrupted)."""
     # DSPy and LiteLLM would fetch a price list on import; nothing here needs it.
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
 
     def work() -> int:
-        flags = read(CompareFlags, arguments)
-        if flags.estimate is None:
+        flags = settings_of("compare", __doc__, CompareFlags, argv)
+        if flags.lm and flags.estimate is None:
             require_server(flags.lm, flags.api_base, flags.store)
         from debate_judge.runs.comparison.job import run
 

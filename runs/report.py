@@ -15,7 +15,7 @@ from pathlib import Path
 
 from debate_judge.runs.flags.common import STORE
 from debate_judge.runs.flags.declared import command_settings, flag_group, setting
-from debate_judge.runs.flags.parser import exit_code, make_parser, read
+from debate_judge.runs.flags.parser import exit_code, settings_of
 
 
 @flag_group("report")
@@ -44,10 +44,9 @@ class ReportFlags(FoundReportFlags):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Make the page and print its path; returns the exit code (0 done, 2 bad input, 130 interrupted)."""
-    given = make_parser("report", __doc__, ReportFlags).parse_args(argv)
 
     def work() -> int:
-        print(made(read(ReportFlags, given)))
+        print(made(settings_of("report", __doc__, ReportFlags, argv)))
         return 0
 
     return exit_code(work)

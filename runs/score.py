@@ -23,7 +23,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.programs.lm.http.address import NoServerError
 from debate_judge.programs.lm.reply import replies_folder
 from debate_judge.runs.flags.lm import limits, require_server
-from debate_judge.runs.flags.parser import RESUMES, make_parser, read
+from debate_judge.runs.flags.parser import RESUMES, settings_of
 from debate_judge.runs.flags.prose import is_terminal, print_error
 from debate_judge.runs.reports.terminal import show
 from debate_judge.runs.scoring.settings import (
@@ -48,9 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     0 done, 2 bad input, 3 the LM failed, 4 too many items without a score, 130 interrupted.
     """
-    given = make_parser("score", __doc__, ScoreFlags).parse_args(argv)
     try:
-        return _run(read(ScoreFlags, given))
+        return _run(settings_of("score", __doc__, ScoreFlags, argv))
     except InputError as error:
         print_error(error)
         return EXIT_LM if isinstance(error, NoServerError) else EXIT_INPUT

@@ -14,7 +14,7 @@ import webbrowser
 from collections.abc import Sequence
 
 from debate_judge.runs.flags.declared import command_settings
-from debate_judge.runs.flags.parser import exit_code, make_parser, read
+from debate_judge.runs.flags.parser import exit_code, settings_of
 from debate_judge.runs.report import FoundReportFlags, made
 
 
@@ -25,10 +25,9 @@ class ViewFlags(FoundReportFlags):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Open the page; returns the exit code (0 done, 2 bad input, 130 interrupted)."""
-    given = make_parser("view", __doc__, ViewFlags).parse_args(argv)
 
     def work() -> int:
-        page = made(read(ViewFlags, given))
+        page = made(settings_of("view", __doc__, ViewFlags, argv))
         print(page)
         if not webbrowser.open(page.resolve().as_uri()):
             print("no browser could be opened here; open this file with one", file=sys.stderr)

@@ -53,14 +53,14 @@ ROOMS = {
         ("testing",),
     ),
     "runs": (
-        ("flags", "runner", "rated_scores", "mlflow_setup"),
+        ("flags", "runner", "mlflow_setup"),
         ("scoring", "export"),
         ("tracking", "integrations"),
         ("reports",),
         ("estimates", "distributed"),
+        ("evaluation",),
         ("comparison",),
-        ("probing",),
-        ("agreement", "check", "compare", "probe", "report", "score"),
+        ("agreement", "check", "compare", "report", "score"),
         ("view", "serve"),
     ),
 }

@@ -11,7 +11,6 @@ from debate_judge.data.errors import InputError
 from debate_judge.optimize.examples import examples
 from debate_judge.optimize.tuners import TUNERS, Effort, Tuning
 from debate_judge.programs import JUDGES, KINDS, build, judge_class
-from debate_judge.programs.devset import group_feedback
 from debate_judge.programs.judge import items_of
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.runner.runner import JudgeRunner
@@ -54,16 +53,12 @@ def test_tuner(name: str) -> None:
     judge = build("debate", {"persona": "plain", "rounds": 1, "tie_breaker": False})
     with JudgeRunner(make_lm("offline"), progress=False) as runner:
         found = examples(small, [aspect], grouped=True, seed=0)
-        plain = judge.instructions()["critic"]
-        personas = {"plain": plain, "strict": "You play the devil's advocate, as much as you can."}
         tuning = Tuning(
             judge=judge,
             examples=found,
             statistic="spearman",
-            feedback=group_feedback,
             runner=runner,
             reflection=runner.lm,
-            personas=personas,
             effort=Effort(proposals=1, trials=3),
             seed=0,
             label="test",

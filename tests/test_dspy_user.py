@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.programs import preset
 from debate_judge.programs.devset import FAILED
 from debate_judge.programs.judge import Unscored, Verdict
+from debate_judge.programs.lm import loop
 from debate_judge.programs.roles.role import RoleLastAdapter
 from tests.fakes import debater, scripted_lm
 
@@ -166,6 +168,21 @@ def test_a_judge_works_with_any_lm_of_dspy() -> None:
         assert Debate(rounds=0)(source="s", text="t", aspect="fluency").score == 4
 
 
+def test_a_trace_has_the_order_of_the_questions_whichever_reply_comes_first() -> None:
+    second_is_there = asyncio.Event()
+
+    async def ask(name: str) -> str:
+        if name == "first":
+            await second_is_there.wait()
+        dspy.settings.trace.append(name)
+        second_is_there.set()
+        return name
+
+    with dspy.context(trace=[]):
+        assert asyncio.run(loop.gather(ask(name) for name in ("first", "second"))) == ["first", "second"]
+        assert dspy.settings.trace == ["first", "second"]
+
+
 # --- what cannot be asked ---
 
 GOOD = {"source": "s", "text": "t", "aspect": "fluency"}
@@ -301,6 +318,22 @@ def test_feedback_says_who_was_scored_too_high(offline: Any, train: list[dspy.Ex
     assert told.score == group_agreement(train[0], found)
     assert "This call was about candidate" in told.feedback
     assert "wrong order" in told.feedback
+
+
+def test_feedback_on_a_call_about_several_names_them_by_their_numbers_in_it(
+    offline: Any, train: list[dspy.Example]
+) -> None:
+    example, trace = train[0], list[Any]()
+    with dspy.context(trace=trace):
+        found = Debate(rounds=1, together=8)(**example.inputs())
+    told = group_agreement(example, found, trace, "critic", [trace[1]]).feedback
+    shown = re.split(r"\[\[ ## candidate_\d+ ## \]\]\n", trace[1][1]["candidates"])[1:]
+    ratings = dict(zip(example.texts, example.ratings, strict=True))
+    means = re.findall(r"This call was about candidate (\d+)\. The raters gave it ([\d.]+)", told)
+    assert [text.strip() for text in shown] != example.texts[: len(shown)]
+    assert {number: mean for number, mean in means} == {
+        str(number): f"{ratings[text.strip()]:.2f}" for number, text in enumerate(shown, start=1)
+    }
 
 
 # --- DSPy's own optimizers ---

@@ -127,7 +127,8 @@ MADE_UP = {
     # Too few for parts.
     "rated.jsonl": ("rated.jsonl", "--part", "all"),
     "50": ("12",),
-    "51-100": ("9-12",),
+    "sources=50": ("sources=12",),
+    "sources=51-100": ("sources=9-12",),
     "single,EXPORT": ("single,runs/store/exports/my-judge",),
 }
 """What stands in a command for something of the user's -> what is tried instead."""

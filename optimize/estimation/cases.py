@@ -14,20 +14,19 @@ from debate_judge.optimize.search.outcomes import Dropped, Outcomes
 from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, Point, Probe, Space
 from debate_judge.optimize.search.storage import Found
 from debate_judge.optimize.search.study import OnTrial, SearchPlan, Strategy, Study, StudyMaker
-from debate_judge.optimize.tuners import LearntPersona, Tuned, Tuner, as_tuned
+from debate_judge.optimize.tuners import LearntPersona, Tuned, Tuner
 from debate_judge.optimize.tuners.persona import CRITIC
 from debate_judge.programs.dry_run import EstimateCase
 from debate_judge.programs.judge import Judge
 from debate_judge.runs.estimates.dry_run import Ledger
 
 
-def run_of(case: EstimateCase, plain: Run, ledger: Ledger) -> Run:
+def run_of(case: EstimateCase, run: Run, ledger: Ledger) -> Run:
     """The run with the tuner and the search of a case, which leave nothing behind."""
-    run = replace(plain, tuner=lambda tuning: plain.tuner(replace(tuning, folder=None)))
     if case.name == "lower":
         return replace(
             run,
-            tuner=_changing(run.tuner, lambda judge, tuned: judge),
+            tuner=_changing(run.tuner, lambda judge, tuned: Tuned(judge)),
             study=_study_by(lambda number: CHEAPEST, ledger),
         )
     if case.name == "upper":
@@ -35,14 +34,13 @@ def run_of(case: EstimateCase, plain: Run, ledger: Ledger) -> Run:
     return replace(run, study=_study_by(lambda number: Strategy(), ledger))
 
 
-def _changing(tuner: Tuner, change: Callable[[Judge, Judge | Tuned], Judge | Tuned]) -> Tuner:
+def _changing(tuner: Tuner, change: Callable[[Judge, Tuned], Tuned]) -> Tuner:
     """The tuner, which asks what it asks, with `change` of the untuned judge and what it returns for its result."""
     return lambda tuning: change(tuning.judge, tuner(tuning))
 
 
-def _rewritten(judge: Judge, found: Judge | Tuned) -> Judge | Tuned:
+def _rewritten(judge: Judge, tuned: Tuned) -> Tuned:
     """What the tuner found, or if that is nothing, the judge as if it had found other instructions for every role."""
-    tuned = as_tuned(found)
     if tuned.judge is judge:
         return tuned
     if tuned.judge.instructions() != judge.instructions():
@@ -53,7 +51,7 @@ def _rewritten(judge: Judge, found: Judge | Tuned) -> Judge | Tuned:
         if name in one.tunable():
             signature = predictor.signature
             predictor.signature = signature.with_instructions(f"{signature.instructions} Be thorough.")
-    return one
+    return Tuned(one)
 
 
 def _study_by(strategy: Callable[[int], Strategy], ledger: Ledger) -> StudyMaker:

@@ -1,7 +1,8 @@
 """Tuners improve the instructions of a judge by training examples. `TUNERS` names ours; `module:Class` is any other.
 
-A tuner is one file with a function `Tuning -> Judge`, or `Tuning -> Tuned` if it also returns judges tuned without part
-of the examples. It uses the runner, metric and feedback that are in `Tuning`.
+Each is an optimizer of DSPy's kind, behind a function `Tuning -> Tuned`: what a compile knows beyond a student and a
+trainset goes in, and what the tuner found beyond one judge (judges tuned without part of the examples, a persona) comes
+out.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -46,7 +46,7 @@ class GuideLimits:
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
-    """The input of a tuner. A prediction of an example is a `dspy.Prediction` with `judgements`, one per item."""
+    """The input of a tuner."""
 
     judge: Judge
     """The judge to improve; never changed, a tuner returns a copy."""
@@ -54,31 +54,19 @@ class Tuning:
     """Groups of rated items (`optimize.examples`)."""
     statistic: Statistic
     """The correlation that is optimized."""
-    feedback: Callable[[dspy.Example, dspy.Prediction], str] | None
-    """What went wrong on one example, in words, for tuners that reflect (`programs.devset`)."""
     runner: JudgeRunner
     reflection: dspy.BaseLM
     """The LM that writes guides and instructions (`--reflection-lm`)."""
     guide: GuideLimits = GuideLimits()
-    personas: Mapping[str, str]
-    """Name -> text: personas, as instructions to try for the Critic."""
     effort: Effort
     seed: int
     label: str
     """What is tuned, for logs and progress."""
-    folder: Path | None = None
-    """Folder for a tuner's state, so that it can resume; its name depends on everything that determines the result."""
 
     @property
     def rounds(self) -> int:
         """Rounds of the debates by which candidates are evaluated: the judge's own number."""
         return self.judge.debate_config.rounds
-
-    def metric(self, example: dspy.Example, prediction: dspy.Prediction) -> float:
-        """Agreement with the raters on one example, from 0 to 1 (`optimize.examples.group_metric`)."""
-        from debate_judge.optimize.examples import example_metric
-
-        return example_metric(example, prediction, self.statistic)
 
 
 @dataclass(frozen=True)
@@ -113,41 +101,32 @@ class Tuned:
     """The starting point, if it is a candidate of its own: a guide, before all instructions were rewritten."""
 
 
-Tuner = Callable[[Tuning], "Judge | Tuned"]
+Tuner = Callable[[Tuning], Tuned]
 
 
-def as_tuned(found: Judge | Tuned) -> Tuned:
-    """A tuner's result as `Tuned`."""
-    return found if isinstance(found, Tuned) else Tuned(found)
+def _tuner(module: str, name: str) -> Tuner:
+    """A function of a file in this folder, imported when it is called: --help needs no more than the names."""
 
-
-def _tuner(module: str) -> Tuner:
-    """The function `tune` of a file in this folder, imported when it is called: --help needs no more than the names."""
-
-    def tune(tuning: Tuning) -> Judge | Tuned:
-        tuned: Judge | Tuned = import_module(f"debate_judge.optimize.tuners.{module}").tune(tuning)
+    def tune(tuning: Tuning) -> Tuned:
+        tuned: Tuned = getattr(import_module(f"debate_judge.optimize.tuners.{module}"), name)(tuning)
         return tuned
 
     return tune
 
 
-def _none(tuning: Tuning) -> Judge:
-    return tuning.judge
-
-
 TUNERS: Mapping[str, Tuner] = MappingProxyType(
     {
-        "guide": _tuner("guide"),
-        "mipro": _tuner("mipro"),
-        "gepa": _tuner("gepa"),
-        "none": _none,
+        "guide": _tuner("guide", "tune"),
+        "mipro": _tuner("dspy_optimizers", "mipro"),
+        "gepa": _tuner("dspy_optimizers", "gepa"),
+        "none": lambda tuning: Tuned(tuning.judge),
     }
 )
 """Name -> function."""
 
 
 def tuner_named(name: str) -> Tuner:
-    """A tuner of `TUNERS`, or of any DSPy optimizer by `module:Class` (`optimize.tuners.named_class`).
+    """A tuner of `TUNERS`, or of any DSPy optimizer by `module:Class` (`optimize.tuners.dspy_optimizers`).
 
     Raises:
         InputError: There is no such tuner.
@@ -155,7 +134,7 @@ def tuner_named(name: str) -> Tuner:
     if name in TUNERS:
         return TUNERS[name]
     if ":" in name:
-        from debate_judge.optimize.tuners.named_class import class_tuner
+        from debate_judge.optimize.tuners.dspy_optimizers import class_tuner
 
         return class_tuner(name)
     raise unknown_name("tuner", "--tuner", name, tuple(TUNERS))

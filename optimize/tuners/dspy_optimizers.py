@@ -1,47 +1,269 @@
-"""Helpers for tuners that use DSPy optimizers: fatal errors end the optimizer, and its output is suppressed."""
+"""DSPy's optimizers as tuners, over the public metric `debate_judge.group_agreement`.
+
+`gepa` is `dspy.GEPA`, `mipro` is `dspy.MIPROv2`, and `module:Class` any other: `dspy:COPRO`, or a class of your own. A
+class is made with those of these arguments that its constructor names: `metric` (the correlation within a source),
+`failure_score` (the least value of it), `prompt_model` and `reflection_lm` (the LM of `--reflection-lm`), `task_model`
+and `teacher_settings` (the judge's LM), `seed`, `num_threads`, `max_metric_calls`, `component_selector` (the roles that
+may be rewritten, in turn), `track_stats` (off). `compile` gets the judge, `trainset` (one `dspy.Example` a source, as
+`debate_judge.examples` makes them) and, if it names it, `eval_kwargs`. Where sources have one candidate each, it gets a
+module whose `judge` is the judge, and examples with the `questions` of a batch.
+
+Nothing is kept on disk but replies: an optimizer that was stopped does the same again, and finds them in the store.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import inspect
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import dspy
+from dspy.utils.callback import BaseCallback
+
+from debate_judge.data.errors import InputError
+from debate_judge.optimize.tuners import Tuned, Tuner, Tuning, guide
+from debate_judge.optimize.tuners.guide_author import unquoted
+from debate_judge.optimize.tuners.rated_material import RatedCandidate, RatedSource
+from debate_judge.programs import named_object
+from debate_judge.programs.devset import FAILED, call_example, group_agreement
+from debate_judge.programs.judge import Item, Judge, Verdict
+from debate_judge.programs.lm import loop
+from debate_judge.programs.lm.errors import fatal
+from debate_judge.runs.runner.billing import STAGE
+from debate_judge.runs.runner.progress import ItemPass
+
+logger = logging.getLogger(__name__)
+
+THREADS = 8
+"""Examples that an optimizer evaluates at the same time; the candidates of each are asked about at once anyway."""
+
+_BYTES_PER_TOKEN = 4
+
+
+def gepa(tuning: Tuning) -> Tuned:
+    """`dspy.GEPA`, from a judge with a guide to the raters on; that judge is its `start`."""
+    start = guide.tune(tuning, persona=False)
+    return Tuned(_compiled(dspy.GEPA, replace(tuning, judge=start.judge)), start=start)
+
+
+def mipro(tuning: Tuning) -> Tuned:
+    """`dspy.MIPROv2`, for instructions alone: demonstrations would hold texts of the data."""
+    train, effort = _trainset(tuning), tuning.effort
+    # As many sources in a prompt as there is room for.
+    longest = max((len(repr(example)) for example in train), default=1)
+    batch = max(1, _BYTES_PER_TOKEN * tuning.guide.tokens // longest)
+    made = {"auto": None, "num_candidates": effort.proposals + 1, "max_bootstrapped_demos": 0, "max_labeled_demos": 0}
+    asked: dict[str, Any] = {"num_trials": effort.trials, "minibatch": False, "view_data_batch_size": min(10, batch)}
+    # Every source counts in the choice; the code of a judge says nothing about raters; a seed of 0 is none for it.
+    asked |= {"valset": train, "program_aware_proposer": False, "seed": tuning.seed + 1}
+    return Tuned(_compiled(dspy.MIPROv2, tuning, made, asked))
+
+
+def class_tuner(name: str) -> Tuner:
+    """The tuner that an optimizer class is, imported here and now.
+
+    Args:
+        name: `module:Class`.
+
+    Raises:
+        InputError: It cannot be imported, or has no `compile`.
+    """
+
+    def wrong(problem: str, remedy: str) -> InputError:
+        return InputError(problem, field="--tuner", expected="module:Class of an optimizer", found=name, remedy=remedy)
+
+    optimizer = named_object(name, "--tuner", "an optimizer", "dspy:COPRO or my_package.my_module:MyOptimizer")
+    if not isinstance(optimizer, type) or not callable(getattr(optimizer, "compile", None)):
+        raise wrong(f"{name!r} is not an optimizer", "name a class with a method compile(student, *, trainset)")
+
+    def tune(tuning: Tuning) -> Tuned:
+        try:
+            return Tuned(_compiled(optimizer, tuning))
+        except (TypeError, ValueError, AssertionError) as error:
+            raise wrong(f"it could not tune {tuning.label}: {error}", "another tuner, or more rated sources") from error
+
+    return tune
+
+
+def _compiled(
+    optimizer: Any, tuning: Tuning, made: Mapping[str, Any] | None = None, asked: Mapping[str, Any] | None = None
+) -> Judge:
+    """What an optimizer makes of the judge, with nothing changed but what may be, and without quotations.
+
+    Args:
+        optimizer: A class.
+        tuning: What it works with.
+        made: Further arguments of its constructor.
+        asked: Further arguments of `compile`.
+
+    Raises:
+        dspy.LMError: An LM failed for good; all replies are kept.
+    """
+    judge, train = tuning.judge, _trainset(tuning)
+    if not train or not judge.tunable():
+        return judge
+    student: Any = judge.deepcopy() if _by_source(tuning) else _Batches(judge.deepcopy())
+    roles = [name for name, _ in student.named_predictors() if name.removeprefix("judge.") in judge.tunable()]
+    threads = min(THREADS, len(train))
+    offered = {
+        "metric": _metric(tuning),
+        "failure_score": FAILED,
+        "prompt_model": tuning.reflection,
+        "reflection_lm": tuning.reflection,
+        "task_model": tuning.runner.lm,
+        "teacher_settings": {"lm": tuning.runner.lm},
+        "seed": tuning.seed,
+        "num_threads": threads,
+        "max_metric_calls": tuning.effort.trials * len(train),
+        "component_selector": lambda state, *_: [roles[state.i % len(roles)]],
+        "track_stats": False,
+    }
+    evaluating = {"eval_kwargs": {"num_threads": threads, "display_progress": False, "display_table": False}}
+    logger.info("%s: %s tunes on %d examples", tuning.label, optimizer.__name__, len(train))
+    with _watched(tuning, len(train)), dspy.context(lm=tuning.runner.lm, adapter=None, disable_history=True):
+        one = optimizer(**_named(optimizer.__init__, offered), **(made or {}))
+        found = one.compile(student, trainset=train, **_named(one.compile, evaluating), **(asked or {}))
+    return _cleaned(found.judge if isinstance(found, _Batches) else found, tuning)
+
+
+def _named(function: Callable[..., Any], offered: Mapping[str, Any]) -> dict[str, Any]:
+    """Of the arguments that are offered, those that a function names."""
+    return {name: offered[name] for name in inspect.signature(function).parameters if name in offered}
+
+
+def _cleaned(found: Judge, tuning: Tuning) -> Judge:
+    """The judge with only those instructions rewritten that may be, without sentences that quote a text of train."""
+    before, tunable, shown = tuning.judge.instructions(), tuning.judge.tunable(), _texts(tuning.examples)
+    for name, predictor in found.named_predictors():
+        text = unquoted(predictor.signature.instructions, shown) if name in tunable else ""
+        predictor.signature = predictor.signature.with_instructions(text or before[name])
+    return found
+
+
+# --- examples ---
+
+
+def _by_source(tuning: Tuning) -> bool:
+    """Whether each example is about one source, as a judge's call is."""
+    return all(len({item.group for item in example.questions}) == 1 for example in tuning.examples)
+
+
+def _trainset(tuning: Tuning) -> list[dspy.Example]:
+    """The examples with the arguments of a judge's call as inputs, or, for batches of several sources, their items."""
+    return [_by_call(one) if _by_source(tuning) else _by_items(one) for one in tuning.examples]
+
+
+def _by_call(rated: dspy.Example) -> dspy.Example:
+    first = rated.questions[0]
+    return call_example(first.task, first.aspect.name, first, [item.text for item in rated.questions], rated.ratings)
+
+
+def _by_items(rated: dspy.Example) -> dspy.Example:
+    texts = [item.text for item in rated.questions]
+    return dspy.Example(questions=rated.questions, texts=texts, ratings=rated.ratings).with_inputs("questions")
+
+
+class _Batches(dspy.Module):
+    """A judge that is asked about items of several sources."""
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__()
+        self.judge = judge
+
+    def forward(self, questions: Sequence[Item]) -> dspy.Prediction:
+        judgements = loop.run(self.judge.judge_all(questions))
+        scores = [judgement.score if isinstance(judgement, Verdict) else None for judgement in judgements]
+        return dspy.Prediction(scores=scores, judgements=judgements)
+
+
+def _texts(examples: Sequence[dspy.Example]) -> list[RatedSource]:
+    """All that an optimizer's LM may have read of the data."""
+    return [
+        RatedSource(item.source, item.context, (RatedCandidate(item.text, (), 0.0, None),))
+        for example in examples
+        for item in example.questions
+    ]
+
+
+# --- what DSPy does not do: end a run that cannot go on, count its calls, be silent ---
 
 
 class Abort(BaseException):
-    """Carries an error past DSPy's `except Exception`, which would score it 0 and go on."""
+    """Carries an error past DSPy's `except Exception`, which would score it and go on."""
 
 
-@contextlib.contextmanager
-def aborting() -> Iterator[None]:
-    """Let any error in the block, which a DSPy optimizer runs, end the optimizer."""
-    try:
-        yield
-    except Exception as error:
-        raise Abort from error
+def _metric(tuning: Tuning) -> Callable[..., Any]:
+    def metric(gold: Any, pred: Any, trace: Any = None, pred_name: Any = None, pred_trace: Any = None) -> Any:
+        try:
+            return group_agreement(gold, pred, trace, pred_name, pred_trace, statistic=tuning.statistic)
+        except Exception as error:
+            raise Abort from error
+
+    return metric
 
 
-@contextlib.contextmanager
-def narrated_nowhere(progress: bool = True) -> Iterator[None]:
-    """Run an optimizer in the block without its output; an `Abort` is raised as the error that it carries.
+class _Watch(BaseCallback):
+    """Watches an optimizer's calls, in all of its threads.
 
     Args:
-        progress: Whether stderr, with progress bars and warnings, is shown nevertheless.
+        stage: That the calls are counted for; DSPy's threads do not inherit the context variable.
+        shown: Is advanced by every example.
     """
+
+    def __init__(self, stage: str, shown: ItemPass) -> None:
+        self.over = False
+        """Whether nothing may be asked any more: threads may still be at work when a run has ended."""
+        self._stage, self._shown = stage, shown
+        self._judged: set[str] = set()
+
+    def on_module_start(self, call_id: str, instance: Any, inputs: dict[str, Any]) -> None:
+        if isinstance(instance, (Judge, _Batches)):
+            STAGE.set(self._stage)
+            self._judged.add(call_id)
+
+    def on_module_end(self, call_id: str, outputs: Any, exception: BaseException | None = None) -> None:
+        if call_id in self._judged:
+            self._shown.advance()
+            self._end_with(exception)
+
+    def on_lm_start(self, call_id: str, instance: Any, inputs: dict[str, Any]) -> None:
+        if self.over:
+            raise Abort
+
+    def on_lm_end(self, call_id: str, outputs: Any, exception: BaseException | None = None) -> None:
+        if isinstance(exception, Exception) and fatal(exception):
+            self._end_with(exception)
+
+    def _end_with(self, error: BaseException | None) -> None:
+        if isinstance(error, Exception):
+            self.over = True
+            raise Abort from error
+
+
+@contextlib.contextmanager
+def _watched(tuning: Tuning, examples: int) -> Iterator[None]:
+    """Run an optimizer in the block, without its output; an `Abort` is raised as the error that it carries."""
     import optuna
 
-    logger, verbosity = logging.getLogger("dspy"), optuna.logging.get_verbosity()
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with contextlib.ExitStack() as stack:
-            nowhere = stack.enter_context(open(os.devnull, "w"))
-            stack.enter_context(contextlib.redirect_stdout(nowhere))
-            if not progress:
-                stack.enter_context(contextlib.redirect_stderr(nowhere))
+    dspy_logger, verbosity = logging.getLogger("dspy"), optuna.logging.get_verbosity()
+    level = dspy_logger.level
+    dspy_logger.setLevel(logging.CRITICAL)
+    progress, most = tuning.runner.progress, tuning.effort.trials * examples
+    with contextlib.ExitStack() as stack:
+        nowhere = stack.enter_context(open(os.devnull, "w"))
+        stack.enter_context(contextlib.redirect_stdout(nowhere))
+        stack.enter_context(contextlib.redirect_stderr(nowhere))
+        watch = _Watch(STAGE.get(), stack.enter_context(progress.over(f"{tuning.label}: tuning", most)))
+        stack.enter_context(dspy.context(callbacks=[*dspy.settings.callbacks, watch]))
+        try:
             yield
-    except Abort as abort:
-        raise abort.__cause__ or abort from None
-    finally:
-        logger.setLevel(level)
-        optuna.logging.set_verbosity(verbosity)
+        except Abort as abort:
+            raise abort.__cause__ or abort from None
+        finally:
+            watch.over = True
+            dspy_logger.setLevel(level)
+            optuna.logging.set_verbosity(verbosity)

@@ -40,7 +40,7 @@ class RatedCandidate:
     comments: tuple[str, ...] = ()
     """The raters' comments."""
     number: int | None = None
-    """Its number in the feedback."""
+    """Its number in the example."""
     debate: Mapping[str, Any] = field(default_factory=dict)
     """What a debate did to the score, if that is shown."""
 
@@ -69,8 +69,6 @@ class RatedSource:
     source: str
     context: str
     candidates: tuple[RatedCandidate, ...]
-    feedback: str = ""
-    """Feedback on the scores of all candidates (`programs.devset`)."""
 
     @property
     def difference(self) -> float:
@@ -84,8 +82,6 @@ class RatedSource:
         if self.context:
             record["context"] = self.context
         record["candidates"] = [c.record() for c in ordered]
-        if self.feedback:
-            record["feedback"] = self.feedback.splitlines()
         return json.dumps(record, ensure_ascii=False)
 
     @property

@@ -21,6 +21,7 @@ from debate_judge.programs.debate.personas import PERSONAS, STRICT, Persona, per
 from debate_judge.programs.debate.prompts import Briefing, briefing
 from debate_judge.programs.debate.table import Criticism, ScoreTable, Scoring, TieBreaker, TieBreaking, debate
 from debate_judge.programs.judge import DebateConfig, Item, Judge, StopReason, Verdict, least_failed
+from debate_judge.programs.lm.loop import gather
 from debate_judge.programs.option_values import whole_number, yes_or_no
 from debate_judge.programs.roles.examples import shown
 from debate_judge.programs.roles.guide import with_guide
@@ -100,7 +101,7 @@ class Debate(Judge):
         self, items: Sequence[Item], transcripts: Sequence[Transcript] | None, rounds: int, tie_breaker: bool = False
     ) -> list[Transcript]:
         tables = await self._tables(items, transcripts)
-        held = await asyncio.gather(*(debate(table, rounds, tie_breaker=tie_breaker) for table in tables))
+        held = await gather(debate(table, rounds, tie_breaker=tie_breaker) for table in tables)
         return [transcript for own in held for transcript in own]
 
     async def smoke_test(self, items: Sequence[Item]) -> Transcript:
@@ -181,9 +182,6 @@ class Debate(Judge):
 
     def members(self) -> Mapping[str, Judge]:
         return self._members.by_aspect
-
-    def seeds(self, personas: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-        return {"critic": tuple(personas.values())}
 
     def tunable(self) -> tuple[str, ...]:
         # The Tie-breaker is first asked after the search has chosen n, too late for a tuner.

@@ -17,7 +17,6 @@ the standard of all roles, the Critic's its persona.
 
 from __future__ import annotations
 
-import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -33,6 +32,7 @@ from debate_judge.programs.debate.replies import Objection
 from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.limits.limiter import TOKENS_PER_BYTE
+from debate_judge.programs.lm.loop import gather
 from debate_judge.programs.lm.reply import Messages
 from debate_judge.programs.lm.usage import CallTag
 from debate_judge.programs.roles import parsing as replies
@@ -357,7 +357,7 @@ class ScoreTable:
         async def each(parts: Sequence[Part], cells: Collection[Cell]) -> list[Part]:
             if len(parts) == 1:
                 return await speak(parts[0], cells)
-            pieces = await asyncio.gather(*(speak(part, cells) for part in parts))
+            pieces = await gather(speak(part, cells) for part in parts)
             return [piece for some in pieces for piece in some]
 
         self._parts = await each(self._parts, cells)
@@ -399,7 +399,7 @@ class ScoreTable:
         if not speaker.samples:
             return await self._ask_once(speaker, part, concerned, inputs, tag)
         tags = (replace(tag, sample=number) for number in range(speaker.samples))
-        runs = await asyncio.gather(*(self._ask_once(speaker, part, concerned, inputs, one) for one in tags))
+        runs = await gather(self._ask_once(speaker, part, concerned, inputs, one) for one in tags)
         return {cell: _mean([run[cell] for run in runs]) for cell in concerned}
 
     async def _ask_once(

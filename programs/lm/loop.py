@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from concurrent.futures import Executor, Future
 from functools import partial
 from typing import Any, TypeVar, TypeVarTuple
+
+import dspy
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -89,3 +91,19 @@ def is_current() -> bool:
         return asyncio.get_running_loop() is _loops.get(os.getpid())
     except RuntimeError:
         return False
+
+
+async def gather(works: Iterable[Awaitable[T]]) -> list[T]:
+    """`asyncio.gather`, with what DSPy traces in the order of the works: optimizers draw calls from a trace, and may
+    not depend on which reply came first."""
+    trace = dspy.settings.trace
+    if trace is None:
+        return list(await asyncio.gather(*works))
+
+    async def traced(work: Awaitable[T]) -> tuple[T, list[Any]]:
+        with dspy.context(trace=[]):
+            return await work, dspy.settings.trace
+
+    done = await asyncio.gather(*map(traced, works))
+    trace.extend(call for _, calls in done for call in calls)
+    return [result for result, _ in done]

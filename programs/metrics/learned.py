@@ -110,7 +110,7 @@ def _bert_scorer(model: str, layers: int | None, device: str) -> Any:
             f"bert-score does not know which layer of {model!r} to compare",
             field="layers",
             expected="the number of a layer",
-            remedy="add --judge-option layers=N; about two thirds up is a good start",
+            remedy="add -J layers=N; about two thirds up is a good start",
         )
     scorer = _load("bertscore", model, lambda: BERTScorer(model_type=model, num_layers=layers, device=_device(device)))
     # bert-score passes the tokenizer's own limit, which overflows if the tokenizer has none (its issue 205).
@@ -163,7 +163,7 @@ def _load(kind: str, model: str, load: Callable[[], T]) -> T:
             f"the model {model!r} of the judge {kind!r} could not be loaded",
             field="model",
             found=f"{type(error).__name__}: {error}".partition("\n")[0],
-            remedy="give a folder that holds it, --judge-option model=FOLDER, or run once where the hub can be reached",
+            remedy="give a folder that holds it, -J model=FOLDER, or run once where the hub can be reached",
         ) from error
 
 

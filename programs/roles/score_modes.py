@@ -14,7 +14,6 @@ if fewer than half of the samples have a score, the item has none.
 
 from __future__ import annotations
 
-import asyncio
 import math
 import re
 from bisect import bisect_right
@@ -29,6 +28,7 @@ import dspy
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Scale
 from debate_judge.programs.judge import Item
+from debate_judge.programs.lm.loop import gather
 from debate_judge.programs.lm.usage import CallTag
 from debate_judge.programs.roles import parsing as replies
 from debate_judge.programs.roles.role import SAMPLING, Alternatives, Fields, NoAnswer, Role, RoleReply, ask
@@ -116,7 +116,7 @@ async def score(predict: Any, mode: Mode, item: Item, tag: CallTag, **prompt: An
     if mode.name == "sampled":
         tags = (replace(tag, sample=number) for number in range(mode.samples))
         calls = (ask(predict, item, as_written, own, settings=SAMPLING, **prompt) for own in tags)
-        return mean_of(await asyncio.gather(*calls))
+        return mean_of(await gather(calls))
     whole_points(scale)
     answer = await ask(predict, item, as_expected, tag, settings={"logprobs": ALTERNATIVES}, **prompt)
     if isinstance(answer, NoAnswer):

@@ -1,4 +1,4 @@
-"""`compare`: several judges on the same held-out sources in one table, with figures and published rows.
+"""`compare`: several judges on the same held-out sources in one table, with its views.
 
-Uses the runner, exports, reports and estimates; knows no optimizer.
+Uses the evaluation, reports and tracking; knows no optimizer.
 """

@@ -1,24 +1,40 @@
-"""Settings of a comparison: what is scored, by which judges, and how the table and the ablations look."""
+"""Settings of a comparison: what is scored, by which judges, and what the table shows."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, ClassVar, Literal
 
+from pydantic import AfterValidator
+
+from debate_judge.data.errors import InputError
+from debate_judge.data.schema import ALL
 from debate_judge.programs import JUDGES
-from debate_judge.runs.flags.common import (
-    DRAW_SYSTEMS,
-    EXPORT,
-    JSON_FILE,
-    REPLIES,
-    REPORT,
-    SEED,
-    STORE,
-    DataFlags,
-    resampling,
-)
-from debate_judge.runs.flags.declared import command_settings, flag_group, setting
-from debate_judge.runs.flags.judge import PERSONAS_FILE, JudgeOptionFlags
-from debate_judge.runs.flags.lm import EstimateFlags, LimitFlags, LMFlags
+from debate_judge.runs.evaluation.perturbations import PROBES
+from debate_judge.runs.flags.common import EXPORT, JSON_FILE, REPLIES, REPORT, SEED, STORE, DataFlags, resampling
+from debate_judge.runs.flags.declared import command_settings, flag_group, setting, unknown_name
+from debate_judge.runs.flags.judge import PERSONAS_FILE
+from debate_judge.runs.flags.lm import MAX_TOKENS, EndpointFlags, EstimateFlags, LimitFlags
+
+_LEVELS = ("auto", "summary", "sample", "system")
+_STATISTICS = ("pearson", "spearman", "kendall")
+
+
+def _known_probes(names: tuple[str, ...]) -> tuple[str, ...]:
+    for name in names:
+        if name not in (*PROBES, ALL):
+            raise unknown_name("probe", "--probes", name, tuple(PROBES))
+    return tuple(PROBES) if ALL in names else tuple(dict.fromkeys(names))
+
+
+def _known_metric(text: str) -> str:
+    level, _, statistics = text.partition("/")
+    if level not in _LEVELS or not set(statistics.split(",") if statistics else ()) <= set(_STATISTICS):
+        raise InputError(
+            "not a metric",
+            expected=f"LEVEL/STATISTIC, levels {', '.join(_LEVELS)}, statistics {', '.join(_STATISTICS)}, e.g. "
+            "summary/spearman or summary/spearman,kendall",
+        )
+    return text
 
 
 @flag_group("data")
@@ -37,7 +53,8 @@ class EntrantFlags:
 
     judges: tuple[str, ...] = setting(
         ("rouge-l", "single", "debate"),
-        f"comma-separated: {', '.join(JUDGES)}, or {EXPORT}",
+        f"comma-separated: {', '.join(JUDGES)}, or {EXPORT}; each with settings of its own in brackets, such as "
+        "debate[rounds=2,persona=plain] or debate[rounds=0|1|2]",
     )
     external: tuple[str, ...] = setting(
         (),
@@ -45,65 +62,84 @@ class EntrantFlags:
         metavar="NAME=FILE",
         repeated=True,
     )
+    personas: str | None = PERSONAS_FILE
     store: str = STORE
     replies: str | None = REPLIES
 
 
+@flag_group("LM")
+class JudgesLMFlags(EndpointFlags):
+    """The LM of all roles; what is absent is as the first export was compiled."""
+
+    lm: str | None = setting(
+        None,
+        "PROVIDER/MODEL, or offline for the built-in stand-in (text statistics, no LM)",
+        shown="as the first export was compiled, or offline",
+    )
+    temperature: float | None = setting(None, "sampling temperature", ge=0, shown="as compiled, or 0")
+    max_tokens: int | None = setting(None, MAX_TOKENS, ge=1, shown="as compiled, or 2000")
+
+
 @flag_group("table")
 class TableFlags:
-    """What the table shows."""
+    """What is measured and shown."""
 
-    level: Literal["auto", "summary", "sample", "system"] = setting(
-        "auto", "level of agreement: within sources (summary), pooled (sample) or over systems (system)"
+    probes: Annotated[tuple[str, ...], AfterValidator(_known_probes)] = setting(
+        (),
+        f"bias probes: score the candidates manipulated as well, comma-separated: {', '.join(PROBES)}, or all",
     )
-    statistics: tuple[Literal["pearson", "spearman", "kendall"], ...] = setting(
-        (), "correlations to show, comma-separated", shown="the two of the task's papers"
+    metric: Annotated[str, AfterValidator(_known_metric)] = setting(
+        "auto",
+        "agreement to show: within sources (summary), pooled (sample) or over systems (system), and the correlations",
+        metavar="LEVEL/STATISTIC,...",
+        shown="what the data allow, the two correlations of the task's papers",
     )
     baseline: str | None = setting(None, "judge that the others are compared with", shown="the first one")
     resamples: int = resampling()
-    draw_systems: bool = DRAW_SYSTEMS
-    style: Literal["text", "markdown", "latex"] = setting("text", "format of the table")
-    intervals: Literal["average", "all"] = setting("average", "columns that show intervals")
+    style: Literal["text", "markdown"] = setting("text", "format of the tables", decides=False)
     published: bool = setting(False, "also show what papers print for this set, in a table of its own")
     report: Literal["none", "plain", "full"] = REPORT
+    name: str | None = setting(None, "name of the run in MLflow", decides=False)
     tracking_uri: str | None = setting(
         None,
         "MLflow server to log the comparison to; by default the embedded store in --store, if there is one",
         metavar="URL",
         decides=False,
     )
-    figure: str | None = setting(None, "also draw the table, as .png, .svg or .pdf", metavar="FILE")
     json: str | None = JSON_FILE
 
 
-@flag_group("ablations of the debate")
-class AblationFlags:
-    """Variants of the debate, each beside the others on the same items."""
-
-    ablations: str | None = setting(
-        None, "run ablations; their figures and ablations.json go to this folder", metavar="DIR"
-    )
-    ablate: tuple[str, ...] = setting(
-        (),
-        "ablations to run, comma-separated: rounds, personas, styles, distribution, stability; order with --together",
-        shown="all",
-    )
-    max_rounds: int = setting(5, "longest debate in the ablation of rounds", ge=0)
-    personas: str | None = PERSONAS_FILE
-    repeats: int = setting(5, "runs in the ablation of stability")
-    repeat_temperature: float = setting(1.0, "sampling temperature in the ablation of stability")
+_IN_BRACKETS = 'write it behind the judge that it is for, e.g. --judges "{}"'
+_ABLATION = 'an ablation is a judge with settings in brackets, e.g. --judges "{}"'
+_INTERVALS = "the terminal shows intervals of the average; the report and --json have all"
 
 
 @command_settings
-class CompareFlags(
-    DataFlags,
-    PartFlags,
-    EntrantFlags,
-    TableFlags,
-    AblationFlags,
-    JudgeOptionFlags,
-    LMFlags,
-    LimitFlags,
-    EstimateFlags,
-):
+class CompareFlags(DataFlags, PartFlags, EntrantFlags, TableFlags, JudgesLMFlags, LimitFlags, EstimateFlags):
     """Settings of one comparison."""
+
+    FLAGS: ClassVar = (
+        *("data", "columns", "task", "aspects", "part", "seed", "judges", "external", "store"),
+        *("probes", "metric", "name", "tracking_uri", "json", "lm", "api_base", "concurrency", "rpm", "budget"),
+        "estimate",
+    )
+    REMOVED: ClassVar = {
+        "--level": "write --metric LEVEL/STATISTIC, e.g. --metric system/spearman",
+        "--statistics": "write --metric LEVEL/STATISTIC,..., e.g. --metric summary/pearson,spearman",
+        "--intervals": _INTERVALS,
+        "--draw-systems": "intervals at system level are about these systems",
+        "--figure": "the report draws the table, and further charts",
+        "--score-mode": _IN_BRACKETS.format("single[score-mode=sampled:5]"),
+        "--together": _IN_BRACKETS.format("debate[together=8]"),
+        "--joint": _IN_BRACKETS.format("debate[joint=true]"),
+        "--roles": _IN_BRACKETS.format("chateval[roles=mine.toml]"),
+        "--same-role": _IN_BRACKETS.format("chateval[same-role=annotator]"),
+        "--judge-option": _IN_BRACKETS.format("chateval[turns=3]"),
+        "--ablations": _ABLATION.format("debate[rounds=0|1|2|3]"),
+        "--ablate": _ABLATION.format("debate[persona=plain|sophisticated]"),
+        "--max-rounds": _ABLATION.format("debate[rounds=0|1|2|3|4|5]"),
+        "--repeats": _ABLATION.format("debate[sample=1|2|3]"),
+        "--repeat-temperature": _ABLATION.format("debate[sample=1|2|3,temperature=0.7]"),
+        "--program": "an export is one of the judges: --judges EXPORT",
+        "--max-unscored": "judges may leave items unscored; the table counts them",
+    }

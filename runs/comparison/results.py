@@ -4,35 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field, replace
-from typing import TypeVar
+from dataclasses import asdict, dataclass, field
+from typing import Any, TypeVar
 
 from debate_judge.data.agreement.differences import power_of
 from debate_judge.data.agreement.raters import RaterAgreement, beside_raters
 from debate_judge.data.agreement.sign_flips import correct_named
 from debate_judge.data.agreement.tables import (
     LEVELS,
+    Agreement,
     AgreementTable,
     Difference,
-    GroupScores,
     Level,
     Statistic,
     agreement_table,
     compare,
 )
 from debate_judge.data.schema import Aspect, Corpus
-from debate_judge.programs.judge import Judgement
 from debate_judge.programs.lm.prices import Price
-from debate_judge.runs.runner.billing import JudgeUsage
+from debate_judge.runs.evaluation.rows import EvaluatedJudge, Scores
 from debate_judge.runs.runner.progress import RunProgress
 
 T = TypeVar("T")
 
 AVERAGE = "average"
 """The column beside the aspects."""
-
-Scores = Mapping[str, Sequence[GroupScores]]
-"""Aspect -> the scores of one judge."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +43,6 @@ class EvalSetup:
     resamples: int = 10_000
     seed: int = 0
     """Of the resampling."""
-    draw_systems: bool = False
-    """Whether system-level intervals are about systems like these, or about these."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -59,70 +53,20 @@ class EvalSetup:
     def agreement(self, scores: Scores, levels: Sequence[Level] | None = None) -> AgreementTable:
         """Agreement at the given levels, by default at the one that is shown."""
         levels = (self.level,) if levels is None else levels
-        return agreement_table(
-            scores, resamples=self.resamples, seed=self.seed, levels=levels, draw_systems=self.draw_systems
-        )
+        return agreement_table(scores, resamples=self.resamples, seed=self.seed, levels=levels)
 
     def difference(self, a: Scores, b: Scores) -> Difference:
         """Agreement of `a` minus that of `b`, paired."""
-        return compare(
-            a,
-            b,
-            statistic=self.statistics[0],
-            level=self.level,
-            resamples=self.resamples,
-            seed=self.seed,
-            draw_systems=self.draw_systems,
-        )
+        how: Any = {"level": self.level, "resamples": self.resamples, "seed": self.seed}
+        return compare(a, b, statistic=self.statistics[0], **how)
 
     def beside_raters(self, scores: Scores, *, on_scale: bool) -> dict[str, RaterAgreement]:
         """Aspect -> how a judge stands beside single raters, in the first statistic."""
+        how: Any = {"level": self.level, "resamples": self.resamples, "seed": self.seed}
         return {
-            name: beside_raters(
-                groups,
-                statistic=self.statistics[0],
-                level=self.level,
-                on_scale=on_scale,
-                resamples=self.resamples,
-                seed=self.seed,
-            )
+            name: beside_raters(groups, statistic=self.statistics[0], on_scale=on_scale, **how)
             for name, groups in scores.items()
         }
-
-
-@dataclass(frozen=True)
-class EntrantScores:
-    """The scores of one entrant, before agreement is computed from them."""
-
-    scores: Scores
-    calls: float | None = None
-    """LM calls per item, executed or not; None for scores from a file."""
-    usage: JudgeUsage | None = None
-    """Tokens of these calls; None for scores from a file."""
-    items: int = 0
-    """Number of distinct items that `usage` covers."""
-    unscored: Mapping[str, int] = field(default_factory=dict)
-    """Reason -> number of items without a score."""
-    note: str | None = None
-    """A remark for the legend of the table."""
-    together: int = 1
-    """Most candidates that were judged in one conversation."""
-    judgements: Mapping[str, Sequence[Judgement]] = field(default_factory=dict, repr=False)
-    """Aspect -> what the scores were read off, in corpus order; none for scores from a file."""
-    on_scale: bool = True
-    """Whether the scores lie on the scales of the aspects."""
-    joint: int = 1
-    """Most aspects that were judged in one conversation."""
-
-    def noted(self, note: str | None) -> EntrantScores:
-        """The same with a note, if there is one."""
-        return replace(self, note=note or self.note)
-
-    def usd_per_thousand(self, price: Price | None) -> float | None:
-        """US dollars for a thousand items if this judge ran alone; None where the price is unknown."""
-        if price is None or self.usage is None or not self.items:
-            return None
-        return 1000 * self.usage.usd(price) / self.items
 
 
 @dataclass(frozen=True)
@@ -130,10 +74,14 @@ class JudgeResult:
     """One row of the table."""
 
     name: str
-    entry: EntrantScores
+    entry: EvaluatedJudge
     table: AgreementTable
     usd: float | None
     """US dollars for a thousand items."""
+
+    def at(self, setup: EvalSetup, column: str) -> dict[Statistic, Agreement]:
+        """Agreement in an aspect, or `AVERAGE`, at the level that is compared at."""
+        return (self.table.average if column == AVERAGE else self.table.aspects[column])[setup.level]
 
     def to_json(self) -> dict[str, object]:
         entry = self.entry
@@ -189,7 +137,7 @@ class Comparison:
 
 def compare_all(
     setup: EvalSetup,
-    entries: Mapping[str, EntrantScores],
+    entries: Mapping[str, EvaluatedJudge],
     *,
     baseline: str,
     price: Price | None = None,
@@ -218,7 +166,7 @@ def compare_all(
             return found
 
         results = tuple(
-            JudgeResult(name, entry, step(setup.agreement(entry.scores, LEVELS)), _usd(entry, price))
+            JudgeResult(name, entry, step(setup.agreement(entry.scores, LEVELS)), entry.usd_per_thousand(price))
             for name, entry in entries.items()
         )
         differences = {name: step(setup.difference(entries[name].scores, base.scores)) for name in others if base}
@@ -237,8 +185,7 @@ def _rivals(setup: EvalSetup, results: Sequence[JudgeResult], column: str) -> Ri
     statistic = setup.statistics[0]
 
     def value(result: JudgeResult) -> float | None:
-        table = result.table.average if column == AVERAGE else result.table.aspects[column]
-        return table[setup.level][statistic].value
+        return result.at(setup, column)[statistic].value
 
     def scores(result: JudgeResult) -> Scores:
         return result.entry.scores if column == AVERAGE else {column: result.entry.scores[column]}
@@ -264,7 +211,3 @@ def _best(rivals: Mapping[str, Rivals | None]) -> dict[str, str | None]:
         return all(p is not None and p < 0.05 for p in p_values)
 
     return {column: found[0] if found and marked(column, found) else None for column, found in rivals.items()}
-
-
-def _usd(entry: EntrantScores, price: Price | None) -> float | None:
-    return 0.0 if entry.calls == 0 else entry.usd_per_thousand(price)

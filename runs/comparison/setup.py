@@ -5,26 +5,107 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from debate_judge import data
 from debate_judge.data.agreement.decisions import Question, find_questions
 from debate_judge.data.agreement.tables import Level, Statistic
 from debate_judge.data.errors import InputError
-from debate_judge.data.files.writing import make_folder, require_file
+from debate_judge.data.files.writing import require_file
 from debate_judge.data.requirements import aspects_to_judge, require_level
 from debate_judge.data.schema import Corpus
-from debate_judge.programs import options_of, preset
-from debate_judge.runs.comparison.ablations.plan import AblationPlan
-from debate_judge.runs.comparison.ablations.studies import ABLATIONS, USUAL
-from debate_judge.runs.comparison.entrants import Entrant, entrants, expected
-from debate_judge.runs.comparison.external_scores import read_external
+from debate_judge.data.splits import split
+from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.comparison.flags import CompareFlags
-from debate_judge.runs.comparison.legend import Setting, figure_file, part_of
-from debate_judge.runs.comparison.results import EntrantScores, EvalSetup
+from debate_judge.runs.comparison.results import EvalSetup
+from debate_judge.runs.evaluation.entrants import Entrant, NamedJudge, entrants, expected, named_judges
+from debate_judge.runs.evaluation.perturbations import PROBES, Manipulation
+from debate_judge.runs.evaluation.rows import EvaluatedJudge
+from debate_judge.runs.evaluation.score_files import read_external
 from debate_judge.runs.export.from_mlflow import MLflowStore
-from debate_judge.runs.flags.named_texts import personas
-from debate_judge.runs.flags.parser import listed
+from debate_judge.runs.export.lm_choice import lm_of
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Part of the data, split and LM of a comparison."""
+
+    part: str
+    """all or held-out."""
+    groups_in_file: int
+    seed: int
+    """Of the split."""
+    held_out: str
+    """Fingerprint of the held-out part, or empty for all groups."""
+    lm: str
+    """Its spec."""
+
+    @property
+    def where(self) -> str:
+        """The part, worded for titles."""
+        return "held-out" if self.part == "held-out" else "all groups"
+
+    @property
+    def note(self) -> str:
+        """The line under a figure."""
+        if self.lm == OFFLINE:
+            return "offline LM: transparent text statistics, a stand-in, not a language model"
+        return f"LM: {self.lm}"
+
+    def about(self, setup: EvalSetup) -> dict[str, Any]:
+        """Data, part and LM as plain values."""
+        corpus = setup.corpus
+        return {
+            "data": {
+                "name": corpus.origin.name,
+                # Only the last part of the path: a published file should not reveal where a user keeps data.
+                "location": Path(corpus.origin.location).name,
+                "task": corpus.task.name,
+                "aspects": [a.name for a in setup.aspects],
+                "part": self.part,
+                "groups": len(corpus.groups),
+                "split_seed": self.seed,
+                "digest": corpus.digest,
+            },
+            "lm": {"spec": self.lm, "stand_in": self.lm == OFFLINE},
+            "resamples": setup.resamples,
+        }
+
+
+def part_of(corpus: Corpus, aspects: Sequence[str], part: str, seed: int) -> tuple[Corpus, str]:
+    """The groups that are compared on, and the fingerprint of the held-out part if it is these.
+
+    Raises:
+        InputError: The corpus is too small to be split.
+    """
+    if part == "all":
+        return corpus, ""
+    try:
+        parts = split(corpus, aspects=aspects, seed=seed)
+    except InputError as error:
+        remedy = "--part all compares on all groups, which is no evidence for a judge that was tuned on some of them"
+        raise InputError(
+            error.problem,
+            file=error.file,
+            line=error.line,
+            field=error.field,
+            expected=error.expected,
+            found=error.found,
+            remedy=f"{error.remedy}; {remedy}" if error.remedy else remedy,
+        ) from None
+    return parts.held_out, parts.fingerprints["held_out"]
+
+
+def tuned_elsewhere(held_out: str | None, setting: Setting) -> str | None:
+    """A warning about an export whose held-out groups were not those of this table; None for other judges."""
+    if held_out is None or held_out == setting.held_out:
+        return None
+    if setting.part == "all":
+        return "tuned or selected on some of all groups, if it was compiled on these data"
+    return (
+        "compiled on another split or other data: some of these groups may be among those that it was tuned or "
+        "selected on (its own --data, --task and --seed give its held-out groups; compiled by folds, it has used all)"
+    )
 
 
 @dataclass(frozen=True)
@@ -33,15 +114,16 @@ class Work:
 
     setup: EvalSetup
     entrants: tuple[Entrant, ...]
-    external: Mapping[str, EntrantScores]
+    external: Mapping[str, EvaluatedJudge]
     """Judge -> its scores from a file."""
     baseline: str
     questions: Mapping[str, Question]
     """Aspect -> the decision that the data call for, for aspects whose ratings are categories."""
     setting: Setting
-    figure: Path | None
-    plan: AblationPlan | None
-    """Of the ablations."""
+    probes: tuple[Manipulation, ...]
+    api_base: str | None
+    sampling: Mapping[str, Any]
+    """Temperature and longest reply."""
 
 
 def prepare(arguments: CompareFlags) -> Work:
@@ -50,22 +132,15 @@ def prepare(arguments: CompareFlags) -> Work:
     Raises:
         InputError: Something cannot be used.
     """
-    figure, options = figure_file(arguments.figure), arguments.options()
+    named = named_judges(arguments.judges, MLflowStore(arguments.tracking_uri, Path(arguments.store)))
+    lm, api_base, sampling = _lm(arguments, named)
     corpus = data.load(arguments.data, arguments.task, arguments.columns, arguments.sources)
-    names = aspects_to_judge(corpus, arguments.aspects)
-    level = _level(arguments, corpus)
+    names = aspects_to_judge(corpus, arguments.aspects or _judged_by_all(corpus, named))
+    level, statistics = _metric(arguments, corpus)
     aspects = tuple(corpus.task.aspect(name) for name in names)
-    found = entrants(arguments.judges, aspects, options, MLflowStore(arguments.tracking_uri, Path(arguments.store)))
+    found = entrants(named, aspects, Path(arguments.personas) if arguments.personas else None)
     part, held_out = part_of(corpus, names, arguments.part, arguments.seed)
-    setup = EvalSetup(
-        part,
-        aspects,
-        level,
-        _statistics(arguments, corpus),
-        arguments.resamples,
-        arguments.seed,
-        arguments.draw_systems,
-    )
+    setup = EvalSetup(part, aspects, level, statistics, arguments.resamples, arguments.seed)
     external = _external(arguments.external, setup, corpus, {c.name for c in found})
     work = Work(
         setup,
@@ -73,20 +148,44 @@ def prepare(arguments: CompareFlags) -> Work:
         external,
         _baseline(arguments.baseline, [*(c.name for c in found), *external]),
         find_questions(corpus.groups, aspects),
-        Setting(arguments.part, len(corpus.groups), arguments.seed, held_out, arguments.lm),
-        figure,
-        _plan(arguments, options),
+        Setting(arguments.part, len(corpus.groups), arguments.seed, held_out, lm),
+        tuple(PROBES[name] for name in arguments.probes),
+        api_base,
+        sampling,
     )
     require_file(arguments.json, "--json")
-    require_file(arguments.figure, "--figure")
-    if arguments.ablations is not None:
-        make_folder(Path(arguments.ablations), "--ablations")
     return work
 
 
-def _external(given: Sequence[str], setup: EvalSetup, whole: Corpus, taken: Set[str]) -> dict[str, EntrantScores]:
+def _lm(arguments: CompareFlags, named: Sequence[NamedJudge]) -> tuple[str, str | None, dict[str, Any]]:
+    """Spec, address and sampling: those of the first export, unless others are given."""
+    spec, api_base, sampling = arguments.lm or OFFLINE, arguments.api_base, {"temperature": 0.0, "max_tokens": 2000}
+    export = next((one.export for one in named if one.export is not None), None)
+    if export is not None and arguments.lm is None:
+        spec, api_base, own = lm_of(export, None, api_base)
+        sampling |= own
+    given = {"temperature": arguments.temperature, "max_tokens": arguments.max_tokens}
+    return spec, api_base, sampling | {name: value for name, value in given.items() if value is not None}
+
+
+def _judged_by_all(corpus: Corpus, named: Sequence[NamedJudge]) -> list[str]:
+    """The rated aspects that every export judges; none, for the usual ones, where there is no export."""
+    exports = [one.export for one in named if one.export is not None]
+    rated = corpus.chosen_aspects() if exports else ()
+    judged = [name for name in rated if all(name in export.judge.aspects for export in exports)]
+    if not judged and exports:
+        raise InputError(
+            "no aspect is both rated in the data and judged by every export",
+            field="--data",
+            expected=", ".join(exports[0].judge.aspects),
+            found=", ".join(rated) or "none",
+        )
+    return judged
+
+
+def _external(given: Sequence[str], setup: EvalSetup, whole: Corpus, taken: Set[str]) -> dict[str, EvaluatedJudge]:
     """Judge -> scores from its file."""
-    found: dict[str, EntrantScores] = {}
+    found: dict[str, EvaluatedJudge] = {}
     for text in given:
         name, equals, path = text.partition("=")
         if not (equals and name.strip() and path):
@@ -94,9 +193,7 @@ def _external(given: Sequence[str], setup: EvalSetup, whole: Corpus, taken: Set[
         name = name.strip()
         if name in taken or name in found:
             raise InputError("two judges of one name", field="--external", expected="another name", found=name)
-        one = read_external(Path(path), setup.corpus, setup.aspects, known=whole)
-        unscored = {"not in the file": one.missing} if one.missing else {}
-        found[name] = EntrantScores(one.scores, unscored=unscored, note=f"scores from a file, {one.coverage()}")
+        found[name] = read_external(Path(path), name, setup.corpus, setup.aspects, known=whole)
     return found
 
 
@@ -105,46 +202,17 @@ def _baseline(wanted: str | None, names: Sequence[str]) -> str:
         raise InputError("no judge is named", field="--judges", expected=expected())
     if wanted is not None and wanted not in names:
         raise InputError(
-            "the baseline is not among the judges", field="--baseline", expected=", ".join(names), found=wanted
+            "the baseline is not among the judges", field="baseline", expected=", ".join(names), found=wanted
         )
     return wanted or names[0]
 
 
-def _plan(arguments: CompareFlags, options: Mapping[str, Any]) -> AblationPlan | None:
-    if not arguments.ablations:
-        if arguments.ablate:
-            raise InputError(
-                "ablations need a folder for their figures", field="--ablate", expected="--ablations DIR as well"
-            )
-        return None
-    if set(listed(arguments.ablations)) <= {*ABLATIONS, "all"}:
-        raise InputError(
-            "this names ablations, not the folder for their figures",
-            field="--ablations",
-            found=arguments.ablations,
-            remedy=f"--ablations DIR --ablate {arguments.ablations}",
-        )
-    judge = preset("debate", {name: value for name, value in options.items() if name in options_of("debate")})
-    return AblationPlan(
-        judge,
-        personas(Path(arguments.personas) if arguments.personas else None),
-        arguments.ablate or (ABLATIONS if judge.together > 1 else USUAL),
-        arguments.max_rounds,
-        arguments.repeats,
-        arguments.repeat_temperature,
-    )
-
-
-def _level(arguments: CompareFlags, corpus: Corpus) -> Level:
-    level: Level = arguments.level if arguments.level != "auto" else "summary" if corpus.grouped else "sample"
+def _metric(arguments: CompareFlags, corpus: Corpus) -> tuple[Level, tuple[Statistic, ...]]:
+    """Level and statistics; by default the two statistics of the task's published tables."""
+    level, _, statistics = arguments.metric.partition("/")
+    if level == "auto":
+        level = "summary" if corpus.grouped else "sample"
     if level != "system":
-        require_level(corpus, level)
-    return level
-
-
-def _statistics(arguments: CompareFlags, corpus: Corpus) -> tuple[Statistic, ...]:
-    """The two statistics of the task's published tables, unless the user names others."""
-    usual: tuple[Statistic, ...] = (
-        ("pearson", "spearman") if corpus.task.name == "dialogue" else ("spearman", "kendall")
-    )
-    return tuple(dict.fromkeys(arguments.statistics or usual))
+        require_level(corpus, cast(Level, level))
+    usual = "pearson,spearman" if corpus.task.name == "dialogue" else "spearman,kendall"
+    return cast(Level, level), cast(tuple[Statistic, ...], tuple(dict.fromkeys((statistics or usual).split(","))))

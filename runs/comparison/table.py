@@ -1,81 +1,46 @@
-"""The table of all judges as text, Markdown or LaTeX. It only renders; all numbers are computed elsewhere."""
+"""The table of all judges, and the legend that says what its figures are and what they do not show.
+
+It only renders; all numbers are computed elsewhere.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
+from debate_judge.data.agreement.intervals import METHODS
+from debate_judge.data.agreement.results import NAMES, WHY_NONE
 from debate_judge.data.agreement.tables import Agreement, Statistic
-from debate_judge.runs.comparison.results import AVERAGE, Comparison, JudgeResult
-from debate_judge.runs.reports.terminal import Printed, TerminalTable, Verbatim
-from debate_judge.runs.reports.text import interval, markdown_table, p_cell
+from debate_judge.programs.make_lm import OFFLINE
+from debate_judge.runs.comparison.results import Comparison, JudgeResult
+from debate_judge.runs.comparison.setup import Setting
+from debate_judge.runs.reports.tables import DataTable
+from debate_judge.runs.reports.text import interval, p_cell, power_text
 
 SYMBOLS: Mapping[Statistic, str] = {"pearson": "r", "spearman": "ρ", "kendall": "τ-b"}
 
-_LATEX = {
-    "\\": r"\textbackslash{}",
-    "&": r"\&",
-    "%": r"\%",
-    "$": r"\$",
-    "#": r"\#",
-    "_": r"\_",
-    "{": r"\{",
-    "}": r"\}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "ρ": r"$\rho$",
-    "τ": r"$\tau$",
-    "Δ": r"$\Delta$",
-    "–": "--",
-    "†": r"\textdagger{}",
-    "±": r"$\pm$",
-}
 
-
-def render(comparison: Comparison, style: str, *, all_intervals: bool = False) -> Printed:
+def judges_table(comparison: Comparison, *, all_intervals: bool = False, caption: str = "") -> DataTable:
     """Aspects x statistics, average, LM calls and cost per item, paired difference to the baseline with p-value.
 
     Args:
-        comparison: What to show.
-        style: `text`, `markdown` or `latex`. In LaTeX each statistic has its own column; it needs the package booktabs.
+        comparison: What to show; the best value of a column, if it is marked, has a star.
         all_intervals: Show the interval in each column, and not only in the last, that of the average.
+        caption: Of the table.
     """
-    if style == "latex":
-        return Verbatim(_latex(comparison, all_intervals))
-    header, rows = cells(comparison, all_intervals=all_intervals, bold=style == "markdown")
-    return plain_table(header, rows, style)
-
-
-def cells(comparison: Comparison, *, all_intervals: bool, bold: bool = False) -> tuple[list[str], list[list[str]]]:
-    """Header and rows of the table; the best value of a column, if it is marked, has a star or is bold."""
     marks = "/".join(SYMBOLS[s] for s in comparison.setup.statistics)
-    columns = comparison.setup.columns
+    columns, priced = comparison.setup.columns, any(result.usd for result in comparison.results)
+    left_out = any(result.entry.unscored for result in comparison.results)
     rows = []
     for result in comparison.results:
         found = []
         for column in columns:
-            row = _row(comparison, result, column)
-            shown = "/".join(number(a.value) for a in row)
-            extent = _extent(row[0]) if all_intervals or column == columns[-1] else ""
-            best = comparison.best[column] == result.name
-            found.append((f"**{shown}**" if bold else f"{shown} *") + extent if best else shown + extent)
-        rows.append([result.name, *found, *_tail(comparison, result)])
-    return ["judge", *(f"{column} {marks}" for column in columns), *_tail_header(comparison)], rows
-
-
-def plain_table(header: Sequence[str], rows: Sequence[Sequence[str]], style: str) -> Printed:
-    """Any other table in the same style."""
-    if style == "latex":
-        return Verbatim(_tabular("l" * len(header), [_line(header)], [_line(row) for row in rows]))
-    return Verbatim(markdown_table(header, rows)) if style == "markdown" else TerminalTable(header, rows)
-
-
-def prose(text: str, style: str) -> str:
-    """Lines around a table; in LaTeX each becomes a paragraph, so that the whole output compiles."""
-    if style == "latex":
-        return Verbatim("\n\n".join(map(latex, text.splitlines())))
-    return Verbatim(text) if style == "markdown" else text
+            row = [result.at(comparison.setup, column)[s] for s in comparison.setup.statistics]
+            shown = "/".join(number(a.value) for a in row) + " *" * (comparison.best[column] == result.name)
+            found.append(shown + (_extent(row[0]) if all_intervals or column == columns[-1] else ""))
+        rows.append([result.name, *found, *_tail(comparison, result, priced, left_out)])
+    usd, unscored = ["$ per 1,000 items"] * priced, ["unscored"] * left_out
+    tail = ["LM calls per item", *usd, f"Δ to {comparison.baseline}", "p (Holm)", *unscored]
+    return DataTable(["judge", *(f"{column} {marks}" for column in columns), *tail], rows, caption)
 
 
 def number(value: float | None) -> str:
@@ -83,14 +48,9 @@ def number(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
 
 
-def latex(text: str) -> str:
-    """`text` with LaTeX's special characters escaped."""
-    return "".join(_LATEX.get(c, c) for c in text)
-
-
-def _row(comparison: Comparison, result: JudgeResult, column: str) -> list[Agreement]:
-    table = result.table.average if column == AVERAGE else result.table.aspects[column]
-    return [table[comparison.setup.level][s] for s in comparison.setup.statistics]
+def money(usd: float) -> str:
+    """US dollars, with two significant digits below one dollar."""
+    return "0" if usd == 0 else f"{usd:.2f}" if usd >= 1 else f"{usd:.2g}"
 
 
 def _extent(agreement: Agreement) -> str:
@@ -99,73 +59,120 @@ def _extent(agreement: Agreement) -> str:
     return f" [{agreement.low:.3f}, {agreement.high:.3f}]"
 
 
-def _tail_header(comparison: Comparison) -> list[str]:
-    unscored = ["unscored"] if any(s.entry.unscored for s in comparison.results) else []
-    usd = ["$ per 1,000 items"] if _costs_money(comparison) else []
-    return ["LM calls per item", *usd, f"Δ to {comparison.baseline}", "p (Holm)", *unscored]
-
-
-def _tail(comparison: Comparison, result: JudgeResult) -> list[str]:
+def _tail(comparison: Comparison, result: JudgeResult, priced: bool, left_out: bool) -> list[str]:
     difference = comparison.differences.get(result.name)
-    entry = result.entry
-    unscored = [str(sum(entry.unscored.values()))] if any(s.entry.unscored for s in comparison.results) else []
     return [
-        "–" if entry.calls is None else f"{entry.calls:.2f}",
-        *(["–" if result.usd is None else money(result.usd)] if _costs_money(comparison) else []),
+        "–" if result.entry.calls is None else f"{result.entry.calls:.2f}",
+        *(["–" if result.usd is None else money(result.usd)] if priced else []),
         "–" if difference is None else interval(difference),
         "–" if difference is None else p_cell(comparison.corrected[result.name]),
-        *unscored,
+        *([str(sum(result.entry.unscored.values()))] if left_out else []),
     ]
 
 
-def _costs_money(comparison: Comparison) -> bool:
-    """Whether a price is known of any judge that is not free."""
-    return any(result.usd for result in comparison.results)
+# --- the legend ---
 
 
-def money(usd: float) -> str:
-    """US dollars, with two significant digits below one dollar."""
-    return "0" if usd == 0 else f"{usd:.2f}" if usd >= 1 else f"{usd:.2g}"
-
-
-def _latex(comparison: Comparison, all_intervals: bool) -> str:
-    statistics, width = comparison.setup.statistics, len(comparison.setup.statistics)
-    columns = comparison.setup.columns
-    tail = _tail_header(comparison)
-    rules = "".join(rf"\cmidrule(lr){{{2 + i * width}-{1 + (i + 1) * width}}}" for i in range(len(columns)))
-    head = [
-        " & ".join(["", *(rf"\multicolumn{{{width}}}{{c}}{{{latex(c)}}}" for c in columns), *("" for _ in tail)])
-        + r" \\",
-        rules,
-        _line(["judge", *(SYMBOLS[s] for _ in columns for s in statistics), *tail]),
+def legend(comparison: Comparison, setting: Setting, *, priced: bool) -> str:
+    """What the numbers are, which groups they come from, and what they do not show."""
+    setup = comparison.setup
+    groups = len(setup.corpus.groups)
+    if setting.part == "held-out":
+        part = f"{groups} held-out groups of {setting.groups_in_file} (the split of a compile with seed {setting.seed})"
+    else:
+        part = f"all {groups} groups of the data"
+    lines = [
+        f"{setup.level}-level {' / '.join(NAMES[s] for s in setup.statistics)} with the mean human rating; {part}",
+        *_intervals(comparison),
+        "marked: differs from every other judge of its column (p < 0.05, Holm over all columns)"
+        if any(comparison.best.values())
+        else "none is marked: in no column does a judge differ from every other one (p < 0.05, Holm over all columns)",
+        *(
+            f"{name} against {comparison.baseline}: {text}"
+            for name, found in comparison.differences.items()
+            if (text := power_text(found, "groups"))
+        ),
+        *_constant(comparison),
+        _cost(setting, priced),
+        *([setting.note] if setting.lm == OFFLINE else []),
+        *(f"{s.name}: {s.entry.note}" for s in comparison.results if s.entry.note),
+        *_together(comparison),
+        *_unscored(comparison),
+        *(f"{name} has no row, it could score nothing: {why}" for name, why in comparison.failed.items()),
     ]
-    body = []
-    for result in comparison.results:
-        cells = [latex(result.name)]
-        for column in columns:
-            best = comparison.best[column] == result.name
-            for i, agreement in enumerate(_row(comparison, result, column)):
-                shown = latex(number(agreement.value))
-                extent = _extent(agreement) if i == 0 and (all_intervals or column == columns[-1]) else ""
-                cells.append((rf"\textbf{{{shown}}}" if best else shown) + extent)
-        body.append(" & ".join([*cells, *map(latex, _tail(comparison, result))]) + r" \\")
-    return _tabular("l" + "r" * (len(columns) * width + len(tail)), head, body)
+    if comparison.baseline in comparison.failed:
+        lines.append(f"no differences: the baseline {comparison.baseline} has no row")
+    return "\n".join(lines)
 
 
-def _line(cells: Sequence[str]) -> str:
-    return " & ".join(map(latex, cells)) + r" \\"
+def _together(comparison: Comparison) -> list[str]:
+    """Which judges saw candidates or aspects in shared calls, at most how many."""
+    by_size: dict[tuple[int, int], list[str]] = {}
+    for one in comparison.results:
+        by_size.setdefault((one.entry.together, one.entry.joint), []).append(one.name)
+    side_by_side = "up to {} candidates of a source were judged side by side"
+    found = []
+    for (candidates, aspects), names in by_size.items():
+        sizes = [side_by_side.format(candidates)] if candidates > 1 else []
+        sizes += [f"up to {aspects} aspects were judged jointly"] if aspects > 1 else []
+        found += [f"{', '.join(names)}: {', '.join(sizes)}, in shared calls"] if sizes else []
+    return found
 
 
-def _tabular(columns: str, head: Sequence[str], body: Sequence[str]) -> str:
-    return "\n".join(
-        [
-            r"% \usepackage{booktabs}",
-            rf"\begin{{tabular}}{{{columns}}}",
-            r"\toprule",
-            *head,
-            r"\midrule",
-            *body,
-            r"\bottomrule",
-            r"\end{tabular}",
-        ]
-    )
+def _intervals(comparison: Comparison) -> list[str]:
+    """How intervals and p-values of the first statistic are made."""
+    setup = comparison.setup
+    tables = [table for s in comparison.results for table in (*s.table.aspects.values(), s.table.average)]
+    cells = [table[setup.level][setup.statistics[0]] for table in tables]
+    used = {cell.method for cell in cells} | {d.method for d in comparison.differences.values()}
+    lines = [f"95 % intervals of the first statistic: {'; '.join(METHODS[m] for m in METHODS if m in used)}"]
+    if setup.level == "system":
+        lines.append("system-level intervals and p-values are about these systems")
+        lines.append("few groups leave the systems' means noisy, which pulls system-level correlations towards 0")
+    if any(p is None for p in comparison.corrected.values()):
+        lines.append(f"differences are paired; no p-value is given: {WHY_NONE}")
+    elif comparison.corrected:
+        lines.append(
+            "differences are paired; p-values by flipping the signs of groups (all ways with up to 16 groups, else "
+            f"100,000 random ones), corrected over {len(comparison.corrected)} comparisons (Holm)"
+        )
+    return lines
+
+
+def _constant(comparison: Comparison) -> list[str]:
+    """What counts 0 and what is left out, and the other convention's figure where it differs."""
+    level, statistic = comparison.setup.level, comparison.setup.statistics[0]
+    cells = {s.name: s.table.average[level][statistic] for s in comparison.results}
+    lines = []
+    if any(cell.constant for cell in cells.values()):
+        shown = ", ".join(
+            f"{name} {cell.constant} (without them {number(cell.value_without_constant)})"
+            for name, cell in cells.items()
+            if cell.constant
+        )
+        lines.append(
+            f"groups to which a judge gave equal scores count 0, in cells and differences; over all aspects: {shown}"
+        )
+    counts = {name: cell.undefined for name, cell in cells.items()}
+    if any(counts.values()):
+        same = len(set(counts.values())) == 1
+        shown = str(next(iter(counts.values()))) if same else ", ".join(f"{n} {count}" for n, count in counts.items())
+        lines.append(f"groups whose ratings are all equal, left out, over all aspects: {shown}")
+    return lines
+
+
+def _cost(setting: Setting, priced: bool) -> str:
+    if setting.lm == OFFLINE:
+        return "no price: the offline LM is free; with a real LM $ is what each judge would cost alone"
+    if not priced:
+        return f"no price is known for {setting.lm}: --config prices=FILE would give $"
+    return "$: what each judge would cost alone, replies that it shares with others or that were stored included"
+
+
+def _unscored(comparison: Comparison) -> list[str]:
+    return [
+        f"{s.name} left {sum(s.entry.unscored.values())} unscored: "
+        + ", ".join(f"{why} {count}" for why, count in s.entry.unscored.items())
+        for s in comparison.results
+        if s.entry.unscored
+    ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from itertools import islice
@@ -14,23 +13,22 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.files.columns import ReadingNotes
 from debate_judge.data.schema import Aspect, Task
 from debate_judge.programs.judge import Item
-from debate_judge.programs.lm.options import BudgetCaps, LMOptions
+from debate_judge.programs.lm.options import BudgetCaps
 from debate_judge.programs.lm.reply import replies_folder
-from debate_judge.runs.distributed import engine, inputs, pipeline
-from debate_judge.runs.distributed.driver import RunDriver
-from debate_judge.runs.distributed.inputs import InputSlice
-from debate_judge.runs.distributed.job import MeterCopy, ScoringJob, packed, shares_of
+from debate_judge.programs.lm.usage import Meter
+from debate_judge.runs.distributed import driver, units
+from debate_judge.runs.distributed.actor import ScoringJob, packed, shared_out
 from debate_judge.runs.distributed.out_folder import OutFolder
-from debate_judge.runs.distributed.parts import PartShape
-from debate_judge.runs.distributed.progress import DistributedProgress, RunTotals
-from debate_judge.runs.distributed.slice_reading import SliceReading, read_slice
+from debate_judge.runs.distributed.progress import DistributedProgress, RunTotals, add_rows
+from debate_judge.runs.distributed.reading import UnitReading, read_unit
+from debate_judge.runs.distributed.units import Unit
 from debate_judge.runs.export.loaded import LoadedJudge
 from debate_judge.runs.export.manifest import Export
 from debate_judge.runs.flags.lm import limits
 from debate_judge.runs.flags.parser import RESUMES
 from debate_judge.runs.reports.scored import scored_summary
 from debate_judge.runs.reports.terminal import show
-from debate_judge.runs.runner.streaming import GATHERED, group_items
+from debate_judge.runs.runner.streaming import group_items
 from debate_judge.runs.scoring.settings import EXIT_INPUT, EXIT_UNSCORED, ScoreFlags
 
 Find = Callable[[ScoreFlags], Export]
@@ -48,70 +46,49 @@ def score_distributed(arguments: ScoreFlags, find: Find, load: Load, made_from: 
         made_from: What the rows are made from, but for the input.
 
     Raises:
-        InputError: Something cannot be used; a file that cannot be read is told, and ends the run with another code.
+        InputError: Something cannot be used; a file that cannot be read is reported, and ends the run with another
+            code.
         dspy.LMError: The LM cannot be used at all.
     """
     _require_supported(arguments)
-    engine.require_ray()
+    driver.require_ray()
     out = OutFolder(arguments.out)
-    files = inputs.fingerprinted(inputs.find_inputs(arguments.source))
+    files = units.fingerprinted(units.find_inputs(arguments.source))
     with out.exclusive(), load(arguments) as judge:
         aspects = judge.choose(arguments.aspects or None)
         judge.compiled.require_calibrated(aspects, arguments.scale)
-        pieces = inputs.slices(files, arguments.columns, inputs.SLICE, _gathered(judge, aspects))
-        totals = RunTotals({piece.name: piece.size for piece in pieces})
+        job = _job(arguments, find(arguments), judge, aspects, out)
+        cut = units.cut(files, arguments.columns, job.reading.shared)
         of_input = {
             "columns": arguments.columns,
-            "part": arguments.part,
-            "slice": inputs.SLICE,
+            "units": [units.LARGEST, units.SMALLEST, units.UNITS, units.TABLE_UNITS],
             "inputs": [asdict(file) for file in files],
         }
         out.require_made_from({**made_from(arguments, judge, aspects), **of_input})
-        finished = out.finished()
-        left = [piece for piece in pieces if piece.name not in finished]
-        for piece in pieces:
-            if piece.name in finished:
-                totals.skip(piece.name, finished[piece.name])
+        complete, damaged = out.complete()
+        if damaged:
+            _say(f"note: {damaged:,} parts of {arguments.out} are damaged or lost, and are scored again")
+        left = [unit for unit in cut if unit.name not in complete]
+        totals = RunTotals({unit.name: unit.size for unit in left})
+        for rows in complete.values():
+            add_rows(totals.rows, rows)
         if left:
-            job = _job(arguments, find(arguments), judge, aspects, out)
-            _run(arguments, judge, aspects, job, left, totals)
+            totals.reported.add(_preflight(arguments, judge, aspects, job.reading, left[0]))
+            _run(arguments, job, judge, left, totals)
         else:
             _say(f"nothing left to do: {arguments.out} has all parts")
-        return _told(arguments, judge, totals)
+        return _summary(arguments, judge, totals)
 
 
-def _gathered(judge: LoadedJudge, aspects: Sequence[Aspect]) -> int:
-    """See `runs.distributed.parts.PartShape`."""
-    judges = [judge.compiled.aspects[aspect.name].judge for aspect in aspects]
-    return GATHERED if any(one.together > 1 or one.joint for one in judges) else 1
-
-
-def _run(
-    arguments: ScoreFlags,
-    judge: LoadedJudge,
-    aspects: Sequence[Aspect],
-    job: ScoringJob,
-    left: Sequence[InputSlice],
-    totals: RunTotals,
-) -> None:
-    out = job.out
-    reading = SliceReading(judge.task, arguments.task, arguments.columns)
-    shape = PartShape(arguments.part, len(aspects), _gathered(judge, aspects))
-    parts = pipeline.PartsToScore(left, reading, shape, out, frozenset(out.part_names()))
-    if parts.there:
-        _say(f"{len(parts.there):,} parts are finished already; {len(left):,} slices are read for what is left")
-    run = uuid.uuid4().hex[:12]
+def _run(arguments: ScoreFlags, job: ScoringJob, judge: LoadedJudge, left: Sequence[Unit], totals: RunTotals) -> None:
+    # Its replies are on disk before an actor looks for them.
+    judge.close()
+    totals.meters["driver"] = Meter(*judge.lm.meter.copied())
+    # Of a small input, each actor has a larger share of the limits.
+    jobs = shared_out(job, _budget_left(job.options.budget, judge), min(arguments.actors, len(left)))
     _say("starting Ray ..." if arguments.address is None else "joining Ray ...")
-    with engine.cluster(arguments.address, arguments.actors) as ray:
-        _try(arguments, judge, aspects, left, totals)
-        # Its replies are on disk before an actor looks for them.
-        judge.close()
-        totals.meters["driver"] = MeterCopy.of(judge.lm.meter)
-        shares = shares_of(_budget_left(limits(arguments).budget, judge), arguments.actors)
-        with engine.service(ray, run, out, shares) as address:
-            driver = RunDriver(out, totals, lambda stop: engine.ask_status(ray, address, stop))
-            with DistributedProgress(totals, judge.lm.price):
-                driver.run(pipeline.score_parts(ray, parts, job, address, arguments.actors))
+    with driver.cluster(arguments.address, len(jobs)) as ray, DistributedProgress(totals, judge.lm.price):
+        driver.UnitDriver(ray, jobs, left, totals).run()
 
 
 def _budget_left(budget: BudgetCaps, judge: LoadedJudge) -> BudgetCaps:
@@ -126,60 +103,53 @@ def _budget_left(budget: BudgetCaps, judge: LoadedJudge) -> BudgetCaps:
     )
 
 
-def _limits_of_one(arguments: ScoreFlags) -> LMOptions:
-    """The limits of each actor but for the budget: its share of the user's."""
-    options = limits(arguments)
-    return replace(
-        options,
-        rpm=options.rpm and options.rpm / arguments.actors,
-        tpm=options.tpm and options.tpm / arguments.actors,
-        budget=BudgetCaps(),
-    )
-
-
-def _try(
+def _preflight(
     arguments: ScoreFlags,
     judge: LoadedJudge,
     aspects: Sequence[Aspect],
-    left: Sequence[InputSlice],
-    totals: RunTotals,
-) -> None:
-    """Have each role speak once before actors are started."""
+    reading: UnitReading,
+    first: Unit,
+) -> str:
+    """Have each role speak once before actors are started; returns what was noted about the reading."""
     judges = [judge.compiled.aspects[aspect.name].judge for aspect in aspects]
     if any(one.compares for one in judges):
         _say("note: the judge's evidence is about comparing two candidates; here each text is scored by itself")
     if arguments.no_preflight:
-        return
+        return ""
+    notes = ReadingNotes(first.file.name)
     count = max(2, *(one.together for one in judges)) * len(aspects)
-    notes = ReadingNotes(left[0].file.name)
-    reading = SliceReading(judge.task, arguments.task, arguments.columns)
-    first = list(islice(_items(left[:1], reading, aspects, notes), count))
+    items = list(islice(_items([first], reading, aspects, notes), count))
     if notes.line():
-        totals.told.add(notes.line())
         _say(notes.line())
-    if first:
-        judge.smoke_test(first)
+    if items:
+        judge.smoke_test(items)
+    return notes.line()
 
 
 def _items(
-    pieces: Sequence[InputSlice], reading: SliceReading, aspects: Sequence[Aspect], notes: ReadingNotes
+    parts: Sequence[Unit], reading: UnitReading, aspects: Sequence[Aspect], notes: ReadingNotes
 ) -> Iterator[Item]:
-    for piece in pieces:
-        # What cannot be read is told when it is read for good.
-        for group in read_slice(piece, reading, notes, lambda _: None):
+    for unit in parts:
+        # What cannot be read is reported when it is read for good.
+        for group, _ in read_unit(unit, reading, notes, lambda _: None):
             yield from group_items(reading.task, group, aspects)
 
 
 def all_items(arguments: ScoreFlags, task: Task, aspects: Sequence[Aspect]) -> Iterator[Item]:
     """The items of all files, one after the other; what cannot be read is left out."""
-    pieces = inputs.slices(inputs.find_inputs(arguments.source), arguments.columns, inputs.SLICE)
-    return _items(pieces, SliceReading(task, arguments.task, arguments.columns), aspects, ReadingNotes(""))
+    cut = units.cut(units.find_inputs(arguments.source), arguments.columns)
+    # A table is read from its beginning for each of its units: once is enough here.
+    once = [replace(u, end=None, of_lines=False) if u.of_lines else u for u in cut if not u.of_lines or u.start == 1]
+    return _items(once, UnitReading(task, arguments.task, arguments.columns), aspects, ReadingNotes(""))
 
 
 def _job(
     arguments: ScoreFlags, found: Export, judge: LoadedJudge, aspects: Sequence[Aspect], out: OutFolder
 ) -> ScoringJob:
-    options = _limits_of_one(arguments)
+    """What is to be scored, and how, with the limits of all actors together."""
+    judges = [judge.compiled.aspects[aspect.name].judge for aspect in aspects]
+    shared = any(one.together > 1 or one.joint for one in judges)
+    options = limits(arguments)
     spec = arguments.lm or found.manifest["lm"]["spec"]
     # An address that the user has agreed to, or given; one of the environment is in that of the actors, too.
     address = arguments.api_base or (judge.lm.endpoint if arguments.trust_export else None)
@@ -188,25 +158,23 @@ def _job(
         judges=arguments.judge,
         lm=arguments.lm,
         api_base=address or None,
-        concurrency=arguments.concurrency // arguments.actors,
+        concurrency=arguments.concurrency,
         store=str(replies_folder(arguments.store, spec).absolute()),
         replies=arguments.replies,
         options=options,
-        budgeted=bool(limits(arguments).budget),
         prices=None if options.prices is None else options.prices.read_text(encoding="utf-8"),
         max_tokens=arguments.max_tokens,
         aspects=tuple(aspect.name for aspect in aspects),
         scale=arguments.scale,
+        reading=UnitReading(judge.task, arguments.task, arguments.columns, shared),
         out=out,
         path=tuple(str(Path(place).absolute()) for place in sys.path),
     )
 
 
-def _told(arguments: ScoreFlags, judge: LoadedJudge, totals: RunTotals) -> int:
+def _summary(arguments: ScoreFlags, judge: LoadedJudge, totals: RunTotals) -> int:
     """Say how the run has ended; returns the exit code."""
     tally = totals.rows
-    for note in sorted(totals.notes - totals.told):
-        _say(note)
     show(*scored_summary(totals.meter(), judge.lm.price, arguments.out, tally), to=sys.stderr)
     if totals.failure is not None:
         _say(totals.failure[1])

@@ -1,23 +1,25 @@
 """The results of a distributed run: a folder of parts, each written whole by one actor, and what they were made from.
 
     scores.parquet/
-        part-00000-00003-000012.parquet   file 0, slice 3 of it, part 12 of that: rows in the order of the input
-        _manifest.json                    program, LM, aspects, files of the input; another run must have the same
-        _slices/00000-00003.json          written when all parts of the slice stand: it is not read again
+        part-00000-00003.parquet   of unit 3 of file 0: rows in the order of the input
+        _manifest.json             program, LM, aspects, files of the input; another run must have the same
+        _units/00000-00003.json    written last: the unit is complete, and is not read again
 
-A finished part is not scored again, unless the LM had failed to answer an item of it. The folder may be anywhere
-that fsspec reaches; readers of such folders (Arrow, Spark, pandas) leave out names that begin with `_`.
+A unit of which the LM failed to answer an item, or a line could not be read, is not complete: the next run tries it
+again. The folder may be anywhere that fsspec reaches; readers of such folders (Arrow, Spark, pandas) leave out names
+that begin with `_`.
 """
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import platform
+import tempfile
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -26,8 +28,7 @@ from typing import Any, cast
 from filelock import FileLock, Timeout
 
 from debate_judge.data.errors import InputError
-from debate_judge.data.files.hub import first_line
-from debate_judge.data.files.writing import opening
+from debate_judge.runs.distributed.units import reaching
 from debate_judge.runs.scoring.output import RowTotals
 
 KINDS = (".parquet", ".jsonl")
@@ -67,32 +68,14 @@ class OutFolder:
     def _store(self) -> tuple[Any, str]:
         import fsspec
 
-        try:
+        with reaching(self.url, "--out"):
             system, path = fsspec.core.url_to_fs(self.url)
-        except (ImportError, ValueError) as error:
-            raise InputError("no store that can be used", file=self.url, field="--out", found=str(error)) from error
         return system, path.rstrip("/")
 
     @property
     def local(self) -> Path | None:
         """Its path, where it is on this machine."""
         return Path(self._store[1]) if "file" in self._protocols else None
-
-    @contextmanager
-    def _asking(self) -> Iterator[None]:
-        """Name the folder in what a store raises; libraries of stores have errors of their own for a missing key."""
-        try:
-            yield
-        except (InputError, OSError):
-            raise
-        except Exception as error:
-            raise InputError(
-                "the store of the results cannot be used",
-                file=self.url,
-                field="--out",
-                found=f"{type(error).__name__}: {first_line(error)}",
-                remedy="check the address and the key for it, and run the command again: it resumes",
-            ) from error
 
     @property
     def _protocols(self) -> tuple[str, ...]:
@@ -109,7 +92,7 @@ class OutFolder:
         if self.local is None:
             yield
             return
-        with opening(self.local, "--out"):
+        with reaching(self.url, "--out"):
             self.local.mkdir(parents=True, exist_ok=True)
             lock = FileLock(self.local / "_lock", timeout=0)
             try:
@@ -134,7 +117,7 @@ class OutFolder:
         """
         before = self._read_json("_manifest.json")
         if before is None:
-            if self.part_names():
+            if any(name.startswith("part-") for name in self._sizes("")):
                 raise InputError(
                     "the folder has parts already, and nothing says what they were made from",
                     file=self.url,
@@ -142,8 +125,7 @@ class OutFolder:
                     remedy=_ANOTHER,
                 )
             self.token = uuid.uuid4().hex
-            content = {"token": self.token, **made_from}
-            self._write("_manifest.json", json.dumps(content, ensure_ascii=False, indent=1).encode())
+            self._write_json("_manifest.json", {"token": self.token, **made_from})
             return
         self.token = before.get("token", "")
         for name, value in made_from.items():
@@ -178,96 +160,80 @@ class OutFolder:
                 remedy="name a folder that all machines of the cluster share, or an object store (s3://, gs://)",
             )
 
-    def part_names(self) -> set[str]:
-        """Names of the parts that stand."""
-        return {name[5:] for name in self._names("", "part-", self.suffix)}
+    def complete(self) -> tuple[dict[str, RowTotals], int]:
+        """Unit -> its rows, for those that are complete, and how many others have a part that was damaged or lost."""
+        sizes = self._sizes("")
+        names = [name for name in self._sizes("_units") if not name.startswith("_")]
+        rows, damaged = dict[str, RowTotals](), 0
+        with ThreadPoolExecutor(16) as pool:
+            # One after the other, a store that is far away would take minutes.
+            for name, record in zip(names, pool.map(lambda one: self._read_json(f"_units/{one}"), names), strict=True):
+                unit = name.removesuffix(".json")
+                if record is None or (record["rows"] and sizes.get(self._part(unit)) != record["bytes"]):
+                    damaged += 1
+                else:
+                    rows[unit] = RowTotals(
+                        record["rows"], record["rows"], Counter(record["unscored"]), record["examples"]
+                    )
+        return rows, damaged
 
-    def finished(self) -> dict[str, RowTotals]:
-        """Slice -> its rows, for those of which all parts stand."""
-        found, there = {}, self.part_names()
-        for name in self._names("_slices", "", ".json"):
-            record = self._read_json(f"_slices/{name}.json")
-            if record is not None and all(f"{name}-{number:06d}" in there for number in range(record["parts"])):
-                found[name] = RowTotals(record["rows"], record["rows"], Counter(record["unscored"]), record["examples"])
-        return found
+    def write_part(self, unit: str, content: Path) -> None:
+        """Write the rows of a unit from a file; the part appears whole or not at all."""
+        self._write(self._part(unit), content)
 
-    def finish_slice(self, name: str, parts: int, rows: RowTotals) -> None:
-        """Note that all parts of a slice stand."""
-        record = {"parts": parts, "rows": rows.rows, "unscored": rows.unscored, "examples": rows.examples}
-        self._write(f"_slices/{name}.json", json.dumps(record, ensure_ascii=False).encode())
+    def mark_complete(self, unit: str, size: int, rows: RowTotals) -> None:
+        """Note that a unit needs no further run.
 
-    def write_part(self, name: str, content: bytes) -> None:
-        """Write a part, which appears whole or not at all."""
-        self._write(f"part-{name}{self.suffix}", content)
+        Args:
+            unit: Its name.
+            size: Bytes of its part.
+            rows: Of the part.
+        """
+        record = {"bytes": size, "rows": rows.rows, "unscored": rows.unscored, "examples": rows.examples}
+        self._write_json(f"_units/{unit}.json", record)
 
-    def read_part(self, name: str) -> RowTotals | None:
-        """Count the rows of a finished part; None where it cannot be read."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
+    def _part(self, unit: str) -> str:
+        return f"part-{unit}{self.suffix}"
 
-        try:
-            content = cast(bytes, self._store[0].cat_file(f"{self._store[1]}/part-{name}{self.suffix}"))
-            if self.suffix == ".parquet":
-                known = pq.read_table(io.BytesIO(content), columns=["unscored"])["unscored"].to_pylist()
-            else:
-                known = [json.loads(line)["unscored"] for line in content.splitlines()]
-        except (OSError, ValueError, LookupError, TypeError, pa.ArrowException):
-            return None
-        return RowTotals(len(known), len(known), Counter(reason for reason in known if reason is not None))
-
-    def write_state(self, name: str, content: Mapping[str, Any]) -> None:
-        """Keep something of the running run, under a name that no reader takes for a part."""
-        self._write(f"_{name}.json", json.dumps(content).encode())
-
-    def read_state(self, name: str) -> dict[str, Any] | None:
-        return self._read_json(f"_{name}.json")
-
-    def drop_state(self, name: str) -> None:
-        system, path = self._store
-        if system.exists(f"{path}/_{name}.json"):
-            system.rm_file(f"{path}/_{name}.json")
-
-    def _names(self, below: str, start: str, end: str) -> list[str]:
+    def _sizes(self, below: str) -> dict[str, int]:
+        """Name -> bytes, of what is in a folder below this one."""
         system, path = self._store
         place = f"{path}/{below}".rstrip("/")
-        with self._asking():
+        with reaching(self.url, "--out"):
             # Listings of object stores are kept by the library, and others may have written since.
             system.invalidate_cache(place)
-            found = system.ls(place, detail=False) if system.exists(place) else []
-        names = [str(one).rpartition("/")[2] for one in found]
-        return sorted(n.removesuffix(end) for n in names if n.startswith(start) and n.endswith(end))
+            listed = system.ls(place, detail=True) if system.exists(place) else []
+        return {str(one["name"]).rpartition("/")[2]: one.get("size") or 0 for one in listed}
 
     def _read_json(self, name: str) -> dict[str, Any] | None:
         system, path = self._store
-        try:
-            with self._asking():
-                content = system.cat_file(f"{path}/{name}")
-            return cast(dict[str, Any], json.loads(content))
-        except FileNotFoundError:
-            return None
-        except json.JSONDecodeError:
-            raise InputError("not valid JSON", file=f"{self.url}/{name}", remedy=_ANOTHER) from None
+        with reaching(self.url, "--out"):
+            try:
+                return cast(dict[str, Any], json.loads(system.cat_file(f"{path}/{name}")))
+            except FileNotFoundError:
+                return None
+            except json.JSONDecodeError:
+                raise InputError("not valid JSON", file=f"{self.url}/{name}", remedy=_ANOTHER) from None
 
-    def _write(self, name: str, content: bytes) -> None:
-        with self._asking():
-            self._put(name, content)
+    def _write_json(self, name: str, record: Mapping[str, Any]) -> None:
+        with tempfile.TemporaryDirectory(prefix="debate-") as folder:
+            file = Path(folder) / "record.json"
+            file.write_text(json.dumps(record, ensure_ascii=False, indent=1), encoding="utf-8")
+            self._write(name, file)
 
-    def _put(self, name: str, content: bytes) -> None:
+    def _write(self, name: str, content: Path) -> None:
         system, path = self._store
         target = f"{path}/{name}"
-        system.makedirs(target.rpartition("/")[0], exist_ok=True)
-        if set(self._protocols) & set(_WHOLE):
-            system.pipe_file(target, content)
-            return
         folder, _, last = target.rpartition("/")
-        temporary = f"{folder}/_{last}.{uuid.uuid4().hex[:8]}"
-        if self.local is None:
-            system.pipe_file(temporary, content)
-            system.mv(temporary, target)
-            return
-        with open(temporary, "wb") as file:
-            file.write(content)
-            file.flush()
-            # Otherwise a machine that fails may leave the name without the content.
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
+        whole = set(self._protocols) & set(_WHOLE)
+        temporary = target if whole else f"{folder}/_{last}.{uuid.uuid4().hex[:8]}"
+        with reaching(self.url, "--out"):
+            system.makedirs(folder, exist_ok=True)
+            system.put_file(str(content), temporary)
+            if self.local is not None:
+                # Otherwise a machine that fails may leave the name without the content.
+                with open(temporary, "rb") as written:
+                    os.fsync(written.fileno())
+                os.replace(temporary, target)
+            elif not whole:
+                system.mv(temporary, target)

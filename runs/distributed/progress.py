@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.usage import Meter, Tokens
-from debate_judge.runs.distributed.job import ActorNews, MeterCopy, PartDone
+from debate_judge.runs.distributed.actor import ActorReport, UnitDone
 from debate_judge.runs.runner.display import ProgressDisplay
 from debate_judge.runs.scoring.output import RowTotals
 
 
 def add_rows(into: RowTotals, more: RowTotals) -> None:
-    """Add what other parts hold."""
+    """Add what other units hold."""
     into.rows += more.rows
     into.kept += more.kept
     into.unscored.update(more.unscored)
@@ -23,118 +23,66 @@ def add_rows(into: RowTotals, more: RowTotals) -> None:
 
 
 @dataclass
-class _SliceState:
-    rows: RowTotals = field(default_factory=RowTotals)
-    parts: int = 0
-    text: int = 0
-    of: int | None = None
-    failed: bool = False
-
-
-@dataclass
 class RunTotals:
-    """What all actors have told.
+    """What all actors have done.
 
     Args:
-        sizes: Slice -> its bytes.
+        sizes: Unit that is to be scored -> its bytes.
     """
 
     sizes: Mapping[str, int]
     rows: RowTotals = field(default_factory=RowTotals)
-    meters: dict[str, MeterCopy] = field(default_factory=dict)
+    """Of all units that are done, those of earlier runs included."""
+    meters: dict[str, Meter] = field(default_factory=dict)
     """Actor -> its latest counts; those of a dead one are kept."""
+    reported: set[str] = field(default_factory=set)
+    """What the user was told of the reading."""
     unread: int = 0
     """Places of the input that could not be read."""
-    notes: set[str] = field(default_factory=set)
-    """What a user has to know of the reading."""
-    told: set[str] = field(default_factory=set)
-    """Of it, what was said already."""
     failure: tuple[int, str] | None = None
     given_up: list[str] = field(default_factory=list)
-    """Parts that have ended every process that began them."""
-    _slices: dict[str, _SliceState] = field(default_factory=dict)
-    _items: dict[str, int] = field(default_factory=dict)
-    _text: int = 0
-    """Bytes of text of the parts that are done."""
-    _known: list[int] = field(default_factory=lambda: [0, 0])
-    """Of the slices that are done: bytes of text, and bytes."""
-    _new: list[int] = field(default_factory=lambda: [0, 0])
-    """Rows that this run has made, and bytes of their texts."""
-    _skipped: int = 0
-    """Bytes of the slices that stood already."""
+    """Units that have ended every process that began them."""
+    done: set[str] = field(default_factory=set)
+    at: dict[str, dict[str, tuple[int, float]]] = field(default_factory=dict)
+    """Actor -> the units that it is at, see `ActorReport`."""
 
-    def skip(self, name: str, rows: RowTotals) -> None:
-        """Take in a slice that stood already."""
-        add_rows(self.rows, rows)
-        self._skipped += self.sizes[name]
+    def add(self, one: UnitDone) -> list[str]:
+        """Take in what has become of a unit; returns what the user has to be told of it."""
+        self.failure = self.failure or one.failure
+        if one.rows is not None:
+            self.done.add(one.unit)
+            add_rows(self.rows, one.rows)
+        # All units of a table that lie behind its bad row report that row.
+        again = self.reported.intersection(one.errors)
+        self.unread += one.unread - len(again)
+        new = [text for text in (*one.errors, one.notes) if text and text not in self.reported]
+        self.reported.update(new)
+        return [text if text == one.notes else f"error: {text}" for text in new]
 
-    def add(self, done: PartDone) -> RowTotals | None:
-        """Take in what an actor says; returns the rows of a slice that it completes."""
-        state = self._slices.setdefault(done.slice, _SliceState())
-        self.unread += done.unread
-        if done.given_up:
-            self.given_up.append(done.given_up)
-        self.notes.update(done.notes)
-        self.failure = self.failure or done.failure
-        if done.meter is not None:
-            self._count(done.actor, done.meter)
-        if done.parts is not None:
-            state.of, state.failed = done.parts, state.failed or done.unread > 0
-        elif done.rows is None:
-            state.failed = True
-        else:
-            add_rows(self.rows, done.rows)
-            add_rows(state.rows, done.rows)
-            state.parts += 1
-            state.text += done.size
-            self._text += done.size
-            if not done.rows.kept:
-                self._new[0] += done.rows.rows
-                self._new[1] += done.size
-        if state.of != state.parts or state.failed:
-            return None
-        self._known = [self._known[0] + state.text, self._known[1] + self.sizes[done.slice]]
-        return state.rows
-
-    def parts(self, name: str) -> int:
-        """Parts of a slice that are done."""
-        return self._slices[name].parts
-
-    def hear(self, news: Iterable[ActorNews]) -> None:
-        """Take in what the service knows of the actors."""
-        for one in news:
-            self._count(one.actor, one.meter)
-            self._items[one.actor] = one.items
-
-    def _count(self, actor: str, meter: MeterCopy) -> None:
-        """Keep the later of two copies, which come by two ways."""
-        known = self.meters.get(actor)
-        if known is None or known.events <= meter.events:
-            self.meters[actor] = meter
+    def report(self, actor: str, report: ActorReport) -> None:
+        """Take in what an actor has done so far."""
+        self.meters[actor], self.at[actor] = report.meter, report.units
 
     @property
     def items(self) -> int:
-        """Items that this run has scored, those of unfinished parts included."""
-        return self.rows.rows - self.rows.kept + sum(self._items.values())
+        """Items that this run has scored, those of unfinished units included."""
+        return self.rows.rows - self.rows.kept + sum(items for _, items, _ in self._unfinished())
 
     @property
     def share(self) -> float:
-        """Of what this run has to do, about; 0 where nothing is known of it.
+        """Of what this run has to do, about; 0 where nothing is known of it."""
+        size = sum(self.sizes[name] for name in self.done)
+        size += sum(int(self.sizes[name] * share) for name, _, share in self._unfinished())
+        return min(0.99, size / max(1, sum(self.sizes.values())))
 
-        Items that are scored but in no part yet count by the mean text of one, and texts by the share that they have
-        of files that are done; before one is, they are taken for all of it.
-        """
-        rows, text = self._new
-        left = sum(self.sizes.values()) - self._skipped
-        if not rows or left <= 0:
-            return 0.0
-        filled = self._known[0] / self._known[1] if self._known[1] and self._known[0] else 1.0
-        return min(0.99, (self._text + (self.items - rows) * text / rows) / (left * filled))
+    def _unfinished(self) -> list[tuple[str, int, float]]:
+        at = [one for units in self.at.copy().values() for one in units.items()]
+        return [(name, items, share) for name, (items, share) in at if name not in self.done]
 
     def meter(self) -> Meter:
         """The counts of all actors together."""
         asked, executed, accounts = Counter[str](), Counter[str](), dict[tuple[str, int], Tokens]()
-        for one in self.meters.values():
+        for one in self.meters.copy().values():
             asked.update(one.asked)
             executed.update(one.executed)
             for key, tokens in one.accounts.items():
@@ -146,7 +94,7 @@ class DistributedProgress(ProgressDisplay):
     """Says how far a run on many machines is.
 
     Args:
-        totals: What all actors have told.
+        totals: What all actors have done.
         price: Of the LM, if it is known.
     """
 
@@ -164,7 +112,7 @@ class DistributedProgress(ProgressDisplay):
         speed = totals.items / max(1e-9, self.clock() - self.started)
         parts = [f"{totals.items:,} items scored, {speed:,.1f} a second"]
         if rows.kept:
-            parts.append(f"{rows.kept:,} stood already")
+            parts.append(f"{rows.kept:,} were there already")
         if rows.unscored:
             reasons = ", ".join(f"{count:,} {reason}" for reason, count in rows.unscored.most_common(3))
             parts.append(f"unscored: {reasons}")

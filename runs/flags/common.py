@@ -59,10 +59,6 @@ EXPORT = (
 
 SOURCES = setting(None, f"use only some of the sources, in the order of the data: {FORM}", metavar="SOURCES")
 
-DRAW_SYSTEMS = setting(
-    False, "resample the systems as well, so that system-level intervals hold for other systems like these"
-)
-
 
 def resampling(least: int = 0) -> Any:
     return setting(10_000, "bootstrap resamples of the groups, for the intervals", ge=least)

@@ -8,7 +8,12 @@
     class ScoreFlags(LimitFlags, EstimateFlags):
         out: str = setting(..., ".jsonl or .csv for the scores", metavar="FILE")
 
-Groups that several commands share are declared once; a command's class inherits them and may add fields.
+Groups that several commands share are declared once; a command's class inherits them and may add fields. With
+
+        FLAGS: ClassVar = ("out", "estimate")
+
+in its class only these settings are flags, and the others are keys of `--config` under the same names. Without it all
+are both. `REMOVED: ClassVar` says of flags that the command once had what became of them.
 """
 
 from __future__ import annotations
@@ -38,6 +43,13 @@ _WORDS: Mapping[object, str] = {
 }
 
 
+REMOVED_FLAGS = {
+    "--batch-rounds": "it was removed: texts share calls with others of the same source only (together)",
+    "--granularity": "it was removed: the LM decides, and compile rounds finished scores where that agrees better",
+}
+"""What became of flags that several commands once had."""
+
+
 def setting(
     default: object,
     description: str,
@@ -47,6 +59,7 @@ def setting(
     const: str | None = None,
     shown: str | None = None,
     repeated: bool = False,
+    assigns: bool = False,
     decides: bool = True,
     **bounds: float,
 ) -> Any:
@@ -60,11 +73,12 @@ def setting(
         const: Value of a flag that is given without one.
         shown: What `--help` says in place of the default.
         repeated: Whether several values come from several flags rather than from one text with commas.
+        assigns: Whether its values are NAME=VALUE, where NAME may also be another setting of its group.
         decides: Whether results depend on it; what is only stored, shown or limited has no part in an identity.
         bounds: `ge`, `gt`, `le` of a number.
     """
     extra: dict[str, Any] = {"metavar": metavar, "name": name, "const": const, "shown": shown}
-    extra |= {"repeated": repeated, "decides": decides, "bounds": bounds}
+    extra |= {"repeated": repeated, "assigns": assigns, "decides": decides, "bounds": bounds}
     make: Any = pydantic.Field
     return make(default, description=description, json_schema_extra=extra, **bounds)
 
@@ -129,9 +143,29 @@ def extra(field: FieldInfo, what: str) -> Any:
     return cast(dict[str, Any], field.json_schema_extra)[what]
 
 
-def spelled(name: str, field: FieldInfo | None) -> str:
-    """The flag as a user writes it, e.g. `--max-tokens`."""
-    return (field and extra(field, "name")) or "--" + name.replace("_", "-")
+def is_flag(cls: type, name: str) -> bool:
+    """Whether a command has a flag for a setting, which otherwise is a key of `--config` alone."""
+    flags: Collection[str] | None = getattr(cls, "FLAGS", None)
+    return name in (fields_of(cls) if flags is None else flags)
+
+
+def keys_of(cls: type) -> list[str]:
+    """Names of the settings that have no flag, in the order of their groups."""
+    return [name for _, name, _ in grouped(cls) if not is_flag(cls, name)]
+
+
+def became_of(cls: type, flag: str) -> str | None:
+    """What became of a flag that the command once had."""
+    removed: Mapping[str, str] = getattr(cls, "REMOVED", {})
+    return {**REMOVED_FLAGS, **removed}.get(flag)
+
+
+def spelled(cls: type, name: str) -> str:
+    """A setting as a user writes it: the flag, e.g. `--max-rounds`, or the key of `--config`, e.g. `guide-words`."""
+    words = name.replace("_", "-")
+    if not is_flag(cls, name):
+        return words
+    return extra(fields_of(cls)[name], "name") or f"--{words}"
 
 
 def kind_of(field: FieldInfo) -> Any:
@@ -168,13 +202,13 @@ def telling(settings: Any, always: Collection[str] = ()) -> dict[str, Any]:
 
 
 def input_error(cls: type, error: pydantic.ValidationError) -> InputError:
-    """The first of pydantic's complaints, in the words of the flags."""
+    """The first of pydantic's complaints, in the words of the flags and keys."""
     first = error.errors(include_url=False)[0]
     name, found, why = str(first["loc"][0]), first["input"], first["type"]
     field = fields_of(cls).get(name)
-    flag = spelled(name, field)
     if field is None:
-        return InputError("unknown setting", field=flag, remedy=did_you_mean(name, fields_of(cls)))
+        return InputError("unknown setting", field=name, remedy=nearest(cls, name))
+    flag = spelled(cls, name)
     if why.startswith("missing"):
         return InputError("no value is given", field=flag, expected=field.description)
     if why == "value_error" and isinstance(own := first["ctx"]["error"], InputError):
@@ -187,6 +221,11 @@ def input_error(cls: type, error: pydantic.ValidationError) -> InputError:
     if why == "finite_number":
         return InputError("not a finite number", field=flag, expected="a finite number", found=found)
     return InputError("wrong type", field=flag, expected=_WORDS.get(kind_of(field)), found=found)
+
+
+def nearest(cls: type, name: str) -> str | None:
+    """What to write in place of the name of a setting that is not known: what became of it, or the nearest name."""
+    return became_of(cls, "--" + name.replace("_", "-")) or did_you_mean(name.replace("-", "_"), fields_of(cls))
 
 
 def unknown_name(what: str, flag: str, name: str, known: tuple[str, ...]) -> InputError:

@@ -19,4 +19,3 @@ class EngineFlags:
     )
     actors: int = setting(2, "processes that score; --concurrency is that of all together", ge=1, decides=False)
     address: str | None = setting(None, "of a running Ray cluster; without it Ray starts here", decides=False)
-    part: int = setting(1000, "groups of texts in one part of the results", ge=1, decides=False)

@@ -13,12 +13,14 @@ COMMANDS = {
     "score": ("debate_judge.runs.score", "score new texts with an exported judge"),
     "serve": ("debate_judge.runs.serve", "answer requests for scores over HTTP with an exported judge"),
     "agreement": ("debate_judge.runs.agreement", "measure the agreement of any scores with human ratings"),
-    "compare": ("debate_judge.runs.compare", "compare several judges on the same data"),
-    "probe": ("debate_judge.runs.probe", "bias probes: measure what moves a judge's scores but should not"),
+    "compare": ("debate_judge.runs.compare", "compare several judges on the same data, and probe them for biases"),
     "report": ("debate_judge.runs.report", "make the HTML page of a compile or a comparison again"),
     "view": ("debate_judge.runs.view", "open that page in the browser"),
 }
 """Command -> its module and what it does."""
+
+REMOVED = {"probe": "debate compare --judges EXPORT --probes all"}
+"""Former command -> what does the same now."""
 
 _ROOT = Path(__file__).resolve().parents[2]
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from debate_judge.data.errors import InputError
-from debate_judge.programs import JUDGES, options_of
 from debate_judge.runs.flags.declared import flag_group, setting
 from debate_judge.runs.flags.named_texts import named_texts
 from debate_judge.runs.flags.parser import listed
@@ -38,9 +36,12 @@ class JudgeOptionFlags:
     )
     judge_option: tuple[str, ...] = setting(
         (),
-        "any other option of a judge, e.g. transition=always-skeptic; may be repeated",
+        "option of a judge, e.g. score-mode=sampled:5, together=4, joint=true or transition=always-skeptic; may be "
+        "repeated",
+        name="-J",
         metavar="NAME=VALUE",
         repeated=True,
+        assigns=True,
     )
 
     def options(self) -> dict[str, Any]:
@@ -56,40 +57,21 @@ class JudgeOptionFlags:
             if not equals or not name or name in options:
                 raise InputError(
                     "not an option of a judge",
-                    field="--judge-option",
+                    field="-J",
                     expected="NAME=VALUE, each name once",
                     found=text,
                 )
-            options[name] = _value(value.strip())
+            options[name] = option_value(value.strip())
         flags = ("score_mode", "together", "roles", "same_role")
         named = {name: getattr(self, name) for name in flags}
         options |= {name: value for name, value in named.items() if value is not None}
         options |= {"joint": True} if self.joint else {}
         if isinstance(options.get("roles"), str):
-            options["roles"] = _roles(options["roles"])
+            options["roles"] = roles_of(options["roles"])
         return options
 
 
-def options_for(judges: Sequence[str], options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Judge -> those of the options that it has, for a command that makes several judges.
-
-    Raises:
-        InputError: None of the judges has an option.
-    """
-    presets = [name for name in judges if name in JUDGES or (":" in name and not Path(name).exists())]
-    for option, value in options.items():
-        if not any(option in options_of(name) for name in presets):
-            known = sorted({o for name in presets for o in options_of(name)})
-            raise InputError(
-                f"no judge has an option {option!r}",
-                field="--judge-option",
-                expected=f"one of {', '.join(known)}" if known else "no options for these judges",
-                found=f"{option}={value}",
-            )
-    return {name: {o: v for o, v in options.items() if o in options_of(name)} for name in presets}
-
-
-def _value(text: str) -> Any:
+def option_value(text: str) -> Any:
     """A JSON value where it is one (numbers, true, false, lists), otherwise the text itself."""
     try:
         return json.loads(text)
@@ -97,7 +79,8 @@ def _value(text: str) -> Any:
         return text
 
 
-def _roles(text: str) -> dict[str, str] | list[str]:
+def roles_of(text: str) -> dict[str, str] | list[str]:
+    """ChatEval's roles: name -> text from a TOML file, or names of built-in ones."""
     if text.endswith(".toml") or Path(text).is_file():
         return named_texts(Path(text), "role")
     return listed(text)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import shlex
 import sys
-from argparse import SUPPRESS, ArgumentParser, HelpFormatter, Namespace
-from collections.abc import Callable
+from argparse import SUPPRESS, ArgumentParser, BooleanOptionalAction, HelpFormatter, Namespace
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, TextIO, TypeVar
 
@@ -15,9 +16,21 @@ from pydantic.fields import FieldInfo
 
 from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.files.reading import toml
+from debate_judge.data.files.records import Record
 from debate_judge.programs.lm.http.address import NoServerError
 from debate_judge.programs.lm.redaction import clean_text
-from debate_judge.runs.flags.declared import choices_of, extra, fields_of, grouped, kind_of, spelled
+from debate_judge.runs.flags.declared import (
+    became_of,
+    choices_of,
+    extra,
+    fields_of,
+    grouped,
+    is_flag,
+    keys_of,
+    kind_of,
+    nearest,
+    spelled,
+)
 from debate_judge.runs.flags.invocation import as_started, command
 from debate_judge.runs.flags.prose import filled, paragraphs, print_error, width_of
 
@@ -26,13 +39,6 @@ T = TypeVar("T")
 
 RESUMES = "run the command again: it resumes, and finished calls are not paid for again"
 """How a command goes on that was interrupted or failed, where its replies are kept."""
-
-
-REMOVED_FLAGS = {
-    "--batch-rounds": "it was removed: texts share calls with others of the same source only (--together)",
-    "--granularity": "it was removed: the LM decides, and compile rounds finished scores where that agrees better",
-}
-"""What became of flags that commands once had."""
 
 
 def exit_code(work: Callable[[], int], stopped: str = "") -> int:
@@ -81,7 +87,7 @@ def _closed(stream: TextIO | None) -> bool:
 
 class _ProseFormatter(HelpFormatter):
     def __init__(self, prog: str) -> None:
-        super().__init__(prog, width=width_of(sys.stdout))
+        super().__init__(prog, max_help_position=30, width=width_of(sys.stdout))
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         return paragraphs(text, width)
@@ -91,71 +97,163 @@ class _ProseFormatter(HelpFormatter):
 
 
 class _Parser(ArgumentParser):
+    declarations: tuple[type, ...] = ()
+
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
         """End after the help, of which a pipe may have read only the beginning."""
         super().exit(exit_code(lambda: status), message)
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse, after flags are refused that are keys of `--config` now, or were removed."""
+        args = sys.argv[1:] if args is None else list(args)
+        for position, text in enumerate(args):
+            if text.startswith("--"):
+                flag, equals, value = text.partition("=")
+                following = args[position + 1 : position + 2]
+                self._refuse_old(flag, value if equals else "".join(v for v in following if not v.startswith("-")))
+        return super().parse_known_args(args, namespace)
+
+    def _refuse_old(self, flag: str, value: str) -> None:
+        for declaration in self.declarations:
+            if flag in self._option_string_actions:
+                return
+            if became := became_of(declaration, flag):
+                raise InputError("not a flag any more", field=flag, remedy=became)
+            for name in keys_of(declaration):
+                words = name.replace("_", "-")
+                if flag in (f"--{words}", f"--no-{words}"):
+                    text = "false" if flag != f"--{words}" else value
+                    raise InputError("not a flag any more", field=flag, remedy=_as_key(declaration, name, text))
+
     def error(self, message: str) -> NoReturn:
-        """Say what became of a removed flag, and name the nearest one where a flag is unknown."""
+        """Name the nearest flag where one is unknown."""
         _, unrecognized, given = message.partition("unrecognized arguments: ")
-        if unrecognized:
-            flag = given.split()[0].partition("=")[0]
-            more = REMOVED_FLAGS.get(flag) or did_you_mean(flag, self._option_string_actions)
-            message += f"; {more}" if more else ""
+        if unrecognized and (near := did_you_mean(given.split()[0].partition("=")[0], self._option_string_actions)):
+            message += f"; {near}"
         super().error(message)
 
 
+def _as_key(declaration: type, name: str, text: str) -> str:
+    """How the value of an old flag is written in TOML, and on the command line."""
+    group, field = next((group, field) for group, one, field in grouped(declaration) if one == name)
+    value = _reader(field)(text) if text else True if kind_of(field) is bool else extra(field, "const") or ""
+    toml_value = json.dumps(value, ensure_ascii=False)
+    key = name.replace("_", "-")
+    by = [
+        spelled(declaration, other)
+        for title, other, one in grouped(declaration)
+        if title == group and extra(one, "assigns")
+    ]
+    given = shlex.quote(f"{key}={_text(value)}")
+    return f"it is a key of --config: write {key} = {toml_value} in that file, or give {[*by, '--config'][0]} {given}"
+
+
+def settings_of(name: str, description: str, declaration: type[T], argv: Sequence[str] | None) -> T:
+    """The settings of a command from its command line, and from what its `--config` names.
+
+    Args:
+        name: Of the command, e.g. `score`.
+        description: See `make_parser`.
+        declaration: The class of its settings.
+        argv: The command line; None is that of the process.
+
+    Raises:
+        InputError: A value, a key or an old flag cannot be used.
+    """
+    return read(declaration, make_parser(name, description, declaration).parse_args(argv))
+
+
 def make_parser(name: str, description: str, *declarations: type) -> ArgumentParser:
-    """A parser with a flag for each declared setting; what a user does not give is absent from its result.
+    """A parser with the flags of the declared settings and `--config`; what is not given is absent from its result.
 
     Args:
         name: Of the command, e.g. `score`.
         description: Text above the flags; commands in it are shown as this process was started.
         declarations: Classes made by `declared`.
     """
+    keys = [key.replace("_", "-") for declaration in declarations for key in keys_of(declaration)]
     parser = _Parser(
         prog=command(name),
         description=as_started(description),
+        epilog=f"Keys of --config that are no flags: {', '.join(keys)}." if keys else None,
         formatter_class=_ProseFormatter,
         argument_default=SUPPRESS,
     )
+    parser.declarations = declarations
     groups: dict[str, Any] = {"options": parser}
+    needed = []
     for declaration in declarations:
         for group, field_name, field in grouped(declaration):
+            if not is_flag(declaration, field_name):
+                continue
             if group not in groups:
                 groups[group] = parser.add_argument_group(group)
-            _add(groups[group], field_name, field)
+            flag = spelled(declaration, field_name)
+            needed += [_usage(flag, field)] if field.is_required() else []
+            _add(groups[group], flag, field_name, field)
+    parser.usage = " ".join(["%(prog)s [-h]", *needed, "[FLAGS]"])
+    parser.add_argument(
+        "--config",
+        action="append",
+        metavar="FILE",
+        help="TOML file with settings, or one of them as KEY=VALUE; flags win; may be repeated",
+    )
     return parser
 
 
-def read(declaration: type[T], arguments: Namespace, config: str | None = None) -> T:
-    """The settings that were given; flags win over the file, and the file over defaults.
+def _usage(flag: str, field: FieldInfo) -> str:
+    return f"{flag} {extra(field, 'metavar')}" if flag.startswith("-") else flag.upper()
+
+
+def read(declaration: type[T], arguments: Namespace) -> T:
+    """The settings that were given; flags win over `--config`, and `--config` over defaults.
 
     Raises:
-        InputError: A value cannot be used, or the file cannot be read.
+        InputError: A value or a key cannot be used, or a file cannot be read.
     """
-    given = {name: _frozen(value) for name, value in vars(arguments).items() if name in fields_of(declaration)}
-    return declaration(**{**(read_config(declaration, Path(config)) if config else {}), **given})
-
-
-def read_config(declaration: type, path: Path) -> dict[str, Any]:
-    """Read settings from TOML; the keys are the names of the flags, with - or _.
-
-    Raises:
-        InputError: The file cannot be read, a key is unknown, or a value cannot be used.
-    """
-    record = toml(path, "file of settings")
-    names = {key: key.replace("-", "_") for key in record.values}
-    values = {name: _frozen(record.values[key]) for key, name in names.items()}
+    given, fields = vars(arguments), fields_of(declaration)
+    values: dict[str, Any] = {}
+    places: dict[str, tuple[Record, str]] = {}
+    for text in given.get("config", ()):
+        if assigned := _assigned(fields, text):
+            values |= assigned
+            continue
+        record = toml(Path(text), "file of settings")
+        for key, value in record.values.items():
+            name = key.replace("-", "_")
+            if name not in fields:
+                raise record.error("unknown setting", key, remedy=nearest(declaration, name))
+            values[name], places[name] = _frozen(value), (record, key)
+    flags = {name: _frozen(value) for name, value in given.items() if name in fields}
+    values |= flags | _judge_options(declaration, flags)
     try:
-        declaration(**values)
+        return declaration(**values)
     except InputError as error:
-        known = fields_of(declaration)
-        key = next(key for key, name in names.items() if spelled(name, known.get(name)) == error.field)
-        raise record.error(
-            error.problem, key, expected=error.expected, found=error.found, remedy=error.remedy
-        ) from None
-    return values
+        for name, (record, key) in places.items():
+            if spelled(declaration, name) == error.field and values[name] == _frozen(record.values[key]):
+                raise record.error(
+                    error.problem, key, expected=error.expected, found=error.found, remedy=error.remedy
+                ) from None
+        raise
+
+
+def _assigned(fields: Mapping[str, FieldInfo], text: str) -> dict[str, Any]:
+    """Name -> value of a text KEY=VALUE with the key of a setting; nothing for any other text."""
+    key, equals, value = text.partition("=")
+    name = key.strip().replace("-", "_")
+    return {name: _reader(fields[name])(value.strip())} if equals and name in fields else {}
+
+
+def _judge_options(declaration: type, flags: Mapping[str, Any]) -> dict[str, Any]:
+    """What `-J NAME=VALUE` gives: other settings of its group, and what remains for itself."""
+    found: dict[str, Any] = {}
+    for group, name, field in grouped(declaration):
+        if name in flags and extra(field, "assigns"):
+            others = {other: one for title, other, one in grouped(declaration) if title == group and other != name}
+            found[name] = tuple(text for text in flags[name] if not _assigned(others, text))
+            for text in flags[name]:
+                found |= _assigned(others, text)
+    return found
 
 
 def as_command(name: str, settings: object) -> str:
@@ -163,20 +261,28 @@ def as_command(name: str, settings: object) -> str:
 
     For people elsewhere, too: of an absolute path the last part is kept, and secrets are taken out.
     """
-    parts = [command(name)]
-    for field_name, field in fields_of(type(settings)).items():
+    parts, declaration = [command(name)], type(settings)
+    for field_name, field in fields_of(declaration).items():
         value = getattr(settings, field_name)
-        if value is None or value is False or value == field.default or not extra(field, "decides"):
+        if value is None or value == field.default or not extra(field, "decides"):
             continue
-        flag = spelled(field_name, field)
-        if value is True:
+        flag = spelled(declaration, field_name)
+        if not is_flag(declaration, field_name):
+            parts += ["--config", shlex.quote(f"{flag}={_portable(_text(value))}")]
+        elif value is True:
             parts.append(flag)
-            continue
-        values = value if isinstance(value, tuple) and extra(field, "repeated") else (value,)
-        for one in values:
-            text = ",".join(map(str, one)) if isinstance(one, tuple) else str(one)
-            parts += [*([flag] if flag.startswith("-") else []), shlex.quote(_portable(text))]
+        else:
+            values = value if isinstance(value, tuple) and extra(field, "repeated") else (value,)
+            for one in values:
+                parts += [*([flag] if flag.startswith("-") else []), shlex.quote(_portable(_text(one)))]
     return " ".join(parts)
+
+
+def _text(value: object) -> str:
+    """A value as it is given on the command line."""
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _portable(text: str) -> str:
@@ -186,33 +292,41 @@ def _portable(text: str) -> str:
 
 
 def listed(text: str | None) -> list[str]:
-    """The parts of a flag's value that are joined by commas; none for an absent flag."""
-    return [part.strip() for part in (text or "").split(",") if part.strip()]
+    """The parts of a flag's value that are joined by commas, brackets kept whole; none for an absent flag."""
+    parts, depth = [""], 0
+    for sign in text or "":
+        depth += (sign == "[") - (sign == "]")
+        if sign == "," and depth <= 0:
+            parts.append("")
+        else:
+            parts[-1] += sign
+    return [part.strip() for part in parts if part.strip()]
 
 
 def _frozen(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _add(group: Any, name: str, field: FieldInfo) -> None:
+def _add(group: Any, flag: str, name: str, field: FieldInfo) -> None:
     kind, choices = kind_of(field), choices_of(field)
     options: dict[str, Any] = {"help": _help(field)}
     if kind is bool:
-        options["action"] = "store_true"
+        options["action"] = BooleanOptionalAction if field.default else "store_true"
     else:
         names = "{" + ",".join(choices) + "}" + (",..." if kind is tuple else "") if choices else None
         options |= {
-            "type": _reader(field),
+            "type": str if extra(field, "repeated") else _reader(field),
             "metavar": extra(field, "metavar") or names or {int: "N", float: "X"}.get(kind),
         }
     if (const := extra(field, "const")) is not None:
         options |= {"nargs": "?", "const": const}
     if extra(field, "repeated"):
         options["action"] = "append"
-    if (spelling := spelled(name, field)).startswith("-"):
-        group.add_argument(spelling, dest=name, required=field.is_required(), **options)
+    # What must be given may also come from --config, so that its absence is found when all is read.
+    if flag.startswith("-"):
+        group.add_argument(flag, dest=name, **options)
     else:
-        group.add_argument(name, **options)
+        group.add_argument(name, nargs="?", **options)
 
 
 def _help(field: FieldInfo) -> str:
@@ -228,10 +342,12 @@ def _help(field: FieldInfo) -> str:
 
 
 def _reader(field: FieldInfo) -> Callable[[str], object]:
-    """What makes a value of a flag's text; text that is no number stays text, for the model to refuse by name."""
+    """What makes a value of a text; a text that is no such value stays text, for the model to refuse by name."""
     kind = kind_of(field)
-    if kind is tuple and not extra(field, "repeated"):
+    if kind is tuple:
         return lambda text: tuple(listed(text))
+    if kind is bool:
+        return lambda text: {"true": True, "false": False}.get(text, text)
     if kind not in (int, float):
         return str
 

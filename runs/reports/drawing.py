@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 GREY = "#9A9A9A"
-PER_ROW = 4
-"""Panels in a row."""
 
 _DPI = 140
 
@@ -30,24 +28,19 @@ def looks() -> Iterator[tuple[str, str]]:
     return ((COLOURS[i % len(COLOURS)], MARKERS[(i + i // len(COLOURS)) % len(MARKERS)]) for i in count())
 
 
-def blank(width: float, height: float, title: str, note: str | None, panels: int = 1) -> tuple[Figure, list[Axes]]:
-    """A figure with a title and a line under it, its panels at most `PER_ROW` in a row; sizes in inches."""
+def blank(width: float, height: float, title: str, note: str | None) -> tuple[Figure, Axes]:
+    """A figure with a title and a line under it; sizes in inches."""
     # Importing matplotlib takes a second, which no command that draws nothing should pay.
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), dpi=_DPI, layout="constrained")
-    columns = min(panels, PER_ROW)
-    found = [figure.add_subplot(-(-panels // columns), columns, i + 1) for i in range(panels)]
-    if panels == 1:
-        found[0].set_title(title, fontsize=11, loc="left")
-    else:
-        figure.suptitle(title, fontsize=11, x=0.01, ha="left")
-    for axes in found:
-        axes.set_axisbelow(True)
-        axes.spines[["top", "right"]].set_visible(False)
+    axes = figure.add_subplot()
+    axes.set_title(title, fontsize=11, loc="left")
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
     if note is not None:
         figure.supxlabel(note, fontsize=8.5, style="italic", color="#444444", x=0.01, ha="left")
-    return figure, found
+    return figure, axes
 
 
 def grid(axes: Axes, axis: str) -> None:

@@ -38,7 +38,7 @@ def agreement_by_rounds(
         part: Of the data.
         note: A line under the figure, e.g. that the LM was a stand-in.
     """
-    figure, (axes,) = blank(7.2, 4.2, title, note)
+    figure, axes = blank(7.2, 4.2, title, note)
     for persona, shift in _lines(axes, series).items():
         for n, a in enumerate(series[persona]):
             if chosen == (persona, n) and a.value is not None:
@@ -65,7 +65,7 @@ def agreement_by_sources(
         title: Title of the figure.
         note: A line under the figure.
     """
-    figure, (axes,) = blank(7.2, 4.2, title, note)
+    figure, axes = blank(7.2, 4.2, title, note)
     _lines(axes, series)
     one = next((a for agreements in series.values() for a in agreements), None)
     axes.set_xlabel("train sources learnt from")
@@ -96,7 +96,7 @@ def held_out_agreement(
     aspects = list(dict.fromkeys(a for table in tables.values() for a in table.aspects))
     # One aspect is its own average.
     rows = [*aspects, *(["average"] if len(aspects) > 1 else [])]
-    figure, (axes,) = blank(7.2, 1.7 + 0.16 * len(rows) * (len(tables) + 1), title, note)
+    figure, axes = blank(7.2, 1.7 + 0.16 * len(rows) * (len(tables) + 1), title, note)
     styles = looks()
     for i, (judge, table) in enumerate(tables.items()):
         colour, marker = next(styles)
@@ -137,7 +137,7 @@ def pareto(
         measure: What the agreement is.
         note: A line under the figure.
     """
-    figure, (axes,) = blank(8.6, max(4.4, 1.2 + 0.2 * len(front)), title, note)
+    figure, axes = blank(8.6, max(4.4, 1.2 + 0.2 * len(front)), title, note)
     axes.plot(
         [p[0] for p in points], [p[1] for p in points], "o", ms=4, color=GREY, alpha=0.6, label="tried", ls="none"
     )

@@ -6,10 +6,10 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
 from debate_judge.runs.flags.prose import width_of, wrapped
+from debate_judge.runs.reports.tables import DataTable, markdown
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,30 +21,22 @@ _NARROW, _HEADING = 24, 10
 _NUMBER = re.compile(r"[-–+$]?[\d.,]*( ?%)?")
 
 
-@dataclass(frozen=True, slots=True)
-class TerminalTable:
-    """A table that is to be printed.
-
-    Columns of nothing but numbers stand to the right, others to the left. A table that is too wide has its headings,
-    then its texts in several lines; figures with their intervals stay whole. If that is not enough, it goes on below
-    with the columns that are left and the first one.
-    """
-
-    header: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    total: bool = False
-    """The last row sums up those before it, and stands under a rule."""
+TerminalTable = DataTable
 
 
 class Verbatim(str):
-    """Lines that are not wrapped: commands to copy, tables in Markdown or LaTeX, files."""
+    """Lines that are not wrapped: commands to copy, tables in Markdown, files."""
 
 
-Printed = str | TerminalTable
+Printed = str | DataTable
 
 
-def show(*blocks: Printed, to: TextIO | None = None) -> None:
+def show(*blocks: Printed, to: TextIO | None = None, in_markdown: bool = False) -> None:
     """Print texts and tables, each from a new line on, on standard output or `to`; texts are wrapped unless `Verbatim`.
+
+    In a table, columns of nothing but numbers stand to the right, others to the left. A table that is too wide has its
+    headings, then its texts in several lines; figures with their intervals stay whole. If that is not enough, it goes
+    on below with the columns that are left and its key columns. With `in_markdown` nothing is wrapped or parted.
 
     On a terminal headings are bold and rules dim; elsewhere there are no styles and `prose.WIDTH` columns, whatever the
     environment says. Characters that could steer a terminal are replaced: names come from files of others.
@@ -54,10 +46,14 @@ def show(*blocks: Printed, to: TextIO | None = None) -> None:
         # Standard output was closed before the command began.
         return
     for block in blocks:
-        if isinstance(block, str):
+        if in_markdown:
+            print(_printable(markdown(block) if isinstance(block, DataTable) else block), file=stream)
+        elif isinstance(block, str):
             text = _printable(block)
             print(text if isinstance(block, Verbatim) else wrapped(text, width_of(stream)), file=stream)
         else:
+            if block.caption:
+                print(wrapped(_printable(block.caption), width_of(stream)) + "\n", file=stream)
             print("\n\n".join(_drawn(block, stream)), file=stream)
 
 
@@ -78,25 +74,25 @@ class _Column:
         self.least = max(widest if self.figures else min(_NARROW, widest), *map(cell_len, self.heading))
 
 
-def _drawn(table: TerminalTable, stream: TextIO) -> Iterator[str]:
+def _drawn(table: DataTable, stream: TextIO) -> Iterator[str]:
     """The table, in as many parts as the width asks for."""
     from rich.console import Console
 
     width = width_of(stream)
     console = Console(file=stream, force_terminal=stream.isatty(), width=width)
     columns = [_Column(name, cells) for name, *cells in zip(table.header, *table.rows, strict=True)]
-    for part in _parts(columns, width):
+    for part in _parts(columns, table.keys, width):
         # A terminal too narrow for two columns breaks their lines; rich would cut figures short.
         console.width = max(width, _extent(one.least for one in part))
         yield _draw(part, console, total=table.total)
 
 
-def _parts(columns: Sequence[_Column], width: int) -> list[list[_Column]]:
-    """The columns of each part, the first column in all of them."""
-    parts = [[columns[0]]]
-    for column in columns[1:]:
-        if len(parts[-1]) > 1 and _extent(one.least for one in [*parts[-1], column]) > width:
-            parts.append([columns[0]])
+def _parts(columns: Sequence[_Column], keys: int, width: int) -> list[list[_Column]]:
+    """The columns of each part, the key columns in all of them."""
+    parts = [[*columns[:keys]]]
+    for column in columns[keys:]:
+        if len(parts[-1]) > keys and _extent(one.least for one in [*parts[-1], column]) > width:
+            parts.append([*columns[:keys]])
         parts[-1].append(column)
     return parts
 

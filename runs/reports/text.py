@@ -1,8 +1,6 @@
-"""Figures of agreement as text, and tables as Markdown. Only renders; every number comes in finished."""
+"""Figures of agreement as text. Only renders; every number comes in finished."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 from debate_judge.data.agreement.differences import SMALL, power_of
 from debate_judge.data.agreement.intervals import POWER
@@ -46,10 +44,3 @@ def power_text(found: Difference, units: str = "sources") -> str:
         f"these {power.groups} {units} would detect a true difference of {power.detectable:.2g} in "
         f"{100 * POWER:.0f} % of cases (paired t-test, deviation {found.deviation:.2g}); detecting {SMALL:g} {more}"
     )
-
-
-def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table as Markdown."""
-    lines = ["| " + " | ".join(cells) + " |" for cells in [header, *rows]]
-    lines.insert(1, "|" + "---|" * len(header))
-    return "\n".join(lines)

@@ -168,15 +168,7 @@ class JudgeRunner:
             raise error
         return [future.result() for future in futures]
 
-    def converse(
-        self,
-        judge: Judge,
-        items: Sequence[Item],
-        rounds: int,
-        what: str = "debates",
-        *,
-        traces: dict[str, list[Any]] | None = None,
-    ) -> list[Transcript]:
+    def converse(self, judge: Judge, items: Sequence[Item], rounds: int, what: str = "debates") -> list[Transcript]:
         """Hold one debate of at most `rounds` rounds for each item; results are in the order of the items.
 
         Items that the judge wants to be asked about together are (`programs.grouping`).
@@ -186,15 +178,13 @@ class JudgeRunner:
             items: About what.
             rounds: Most rounds of a debate.
             what: Label of the progress bar.
-            traces: Where to put what DSPy traces: key of an item -> its calls in order, those about several by that of
-                the first of them.
         """
         grouping = grouped(judge, items)
 
         def ask(table: CandidateTable) -> Awaitable[list[Transcript]]:
-            return _traced(judge.converse(table.items, rounds), traces, table.items[0])
+            return judge.converse(table.items, rounds)
 
-        if self.memory is None or traces is not None:
+        if self.memory is None:
             return grouping.by_item(self._each(grouping.tables, ask, what))
         return grouping.by_item(
             self.memory.debates(judge, rounds, grouping.tables, lambda tables: self._each(tables, ask, what))
@@ -229,17 +219,6 @@ class JudgeRunner:
         for error in done.failed.values():
             raise error
         return done.results[0]
-
-
-async def _traced(work: Awaitable[T], traces: dict[str, list[Any]] | None, item: Item) -> T:
-    """Do the work, with its calls put into `traces` where these are wanted."""
-    if traces is None:
-        return await work
-    calls: list[Any] = []
-    with dspy.context(trace=calls):
-        result = await work
-    traces[item.key] = calls
-    return result
 
 
 def group_scores(

@@ -25,7 +25,22 @@ def new_groups(
     notes: ReadingNotes | None = None,
     tell: Tell | None = None,
 ) -> Iterator[RatedGroup]:
-    """Stream the groups of a file; ratings are not needed.
+    """As `new_entries`, without the records."""
+    for entry in new_entries(path, task, only, columns, sources, notes=notes, tell=tell):
+        yield entry.group
+
+
+def new_entries(
+    path: str | Path | RecordFile,
+    task: Task,
+    only: str | None = None,
+    columns: Iterable[str] = (),
+    sources: str | None = None,
+    *,
+    notes: ReadingNotes | None = None,
+    tell: Tell | None = None,
+) -> Iterator[GroupRecord]:
+    """Stream the groups of a file, each with the record that it begins with; ratings are not needed.
 
     Each candidate is remembered by a hash, about 100 bytes, so that one that comes twice is noticed in a file of any
     length.
@@ -54,7 +69,7 @@ def new_groups(
         with tolerated(tell):
             keys = _new_keys(entry, lines)
             lines.update(dict.fromkeys(keys, entry.record.line))
-            yield entry.group
+            yield entry
 
 
 def _new_keys(entry: GroupRecord, lines: Mapping[bytes, int]) -> list[bytes]:

@@ -85,7 +85,7 @@ def actors_of(driver: int) -> dict[int, float]:
             continue
         try:
             parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            if (entry / "cmdline").read_bytes().startswith(b"ray::MapWorker"):
+            if (entry / "cmdline").read_bytes().startswith(b"ray::ScoringActor"):
                 pages = int((entry / "statm").read_text().split()[1])
                 found[int(entry.name)] = pages * os.sysconf("SC_PAGE_SIZE") / 1e6
         except (OSError, IndexError):
@@ -103,7 +103,7 @@ def measure(base: str, folder: Path, given: argparse.Namespace, actors: int) -> 
     result = Measured(actors, given.items)
     place = folder / f"run-{actors}"
     command = [sys.executable, "-m", "debate_judge.runs.score", "--engine", "ray", "--actors", str(actors)]
-    command += ["--program", str(folder / "program"), "--in", str(folder / "in-*.jsonl"), "--part", str(given.part)]
+    command += ["--program", str(folder / "program"), "--in", str(folder / "in-*.jsonl")]
     command += ["--out", str(place / "out.parquet"), "--store", str(place / "store"), "--api-base", f"{base}/v1"]
     command += [
         "--no-preflight",
@@ -162,7 +162,6 @@ def main() -> int:
     parser.add_argument("--rpm", type=float, default=0.0, help="requests a minute; 0 is no limit")
     parser.add_argument("--latency", type=float, default=1.0, help="seconds from request to answer")
     parser.add_argument("--concurrency", type=int, default=64, help="calls in flight, of all actors together")
-    parser.add_argument("--part", type=int, default=1000)
     parser.add_argument("--spare", action="store_true", help="kill no actor")
     parser.add_argument("--json", metavar="FILE")
     given = parser.parse_args()

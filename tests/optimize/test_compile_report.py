@@ -35,8 +35,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     quick = ["--max-rounds", "1", "--trials", "3", "--resamples", "100", "--json", str(folder / "compiled.json")]
     shared = ["--data", str(data), "--store", str(folder / "store"), *ASPECTS]
     assert compile_command.main([*shared, *quick]) == 0
-    judges = ["--judges", f"single,rouge-l,{export_of(folder / 'store')}", "--baseline", "single"]
-    outputs = ["--json", str(folder / "table.json"), "--resamples", "100", "--report", "full"]
+    judges = ["--judges", f"single,rouge-l,{export_of(folder / 'store')}", "--config", "baseline=single"]
+    outputs = ["--json", str(folder / "table.json"), "--config", "resamples=100", "--config", "report=full"]
     assert compare.main([*shared, *judges, *outputs]) == 0
     return folder / "store"
 
@@ -190,7 +190,7 @@ def test_view_opens_the_page_or_says_where_it_is(
 def test_no_report_where_none_is_wanted(store: Path, tmp_path: Path) -> None:
     data, out = store.parent / "small.jsonl", tmp_path / "t.json"
     arguments = ["--data", str(data), "--store", str(tmp_path / "store"), *ASPECTS, "--judges", "rouge-l"]
-    assert compare.main([*arguments, "--json", str(out), "--report", "none"]) == 0
+    assert compare.main([*arguments, "--json", str(out), "--config", "report=none"]) == 0
     assert [file.name for file in tmp_path.iterdir() if file.is_file()] == ["t.json"]
     assert not (tmp_path / "store" / "reports").exists()
 

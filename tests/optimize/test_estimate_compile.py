@@ -102,8 +102,8 @@ def test_every_stage_has_a_row_for_every_judge() -> None:
     stages = ("tuning, proposals", "tuning, evaluations", "search, debates", "search, tie-breaks", "held-out")
     own = {f"{a}: {stage}" for a in ("coherence", "fluency") for stage in stages}
     assert set(found.rows) == own | {"aspects jointly: search"}
-    # Two texts for the Scorer and two for the Critic, however large the data are.
-    assert [used.calls for used in found.rows["coherence: tuning, proposals"]] == [4, 4, 4]
+    # Three texts for each role, and a summary of the data in two steps.
+    assert [used.calls for used in found.rows["coherence: tuning, proposals"]] == [11, 11, 11]
     shared = estimated(aspects=("coherence", "fluency"), max_rounds=1, trials=16, shared=True, tuner="mipro")
     assert set(shared.rows) == {f"coherence+fluency: {stage}" for stage in stages}
     for row in found.rows.values():

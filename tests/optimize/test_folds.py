@@ -18,9 +18,8 @@ from debate_judge.optimize.proof.exported import choose_export
 from debate_judge.optimize.result import Result
 from debate_judge.optimize.search.points import JudgeVariant
 from debate_judge.optimize.settings import Settings
-from debate_judge.optimize.tuners import Tuning
+from debate_judge.optimize.tuners import Tuned, Tuning
 from debate_judge.optimize.tuners.guide import guide_of, guided
-from debate_judge.programs.judge import Judge
 from debate_judge.runs.runner.memory import DebateMemory
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import ScriptedLM, debater, scripted_lm
@@ -51,10 +50,10 @@ def says(prompt: str) -> str:
     return re.findall(r"Worth (\d)\.", prompt)[-1]
 
 
-def tune(tuning: Tuning) -> Judge:
+def tune(tuning: Tuning) -> Tuned:
     """A tuner that writes down what it has seen."""
     seen = sorted({item.group for example in tuning.examples for item in example.questions})
-    return guided(tuning.judge, f"SEEN {' '.join(seen)} END")
+    return Tuned(guided(tuning.judge, f"SEEN {' '.join(seen)} END"))
 
 
 def seen_by(text: str) -> set[str]:

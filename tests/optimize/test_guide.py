@@ -10,7 +10,7 @@ import pytest
 
 from debate_judge.data.schema import Candidate, Corpus, Origin, RatedGroup
 from debate_judge.optimize.examples import examples
-from debate_judge.optimize.tuners import TUNERS, Effort, Tuning, as_tuned
+from debate_judge.optimize.tuners import TUNERS, Effort, Tuning
 from debate_judge.optimize.tuners.guide import guide_of
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.judge import corpus_items
@@ -155,16 +155,14 @@ def test_every_example_is_unseen_by_one_proposal() -> None:
                 judge=build("debate", {**JUDGES["debate"].config, "rounds": 0}),
                 examples=rated,
                 statistic="spearman",
-                feedback=None,
                 runner=runner,
                 reflection=lm,
-                personas={},
                 effort=Effort(proposals=2, trials=4),
                 seed=0,
                 label="charm",
             )
         )
-    folds = as_tuned(found).folds
+    folds = found.folds
     assert [guide_of(fold.judge) for fold in folds] == ["large one", "large two", "large three", "large four"]
     assert sorted(place for fold in folds for place in fold.unseen) == list(range(SOURCES))
     for number, fold in enumerate(folds):
@@ -185,14 +183,12 @@ def test_the_tuner_is_known_by_name_and_leaves_the_judge_alone() -> None:
                 judge=judge,
                 examples=rated,
                 statistic="spearman",
-                feedback=None,
                 runner=runner,
                 reflection=lm,
-                personas={},
                 effort=Effort(proposals=2, trials=4),
                 seed=0,
                 label="charm",
             )
         )
-    assert guide_of(as_tuned(found).judge) == "large"
+    assert guide_of(found.judge) == "large"
     assert judge.instructions() == before

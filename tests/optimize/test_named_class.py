@@ -16,7 +16,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Corpus
 from debate_judge.optimize import compile as command
 from debate_judge.optimize.examples import examples
-from debate_judge.optimize.tuners import Effort, Tuning, as_tuned, tuner_named
+from debate_judge.optimize.tuners import Effort, Tuning, tuner_named
 from debate_judge.programs import build
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.make_lm import make_lm
@@ -34,10 +34,10 @@ def tuned(name: str, corpus: Corpus | None = None, *, grouped: bool = True) -> t
     with JudgeRunner(make_lm("offline"), progress=False) as runner:
         tuning = Tuning(
             judge=judge, examples=examples(small, [corpus.task.aspects[0]], grouped=grouped, seed=0),
-            statistic="spearman", feedback=None, runner=runner, reflection=runner.lm, personas={},
+            statistic="spearman", runner=runner, reflection=runner.lm,
             effort=Effort(1, 3), seed=0, label="coherence",
         )  # fmt: skip
-        return judge, as_tuned(tuner_named(name)(tuning)).judge, runner.lm.meter.executed.total()
+        return judge, tuner_named(name)(tuning).judge, runner.lm.meter.executed.total()
 
 
 def test_an_optimizer_of_dspy_that_no_line_of_ours_names_tunes_a_judge(capsys: pytest.CaptureFixture[str]) -> None:
@@ -57,7 +57,8 @@ class Stern(Teleprompter):
     def compile(self, student: Judge, *, trainset: list[dspy.Example]) -> Judge:
         scores = [self.metric(example, student(**example.inputs())) for example in trainset]
         assert all(-1 <= score <= 1 for score in scores)
-        student.critic.signature = student.critic.signature.with_instructions(f"Be stern. {self.seed}")
+        critic = next(own for name, own in student.named_predictors() if name.endswith("critic"))
+        critic.signature = critic.signature.with_instructions(f"Be stern. {self.seed}")
         return student
 
 
@@ -120,12 +121,12 @@ def test_an_optimizer_that_refuses_is_told() -> None:
         tuned("dspy:KNNFewShot")
 
 
-def test_sources_with_one_candidate_each_are_refused() -> None:
+def test_sources_with_one_candidate_each_are_tuned_on_in_batches() -> None:
     corpus = data.load("sample")
     single = type(corpus)(
         corpus.task,
         tuple(type(g)(g.id, g.source, g.candidates[:1], g.context, g.references) for g in corpus.groups),
         corpus.origin,
     )
-    with pytest.raises(InputError, match="several rated candidates of a source"):
-        tuned("dspy:COPRO", single, grouped=False)
+    judge, found, _ = tuned(f"{HERE}:Stern", single, grouped=False)
+    assert found.instructions() == {**judge.instructions(), "critic": "Be stern. 0"}

@@ -86,7 +86,7 @@ def test_from_python_a_value_is_refused_as_on_the_command_line(given: dict[str, 
 def test_an_unknown_setting_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(InputError, match="unknown setting") as caught:
         Settings(trails=3)  # type: ignore[call-arg]
-    assert (caught.value.field, caught.value.remedy) == ("--trails", "did you mean 'trials'?")
+    assert (caught.value.field, caught.value.remedy) == ("trails", "did you mean 'trials'?")
 
 
 def test_one_name_for_run_export_model_and_prompts(tmp_path: Path) -> None:

@@ -52,10 +52,8 @@ def calls(folder: Path) -> list[str]:
 
 def result(folder: Path, tuner: str) -> dict[str, object]:
     found = json.loads((folder / "result.json").read_text())
-    # What a run is called and how much of it was left to do are its own; everything else must be equal. GEPA, which
-    # goes on from a state of its own, does not even ask again what it asked before.
-    for own in ("executed", "total") if tuner == "gepa" else ("executed",):
-        found["lm_calls"].pop(own)
+    # What a run is called and how much of it was left to do are its own; everything else must be equal.
+    found["lm_calls"].pop("executed")
     for own in ("run_id", "export"):
         found.pop(own)
     return dict(found)

@@ -25,9 +25,9 @@ Case = tuple[str, str, int, int, str]
 
 
 def _case(
-    judges: str, flags: str = "", *, sources: int = 3, candidates: int = 3, aspects: str = "coherence,relevance"
+    judges: str, settings: str = "", *, sources: int = 3, candidates: int = 3, aspects: str = "coherence,relevance"
 ) -> Case:
-    return (judges, flags, sources, candidates, aspects)
+    return (judges, settings, sources, candidates, aspects)
 
 
 _DEBATES = "single,multiagent,debate,debate+tiebreak"
@@ -38,14 +38,14 @@ COMPARED: dict[str, Case] = {
     "debate_tiebreak": _case("debate+tiebreak"),
     "multiagent": _case("multiagent"),
     "multiagent_tiebreak": _case("multiagent+tiebreak"),
-    "debates_sampled": _case(_DEBATES, "--score-mode sampled:2"),
-    "debates_side_by_side": _case(_DEBATES, "--together 2"),
-    "debates_side_by_side_sampled": _case(_DEBATES, "--together 3 --score-mode sampled:2"),
-    "debates_joint": _case(_DEBATES, "--joint"),
-    "debates_joint_sampled": _case(_DEBATES, "--joint --score-mode sampled:2"),
-    "debates_joint_side_by_side": _case(_DEBATES, "--joint --together 2"),
+    "debates_sampled": _case(_DEBATES, "score-mode=sampled:2"),
+    "debates_side_by_side": _case(_DEBATES, "together=2"),
+    "debates_side_by_side_sampled": _case(_DEBATES, "together=3,score-mode=sampled:2"),
+    "debates_joint": _case(_DEBATES, "joint=true"),
+    "debates_joint_sampled": _case(_DEBATES, "joint=true,score-mode=sampled:2"),
+    "debates_joint_side_by_side": _case(_DEBATES, "joint=true,together=2"),
     "geval": _case("geval"),
-    "geval_sampled": _case("geval", "--score-mode sampled:2"),
+    "geval_sampled": _case("geval", "score-mode=sampled:2"),
     "chateval": _case("chateval"),
     "chateval_simultaneous": _case("chateval-simultaneous"),
     "chateval_summarizer": _case("chateval-summarizer"),
@@ -79,25 +79,18 @@ def debate(*arguments: object) -> None:
 
 def compare_arguments(name: str, folder: Path) -> list[object]:
     """Arguments of the comparison of a case, without the LM and the store; its data are written to `folder`."""
-    judges, flags, sources, candidates, aspects = COMPARED[name]
+    judges, settings, sources, candidates, aspects = COMPARED[name]
+    judges = ",".join(f"{judge}[{settings}]" if settings else judge for judge in judges.split(","))
     task = "dialogue" if name == "dialogue" else "summarization"
     data = write_sample(folder / f"{name}.jsonl", sources, candidates, task)
     return [
-        *("compare", "--data", data, "--part", "all", "--aspects", aspects, "--judges", judges, *flags.split()),
-        *(
-            "--statistics",
-            "pearson,spearman",
-            "--resamples",
-            100,
-            "--report",
-            "none",
-            "--json",
-            folder / f"{name}.json",
-        ),
+        *("compare", "--data", data, "--part", "all", "--aspects", aspects, "--judges", judges),
+        *("--metric", "auto/pearson,spearman", "--config", "resamples=100", "--config", "report=none"),
+        *("--json", folder / f"{name}.json"),
     ]
 
 
-AT_SERVER: list[object] = ["--lm", LM, "--api-base", ADDRESS, "--no-preflight"]
+AT_SERVER: list[object] = ["--lm", LM, "--api-base", ADDRESS, "--config", "no-preflight=true"]
 
 
 def compared(name: str, folder: Path, store: Path, server: Recorder) -> dict[str, Any]:
@@ -111,7 +104,7 @@ def table(file: Path) -> dict[str, Any]:
     """What the table of a comparison says of each judge: agreement by aspect and level, calls."""
     judges = json.loads(file.read_text(encoding="utf-8"))["judges"]
     return {
-        name: {
+        name.partition("[")[0]: {
             "lm_calls_per_item": round(judge["lm_calls_per_item"], 6),
             "agreement": {
                 f"{aspect} {level} {statistic}": _rounded(levels[level][statistic]["value"])

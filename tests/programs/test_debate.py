@@ -266,7 +266,6 @@ def test_the_variants_of_a_debate_differ_in_the_critic_alone() -> None:
     assert {name: v.instructions()["critic"] for name, v in variants.items()} == texts
     assert len({v.instructions()["scorer"] for v in variants.values()}) == 1
     assert all(v.debate_config == judge.debate_config for v in variants.values())
-    assert judge.seeds(texts) == {"critic": tuple(texts.values())}
     assert judge.tunable() == ("scorer", "critic")
 
 

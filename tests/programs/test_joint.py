@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import Any
 
+import dspy
 import pytest
 
 from debate_judge.data.errors import InputError
@@ -13,7 +13,7 @@ from debate_judge.programs import preset
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.prompts import aspect_labels, cells_of
 from debate_judge.programs.judge import Judgement, Verdict
-from debate_judge.runs.runner.runner import JudgeRunner
+from debate_judge.programs.lm import loop
 from tests.fakes import Script, requested, scripted_lm, section
 from tests.programs.debates import hold
 from tests.programs.joint_cells import HONEST, THREE, TRUE, WORTH, limited, name_of, true
@@ -152,11 +152,11 @@ def test_samples_are_averaged_cell_by_cell() -> None:
 
 
 def test_a_trace_has_the_calls_that_were_made() -> None:
-    judge, traces = joint_judge(1), dict[str, list[Any]]()
+    judge = joint_judge(1)
     script = joint_reading(true, lambda p, text, aspect: "TOO LOW" if (text, aspect) == ("two", "coherence") else None)
-    with JudgeRunner(scripted_lm(script), progress=False) as runner:
-        runner.converse(judge, THREE, 1, traces=traces)
-    ((calls),) = traces.values()
+    with dspy.context(lm=scripted_lm(script), trace=[]):
+        loop.run(judge.judge_all(THREE))
+        calls = dspy.settings.trace
     assert [predict for predict, _, _ in calls] == [judge.scorer, judge.critic, judge.scorer]
     assert "candidate_1_coherence" in calls[-1][1]["debate"]
     assert "candidate_1_plain_style: 9" in calls[0][2].reply

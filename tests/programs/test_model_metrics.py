@@ -34,7 +34,7 @@ def as_if_installed(monkeypatch: pytest.MonkeyPatch) -> None:
         ("bertscore", {"model": 3}, "model"),
         ("bartscore", {"device": ""}, "device"),
         ("bartscore", {"direction": "backwards"}, "direction"),
-        ("bartscore", {"layers": 3}, "--judge-option"),
+        ("bartscore", {"layers": 3}, "-J"),
     ],
 )
 def test_options_that_cannot_be_are_refused(name: str, options: dict[str, Any], field: str) -> None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
+import dspy
 import pytest
 from dspy import lm15
 
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import DebateConfig, Verdict
+from debate_judge.programs.lm import loop
 from debate_judge.programs.transcript import Transcript
-from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import requested, scripted_lm, section
 from tests.programs.debates import hold
 from tests.programs.four_candidates import FOUR, by_text, number_of
@@ -176,10 +176,10 @@ def test_samples_of_a_table_are_averaged_candidate_by_candidate() -> None:
 
 
 def test_a_trace_has_the_calls_that_were_made() -> None:
-    judge, traces = table_judge(1), dict[str, list[Any]]()
-    with JudgeRunner(scripted_lm(reading(by_text, disputing("two"))), progress=False) as runner:
-        runner.converse(judge, FOUR, 1, traces=traces)
-    ((calls),) = traces.values()
+    judge = table_judge(1)
+    with dspy.context(lm=scripted_lm(reading(by_text, disputing("two"))), trace=[]):
+        loop.run(judge.judge_all(FOUR))
+        calls = dspy.settings.trace
     assert [predict for predict, _, _ in calls] == [judge.scorer, judge.critic, judge.scorer]
     opening, review, revision = (inputs for _, inputs, _ in calls)
     assert all(text in opening["candidates"] for text in ("one", "two", "three", "four"))

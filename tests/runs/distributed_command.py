@@ -1,31 +1,105 @@
-"""`score --engine ray` with actors in this process in place of Ray, for tests of the command."""
+"""`score --engine ray` with actors in threads of this process in place of Ray, for tests of the command."""
 
 from __future__ import annotations
 
+import concurrent.futures
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from debate_judge.programs.lm.options import BudgetCaps
 from debate_judge.runs import score
-from debate_judge.runs.distributed import engine, pipeline
-from debate_judge.runs.distributed.job import ScoringJob
-from debate_judge.runs.distributed.out_folder import OutFolder
-from debate_judge.runs.distributed.parts import parts_of
-from debate_judge.runs.distributed.scorer import PartScorer
-from debate_judge.runs.distributed.service import RunService
-from tests.runs.distributed_run import AnsweringServer, InProcess, program
+from debate_judge.runs.distributed import driver, units
+from tests.runs.distributed_run import AnsweringServer, program
+
+
+class RayError(Exception):
+    """As Ray's, of an actor that died."""
+
+
+class RayTaskError(RayError):
+    """As Ray's, of a method that raised something."""
+
+
+class ActorHandle:
+    """An actor whose methods run in threads."""
+
+    def __init__(self, made: Callable[[], Any], threads: int) -> None:
+        self._pool = ThreadPoolExecutor(threads)
+        self._actor = self._pool.submit(made)
+        self.begun: list[str] = []
+        """Units that it was given."""
+        self.dies_of: Callable[[ActorHandle, str], bool] = lambda handle, unit: False
+        self.dead = False
+
+    def __getattr__(self, name: str) -> SimpleNamespace:
+        return SimpleNamespace(remote=lambda *given: self._pool.submit(self._call, name, *given))
+
+    def _call(self, name: str, *given: Any) -> Any:
+        actor = self._actor.result()
+        if name == "score":
+            self.begun.append(given[0].name)
+            self.dead = self.dead or self.dies_of(self, given[0].name)
+        if self.dead and hasattr(actor, "_judge"):
+            # What it had in flight is kept or not, as it comes.
+            actor._judge.close()
+        answer = None if self.dead else getattr(actor, name)(*given)
+        if self.dead:
+            raise RayError("the actor died")
+        return answer
+
+    def end(self) -> None:
+        actor = self._actor.result()
+        actor._stopping.set()
+        if hasattr(actor, "_judge"):
+            actor._judge.close()
+        self._pool.shutdown()
+
+
+class RayInThreads:
+    """What the driver uses of Ray."""
+
+    exceptions = SimpleNamespace(RayError=RayError, RayTaskError=RayTaskError)
+
+    def __init__(self) -> None:
+        self.actors: list[ActorHandle] = []
+        self.dies_of: Callable[[ActorHandle, str], bool] = lambda handle, unit: False
+
+    def remote(self, made: Callable[..., Any]) -> Any:
+        def options(*, max_concurrency: int, **_: Any) -> Any:
+            # Sent to another process, as by Ray.
+            return SimpleNamespace(
+                remote=lambda *given: self._start(lambda: made(*pickle.loads(pickle.dumps(given))), max_concurrency)
+            )
+
+        return SimpleNamespace(options=options)
+
+    def _start(self, made: Callable[[], Any], threads: int) -> ActorHandle:
+        self.actors.append(ActorHandle(made, threads))
+        self.actors[-1].dies_of = self.dies_of
+        return self.actors[-1]
+
+    def wait(self, awaited: Sequence[Future[Any]], *, num_returns: int, timeout: float) -> tuple[list[Any], list[Any]]:
+        done, rest = concurrent.futures.wait(awaited, timeout, FIRST_COMPLETED)
+        return list(done)[:num_returns], [*list(done)[num_returns:], *rest]
+
+    def get(self, future: Future[Any]) -> Any:
+        return future.result()
+
+    def kill(self, handle: ActorHandle) -> None:
+        handle.end()
 
 
 class Command:
     """The command in a folder of its own."""
 
-    def __init__(self, folder: Path, server: AnsweringServer) -> None:
-        self.folder, self.server = folder, server
+    def __init__(self, folder: Path, server: AnsweringServer, ray: RayInThreads) -> None:
+        self.folder, self.server, self.ray = folder, server, ray
         self.program = program(folder)
         self.out = folder / "out.jsonl"
 
@@ -37,7 +111,6 @@ class Command:
             "--out": self.out,
             "--store": self.folder / "store",
             "--api-base": self.server.url,
-            "--part": "3",
         }
         arguments |= {"--" + name.replace("_", "-"): value for name, value in replace.items()}
         return score.main([str(part) for pair in arguments.items() for part in pair] + list(more))
@@ -45,35 +118,23 @@ class Command:
     def rows(self) -> list[str]:
         return [line for f in sorted(self.out.glob("part-*")) for line in f.read_text(encoding="utf-8").splitlines()]
 
+    def parts(self) -> list[str]:
+        return sorted(file.name for file in self.out.glob("part-*"))
+
 
 @contextmanager
 def in_this_process(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
-    """The command, with an LM that answers."""
+    """The command, with an LM that answers, and units of a few groups."""
     monkeypatch.setenv("OPENAI_API_KEY", "unused")
-    services: dict[str, RunService] = {}
+    monkeypatch.setattr(units, "SMALLEST", 400)
+    monkeypatch.setattr(units, "UNITS", 1 << 20)
+    ray = RayInThreads()
 
     @contextmanager
-    def cluster(address: str | None, actors: int) -> Iterator[None]:
-        yield None
+    def cluster(address: str | None, actors: int) -> Iterator[RayInThreads]:
+        yield ray
 
-    @contextmanager
-    def service(ray: Any, run: str, out: OutFolder, shares: Sequence[BudgetCaps]) -> Iterator[str]:
-        services[run] = RunService(out, run, shares)
-        yield run
-
-    def score_parts(ray: Any, parts: Any, job: ScoringJob, address: str, actors: int) -> Iterator[bytes]:
-        scorer = PartScorer(job, InProcess(services[address]))
-        try:
-            for piece, there in pipeline.with_standing(parts):
-                for part in parts_of(piece, parts.reading, parts.shape, parts.out, there):
-                    yield pickle.dumps(scorer.score(part))
-        finally:
-            scorer.close()
-
-    monkeypatch.setattr(engine, "require_ray", lambda: None)
-    monkeypatch.setattr(engine, "cluster", cluster)
-    monkeypatch.setattr(engine, "service", service)
-    monkeypatch.setattr(engine, "ask_status", lambda ray, address, stop: services[address].status(stop))
-    monkeypatch.setattr(pipeline, "score_parts", score_parts)
+    monkeypatch.setattr(driver, "require_ray", lambda: None)
+    monkeypatch.setattr(driver, "cluster", cluster)
     with AnsweringServer() as server:
-        yield Command(folder, server)
+        yield Command(folder, server, ray)

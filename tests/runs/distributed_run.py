@@ -14,9 +14,6 @@ from typing import Any
 
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
-from debate_judge.programs.lm.options import BudgetCaps
-from debate_judge.runs.distributed.job import ActorNews
-from debate_judge.runs.distributed.service import RunService
 from debate_judge.runs.export.folder import save
 from tests.fakes import debater
 from tests.runs.score_command import TASK, digit
@@ -129,23 +126,3 @@ class AnsweringServer:
     ) -> None:
         self._server.shutdown()
         self._server.server_close()
-
-
-class InProcess:
-    """The service of a run, reached without Ray."""
-
-    def __init__(self, service: RunService) -> None:
-        self.service = service
-        self._lock = threading.Lock()
-
-    def share(self) -> BudgetCaps | None:
-        with self._lock:
-            return self.service.share()
-
-    def begin(self, part: str) -> int:
-        with self._lock:
-            return self.service.begin(part)
-
-    def tell(self, news: ActorNews) -> bool:
-        with self._lock:
-            return self.service.tell(news)

@@ -9,7 +9,7 @@ from typing import Any
 from debate_judge.runs import compare
 
 ASPECTS = ["coherence", "relevance"]
-QUICK = ["--aspects", ",".join(ASPECTS), "--resamples", "200", "--report", "none"]
+QUICK = ["--aspects", ",".join(ASPECTS), "--config", "resamples=200", "--config", "report=none"]
 
 
 def run(rated: Path, folder: Path, *more: str) -> int:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from debate_judge.data.agreement.tables import GroupScores
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
-from debate_judge.runs.comparison.results import EntrantScores, EvalSetup
+from debate_judge.runs.comparison.results import EvalSetup
+from debate_judge.runs.evaluation.rows import EvaluatedJudge, JudgementRow
 from tests.fakes import debater, section
 
 COHERENCE = Aspect("coherence", "Do the sentences build on each other?", Scale(1, 5))
@@ -38,21 +38,16 @@ def setup(*groups: Sequence[int], aspects: Sequence[Aspect] = (COHERENCE,), resa
     return EvalSetup(corpus(*groups), tuple(aspects), "summary", ("spearman", "kendall"), resamples)
 
 
-def entry(on: EvalSetup, **scores: Callable[[float, int], float | None]) -> EntrantScores:
+def entry(on: EvalSetup, **scores: Callable[[float, int], float | None]) -> EvaluatedJudge:
     """Scores as functions of the rating and the number of the group."""
-    return EntrantScores(
-        {
-            name: [
-                GroupScores(
-                    g.id,
-                    tuple(c.id for c in g.candidates),
-                    tuple(g.ratings(name)),
-                    tuple(score(float(r), i) for r in g.ratings(name) if r is not None),
-                )
-                for i, g in enumerate(on.corpus.groups)
-            ]
+    return EvaluatedJudge(
+        tuple(
+            JudgementRow("judge", g.id, c.id, name, (rating,), score(rating, i))
             for name, score in scores.items()
-        }
+            for i, g in enumerate(on.corpus.groups)
+            for c in g.candidates
+            if (rating := c.rating(name)) is not None
+        )
     )
 
 

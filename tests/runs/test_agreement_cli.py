@@ -89,19 +89,6 @@ def test_lists_of_raters_are_shown_beside_the_scores(tmp_path: Path, capsys: pyt
     assert "alpha: Krippendorff's" in printed
 
 
-def test_drawn_systems_change_the_interval_at_system_level_alone(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    # Without this the mean ratings of all systems would be equal.
-    records = [{**r, "rating": int(str(r["rating"])) + 2 * int(str(r["candidate"])[1:])} for r in rows()]
-    path = jsonl(tmp_path / "r.jsonl", records)
-    fixed, drawn = (table(path, capsys, *more)["aspects"]["coherence"] for more in ((), ("--draw-systems",)))  # type: ignore[index]
-    assert fixed["summary"] == drawn["summary"]
-    assert fixed["system"]["pearson"]["value"] == drawn["system"]["pearson"]["value"]
-    assert fixed["system"]["pearson"]["low"] != drawn["system"]["pearson"]["low"]
-    assert None not in (fixed["system"]["pearson"]["low"], drawn["system"]["pearson"]["low"])
-
-
 def test_recorded_samples_are_read_averaged_and_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # Forms of replies that LMs gave to published prompts, one of them empty.
     replies = [["1", "- Rating: 2"], ["Score: 2", ""], ["3", "Coherence: 3"], ["nothing", "7"]]

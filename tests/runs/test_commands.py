@@ -76,9 +76,8 @@ def test_a_server_of_this_machine_that_is_not_running_is_told_before_anything_is
     host: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     address = f"http://{host}:{closed_port()}/v1"
-    for command in ("compile", "compare", "probe"):
-        judges = ["--judges", "single"] if command == "probe" else []
-        assert main([command, *judges, "--lm", "openai/m", "--api-base", address, "--store", str(tmp_path)]) == 3
+    for command in ("compile", "compare"):
+        assert main([command, "--lm", "openai/m", "--api-base", address, "--store", str(tmp_path)]) == 3
         shown = capsys.readouterr().err
         assert "field '--api-base': the LM failed: no server listens there" in shown
         assert address in shown

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import DebateConfig
 from debate_judge.programs.lm.store import FILE
 from debate_judge.runs import compare
+from debate_judge.runs.comparison.flags import CompareFlags
 from debate_judge.runs.export import folder as export
 from tests.printed import unwrapped
 from tests.runs.quick_compare import ASPECTS, run, table
@@ -87,8 +87,8 @@ def test_held_out_groups_of_compiles_split_are_scored_unless_all_are_wanted(
         assert f"3 held-out groups of 8 (the split of a compile with seed {seed})" in unwrapped(capsys.readouterr().out)
     assert table(rated, tmp_path, "--judges", "rouge-l", "--part", "all")["data"]["digest"] == corpus.digest
     assert "all 8 groups of the data\n" in capsys.readouterr().out
-    first = table(rated, tmp_path, "--judges", "rouge-l", "--part", "all", "--sources", "0.5")["data"]
-    last = table(rated, tmp_path, "--judges", "rouge-l", "--part", "all", "--sources", "5-8")["data"]
+    first = table(rated, tmp_path, "--judges", "rouge-l", "--part", "all", "--config", "sources=0.5")["data"]
+    last = table(rated, tmp_path, "--judges", "rouge-l", "--part", "all", "--config", "sources=5-8")["data"]
     halves = [replace(corpus, groups=corpus.groups[:4]), replace(corpus, groups=corpus.groups[4:])]
     assert [first["digest"], last["digest"]] == [half.digest for half in halves]
 
@@ -135,52 +135,69 @@ def test_an_export_takes_part_and_is_warned_of_where_its_split_was_another(
     assert "tuned or selected on some of all groups" in whole["judges"]["tuned"]["note"]
 
 
-@pytest.mark.parametrize("style", ["markdown", "latex"])
-def test_other_styles(rated: Path, tmp_path: Path, style: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(rated, tmp_path, "--judges", "rouge-l,single", "--style", style) == 0
-    assert {"markdown": "| judge |", "latex": r"\begin{tabular}"}[style] in capsys.readouterr().out
-
-
-def test_an_output_in_latex_compiles_and_keeps_its_warnings(
+def test_an_export_scores_with_its_own_lm_in_its_own_aspects_and_may_be_varied(
     rated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    wanted = ("--ablations", str(tmp_path / "a"), "--ablate", "rounds,distribution", "--max-rounds", "1")
-    assert run(rated, tmp_path, "--judges", "rouge-l,single", "--style", "latex", "--published", *wanted) == 0
-    shown = capsys.readouterr().out
-    around = re.sub(r"(?s)\\begin\{tabular\}.*?\\end\{tabular\}", "", shown).replace(r"% \usepackage{booktabs}", "")
-    assert "offline LM: transparent text statistics" in around
-    assert r"95 \% intervals" in around
-    assert re.findall(r"(?<!\\)[%$#_&<>^]", around) == []
+    judge = CompiledJudge(SUMMARIZATION, {"fluency": AspectJudge(Debate(rounds=2), "half")})
+    lm = {"spec": "openai/m", "api_base": "http://127.0.0.1:9/v1"}
+    made = export.save(tmp_path / "tuned", judge, lm=lm, evidence={}, name="tuned")
+    more = ["--data", str(rated), "--store", str(tmp_path / "store"), "--config", "report=none", "--part", "all"]
+    judges = f"single,{made}[rounds=0|1]"
+    # Its address is in the export alone, and nobody has said that texts may go there.
+    assert compare.main([*more, "--judges", judges]) == 2
+    assert "api_base" in capsys.readouterr().err
+    assert compare.main([*more, "--judges", judges, "--lm", "offline", "--json", str(tmp_path / "t.json")]) == 0
+    found = json.loads((tmp_path / "t.json").read_text())
+    assert list(found["judges"]) == ["single", "tuned[rounds=0]", "tuned[rounds=1]"]
+    assert found["data"]["aspects"] == ["fluency"]
+    assert "compiled on some" not in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("name", "magic"), [("t.png", b"\x89PNG"), ("t.svg", b"<?xml"), ("new/t.pdf", b"%PDF")])
-def test_the_table_as_a_figure(rated: Path, tmp_path: Path, name: str, magic: bytes) -> None:
-    assert run(rated, tmp_path, "--judges", "rouge-l,single", "--figure", str(tmp_path / name)) == 0
-    assert (tmp_path / name).read_bytes().startswith(magic)
+def test_tables_in_markdown(rated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(rated, tmp_path, "--judges", "rouge-l,single", "--config", "style=markdown") == 0
+    assert "| judge |" in capsys.readouterr().out
 
 
-def test_ablations_write_their_figures_and_numbers(
-    rated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_level_and_correlations_are_a_metric(rated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = table(rated, tmp_path, "--judges", "rouge-l", "--metric", "system/kendall,pearson")
+    assert (found["level"], found["statistics"]) == ("system", ["kendall", "pearson"])
+    assert "coherence τ-b/r" in capsys.readouterr().out
+    assert table(rated, tmp_path, "--judges", "rouge-l", "--metric", "sample")["statistics"] == ["spearman", "kendall"]
+
+
+def test_the_report_has_what_the_table_has(rated: Path, tmp_path: Path) -> None:
+    judges = "rouge-l,debate[rounds=0|1],debate[rounds=0,sample=1|2]"
+    more = ["--judges", judges, "--probes", "longer", "--config", "report=plain"]
+    found = table(rated, tmp_path, *more)
+    sections = {one["title"]: one["blocks"] for one in json.loads((tmp_path / "t-report.json").read_text())["sections"]}
+    assert [block["kind"] for block in sections["Agreement by rounds"]] == ["rounds"]
+    assert [block["kind"] for block in sections["Bias probes"]] == ["table"]
+    (varied,) = sections["Runs of one judge"]
+    assert varied["rows"][0][:3] == ["debate[rounds=0]", "samples", "2"]
+    assert len(sections["Bias probes"][0]["rows"]) == len(found["probes"]["judges"]) == 5
+
+
+def test_a_screen_of_flags() -> None:
+    assert len(CompareFlags.FLAGS) + 1 <= 22, "--config is the last"
+
+
+def test_ablations_are_judges_with_settings(rated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     mine = tmp_path / "mine.toml"
     mine.write_text('grumpy = "You never like a score. Say NO ISSUE only when you must."\n')
-    folder = tmp_path / "figures"
-    more = ["--judges", "single", "--ablations", str(folder), "--max-rounds", "2", "--repeats", "2"]
-    assert run(rated, tmp_path, *more, "--personas", str(mine)) == 0
-    names = {"rounds", "personas", "styles", "distribution", "stability"}
-    assert {p.name for p in folder.iterdir()} == {"ablations.json", *(f"{n}.png" for n in names)}
-    found = json.loads((folder / "ablations.json").read_text())
-    assert names <= set(found)
-    assert "grumpy" in found["personas"]["variants"]
-    assert (found["lm"], found["data"]["groups"]) == ({"spec": "offline", "stand_in": True}, 3)
+    judges = "single,debate[rounds=0|1|2],debate[rounds=1,persona=plain|grumpy],debate[rounds=1,sample=1|2]"
+    found = table(rated, tmp_path, "--judges", judges, "--config", f"personas={mine}")
+    assert len(found["judges"]) == 8
+    calls = {name: judge["lm_calls_per_item"] for name, judge in found["judges"].items()}
+    assert calls["single"] == calls["debate[rounds=0]"] == 1
+    assert calls["debate[rounds=0]"] < calls["debate[rounds=1]"] <= calls["debate[rounds=2]"]
+    scores = [judge["agreement"] for judge in found["judges"].values()]
+    assert scores[0] == scores[1]
+    (varied,) = found["variability"]
+    assert (varied["judge"], varied["share_of_items_changed"]) == ("debate[rounds=1]", 0)
     assert "the offline LM is deterministic" in capsys.readouterr().out
-
-
-def test_single_ablations_on_demand(rated: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "figures"
-    more = ["--judges", "single", "--ablations", str(folder), "--ablate", "distribution,styles"]
-    assert run(rated, tmp_path, *more) == 0
-    assert {p.name for p in folder.iterdir()} == {"ablations.json", "distribution.png", "styles.png"}
+    assert run(rated, tmp_path, "--judges", judges, "--config", f"personas={mine}", "--estimate") == 0
+    estimate = capsys.readouterr().out
+    assert all(name in estimate for name in calls)
 
 
 def test_scores_from_a_file_take_part(rated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -195,7 +212,7 @@ def test_scores_from_a_file_take_part(rated: Path, tmp_path: Path, capsys: pytes
     rows.remove(next(r for r in rows if r["group"] == held_out.groups[0].id))
     file = tmp_path / "scores.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    found = table(rated, tmp_path, "--judges", "single", "--external", f"oracle={file}", "--baseline", "oracle")
+    found = table(rated, tmp_path, "--judges", "single", "--external", f"oracle={file}", "--config", "baseline=oracle")
     oracle = found["judges"]["oracle"]
     assert list(found["judges"]) == ["single", "oracle"]
     assert oracle["agreement"]["average"]["summary"]["spearman"]["value"] == pytest.approx(1)
@@ -227,7 +244,7 @@ def test_decisions_are_shown_where_ratings_are_categories(tmp_path: Path, capsys
     ]
     file = tmp_path / "rated.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    more = ["--judges", "single,rouge-l", "--json", str(tmp_path / "t.json"), "--resamples", "100"]
+    more = ["--judges", "single,rouge-l", "--json", str(tmp_path / "t.json"), "--config", "resamples=100"]
     more += ["--store", str(tmp_path / "store")]
     assert compare.main(["--data", str(file), "--task", str(task), *more]) == 0
     assert "balanced acc." in capsys.readouterr().out
@@ -240,7 +257,16 @@ def test_published_figures_of_a_public_set(
     shared_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = shared_data / "summeval.jsonl"
-    found = ["--data", f"summeval={path}", "--judges", "rouge-l", "--published", "--resamples", "100"]
+    found = [
+        "--data",
+        f"summeval={path}",
+        "--judges",
+        "rouge-l",
+        "--config",
+        "published=true",
+        "--config",
+        "resamples=100",
+    ]
     assert compare.main([*found, "--store", str(tmp_path), "--json", str(tmp_path / "t.json")]) == 0
     assert "published, not run here" in capsys.readouterr().out
     assert json.loads((tmp_path / "t.json").read_text())["published"][0]["source"].startswith("DEBATE")

@@ -13,9 +13,11 @@ from tests.faulty_server import FaultyServer
 from tests.runs.quick_compare import run, table
 from tests.stores import count
 
+WITHOUT_PREFLIGHT = ["--config", "no-preflight=true"]
+
 
 def test_published_figures_are_told_not_to_fit(rated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(rated, tmp_path, "--judges", "rouge-l", "--published") == 0
+    assert run(rated, tmp_path, "--judges", "rouge-l", "--config", "published=true") == 0
     assert "no published figures are kept" in capsys.readouterr().out
 
 
@@ -24,25 +26,26 @@ def test_published_figures_are_told_not_to_fit(rated: Path, tmp_path: Path, caps
     [
         (["--judges", "singel"], "did you mean 'single'"),
         (["--judges", "single,single"], "named twice"),
-        (["--baseline", "nobody"], "the baseline is not among the judges"),
-        (["--figure", "table.txt"], "not a kind of figure"),
-        (["--statistics", "rho"], "unknown statistic"),
+        (["--config", "baseline=nobody"], "the baseline is not among the judges"),
+        (["--metric", "summary/rho"], "not a metric"),
+        (["--metric", "document/kendall"], "not a metric"),
         (["--aspects", "beauty"], "beauty"),
-        (["--resamples", "-1"], "--resamples"),
+        (["--config", "resamples=-1"], "resamples"),
         (["--seed", "-1"], "--seed"),
-        (["--temperature", "-1"], "--temperature"),
+        (["--config", "temperature=-1"], "temperature"),
         (["--judges", ","], "no judge is named"),
         (["--external", "mine"], "NAME=FILE"),
         (["--external", "mine=absent.jsonl"], "absent.jsonl"),
         (["--lm", "nonsense"], "--lm"),
-        (["--ablations", "x", "--ablate", "round"], "unknown ablation"),
-        (["--ablations", "rounds,styles"], "--ablations DIR --ablate rounds,styles"),
-        (["--ablate", "rounds"], "need a folder"),
+        (["--probes", "lenght"], "unknown probe 'lenght'"),
         (["--json", "README.md/t.json"], "--json"),
-        (["--figure", "README.md/t.png"], "--figure"),
-        (["--ablations", "README.md"], "--ablations"),
-        (["--ablations", "x", "--personas", "absent.toml"], "absent.toml"),
-        (["--score-mode", "loud"], "score mode"),
+        (["--config", "personas=absent.toml"], "absent.toml"),
+        (["--judges", "single[score-mode=loud]"], "score mode"),
+        (["--ablate", "rounds"], "debate[persona=plain|sophisticated]"),
+        (["--figure", "table.png"], "the report draws the table"),
+        (["--style", "latex"], "style"),
+        (["--together", "4"], "debate[together=8]"),
+        (["--statistics", "pearson"], "--metric"),
     ],
 )
 def test_what_cannot_be_used_is_refused_before_anything_is_asked(
@@ -85,16 +88,16 @@ def test_dollars_are_what_each_judge_would_pay_alone_and_repeats_are_really_samp
         return debater(score="4")(bodies[-1]["messages"][-1]["content"])
 
     with FaultyServer(answer) as server:
-        more = ["--lm", "openai/m", "--api-base", server.url, "--prices", str(prices), "--judges", "single,debate"]
-        more += ["--ablations", str(tmp_path / "figures"), "--ablate", "stability", "--repeats", "3"]
-        found = table(rated, tmp_path, *more, "--no-preflight")
+        more = ["--lm", "openai/m", "--api-base", server.url, "--config", f"prices={prices}"]
+        more += ["--judges", "single,debate,debate[rounds=0|3,sample=1|2|3]", *WITHOUT_PREFLIGHT]
+        found = table(rated, tmp_path, *more)
         sent = server.requests
-        assert table(rated, tmp_path, *more, "--no-preflight") == found
+        assert table(rated, tmp_path, *more) == found
         assert server.requests == sent
     # A call has 60 fresh, 40 cached and 20 output tokens there; a debate is a Scorer and a content Critic.
     call = (60 * 10 + 40 * 1 + 20 * 100) / 1e6
     usd = {name: judge["usd_per_1000_items"] for name, judge in found["judges"].items()}
-    assert usd == {"single": pytest.approx(1000 * call), "debate": pytest.approx(2000 * call)}
+    assert (usd["single"], usd["debate"]) == (pytest.approx(1000 * call), pytest.approx(2000 * call))
     assert "2.64" in capsys.readouterr().out
     items = 3 * 4 * 2
     assert sent == 2 * items + 3 * 2 * items
@@ -140,7 +143,7 @@ def test_a_judge_whose_roles_the_lm_cannot_play_leaves_the_others_their_rows(
         assert "geval has no row" in printed
         assert "no differences: the baseline geval has no row" in printed
         # Without the check its items are asked about, and unscored.
-        found = table(rated, tmp_path, *more, "geval,single", "--no-preflight")
+        found = table(rated, tmp_path, *more, "geval,single", *WITHOUT_PREFLIGHT)
         assert sum(found["judges"]["geval"]["unscored"].values()) == 3 * 4 * 2
         assert "steps, round 0: the reply was empty" in found["judges"]["geval"]["note"]
         assert "geval: scored nothing: steps, round 0: the reply was empty" in capsys.readouterr().out
@@ -148,7 +151,7 @@ def test_a_judge_whose_roles_the_lm_cannot_play_leaves_the_others_their_rows(
 
 
 def test_a_table_of_dashes_is_none(rated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(rated, tmp_path, "--judges", "single,geval", "--score-mode", "expected") == 2
+    assert run(rated, tmp_path, "--judges", "single[score-mode=expected],geval[score-mode=expected]") == 2
     assert "choose 'sampled:20' or 'text'" in capsys.readouterr().err
 
 
@@ -156,7 +159,7 @@ def test_an_lm_that_cannot_be_reached_is_no_table(
     rated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "none")
-    more = ["--lm", "openai/m", "--api-base", "http://127.0.0.1:9/v1", "--deadline", "0.5", "--judges", "single"]
+    more = ["--lm", "openai/m", "--api-base", "http://127.0.0.1:9/v1", "--config", "deadline=0.5", "--judges", "single"]
     assert run(rated, tmp_path, *more) == 3
     captured = capsys.readouterr()
     assert "the LM failed" in captured.err

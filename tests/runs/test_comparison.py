@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,11 +17,12 @@ from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import Memory
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.transcript import Transcript, Turn
-from debate_judge.runs.comparison.entrants import Entrant, entrants
-from debate_judge.runs.comparison.legend import Setting, legend
-from debate_judge.runs.comparison.results import EntrantScores, EvalSetup, compare_all
-from debate_judge.runs.comparison.scoring import score_all
-from debate_judge.runs.comparison.table import render
+from debate_judge.runs.comparison.results import EvalSetup, compare_all
+from debate_judge.runs.comparison.setup import Setting
+from debate_judge.runs.comparison.table import judges_table, legend
+from debate_judge.runs.evaluation.entrants import Entrant, entrants, named_judges
+from debate_judge.runs.evaluation.evaluate import Evaluation, evaluate
+from debate_judge.runs.evaluation.rows import EvaluatedJudge
 from debate_judge.runs.runner.billing import UsageByJudge
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import debater, scripted_lm
@@ -32,9 +33,14 @@ SETUP = setup([1, 2, 5], [4, 2, 3], [5, 1, 3])
 ITEMS = 9
 
 
-def scored(lm: JudgeLM, *names: str, on: EvalSetup = SETUP) -> tuple[dict[str, EntrantScores], dict[str, str]]:
+def evaluated(runner: JudgeRunner, on: EvalSetup, judges: Sequence[Entrant]) -> Evaluation:
+    return evaluate(runner, judges, on.corpus, on.aspects)
+
+
+def scored(lm: JudgeLM, *names: str, on: EvalSetup = SETUP) -> tuple[Mapping[str, EvaluatedJudge], Mapping[str, str]]:
     with JudgeRunner(lm) as runner:
-        return score_all(runner, on, entrants(names, on.aspects))
+        done = evaluated(runner, on, entrants(named_judges(names), on.aspects))
+    return done.judges, done.failed
 
 
 def lm_of(script: Callable[[str], str]) -> JudgeLM:
@@ -72,10 +78,10 @@ def test_unscored_candidates_are_counted_with_their_reasons() -> None:
     assert entries["single"].unscored == {"unreadable reply": 2}
     assert failed == {}
     comparison = compare_all(SETUP, entries, baseline="single")
-    assert "unscored" in printed(render(comparison, "text"))
+    assert "unscored" in printed(judges_table(comparison))
     assert comparison.results[0].table.average["summary"]["spearman"].unscored == 2
     clean = compare_all(SETUP, scored(lm_of(debater(score=the_number)), "single")[0], baseline="single")
-    assert "unscored" not in printed(render(clean, "text"))
+    assert "unscored" not in printed(judges_table(clean))
 
 
 class Impossible(Debate):
@@ -88,9 +94,10 @@ def impossible(name: str) -> Entrant:
 
 
 def test_an_entrant_that_fails_does_not_take_the_others_along() -> None:
-    both = [impossible("broken"), *entrants(["single"], SETUP.aspects)]
+    both = [impossible("broken"), *entrants(named_judges(["single"]), SETUP.aspects)]
     with JudgeRunner(lm_of(debater(score=the_number))) as runner:
-        entries, failed = score_all(runner, SETUP, both)
+        done = evaluated(runner, SETUP, both)
+    entries, failed = done.judges, done.failed
     assert list(entries) == ["single"]
     assert failed == {"broken": "log-probabilities are not to be had here remedy: choose another mode"}
     # As the baseline it leaves the table without differences.
@@ -101,7 +108,7 @@ def test_an_entrant_that_fails_does_not_take_the_others_along() -> None:
 
 def test_where_no_entrant_can_score_the_user_is_told() -> None:
     with JudgeRunner(lm_of(debater())) as runner, pytest.raises(InputError, match="log-probabilities"):
-        score_all(runner, SETUP, [impossible("broken")])
+        evaluated(runner, SETUP, [impossible("broken")])
 
 
 def test_usd_are_for_a_thousand_items_of_the_judge_alone() -> None:
@@ -133,12 +140,12 @@ def test_a_judge_that_compares_is_given_pairs_where_all_candidates_come_in_pairs
     judge = Entrant("c", {"coherence": AspectJudge(Comparing(debate_config=DebateConfig(0)))})
     pairs = setup([1, 5], [44444, 2])
     with JudgeRunner(lm_of(debater(score="2"))) as runner:
-        entries, _ = score_all(runner, pairs, [judge])
+        entries = evaluated(runner, pairs, [judge]).judges
         found = entries["c"]
         assert [g.scores for g in found.scores["coherence"]] == [(1.0, 3.0), (5.0, 3.0)]
         assert (found.calls, found.items) == (0.5, 4)
         # A group of three: every candidate by itself.
-        entries, _ = score_all(runner, setup([1, 5], [4, 2, 3]), [judge])
+        entries = evaluated(runner, setup([1, 5], [4, 2, 3]), [judge]).judges
     assert {s for g in entries["c"].scores["coherence"] for s in g.scores} == {2.0}
 
 
@@ -150,7 +157,7 @@ def test_the_table_says_who_saw_candidates_side_by_side_and_aspects_jointly() ->
     entrants = [Entrant(name, {"coherence": one, "fluency": one}) for name, one in judges.items()]
     on = replace(setup([1, 5, 3], [4, 2, 3]), aspects=(COHERENCE, FLUENCY))
     with JudgeRunner(make_lm("offline"), progress=False) as runner:
-        entries, _ = score_all(runner, on, entrants)
+        entries = evaluated(runner, on, entrants).judges
     assert all(entry.scores == entries["alone"].scores for entry in entries.values())
     assert {name: (e.calls, e.together, e.joint, e.items) for name, e in entries.items()} == {
         "alone": (1, 1, 1, 12),
@@ -187,7 +194,7 @@ MANY = setup(*([1, 2, 3, 4, 5] for _ in range(24)), aspects=(COHERENCE, FLUENCY)
 )
 def test_judges_that_cannot_take_part(names: list[str], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        entrants(names, SETUP.aspects)
+        entrants(named_judges(names), SETUP.aspects)
 
 
 def test_exports_with_the_same_folder_name_go_by_their_paths(tmp_path: Path) -> None:
@@ -206,12 +213,12 @@ def test_exports_with_the_same_folder_name_go_by_their_paths(tmp_path: Path) -> 
         )
         for place in ("a", "b")
     ]
-    found = entrants([str(f) for f in folders], SETUP.aspects)
+    found = entrants(named_judges([str(f) for f in folders]), SETUP.aspects)
     assert [c.name for c in found] == [str(f) for f in folders]
     assert [c.held_out for c in found] == ["a", "b"]
-    assert entrants([str(folders[0])], SETUP.aspects)[0].name == "mine"
+    assert entrants(named_judges([str(folders[0])]), SETUP.aspects)[0].name == "mine"
     with pytest.raises(InputError, match="does not judge"):
-        entrants([str(folders[0])], (COHERENCE, FLUENCY))
+        entrants(named_judges([str(folders[0])]), (COHERENCE, FLUENCY))
 
 
 @pytest.mark.parametrize(
@@ -221,5 +228,5 @@ def test_exports_with_the_same_folder_name_go_by_their_paths(tmp_path: Path) -> 
 def test_scores_keep_to_the_steps_of_a_scale(name: str, expected: str) -> None:
     """What has no place on the scale, or is the outcome of a comparison, stays as it is."""
     stepped = replace(COHERENCE, scale=replace(COHERENCE.scale, on_steps=True))
-    (found,) = entrants([name], (stepped, FLUENCY))
+    (found,) = entrants(named_judges([name]), (stepped, FLUENCY))
     assert {a: judge.granularity for a, judge in found.aspects.items()} == {"coherence": expected, "fluency": "given"}

@@ -8,9 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from debate_judge.runs.comparison.results import AVERAGE, Comparison, EntrantScores, compare_all
-from debate_judge.runs.comparison.table import latex, money, render
-from debate_judge.runs.reports.terminal import TerminalTable
+from debate_judge.programs.judge import Verdict
+from debate_judge.programs.transcript import Transcript, Turn
+from debate_judge.runs.comparison.results import AVERAGE, Comparison, compare_all
+from debate_judge.runs.comparison.table import judges_table, money
+from debate_judge.runs.evaluation.rows import EvaluatedJudge
+from debate_judge.runs.reports.tables import markdown
 from tests.printed import printed
 from tests.runs.rated import COHERENCE, FLUENCY, entry, setup
 
@@ -30,7 +33,20 @@ def torn(rating: float, group: int) -> float:
     return rating if group % 2 else -rating
 
 
-def compared(entries: Mapping[str, EntrantScores], baseline: str) -> Comparison:
+def costing(judge: EvaluatedJudge, calls: float) -> EvaluatedJudge:
+    """The same, as if a debate of so many calls had been held about each item."""
+    return replace(
+        judge,
+        rows=tuple(
+            replace(
+                row, judgement=Verdict(row.score or 0.0, 0, "single call", calls, Transcript((Turn("scorer", 0, ""),)))
+            )
+            for row in judge.rows
+        ),
+    )
+
+
+def compared(entries: Mapping[str, EvaluatedJudge], baseline: str) -> Comparison:
     return compare_all(MANY, entries, baseline=baseline)
 
 
@@ -83,7 +99,7 @@ def test_one_judge_alone_is_the_best_of_nothing() -> None:
 
 def test_json_has_agreement_and_calls_of_every_judge() -> None:
     entries = {
-        "a": replace(entry(MANY, coherence=right, fluency=right), calls=1.0),
+        "a": costing(entry(MANY, coherence=right, fluency=right), 1.0),
         "file": entry(MANY, coherence=torn, fluency=right),
     }
     found = json.loads(json.dumps(compared(entries, "a").to_json(), allow_nan=False))
@@ -102,16 +118,15 @@ def test_json_has_agreement_and_calls_of_every_judge() -> None:
 @pytest.fixture
 def shown() -> Comparison:
     entries = {
-        "the_best": replace(entry(MANY, coherence=right, fluency=right), calls=6.25),
+        "the_best": costing(entry(MANY, coherence=right, fluency=right), 6.25),
         "other": entry(MANY, coherence=wrong, fluency=torn),
     }
     return compared(entries, "other")
 
 
 def test_the_text_marks_the_best_and_gives_the_interval_of_the_average(shown: Comparison) -> None:
-    table = render(shown, "text")
-    assert isinstance(table, TerminalTable)
-    assert table.header[:2] == ["judge", "coherence ρ/τ-b"]
+    table = judges_table(shown)
+    assert table.header[:2] == ("judge", "coherence ρ/τ-b")
     # What is wider than a terminal goes on below.
     assert max(map(len, printed(table).splitlines())) <= 100
     parts = [part.splitlines()[-2:] for part in printed(table).split("\n\n")]
@@ -127,50 +142,26 @@ def test_the_text_marks_the_best_and_gives_the_interval_of_the_average(shown: Co
     assert "$" not in " ".join(table.header), "no price is known"
 
 
-def test_all_intervals_on_demand(shown: Comparison) -> None:
-    assert printed(render(shown, "text")).count("[") == 3, "two averages and a difference"
-    assert printed(render(shown, "text", all_intervals=True)).count("[") == 7
+def test_the_page_has_all_intervals(shown: Comparison) -> None:
+    assert printed(judges_table(shown)).count("[") == 3, "two averages and a difference"
+    assert printed(judges_table(shown, all_intervals=True)).count("[") == 7
 
 
 def test_one_aspect_is_its_own_average() -> None:
     one = replace(MANY, aspects=(COHERENCE,))
-    shown = printed(render(compare_all(one, {"a": entry(one, coherence=right)}, baseline="a"), "text"))
+    shown = printed(judges_table(compare_all(one, {"a": entry(one, coherence=right)}, baseline="a")))
     assert "average" not in shown
     assert "[0.715, 1.000]" in shown
 
 
 def test_markdown_has_one_cell_per_column(shown: Comparison) -> None:
-    lines = printed(render(shown, "markdown")).splitlines()
+    lines = markdown(judges_table(shown)).splitlines()
     assert {line.count("|") for line in lines} == {lines[0].count("|")}
     paid = replace(shown, results=(replace(shown.results[0], usd=0.5), *shown.results[1:]))
-    priced = render(paid, "markdown").splitlines()
+    priced = markdown(judges_table(paid)).splitlines()
     assert {line.count("|") for line in priced} == {lines[0].count("|") + 1}
     assert "$ per 1,000 items" in priced[0]
-    assert "**1.000/1.000**" in lines[2]
-
-
-def test_latex_gives_each_statistic_its_column_and_escapes_names(shown: Comparison) -> None:
-    text = printed(render(shown, "latex"))
-    rows = [line for line in text.splitlines() if line.endswith(r"\\")]
-    # The first line of the head has one cell for the two statistics of each of three columns.
-    assert [line.count("&") for line in rows] == [6, 9, 9, 9]
-    assert r"the\_best" in text
-    assert r"\textbf{1.000}" in text
-    assert r"\multicolumn{2}{c}{coherence}" in text
-    assert not set("ρτΔ–") & set(text)
-
-
-@pytest.mark.parametrize(
-    ("plain", "expected"),
-    [
-        ("a_b & 5 %", r"a\_b \& 5 \%"),
-        ("< 0.001", r"\textless{} 0.001"),
-        (r"a\b", r"a\textbackslash{}b"),
-        ("{x}^2", r"\{x\}\textasciicircum{}2"),
-    ],
-)
-def test_latex_shows_texts_as_they_are(plain: str, expected: str) -> None:
-    assert latex(plain) == expected
+    assert "1.000/1.000 *" in lines[2]
 
 
 @pytest.mark.parametrize(

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from filelock import FileLock
 
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.runs import score
-from debate_judge.runs.distributed import command as command_module
-from debate_judge.runs.distributed import inputs
-from debate_judge.runs.distributed.driver import RunDriver
-from debate_judge.runs.distributed.service import RunService
+from debate_judge.runs.distributed.actor import ScoringActor, ScoringJob
+from debate_judge.runs.distributed.driver import UnitDriver
 from debate_judge.runs.export.folder import save
 from debate_judge.runs.runner import streaming
-from tests.runs.distributed_command import Command, in_this_process
-from tests.runs.distributed_run import TASK, group, program, write_csv, write_jsonl
+from tests.runs.distributed_command import ActorHandle, Command, in_this_process
+from tests.runs.distributed_run import TASK, group, program, write_csv, write_jsonl, write_parquet
 
 
 @pytest.fixture
@@ -28,24 +29,66 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Command
         yield command
 
 
-def test_a_run_that_is_repeated_reads_and_pays_nothing(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
-    write_jsonl(command.folder / "in-0.jsonl", range(7))
-    write_csv(command.folder / "in-1.csv", range(7, 12))
+def alone(command: Command, **more: str | Path) -> list[str]:
+    """The rows of all files by one process."""
+    rows = []
+    for file in sorted(command.folder.glob("in*")):
+        out = command.folder / f"alone-{file.stem}.jsonl"
+        assert command(engine="local", out=out, **{"in": file}, **more) == 0
+        rows += out.read_text(encoding="utf-8").splitlines()
+    return rows
+
+
+def test_rows_are_those_of_one_process_and_repeated_runs_pay_nothing(
+    command: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_jsonl(command.folder / "in-0.jsonl", range(14))
+    write_csv(command.folder / "in-1.csv", range(14, 24))
+    write_parquet(command.folder / "in-2.parquet", range(24, 64))
     assert command() == 0
     said = capsys.readouterr().err
-    assert "48 items in" in said
-    assert "LM calls: 75 asked, 72 executed" in said
-    rows, asked = command.rows(), command.server.asked.total()
-    assert len(rows) == 48
-    # One part is lost: its slice is read again, and its answers are recalled.
-    (command.out / "part-00001-00000-000001.jsonl").unlink()
-    (command.out / "_slices" / "00001-00000.json").unlink()
-    assert command() == 0
-    assert "40 of them were there already" in capsys.readouterr().err
-    assert command.rows() == rows
+    assert "256 items in" in said
+    assert len(command.ray.actors) == 2
+    rows, asked, parts = command.rows(), command.server.asked.total(), command.parts()
+    assert asked == len(command.server.asked) == 64 * 2 * 3
+    # Each kind of file is cut.
+    assert min(sum(name.startswith(f"part-0000{number}") for name in parts) for number in range(3)) > 1
+    assert [json.loads(row)["group"] for row in rows] == [f"g{n}" for n in range(64) for _ in range(4)]
     assert command() == 0
     assert "nothing left to do" in capsys.readouterr().err
+    # A part that was lost or damaged is made again from the store, and no other.
+    (command.out / parts[0]).unlink()
+    (command.out / parts[-1]).write_bytes(b"{}\n")
+    command.ray.actors.clear()
+    assert command() == 0
+    said = capsys.readouterr().err
+    assert "2 parts of" in said
+    assert "of them were there already" in said
+    assert [handle.begun for handle in command.ray.actors] == [[parts[0][5:-6]], [parts[-1][5:-6]]]
+    assert command.rows() == rows == alone(command)
     assert command.server.asked.total() == asked
+
+
+def test_a_dead_actor_loses_nothing(command: Command) -> None:
+    write_jsonl(command.folder / "in-0.jsonl", range(40))
+    deaths: list[str] = []
+
+    def dies(handle: ActorHandle, unit: str) -> bool:
+        """Each actor dies of its third unit, of two actors in all."""
+        if len(handle.begun) == 3 and len(deaths) < 2:
+            deaths.append(unit)
+            return True
+        return False
+
+    command.ray.dies_of = dies
+    assert command(concurrency="8") == 0
+    assert len(deaths) == 2
+    assert len(command.ray.actors) == 4, "another one takes the place of each"
+    begun = [unit for handle in command.ray.actors for unit in handle.begun]
+    assert begun.count(deaths[0]) > 1
+    assert command.rows() == alone(command)
+    # Only what was in flight is paid again, at most the share of the calls of each that died.
+    assert command.server.asked.total() - len(command.server.asked) <= 2 * 4
 
 
 def test_bad_input_stops_no_other_and_ends_with_its_code(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
@@ -60,8 +103,11 @@ def test_bad_input_stops_no_other_and_ends_with_its_code(command: Command, capsy
     assert "in-2.parquet: not a Parquet file" in said
     assert "2 places of the input could not be read" in said
     assert len(command.rows()) == 20
-    assert not (command.out / "_slices" / "00000-00000.json").exists()
-    assert (command.out / "_slices" / "00001-00000.json").exists()
+    # They are reported again, and nothing is paid for.
+    asked = command.server.asked.total()
+    assert command() == score.EXIT_INPUT
+    assert f"{path}, line 4: not valid JSON" in capsys.readouterr().err
+    assert command.server.asked.total() == asked
 
 
 def test_another_judge_or_input_is_refused(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,22 +141,48 @@ def test_a_spent_budget_ends_with_its_code_and_the_same_command_goes_on(
     assert max(command.server.asked.values()) == 1
 
 
+def test_a_budget_ends_with_the_last_actor_that_has_a_share(
+    command: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What was killed may have spent its share, so no other process gets it; the others go on with theirs."""
+    write_jsonl(command.folder / "in-0.jsonl", range(30))
+    command.ray.dies_of = lambda handle, unit: handle is command.ray.actors[0] and len(handle.begun) == 3
+    assert command(budget="calls=1000") == 0
+    assert len(command.ray.actors) == 2
+    assert len(command.rows()) == 120
+    command.ray.actors.clear()
+    command.ray.dies_of = lambda handle, unit: len(handle.begun) == 3
+    assert command(budget="calls=1000", out=command.folder / "other.jsonl") == score.EXIT_LM
+    said = capsys.readouterr().err
+    assert "all actors were killed" in said
+    assert "--budget" in said
+
+
+def test_requests_a_minute_and_calls_hold_over_all_actors(command: Command) -> None:
+    write_jsonl(command.folder / "in-0.jsonl", range(10))
+    begun = time.monotonic()
+    assert command("--no-preflight", rpm="1200") == 0
+    arrived = sorted(command.server.arrived)
+    assert len(command.ray.actors) == 2
+    assert len(arrived) == 60
+    # Twenty a second, and one second's worth at once; a busy machine only makes them later.
+    assert all(number <= 21 + 20 * (at - begun) for number, at in enumerate(arrived))
+
+
 def test_an_interrupt_ends_in_order_and_the_same_command_goes_on(
     command: Command, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_jsonl(command.folder / "in-0.jsonl", range(30))
-    # Parts take longer together than it takes to look for the first time.
-    command.server.latency = 0.1
+    command.server.latency = 0.02
+    wait = UnitDriver._wait
 
-    look = RunDriver._look
-
-    def interrupt(driver: RunDriver, stop: bool) -> bool:
-        if driver._totals.rows.rows and not stop:
+    def interrupt(driver: UnitDriver, timeout: float) -> None:
+        wait(driver, timeout)
+        if driver._totals.done and driver._left:
             raise KeyboardInterrupt
-        return look(driver, stop)
 
     with monkeypatch.context() as patch:
-        patch.setattr(RunDriver, "_look", interrupt)
+        patch.setattr(UnitDriver, "_wait", interrupt)
         assert command() == score.EXIT_INTERRUPTED
     said = capsys.readouterr().err
     assert "what is in flight is waited for" in said
@@ -121,6 +193,66 @@ def test_an_interrupt_ends_in_order_and_the_same_command_goes_on(
     assert len(command.rows()) == 120
     # Also what was in flight when it was stopped.
     assert max(command.server.asked.values()) == 1
+
+
+def test_a_wrong_key_ends_the_run_and_names_the_remedy(
+    command: Command, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_jsonl(command.folder / "in-0.jsonl", range(30))
+    monkeypatch.setattr(
+        command.server, "reply", lambda body: (401, b'{"error": {"message": "wrong key sk-secret123456"}}')
+    )
+    assert command("--no-preflight") == score.EXIT_LM
+    said = capsys.readouterr().err
+    assert "OPENAI_API_KEY" in said
+    assert "sk-secret123456" not in said
+    assert command.rows() == []
+
+
+def test_what_the_lm_did_not_answer_is_asked_again_by_the_next_run(command: Command) -> None:
+    write_jsonl(command.folder / "in-0.jsonl", range(9))
+    whole = command.server.reply
+    broken = (400, b'{"error": {"message": "no such thing"}}')
+    command.server.reply = lambda body: broken if b"reply 31" in body else whole(body)  # type: ignore[method-assign]
+    assert command("--no-preflight", "--max-unscored", "1") == 0
+    rows = [json.loads(row) for row in command.rows()]
+    assert {row["candidate"] for row in rows if row["unscored"]} == {"c1"}
+    command.server.reply = whole  # type: ignore[method-assign]
+    command.ray.actors.clear()
+    assert command() == 0
+    assert [len(handle.begun) for handle in command.ray.actors] == [1]
+    assert all(json.loads(row)["unscored"] is None for row in command.rows())
+    assert max(command.server.asked.values()) == 1
+
+
+def test_a_folder_is_written_by_one_run_that_all_actors_see(
+    command: Command, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_jsonl(command.folder / "in-0.jsonl", range(3))
+    other = command.folder / "other.jsonl"
+    assert command(out=other) == 0
+    with FileLock(other / "_lock"):
+        assert command(out=other) == score.EXIT_INPUT
+    assert "another run is writing" in capsys.readouterr().err
+    start = ScoringActor.__init__
+
+    def on_another_machine(actor: ScoringActor, job: ScoringJob) -> None:
+        """The same path is another folder there."""
+        job.out.url = str(other)
+        start(actor, job)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ScoringActor, "__init__", on_another_machine)
+        assert command() == score.EXIT_INPUT
+    said = capsys.readouterr().err
+    assert "does not see the folder of the results" in said
+    assert "that all machines of the cluster share, or an object store" in said
+    (command.out / "_manifest.json").unlink()
+    (command.out / "part-00000-00000.jsonl").write_bytes(b"{}\n")
+    assert command() == score.EXIT_INPUT
+    assert "nothing says what they were made from" in capsys.readouterr().err
+    assert command(out="nowhere://bucket/out.jsonl") == score.EXIT_INPUT
+    assert "cannot be reached" in capsys.readouterr().err
 
 
 def test_too_many_items_without_a_score_end_with_their_code(
@@ -153,9 +285,9 @@ def test_what_makes_no_sense_is_refused(command: Command, capsys: pytest.Capture
 
 def test_an_estimate_is_of_all_files(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
     write_jsonl(command.folder / "in-0.jsonl", range(4))
-    write_jsonl(command.folder / "in-1.jsonl", range(4, 9))
+    write_csv(command.folder / "in-1.csv", range(4, 40))
     assert command("--estimate") == 0
-    assert "36 items to score" in capsys.readouterr().out
+    assert "160 items to score" in capsys.readouterr().out
     assert command.server.asked.total() == 0
 
 
@@ -171,64 +303,60 @@ def test_without_ray_it_is_said_what_to_install(
     assert "[ray]" in said
 
 
+def write_groups(path: Path, groups: list[dict[str, Any]]) -> None:
+    path.write_text("".join(json.dumps(one) + "\n" for one in groups), encoding="utf-8")
+
+
+def write_rows(path: Path, groups: list[dict[str, Any]]) -> None:
+    lines = [f"{g['group']},{c['id']},{g['source']},{c['text']}" for g in groups for c in g["candidates"]]
+    path.write_text("\n".join(["group,candidate,source,text", *lines]) + "\n", encoding="utf-8")
+
+
 def shared_judge(command: Command, **options: int) -> Path:
     judges = {name: AspectJudge(build("debate", {**JUDGES["single"].config, **options})) for name in ("tone", "help")}
     return save(command.folder / "shared", CompiledJudge(TASK, judges), lm={"spec": "offline"}, evidence={}, name="x")
 
 
-def test_groups_of_one_source_share_calls_as_in_one_process(command: Command) -> None:
-    """Also where a part would end between them."""
-    judge = shared_judge(command, together=4)
-    groups = [{**group(n), "source": f"message {n // 3}"} for n in range(16)]
-    path = command.folder / "in.jsonl"
-    path.write_text("".join(json.dumps(one) + "\n" for one in groups), encoding="utf-8")
-    assert command(program=judge, part="4") == 0
-    assert len(list(command.out.glob("part-*"))) > 1
-    alone = command.folder / "alone.jsonl"
-    assert command(program=judge, engine="local", out=alone, **{"in": path}) == 0
-    assert command.rows() == alone.read_text(encoding="utf-8").splitlines()
-    assert {json.loads(row)["together"] for row in command.rows()} == {2, 3}
-
-
 @pytest.mark.parametrize("together", [0, 4])
-def test_a_file_about_one_source_is_scored_as_in_one_process(
-    command: Command, monkeypatch: pytest.MonkeyPatch, together: int
+@pytest.mark.parametrize("sources", [3, 7, 100])
+def test_groups_of_one_source_share_calls_as_in_one_process(
+    command: Command, monkeypatch: pytest.MonkeyPatch, together: int, sources: int
 ) -> None:
-    """Also where ranges and parts end within the source, which is where the judge begins another table."""
-    judge = shared_judge(command, together=together)
-    path = command.folder / "in.jsonl"
-    path.write_text("".join(json.dumps({**group(n), "source": "message"}) + "\n" for n in range(16)), encoding="utf-8")
+    """Where units end between them they would not; a judge begins another table after so many of a source, too."""
     monkeypatch.setattr(streaming, "GATHERED", 6)
-    monkeypatch.setattr(command_module, "GATHERED", 6)
-    monkeypatch.setattr(inputs, "SLICE", path.stat().st_size // 5 + 1)
-    assert command(program=judge, part="1") == 0
-    names = [file.name for file in command.out.glob("part-*")]
-    assert len({name[: len("part-00000-00000")] for name in names}) == 5
-    assert len(names) == (6 if together else 16)
-    alone = command.folder / "alone.jsonl"
-    assert command(program=judge, engine="local", out=alone, **{"in": path}) == 0
-    assert command.rows() == alone.read_text(encoding="utf-8").splitlines()
+    judge = shared_judge(command, together=together)
+    groups = [{**group(n), "source": f"message {n // sources}"} for n in range(24)]
+    write_groups(command.folder / "in-0.jsonl", groups)
+    write_rows(command.folder / "in-1.csv", groups)
+    assert command(program=judge) == 0
+    # A source is not cut, however long it is, where its groups share calls.
+    assert (len(command.parts()) == 2) == (together > 0 and sources == 100)
+    assert command.rows() == alone(command, program=judge)
 
 
-def test_a_part_that_ends_its_process_each_time_is_given_up(
-    command: Command, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_unit_that_ends_its_process_each_time_is_given_up(
+    command: Command, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write_jsonl(command.folder / "in-0.jsonl", range(9))
-    begin = RunService.begin
-
-    def crashed_before(service: RunService, part: str) -> int:
-        for _ in range(4 if part == "00000-00000-000001" else 3):
-            begin(service, part)
-        return begin(service, part)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(RunService, "begin", crashed_before)
-        assert command() == score.EXIT_UNSCORED
+    write_jsonl(command.folder / "in-0.jsonl", range(12))
+    command.ray.dies_of = lambda handle, unit: unit == "00000-00001"
+    assert command() == score.EXIT_UNSCORED
     said = capsys.readouterr().err
     assert "1 parts have no scores" in said
     assert "the process died each time while they were scored" in said
-    assert "part 00000-00000-000001, groups 'g3' to 'g5'" in said
-    assert len(command.rows()) == 24
+    assert "in-0.jsonl, bytes 400 to 799" in said
+    assert sum(handle.begun.count("00000-00001") for handle in command.ray.actors) == 4
+    assert "part-00000-00001.jsonl" not in command.parts()
+    parts = len(command.parts())
+    command.ray.dies_of = lambda handle, unit: False
     assert command() == 0
-    assert len(command.rows()) == 36
-    assert max(command.server.asked.values()) == 1
+    assert len(command.parts()) == parts + 1
+    assert len(command.rows()) == 48
+
+
+def test_a_cluster_on_which_every_actor_dies_ends_the_run(
+    command: Command, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_jsonl(command.folder / "in-0.jsonl", range(60))
+    command.ray.dies_of = lambda handle, unit: True
+    assert command("--actors", "1") == score.EXIT_INPUT
+    assert "died one after the other" in capsys.readouterr().err

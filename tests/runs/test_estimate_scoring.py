@@ -17,10 +17,9 @@ from debate_judge.programs.judge import corpus_items
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs import compare, score
-from debate_judge.runs.comparison.entrants import Entrant
-from debate_judge.runs.comparison.estimate import estimate_comparison
-from debate_judge.runs.comparison.results import EvalSetup
 from debate_judge.runs.estimates.items import estimate_scoring
+from debate_judge.runs.evaluation.entrants import Entrant, entrants, named_judges
+from debate_judge.runs.evaluation.estimate import estimate_evaluation
 from debate_judge.runs.export.folder import save
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import debater, scripted_lm
@@ -142,8 +141,8 @@ def test_what_the_store_recalls_is_not_estimated_again(
 
 def test_judges_of_a_table_share_what_they_ask_alike(corpus: Corpus) -> None:
     names = ["rouge-l", "single", "debate", "debate+tiebreak"]
-    setup = EvalSetup(corpus, corpus.task.aspects[:2], "summary", ("spearman",))
-    found = estimate_comparison(OFFLINE, setup, [Entrant(name, judges(name, corpus)) for name in names]).rows
+    own = [Entrant(name, judges(name, corpus)) for name in names]
+    found = estimate_evaluation(OFFLINE, corpus, corpus.task.aspects[:2], own).rows
     assert list(found) == names
     size = len(items(corpus))
     assert [used.calls for used in found["rouge-l"]] == [0, 0, 0]
@@ -151,6 +150,17 @@ def test_judges_of_a_table_share_what_they_ask_alike(corpus: Corpus) -> None:
     # n = 3 without the first turn, which the single call has made.
     assert [round(found["debate"][case].calls) for case in (0, 2)] == [size, 6 * size]
     assert [round(found["debate+tiebreak"][case].calls) for case in (0, 2)] == [0, size]
+
+
+def test_ablations_are_in_the_estimate_and_shorter_debates_are_free(corpus: Corpus) -> None:
+    aspects = corpus.task.aspects[:2]
+    own = entrants(named_judges(["debate[rounds=3]", "debate[rounds=0|1|2]", "debate[sample=1,rounds=0]"]), aspects)
+    found = estimate_evaluation(OFFLINE, corpus, aspects, own).rows
+    calls = {name: [round(used.calls) for used in three] for name, three in found.items()}
+    size = len(items(corpus))
+    assert calls["debate[rounds=3]"][0] == 2 * size
+    assert [calls[f"debate[rounds={n}]"] for n in range(3)] == [[0, 0, 0]] * 3
+    assert calls["debate[sample=1,rounds=0]"] == [size] * 3
 
 
 def test_compare_estimates_without_a_key(

@@ -16,7 +16,7 @@ from debate_judge.programs import JUDGES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.lm.reply import Memory, Reply
 from debate_judge.programs.lm.store import FILE
-from debate_judge.runs.comparison.entrants import entrants
+from debate_judge.runs.evaluation.entrants import entrants, named_judges
 from debate_judge.runs.export import loaded
 from debate_judge.runs.export.folder import find, load, read
 from debate_judge.runs.export.from_mlflow import MLflowStore
@@ -196,7 +196,7 @@ def test_loads_from_mlflow_by_address(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "MLFLOW_TRACKING_URI" not in os.environ, "MLflow's own setting is as it was"
     monkeypatch.chdir(tmp_path / "elsewhere")
     for store in (MLflowStore(uri), MLflowStore(folder=tmp_path / "runs/store")):
-        found = entrants(["single", *addresses[1:], str(folder)], TASK.aspects[:1], store=store)
+        found = entrants(named_judges(["single", *addresses[1:], str(folder)], store), TASK.aspects[:1])
         assert [one.name for one in found] == ["single", "mine", "toy/1", "toy@champion", "x"]
         assert {one.held_out is None for one in found[1:]} == {False}
 

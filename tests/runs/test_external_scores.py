@@ -14,7 +14,8 @@ import pytest
 from debate_judge.data.agreement.tables import agreement_table
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
-from debate_judge.runs.comparison.external_scores import ExternalScores, read_external
+from debate_judge.runs.evaluation.rows import EvaluatedJudge
+from debate_judge.runs.evaluation.score_files import read_external
 
 ASPECTS = tuple(Aspect(name, f"Whether it has {name}.", Scale(1, 5)) for name in ("coherence", "fluency", "relevance"))
 COMPARED = ASPECTS[:2]
@@ -77,16 +78,22 @@ def as_csv(path: Path, rows: list[Row]) -> Path:
 Write = Callable[[Path, list[Row]], Path]
 
 
-def read(path: Path) -> ExternalScores:
-    return read_external(path, PART, COMPARED, known=WHOLE)
+def read(path: Path) -> EvaluatedJudge:
+    return read_external(path, "peer", PART, COMPARED, known=WHOLE)
+
+
+def counts(judge: EvaluatedJudge) -> tuple[int, int]:
+    """Items with a score and without one."""
+    missing = sum(judge.unscored.values())
+    return len(judge.rows) - missing, missing
 
 
 @pytest.mark.parametrize("write", [as_jsonl, as_array, as_csv])
 @pytest.mark.parametrize("rows", [long_rows, wide_rows])
 def test_every_layout_says_the_same(rows: Callable[[], list[Row]], write: Write, tmp_path: Path) -> None:
     found = read(write(tmp_path, rows()[::-1]))
-    assert (found.name, found.covered, found.missing, found.ignored) == ("peer", 24, 0, 0)
-    assert found.coverage() == "24 of 24 items have a score"
+    assert counts(found) == (24, 0)
+    assert found.note == "scores from a file, 24 of 24 items have a score"
     assert list(found.scores) == ["coherence", "fluency"]
     for aspect, groups in found.scores.items():
         assert [g.group for g in groups] == [g.id for g in PART.groups]
@@ -104,7 +111,7 @@ def test_rows_as_the_score_command_writes_them(tmp_path: Path) -> None:
     rows[0] |= {"score": None, "rounds": None, "stop_reason": None, "unscored": "refused"}
     for write in (as_jsonl, as_csv):
         found = read(write(tmp_path, rows))
-        assert (found.covered, found.missing) == (23, 1)
+        assert counts(found) == (23, 1)
         assert found.scores["coherence"][0].scores == (None, 20.0, 30.0)
 
 
@@ -114,8 +121,8 @@ def test_what_is_missing_is_unscored_and_counted(write: Write, tmp_path: Path) -
     rows = [row for row in long_rows() if row["group"] != "doc-2"][1:]
     rows[0]["score"] = None
     found = read(write(tmp_path, rows))
-    assert (found.covered, found.missing) == (16, 8)
-    assert found.coverage() == "16 of 24 items have a score"
+    assert counts(found) == (16, 8)
+    assert found.note == "scores from a file, 16 of 24 items have a score"
     assert found.scores["coherence"][0].scores == (None, 20.0, 30.0)
     assert found.scores["fluency"][0].scores == (None, 20.0, 30.0)
     assert found.scores["coherence"][2].scores == (None, None, None)
@@ -125,19 +132,19 @@ def test_what_is_missing_is_unscored_and_counted(write: Write, tmp_path: Path) -
 @pytest.mark.parametrize("rows", [long_rows, wide_rows])
 def test_rows_of_what_is_not_compared_are_left_out_and_counted(rows: Any, tmp_path: Path) -> None:
     found = read(as_jsonl(tmp_path, rows(WHOLE, ASPECTS)))
-    assert (found.covered, found.missing) == (24, 0)
+    assert counts(found) == (24, 0)
     # 2 groups of 3 candidates; in the long layout also the third aspect of the 12 candidates that are compared.
-    assert found.ignored == (2 * 3 * 3 + 12 if rows is long_rows else 2 * 3)
-    assert found.coverage().startswith(f"24 of 24 items have a score; {found.ignored} rows")
+    ignored = 2 * 3 * 3 + 12 if rows is long_rows else 2 * 3
+    assert f"24 of 24 items have a score; {ignored} rows" in str(found.note)
     with pytest.raises(InputError, match="unknown group 'doc-4'"):
-        read_external(as_jsonl(tmp_path, rows(WHOLE, COMPARED)), PART, COMPARED)
+        read_external(as_jsonl(tmp_path, rows(WHOLE, COMPARED)), "peer", PART, COMPARED)
 
 
 @pytest.mark.parametrize("rows", [long_rows, wide_rows])
 def test_an_aspect_that_the_file_is_silent_about_is_said(rows: Any, tmp_path: Path) -> None:
     found = read(as_jsonl(tmp_path, rows(PART, ASPECTS[:1])))
-    assert (found.covered, found.missing) == (12, 12)
-    assert found.coverage() == "12 of 24 items have a score, none in fluency"
+    assert counts(found) == (12, 12)
+    assert found.note == "scores from a file, 12 of 24 items have a score, none in fluency"
     table = agreement_table(found.scores, resamples=10)
     assert table.aspects["fluency"]["summary"]["spearman"].value is None
     assert table.aspects["coherence"]["summary"]["spearman"].value == pytest.approx(1)
@@ -189,7 +196,7 @@ def test_a_cell_that_is_no_finite_number_is_refused(rows: Any, text: str, tmp_pa
         read(as_csv(tmp_path, cells))
     assert (caught.value.line, caught.value.field) == (3, name)
     cells[1][name] = "  "
-    assert read(as_csv(tmp_path, cells)).missing == 1
+    assert counts(read(as_csv(tmp_path, cells)))[1] == 1
 
 
 def test_a_json_nan_is_refused(tmp_path: Path) -> None:
@@ -246,5 +253,5 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
 def test_ids_that_are_numbers_are_found(tmp_path: Path) -> None:
     corpus = replace(PART, groups=(RatedGroup("7", "s", (Candidate("1", "a"), Candidate("2", "b"))),))
     rows = [{"group": 7, "candidate": i, "aspect": "fluency", "score": i} for i in (1, 2)]
-    found = read_external(as_jsonl(tmp_path, rows), corpus, COMPARED)
+    found = read_external(as_jsonl(tmp_path, rows), "peer", corpus, COMPARED)
     assert found.scores["fluency"][0].scores == (1.0, 2.0)

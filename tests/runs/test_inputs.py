@@ -13,8 +13,8 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.columns import ReadingNotes
-from debate_judge.runs.distributed.inputs import InputFile, InputSlice, find_inputs, fingerprinted
-from debate_judge.runs.distributed.slice_reading import SliceReading, read_slice
+from debate_judge.runs.distributed.reading import UnitReading, read_unit
+from debate_judge.runs.distributed.units import InputFile, Unit, find_inputs, fingerprinted
 from tests.runs.distributed_run import write_csv, write_jsonl, write_parquet
 from tests.runs.score_command import TASK
 
@@ -98,6 +98,6 @@ def test_a_file_that_is_gone_costs_only_itself(tmp_path: Path, memory: str) -> N
     write_csv(tmp_path / "in.csv", range(2))
     for place in (f"{memory}/gone.csv", str(tmp_path / "gone.csv")):
         errors: list[InputError] = []
-        piece = InputSlice(InputFile(place, place, 10), "00000-00000")
-        assert list(read_slice(piece, SliceReading(TASK), ReadingNotes(""), errors.append)) == []
+        piece = Unit(InputFile(place, place, 10), "00000-00000", 10)
+        assert list(read_unit(piece, UnitReading(TASK), ReadingNotes(""), errors.append)) == []
         assert [error.file for error in errors] == [place]

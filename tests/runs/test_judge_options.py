@@ -12,7 +12,6 @@ from debate_judge.optimize.settings import Settings
 from debate_judge.programs import JUDGES, options_of, preset
 from debate_judge.programs.chateval.judge import ChatEval
 from debate_judge.programs.chateval.referees import ROLES
-from debate_judge.runs.flags.judge import options_for
 from debate_judge.runs.flags.parser import make_parser, read
 
 
@@ -25,10 +24,12 @@ def of(*arguments: str) -> dict[str, Any]:
     [
         ((), {}),
         (("--score-mode", "sampled:5"), {"score_mode": "sampled:5"}),
-        (("--judge-option", "turns=3", "--judge-option", "both-orders=false"), {"turns": 3, "both_orders": False}),
-        (("--judge-option", "transition=always-skeptic"), {"transition": "always-skeptic"}),
+        (("-J", "turns=3", "-J", "both-orders=false"), {"turns": 3, "both_orders": False}),
+        (("-J", "transition=always-skeptic"), {"transition": "always-skeptic"}),
         (("--roles", "critic, scientist"), {"roles": ["critic", "scientist"]}),
         (("--same-role",), {"same_role": "annotator"}),
+        (("-J", "score-mode=sampled:5", "-J", "joint=true"), {"score_mode": "sampled:5", "joint": True}),
+        (("-J", "together=4", "-J", "roles=critic,scientist"), {"together": 4, "roles": ["critic", "scientist"]}),
         (("--same-role", "critic"), {"same_role": "critic"}),
     ],
 )
@@ -39,7 +40,7 @@ def test_flags_become_options(arguments: tuple[str, ...], expected: dict[str, An
 @pytest.mark.parametrize("text", ["turns", "=3", "turns=1", ""])
 def test_what_is_no_option_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="not an option"):
-        of("--judge-option", "turns=2", "--judge-option", text)
+        of("-J", "turns=2", "-J", text)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +59,7 @@ def test_what_is_no_option_is_refused(text: str) -> None:
 )
 def test_values_of_another_kind_or_size_are_refused(judge: str, option: str, expected: str) -> None:
     with pytest.raises(InputError) as caught:
-        preset(judge, of("--judge-option", option))
+        preset(judge, of("-J", option))
     assert caught.value.field == option.partition("=")[0].replace("-", "_")
     assert caught.value.expected == expected
 
@@ -116,17 +117,6 @@ def test_a_value_that_an_option_cannot_have_is_refused() -> None:
         preset("hallucination", {"transition": "always"})
     with pytest.raises(InputError, match="did you mean 'critic'"):
         preset("chateval", {"roles": ["critik"]})
-
-
-def test_several_judges_get_the_options_that_they_have() -> None:
-    options = {"score_mode": "sampled:3", "turns": 1}
-    assert options_for(["debate", "chateval", "rouge-l"], options) == {
-        "debate": {"score_mode": "sampled:3"},
-        "chateval": {"turns": 1},
-        "rouge-l": {},
-    }
-    with pytest.raises(InputError, match="no judge has an option 'turns'"):
-        options_for(["debate"], {"turns": 1})
 
 
 @pytest.mark.parametrize("name", JUDGES)

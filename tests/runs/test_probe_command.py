@@ -1,4 +1,4 @@
-"""The probe command: what it prints and writes, what it estimates, that it goes on, and what it refuses."""
+"""Bias probes of a comparison: what they print and write, what they are estimated at, and that they go on."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ import pytest
 
 from debate_judge import data
 from debate_judge.data.schema import group_record
+from debate_judge.optimize import cli
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.lm.reply import Memory
 from debate_judge.programs.make_lm import make_lm
-from debate_judge.runs import probe
+from debate_judge.runs import compare
+from debate_judge.runs.comparison.flags import CompareFlags
+from debate_judge.runs.comparison.setup import prepare
+from debate_judge.runs.estimates.dry_run import Target
+from debate_judge.runs.evaluation.estimate import estimate_evaluation
+from debate_judge.runs.evaluation.evaluate import evaluate
+from debate_judge.runs.evaluation.perturbations import PROBES
 from debate_judge.runs.export import folder as export
-from debate_judge.runs.probing import job
-from debate_judge.runs.probing.estimate import estimate_probe
-from debate_judge.runs.probing.flags import ProbeFlags
-from debate_judge.runs.probing.measuring import probe_all
-from debate_judge.runs.probing.perturbations import PROBES
 from debate_judge.runs.runner.runner import JudgeRunner
-from tests.fakes import ScriptedLM, debater, scripted_lm
 from tests.stores import count
 
 ASPECTS = ["coherence", "relevance"]
@@ -47,13 +48,14 @@ def program(tmp_path: Path) -> Path:
 
 
 def run(rated: Path, folder: Path, *more: str) -> int:
-    return probe.main(["--data", str(rated), "--part", "all", "--store", str(folder / "store"), *more])
+    quick = ["--config", "report=none", "--config", "resamples=100", "--part", "all"]
+    return compare.main(["--data", str(rated), "--store", str(folder / "store"), *quick, *more])
 
 
 def test_an_export_is_probed_in_its_own_aspects_by_its_own_lm(
     rated: Path, program: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given = ["--program", str(program), "--judges", "single", "--probes", "order,longer", "--json", str(tmp_path / "p")]
+    given = ["--judges", f"{program},single", "--probes", "order,longer", "--json", str(tmp_path / "p")]
     given += ["--tracking-uri", f"sqlite:///{tmp_path}/runs.db"]
     assert run(rated, tmp_path, *given) == 0
     said = capsys.readouterr()
@@ -61,9 +63,13 @@ def test_an_export_is_probed_in_its_own_aspects_by_its_own_lm(
     assert "then open http" in said.err
     found: dict[str, Any] = json.loads((tmp_path / "p").read_text())
     assert list(found["judges"]) == ["mine", "single"]
+    # What is manipulated is no part of what a judge needs for an item.
+    assert found["judges"]["single"]["lm_calls_per_item"] == 1
+    about, found = found, found["probes"]
+    assert list(found["judges"]) == ["mine", "single"]
     assert set(found["probes"]) == {"order", "longer"}
-    assert found["lm"] == {"spec": "offline", "stand_in": True}
-    assert found["data"]["aspects"] == ASPECTS
+    assert about["lm"] == {"spec": "offline", "stand_in": True}
+    assert about["data"]["aspects"] == ASPECTS
     longer = found["judges"]["mine"]["longer"]
     assert set(longer) == {*ASPECTS, "all aspects"}
     assert longer["coherence"]["items"] == 24
@@ -79,20 +85,19 @@ def test_an_export_is_probed_in_its_own_aspects_by_its_own_lm(
     assert before > 0
     assert count(replies) == before
     assert capsys.readouterr().out == printed
-    kept = [json.loads(file.read_text()) for file in (tmp_path / "store" / "artifacts").rglob("probes.json")]
-    assert kept == [found, found]
+    kept = [json.loads(file.read_text()) for file in (tmp_path / "store" / "artifacts").rglob("comparison.json")]
+    assert kept == [about, about]
 
 
 def test_what_it_executes_is_what_it_estimates(rated: Path, program: Path, tmp_path: Path) -> None:
-    flags = ProbeFlags(
-        data=str(rated), part="all", program=(str(program),), judges=("single",), store=str(tmp_path / "store")
-    )
-    plan = job.prepare(flags)
-    found = estimate_probe(job.Target("offline"), plan.setup, plan.entrants, plan.probes)
-    assert list(found.rows) == ["as they are", *PROBES]
+    judges, store = (str(program), "single"), str(tmp_path / "store")
+    work = prepare(CompareFlags(data=str(rated), part="all", judges=judges, probes=("all",), store=store))
+    setup = work.setup
+    found = estimate_evaluation(Target("offline"), setup.corpus, setup.aspects, work.entrants, work.probes, setup.seed)
+    assert list(found.rows) == ["mine", "single", *(f"probe {name}" for name in PROBES)]
     lm = make_lm("offline", store=Memory())
     with JudgeRunner(lm, progress=False) as runner:
-        probe_all(runner, plan.setup, plan.entrants, plan.probes)
+        evaluate(runner, work.entrants, setup.corpus, setup.aspects, work.probes, setup.seed)
     assert {round(used.calls) for used in found.total} == {lm.meter.executed.total()}
 
 
@@ -100,10 +105,10 @@ def test_columns_go_by_the_names_that_the_user_gave(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("article,summary,score\n" + "".join(f"Source {i}.,Text {i}.,{1 + i % 5}\n" for i in range(6)))
     columns = ("source=article", "text=summary", "fluency=score")
-    flags = ProbeFlags(data=str(path), task="summarization", columns=columns, part="all", judges=("single",))
-    plan = job.prepare(flags)
-    assert [aspect.name for aspect in plan.setup.aspects] == ["fluency"]
-    assert plan.setup.corpus.groups[0].source == "Source 0."
+    flags = CompareFlags(data=str(path), task="summarization", columns=columns, part="all", judges=("single",))
+    work = prepare(flags)
+    assert [aspect.name for aspect in work.setup.aspects] == ["fluency"]
+    assert work.setup.corpus.groups[0].source == "Source 0."
 
 
 def test_a_probe_is_not_lost_with_its_run(rated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -115,43 +120,22 @@ def test_a_probe_is_not_lost_with_its_run(rated: Path, tmp_path: Path, capsys: p
     assert run(rated, tmp_path, *given, "--tracking-uri", "ftp://nowhere") == 0
     after = capsys.readouterr()
     assert after.out == before.out
-    assert "warning: the run could not be kept" in after.err
+    assert "warning: the report could not be kept" in after.err
 
 
 def test_an_estimate_spends_nothing(
     rated: Path, program: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(rated, tmp_path, "--program", str(program), "--lm", "openai/gpt-4o-mini", "--estimate") == 0
+    assert (
+        run(rated, tmp_path, "--judges", str(program), "--probes", "all", "--lm", "openai/gpt-4o-mini", "--estimate")
+        == 0
+    )
     printed = capsys.readouterr().out
     assert "Estimate for openai/gpt-4o-mini" in printed
     assert "instruction" in printed
     assert not (tmp_path / "store").exists()
 
 
-def test_too_many_candidates_without_a_score_end_it(
-    rated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def mute(spec: str, *, store: Any, concurrency: int, **rest: Any) -> ScriptedLM:
-        return scripted_lm(debater(score="no number"), store=store, concurrency=concurrency)
-
-    monkeypatch.setattr(job, "make_lm", mute)
-    assert run(rated, tmp_path, "--judges", "single", "--probes", "polite", "--no-preflight") == 2
-    assert "have no score" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("more", "told"),
-    [
-        ([], "no judge is named"),
-        (["--judges", "single", "--probes", "lenght"], "unknown probe 'lenght'"),
-        (["--judges", "singel"], "unknown judge 'singel'"),
-        (["--judges", "single", "--aspects", "beauty"], "beauty"),
-        (["--program", "nowhere"], "no such folder"),
-    ],
-)
-def test_what_cannot_be_probed_is_refused(
-    more: list[str], told: str, rated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(rated, tmp_path, *more) == 2
-    assert told in capsys.readouterr().err
-    assert not (tmp_path / "store").exists()
+def test_the_former_command_says_what_it_is_now(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["probe", "--program", "runs/store/exports/mine"]) == 2
+    assert "debate compare --judges EXPORT --probes all" in capsys.readouterr().err

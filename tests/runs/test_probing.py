@@ -14,11 +14,11 @@ from debate_judge.programs import preset
 from debate_judge.programs.chateval.judge import ChatEval
 from debate_judge.programs.compiled import AspectJudge
 from debate_judge.programs.judge import Judge, corpus_items
-from debate_judge.runs.comparison.entrants import Entrant
+from debate_judge.runs.comparison.probes import ALL, ProbeEffects, effects_of, probe_metrics
 from debate_judge.runs.comparison.results import EvalSetup
-from debate_judge.runs.probing.effects import ALL, Effects, effects_of, figures
-from debate_judge.runs.probing.measuring import probe_all
-from debate_judge.runs.probing.perturbations import PROBES, sentences
+from debate_judge.runs.evaluation.entrants import Entrant
+from debate_judge.runs.evaluation.evaluate import evaluate
+from debate_judge.runs.evaluation.perturbations import PROBES, sentences
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import Script, ScriptedLM, debater, scripted_lm, section
 from tests.programs.tables import joint_reading, reading
@@ -49,27 +49,26 @@ def value(candidate: str) -> float:
     return float(candidate.partition("Value ")[2][0])
 
 
-def probed(judge: Judge, script: Script, *names: str, setup: EvalSetup = SETUP) -> tuple[Effects, ScriptedLM]:
+def probed(judge: Judge, script: Script, *names: str, setup: EvalSetup = SETUP) -> tuple[ProbeEffects, ScriptedLM]:
     lm = scripted_lm(script)
     entrant = Entrant("judge", {aspect.name: AspectJudge(judge) for aspect in setup.aspects})
     with JudgeRunner(lm, progress=False) as runner:
-        scored, _ = probe_all(runner, setup, [entrant], [PROBES[name] for name in names or PROBES])
-    items = sum(len(group.candidates) for group in setup.corpus.groups)
-    return effects_of(scored["judge"], setup.aspects, items), lm
+        done = evaluate(runner, [entrant], setup.corpus, setup.aspects, [PROBES[name] for name in names or PROBES])
+    return effects_of(done.judges["judge"], setup.aspects, names or tuple(PROBES)), lm
 
 
 def alone(score: Callable[[str], float | str]) -> Script:
     return debater(score=lambda prompt: str(score(section(prompt, "candidate"))))
 
 
-def change(effects: Effects, probe: str, aspect: str = "tone") -> float:
+def change(effects: ProbeEffects, probe: str, aspect: str = "tone") -> float:
     found = effects[probe][aspect].change
     assert found is not None
     assert found.value is not None
     return found.value
 
 
-def moved(effects: Effects, probe: str) -> float:
+def moved(effects: ProbeEffects, probe: str) -> float:
     found = effects[probe]["tone"].moved
     assert found is not None
     assert found.value is not None
@@ -189,7 +188,7 @@ def test_several_aspects_of_one_scale_are_taken_together() -> None:
     assert change(effects, "confident", ALL) == pytest.approx(change(effects, "confident") / 2)
     assert effects["confident"][ALL].items == 2 * GROUPS * EACH
     page, details = (
-        {name.rsplit("/", 1)[0] for name in figures(effects, "a/b", whole=whole)} for whole in (True, False)
+        {name.rsplit("/", 1)[0] for name in probe_metrics(effects, "a/b", whole=whole)} for whole in (True, False)
     )
     assert page == {f"probe/a_b/confident/{ALL}"}
     assert details == {f"probe/a_b/confident/{aspect}" for aspect in ("tone", "help")}

@@ -13,9 +13,9 @@ import pytest
 
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import Reply
-from debate_judge.programs.lm.usage import Tokens
-from debate_judge.runs.distributed.job import ActorNews, MeterCopy, PartDone
-from debate_judge.runs.distributed.progress import DistributedProgress, RunTotals
+from debate_judge.programs.lm.usage import Meter, Tokens
+from debate_judge.runs.distributed.actor import ActorReport, UnitDone
+from debate_judge.runs.distributed.progress import DistributedProgress, RunTotals, add_rows
 from debate_judge.runs.runner.billing import stage
 from debate_judge.runs.runner.display import LINE_EVERY, StepProgress
 from debate_judge.runs.runner.progress import SILENCE, RunPhase, RunProgress
@@ -251,11 +251,10 @@ def test_a_thread_ends_with_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_distributed_run_says_what_its_actors_have_done(clock: Clock) -> None:
-    totals = RunTotals({"stood": 100, "rest": 900})
-    totals.skip("stood", RowTotals())
+    totals = RunTotals({"0": 90, "1": 90, "2": 720})
     rows = RowTotals(rows=50)
     rows.unscored["no [\x1b] reply"] = 2
-    totals.add(PartDone("rest", "rest-0", 90, rows))
+    totals.add(UnitDone("0", rows))
     shown = DistributedProgress(totals, None)
     shown.clock = clock
     shown.started = clock() - 100
@@ -263,17 +262,17 @@ def test_a_distributed_run_says_what_its_actors_have_done(clock: Clock) -> None:
         "50 items scored, 0.5 a second · unscored: 2 no [?] reply · 0 LM calls · about 10 % done, about 15 min left"
     )
     assert shown.share == 0.1
-    totals.add(PartDone("rest", "rest-1", 90, RowTotals(rows=10, kept=10)))
-    assert shown.line().startswith("50 items scored, 0.5 a second · 10 stood already")
-    assert shown.share == 0.2
+    # Of another run.
+    add_rows(totals.rows, RowTotals(rows=10, kept=10))
+    assert shown.line().startswith("50 items scored, 0.5 a second · 10 were there already")
     calls = {"a": Tokens(calls=3, fresh=900_000), "b": Tokens(calls=2, fresh=100_000, output=500_000)}
-    totals.hear(
-        ActorNews(name, MeterCopy(executed=Counter({"scorer": told.calls}), accounts={("scorer", 0): told}), items=4)
-        for name, told in calls.items()
-    )
+    for (name, used), at in zip(calls.items(), ({"0": (50, 1.0), "1": (4, 0.5)}, {"2": (4, 0.0625)}), strict=True):
+        meter = Meter(executed=Counter({"scorer": used.calls}), accounts={("scorer", 0): used})
+        totals.report(name, ActorReport(meter, at))
     spending = DistributedProgress(totals, Price(1.0, 0.5, 4.0))
     spending.clock, spending.started = clock, clock() - 100
     assert " · 5 LM calls, $3.00 · " in spending.line()
+    # What a unit that is done has said before counts once.
     assert spending.line().startswith("58 items scored")
-    nothing = RunTotals({"all": 900})
-    assert DistributedProgress(nothing, None).share is None, "how much of it is done is not known"
+    assert spending.share == 0.2
+    assert DistributedProgress(RunTotals({"all": 900}), None).share is None, "how much of it is done is not known"

@@ -8,11 +8,22 @@ from dataclasses import replace
 import pytest
 
 from debate_judge.data.agreement.tables import Statistic
-from debate_judge.data.schema import Aspect, Corpus, Origin, Scale, Task
+from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
+from debate_judge.data.sets.factuality import ANSWERS, SUMMARIES
+from debate_judge.data.sets.faireval import TASK
 from debate_judge.data.tasks import DIALOGUE, SUMMARIZATION
-from debate_judge.runs.comparison.published import PUBLISHED, PublishedTable, fitting, published, to_json
+from debate_judge.runs.comparison.published import (
+    MEASURES,
+    PublishedTable,
+    fitting,
+    fitting_decisions,
+    none_published,
+    published,
+    published_json,
+    published_tables,
+)
 from debate_judge.runs.comparison.results import EvalSetup
-from tests.printed import printed
+from tests.printed import printed, unwrapped
 from tests.runs.rated import corpus
 
 # As printed: in both places the paper's average is not the mean of its columns.
@@ -28,7 +39,10 @@ SUMMEVAL = setup("summeval", SUMMARIZATION, ("spearman", "kendall"))
 TOPICAL = setup("topical_chat", DIALOGUE, ("pearson", "spearman"))
 
 
-@pytest.mark.parametrize("table", PUBLISHED, ids=lambda t: f"{t.source}: {t.data}")
+CORRELATIONS = [table for table in published() if table.level is not None]
+
+
+@pytest.mark.parametrize("table", CORRELATIONS, ids=lambda t: f"{t.source}: {t.data[0]}")
 def test_rows_are_whole_and_their_averages_fit(table: PublishedTable) -> None:
     for row in table.rows:
         assert len(row.values) == 2 * (1 + len(table.aspects))
@@ -37,7 +51,7 @@ def test_rows_are_whole_and_their_averages_fit(table: PublishedTable) -> None:
             columns = [table.cell(row, aspect, statistic) for aspect in table.aspects]
             average = table.cell(row, None, statistic)
             known = [v for v in columns if v is not None]
-            if average is None or len(known) < len(columns) or (table.data, row.judge, statistic) in ODD:
+            if average is None or len(known) < len(columns) or (table.data[0], row.judge, statistic) in ODD:
                 continue
             assert math.fsum(known) / len(known) == pytest.approx(average, abs=0.0016), (row, statistic)
 
@@ -55,13 +69,13 @@ def test_rows_are_whole_and_their_averages_fit(table: PublishedTable) -> None:
 def test_the_main_results_stand_where_they_belong(
     data: str, lm: str, aspect: str | None, values: tuple[float, float]
 ) -> None:
-    (table,) = (t for t in PUBLISHED if t.data == data and t.source == "DEBATE (Kim et al. 2024), Table 1")
+    (table,) = (t for t in CORRELATIONS if t.data == (data,) and t.source == "DEBATE (Kim et al. 2024), Table 1")
     (row,) = (r for r in table.rows if (r.judge, r.lm) == ("DEBATE", lm))
     assert tuple(table.cell(row, aspect, s) for s in table.statistics) == values
 
 
 def test_only_tables_of_the_same_set_level_and_statistics_fit() -> None:
-    assert {t.data for t in fitting(SUMMEVAL)} == {"summeval"}
+    assert {t.data for t in fitting(SUMMEVAL)} == {("summeval",)}
     assert {t.source for t in fitting(TOPICAL)} == {"DEBATE (Kim et al. 2024), Table 1"}
     assert fitting(replace(SUMMEVAL, level="system")) == []
     assert fitting(replace(SUMMEVAL, statistics=("pearson",))) == []
@@ -70,9 +84,8 @@ def test_only_tables_of_the_same_set_level_and_statistics_fit() -> None:
     assert fitting(setup("sample", SUMMARIZATION, ("spearman",))) == []
 
 
-@pytest.mark.parametrize("style", ["text", "markdown", "latex"])
-def test_the_block_says_that_it_was_not_run_here_and_by_which_convention(style: str) -> None:
-    shown = printed(*published(SUMMEVAL, style))
+def test_the_table_says_that_it_was_not_run_here_and_by_which_convention() -> None:
+    shown = printed(*published_tables(SUMMEVAL))
     assert "published, not run here" in shown
     assert "undefined groups: not stated" in shown
     assert "0.597/0.575" in shown
@@ -81,20 +94,68 @@ def test_the_block_says_that_it_was_not_run_here_and_by_which_convention(style: 
 
 def test_an_average_over_other_aspects_is_not_shown() -> None:
     one = SUMMARIZATION.aspects[:1]
-    shown = printed(*published(setup("summeval", SUMMARIZATION, ("spearman",), one), "markdown"))
-    (line,) = (x for x in shown.splitlines() if x.startswith("| DEBATE | GPT-4 |"))
-    assert [cell.strip() for cell in line.strip("|").split("|")] == ["DEBATE", "GPT-4", "0.610", "–", "[1]"]
+    (table,) = published_tables(setup("summeval", SUMMARIZATION, ("spearman",), one))
+    assert ("DEBATE", "GPT-4", "0.610", "–", "[1]") in table.rows
 
 
 def test_where_nothing_fits_that_is_said() -> None:
     other = Task("t", "a", "b", (Aspect("x", "y", Scale(1, 5)),))
-    assert "no published figures" in printed(*published(setup("mine", other, ("spearman",)), "text"))
+    mine = setup("mine", other, ("spearman",))
+    assert "no published figures" in str(none_published(mine))
+    assert published_tables(mine) == []
+    assert none_published(SUMMEVAL) is None
 
 
 def test_json_names_source_and_convention() -> None:
-    found = to_json(fitting(TOPICAL))
+    found = published_json(TOPICAL)["published"]
     assert {"source", "convention", "rows", "level", "data"} == set(found[0])
     rows = found[0]["rows"]
-    assert isinstance(rows, list)
     assert rows[-1]["average"] == {"pearson": 0.735, "spearman": 0.729}
     assert rows[0]["lm"] is None
+
+
+# --- decisions ---
+
+
+def decided(name: str, task: Task) -> Corpus:
+    return Corpus(task, (RatedGroup("g", "s", (Candidate("c", "t", {}),)),), Origin(name, "x"))
+
+
+@pytest.mark.parametrize(
+    ("name", "task", "source"),
+    [
+        ("faireval", TASK, "ChatEval (Chan et al. 2023), Table 1"),
+        ("factool", ANSWERS, "Sun et al. 2024, Table 2, responses"),
+        ("halueval", ANSWERS, "Sun et al. 2024, Table 3, QA"),
+        ("halueval", SUMMARIES, "Sun et al. 2024, Table 3, summarization"),
+    ],
+)
+def test_tables_of_the_same_set_fit(name: str, task: Task, source: str) -> None:
+    assert [t.source for t in fitting_decisions(decided(name, task))] == [source]
+    assert fitting_decisions(decided("mine", task)) == []
+
+
+def test_the_decisions_say_that_they_were_not_made_here_and_by_which_convention() -> None:
+    faireval = EvalSetup(decided("faireval", TASK), TASK.aspects, "summary", ("spearman",))
+    shown = printed(*published_tables(faireval))
+    assert "published, not run here" in shown
+    assert "mean of five runs" in unwrapped(shown)
+    assert "0.638" in shown
+    # ChatEval printed neither.
+    assert "precision" not in shown
+
+
+def test_f1_is_that_of_precision_and_recall() -> None:
+    for table in (table for table in published() if table.level is None):
+        for row in table.rows:
+            one = dict(zip(MEASURES, row.values, strict=True))
+            p, r, f1 = one["precision"], one["recall"], one["f1"]
+            if p is not None and r is not None:
+                assert f1 == pytest.approx(2 * p * r / (p + r), abs=2e-4)
+
+
+def test_json_of_decisions_names_source_and_convention() -> None:
+    corpus = decided("factool_claims", replace(ANSWERS, name="claim-factuality"))
+    (found,) = published_json(EvalSetup(corpus, ANSWERS.aspects, "summary", ("spearman",)))["published_decisions"]
+    assert set(found) == {"source", "data", "convention", "rows"}
+    assert (found["rows"][-1]["accuracy"], found["rows"][-1]["kappa"]) == (0.7768, None)

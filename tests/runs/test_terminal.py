@@ -56,6 +56,15 @@ def test_a_wide_table_folds_headings_and_goes_on_below_with_its_first_column() -
     assert max(map(len, [*first, *second])) <= 100
 
 
+def test_all_key_columns_are_in_each_part() -> None:
+    rows = [("debate[rounds=2]", probe, *["0.351 [0.264, 0.406]"] * 5) for probe in ("longer", "polite")]
+    parts = printed(TerminalTable(("judge", "probe", *ASPECTS, "all aspects"), rows, "Probes", keys=2)).split("\n\n")
+    assert parts[0] == "Probes"
+    assert len(parts) == 3
+    assert all(part.splitlines()[0].split()[:2] == ["judge", "probe"] for part in parts[1:])
+    assert all("debate[rounds=2]  polite" in part for part in parts[1:])
+
+
 @pytest.mark.parametrize("columns", [20, 60, 100, 400])
 def test_no_figure_is_broken_at_any_width_of_a_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))

@@ -3,33 +3,28 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
-from debate_judge.data.errors import InputError
-from debate_judge.data.files.columns import ReadingNotes
-from debate_judge.data.schema import RatedGroup
-from debate_judge.runs.distributed.inputs import find_inputs, slices
-from debate_judge.runs.distributed.out_folder import OutFolder
-from debate_judge.runs.distributed.parts import PartShape, parts_of
-from debate_judge.runs.distributed.slice_reading import SliceReading, read_slice
+import pytest
+
+from debate_judge.runs import score
+from debate_judge.runs.distributed import units
+from tests.runs.distributed_command import Command, in_this_process
 from tests.runs.distributed_run import group
-from tests.runs.score_command import TASK
-
-SHAPE = PartShape(groups=50, aspects=1, gathered=512)
 
 
-def read(path: Path, size: int = 1 << 20) -> tuple[list[RatedGroup], list[InputError]]:
-    found: list[RatedGroup] = []
-    errors: list[InputError] = []
-    for piece in slices(find_inputs(str(path)), (), size):
-        found += read_slice(piece, SliceReading(TASK), ReadingNotes(""), errors.append)
-    return found, errors
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
+    with in_this_process(tmp_path, monkeypatch) as command:
+        yield command
 
 
 def bad_lines(path: Path) -> set[int]:
     """Write 200 lines, every eighth of them bad, each in another way than the one before; returns their places."""
-    lines = [json.dumps(group(n)).encode() for n in range(200)]
-    ways = [b"{", b"[1]", b'{"group": "\xff"}', json.dumps({**group(0), "candidates": []}).encode(), lines[0]]
+    lines = [json.dumps(group(n, candidates=1)).encode() for n in range(200)]
+    ways = [b"{", b"[1]", b'{"group": "\xff"}', json.dumps({**group(0), "candidates": []}).encode()]
     bad = set(range(4, 200, 8))
     for number, place in enumerate(sorted(bad)):
         lines[place] = ways[number % len(ways)]
@@ -37,46 +32,43 @@ def bad_lines(path: Path) -> set[int]:
     return bad
 
 
-def test_any_number_of_bad_lines_cost_only_themselves(tmp_path: Path) -> None:
-    path = tmp_path / "in.jsonl"
+@pytest.mark.parametrize("size", [2000, 1 << 20])
+def test_any_number_of_bad_lines_cost_only_themselves(
+    command: Command, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], size: int
+) -> None:
+    path = command.folder / "in.jsonl"
     bad = bad_lines(path)
-    assert len(bad) == 25
-    found, errors = read(path)
-    assert [one.id for one in found] == [f"g{n}" for n in range(200) if n not in bad]
-    assert [one.line for one in errors] == [n + 1 for n in sorted(bad)]
-    # A candidate that comes twice is noticed only within a slice.
-    found, errors = read(path, 2000)
-    assert {f"g{n}" for n in range(200) if n not in bad} == {one.id for one in found}
-    assert {one.line for one in errors} >= {n + 1 for n in bad if (n - 4) // 8 % 5 != 4}
-    assert {one.file for one in errors} == {str(path)}
+    monkeypatch.setattr(units, "SMALLEST", size)
+    assert command(aspects="tone") == score.EXIT_INPUT
+    assert [json.loads(row)["group"] for row in command.rows()] == [f"g{n}" for n in range(200) if n not in bad]
+    said = capsys.readouterr().err
+    assert "25 places of the input could not be read" in said
+    shown = sorted(bad) if size == 2000 else sorted(bad)[:20]
+    assert {int(n) for n in re.findall(rf"error: {re.escape(str(path))}, line (\d+)", said)} == {n + 1 for n in shown}
+    assert said.count(f"error: {path}, line ") == len(shown)
+    assert (f"{path}: 5 further lines that cannot be read" in said) == (size > 2000)
 
 
-def test_the_first_errors_are_told_and_the_further_ones_counted(tmp_path: Path) -> None:
-    path = tmp_path / "in.jsonl"
-    bad_lines(path)
-    (piece,) = slices(find_inputs(str(path)), ())
-    *scored, last = parts_of(piece, SliceReading(TASK), SHAPE, OutFolder(str(tmp_path / "out.jsonl")), set())
-    assert len(scored) == last.parts == 4
-    assert last.unread == 25
-    assert len(last.errors) == 21
-    assert last.errors[-1] == f"{path}: 5 further lines that cannot be read"
-
-
-def test_a_table_is_read_up_to_its_first_bad_row(tmp_path: Path) -> None:
+@pytest.mark.parametrize("size", [40, 1 << 20])
+def test_a_table_is_read_up_to_its_first_bad_row(
+    command: Command, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], size: int
+) -> None:
     """Read on behind a misplaced quote, the second line of this text would be a row of its own."""
-    path = tmp_path / "in.csv"
+    monkeypatch.setattr(units, "SMALLEST", size)
     lines = ["group,source,text", "g0,m,reply 0", "g1,m,reply 1", 'g2,m,"a "quoted" text', 'g9,m,injected"', "g3,m,r"]
-    path.write_text("\n".join(lines), encoding="utf-8")
-    found, (error,) = read(path)
+    (command.folder / "in.csv").write_text("\n".join(lines), encoding="utf-8")
+    assert command(aspects="tone") == score.EXIT_INPUT
     # The group of the row before may go on behind it.
-    assert [one.id for one in found] == ["g0"]
-    assert error.line == 4
-    assert "what follows is not read" in str(error)
+    assert [json.loads(row)["group"] for row in command.rows()] == ["g0"]
+    said = capsys.readouterr().err
+    assert said.count("in.csv, line 4: ") == 1
+    assert "what follows is not read" in said
+    assert "1 places of the input could not be read" in said
 
 
-def test_a_table_without_the_columns_is_told_once(tmp_path: Path) -> None:
-    path = tmp_path / "in.csv"
-    path.write_text("group,answer\n" + "g,reply\n" * 50, encoding="utf-8")
-    found, (error,) = read(path)
-    assert found == []
-    assert str(path) in str(error)
+def test_a_table_without_the_columns_is_reported_once(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    path = command.folder / "in.csv"
+    path.write_text("group,answer\n" + "g,reply\n" * 500, encoding="utf-8")
+    assert command() == score.EXIT_INPUT
+    assert capsys.readouterr().err.count(f"error: {path}") == 1
+    assert command.rows() == []

@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from debate_judge.data.agreement.results import Agreement, Difference
+from debate_judge.runs.reports.tables import DataTable as DataTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +38,6 @@ class Paragraph:
     """What stands before it in bold, e.g. a question."""
     look: Literal["plain", "warning", "small"] = "plain"
     kind: Literal["paragraph"] = "paragraph"
-
-
-@dataclass(frozen=True, slots=True)
-class DataTable:
-    """A table; a column of numbers is aligned to the right by itself."""
-
-    header: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    caption: str = ""
-    total: bool = False
-    """Whether the last row sums up or averages the others."""
-    kind: Literal["table"] = "table"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,306 @@
+"""The report of a comparison: what its page says, and where it is left, in files and as a run in MLflow.
+
+A further section is a further entry in `comparison_report`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from debate_judge.data.agreement.results import Agreement
+from debate_judge.data.errors import InputError
+from debate_judge.data.schema import fingerprint
+from debate_judge.programs.lm.client import JudgeLM
+from debate_judge.programs.make_lm import OFFLINE
+from debate_judge.runs.comparison.flags import CompareFlags
+from debate_judge.runs.comparison.probes import ProbeEffects, probe_metrics
+from debate_judge.runs.comparison.results import AVERAGE, Comparison, EvalSetup
+from debate_judge.runs.comparison.setup import Work
+from debate_judge.runs.comparison.table import judges_table
+from debate_judge.runs.evaluation.entrants import Entrant
+from debate_judge.runs.evaluation.rows import EvaluatedJudge
+from debate_judge.runs.flags.declared import deciding, telling
+from debate_judge.runs.flags.parser import as_command
+from debate_judge.runs.reports import costs
+from debate_judge.runs.reports.html.blocks import (
+    CostChart,
+    CostPoint,
+    JudgesChart,
+    LineSeries,
+    Paragraph,
+    Quotation,
+    ReportBlock,
+    RoundsChart,
+    Section,
+    Span,
+)
+from debate_judge.runs.reports.html.debates import DebateTexts
+from debate_judge.runs.reports.html.document import Report
+from debate_judge.runs.reports.html.items import JudgedScores, beside_ratings, debates_of, labels_of
+from debate_judge.runs.reports.html.keeping import ReportFiles, keep
+from debate_judge.runs.reports.tables import DataTable, markdown
+from debate_judge.runs.reports.text import basis, interval, p_text
+from debate_judge.runs.tracking.values import versions
+
+_MOST_DRAWN = 6
+"""Judges whose scores are drawn beside the ratings; all can be looked through."""
+
+
+@dataclass(frozen=True)
+class ComparedJudges:
+    """A comparison with all views of its table."""
+
+    comparison: Comparison
+    legend: str
+    tables: tuple[tuple[str, DataTable], ...] = ()
+    """Section and table of all that the data and the flags call for besides."""
+    record: Mapping[str, Any] = field(default_factory=dict)
+    """All of it as the JSON of `--json`, every number finite or null."""
+    effects: Mapping[str, ProbeEffects] = field(default_factory=dict)
+    """Judge -> what bias probes did to its scores."""
+
+
+def comparison_report(
+    arguments: CompareFlags, work: Work, found: ComparedJudges, lm: JudgeLM
+) -> tuple[Report, DebateTexts]:
+    """What the page shows, without the texts of the data, and these.
+
+    Args:
+        arguments: Of the command.
+        work: What they asked for.
+        found: The finished comparison.
+        lm: What was asked, for its costs.
+    """
+    comparison, setup = found.comparison, work.setup
+    identity = fingerprint(["comparison", found.record])
+    judged = {result.name: _judged(setup, result.entry) for result in comparison.results}
+    debates, texts = debates_of(setup.corpus, setup.aspects, judged, identity)
+    sections: dict[str, list[ReportBlock]] = {
+        "Result": _result(comparison),
+        "Agreement": _agreement(found),
+        "Agreement against cost": _cost(comparison),
+        "Agreement by rounds": _rounds(comparison, work.entrants),
+    }
+    for section, table in found.tables:
+        sections.setdefault(section, []).append(table)
+    sections |= {
+        "Human against judge": _beside(setup, judged),
+        "Cost": _costs(comparison, lm),
+        "Reproduce": _reproduce(arguments, work),
+    }
+    name = setup.corpus.origin.name
+    report = Report(
+        "comparison",
+        f"compare-{name}-{identity[:8]}",
+        f"{name}: {len(judged)} judges, {work.setting.lm}",
+        identity,
+        tuple(Section(t, tuple(blocks), t != "Reproduce") for t, blocks in sections.items() if blocks),
+        debates,
+        stand_in=work.setting.note if work.setting.lm == OFFLINE else "",
+        labels=labels_of(setup.corpus.task),
+    )
+    return report, texts
+
+
+def _judged(setup: EvalSetup, entry: EvaluatedJudge) -> JudgedScores:
+    # Scores from a file may lie on any scale.
+    fits = all(
+        aspect.scale.contains(score)
+        for aspect in setup.aspects
+        for group in entry.scores[aspect.name]
+        for score in group.scores
+        if score is not None
+    )
+    return JudgedScores(entry.scores, entry.judgements, entry.on_scale and fits)
+
+
+def _result(comparison: Comparison) -> list[ReportBlock]:
+    best = comparison.best[AVERAGE]
+    marked = (
+        f"{best}, on average: it differs from every other judge (p < 0.05, Holm over all columns)."
+        if best
+        else "These sources cannot tell: no judge differs from every other one on average (p < 0.05, Holm over all "
+        "columns)."
+    )
+    blocks: list[ReportBlock] = [Paragraph(marked, "Which judge is the best?")]
+    lines = [
+        f"{name}: {interval(difference)}, {p_text(comparison.corrected[name])}"
+        for name, difference in comparison.differences.items()
+    ]
+    if lines:
+        blocks.append(Paragraph("\n".join(lines), f"How do they differ from {comparison.baseline}?"))
+    blocks += [Paragraph(f"{name}: {why}", look="warning") for name, why in comparison.failed.items()]
+    return blocks
+
+
+def _agreement(found: ComparedJudges) -> list[ReportBlock]:
+    comparison, setup = found.comparison, found.comparison.setup
+    first = setup.statistics[0]
+    series = tuple(
+        LineSeries(result.name, tuple(Span.of(result.at(setup, column)[first]) for column in setup.columns))
+        for result in comparison.results
+    )
+    label = _label(comparison.results[0].at(setup, setup.columns[-1])[first])
+    blocks: list[ReportBlock] = [
+        judges_table(comparison, all_intervals=True, caption=found.legend),
+        JudgesChart("Agreement with the raters", label, setup.columns, series),
+    ]
+    if comparison.differences:
+        spans = tuple(map(Span.of, comparison.differences.values()))
+        versus = LineSeries(f"judge minus {comparison.baseline}", spans)
+        title = f"Difference to {comparison.baseline}"
+        blocks.append(JudgesChart(title, f"{label}, averaged, paired", tuple(comparison.differences), (versus,)))
+    return blocks
+
+
+def _rounds(comparison: Comparison, entrants: Sequence[Entrant]) -> list[ReportBlock]:
+    """A chart for each judge that took part with every number of rounds from 0 on, e.g. `debate[rounds=0|1|2]`."""
+    setup, first = comparison.setup, comparison.setup.statistics[0]
+    results = {result.name: result for result in comparison.results}
+    by_judge: dict[str, dict[int, str]] = {}
+    for one in entrants:
+        if "rounds" in one.settings and one.name in results:
+            by_judge.setdefault(one.without("rounds"), {})[one.settings["rounds"]] = one.name
+    blocks: list[ReportBlock] = []
+    for judge, names in by_judge.items():
+        if len(names) > 1 and sorted(names) == list(range(len(names))):
+            own = [results[names[n]] for n in range(len(names))]
+            series = [LineSeries(c, tuple(Span.of(one.at(setup, c)[first]) for one in own)) for c in setup.columns]
+            label = _label(own[-1].at(setup, setup.columns[-1])[first])
+            blocks.append(RoundsChart(f"{judge}: agreement by the number of rounds n", label, tuple(series)))
+    return blocks
+
+
+def _label(one: Agreement) -> str:
+    """Which correlation the figures are, and what they rest on."""
+    flat = f"{one.undefined} left out for equal ratings" if one.undefined else "none undefined"
+    unscored = f", {one.unscored} items unscored" if one.unscored else ""
+    return f"{basis(one)} with the mean human rating, {one.groups} groups, {flat}{unscored}"
+
+
+def _cost(comparison: Comparison) -> list[ReportBlock]:
+    setup, first = comparison.setup, comparison.setup.statistics[0]
+    points = []
+    for result in comparison.results:
+        value = result.at(setup, AVERAGE)[first].value
+        if value is not None and result.entry.calls is not None:
+            points.append(CostPoint(result.entry.calls, value, result.name))
+    front: list[CostPoint] = []
+    for point in sorted(points, key=lambda p: (p.calls, -p.agreement)):
+        if not front or point.agreement > front[-1].agreement:
+            front.append(point)
+    if len(points) < 2:
+        return []
+    label = _label(comparison.results[0].at(setup, AVERAGE)[first])
+    return [CostChart("Average agreement", label, tuple(points), tuple(front))]
+
+
+def _beside(setup: EvalSetup, judged: Mapping[str, JudgedScores]) -> list[ReportBlock]:
+    blocks: list[ReportBlock] = []
+    for name in list(judged)[:_MOST_DRAWN]:
+        blocks += [Paragraph("", name), *beside_ratings(setup.aspects, judged[name])]
+    return blocks
+
+
+def _costs(comparison: Comparison, lm: JudgeLM) -> list[ReportBlock]:
+    rows = []
+    for result in comparison.results:
+        entry = result.entry
+        used = [getattr(entry.usage, name) for name in ("fresh", "cached", "output")] if entry.usage else []
+        per_item = [f"{count / max(1, entry.items):,.0f}" for count in used] or ["–"] * 3
+        usd = "–" if result.usd is None else f"{result.usd:.4g}"
+        rows.append([result.name, "–" if entry.calls is None else f"{entry.calls:.2f}", *per_item, usd])
+    header = ("judge", "LM calls per item", "input fresh", "input cached", "output", "$ per 1,000 items")
+    note = "Per item, tokens that each judge would use alone; a call that several need is made once."
+    bill = costs.cost_rows(lm.meter, lm.price)
+    names, body = costs.cells(bill)
+    return [
+        DataTable(header, rows, note),
+        DataTable(names, body, "\n".join(costs.notes(bill)), total=True),
+    ]
+
+
+def _reproduce(arguments: CompareFlags, work: Work) -> list[ReportBlock]:
+    corpus, setting = work.setup.corpus, work.setting
+    part = f"{len(corpus.groups)} groups, {setting.where}, fingerprint {corpus.digest}"
+    rows: Sequence[tuple[str, str]] = [
+        ("seed", str(arguments.seed)),
+        ("LM", setting.lm + (f" ({setting.note})" if setting.lm == OFFLINE else "")),
+        ("data", f"{corpus.origin.name}, {part}"),
+        ("versions", ", ".join(f"{name} {version}" for name, version in versions().items())),
+    ]
+    return [Quotation("Command", as_command("compare", arguments)), DataTable(("what", "value"), rows)]
+
+
+# --- where it is left ---
+
+
+def leave_report(arguments: CompareFlags, work: Work, found: ComparedJudges, lm: JudgeLM) -> None:
+    """Write the report, log the run, and say where they are.
+
+    A comparison is not lost because its report or run cannot be kept: that is a warning.
+    """
+    from debate_judge.runs.tracking.tracker import TrackingError
+
+    store = Path(arguments.store)
+    kept: list[Path] = []
+    try:
+        report, texts = comparison_report(arguments, work, found, lm)
+        if arguments.report != "none":
+            kept = keep(report, texts, files_of(arguments, report.name), store, full=arguments.report == "full")
+            print(f"\nreport: {kept[-1]}", file=sys.stderr)
+        if arguments.tracking_uri is not None or (store / "mlflow.db").is_file():
+            where = _log(arguments, work, found, report, {"report" + _ending(file): file for file in kept})
+            print("\nrun: " + "\n     then open ".join(filter(None, where)), file=sys.stderr)
+    except (InputError, TrackingError) as error:
+        what = "run" if kept else "report"
+        print(f"\nwarning: the {what} could not be kept: {error}", file=sys.stderr)
+
+
+def files_of(arguments: CompareFlags, name: str) -> ReportFiles:
+    """Beside the file of results, named after it; else in a folder of the store."""
+    if arguments.json is not None:
+        return ReportFiles(Path(arguments.json).parent, f"{Path(arguments.json).stem}-report")
+    return ReportFiles(Path(arguments.store) / "comparisons" / name)
+
+
+def _ending(file: Path) -> str:
+    return ("-full" if file.stem.endswith("-full") else "") + file.suffix
+
+
+def _log(
+    arguments: CompareFlags, work: Work, found: ComparedJudges, report: Report, files: Mapping[str, Path]
+) -> tuple[str | None, str]:
+    """One run for the comparison, and one in it for each judge, with the names of metrics that compiles have."""
+    from debate_judge.runs.tracking.tracker import Tracker
+
+    comparison, setup = found.comparison, work.setup
+    corpus, store = Path(arguments.data.partition("=")[0]).stem, Path(arguments.store)
+    name, lm = arguments.name or report.name, {"lm": work.setting.lm}
+    with Tracker(uri=arguments.tracking_uri, store=store, experiment=f"debate/{corpus}", run_name=name) as tracker:
+        tracker.settings(deciding(arguments) | lm, telling(arguments, ("data", "judges")) | lm)
+        tracker.tags({"identity": report.identity, "level": setup.level, "note": report.stand_in or None})
+        if work.setting.held_out:
+            tracker.dataset("held_out", setup.corpus, work.setting.held_out)
+        tracker.describe("\n\n".join(filter(None, [report.stand_in, markdown(judges_table(comparison))])))
+        for result in comparison.results:
+            average = result.at(setup, AVERAGE)[setup.statistics[0]]
+            metrics = {
+                "agreement": average.value,
+                "agreement_low": average.low,
+                "agreement_high": average.high,
+                "calls_per_item": result.entry.calls,
+                "unscored": float(average.unscored),
+            }
+            tracker.trial(result.name, {"judge": result.name, **lm}, metrics)
+        for judge, effects in found.effects.items():
+            tracker.metrics(probe_metrics(effects, judge, whole=True))
+            tracker.details(probe_metrics(effects, judge, whole=False))
+        tracker.json("comparison.json", found.record)
+        for path, file in files.items():
+            tracker.text(path, file.read_text(encoding="utf-8"))
+        return tracker.ui_command, tracker.run_link()

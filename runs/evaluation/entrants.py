@@ -1,0 +1,277 @@
+"""The entrants of a comparison: presets and exports as a user names them, with settings of their own in brackets.
+
+single
+debate[rounds=2,persona=plain]              # a setting of the judge in place of its own
+debate[rounds=0|1|2|3]                      # an entrant for each value
+debate[sample=1|2|3,temperature=0.7]        # other samples of the LM: how much do scores vary?
+runs/store/exports/NAME[tie_breaker=true]   # an export varied, with its instructions as they were tuned
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from debate_judge.data.errors import InputError, did_you_mean
+from debate_judge.data.schema import Aspect
+from debate_judge.programs import JUDGES, build, options_of, preset
+from debate_judge.programs.compiled import AspectJudge, usual_granularity
+from debate_judge.programs.judge import Judge
+from debate_judge.programs.lm.client import JudgeLM
+from debate_judge.runs.export.folder import find
+from debate_judge.runs.export.from_mlflow import USUAL_STORE, MLflowStore, in_mlflow
+from debate_judge.runs.export.manifest import Export
+from debate_judge.runs.flags.judge import option_value, roles_of
+from debate_judge.runs.flags.named_texts import personas
+from debate_judge.runs.flags.parser import listed
+
+_USUAL_TEMPERATURE = 1.0
+"""Of samples."""
+
+Settings = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class NamedJudge:
+    """A judge as the user named it."""
+
+    address: str
+    """A preset, `module:Class`, the folder of an export or its place in MLflow."""
+    settings: Settings = field(default_factory=dict)
+    """Those in brackets."""
+    export: Export | None = None
+
+    @property
+    def brackets(self) -> str:
+        """The settings as they were written."""
+        return bracketed(self.settings)
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """One judge of the table."""
+
+    name: str
+    aspects: Mapping[str, AspectJudge]
+    """Aspect -> the judge that scores it."""
+    held_out: str | None = None
+    """Of an export: the fingerprint of its held-out groups, which it was neither tuned nor selected on."""
+    base: str = ""
+    """Its name without brackets."""
+    settings: Settings = field(default_factory=dict)
+    """Those in brackets."""
+
+    def without(self, setting: str) -> str:
+        """Its name, were it not for one of the settings."""
+        return self.base + bracketed({name: value for name, value in self.settings.items() if name != setting})
+
+    def lm(self, usual: JudgeLM) -> JudgeLM | None:
+        """The LM that it asks, if it is another sample or temperature than the usual one."""
+        if not {"sample", "temperature"} & set(self.settings):
+            return None
+        return usual.another_sample(
+            self.settings.get("sample", 0), self.settings.get("temperature", _USUAL_TEMPERATURE)
+        )
+
+    def dry_run_copy(self) -> Entrant:
+        """The same for an estimate."""
+        return replace(
+            self, aspects={n: replace(one, judge=one.judge.dry_run_copy()) for n, one in self.aspects.items()}
+        )
+
+
+def named_judges(names: Sequence[str], store: MLflowStore = USUAL_STORE) -> list[NamedJudge]:
+    """What a user named, exports opened, a judge for each combination of alternatives.
+
+    Args:
+        names: Presets, judges as `module:Class`, or exports as `runs.export.load` takes them; each may have brackets.
+        store: Where exports in MLflow are looked up.
+
+    Raises:
+        InputError: A name is unknown, or its brackets cannot be read.
+    """
+    parsed = [one for name in names for one in _parsed(name)]
+    # A judge of the user's own that takes part itself may be imported for an export of it, too.
+    own = [one.address for one in parsed]
+    return [replace(one, export=find(one.address, own, store)) if _is_export(one.address) else one for one in parsed]
+
+
+def entrants(
+    named: Sequence[NamedJudge], aspects: Sequence[Aspect], personas_file: Path | None = None
+) -> list[Entrant]:
+    """The judges that a user named, in that order.
+
+    Args:
+        named: As `named_judges` found them.
+        aspects: What they are to judge.
+        personas_file: The user's own personas, which a judge may be given by name.
+
+    Raises:
+        InputError: A judge twice, an unknown setting, or an export that does not judge one of the aspects.
+    """
+    texts = personas(personas_file)
+    found = [_entrant(one, aspects, texts) for one in named]
+    twice = {c.name for c in found if sum(c.name == other.name for other in found) > 1}
+    # Two exports of the same name go by what the user wrote.
+    found = [
+        replace(c, name=one.address + one.brackets, base=one.address) if c.name in twice and one.export else c
+        for one, c in zip(named, found, strict=True)
+    ]
+    for i, c in enumerate(found):
+        if c.name in {other.name for other in found[:i]}:
+            raise InputError("a judge is named twice", field="--judges", expected="each judge once", found=c.name)
+    return found
+
+
+def expected() -> str:
+    """What may be named, in words."""
+    return f"one of {', '.join(JUDGES)}, module:Class, or an export: folder, models:/NAME@champion, or id of its run"
+
+
+# --- names and brackets ---
+
+
+def _parsed(text: str) -> Iterator[NamedJudge]:
+    address, bracket, inside = text.partition("[")
+    if bracket and not inside.endswith("]"):
+        raise _unreadable(text)
+    values: dict[str, list[Any]] = {}
+    for part in listed(inside[:-1]):
+        name, equals, value = part.partition("=")
+        name = name.strip().replace("-", "_")
+        if not equals or not name or name in values:
+            raise _unreadable(text)
+        values[name] = [_value(one.strip()) for one in value.split("|")]
+    for chosen in product(*values.values()):
+        yield NamedJudge(address.strip(), dict(zip(values, chosen, strict=True)))
+
+
+def _unreadable(text: str) -> InputError:
+    return InputError(
+        "a judge's settings cannot be read",
+        field="--judges",
+        expected="JUDGE[NAME=VALUE,...], each name once, such as debate[rounds=2,persona=plain]",
+        found=text,
+    )
+
+
+def _value(text: str) -> Any:
+    """A JSON value where it is one (numbers, true, false), a list in brackets, otherwise the text itself."""
+    if text.startswith("[") and text.endswith("]"):
+        return [_value(part) for part in listed(text[1:-1])]
+    return option_value(text)
+
+
+def bracketed(settings: Settings) -> str:
+    """Settings as a user writes them; empty where there are none."""
+    return "[" + ",".join(f"{name}={_written(value)}" for name, value in settings.items()) + "]" if settings else ""
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, list):
+        return "[" + ",".join(map(_written, value)) + "]"
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+# --- judges ---
+
+
+def _is_export(address: str) -> bool:
+    return address not in JUDGES and (in_mlflow(address) or Path(address).is_dir())
+
+
+def _entrant(one: NamedJudge, aspects: Sequence[Aspect], texts: Mapping[str, str]) -> Entrant:
+    own = {name: value for name, value in one.settings.items() if name not in ("sample", "temperature")}
+    _check_sampling(one)
+    if one.export is None:
+        judge = _preset(one, own, texts)
+        judges = {a.name: AspectJudge(judge, usual_granularity(judge, a)) for a in aspects}
+        return Entrant(one.address + one.brackets, judges, None, one.address, one.settings)
+    missing = [a.name for a in aspects if a.name not in one.export.judge.aspects]
+    if missing:
+        raise InputError(
+            "the export does not judge these aspects",
+            file=one.address,
+            expected=", ".join(a.name for a in aspects),
+            found="only " + ", ".join(one.export.judge.aspects),
+            remedy="name the aspects that it judges with --aspects",
+        )
+    judges = {name: replace(j, judge=_varied(j.judge, own, texts, one)) for name, j in one.export.judge.aspects.items()}
+    splits = one.export.manifest["evidence"].get("splits")
+    held_out = splits.get("held_out") if isinstance(splits, Mapping) else None
+    base = _short(one.address, one.export)
+    return Entrant(base + one.brackets, judges, str(held_out or ""), base, one.settings)
+
+
+def _short(address: str, export: Export) -> str:
+    """Its folder's name, its name in the registry, or the name of its run."""
+    if not in_mlflow(address):
+        return Path(address).name
+    return address.partition(":/")[2] if address.startswith("models:/") else str(export.manifest["name"])
+
+
+def _preset(one: NamedJudge, settings: Settings, texts: Mapping[str, str]) -> Judge:
+    if one.address not in JUDGES and ":" not in one.address:
+        remedy = did_you_mean(one.address, JUDGES, cutoff=0.4)
+        raise InputError(f"unknown judge {one.address!r}", field="--judges", expected=expected(), remedy=remedy)
+    options: dict[str, Any] = {name: value for name, value in settings.items() if name in options_of(one.address)}
+    with _settings_of(one):
+        if isinstance(options.get("roles"), str):
+            options["roles"] = roles_of(options["roles"])
+        judge = preset(one.address, options)
+    return _varied(judge, {name: value for name, value in settings.items() if name not in options}, texts, one)
+
+
+def _varied(judge: Judge, settings: Settings, texts: Mapping[str, str], one: NamedJudge) -> Judge:
+    """The same judge, its instructions included, with other settings."""
+    if not settings:
+        return judge
+    changed, state = {**judge.config(), **settings}, judge.dump_state()
+    known = [name for name in judge.config() if name != "persona_text"]
+    with _settings_of(one):
+        for name in settings:
+            if name not in known:
+                wanted = f"one of {', '.join(known)}, sample, temperature"
+                raise InputError(f"no setting {name!r}", expected=wanted, remedy=did_you_mean(name, known))
+        if "persona" in settings:
+            name = str(settings["persona"])
+            if name not in texts:
+                wanted = f"one of {', '.join(texts)}"
+                raise InputError(f"unknown persona {name!r}", expected=wanted, remedy=did_you_mean(name, texts))
+            # The instructions of the Critic are its persona.
+            changed["persona_text"], state = texts[name], {n: own for n, own in state.items() if n != "critic"}
+        copy = build(judge.kind, changed)
+    for name, predictor in copy.named_predictors():
+        if name in state:
+            predictor.load_state(state[name])
+    return copy
+
+
+@contextmanager
+def _settings_of(one: NamedJudge) -> Iterator[None]:
+    """Turn what is wrong with a judge's settings into an error about what the user wrote."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError) as error:
+        known = error if isinstance(error, InputError) else InputError(f"the judge cannot be made: {error!r}")
+        raise InputError(
+            known.problem,
+            field="--judges",
+            expected=known.expected,
+            found=one.address + one.brackets,
+            remedy=known.remedy,
+        ) from error
+
+
+def _check_sampling(one: NamedJudge) -> None:
+    sample, temperature = one.settings.get("sample", 0), one.settings.get("temperature", 0.0)
+    with _settings_of(one):
+        if type(sample) is not int or sample < 0:
+            raise InputError("not the number of a sample", expected="sample=N, a whole number")
+        if type(temperature) not in (int, float) or not 0 <= temperature <= 2:
+            raise InputError("not a temperature", expected="temperature=X, from 0 to 2")

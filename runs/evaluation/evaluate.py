@@ -1,0 +1,180 @@
+"""`evaluate`: several judges on the same items in one pass, the items as they are and manipulated.
+
+Calls that several judges need are made once, by the store of replies: a debate of two rounds is the beginning of the
+one of three, and debates of all personas open in the same way.
+
+A judge that reads several candidates at once is asked about the same ones in the same places when they are manipulated.
+Of every two neighbours, one is manipulated in a first question and the other in a second one, so that a manipulated
+candidate is among unchanged ones. If all were manipulated, a judge that compares candidates would show no effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from debate_judge.data.errors import InputError
+from debate_judge.data.schema import Aspect, Corpus
+from debate_judge.programs.compiled import SharedGrouping, grouped_by_aspect
+from debate_judge.programs.grouping import CandidateTable, Grouping, TablePlace
+from debate_judge.programs.judge import Judgement, Unscored, corpus_items
+from debate_judge.runs.evaluation.entrants import Entrant
+from debate_judge.runs.evaluation.perturbations import Manipulation
+from debate_judge.runs.evaluation.rows import EvaluatedJudge, JudgementRow
+from debate_judge.runs.runner.billing import JudgeUsage
+from debate_judge.runs.runner.runner import JudgeRunner
+from debate_judge.runs.runner.shared_pass import PassJob, run_together
+
+_TURNS = 2
+"""Number of questions that the manipulated candidates of one table are divided among."""
+
+_Moved = Mapping[TablePlace, tuple[CandidateTable, int]]
+"""Place of an unchanged item -> the question with the manipulated item, and its place in that question."""
+
+_Moves = Iterator[tuple[TablePlace, tuple[CandidateTable, int]]]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What the judges made of the items."""
+
+    judges: Mapping[str, EvaluatedJudge]
+    """Name -> its rows, in the order in which the judges were given."""
+    failed: Mapping[str, str] = field(default_factory=dict)
+    """Name -> why it cannot score anything at all."""
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """The questions to one judge in the aspects that share its calls."""
+
+    entrant: Entrant
+    shared: SharedGrouping
+    """The questions about unchanged candidates."""
+    moved: Mapping[str, _Moved]
+    """Manipulation -> the questions about manipulated candidates."""
+
+    def jobs(self, runner: JudgeRunner, usage: JudgeUsage) -> list[PassJob[Sequence[Judgement]]]:
+        """About the candidates as they are, and about the manipulated ones, which are no cost of the judge."""
+        name, lm = self.entrant.name, self.entrant.lm(runner.lm)
+        altered = {table.key: table for moved in self.moved.values() for table, _ in moved.values()}
+
+        def ask(table: CandidateTable) -> Awaitable[Sequence[Judgement]]:
+            return self.shared.judge.judge(table.items)
+
+        return [
+            PassJob(name, ask, self.shared.grouping.tables, usage, lm),
+            PassJob(name, ask, tuple(altered.values()), None, lm),
+        ]
+
+    def rows(self, corpus: Corpus, judged: Mapping[str, Sequence[Judgement]]) -> Iterator[JudgementRow]:
+        """Of the candidates as they are, then manipulation by manipulation."""
+        ratings = {(g.id, c.id): c.ratings for g in corpus.groups for c in g.candidates}
+        grouping = self.shared.grouping
+        plain = {place: (grouping.tables[place[0]], place[1]) for place in grouping.places}
+        for probe, moved in {"": plain, **self.moved}.items():
+            for item, unchanged in zip(self.shared.items, grouping.places, strict=True):
+                if unchanged not in moved:
+                    continue
+                table, place = moved[unchanged]
+                judgement, name = judged[table.key][place], item.aspect.name
+                score = self.entrant.aspects[name].reported(judgement, item.aspect)
+                raters = tuple(ratings[item.group, item.candidate].get(name, ()))
+                where = (self.entrant.name, item.group, item.candidate, name)
+                yield JudgementRow(*where, raters, score, judgement, probe, place)
+
+
+def evaluate(
+    runner: JudgeRunner,
+    entrants: Sequence[Entrant],
+    corpus: Corpus,
+    aspects: Sequence[Aspect],
+    probes: Sequence[Manipulation] = (),
+    seed: int = 0,
+) -> Evaluation:
+    """Judge all candidates with all judges.
+
+    Args:
+        runner: Its LM's store must be a `runs.runner.billing.UsageByJudge`, or nothing is charged.
+        entrants: The judges.
+        corpus: What is judged.
+        aspects: In which aspects.
+        probes: Manipulations under which the candidates are judged as well.
+        seed: Of the wording of manipulations.
+
+    Raises:
+        dspy.LMError: The LM failed for good; what was answered is in its store.
+        InputError: No judge can score anything.
+    """
+    items = {aspect.name: corpus_items(corpus, aspect) for aspect in aspects}
+    usages = {entrant.name: JudgeUsage() for entrant in entrants}
+    asked = [
+        _Asked(entrant, shared, {probe.name: dict(_changed(shared.grouping, probe, seed)) for probe in probes})
+        for entrant in entrants
+        for shared in grouped_by_aspect({name: one.judge for name, one in entrant.aspects.items()}, items)
+    ]
+    jobs = [job for one in asked for job in one.jobs(runner, usages[one.entrant.name])]
+    done = run_together(runner, jobs, "judges")
+    if entrants and len(done.failed) == len(entrants):
+        raise next(iter(done.failed.values()))
+    judged: dict[str, dict[str, Sequence[Judgement]]] = {entrant.name: {} for entrant in entrants}
+    for job, results in zip(jobs, done.results, strict=True):
+        # Of a judge that failed there are none.
+        judged[job.owner] |= dict(zip((question.key for question in job.items), results, strict=False))
+    judges: dict[str, EvaluatedJudge] = {}
+    for entrant in entrants:
+        if entrant.name not in done.failed:
+            own = [one for one in asked if one.entrant is entrant]
+            rows = [row for one in own for row in one.rows(corpus, judged[entrant.name])]
+            different = sum(len({item.key for item in one.shared.items}) for one in own)
+            judges[entrant.name] = _evaluated(entrant, rows, aspects, usages[entrant.name], different)
+    if judges and all(one.note for one in judges.values()):
+        name, first = next(iter(judges.items()))
+        raise InputError(f"no judge could score anything; {name} {first.note}")
+    return Evaluation(judges, {name: problem(error) for name, error in done.failed.items()})
+
+
+def problem(error: Exception) -> str:
+    """An error in one line."""
+    return " ".join(str(error).split())
+
+
+def _evaluated(
+    entrant: Entrant, rows: Sequence[JudgementRow], aspects: Sequence[Aspect], usage: JudgeUsage, items: int
+) -> EvaluatedJudge:
+    # Aspects that share calls stand beside each other.
+    order = {aspect.name: number for number, aspect in enumerate(aspects)}
+    own = sorted((row for row in rows if not row.probe), key=lambda row: order[row.aspect])
+    missing = [row.judgement for row in own if isinstance(row.judgement, Unscored)]
+    note = f"scored nothing: {missing[0].detail}" if missing and len(missing) == len(own) else None
+    on_scale = all(one.judge.on_scale for one in entrant.aspects.values())
+    return EvaluatedJudge(tuple(own), tuple(row for row in rows if row.probe), usage, items, note, on_scale)
+
+
+# --- manipulated candidates ---
+
+
+def _changed(grouping: Grouping, probe: Manipulation, seed: int) -> _Moves:
+    for number, table in enumerate(grouping.tables):
+        if probe.change is None:
+            yield from _reversed(number, table)
+            continue
+        texts = table.texts
+        # In a question about several aspects, a candidate has the same text in all of them.
+        first = {item.text: item for item in reversed(table.items)}
+        new = {text: probe.applied(first[text], seed).text for text in texts}
+        for turn in range(_TURNS):
+            mine = {text for text in texts[turn::_TURNS] if new[text] != text}
+            mixed = [replace(item, text=new[item.text]) if item.text in mine else item for item in table.items]
+            question = CandidateTable(tuple(mixed))
+            yield from (((number, place), (question, place)) for place, i in enumerate(table.items) if i.text in mine)
+
+
+def _reversed(number: int, table: CandidateTable) -> _Moves:
+    place_of = {text: place for place, text in enumerate(table.texts)}
+    order = sorted(range(len(table.items)), key=lambda place: -place_of[table.items[place].text])
+    question = CandidateTable(tuple(table.items[place] for place in order))
+    for new, old in enumerate(order):
+        # The candidate in the middle keeps its place.
+        if 2 * place_of[table.items[old].text] != len(place_of) - 1:
+            yield (number, old), (question, new)

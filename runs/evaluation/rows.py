@@ -1,0 +1,126 @@
+"""The row of the one table that every view of judges is made of, and what the rows of one judge amount to."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from debate_judge.data.agreement.tables import GroupScores
+from debate_judge.programs.judge import Judgement, Unscored
+from debate_judge.programs.lm.prices import Price
+from debate_judge.runs.runner.billing import JudgeUsage
+from debate_judge.runs.runner.runner import calls_per_item
+
+Scores = Mapping[str, Sequence[GroupScores]]
+"""Aspect -> the scores of one judge."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgementRow:
+    """What one judge made of one item."""
+
+    judge: str
+    group: str
+    candidate: str
+    aspect: str
+    ratings: tuple[float, ...]
+    """One per rater."""
+    score: float | None
+    """As the judge reports it; None where it left the item unscored."""
+    judgement: Judgement | None = field(default=None, repr=False)
+    """What the score was read off; None for scores from a file."""
+    probe: str = ""
+    """How the candidate was manipulated; empty for the candidate as it is."""
+    place: int = 0
+    """Of the item in its question, which may be about several candidates."""
+
+
+def scores_of(rows: Iterable[JudgementRow]) -> dict[str, list[GroupScores]]:
+    """Aspect -> the rows of one judge as groups, both in the order of the rows."""
+    found: dict[str, dict[str, list[JudgementRow]]] = {}
+    for row in rows:
+        found.setdefault(row.aspect, {}).setdefault(row.group, []).append(row)
+    return {aspect: [_group(name, own) for name, own in groups.items()] for aspect, groups in found.items()}
+
+
+def _group(name: str, rows: Sequence[JudgementRow]) -> GroupScores:
+    return GroupScores(
+        name,
+        tuple(row.candidate for row in rows),
+        tuple(math.fsum(row.ratings) / len(row.ratings) if row.ratings else None for row in rows),
+        tuple(row.score for row in rows),
+        tuple(row.ratings for row in rows),
+    )
+
+
+@dataclass(frozen=True)
+class EvaluatedJudge:
+    """The rows of one judge, and what they took."""
+
+    rows: tuple[JudgementRow, ...] = field(repr=False)
+    """About the candidates as they are, aspect by aspect, in corpus order."""
+    probed: tuple[JudgementRow, ...] = field(default=(), repr=False)
+    """Its rows about manipulated candidates."""
+    usage: JudgeUsage | None = None
+    """Tokens of the calls that it needed; None for scores from a file."""
+    items: int = 0
+    """Number of distinct items that `usage` covers."""
+    note: str | None = None
+    """A remark for the legend of the table."""
+    on_scale: bool = True
+    """Whether the scores lie on the scales of the aspects."""
+
+    @cached_property
+    def scores(self) -> dict[str, list[GroupScores]]:
+        """Aspect -> the scores as they are reported, beside the ratings."""
+        return scores_of(self.rows)
+
+    @cached_property
+    def judgements(self) -> dict[str, list[Judgement]]:
+        """Aspect -> what the scores were read off, in corpus order; empty for scores from a file."""
+        found: dict[str, list[Judgement]] = {}
+        for row in self.rows:
+            if row.judgement is not None:
+                found.setdefault(row.aspect, []).append(row.judgement)
+        return found
+
+    @cached_property
+    def calls(self) -> float | None:
+        """LM calls per item, executed or not; None for scores from a file."""
+        judgements = [row.judgement for row in self.rows if row.judgement is not None]
+        return calls_per_item(judgements) if judgements else None
+
+    @cached_property
+    def unscored(self) -> dict[str, int]:
+        """Reason -> number of items without a score."""
+        reasons = Counter(
+            row.judgement.reason if isinstance(row.judgement, Unscored) else "not in the file"
+            for row in self.rows
+            if isinstance(row.judgement, Unscored) or (row.judgement is None and row.score is None)
+        )
+        return {str(reason): count for reason, count in sorted(reasons.items())}
+
+    @property
+    def together(self) -> int:
+        """Most candidates that were judged in one conversation."""
+        return max((row.judgement.transcript.together for row in self.rows if row.judgement), default=1)
+
+    @property
+    def joint(self) -> int:
+        """Most aspects that were judged in one conversation."""
+        return max((row.judgement.transcript.joint for row in self.rows if row.judgement), default=1)
+
+    def noted(self, note: str | None) -> EvaluatedJudge:
+        """The same with a note, if there is one."""
+        return replace(self, note=note or self.note)
+
+    def usd_per_thousand(self, price: Price | None) -> float | None:
+        """US dollars for a thousand items if this judge ran alone; None where the price is unknown."""
+        if self.calls == 0:
+            return 0.0
+        if price is None or self.usage is None or not self.items:
+            return None
+        return 1000 * self.usage.usd(price) / self.items

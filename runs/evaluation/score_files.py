@@ -1,0 +1,228 @@
+"""Rows of the table from files: scores beside ratings, and scores of another judge for a rated corpus.
+
+Rows of {group, candidate, aspect, score}, as `runs/score.py` writes them, with `rating` where the file has the ratings,
+too. Scores for a corpus may also stand in one row per candidate with a column for each aspect.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from debate_judge.data.errors import InputError, did_you_mean
+from debate_judge.data.files.formats import rows
+from debate_judge.data.files.records import Record
+from debate_judge.data.schema import ALL, Aspect, Corpus, Scale
+from debate_judge.data.sources import SourceChoice
+from debate_judge.programs.roles import parsing as replies
+from debate_judge.runs.evaluation.rows import EvaluatedJudge, JudgementRow
+
+_Place = tuple[str, str, str]
+"""Group, candidate, aspect."""
+
+_ONCE = "keep one row for each group, candidate and aspect"
+
+JUDGE = "scores"
+"""Name of the judge whose scores a file of ratings holds."""
+
+
+# --- scores beside ratings ---
+
+
+@dataclass(frozen=True)
+class RatedFile:
+    """What a file of scores and ratings held."""
+
+    rows: tuple[JudgementRow, ...]
+    """In the order of the file."""
+    samples: int = 0
+    """Recorded replies that were read in place of scores."""
+    unreadable: int = 0
+    """Of these, the ones without a score on the scale; they are left out of a row's mean."""
+
+
+def read_rated(
+    path: Path, *, scale: Scale | None = None, only: tuple[str, ...] = (), sources: str | None = None
+) -> RatedFile:
+    """Read rows of {group, candidate, aspect, rating, score}.
+
+    A rating is a number or a list of them, one per rater (in CSV `4;5;4`); a score is a number, or null or an
+    empty cell where there is none. With a scale, `samples`, a list of recorded reply texts, may stand in place
+    of `score`: each is read with the parser of live replies, and the readable ones are averaged.
+
+    Args:
+        path: The file.
+        scale: Of recorded replies.
+        only: The aspects that are wanted; none, or `ALL`, for all.
+        sources: Which groups, as `data.sources.SourceChoice` reads it, in the order in which they first occur.
+
+    Raises:
+        InputError: The file cannot be read, a row is not usable, or none is left.
+    """
+    only = () if only == (ALL,) else only
+    counts: Counter[str] = Counter()
+    found: dict[_Place, JudgementRow] = {}
+    for record in rows(path):
+        aspect = record.text("aspect")
+        if only and aspect not in only:
+            continue
+        group, candidate = record.identifier("group"), record.identifier("candidate")
+        if (group, candidate, aspect) in found:
+            raise record.error(
+                f"candidate {candidate!r} of group {group!r} occurs twice for aspect {aspect!r}",
+                "candidate",
+                remedy=_ONCE,
+            )
+        ratings, score = tuple(record.numbers("rating")), _score(record, scale, counts)
+        found[group, candidate, aspect] = JudgementRow(JUDGE, group, candidate, aspect, ratings, score)
+    if not found:
+        raise InputError(
+            "no row to compute on", file=path, expected="rows of group, candidate, aspect, rating, score",
+            found=f"none of aspect {', '.join(only)}" if only else "an empty file",
+        )  # fmt: skip
+    kept = tuple(found.values())
+    if sources is not None:
+        order = list(dict.fromkeys(row.group for row in kept))
+        first, last = SourceChoice.of(sources).places(len(order), path)
+        wanted = set(order[first - 1 : last])
+        kept = tuple(row for row in kept if row.group in wanted)
+    aspects = dict.fromkeys(row.aspect for row in kept)
+    if missing := [aspect for aspect in only if aspect not in aspects]:
+        raise InputError(
+            f"the file has no row of aspect {missing[0]!r}",
+            file=path,
+            field="aspect",
+            expected="one of its aspects: " + ", ".join(aspects) if aspects else None,
+        )
+    if not any(row.ratings and row.score is not None for row in kept):
+        raise InputError("no row has both a rating and a score", file=path, expected="at least two such rows")
+    return RatedFile(kept, counts["samples"], counts["unreadable"])
+
+
+def _score(record: Record, scale: Scale | None, counts: Counter[str]) -> float | None:
+    if "samples" in record.values and scale is not None:
+        return _mean_of_samples(record, scale, counts)
+    if "score" not in record.values and "samples" in record.values:
+        raise record.error(
+            "recorded samples need a scale to be read on", "samples", remedy="pass --scale LOW-HIGH, e.g. --scale 1-5"
+        )
+    return record.optional_number("score")
+
+
+def _mean_of_samples(record: Record, scale: Scale, counts: Counter[str]) -> float | None:
+    # An LM that said nothing gave a reply, too: one that cannot be read.
+    texts = record.texts("samples", blank=True)
+    read = [replies.score(text, scale, record.text("aspect")) for text in texts]
+    values = [value for value in read if not isinstance(value, replies.Unreadable)]
+    counts["samples"] += len(texts)
+    counts["unreadable"] += len(texts) - len(values)
+    return math.fsum(values) / len(values) if values else None
+
+
+# --- scores of another judge ---
+
+
+def read_external(
+    path: Path, name: str, corpus: Corpus, aspects: Sequence[Aspect], *, known: Corpus | None = None
+) -> EvaluatedJudge:
+    """Read the scores of a judge that does not run here.
+
+    Args:
+        path: A .jsonl, .json or .csv file.
+        name: Of the judge.
+        corpus: What is compared, e.g. the held-out part.
+        aspects: In these aspects.
+        known: The corpus that `corpus` is a part of; rows about its other groups are left out and counted. By
+            default there are no others.
+
+    Raises:
+        InputError: The file cannot be read, names a group, candidate or aspect that the data do not have, has two
+            scores for one item or one that is no finite number, or has no score for any item.
+    """
+    reader = _Reader(known or corpus, aspects)
+    places = [(g.id, c.id, a.name) for a in aspects for g in corpus.groups for c in g.candidates]
+    compared, found, lines, ignored = set(places), dict[_Place, float | None](), dict[_Place, int](), 0
+    for record in rows(path):
+        scores = dict(reader.read(record))
+        for place in scores:
+            if place in lines:
+                raise record.error(
+                    f"a second score for candidate {place[1]!r} of group {place[0]!r}, {place[2]}",
+                    "candidate",
+                    found=f"the first is in line {lines[place]}",
+                    remedy=_ONCE,
+                )
+            lines[place] = record.line
+        found |= scores
+        ignored += not compared & set(scores)
+    ratings = {(g.id, c.id): c.ratings for g in corpus.groups for c in g.candidates}
+    table = tuple(
+        JudgementRow(name, g, c, aspect, tuple(ratings[g, c].get(aspect, ())), found.get((g, c, aspect)))
+        for g, c, aspect in places
+    )
+    if all(row.score is None for row in table):
+        raise InputError(
+            "no score for any of the items that are compared",
+            file=path,
+            expected=f"scores of {', '.join(reader.wanted)} for groups of {corpus.origin.name}",
+            found=f"{ignored} rows about other groups or aspects" if ignored else "no row with a score",
+        )
+    return EvaluatedJudge(table, note=f"scores from a file, {_coverage(table, reader.wanted, ignored)}")
+
+
+def _coverage(table: Sequence[JudgementRow], aspects: Sequence[str], ignored: int) -> str:
+    """The counts in a sentence, e.g. `118 of 120 items have a score; 40 rows are about others`."""
+    covered = Counter(row.aspect for row in table if row.score is not None)
+    text = f"{covered.total()} of {len(table)} items have a score"
+    if bare := [aspect for aspect in aspects if not covered[aspect]]:
+        text += f", none in {', '.join(bare)}"
+    if ignored:
+        text += f"; {ignored} rows are about groups or aspects that are not compared here"
+    return text
+
+
+class _Reader:
+    """Reads the scores of a record; the first record decides which layout the file has."""
+
+    def __init__(self, known: Corpus, aspects: Sequence[Aspect]) -> None:
+        self.wanted = tuple(a.name for a in aspects)
+        self._named = tuple(a.name for a in known.task.aspects)
+        self._candidates = {group.id: {c.id: None for c in group.candidates} for group in known.groups}
+        self._wide: bool | None = None
+
+    def read(self, record: Record) -> Iterator[tuple[_Place, float | None]]:
+        if self._wide is None:
+            self._wide = "aspect" not in record.values
+            if self._wide:
+                self._check_columns(record)
+        if self._wide == ("aspect" in record.values):
+            raise record.error(
+                "a row of another layout than the first",
+                expected="an aspect and its score in every row, or a column for each aspect in every row",
+                found=", ".join(map(str, record.values)) or "no fields",
+            )
+        group = record.choice("group", self._candidates, "give the file that the scores were made for as --data")
+        candidate = record.choice("candidate", self._candidates[group])
+        if not self._wide:
+            yield (group, candidate, record.choice("aspect", self._named)), record.optional_number("score")
+            return
+        for aspect in self._named:
+            if aspect in record.values:
+                yield (group, candidate, aspect), record.optional_number(aspect)
+
+    def _check_columns(self, record: Record) -> None:
+        columns = [str(name) for name in record.values]
+        for aspect in self.wanted:
+            others = [c for c in columns if c not in self._named]
+            near = None if aspect in columns else did_you_mean(aspect, others, "is it called {}?")
+            if near is not None:
+                raise record.error(f"no column for the aspect {aspect!r}", found=", ".join(columns), remedy=near)
+        if not set(self._named) & set(columns):
+            raise record.error(
+                "neither an aspect and its score nor a column for each aspect",
+                expected="group, candidate, aspect, score; or group, candidate and columns " + ", ".join(self.wanted),
+                found=", ".join(columns) or "no fields",
+            )

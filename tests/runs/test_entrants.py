@@ -1,0 +1,267 @@
+"""Judges with settings in brackets: how they are read, what they cost, and how runs of one judge differ."""
+
+from __future__ import annotations
+
+import statistics
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scipy import stats
+
+from debate_judge.data.errors import InputError
+from debate_judge.programs.compiled import AspectJudge, CompiledJudge
+from debate_judge.programs.debate.judge import Debate
+from debate_judge.programs.debate.personas import PERSONAS
+from debate_judge.programs.judge import DebateConfig
+from debate_judge.programs.lm.reply import Memory
+from debate_judge.programs.make_lm import OFFLINE, make_lm
+from debate_judge.runs.comparison.results import AVERAGE, Comparison, compare_all
+from debate_judge.runs.comparison.variability import RunVariability, run_variability, variability_table
+from debate_judge.runs.evaluation.entrants import Entrant, entrants, named_judges
+from debate_judge.runs.evaluation.evaluate import Evaluation, evaluate
+from debate_judge.runs.export import folder as export
+from debate_judge.runs.flags.parser import listed
+from debate_judge.runs.runner.billing import UsageByJudge
+from debate_judge.runs.runner.runner import JudgeRunner
+from tests.fakes import ScriptedLM, debater, scripted_lm
+from tests.printed import printed
+from tests.programs.engines import call_key
+from tests.programs.tables import reading, shown
+from tests.runs.rated import COHERENCE, TASK, arguing, entry, setup, the_number
+
+SETUP = setup([1, 2, 5], [4, 2, 3], [5, 1, 3])
+ITEMS = 9
+
+
+def made(text: str, personas: Path | None = None) -> list[Entrant]:
+    return entrants(named_judges(listed(text)), SETUP.aspects, personas)
+
+
+def judge(entrant: Entrant) -> Any:
+    return entrant.aspects["coherence"].judge
+
+
+def evaluated(lm: ScriptedLM, text: str) -> Evaluation:
+    with JudgeRunner(lm, progress=False) as runner:
+        return evaluate(runner, made(text), SETUP.corpus, SETUP.aspects)
+
+
+def calls(found: Evaluation) -> Mapping[str, float | None]:
+    return {name: one.calls for name, one in found.judges.items()}
+
+
+# --- how they are read ---
+
+
+def test_settings_stand_in_brackets_and_alternatives_are_judges_of_their_own() -> None:
+    found = made("debate[rounds=0|2,persona=plain],single,chateval[roles=[critic,news-author],turns=3]")
+    names = ["debate[rounds=0,persona=plain]", "debate[rounds=2,persona=plain]"]
+    assert [one.name for one in found] == [*names, "single", "chateval[roles=[critic,news-author],turns=3]"]
+    assert [judge(one).debate_config.rounds for one in found] == [0, 2, 0, 2]
+    assert judge(found[1]).instructions()["critic"] == PERSONAS["plain"].text
+    assert list(judge(found[3]).texts) == ["critic", "news-author"]
+
+
+def test_a_judge_may_be_given_a_persona_of_the_users_own(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('grumpy = "You never like a score."\n')
+    (found,) = made("debate[persona=grumpy,tie-breaker=true]", file)
+    assert judge(found).instructions()["critic"] == "You never like a score."
+    assert judge(found).debate_config == DebateConfig(3, True)
+    assert judge(found).config()["persona"] == "grumpy"
+
+
+def test_an_export_is_varied_with_its_instructions_as_they_were_tuned(tmp_path: Path) -> None:
+    tuned = Debate(rounds=3)
+    tuned.scorer.signature = tuned.scorer.signature.with_instructions("Score like our raters.")
+    tuned.critic.signature = tuned.critic.signature.with_instructions("Object like our raters.")
+    program = CompiledJudge(TASK, {"coherence": AspectJudge(tuned, "half")})
+    folder = export.save(tmp_path / "mine", program, lm={"spec": "offline"}, evidence={}, name="mine")
+    whole, short, plain = made(f"{folder},{folder}[rounds=1,together=4],{folder}[persona=plain]")
+    assert [one.name for one in (whole, short, plain)] == ["mine", "mine[rounds=1,together=4]", "mine[persona=plain]"]
+    assert (judge(short).debate_config.rounds, judge(short).together) == (1, 4)
+    assert judge(short).instructions() == judge(whole).instructions()
+    assert short.aspects["coherence"].granularity == "half"
+    told = judge(plain).instructions()
+    assert (told["scorer"], told["critic"]) == ("Score like our raters.", PERSONAS["plain"].text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("debate[round=2]", "did you mean 'rounds'"),
+        ("debate[rounds=2", "cannot be read"),
+        ("debate[rounds]", "cannot be read"),
+        ("debate[rounds=1,rounds=2]", "cannot be read"),
+        ("debate[rounds=-1]", "rounds"),
+        ("debate[rounds=many]", "rounds"),
+        ("debate[persona=plane]", "did you mean 'plain'"),
+        ("debate[score-mode=loud]", "score mode"),
+        ("debate[together=4,score-mode=expected]", "one score"),
+        ("debate[sample=x]", "sample=N"),
+        ("debate[temperature=3]", "temperature=X"),
+        ("debate[rounds=1],debate[rounds=1]", "named twice"),
+        ("rouge-l[rounds=1]", "no setting 'rounds'"),
+    ],
+)
+def test_brackets_that_cannot_be_used_name_what_is_wrong(text: str, message: str) -> None:
+    with pytest.raises(InputError, match="--judges") as caught:
+        made(text)
+    assert message in str(caught.value)
+
+
+# --- what they cost ---
+
+
+def test_every_n_is_the_beginning_of_the_longest_debate_and_costs_no_call_more() -> None:
+    lm = scripted_lm(arguing(2))
+    found = evaluated(lm, "debate[rounds=0|1|2|3|4]")
+    # The Critic objects twice and is content in the third round: what the debate of four rounds needs alone.
+    assert lm.meter.executed.total() == 6 * ITEMS
+    assert list(calls(found).values()) == [1, 3, 5, 6, 6]
+    values = [SETUP.agreement(one.scores).average["summary"]["spearman"].value for one in found.judges.values()]
+    # Before the second round every score is the same: a judge that ranks nothing earns 0.
+    assert values == [0, 0, *[pytest.approx(1)] * 3]
+
+
+def test_rounds_personas_and_styles_share_their_debates() -> None:
+    lm = scripted_lm(arguing(9))
+    personas = "|".join(PERSONAS)
+    evaluated(lm, f"debate[rounds=0|1|3],debate[rounds=2,persona={personas}],debate[rounds=2,tie-breaker=true],"
+              "debate[rounds=2,persona=plain,tie-breaker=true]")  # fmt: skip
+    # Five personas share the Scorer's opening and, as this script hears no difference, all that it says; Critics do
+    # not: the strict one is heard three times, the others twice. Tie-breaks: plain and strict debates at n = 2, whose
+    # texts are the same here.
+    assert lm.meter.executed == {"scorer": 4 * ITEMS, "critic": (3 + 4 * 2) * ITEMS, "tie-breaker": ITEMS}
+
+
+def test_styles_differ_by_critic_and_tie_breaker() -> None:
+    def script(prompt: str) -> str:
+        devil = "take none of the Scorer's reasons on trust" in prompt
+        return debater(score="3", decision="ISSUE" if devil else "NO ISSUE", final_score=the_number)(prompt)
+
+    lm = scripted_lm(script)
+    found = evaluated(lm, "debate[rounds=2,persona=plain|devils-advocate,tie_breaker=false|true]")
+    assert list(calls(found).values()) == [2, 2, 5, 6]
+    values = [SETUP.agreement(one.scores).average["summary"]["spearman"].value for one in found.judges.values()]
+    # Only where the Tie-breaker is heard does anybody say the truth.
+    assert values[2:] == [0, pytest.approx(1)]
+    assert lm.meter.executed["tie-breaker"] == ITEMS
+
+
+def test_samples_ask_anew_and_find_their_replies_again() -> None:
+    lm = scripted_lm(arguing(1), temperature=0.0)
+    evaluated(lm, "debate[rounds=2]")
+    once = lm.meter.executed.total()
+    for _ in range(2):
+        evaluated(lm, "debate[rounds=0|2,sample=1|2|3,temperature=0.7]")
+        assert lm.meter.executed.total() == 4 * once
+    # Fewer samples are the first of more.
+    evaluated(lm, "debate[rounds=2,sample=1|2,temperature=0.7]")
+    assert lm.meter.executed.total() == 4 * once
+
+
+def test_samples_are_charged_as_any_judge() -> None:
+    lm = scripted_lm(arguing(1), store=UsageByJudge(Memory()))
+    plain, sampled = evaluated(lm, "debate[rounds=2],debate[rounds=2,sample=1]").judges.values()
+    assert plain.usage is not None
+    assert sampled.usage is not None
+    assert plain.usage.output == sampled.usage.output > 0
+
+
+def test_another_sample_is_the_same_lm_but_for_temperature_and_identity() -> None:
+    lm = scripted_lm(debater(), temperature=0.0, max_tokens=50)
+    one, other = lm.another_sample(1, 0.7), lm.another_sample(2, 0.7)
+    messages = [{"role": "user", "content": "hello"}]
+    assert len({call_key(x, messages) for x in (lm, one, other)}) == 3
+    # A judge that samples by itself numbers its samples; they must differ between runs as well.
+    assert call_key(one, messages, temperature=1.0, sample=0) != call_key(other, messages, temperature=1.0, sample=0)
+    assert (one.kwargs, lm.kwargs["temperature"]) == ({**lm.kwargs, "temperature": 0.7}, 0.0)
+    assert one.recorded.limiter is lm.recorded.limiter
+    assert one.meter is lm.meter
+    assert one.store is lm.store
+    assert make_lm(OFFLINE).another_sample(1, 0.7).kwargs["temperature"] is None
+
+
+# --- how runs of one judge differ ---
+
+SMALL = setup([1, 2, 5], [4, 2, 2], resamples=0)
+
+
+def runs(*scores: tuple[float | None, ...]) -> tuple[RunVariability, Comparison]:
+    def one(values: tuple[float | None, ...]) -> Any:
+        given = iter(values)
+        return entry(SMALL, coherence=lambda rating, group: next(given))
+
+    judges = {f"debate[sample={n}]": one(values) for n, values in enumerate(scores)}
+    comparison = compare_all(SMALL, judges, baseline=next(iter(judges)))
+    (found,) = run_variability(comparison, made(f"debate[sample={'|'.join(str(n) for n in range(len(scores)))}]"))
+    return found, comparison
+
+
+def test_variability_is_over_runs_and_items() -> None:
+    values = [(1, 2, 5, 4, 2, 3), (5, 2, 1, 4, 2, 3), (3, 2, 4, 4, None, 3)]
+    found, comparison = runs(*values)
+    # The third run's second group has ratings 4 and 2 that it orders rightly.
+    expected = [
+        statistics.fmean([stats.spearmanr([1, 2, 5], v[:3]).statistic, second])
+        for v, second in zip(values, [stats.spearmanr([4, 2, 2], [4, 2, 3]).statistic] * 2 + [1.0], strict=True)
+    ]
+    assert (found.judge, found.kind) == ("debate", "sample")
+    assert found.agreement["coherence"] == pytest.approx(expected)
+    assert found.mean("coherence") == pytest.approx(statistics.fmean(expected))
+    assert found.deviation("coherence") == pytest.approx(statistics.stdev(expected))
+    assert found.items == 6
+    # Two items vary, by 1, 5, 3 and 5, 1, 4; the one that a run left out has two equal scores.
+    assert found.score_deviation == pytest.approx((statistics.stdev([1, 5, 3]) + statistics.stdev([5, 1, 4])) / 6)
+    assert found.changed == pytest.approx(2 / 6)
+    assert found.to_json()["agreement"]["coherence"]["runs"] == pytest.approx(expected)
+    assert "33.3 %" in printed(variability_table([found], comparison, "openai/m"))
+
+
+def test_equal_runs_have_no_variability() -> None:
+    found, _ = runs(*[(1, 2, 5, 4, 2, 3)] * 3)
+    assert (found.deviation("coherence"), found.score_deviation, found.changed) == (0, 0, 0)
+
+
+def test_an_undefined_run_leaves_no_mean() -> None:
+    found, _ = runs((1, 2, 5, 4, 2, 3), (None,) * 6)
+    assert (found.mean("coherence"), found.deviation("coherence")) == (None, None)
+
+
+def ordered(lm: ScriptedLM) -> tuple[list[RunVariability], Comparison]:
+    text = "debate[rounds=0|1,together=8,order=0|1|2|3|4]"
+    comparison = compare_all(SETUP, evaluated(lm, text).judges, baseline="")
+    return run_variability(comparison, made(text)), comparison
+
+
+def test_an_lm_that_scores_by_place_shows_in_five_orders() -> None:
+    lm = scripted_lm(reading(lambda prompt, text: 5 if shown(prompt)[1] == text else 1))
+    found, comparison = ordered(lm)
+    assert [one.judge for one in found] == ["debate[rounds=0,together=8]", "debate[rounds=1,together=8]"]
+    assert [len(one.agreement["coherence"]) for one in found] == [5, 5]
+    assert found[0].items == ITEMS
+    assert found[0].changed is not None
+    assert found[0].changed > 0.5
+    assert (found[0].deviation("coherence") or 0) > 0.05
+    # Each group in five orders, some of which are the same; the Critic is content with all of them.
+    opened = [tuple(shown(prompt).values()) for prompt in lm.prompts[: len(lm.prompts) // 2]]
+    assert 3 < len(set(opened)) == len(lm.prompts) / 2 <= 15
+    assert "orders" in printed(variability_table(found, comparison, "openai/m"))
+
+
+def test_an_lm_that_reads_each_by_itself_shows_none() -> None:
+    found, _ = ordered(scripted_lm(reading(lambda prompt, text: 1 + zlib.crc32(text.encode()) % 5)))
+    changes = [(one.changed, one.score_deviation, one.deviation("coherence")) for one in found]
+    assert changes == [(0, 0, 0)] * 2
+
+
+def test_judges_that_are_not_runs_of_one_are_compared_alone() -> None:
+    judges = {name: entry(SMALL, coherence=lambda rating, group: rating) for name in ("single", "debate[rounds=1]")}
+    comparison = compare_all(SMALL, judges, baseline="single")
+    assert run_variability(comparison, made("single,debate[rounds=1]")) == []
+    assert COHERENCE.name in comparison.best
+    assert AVERAGE in comparison.best
