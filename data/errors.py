@@ -6,7 +6,7 @@ Not for programming errors: those stay ordinary exceptions.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
@@ -38,12 +38,22 @@ class InputError(ValueError):
         self.expected = expected
         self.found = found
         self.remedy = remedy
+        self.others: tuple[InputError, ...] = ()
         super().__init__(self._render())
 
-    def _render(self) -> str:
+    def with_others(self, others: Sequence[InputError]) -> InputError:
+        """This error, with further ones of the same file listed below it."""
+        self.others = tuple(others)
+        self.args = (self._render(),)
+        return self
+
+    def _place(self, *before: str | None) -> str:
         line = None if self.line is None else f"{self.unit} {self.line}"
         field = None if self.field is None else f"field {self.field!r}"
-        place = ", ".join(part for part in (self.file, line, field) if part)
+        return ", ".join(part for part in (*before, line, field) if part)
+
+    def _render(self) -> str:
+        place = self._place(self.file)
         text = f"{place}: {self.problem}" if place else self.problem
         if self.expected is not None:
             text += f"\n  expected: {self.expected}"
@@ -51,6 +61,8 @@ class InputError(ValueError):
             text += f"\n  found:    {_short(self.found)}"
         if self.remedy is not None:
             text += f"\n  remedy:   {self.remedy}"
+        for other in self.others:
+            text += f"\n  also:     {other._place()}: {other.problem}; found: {_short(other.found, 40)}"
         return text
 
 

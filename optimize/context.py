@@ -209,7 +209,7 @@ class CompilePlan:
     def corpus_name(self) -> str:
         stem = Path(self.settings.data.partition("=")[0]).stem
         # Names of data sets and splits have characters that a folder's name should not have.
-        return re.sub(r"[^\w.+-]+", "-", stem) if self.settings.data.startswith("hf:") else stem
+        return re.sub(r"[^\w.+-]+", "-", stem) if self.settings.data.startswith(("hf:", "mlflow:")) else stem
 
     @property
     def name(self) -> str:

@@ -18,6 +18,7 @@ from debate_judge.data.splits import beside, split, split_beside
 from debate_judge.optimize.context import CompileData
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs.judge import Judge
+from debate_judge.runs.tracking.human_ratings import rated_file
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +44,8 @@ def load(settings: Settings, corpus: Corpus | RatedSources | None = None) -> Rat
         return corpus
     given = corpus is not None
     if corpus is None:
-        corpus = data.load(settings.data, settings.task, settings.columns, settings.sources)
+        file = rated_file(settings.data, settings.tracking_uri)
+        corpus = data.load(file, settings.task, settings.columns, settings.sources)
     if settings.held_out is None:
         return RatedSources(corpus, given=given)
     held_out = data.load(settings.held_out, corpus.task, settings.columns)

@@ -23,9 +23,10 @@ from debate_judge.runs.flags.parser import exit_code, settings_of
 from debate_judge.runs.reports.terminal import Printed, TerminalTable, Verbatim, show
 
 if TYPE_CHECKING:
+    from debate_judge.data.files.formats import RecordFile
     from debate_judge.data.files.task_guess import GuessedTask
     from debate_judge.data.inventory import AspectInventory, Inventory
-    from debate_judge.data.schema import Corpus
+    from debate_judge.data.schema import Corpus, Level
     from debate_judge.data.splits import Splits
 
 _DEVIATIONS = (
@@ -48,6 +49,9 @@ class CheckFlags:
     task: str | None = setting(None, "what the texts are: summarization, dialogue, or a task file of your own (.toml)")
     sources: SourcesText | None = SOURCES
     write_task: str | None = setting(None, "save the guessed task to this file, for you to correct", metavar="FILE")
+    tracking_uri: str | None = setting(
+        None, "MLflow server of mlflow:EXPERIMENT; by default MLFLOW_TRACKING_URI", metavar="URL"
+    )
     seed: int = SEED
 
 
@@ -58,7 +62,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(flags: CheckFlags) -> int:
     from debate_judge import data
-    from debate_judge.data.files.formats import recognized
     from debate_judge.data.inventory import inventory
 
     guess = _guess(flags)
@@ -67,21 +70,25 @@ def _run(flags: CheckFlags) -> int:
     task = flags.task if guess is None else guess.task
     names = flags.columns if guess is None else tuple(f"{a}={b}" for a, b in guess.columns.renamed.items())
     # The format is printed with what else was understood, so that reading does not log it as well.
-    file = replace(recognized(flags.file), usual=True) if _is_file(flags.file) else flags.file
+    file = _file(flags)
     corpus = data.load(file, task, names, flags.sources)
     saved = _save(flags.write_task, guess)
     found = inventory(corpus)
-    read_as = [*_format(flags.file), *_task(corpus, guess, saved, flags)]
-    proof = _proof(corpus, flags.seed)
+    read_as = [
+        flags.file if isinstance(file, str) else f"{flags.file}: {file.format}",
+        *_task(corpus, guess, saved, flags),
+    ]
+    proof, usable = _proof(corpus, flags.seed)
     lines = [
         *read_as,
         "",
         *_counts(found),
         "",
         *_aspects(found),
+        *_raters(corpus),
         *proof,
         "",
-        *_next(corpus, flags, names, guess, saved),
+        *_next(corpus, flags, names, guess, saved, usable),
     ]
     show(*lines)
     return 0
@@ -92,25 +99,33 @@ def _guess(flags: CheckFlags) -> GuessedTask | None:
     from itertools import chain
 
     from debate_judge.data.files.columns import Columns
-    from debate_judge.data.files.formats import recognized, stem_of
+    from debate_judge.data.files.formats import RecordFile, stem_of
+    from debate_judge.data.files.groups import held
+    from debate_judge.data.files.layouts import long_rows
     from debate_judge.data.files.task_guess import guess_task
 
-    if flags.task is not None or not _is_file(flags.file):
+    file, columns = _file(flags), Columns.of(flags.columns)
+    if flags.task is not None or not isinstance(file, RecordFile):
         return None
-    file, columns = recognized(flags.file), Columns.of(flags.columns)
     records = file.records()
     first = next(records, None)
     if first is None or "task" in columns.find(tuple(map(str, first.values)), ("task",))[0]:
         return None
-    return guess_task(chain([first], records), columns, stem_of(flags.file))
+    records = held(long_rows(chain([first], records)), flags.file)
+    return guess_task(records, columns, stem_of(flags.file))
 
 
-def _is_file(name: str) -> bool:
-    """Whether this is a file in one of the formats, and no public set."""
+def _file(flags: CheckFlags) -> RecordFile | str:
+    """The file in its format, which is printed and need not be logged as well; of a public set the name."""
     from debate_judge.data import LOADERS
-    from debate_judge.data.files.formats import known
+    from debate_judge.data.files.formats import known, recognized
+    from debate_judge.runs.tracking.human_ratings import rated_file
 
-    return name.partition("=")[0] not in LOADERS and known(name)
+    file = rated_file(flags.file, flags.tracking_uri)
+    if not isinstance(file, str):
+        return file
+    own = file.partition("=")[0] not in LOADERS and known(file)
+    return replace(recognized(file), usual=True) if own else file
 
 
 def _save(path: str | None, guess: GuessedTask | None) -> bool:
@@ -124,12 +139,6 @@ def _save(path: str | None, guess: GuessedTask | None) -> bool:
     with opening(Path(path), "--write-task"):
         Path(path).write_text(guess.toml(), encoding="utf-8")
     return True
-
-
-def _format(name: str) -> list[str]:
-    from debate_judge.data.files.formats import recognized
-
-    return [f"{name}: {recognized(name).format}"] if _is_file(name) else [name]
 
 
 def _task(corpus: Corpus, guess: GuessedTask | None, saved: bool, flags: CheckFlags) -> list[str]:
@@ -189,14 +198,46 @@ def _distribution(one: AspectInventory) -> list[str]:
     return [f"{name}: {shares}"]
 
 
-def _proof(corpus: Corpus, seed: int) -> list[str]:
-    """What a compile could prove: whether the data can be split, and what its held-out sources can show."""
+def _raters(corpus: Corpus) -> list[Printed]:
+    """How well raters agree with each other, which bounds what any judge can reach."""
+    from debate_judge.data.agreement.raters import beside_raters
+    from debate_judge.data.agreement.tables import GroupScores
+
+    rows = []
+    for name in corpus.rated_aspects():
+        means = [tuple(group.ratings(name)) for group in corpus.groups]
+        singles = [tuple(tuple(c.ratings.get(name, ())) for c in group.candidates) for group in corpus.groups]
+        ids = [tuple(c.id for c in group.candidates) for group in corpus.groups]
+        # The figures of raters do not depend on scores; the means stand for them.
+        groups = [
+            GroupScores(g.id, names, mean, mean, raters)
+            for g, names, mean, raters in zip(corpus.groups, ids, means, singles, strict=True)
+        ]
+        level: Level = "summary" if corpus.grouped else "sample"
+        found = beside_raters(groups, level=level, resamples=0)
+        if found.raters > 1:
+            figures = (found.alpha, None if found.ceiling is None else found.ceiling.value)
+            rows.append([name, *("–" if value is None else f"{value:.2f}" for value in figures)])
+    if not rows:
+        return []
+    note = (
+        "(alpha is Krippendorff's; one rater against the rest, in Spearman's correlation, is what a judge can hope for)"
+    )
+    return ["", TerminalTable(["aspect", "alpha", "one rater against the rest"], rows), note]
+
+
+def _proof(corpus: Corpus, seed: int) -> tuple[list[str], list[str]]:
+    """What a compile could prove: whether the data can be split, and what its held-out sources can show.
+
+    Returns:
+        Lines to print, and the aspects that a compile would take.
+    """
     from debate_judge.data.folds import usual_folds
     from debate_judge.data.requirements import require_enough_rated, require_ratings
 
     names = corpus.chosen_aspects()
     if not names:
-        return []
+        return [], []
     lines = ["", "What a compile could prove"]
     usable: list[str] = []
     refused: dict[str, list[str]] = {}
@@ -213,7 +254,7 @@ def _proof(corpus: Corpus, seed: int) -> list[str]:
     for problem, of_aspects in refused.items():
         lines.append(f"  {', '.join(of_aspects)}: a compile would refuse: {problem}")
     if not usable:
-        return lines
+        return lines, []
     parts, what = _parts(corpus, usable, seed), "sources" if corpus.grouped else "candidates"
     train, dev, held_out = (len(part.groups) for part in (parts.train, parts.dev, parts.held_out))
     if held_out:
@@ -223,7 +264,7 @@ def _proof(corpus: Corpus, seed: int) -> list[str]:
         lines.append(
             f"  each of the {held_out} {what} is held out once, by {usual_folds(corpus)} folds; --folds 1 splits once"
         )
-    return [*lines, *(_within_groups(held_out) if corpus.grouped else _pooled(held_out))]
+    return [*lines, *(_within_groups(held_out) if corpus.grouped else _pooled(held_out))], usable
 
 
 def _parts(corpus: Corpus, aspects: Sequence[str], seed: int) -> Splits:
@@ -256,18 +297,28 @@ def _pooled(held_out: int) -> list[str]:
     return [f"  a correlation of 0.60 over {held_out} held-out candidates has the interval [{low:.2f}, {high:.2f}]"]
 
 
-def _next(corpus: Corpus, flags: CheckFlags, names: Sequence[str], guess: GuessedTask | None, saved: bool) -> list[str]:
-    """The command to run."""
+def _next(
+    corpus: Corpus,
+    flags: CheckFlags,
+    names: Sequence[str],
+    guess: GuessedTask | None,
+    saved: bool,
+    usable: Sequence[str],
+) -> list[str]:
+    """The command to run, for the aspects that a compile would take."""
     import shlex
 
     if not corpus.rated_aspects():
         return ["Say which columns hold ratings, e.g. --columns " + f"{corpus.task.aspects[0].name}=COLUMN"]
+    if not usable:
+        return ["Nothing can be compiled from these data yet; what is missing is said above."]
     task = flags.task
     if guess is not None:
         task = guess.task.name if guess.built_in else flags.write_task if saved else "FILE.toml"
     parts = [command("compile"), "--data", shlex.quote(flags.file), *(["--task", shlex.quote(task)] if task else [])]
     parts += ["--columns", shlex.quote(",".join(names))] if names else []
     parts += ["--sources", flags.sources] if flags.sources else []
+    parts += ["--aspects", shlex.quote(",".join(usable))] if len(usable) < len(corpus.chosen_aspects()) else []
     first = "Save the task (--write-task), correct it, then see" if guess and not (saved or guess.built_in) else "See"
     return [
         f"{first} what a compile would cost; nothing is spent:",

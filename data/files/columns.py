@@ -9,36 +9,187 @@ Other columns are not read. `ReadingNotes` lists them in one line, with the miss
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from debate_judge.data.errors import InputError, did_you_mean
-from debate_judge.data.files.other_names import by_other_name, even, rater_base
-from debate_judge.data.files.records import Record
+from debate_judge.data.files.ratings import WORDS
+from debate_judge.data.files.records import Record, looks_like_a_number
 from debate_judge.data.schema import Task
 
 logger = logging.getLogger(__name__)
 
 ROLES = (
-    "group",
-    "source",
-    "candidate",
-    "text",
-    "context",
-    "reference",
-    "references",
-    "task",
-    "rater",
-    "aspect",
-    "rating",
-    "comment",
-    "ratings",
-    "comments",
+    *("group", "source", "candidate", "text", "context", "reference", "references", "task"),
+    *("rater", "aspect", "rating", "comment", "ratings", "comments"),
 )
 """Our names of columns, apart from those of aspects."""
 
+NESTED = ("id", "candidates", "ratings", "comments")
+"""Fields that only records of JSON have: they hold others, or are a candidate's id."""
+
+_MOST_NAMED = 20
+"""Of more columns than these that are not read, the others are not named."""
+
 COMMENTS = "comments."
 """Prefix of the columns with comments on one aspect."""
+
+
+OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
+    "source": (
+        *("question", "prompt", "input", "query", "instruction", "article", "document", "passage", "dialogue"),
+        *("history", "conversation", "message", "user_message", "customer_message", "email", "ticket", "src"),
+    ),
+    "text": (
+        *("answer", "output", "response", "reply", "completion", "generation", "generated", "summary", "prediction"),
+        *("candidate_text", "model_output", "model_response", "translation", "content"),
+    ),
+    "candidate": ("system", "model", "model_name", "system_name", "candidate_id", "system_id"),
+    "group": ("article_id", "doc_id", "question_id", "prompt_id", "source_id", "group_id"),
+    "context": ("background", "fact", "facts", "knowledge", "policy", "passages"),
+    "aspect": ("criterion", "criteria", "dimension", "metric", "quality", "attribute", "aspect_name"),
+    "rating": ("score", "value", "grade", "label", "points", "mark", "stars", "judgement", "judgment"),
+    "comment": ("rationale", "reason", "explanation", "note", "notes", "feedback", "justification", "remark"),
+}
+"""Role -> other common names of it. They are suggested in errors and notes; see `names_taken` for a guess."""
+
+RATER_NAME = re.compile(
+    r"(?:annotator|labell?er|rater|reviewer|evaluator|assessor|grader|scorer|judge|coder|worker|expert|user|participant"
+    r"|respondent)(?:_(?:id|e?_?mail|name|login|key|uuid|initials|number|nr|no))?"
+    r"|(?:annotated|labell?ed|rated|reviewed|evaluated|assessed|graded|scored|judged|coded|completed|created)_by"
+    r"(?:_(?:id|e?_?mail|name))?"
+)
+"""Other names of the column `rater`, in the form of `even`."""
+
+_NEAR = 0.6
+"""How near a column's name is to one that is needed; less than elsewhere, since a source left unread changes groups."""
+
+_OF_A_TEXT = ("group", "source", "context", "candidate", "text")
+"""Roles that tell one text from others."""
+
+_PARTNER = {"aspect": "rating", "rating": "aspect"}
+"""Roles that mean something only together."""
+
+_WORD = "rater|annotator|judge|human|expert|worker|person"
+_RATER = rf"(?:[_ .-]+(?:(?:{_WORD}|r|a)[_ .-]?)?(?:\d+|[A-Za-z])|[_ .-]*\((?:{_WORD})[_ .-]?(?:\d+|[A-Za-z])\))"
+
+
+def even(name: str) -> str:
+    """The form in which names are compared: lower case, with underscores for blanks and hyphens."""
+    return re.sub(r"[\s_-]+", "_", name.strip().casefold())
+
+
+def rater_base(key: str) -> str | None:
+    """The column's name in the form of `even` without the ending that numbers a rater; None without such an ending."""
+    match = re.fullmatch(rf"(.+?){_RATER}", key)
+    return even(match.group(1)) if match else None
+
+
+def missing(record: Record, role: str, keys: Iterable[str]) -> InputError:
+    """The error for a required column that is missing; it suggests the column that may be meant."""
+    names = [key for key in keys if even(key) in OTHER_NAMES.get(role, ())]
+    near = did_you_mean(role, list(keys), "is it called {}?", _NEAR)
+    guess = names[0] if names else "COLUMN"
+    return record.error(
+        f"the field {role!r} is missing",
+        role,
+        expected="a text in every row, or candidates in every group" if role == "text" else None,
+        found="fields " + ", ".join(keys) if keys else "no fields",
+        remedy=f"{near + ' ' if near else ''}say which column it is with --columns {role}={guess}",
+    )
+
+
+def lacks(role: str, keys: Collection[str]) -> bool:
+    """Whether no column resembles `role`, so that the file does without it rather than calling it something else."""
+    return did_you_mean(role, list(keys), cutoff=_NEAR) is None and _named(role, keys) is None
+
+
+def by_other_name(name: str, names: Collection[str], unread: Collection[str]) -> str:
+    """The `--columns` entry to suggest for a column whose name is a common one for one of ours; else empty.
+
+    Args:
+        name: The column's.
+        names: Ours that no column matched.
+        unread: All columns that matched none of ours.
+    """
+    role = next((role for role in (*OTHER_NAMES, "rater") if _named(role, [name]) is not None), "")
+    partner = _PARTNER.get(role, "")
+    if role == "comment" and role not in names and any(one.startswith("comments.") for one in names):
+        return f"--columns comments.ASPECT={name} if it is that"
+    if role not in names or (partner in names and _named(partner, unread) is None):
+        return ""
+    return f"--columns {role}={name} if it is that"
+
+
+def names_taken(records: Sequence[Record], found: Mapping[str, str], rest: Sequence[str]) -> dict[str, str]:
+    """Role -> column that a guess takes for it by a common name.
+
+    The source and the text are taken by their name alone. An aspect and its rating are taken where the first holds
+    words and the same text comes with several of them: then a row is one rating. A rater is taken where no two rows of
+    one text (and aspect) have the same one, and, unless a row is one rating, where texts repeat at all.
+
+    Args:
+        records: All rows.
+        found: Role -> column, for those that have our names or were named by the user.
+        rest: Columns that match no role.
+    """
+    taken: dict[str, str] = {}
+    roles = dict(found)
+
+    def take(**columns: str | None) -> None:
+        new = {role: column for role, column in columns.items() if column is not None and role not in roles}
+        taken.update(new)
+        roles.update(new)
+
+    take(source=_named("source", rest), text=_named("text", rest))
+    place = [roles[role] for role in _OF_A_TEXT if role in roles]
+    aspect, rating = (roles.get(role) or _named(role, rest) for role in ("aspect", "rating"))
+    long = aspect is not None and rating is not None
+    if aspect is not None and rating is not None and not ("aspect" in roles and "rating" in roles):
+        words = all(_is_a_word(record.values.get(aspect)) for record in records)
+        long = words and different(records, place) < different(records, [*place, aspect])
+        if long:
+            take(aspect=aspect, rating=rating)
+    if long:
+        take(comment=_named("comment", rest))
+    if (rater := rater_column(records, {**roles, **taken}, rest)) is not None:
+        take(rater=rater)
+    return taken
+
+
+def rater_column(records: Sequence[Record], roles: Mapping[str, str], rest: Iterable[str]) -> str | None:
+    """The column that tells apart the rows about one text, if one has a rater's name and does so.
+
+    Args:
+        records: All rows.
+        roles: Role -> column.
+        rest: Columns that match no role.
+    """
+    name = _named("rater", [key for key in rest if key not in roles.values()])
+    long = "aspect" in roles and "rating" in roles
+    place = [roles[role] for role in (*_OF_A_TEXT, *(("aspect",) if long else ())) if role in roles]
+    if name is None or "rater" in roles or (not long and different(records, place) == len(records)):
+        return None
+    return name if different(records, [*place, name]) == len(records) else None
+
+
+def _named(role: str, keys: Iterable[str]) -> str | None:
+    """The column with the commonest of the other names of a role."""
+    by_name = {even(key): key for key in reversed(list(keys))}
+    if role == "rater":
+        return next((key for name, key in reversed(by_name.items()) if RATER_NAME.fullmatch(name)), None)
+    return next((by_name[word] for word in OTHER_NAMES.get(role, ()) if word in by_name), None)
+
+
+def _is_a_word(value: object) -> bool:
+    text = value.strip() if isinstance(value, str) else ""
+    return bool(text) and not looks_like_a_number(text) and text.lower() not in WORDS
+
+
+def different(records: Iterable[Record], columns: Sequence[str]) -> int:
+    """How many different combinations of values the columns have."""
+    return len({tuple(" ".join(str(record.values.get(column)).split()) for column in columns) for record in records})
 
 
 @dataclass(frozen=True)
@@ -70,21 +221,16 @@ class Columns:
 
     def find(self, keys: Sequence[str], names: Collection[str]) -> tuple[dict[str, str], list[str]]:
         """Match a record's `keys` with our `names`: our name -> key, and the keys that match none, in their order."""
-        found = {ours: theirs for ours, theirs in self.renamed.items() if ours in names and theirs in keys}
-        taken = set(self.renamed.values())
-        rest = []
         plain = {even(name): name for name in names}
+        found = {ours: theirs for ours, theirs in self.renamed.items() if ours in names and theirs in keys}
+        named = set(self.renamed.values())
         # Exact names come first, so that `text` wins where there is a column `Text` as well.
         for key in sorted(keys, key=lambda key: key not in names):
             ours = key if key in names else plain.get(even(key))
-            if key in taken:
-                if key not in found.values():
-                    rest.append(key)
-            elif ours is None or ours in found or ours in self.renamed:
-                rest.append(key)
-            else:
+            if ours is not None and key not in named and ours not in found and ours not in self.renamed:
                 found[ours] = key
-        return found, [key for key in keys if key in rest]
+        taken = set(found.values())
+        return found, [key for key in keys if key not in taken]
 
     def require(self, record: Record, keys: Collection[str], names: Collection[str], bases: Collection[str]) -> None:
         """Check that every entry of `--columns` names one of ours and a column that exists.
@@ -107,7 +253,10 @@ class Columns:
                     found=f"{ours}={theirs}",
                     remedy=did_you_mean(ours, names),
                 )
-            if theirs not in keys and theirs not in bases:
+            if ours in NESTED:
+                continue
+            several = theirs.split("+") if ours == "comment" or ours.startswith(COMMENTS) else [theirs]
+            if theirs not in keys and theirs not in bases and not all(name in keys for name in several):
                 raise record.error(
                     f"no column {theirs!r}",
                     "--columns",
@@ -125,7 +274,7 @@ class RowLayout:
     ratings: Mapping[str, tuple[str, ...]]
     """Aspect -> its columns: one, or one for each rater."""
     comments: Mapping[str, tuple[str, ...]]
-    """Aspect -> the columns with comments on it."""
+    """Aspect -> the columns with comments on it; nothing -> those on a row's rating, or on the only aspect."""
     ignored: tuple[str, ...]
     """Columns that are not read."""
     replaced: tuple[str, ...] = ()
@@ -146,9 +295,9 @@ def row_layout(keys: Sequence[str], task: Task, columns: Columns) -> RowLayout:
     """Match all columns of a table."""
     aspects = [aspect.name for aspect in task.aspects]
     found, rest = columns.find(keys, names_in_rows(task))
-    ratings, rest = _with_raters({a: found[a] for a in aspects if a in found}, rest, aspects, "", columns)
-    commented = {a: found[COMMENTS + a] for a in aspects if COMMENTS + a in found}
-    comments, rest = _with_raters(commented, rest, aspects, COMMENTS, columns)
+    ratings, rest = _with_raters(found, rest, aspects, "", columns)
+    # A comment on no aspect is on the row's rating, or on the only aspect that there is.
+    comments, rest = _with_raters(found, rest, [*(COMMENTS + a for a in aspects), "comment"], COMMENTS, columns)
     used = {column for taken in (*ratings.values(), *comments.values()) for column in taken}
     replaced = tuple(found[a] for a in aspects if a in found and found[a] not in used)
     roles = {role: found[role] for role in ROLES if role in found and role not in aspects}
@@ -162,30 +311,33 @@ def names_in_rows(task: Task) -> tuple[str, ...]:
 
 
 def _with_raters(
-    found: Mapping[str, str], rest: Sequence[str], aspects: Sequence[str], prefix: str, columns: Columns
+    found: Mapping[str, str], rest: Sequence[str], names: Sequence[str], prefix: str, columns: Columns
 ) -> tuple[dict[str, tuple[str, ...]], list[str]]:
-    """Add the columns of single raters, which replace the one column in `found` where an aspect has any.
+    """The columns of each name, among them those of single raters, which replace the one that is named alone.
 
     Args:
-        found: Aspect -> the column that is named like it.
+        found: Name -> the column that is named like it.
         rest: Columns that match no name.
-        aspects: All aspects of the task.
-        prefix: What stands before the aspect in the columns' names: nothing, or `COMMENTS`.
-        columns: Names that the user gave.
+        names: Aspects, or the names of their comments.
+        prefix: What is left away from the names in the result.
+        columns: Names that the user gave; several for comments are joined by `+`.
 
     Returns:
-        Aspect -> its columns, and the columns that are still unmatched.
+        Aspect, or nothing for a comment on none -> its columns, and the columns that are still unmatched.
     """
-    made: dict[str, tuple[str, ...]] = {aspect: (column,) for aspect, column in found.items()}
-    left = list(rest)
+    made: dict[str, tuple[str, ...]] = {}
+    left, bases = list(rest), {key: rater_base(key) for key in rest}
     # The longest name first: an aspect may be called `quality`, and another `quality_a`.
-    for aspect in sorted(aspects, key=len, reverse=True):
-        base = columns.renamed.get(prefix + aspect, prefix + aspect)
-        raters = tuple(key for key in left if rater_base(key) == even(base))
-        if raters:
-            made[aspect] = raters
-            left = [key for key in left if key not in raters]
-    return {aspect: made[aspect] for aspect in aspects if aspect in made}, left
+    for name in sorted(names, key=len, reverse=True):
+        base = columns.renamed.get(name, name)
+        several = base.split("+") if prefix and name not in found else []
+        raters = tuple(key for key in left if key in several or bases[key] == even(base))
+        left = [key for key in left if key not in raters] if raters else left
+        if raters or name in found:
+            made[name] = raters or (found[name],)
+    if prefix and "comment" in made:
+        made[prefix] = made.pop("comment")
+    return {name.removeprefix(prefix): made[name] for name in (*names, prefix) if name in made}, left
 
 
 class ReadingNotes:
@@ -197,12 +349,20 @@ class ReadingNotes:
         self._told = ""
         self._used: set[str] = set()
         self._ignored: dict[str, str] = {}
+        self._more = False
 
     def add(self, part: str) -> None:
         if part not in self._parts:
             self._parts.append(part)
 
-    def fields(self, used: Iterable[str], ignored: Iterable[str], names: Collection[str], why: str = "") -> None:
+    def fields(
+        self,
+        used: Iterable[str],
+        ignored: Iterable[str],
+        names: Collection[str],
+        why: str = "",
+        record: Record | None = None,
+    ) -> None:
         """Note which fields are read and which are not.
 
         Args:
@@ -210,10 +370,15 @@ class ReadingNotes:
             ignored: Names of fields that are not.
             names: Ours that no field matched; the one that an ignored name resembles is suggested.
             why: Why the fields are ignored, if not because their names are unknown.
+            record: One that has the fields; it is said of those that hold a number there.
         """
         self._used.update(used)
-        for name in (unread := list(ignored)):
-            self._ignored.setdefault(name, why or did_you_mean(name, names) or by_other_name(name, names, unread))
+        unread = [name for name in ignored if name not in self._ignored]
+        room = _MOST_NAMED - len(self._ignored)
+        for name in unread[:room]:
+            hint = why or did_you_mean(name, names) or by_other_name(name, names, unread)
+            self._ignored[name] = hint or _number_in(name, record)
+        self._more = self._more or len(unread) > room
 
     @property
     def ignored(self) -> dict[str, str]:
@@ -225,7 +390,7 @@ class ReadingNotes:
         parts = list(self._parts)
         if found := self.ignored:
             shown = ", ".join(f"{name!r}" + (f" ({hint})" if hint else "") for name, hint in found.items())
-            parts.append(f"not read: {shown}")
+            parts.append(f"not read: {shown}{', and others' * self._more}")
         return f"{self._name}: {'; '.join(parts)}" if parts else ""
 
     def tell(self) -> None:
@@ -236,11 +401,8 @@ class ReadingNotes:
             self._told = text
 
 
-def aspect_fields(record: Record, task: Task, columns: Columns, notes: ReadingNotes) -> dict[str, tuple[str, ...]]:
-    """Aspect -> the fields of an object of ratings that hold it: one, or one for each rater."""
-    keys = tuple(map(str, record.values))
-    found = dict(row_layout(keys, task, columns).ratings)
-    used = [field for fields in found.values() for field in fields]
-    absent = [aspect.name for aspect in task.aspects if aspect.name not in found]
-    notes.fields(used, [key for key in keys if key not in used], absent)
-    return found
+def _number_in(name: str, record: Record | None) -> str:
+    """What to say of a column that is not read although it holds a number; else empty."""
+    value = None if record is None else record.values.get(name)
+    number = looks_like_a_number(value.strip()) if isinstance(value, str) else isinstance(value, int | float)
+    return "holds numbers" if number and not isinstance(value, bool) else ""

@@ -11,19 +11,27 @@ from __future__ import annotations
 
 import csv
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
 from debate_judge.data.errors import InputError, install_hint
-from debate_judge.data.files.hub import HUB, HubName, first_line, typed_rows
-from debate_judge.data.files.other_names import OTHER_NAMES, even
+from debate_judge.data.files.columns import OTHER_NAMES, even
+from debate_judge.data.files.hub import HUB, HubName, first_line, typed_row
+from debate_judge.data.files.layouts import joined
 from debate_judge.data.files.ratings import decimal_commas
-from debate_judge.data.files.reading import holding_list, json_records, lines, refuse_pipe, unreadable
+from debate_judge.data.files.reading import (
+    LONGEST_LINE,
+    holding_list,
+    json_records,
+    lines,
+    refuse_pipe,
+    unreadable,
+)
 from debate_judge.data.files.records import Record
 
 TEXT_TABLES, EXCEL, JSON = (".csv", ".tsv"), (".xlsx", ".xlsm", ".xls", ".ods"), (".jsonl", ".json", ".ndjson")
@@ -31,6 +39,9 @@ SUFFIXES = (*JSON, *TEXT_TABLES, ".xlsx", ".parquet")
 """Suffixes that messages name; those of other spreadsheets in `EXCEL` are read, too."""
 
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
+_MOST_UNPACKED = 256 * 1024 * 1024
+"""Bytes of a column of Parquet that may come from far fewer."""
+
 _SEP_LINE = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
 
 
@@ -84,6 +95,11 @@ def recognized(name: str | Path) -> RecordFile:
         return RecordFile(
             name, f"a set of the Hugging Face hub, split {wanted.split or 'its only one'}", True, wanted.rows
         )
+    one, plus, other = name.partition("+")
+    if plus and known(one) and known(other) and not Path(name).exists():
+        ratings, texts = recognized(one), recognized(other)
+        told = f"{ratings.format}, joined with {texts.format} by the ids of traces"
+        return RecordFile(name, told, True, lambda: joined(ratings.records(), texts.records()))
     if suffix in JSON:
         held = holding_list(Path(name))
         told = "JSON" if held is None else f"the records are the list {held!r} of one JSON object"
@@ -94,9 +110,9 @@ def recognized(name: str | Path) -> RecordFile:
         told = f"columns separated by {_SEPARATORS.get(separator, repr(separator))}"
         return RecordFile(name, told, usual, lambda: csv_rows(Path(name), separator))
     if suffix in EXCEL:
-        sheet, others = _first_sheet(Path(name))
-        told = f"sheet {sheet!r}" + (f", the first of {others + 1}" if others else "")
-        return RecordFile(name, told, not others, lambda: excel_rows(Path(name)))
+        sheets = _workbook(Path(name))[0]
+        told = f"sheet {sheets[0]!r}" + (f", the first of {len(sheets)}" if len(sheets) > 1 else "")
+        return RecordFile(name, told, len(sheets) == 1, lambda: excel_rows(Path(name)))
     if suffix == ".parquet":
         return RecordFile(name, "Parquet", True, lambda: parquet_rows(Path(name)))
     raise InputError(
@@ -120,6 +136,8 @@ def csv_rows(path: Path, separator: str | None = None) -> Iterator[Record]:
     # A blank line in place of the one that names the separator keeps the numbers of the others.
     texts = ("\n" if number == 1 and _declared(text) else text for number, text in lines(path))
     # strict: a quote that is never closed would otherwise swallow the rest of the file as one text.
+    # Python's limit for a cell, 131,072 characters, is less than long sources have; it is one for the process.
+    csv.field_size_limit(max(csv.field_size_limit(), LONGEST_LINE))
     reader = csv.reader(texts, delimiter=separator, strict=True)
 
     def numbered() -> Iterator[tuple[int, list[str]]]:
@@ -137,22 +155,16 @@ def csv_rows(path: Path, separator: str | None = None) -> Iterator[Record]:
 
 def excel_rows(path: Path) -> Iterator[Record]:
     """The rows of the first sheet of a workbook, all values as texts; a row's number is the one that Excel shows."""
-    book = _workbook(path)
-    sheet = book.get_sheet_by_index(0)
-    first = sheet.start
-    if first is None and len(book.sheet_names) > 1:
+    sheets, first, cells = _workbook(path)
+    if not first and len(sheets) > 1:
         raise InputError(
-            f"the first sheet, {sheet.name!r}, is empty",
+            f"the first sheet, {sheets[0]!r}, is empty",
             file=path,
             expected="the data on the first sheet",
-            found="further sheets: " + ", ".join(map(repr, book.sheet_names[1:])),
+            found="further sheets: " + ", ".join(map(repr, sheets[1:])),
             remedy="move the sheet with the data to the front, or save it as CSV UTF-8",
         )
-    if first is None:
-        return iter(())
-    cells = enumerate(sheet.to_python(skip_empty_area=True), start=first[0] + 1)
-    rows = ((number, [_cell_text(value) for value in row]) for number, row in cells)
-    return _table(rows, str(path), "row", lambda: excel_rows(path))
+    return _table(enumerate(cells, start=first), str(path), "row", lambda: excel_rows(path))
 
 
 def parquet_rows(path: Path) -> Iterator[Record]:
@@ -161,14 +173,47 @@ def parquet_rows(path: Path) -> Iterator[Record]:
     import pyarrow.parquet
 
     refuse_pipe(path)
+    number = 0
     try:
-        file = pyarrow.parquet.ParquetFile(path)
-        batches = (batch.to_pylist() for batch in file.iter_batches(batch_size=1000))
-        yield from typed_rows(chain.from_iterable(batches), str(path))
+        schema = pyarrow.parquet.read_schema(path)
+        texts = [name for name, kind in zip(schema.names, schema.types, strict=True) if kind in _texts(pyarrow)]
+        # As a dictionary, a long text that is repeated is in memory once.
+        file = pyarrow.parquet.ParquetFile(path, read_dictionary=texts)
+        _refuse_bomb(file.metadata, path)
+        for batch in file.iter_batches(batch_size=1000):
+            columns = {
+                n: c if n in texts else c.to_pylist() for n, c in zip(file.schema_arrow.names, batch, strict=True)
+            }
+            for place in range(batch.num_rows):
+                number += 1
+                values = {n: c[place].as_py() if n in texts else c[place] for n, c in columns.items()}
+                yield typed_row(values, str(path), number)
+    except InputError:
+        raise
     except OSError as error:
         raise unreadable(error, path) from None
-    except pyarrow.ArrowException as error:
-        raise InputError("not a Parquet file that can be read", file=path, found=first_line(error)) from None
+    except (pyarrow.ArrowException, ValueError, OverflowError, KeyError) as error:
+        # Python cannot hold every date that Parquet can.
+        after = f"after row {number}: " if number else ""
+        raise InputError("not a Parquet file that can be read", file=path, found=after + first_line(error)) from None
+
+
+def _texts(pyarrow: Any) -> tuple[Any, ...]:
+    return pyarrow.string(), pyarrow.large_string()
+
+
+def _refuse_bomb(metadata: Any, path: Path) -> None:
+    for group in range(metadata.num_row_groups):
+        for column in range(metadata.num_columns):
+            chunk = metadata.row_group(group).column(column)
+            if chunk.total_uncompressed_size > max(_MOST_UNPACKED, 200 * chunk.total_compressed_size):
+                raise InputError(
+                    "a column unpacks to more than can be read",
+                    file=path,
+                    field=chunk.path_in_schema,
+                    found=f"{chunk.total_compressed_size:,} bytes that become {chunk.total_uncompressed_size:,}",
+                    remedy="write the file again from its original, or as JSON lines",
+                )
 
 
 @contextmanager
@@ -243,9 +288,8 @@ def _header(row: list[str], name: str, line: int, unit: Literal["line", "row"]) 
     if row[0].strip() and not any(map(str.strip, row[1:])) and len(row) > 1 and not _ours(row[0]):
         raise _title(row[0], name, line, unit)
     names = [cell.strip() or f"column {number} (no name)" for number, cell in enumerate(row, start=1)]
-    twice = next((one for one in names if names.count(one) > 1), None)
-    if twice is not None:
-        raise InputError("two columns have the same name", file=name, line=line, unit=unit, field=twice)
+    if twice := [one for one, count in Counter(names).items() if count > 1]:
+        raise InputError("two columns have the same name", file=name, line=line, unit=unit, field=twice[0])
     return names
 
 
@@ -266,9 +310,11 @@ def _ours(name: str) -> bool:
     return even(name) in {"source", "text", *OTHER_NAMES["source"], *OTHER_NAMES["text"]}
 
 
-def _workbook(path: Path) -> Any:
+def _workbook(path: Path) -> tuple[list[str], int, Iterator[list[str]]]:
+    from debate_judge.data.files.workbook import WorkbookError, open_workbook
+
     try:
-        import python_calamine
+        import python_calamine  # noqa: F401 (another process reads with it)
     except ImportError:
         raise InputError(
             "spreadsheets are read by python-calamine, which is not installed",
@@ -276,25 +322,18 @@ def _workbook(path: Path) -> Any:
             remedy=f"{install_hint('excel')}, or save the sheet as CSV UTF-8",
         ) from None
     refuse_pipe(path)
-    if not path.exists():
-        raise unreadable(FileNotFoundError(), path)
     try:
-        return python_calamine.CalamineWorkbook.from_path(path)
+        path.open("rb").close()
+        sheets, first, cells = open_workbook(str(path))
     except OSError as error:
         raise unreadable(error, path) from None
-    except python_calamine.CalamineError as error:
-        raise InputError("not a workbook that can be read", file=path, found=first_line(error)) from None
-
-
-def _first_sheet(path: Path) -> tuple[str, int]:
-    """The name of the first sheet and how many further ones there are."""
-    names = _workbook(path).sheet_names
-    if not names:
+    except WorkbookError as error:
+        raise InputError(
+            "not a workbook that can be read",
+            file=path,
+            found=str(error),
+            remedy="delete cells, rows and columns beside the data, or save the sheet as CSV UTF-8",
+        ) from None
+    if not sheets:
         raise InputError("the workbook has no sheet", file=path)
-    return str(names[0]), len(names) - 1
-
-
-def _cell_text(value: object) -> str:
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value)
+    return sheets, first, cells

@@ -10,6 +10,8 @@ A line of JSON with a group, broken up here for reading:
 gives one. `context`, `references`, `ratings` and `comments` are optional; an aspect's comments are one text or a list.
 `source` may be missing in all groups, where texts are judged by themselves.
 
+Exports of annotation tools are read as `data.files.layouts` describes them.
+
 A table, in any of the formats of `data.files.formats`, has the column text, optionally group, source, candidate,
 context, reference, task, and one column per rated aspect (`4`, `4;5;4` for several raters, blank for unrated) or one
 per aspect and rater; or one row per rating; see `data.files.columns` and `data.files.rated_rows`.
@@ -21,31 +23,23 @@ import shlex
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
 
-from debate_judge.data.errors import InputError, Tell, tolerated
-from debate_judge.data.files.columns import Columns, ReadingNotes, aspect_fields
+from debate_judge.data.errors import InputError, Tell
+from debate_judge.data.files.columns import Columns, ReadingNotes
 from debate_judge.data.files.formats import RecordFile, recognized, stem_of
-from debate_judge.data.files.other_names import even, lacks, missing, rater_base
-from debate_judge.data.files.rated_rows import RowReader
-from debate_judge.data.files.ratings import comments_of, ratings_of
+from debate_judge.data.files.layouts import long_rows, recognized_layout
+from debate_judge.data.files.rated_rows import GroupRecord, RowReader
 from debate_judge.data.files.records import Record
 from debate_judge.data.files.task_file import find_task
-from debate_judge.data.schema import Candidate, Corpus, Origin, RatedGroup, Task
-
-_GROUP = ("group", "task", "source", "context", "references", "candidates")
-_CANDIDATE = ("id", "text", "ratings", "comments")
-"""Fields of a group and of a candidate in JSON."""
+from debate_judge.data.schema import Corpus, Origin, Task
 
 AS_NAMED = Columns()
 
-
-class GroupRecord(NamedTuple):
-    """A group with its task and the record that it begins with."""
-
-    task: Task
-    group: RatedGroup
-    record: Record
+_MOST_BAD_CELLS = 20
+_MOST_RECORDS = 500_000
+_MOST_TEXT = 256 * 1024 * 1024
+_VALUE = 64
+"""Bytes of a value that is no text."""
 
 
 def load(path: str | Path | RecordFile, task: Task | str | None = None, columns: Columns = AS_NAMED) -> Corpus:
@@ -63,8 +57,9 @@ def load(path: str | Path | RecordFile, task: Task | str | None = None, columns:
     first: GroupRecord | None = None
     ids: dict[str, Record] = {}
     sources: dict[str, GroupRecord] = {}
+    bad: list[InputError] = []
     file = path if isinstance(path, RecordFile) else recognized(path)
-    for entry in iter_groups(file, task, columns, gather=True):
+    for entry in iter_groups(file, task, columns, gather=True, bad_cell=lambda error: _collect(error, bad)):
         first = first or entry
         if entry.task.name != first.task.name:
             raise entry.record.error(
@@ -75,10 +70,48 @@ def load(path: str | Path | RecordFile, task: Task | str | None = None, columns:
                 remedy=f"choose one with --task, e.g. --task {entry.task.name}",
             )
         _refuse_twice(entry, ids, sources)
+    if bad:
+        raise bad[0].with_others(bad[1:])
     if first is None:
         raise _nothing_found(file, task, columns)
     groups = tuple(entry.group for entry in sources.values())
     return Corpus(first.task, groups, Origin(stem_of(file.name), file.name))
+
+
+def held(records: Iterable[Record], name: str) -> Iterator[Record]:
+    """The records, as long as all of them can be kept in memory.
+
+    Raises:
+        InputError: There are more than rated data ever hold.
+    """
+    size = 0
+    for number, record in enumerate(records, start=1):
+        size += _size(record.values)
+        if number > _MOST_RECORDS or size > _MOST_TEXT:
+            raise InputError(
+                "more than can be held in memory",
+                file=name,
+                expected=f"rated data of at most {_MOST_RECORDS:,} records and {_MOST_TEXT >> 20} MB of text",
+                found=f"more {'records' if number > _MOST_RECORDS else 'text'}, up to {record.where}",
+                remedy="take a sample of the sources; texts without ratings are scored in files of any length",
+            )
+        yield record
+
+
+def _size(value: object) -> int:
+    """About how many bytes a value of JSON takes."""
+    size, left = 0, [value]
+    while left:
+        one = left.pop()
+        size += len(one) if isinstance(one, str) else _VALUE
+        left += one.values() if isinstance(one, dict) else one if isinstance(one, list) else ()
+    return size
+
+
+def _collect(error: InputError, bad: list[InputError]) -> None:
+    bad.append(error)
+    if len(bad) == _MOST_BAD_CELLS:
+        raise bad[0].with_others(bad[1:])
 
 
 def iter_groups(
@@ -90,6 +123,7 @@ def iter_groups(
     gather: bool = False,
     notes: ReadingNotes | None = None,
     tell: Tell | None = None,
+    bad_cell: Tell | None = None,
 ) -> Iterator[GroupRecord]:
     """Stream the groups of a file or data set; ratings are optional.
 
@@ -105,37 +139,38 @@ def iter_groups(
             group have to be adjacent, and only one group is held at a time.
         notes: Collects what the user should know about the reading; by default it is logged as a warning in one line.
         tell: Takes the errors of records with a group each, which are then left out; by default they are raised.
+        bad_cell: Takes the errors of ratings, which are then left out; by default they are raised.
 
     Raises:
         InputError: naming file, line (or row) and field.
     """
     file = path if isinstance(path, RecordFile) else recognized(path)
     tasks = _Tasks(file, find_task(task) if isinstance(task, str) else task, refuse_others)
-    return _groups(file, tasks, columns, gather, notes, tell)
+    kept = notes or ReadingNotes(file.name)
+    reader = RowReader(columns, tasks.of, kept, bad_cell)
+    return _groups(file, reader, kept, gather, notes is not None, tell)
 
 
 def _groups(
-    file: RecordFile, tasks: _Tasks, columns: Columns, gather: bool, given: ReadingNotes | None, tell: Tell | None
+    file: RecordFile, reader: RowReader, notes: ReadingNotes, gather: bool, silent: bool, tell: Tell | None
 ) -> Iterator[GroupRecord]:
-    notes = given or ReadingNotes(file.name)
     if not file.usual:
         notes.add(file.format)
     records = file.records()
     first = next(records, None)
     if first is None:
         return
-    found: Iterator[GroupRecord]
-    if "candidates" in columns.find(tuple(map(str, first.values)), _GROUP)[0]:
-        found = _JsonGroups(columns, tasks, notes, tell).read(chain([first], records))
-    else:
-        reader = RowReader(columns, tasks.of, notes)
-        found = (GroupRecord(*entry) for entry in reader.groups(chain([first], records), gather=gather))
+    if tool := recognized_layout(first):
+        notes.add(f"an export of {tool}")
+    records = long_rows(chain([first], records))
+    records = held(records, file.name) if gather else records
+    found = reader.group_a_record(records, tell) if reader.grouped(first) else reader.groups(records, gather=gather)
     for number, entry in enumerate(found):
         yield entry
         # Streamed groups cost LM calls while later ones are read, so a misspelt column is reported after the first.
-        if number == 0 and given is None and not gather:
+        if number == 0 and not silent and not gather:
             notes.tell()
-    if given is None:
+    if not silent:
         notes.tell()
 
 
@@ -174,86 +209,6 @@ class _Tasks:
                 remedy="take it out of the file, or skip such groups by naming the judge's task with --task",
             )
         return None
-
-
-class _JsonGroups:
-    """Reads records of which each is a group with its list of candidates."""
-
-    def __init__(self, columns: Columns, tasks: _Tasks, notes: ReadingNotes, tell: Tell | None) -> None:
-        self._columns = columns
-        self._tasks = tasks
-        self._notes = notes
-        self._tell = tell
-        self._sourced: bool | None = None
-
-    def read(self, records: Iterable[Record]) -> Iterator[GroupRecord]:
-        for record in records:
-            with tolerated(self._tell):
-                fields = self._fields(record, _GROUP)
-                task = self._tasks.of(record, fields.get("task", "task"))
-                if self._sourced is None:
-                    self._check_names(record, fields)
-                    self._sourced = "source" in fields or not lacks("source", tuple(map(str, record.values)))
-                if task is not None:
-                    yield GroupRecord(task, self._group(record, fields, task), record)
-
-    def _fields(self, record: Record, names: tuple[str, ...]) -> dict[str, str]:
-        fields, rest = self._columns.find(tuple(map(str, record.values)), names)
-        self._notes.fields(fields.values(), rest, [name for name in names if name not in fields])
-        return fields
-
-    def _group(self, record: Record, fields: dict[str, str], task: Task) -> RatedGroup:
-        name = record.identifier(fields.get("group", "group"))
-        if self._sourced and "source" not in fields:
-            raise missing(record, "source", tuple(map(str, record.values)))
-        children = record.children(fields.get("candidates", "candidates"))
-        return RatedGroup(
-            id=name,
-            source=record.text(fields["source"]) if "source" in fields else "",
-            candidates=_distinct([(c, self._candidate(c, task)) for c in children], name),
-            context=record.optional_text(fields.get("context", "context")),
-            references=record.texts(fields.get("references", "references")),
-        )
-
-    def _candidate(self, record: Record, task: Task) -> Candidate:
-        fields = self._fields(record, _CANDIDATE)
-        name, text = record.identifier(fields.get("id", "id")), record.text(fields.get("text", "text"))
-        held = [fields.get(field, field) for field in ("ratings", "comments")]
-        rated, told = (None if record.values.get(f) is None else record.child(f) for f in held)
-        ratings = {} if rated is None else ratings_of(rated, task, self._aspects(rated, task))
-        return Candidate(name, text, ratings, {} if told is None else comments_of(told, self._aspects(told, task)))
-
-    def _aspects(self, record: Record, task: Task) -> dict[str, tuple[str, ...]]:
-        return aspect_fields(record, task, self._columns, self._notes)
-
-    def _check_names(self, record: Record, fields: dict[str, str]) -> None:
-        """Check the user's names for columns against the first record: its fields, its first candidate's, and those of
-        the objects inside that candidate."""
-        if not self._columns.renamed:
-            return
-        first = record.children(fields["candidates"])[0]
-        levels = [record, first, *(first.child(f) for f in first.values if isinstance(first.values[f], dict))]
-        keys = [str(key) for level in levels for key in level.values]
-        bases = {rater_base(key) for key in keys}
-        renamed = {theirs for theirs in self._columns.renamed.values() if even(theirs) in bases}
-        task = self._tasks.of(record, fields.get("task", "task"))
-        aspects = [aspect.name for aspect in task.aspects] if task else []
-        self._columns.require(record, keys, (*_GROUP, *_CANDIDATE, *aspects), renamed)
-
-
-def _distinct(made: list[tuple[Record, Candidate]], group: str) -> tuple[Candidate, ...]:
-    seen: dict[str, Record] = {}
-    for record, candidate in made:
-        if candidate.id in seen:
-            raise record.error(
-                f"group {group!r} has two candidates with the id {candidate.id!r}",
-                "id",
-                expected="a different id for every candidate of a group",
-                found=f"{candidate.id!r}, as in {seen[candidate.id].path}",
-                remedy="put the name of the system that wrote the candidate into 'id'",
-            )
-        seen[candidate.id] = record
-    return tuple(candidate for _, candidate in made)
 
 
 def _refuse_twice(entry: GroupRecord, ids: dict[str, Record], sources: dict[str, GroupRecord]) -> None:

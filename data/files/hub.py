@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,12 @@ HUB = "hf:"
 def typed_rows(values: Iterable[Any], name: str) -> Iterator[Record]:
     """Rows whose values are typed objects and not texts; NaN, which stands for a missing number, becomes None."""
     for number, row in enumerate(values, start=1):
-        yield Record({k: _without_nan(v) for k, v in row.items()}, name, number, format="csv", unit="row")
+        yield typed_row(row, name, number)
+
+
+def typed_row(values: Mapping[str, Any], name: str, number: int) -> Record:
+    """One of `typed_rows`."""
+    return Record({k: _without_nan(v) for k, v in values.items()}, name, number, format="csv", unit="row")
 
 
 @dataclass(frozen=True)

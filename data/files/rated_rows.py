@@ -1,31 +1,53 @@
-"""Groups from the rows of a table: one row per candidate, per candidate and rater, or per rating.
+"""The long table: whatever a record holds, as rows of which each is a candidate, or one rater's ratings of it.
 
-Rows with the same value in the column `group` form a group. Without this column, rows with equal task, source and
-context do; without a source, every text is a group of its own. Rows of a group with the same value in the column
-`candidate` are about one candidate. Without this column every row is a candidate, except in tables with one row per
-rating or rater, where rows with equal texts are about the same one.
+A record with a list of candidates becomes a row for each of them; objects of ratings and comments become columns. Rows
+are then joined to groups. Rows with the same value in the column `group` form one; without this column, rows with equal
+task, source and context do; without a source, every text is a group of its own. Rows of a group with the same value in
+the column `candidate` are about one candidate. Without this column every row is a candidate, except in tables with one
+row per rating or rater, where rows with equal texts are about the same one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, groupby
 from typing import NamedTuple
 
+from debate_judge.data.errors import Tell, tolerated
 from debate_judge.data.files.columns import (
+    COMMENTS,
+    NESTED,
+    ROLES,
     Columns,
     ReadingNotes,
     RowLayout,
-    aspect_fields,
+    different,
+    even,
+    lacks,
+    missing,
     names_in_rows,
+    rater_base,
+    rater_column,
     row_layout,
 )
-from debate_judge.data.files.other_names import even, lacks, missing, rater_base
-from debate_judge.data.files.ratings import comments_of, rating_of, ratings_of
-from debate_judge.data.files.records import Record
-from debate_judge.data.files.task_file import RESERVED
-from debate_judge.data.schema import Candidate, RatedGroup, Task
+from debate_judge.data.files.ratings import comments_of, rating_of
+from debate_judge.data.files.records import Record, is_missing
+from debate_judge.data.schema import Aspect, Candidate, RatedGroup, Task
+
+_MOST_REPEATED, _FEW = 0.2, 5
+"""Share and number of rows with a repeated text from which on they look like one rater's each."""
+
+_MOST_LAYOUTS = 1000
+"""Layouts that are remembered, of records with different fields."""
+
+
+class GroupRecord(NamedTuple):
+    """A group with its task and the record that it begins with."""
+
+    task: Task
+    group: RatedGroup
+    record: Record
 
 
 class _Row(NamedTuple):
@@ -76,24 +98,43 @@ def _place(value: tuple[int, object]) -> int:
 
 
 class RowReader:
-    """Reads the rows of one table.
+    """Reads the records of one file as groups.
 
     Args:
         columns: Names that the user gave.
         task_of: (row, field that names its task) -> task, or None for a row that the caller does not want.
         notes: Collects which columns are not read.
+        bad_cell: Takes the errors of ratings, which are then left out; None to raise them.
     """
 
-    def __init__(self, columns: Columns, task_of: Callable[[Record, str], Task | None], notes: ReadingNotes) -> None:
+    def __init__(
+        self,
+        columns: Columns,
+        task_of: Callable[[Record, str], Task | None],
+        notes: ReadingNotes,
+        bad_cell: Tell | None = None,
+    ) -> None:
         self._columns = columns
         self._task_of = task_of
         self._notes = notes
-        self._roles: dict[tuple[str, ...], dict[str, str]] = {}
-        self._layouts: dict[tuple[tuple[str, ...], str], RowLayout] = {}
+        self._bad_cell = bad_cell
+        self._layouts: dict[object, RowLayout] = {}
         self._raters: dict[str, int] = {}
         self._sourced: bool | None = None
 
-    def groups(self, records: Iterable[Record], *, gather: bool) -> Iterator[tuple[Task, RatedGroup, Record]]:
+    def grouped(self, record: Record) -> bool:
+        """Whether a record holds a group with its candidates, and is no row of a table."""
+        return "candidates" in self._columns.find(tuple(map(str, record.values)), NESTED)[0]
+
+    def group_a_record(self, records: Iterable[Record], tell: Tell | None) -> Iterator[GroupRecord]:
+        """The groups of records that hold one each; bad ones are left out where `tell` takes their errors."""
+        for number, record in enumerate(records, start=1):
+            with tolerated(tell):
+                made = self._group(self._row(flat, number) for flat in candidates_of(record, self._columns))
+                if made is not None:
+                    yield made._replace(record=record)
+
+    def groups(self, records: Iterable[Record], *, gather: bool) -> Iterator[GroupRecord]:
         """The groups of the wanted tasks, each with the row that it begins with.
 
         Args:
@@ -101,7 +142,11 @@ class RowReader:
             gather: Whether rows of a group may be apart; all are held in memory then. Otherwise a group ends where a
                 row of another begins.
         """
-        rows: Iterable[_Row] = (self._row(record, number) for number, record in enumerate(records, start=1))
+        flat: Iterable[Record] = (flattened(record, self._columns) for record in records)
+        if gather:
+            flat = list(flat)
+            self._find_raters(flat)
+        rows: Iterable[_Row] = (self._row(record, number) for number, record in enumerate(flat, start=1))
         if gather:
             by_key: dict[object, list[_Row]] = {}
             for row in rows:
@@ -112,25 +157,48 @@ class RowReader:
             if made is not None:
                 yield made
 
+    def _find_raters(self, records: Sequence[Record]) -> None:
+        """Take a column with a rater's name where it tells apart the rows of a text; ask where nothing does."""
+        keys = tuple(map(str, records[0].values)) if records else ()
+        roles, rest = self._columns.find(keys, ROLES)
+        if (rater := rater_column(records, roles, rest)) is not None:
+            self._columns = Columns({**self._columns.renamed, "rater": rater})
+            self._notes.add(f"{rater!r} is taken for the rater")
+        elif not {"rater", "candidate"} & set(roles) and not {"aspect", "rating"} <= set(roles) and "text" in roles:
+            place = [roles[role] for role in ("group", "source", "context", "text") if role in roles]
+            repeated = len(records) - different(records, place)
+            if repeated > max(_FEW, _MOST_REPEATED * len(records)):
+                apart = [key for key in rest if different(records, [*place, key]) == len(records)]
+                ids = [key for key in apart if different(records, [key]) > len(records) / 2]
+                name = next((key for key in apart if key not in ids), "COLUMN")
+                raise records[0].error(
+                    f"{repeated} of {len(records)} rows repeat a text: is each of them one rater's?",
+                    roles["text"],
+                    expected="a row for each text, or a column with the rater, or one with the system that wrote it",
+                    found="columns " + ", ".join(keys),
+                    remedy=f"if so, name the column of raters: --columns rater={name}; if the same text was written by "
+                    f"several systems, name theirs: --columns candidate={name}",
+                )
+
     def _row(self, record: Record, number: int) -> _Row:
         keys = tuple(map(str, record.values))
-        roles = self._roles.get(keys)
-        if roles is None:
-            roles = self._roles[keys] = self._columns.find(keys, RESERVED)[0]
+        roles = self._columns.find(keys, ("task", "group"))[0]
         task = self._task_of(record, roles.get("task", "task"))
         if task is None:
             return _Row(record, number, roles, None, None)
         layout = self._layouts.get((keys, task.name))
         if layout is None:
+            if len(self._layouts) >= _MOST_LAYOUTS:
+                self._layouts.clear()
             layout = self._layouts[keys, task.name] = self._layout(record, keys, task)
         return _Row(record, number, layout.roles, layout, task)
 
     def _layout(self, record: Record, keys: tuple[str, ...], task: Task) -> RowLayout:
         layout, names = row_layout(keys, task, self._columns), names_in_rows(task)
-        if not self._layouts and "task" not in layout.roles:
+        if self._sourced is None and "task" not in layout.roles:
             bases = {base for key in keys if (base := rater_base(key)) is not None}
             renamed = {theirs for theirs in self._columns.renamed.values() if even(theirs) in bases}
-            self._columns.require(record, keys, names, renamed)
+            self._columns.require(record, keys, (*names, *NESTED), renamed)
         if "text" not in layout.roles:
             raise missing(record, "text", keys)
         if self._sourced is None:
@@ -141,7 +209,7 @@ class RowReader:
         # A column `comment` would not say which of several aspects it is on.
         useless = {"comment"} if len(task.aspects) > 1 and not layout.long else set()
         absent = [name for name in names if name not in {*layout.roles, *layout.ratings, *useless}]
-        self._notes.fields([*layout.roles.values(), *used], layout.ignored, absent)
+        self._notes.fields([*layout.roles.values(), *used], layout.ignored, absent, record=record)
         self._notes.fields((), layout.replaced, (), "there are columns of single raters")
         return layout
 
@@ -156,7 +224,7 @@ class RowReader:
             return row.number
         return task, "", row.name("candidate") or row.optional("text")
 
-    def _group(self, rows: Iterator[_Row]) -> tuple[Task, RatedGroup, Record] | None:
+    def _group(self, rows: Iterable[_Row]) -> GroupRecord | None:
         # Each row is checked as it is read, so that an error is about the first row that has one.
         first: _Row | None = None
         made: dict[str, _CandidateRows] = {}
@@ -165,7 +233,7 @@ class RowReader:
         for row in rows:
             if first is None:
                 first = row
-                name = row.name("group") if "group" in row.roles else str(row.number)
+                name = row.record.identifier(row.roles["group"]).strip() if "group" in row.roles else str(row.number)
             elif "group" in row.roles:
                 _refuse_difference(first, row, name)
             if row.layout is None or row.task is None:
@@ -177,21 +245,24 @@ class RowReader:
             return None
         candidates = tuple(rated.finished() for rated in made.values())
         group = RatedGroup(name, source, candidates, first.optional("context"), tuple(references))
-        return first.task, group, first.record
+        return GroupRecord(first.task, group, first.record)
 
     def _add(self, row: _Row, layout: RowLayout, task: Task, made: dict[str, _CandidateRows], group: str) -> None:
-        record, text = row.record, row.record.text(layout.roles["text"])
+        record = row.record
         column = layout.roles.get("candidate")
-        key = record.identifier(column).strip() if column else text if layout.merges else str(row.number)
+        id_ = record.identifier(column).strip() if column else ""
+        text = record.text(layout.roles["text"])
+        key = id_ if column else text if layout.merges else str(row.number)
         known = made.get(key)
         if known is None:
             known = made[key] = _CandidateRows(record, key if column else str(row.number), text)
         elif not layout.merges:
+            place = known.first.place(column or "").rpartition(".")[0] or known.first.where
             raise record.error(
                 f"group {group!r} has two candidates with the id {key!r}",
                 column or "candidate",
                 expected="a different id for every candidate of a group",
-                found=f"{key!r}, as in {known.first.where}",
+                found=f"{key!r}, as in {place}",
                 remedy="put the name of the system that wrote the candidate into this column, or, where each row is "
                 "one rater's, that of the rater into a column rater",
             )
@@ -206,62 +277,88 @@ class RowReader:
         self._rate(row, layout, task, known)
 
     def _rate(self, row: _Row, layout: RowLayout, task: Task, rated: _CandidateRows) -> None:
-        record = row.record
-        rater = row.name("rater")
+        record, rater = row.record, row.name("rater")
         place = self._raters.setdefault(rater, len(self._raters)) if rater else len(self._raters)
-        ratings, comments = _ratings_and_comments(record, layout, task, self._notes)
-        for column in chain([layout.roles.get("rating", "")], *layout.ratings.values()):
-            # A comma in a cell that was read as ratings was a decimal one.
-            if ratings and record.comma_columns is not None and "," in str(record.values.get(column, "")):
-                self._notes.add(f"commas in {column!r} are read as decimal points")
-        for aspect in ratings if rater else ():
-            before = rated.given.setdefault((aspect, rater), record)
-            if before is not record:
+        columns, told = layout.ratings, layout.comments
+        if layout.long:
+            aspect = self._aspect_of_row(record, layout, task)
+            if aspect is None:
+                return
+            columns = {aspect: (layout.roles["rating"],)}
+            told = {aspect: layout.comments.get("", ())}
+        elif "" in told and len(task.aspects) == 1:
+            told = {task.aspects[0].name: told[""], **told}
+        for name in columns:
+            values = [value for column in columns[name] for value in self._ratings(record, task.aspect(name), column)]
+            if values and rater and (before := rated.given.setdefault((name, rater), record)) is not record:
                 raise record.error(
-                    f"rater {rater!r} has rated {aspect} of this candidate twice",
+                    f"rater {rater!r} has rated {name} of this candidate twice",
                     layout.roles["rater"],
                     expected="one rating of each rater",
                     found=f"another one in {before.where}",
                 )
-        for aspect, values in ratings.items():
-            rated.ratings.setdefault(aspect, []).extend((place, value) for value in values)
-        for aspect, texts in comments.items():
-            rated.comments.setdefault(aspect, []).extend((place, text) for text in texts)
+            if values:
+                rated.ratings.setdefault(name, []).extend((place, value) for value in values)
+        for name, texts in comments_of(record, {a: columns for a, columns in told.items() if a}).items():
+            rated.comments.setdefault(name, []).extend((place, text) for text in texts)
+
+    def _ratings(self, record: Record, aspect: Aspect, column: str) -> Iterator[float]:
+        """The ratings in a cell."""
+        for place, value in record.several(column, aspect.scale):
+            with tolerated(self._bad_cell):
+                yield rating_of(value, aspect, record, place)
+                # A comma in a cell that was read as ratings was a decimal one.
+                if record.comma_columns is not None and "," in str(record.values[column]):
+                    self._notes.add(f"commas in {column!r} are read as decimal points")
+
+    def _aspect_of_row(self, record: Record, layout: RowLayout, task: Task) -> str | None:
+        column = layout.roles["aspect"]
+        if is_missing(record.values[column]) and is_missing(record.values[layout.roles["rating"]]):
+            return None
+        given = record.text(column).strip()
+        aspect = next((a.name for a in task.aspects if even(a.name) == even(given)), None)
+        if aspect is None:
+            self._notes.fields((), [f"ratings of {given}"], [f"ratings of {a.name}" for a in task.aspects])
+        return aspect
 
 
-def _ratings_and_comments(
-    record: Record, layout: RowLayout, task: Task, notes: ReadingNotes
-) -> tuple[dict[str, tuple[float, ...]], dict[str, tuple[str, ...]]]:
-    """What a row holds: aspect -> ratings, and aspect -> comments."""
-    if layout.long:
-        return _one_rating(record, layout, task, notes)
-    columns = dict(layout.ratings)
-    if "task" in layout.roles:
-        # Where rows choose their task, a blank cell may belong to another task's aspect.
-        columns = {a: tuple(c for c in taken if str(record.values[c]).strip()) for a, taken in columns.items()}
-    ratings, comments = ratings_of(record, task, columns), comments_of(record, layout.comments)
-    if "comment" in layout.roles and len(task.aspects) == 1:
-        comments |= comments_of(record, {task.aspects[0].name: (layout.roles["comment"],)})
-    if "ratings" in layout.roles and record.values[layout.roles["ratings"]] is not None:
-        nested = record.child(layout.roles["ratings"])
-        ratings |= ratings_of(nested, task, aspect_fields(nested, task, Columns(), notes))
-    return ratings, comments
+def candidates_of(record: Record, columns: Columns) -> Iterator[Record]:
+    """The rows of a record that holds a group: one for each candidate, with the group's fields in each."""
+    keys = tuple(map(str, record.values))
+    names = columns.find(keys, (*ROLES, *NESTED))[0]
+    record.require(names.get("group", "group"))
+    shared = {key: value for key, value in record.values.items() if key != names["candidates"]}
+    for child in record.children(names["candidates"]):
+        fields = columns.find(tuple(map(str, child.values)), ("id", "text", *NESTED))[0]
+        child.require(fields.get("id", "id"))
+        # Its id is our column `candidate`, whatever else in the group is called so.
+        named = {"candidate" if key == fields.get("id", "id") else key: key for key in child.values}
+        values = {**shared, **{name: child.values[key] for name, key in named.items()}}
+        places = {name: child.place(key) for name, key in {"text": "text", **named}.items()}
+        yield flattened(replace(record, values=values, places=places), columns)
 
 
-def _one_rating(
-    record: Record, layout: RowLayout, task: Task, notes: ReadingNotes
-) -> tuple[dict[str, tuple[float, ...]], dict[str, tuple[str, ...]]]:
-    """`_ratings_and_comments` for a table with one rating a row."""
-    given = record.text(layout.roles["aspect"]).strip()
-    aspect = next((a for a in task.aspects if even(a.name) == even(given)), None)
-    if aspect is None:
-        notes.fields((), [f"ratings of {given}"], [f"ratings of {a.name}" for a in task.aspects])
-        return {}, {}
-    column = layout.roles["rating"]
-    values = tuple(rating_of(value, aspect, record, field) for field, value in record.several(column, aspect.scale))
-    comment = layout.roles.get("comment")
-    told = comments_of(record, {aspect.name: (comment,)}) if comment else {}
-    return ({aspect.name: values} if values else {}), told
+def flattened(record: Record, columns: Columns) -> Record:
+    """The record with objects of ratings and comments as columns, and with what `--columns` names inside of others."""
+    if not record.places and not any(isinstance(value, dict) for value in record.values.values()):
+        return record
+    values, places = dict(record.values), dict(record.places)
+    found = columns.find(tuple(map(str, values)), NESTED)[0]
+    for role, prefix in (("ratings", ""), ("comments", COMMENTS)):
+        # In a table, a column of this name may hold something else.
+        if role in found and (record.places or isinstance(values[found[role]], dict)):
+            if values[found[role]] is not None:
+                inner = record.child(found[role])
+                values |= {prefix + str(key): value for key, value in inner.values.items()}
+                places |= {prefix + str(key): inner.place(str(key)) for key in inner.values}
+            del values[found[role]]
+    for path in columns.renamed.values():
+        at: object = record.values
+        for step in path.split(".") if path not in values else ():
+            at = at.get(step) if isinstance(at, dict) else None
+        if at is not None and at is not record.values:
+            values[path] = at
+    return replace(record, values=values, places=places)
 
 
 def _source(row: _Row) -> str:
@@ -273,14 +370,10 @@ def _source(row: _Row) -> str:
 
 
 def _references(row: _Row, layout: RowLayout) -> tuple[str, ...]:
-    found: tuple[str, ...] = ()
-    for role in ("reference", "references"):
-        column = layout.roles.get(role)
-        if column is not None and isinstance(row.record.values.get(column), list):
-            found += row.record.texts(column)
-        elif column is not None:
-            found += tuple(filter(None, [row.record.optional_text(column)]))
-    return found
+    columns = [layout.roles[role] for role in ("reference", "references") if role in layout.roles]
+    lists = [column for column in columns if isinstance(row.record.values.get(column), list)]
+    texts = filter(None, (row.record.optional_text(column) for column in columns if column not in lists))
+    return (*chain.from_iterable(row.record.texts(column) for column in lists), *texts)
 
 
 def _refuse_difference(first: _Row, row: _Row, group: str) -> None:

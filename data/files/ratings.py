@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from debate_judge.data.errors import InputError
-from debate_judge.data.files.records import Record, has_comma, looks_like_a_number, shown
+from debate_judge.data.files.records import Record, has_comma, is_missing, looks_like_a_number, shown
 from debate_judge.data.schema import Aspect, Scale, Task
 
 WORDS = {
@@ -18,9 +18,6 @@ WORDS = {
     **dict.fromkeys(("no", "n", "false", "fail", "bad", "incorrect"), False),
 }
 """Word for a rating on a scale of two values, in lower case -> whether it is the upper end."""
-
-MISSING_WORDS = frozenset({"n/a", "#n/a", "na", "n.a.", "nan", "none", "null", "-", "–"})
-"""What other programs write for a missing rating, in lower case; such a cell is an error that says to leave it out."""
 
 _PART = re.compile(r"([+-]?\d+(?:[.,]\d+)?)\s*(?:%|/\s*\d+)")
 """A fraction or percentage, such as `4/5` or `80 %`, with the number that it begins with."""
@@ -152,7 +149,7 @@ def decimal_commas(records: Iterable[Record], column: str, scale: Scale | None) 
     pairs = True
     for record in records:
         parts = [part.strip() for part in str(record.values[column]).split(";")]
-        known = [part for part in parts if part and part.lower() not in MISSING_WORDS]
+        known = [part for part in parts if not is_missing(part)]
         if not all(map(has_comma, known)):
             return False
         pairs = pairs and (not known or (len(parts) == 1 and _two_ratings(known[0], scale)))
@@ -169,8 +166,6 @@ def _two_ratings(text: str, scale: Scale | None) -> bool:
 def _remedy(value: object) -> str | None:
     if value is None or value == "":
         return "leave out the raters who gave no value"
-    if isinstance(value, str) and value.strip().lower() in MISSING_WORDS:
-        return "leave it out (in a table: a blank cell) where there is no rating"
     if isinstance(value, str) and looks_like_a_number(value.strip()):
         return "write the number without quotes"
     return plain_number(value) or "correct it or leave it out; take a column that holds no ratings out of the file"

@@ -16,11 +16,22 @@ from pathlib import Path
 from typing import BinaryIO, NoReturn
 
 from debate_judge.data.errors import InputError, Tell, did_you_mean, tolerated
-from debate_judge.data.files.other_names import OTHER_NAMES, even
+from debate_judge.data.files.columns import OTHER_NAMES, even
 from debate_judge.data.files.records import Record, kind
 
 _GAP = " \t\r\n,"
+_BETWEEN = re.compile(r"[\s,:]*")
 _ONE_A_LINE = "write every record on one line of its own, without a list around them"
+LONGEST_LINE = 16 * 1024 * 1024
+"""Bytes of a line of text, and characters of a cell; parsed, they may take twenty times as many."""
+
+_LARGEST = 96 * 1024 * 1024
+"""Bytes of a file that has to be read in one piece."""
+
+_MOST_VALUES = 8_000_000
+_MOST_IN_LINE = 1_000_000
+"""Values in such a file, and in a line of JSON lines; the smallest take 64 bytes in memory."""
+
 _HOLDERS = ("data", "rows", "records", "items", "examples")
 """Names of a list that holds the records of a file, where one object around it has further fields."""
 
@@ -40,7 +51,7 @@ def json_array(path: Path, held: str | None = None) -> Iterator[Record]:
         path: The file.
         held: Name of the list, where the file is an object that holds it.
     """
-    text = "".join(part for _, part in lines(path))
+    text = _whole(path)
     at, line, counted = (text.index("[") if held is None else _start_of(held, text)) + 1, 1, 0
     while True:
         # Commas between objects are not counted: a missing or an extra one cannot change a record.
@@ -70,7 +81,7 @@ def json_array(path: Path, held: str | None = None) -> Iterator[Record]:
 
 def json_records(path: Path) -> Iterator[Record]:
     """The objects of a JSON array, of the list that one object holds, or of a JSON lines file."""
-    first = next((text.lstrip() for _, text in lines(path) if text.strip()), "")
+    first = next((text.lstrip() for _, text in lines(path, longest=_LARGEST) if text.strip()), "")
     held = holding_list(path)
     return json_array(path, held) if first.startswith("[") or held is not None else jsonl(path)
 
@@ -81,12 +92,14 @@ def holding_list(path: Path) -> str | None:
     The list is the object's only field, or its only list with one of the usual names, in an object that is no
     record itself: one without a group, a source and a text.
     """
-    starts = [text.strip() for _, text in islice(((n, t) for n, t in lines(path) if t.strip()), 2)]
+    starts = [text.strip() for _, text in islice(((n, t) for n, t in lines(path, longest=_LARGEST) if t.strip()), 2)]
     # An object that is whole on the first of several lines is a record, and large files are not read for more.
     if not starts or starts[0][0] != "{" or (len(starts) > 1 and starts[0][-1] not in "{[,"):
         return None
     try:
-        value = _DECODER.decode("".join(text for _, text in lines(path)))
+        value = _DECODER.decode(_whole(path))
+    except InputError:
+        raise
     except (ValueError, RecursionError):
         return None
     found = [name for name, held in value.items() if isinstance(held, list)]
@@ -100,10 +113,8 @@ def _start_of(name: str, text: str) -> int:
     """Where the list called `name` begins in the text of a valid object."""
     at = text.index("{") + 1
     while True:
-        at += len(text[at:]) - len(text[at:].lstrip(_GAP))
-        key, at = _DECODER.raw_decode(text, at)
-        at = text.index(":", at) + 1
-        at += len(text[at:]) - len(text[at:].lstrip())
+        key, at = _DECODER.raw_decode(text, _BETWEEN.match(text, at).end())  # type: ignore[union-attr]
+        at = _BETWEEN.match(text, at).end()  # type: ignore[union-attr]
         if key == name:
             return at
         _, at = _DECODER.raw_decode(text, at)
@@ -116,7 +127,7 @@ def json_object(path: Path, *, remedy: str | None = None) -> Record:
         path: The file.
         remedy: What to do about an error in it that has no better remedy of its own.
     """
-    text = "".join(part for _, part in lines(path))
+    text = _whole(path)
     try:
         value = _DECODER.decode(text)
     except (ValueError, RecursionError) as error:
@@ -150,24 +161,60 @@ def toml(path: Path, what: str = "file") -> Record:
         raise unreadable(error, path, what) from None
 
 
-def lines(path: Path, tell: Tell | None = None) -> Iterator[tuple[int, str]]:
+def lines(path: Path, tell: Tell | None = None, longest: int | None = None) -> Iterator[tuple[int, str]]:
     """Stream the lines of a text file with their numbers from 1: UTF-8, or UTF-16 where it begins with its mark.
 
-    Lines that are not UTF-8 are left out where `tell` takes their errors.
+    Lines that are not UTF-8 or longer than `longest` bytes are left out where `tell` takes their errors.
     """
+    longest = longest or LONGEST_LINE
     refuse_pipe(path)
     try:
         with path.open("rb") as stream:
             if stream.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
                 stream.seek(0)
-                yield from _utf16_lines(stream, path)
+                yield from _utf16_lines(stream, path, longest)
                 return
             stream.seek(0)
-            for number, raw in enumerate(stream, start=1):
+            number = 0
+            while raw := stream.readline(longest + 1):
+                number += 1
                 with tolerated(tell):
+                    if len(raw) > longest:
+                        while raw and not raw.endswith(b"\n"):
+                            raw = stream.readline(longest)
+                        raise _too_long(path, number, longest)
                     yield number, _decoded(raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw, path, number)
     except OSError as error:
         raise unreadable(error, path) from None
+
+
+def _whole(path: Path) -> str:
+    """The text of a file that has to be read at once."""
+    refuse_pipe(path)
+    try:
+        size = path.stat().st_size
+    except OSError as error:
+        raise unreadable(error, path) from None
+    text = "" if size > _LARGEST else "".join(text for _, text in lines(path, longest=_LARGEST))
+    if size > _LARGEST or _values_in(text) > _MOST_VALUES:
+        raise InputError(
+            "too large to be read in one piece of JSON",
+            file=path,
+            expected=f"at most {_LARGEST >> 20} MB and {_MOST_VALUES:,} values, or JSON lines",
+            found=f"{size:,} bytes",
+            remedy=_ONE_A_LINE,
+        )
+    return text
+
+
+def _values_in(text: str) -> int:
+    """At most how many values a text of JSON holds."""
+    return sum(map(text.count, ",[{"))
+
+
+def _too_long(path: Path, line: int, longest: int) -> InputError:
+    remedy = "write every record on one line of its own, or leave out what no judge reads"
+    return InputError(f"a line of more than {longest >> 20} MB", file=path, line=line, remedy=remedy)
 
 
 def _decoded(data: bytes, path: Path, line: int) -> str:
@@ -183,12 +230,16 @@ def _decoded(data: bytes, path: Path, line: int) -> str:
         ) from None
 
 
-def _utf16_lines(stream: BinaryIO, path: Path) -> Iterator[tuple[int, str]]:
+def _utf16_lines(stream: BinaryIO, path: Path, longest: int) -> Iterator[tuple[int, str]]:
     number = 0
+    # newline="\n": what csv and json make of a carriage return is the same as in UTF-8.
+    text = io.TextIOWrapper(stream, encoding="utf-16", newline="\n")
     try:
-        # newline="\n": what csv and json make of a carriage return is the same as in UTF-8.
-        for number, text in enumerate(io.TextIOWrapper(stream, encoding="utf-16", newline="\n"), start=1):
-            yield number, text
+        while line := text.readline(longest + 1):
+            number += 1
+            if len(line) > longest:
+                raise _too_long(path, number, longest)
+            yield number, line
     except UnicodeDecodeError:
         raise InputError(
             "not UTF-16, though it begins with its mark",
@@ -221,6 +272,8 @@ def unreadable(error: OSError, path: Path, what: str = "file") -> InputError:
 
 
 def _parse_line(text: str, path: Path, line: int) -> object:
+    if len(text) > _MOST_IN_LINE and _values_in(text) > _MOST_IN_LINE:
+        raise InputError(f"a line of more than {_MOST_IN_LINE:,} values", file=path, line=line)
     try:
         return _DECODER.decode(text)
     except (ValueError, RecursionError) as error:

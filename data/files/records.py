@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Literal, NoReturn, TypeVar, cast
 
@@ -17,6 +17,9 @@ from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.schema import Scale
 
 T = TypeVar("T", bound=str)
+
+MISSING_WORDS = frozenset({"n/a", "#n/a", "na", "n.a.", "nan", "none", "null", "-", "–"})
+"""What other programs write for a missing number, in lower case."""
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
@@ -42,6 +45,8 @@ class Record:
     """Where `decimal_comma` is not set: whether such a text is a number in this column, as all of its values allow.
 
     The scale is that of its ratings, where it is known: `4,5` may also be two ratings on it."""
+    places: Mapping[str, str] = field(default_factory=dict)
+    """Full names of those fields that were taken from deeper levels, e.g. tone -> `candidates[2].ratings.tone`."""
 
     @property
     def where(self) -> str:
@@ -50,6 +55,9 @@ class Record:
 
     def place(self, name: str) -> str:
         """The full name of a field of this record, e.g. `candidates[2].text`."""
+        plain, bracket, rest = name.partition("[")
+        if plain in self.places:
+            return self.places[plain] + bracket + rest
         return f"{self.path}.{name}" if self.path and name else self.path or name
 
     def error(
@@ -157,7 +165,7 @@ class Record:
 
     def optional_number(self, name: str) -> float | None:
         """A required field with a finite number, or None where it is null or blank."""
-        return None if _is_blank(self.value(name)) else self.number(name)
+        return None if is_missing(self.value(name)) else self.number(name)
 
     def numbers(self, name: str) -> tuple[float, ...]:
         """The finite numbers of a field that may hold several, see `several`; blanks are left out."""
@@ -166,15 +174,19 @@ class Record:
     def several(self, name: str, scale: Scale | None = None) -> list[tuple[str, object]]:
         """The values of a required field that holds one or several, each with its field's name.
 
-        Several are a list, or in a CSV cell `4;5;4`; a cell's numbers are converted. null and a blank cell are none.
+        Several are a list, or in a CSV cell `4;5;4`; a cell's numbers are converted. What is missing (null, a blank
+        cell, `N/A`) is left out.
         `scale` is that of ratings, see `comma_columns`.
         """
         value = self.value(name)
+        if is_missing(value):
+            return []
         if self.format == "csv" and isinstance(value, str):
-            return [] if _is_blank(value) else [(name, self._cell(part, name, scale)) for part in value.split(";")]
+            return [(name, self._cell(part, name, scale)) for part in value.split(";") if not is_word_for_missing(part)]
         if isinstance(value, list):
-            return [(f"{name}[{i}]", self._cell(item, name, scale)) for i, item in enumerate(value)]
-        return [] if value is None else [(name, value)]
+            parts = [(f"{name}[{i}]", self._cell(item, name, scale)) for i, item in enumerate(value)]
+            return [(place, part) for place, part in parts if not is_word_for_missing(part)]
+        return [(name, value)]
 
     def items(self, name: str) -> list[object]:
         """A required list."""
@@ -247,8 +259,13 @@ class Record:
         raise self.error("wrong type", name, expected=expected, found=shown(value))
 
 
-def _is_blank(value: object) -> bool:
-    return value is None or (isinstance(value, str) and not value.strip())
+def is_missing(value: object) -> bool:
+    """Whether a field holds no value: null, a blank text, or a word that other programs write for a missing one."""
+    return value is None or (isinstance(value, str) and not value.strip()) or is_word_for_missing(value)
+
+
+def is_word_for_missing(value: object) -> bool:
+    return isinstance(value, str) and value.strip().lower() in MISSING_WORDS
 
 
 def looks_like_a_number(text: str) -> bool:

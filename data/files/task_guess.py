@@ -9,15 +9,15 @@ import json
 import math
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
 from debate_judge.data.errors import InputError
-from debate_judge.data.files.columns import ROLES, Columns
-from debate_judge.data.files.other_names import even, missing, names_taken, rater_base
-from debate_judge.data.files.ratings import MISSING_WORDS, WORDS, plain_number
-from debate_judge.data.files.records import Record
+from debate_judge.data.files.columns import RATER_NAME, ROLES, Columns, even, missing, names_taken, rater_base
+from debate_judge.data.files.ratings import WORDS, plain_number
+from debate_judge.data.files.records import Record, is_missing
 from debate_judge.data.files.task_file import usable_name
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.data.tasks import TASKS
@@ -30,12 +30,14 @@ _SYMMETRIC = (1, 2, 3, 5, 10, 100)
 
 _NO_RATING = re.compile(
     r"(?:.*_)?(?:id|idx|index|nr|no|number|row|seed|year|date|time|timestamp|length|words|tokens|count)"
-    r"|annotator|worker|user|reviewer|evaluator|coder|assessor|unnamed:.*|column_\d+_\(no_name\)"
+    r"|(?!judge$|expert$)(?:" + RATER_NAME.pattern + r")|unnamed:.*|column_\d+_\(no_name\)"
 )
 """Names of columns with ids, dates, lengths or raters, and of those without a name."""
 
 _MOST_VALUES = 101
 """A column with more different whole numbers is taken for a count and not for ratings."""
+
+_MOST_ASPECTS = 100
 
 _SHARE = 0.8
 """Share of a column's values that have to be ratings; loading then names the first one that is none."""
@@ -103,6 +105,13 @@ def guess_task(records: Iterable[Record], columns: Columns, name: str) -> Guesse
             remedy="; ".join(f"{column}: {why}" for column, why in doubtful.items())
             or "texts without ratings can be scored; a compile needs ratings",
         )
+    if len(scales) > _MOST_ASPECTS:
+        raise found[0].error(
+            "too many columns look like ratings",
+            expected=f"at most {_MOST_ASPECTS}",
+            found=f"{len(scales):,}, e.g. " + ", ".join(list(scales)[:5]),
+            remedy="describe the aspects in a task file, and name it with --task",
+        )
     for task in TASKS.values():
         if _fits(task, values):
             return GuessedTask(task, columns, built_in=True, doubtful=doubtful)
@@ -146,11 +155,11 @@ def _values(
     values: dict[str, list[object]] = {}
     ours = {theirs: name for name, theirs in columns.renamed.items() if name not in ROLES}
     names = {key: ours.get(key, key) for key in [*rest, *([roles["rating"]] if "rating" in roles else [])]}
-    bases = [base for key in rest if (base := rater_base(key)) is not None]
-    for key in rest:
-        base = rater_base(key)
-        if base is not None and (bases.count(base) > 1 or base in map(even, rest)):
-            names[key] = next((name for name in rest if even(name) == base), base)
+    bases = {key: base for key in rest if (base := rater_base(key)) is not None}
+    same, plain = Counter(bases.values()), {even(key): key for key in reversed(rest)}
+    for key, base in bases.items():
+        if same[base] > 1 or base in plain:
+            names[key] = plain.get(base, base)
     for record in records:
         for held in _nested(record, roles):
             for key in held.values:
@@ -165,6 +174,9 @@ def _values_of_ratings(records: Sequence[Record], aspect: str, rating: str) -> d
     """`_values` for a table with one row per rating."""
     values: dict[str, list[object]] = {}
     for record in records:
+        given = [value for _, value in record.several(rating)]
+        if not given:
+            continue
         name = record.text(aspect).strip()
         if not usable_name(name):
             raise record.error(
@@ -173,7 +185,7 @@ def _values_of_ratings(records: Sequence[Record], aspect: str, rating: str) -> d
                 expected="letters, digits, _, -, . and blanks, and no name of a column",
                 remedy="rename the aspect in all rows",
             )
-        values.setdefault(name, []).extend(v for _, v in record.several(rating))
+        values.setdefault(name, []).extend(given)
     return values
 
 
@@ -204,7 +216,7 @@ def _scale(values: Sequence[object]) -> Scale | None:
 
 def _sorted_out(values: Sequence[object]) -> tuple[list[object], list[float], list[bool]]:
     """The values that are not missing, and among these the numbers and the choices between yes and no."""
-    known = [v for v in values if v is not None and not (isinstance(v, str) and v.lower() in {"", *MISSING_WORDS})]
+    known = [v for v in values if not is_missing(v)]
     choices = [WORDS[v.lower()] if isinstance(v, str) else bool(v) for v in known if _is_choice(v)]
     return known, [float(v) for v in known if isinstance(v, int | float) and _is_number(v)], choices
 

@@ -1,4 +1,4 @@
 """The small corpus that ships with the project: invented texts whose ratings follow a written table of defects.
 
-Uses the schema alone; `build.py` writes the files anew.
+Holds no code: `tests/sample/build.py` writes the files anew.
 """

@@ -24,6 +24,7 @@ from debate_judge.runs.evaluation.rows import EvaluatedJudge
 from debate_judge.runs.evaluation.score_files import read_external
 from debate_judge.runs.export.from_mlflow import MLflowStore
 from debate_judge.runs.export.lm_choice import lm_of
+from debate_judge.runs.tracking.human_ratings import rated_file
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,8 @@ def prepare(arguments: CompareFlags) -> Work:
     """
     named = named_judges(arguments.judges, MLflowStore(arguments.tracking_uri, Path(arguments.store)))
     lm, api_base, sampling = _lm(arguments, named)
-    corpus = data.load(arguments.data, arguments.task, arguments.columns, arguments.sources)
+    file = rated_file(arguments.data, arguments.tracking_uri)
+    corpus = data.load(file, arguments.task, arguments.columns, arguments.sources)
     names = aspects_to_judge(corpus, arguments.aspects or _judged_by_all(corpus, named))
     level, statistics = _metric(arguments, corpus)
     aspects = tuple(corpus.task.aspect(name) for name in names)

@@ -128,8 +128,12 @@ class _Parser(ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Name the nearest flag where one is unknown."""
         _, unrecognized, given = message.partition("unrecognized arguments: ")
-        if unrecognized and (near := did_you_mean(given.split()[0].partition("=")[0], self._option_string_actions)):
-            message += f"; {near}"
+        if unrecognized:
+            flag = given.split()[0].partition("=")[0]
+            near = did_you_mean(flag, self._option_string_actions)
+            if not flag.startswith("-") and "--data" in self._option_string_actions:
+                near = f"did you mean --data {flag}?"
+            message += f"; {near}" if near else ""
         super().error(message)
 
 

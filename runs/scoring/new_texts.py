@@ -9,7 +9,8 @@ from pathlib import Path
 from debate_judge.data.errors import InputError, Tell, tolerated
 from debate_judge.data.files.columns import Columns, ReadingNotes
 from debate_judge.data.files.formats import RecordFile
-from debate_judge.data.files.groups import GroupRecord, iter_groups
+from debate_judge.data.files.groups import iter_groups
+from debate_judge.data.files.rated_rows import GroupRecord
 from debate_judge.data.files.task_file import find_task
 from debate_judge.data.schema import RatedGroup, Task
 from debate_judge.data.sources import SourceChoice

@@ -129,7 +129,9 @@ def test_fields_that_are_not_read_are_told_at_every_level(tmp_path: Path, caplog
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, lines)))
     assert load(tmp_path / "a.jsonl", TASK).rated_aspects() == ()
     (line,) = (record.getMessage() for record in caplog.records)
-    assert line.endswith("not read: 'lang', 'tonne' (did you mean 'tone'?), 'ms', 'wit'")
+    assert line.endswith(
+        "not read: 'lang', 'tonne' (did you mean 'tone'?), 'ms' (holds numbers), 'wit' (holds numbers)"
+    )
 
 
 def test_what_is_streamed_is_told_after_the_first_group(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

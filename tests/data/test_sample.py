@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from debate_judge.data.sample import build
-from debate_judge.data.sample.defects import DIALOGUE_TABLE, SUMMARY_TABLE, Table
-from debate_judge.data.sample.dialogue_sources import DIALOGUES
-from debate_judge.data.sample.news_sources import NEWS
-from debate_judge.data.sample.texts import Article, Dialogue, flat, sentences
+from tests.sample import build
+from tests.sample.defects import DIALOGUE_TABLE, SUMMARY_TABLE, Table
+from tests.sample.dialogue_sources import DIALOGUES
+from tests.sample.news_sources import NEWS
+from tests.sample.texts import Article, Dialogue, flat, sentences
 
 Group = dict[str, Any]
 
@@ -46,9 +46,7 @@ def test_the_shipped_files_are_a_fresh_build(task: str, rows: Callable[[], Any])
 
 
 def test_another_process_with_another_hash_seed_builds_the_same_files() -> None:
-    script = (
-        "from debate_judge.data.sample.build import *; print(as_lines(summarization()) + as_lines(dialogue()), end='')"
-    )
+    script = "from tests.sample.build import *; print(as_lines(summarization()) + as_lines(dialogue()), end='')"
     root = Path(build.__file__).parents[2]
     for seed in ("1", "2"):
         environment = os.environ | {"PYTHONHASHSEED": seed}

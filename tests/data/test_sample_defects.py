@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from debate_judge.data.sample import build
-from debate_judge.data.sample.defects import DIALOGUE_TABLE, KIND_REPLIES, SHORT_REPLIES, SUMMARY_TABLE, Table
-from debate_judge.data.sample.dialogue_sources import DIALOGUES
-from debate_judge.data.sample.news_sources import NEWS
-from debate_judge.data.sample.texts import flat, sentences
+from tests.sample import build
+from tests.sample.defects import DIALOGUE_TABLE, KIND_REPLIES, SHORT_REPLIES, SUMMARY_TABLE, Table
+from tests.sample.dialogue_sources import DIALOGUES
+from tests.sample.news_sources import NEWS
+from tests.sample.texts import flat, sentences
 
 Group = dict[str, Any]
 

@@ -30,17 +30,27 @@ def table(values: list[str], column: str = "accuracy") -> str:
     return f"text,{column}\n" + "".join(f'"text {i}","{value}"\n' for i, value in enumerate(values))
 
 
-@pytest.mark.parametrize("bad", ["N/A", "3x"])
-def test_a_bad_cell_is_named_and_hides_no_aspect(tmp_path: Path, bad: str) -> None:
+def test_bad_cells_are_all_named_and_hide_no_aspect(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
-    guess = guessed(path, table(["1", "4", "5", "2", "3", bad]))
+    guess = guessed(path, table(["1", "4", "5", "2", "3", "3x"] * 5))
     assert scales(guess) == {"accuracy": Scale(1, 5)}
-    with pytest.raises(InputError, match=rf"line 7, field 'accuracy': not a rating of accuracy(?s:.*)found: .*{bad}"):
+    with pytest.raises(
+        InputError, match=r"line 7, field 'accuracy': not a rating of accuracy(?s:.*)found: .*3x"
+    ) as all5:
         load(path, guess.task)
+    assert [error.line for error in all5.value.others] == [13, 19, 25, 31]
+    path.write_text(table(["9"] * 30))
+    with pytest.raises(InputError, match="line 21, field 'accuracy'") as first20:
+        load(path, guess.task)
+    assert len(first20.value.others) == 19
 
 
-def test_missing_ratings_do_not_count_against_a_column(tmp_path: Path) -> None:
-    assert scales(guessed(tmp_path / "a.csv", table(["1", "n/a", "5", "-", "None"]))) == {"accuracy": Scale(1, 5)}
+def test_missing_ratings_are_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    guess = guessed(path, table(["1", "n/a", "5", "-", "None", "2;N/A;4"]))
+    assert scales(guess) == {"accuracy": Scale(1, 5)}
+    ratings = [group.candidates[0].ratings.get("accuracy") for group in load(path, guess.task).groups]
+    assert ratings == [(1,), None, (5,), None, None, (2, 4)]
 
 
 @pytest.mark.parametrize(("values", "remedy"), [(["4/5", "3/5"], "4 and not 4/5"), (["80%", "60%"], "80 and not 80%")])
@@ -194,7 +204,7 @@ def test_other_names_are_suggested_where_they_can_help(tmp_path: Path, caplog: p
     load(separated(tmp_path / "a.csv", [header, ("s", "x", 4, "y", "ann", 3, "kind", "May")], ","), TASK)
     assert "'annotator' (--columns rater=annotator if it is that)" in caplog.text
     assert "'rationale' (--columns comments.ASPECT=rationale if it is that), 'date'\n" in caplog.text
-    assert "'score', " in caplog.text, "a rating needs a column with its aspect"
+    assert "'score' (holds numbers), " in caplog.text, "a rating needs a column with its aspect"
     caplog.clear()
     load(separated(tmp_path / "b.csv", [("source", "text", "criterion", "score"), ("s", "x", "tone", 4)], ","), TASK)
     assert "'criterion' (--columns aspect=criterion if it is that)" in caplog.text
@@ -206,7 +216,7 @@ def test_a_column_without_a_name_is_left_out_and_told(tmp_path: Path, caplog: py
     guess = guessed(path, ",text,tone,\n0,x,4,\n1,y,2,\n")
     assert scales(guess) == {"tone": Scale(1, 4)}
     assert [c.ratings for g in load(path, TASK).groups for c in g.candidates] == [{"tone": (4.0,)}, {"tone": (2.0,)}]
-    assert "not read: 'column 1 (no name)', 'column 4 (no name)'" in caplog.text
+    assert "not read: 'column 1 (no name)' (holds numbers), 'column 4 (no name)'" in caplog.text
 
 
 @pytest.mark.parametrize("mark", [";", "\t", "|", "^", ","])
@@ -267,3 +277,57 @@ def test_a_single_record_is_no_list_of_records(tmp_path: Path, name: str) -> Non
     path.write_text(json.dumps({name: "x", "tone": 4, "items": [{"sku": 7}]}))
     (group,) = load(path, TASK, Columns.of([f"text={name}"])).groups
     assert (group.candidates[0].text, group.candidates[0].ratings) == ("x", {"tone": (4.0,)})
+
+
+@pytest.mark.parametrize("name", ["annotator_email", "rated_by", "labeler", "Rater Name", "completed-by", "worker id"])
+def test_a_column_with_a_name_of_raters_is_taken_where_texts_repeat(
+    tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    lines = [f"text {i},r{j},{(i + j) % 5 + 1}\n" for j in range(3) for i in range(8)]
+    path = tmp_path / "a.csv"
+    path.write_text(f"text,{name},tone\n" + "".join(lines))
+    candidates = [c for group in load(path, TASK).groups for c in group.candidates]
+    assert [len(c.ratings["tone"]) for c in candidates] == [3] * 8
+    assert f"{name!r} is taken for the rater" in caplog.text
+    assert guessed(path, path.read_text()).columns.renamed == {"rater": name}
+
+
+def test_repeated_texts_are_asked_about(tmp_path: Path) -> None:
+    lines = [f"q{i // 2},text {i},p{j},{(i + j) % 5 + 1},{i}{j}\n" for j in range(3) for i in range(8)]
+    path = tmp_path / "a.csv"
+    path.write_text("source,text,who,tone,id\n" + "".join(lines))
+    with pytest.raises(InputError, match=r"(?s)16 of 24 rows repeat a text.*--columns rater=who.*candidate=who"):
+        load(path, TASK)
+    rated = load(path, TASK, Columns.of(["rater=who"]))
+    assert {len(c.ratings["tone"]) for g in rated.groups for c in g.candidates} == {3}
+    written = load(path, TASK, Columns.of(["candidate=id"]))
+    assert {len(group.candidates) for group in written.groups} == {6}
+
+
+def test_fields_inside_of_objects_are_named_by_their_path(tmp_path: Path) -> None:
+    records = [
+        {"data": {"question": "s", "answer": {"body": "x"}}, "labels": {"tone": 4}},
+        {"data": {"question": "t", "answer": {"body": "y"}}, "labels": {"tone": 9}},
+    ]
+    path = tmp_path / "a.jsonl"
+    path.write_text("\n".join(map(json.dumps, records[:1])))
+    columns = Columns.of(["source=data.question", "text=data.answer.body", "tone=labels.tone"])
+    (group,) = load(path, TASK, columns).groups
+    assert (group.source, group.candidates[0].text, group.candidates[0].ratings) == ("s", "x", {"tone": (4.0,)})
+    path.write_text("\n".join(map(json.dumps, records)))
+    with pytest.raises(InputError, match=r"line 2, field 'labels\.tone': rating outside the scale"):
+        load(path, TASK, columns)
+    with pytest.raises(InputError, match=r"no column 'data\.reply'"):
+        load(path, TASK, Columns.of(["text=data.reply"]))
+
+
+def test_several_columns_of_comments(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("text,tone_1,tone_2,comments.tone_1,comments.tone_2,why,note\nx,4,5,kind,warm,because,so\n")
+    (group,) = load(path, TASK).groups
+    assert group.candidates[0].comments == {"tone": ("kind", "warm")}
+    path.write_text("text,tone,why,note\nx,4,because,so\n")
+    (group,) = load(path, TASK, Columns.of(["comments.tone=why+note"])).groups
+    assert group.candidates[0].comments == {"tone": ("because", "so")}
+    with pytest.raises(InputError, match=r"no column 'why\+nota'"):
+        load(path, TASK, Columns.of(["comments.tone=why+nota"]))

@@ -74,7 +74,9 @@ def test_what_was_understood_is_counted(
     assert "31 sources, 62 candidates (2 a group)" in shown.out
     assert "1 of raters" in shown.out
     assert "1 candidates repeat a text of their group" in shown.out
-    rows = {line.split()[0]: line.split() for line in shown.out.splitlines() if line.startswith(("helpful ", "safe "))}
+    table, _, after = shown.out.partition("alpha")
+    rows = {line.split()[0]: line.split() for line in table.splitlines() if line.startswith(("helpful ", "safe "))}
+    assert "one rater against the rest" in after
     assert rows["helpful"][1:8] == ["1", "to", "5", "62", "0", "1", "to"]
     assert rows["safe"][4:6] == ["61", "1"]
     assert "each of the 31 sources is held out once, by 6 folds" in shown.out
@@ -115,7 +117,7 @@ def test_ratings_of_a_task_that_is_known_need_no_guess(tmp_path: Path, capsys: p
     assert main([str(path)]) == 0
     shown = capsys.readouterr().out
     assert "task: dialogue, for all ratings fit it" in shown
-    assert "--task dialogue --lm" in shown
+    assert "--task dialogue --aspects overall --lm" in shown
     assert "groundedness: a compile would refuse: all ratings of it are equal" in " ".join(shown.split())
     assert "a correlation of 0.60 over 16 held-out candidates has the interval [0.15, 0.84]" in shown
 
@@ -235,3 +237,21 @@ def test_the_files_of_the_readme_can_be_read(tmp_path: Path) -> None:
     (tmp_path / "groups.json").write_text(f"[{blocks('json')[0]}]")
     corpus = data.load(str(tmp_path / "groups.json"), "summarization")
     assert corpus.groups[0].candidates[0].ratings == {"coherence": (4.0, 5.0, 4.0), "fluency": (5.0,)}
+
+
+def test_it_says_how_well_raters_agree_and_names_no_command_that_would_be_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "a.csv"
+    lines = [f"s{i // 3},text {i},{i % 3 + 1};{i % 3 + 1};{i % 3 + 2},3\n" for i in range(60)]
+    path.write_text("source,text,tone,clear\n" + "".join(lines))
+    task = tmp_path / "t.toml"
+    assert main([str(path), "--write-task", str(task)]) == 0
+    shown = capsys.readouterr().out
+    row = next(line.split() for line in shown.splitlines() if line.startswith("tone ") and len(line.split()) == 3)
+    # Ratings 1 1 2, 2 2 3 and 3 3 4, 20 times each: a mean squared difference of 2/3 within and 1.788 over all.
+    assert row[1] == "0.63"
+    assert row[2] == "1.00", "all raters rank the candidates of a source alike"
+    path.write_text("source,text,tone\n" + "s,x,1\nt,y,2\n")
+    assert main([str(path), "--task", str(task)]) == 0
+    assert "--estimate" not in capsys.readouterr().out

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from debate_judge.data.sample.dice import Dice
-from debate_judge.data.sample.texts import Article, Dialogue, Swap, sentences
+from tests.sample.dice import Dice
+from tests.sample.texts import Article, Dialogue, Swap, sentences
 
 Levels = tuple[tuple[int, ...], ...]
 """The ratings of a defect, shape (levels, aspects)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from debate_judge.data.sample.texts import Dialogue
+from tests.sample.texts import Dialogue
 
 HOME: tuple[Dialogue, ...] = (
     Dialogue(

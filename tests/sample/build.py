@@ -1,4 +1,4 @@
-"""Write the two files of the sample anew: `python -m debate_judge.data.sample.build`.
+"""Write the two files of the sample anew: `python -m tests.sample.build`.
 
 The same sources and seed give the same files, byte for byte.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic
 
-from debate_judge.data.sample.defects import (
+from tests.sample.defects import (
     DIALOGUE_DEFECTS,
     DIALOGUE_TABLE,
     SUMMARY_DEFECTS,
@@ -22,13 +22,13 @@ from debate_judge.data.sample.defects import (
     S,
     Table,
 )
-from debate_judge.data.sample.dialogue_sources import DIALOGUES
-from debate_judge.data.sample.dice import Dice
-from debate_judge.data.sample.news_sources import NEWS
-from debate_judge.data.sample.texts import Article, Dialogue, flat, sentences
+from tests.sample.dialogue_sources import DIALOGUES
+from tests.sample.dice import Dice
+from tests.sample.news_sources import NEWS
+from tests.sample.texts import Article, Dialogue, flat, sentences
 
 SEED = 1
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parents[2] / "data" / "sample"
 
 Row = dict[str, object]
 
@@ -117,7 +117,7 @@ def as_lines(rows: Iterator[Row]) -> str:
 
 
 def main() -> None:
-    """Write both files next to this one."""
+    """Write both files into the package."""
     for name, rows in (("summarization", summarization()), ("dialogue", dialogue())):
         path = FOLDER / f"{name}.jsonl"
         path.write_bytes(as_lines(rows).encode())

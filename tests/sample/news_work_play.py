@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from debate_judge.data.sample.texts import Article
+from tests.sample.texts import Article
 
 WORK_PLAY: tuple[Article, ...] = (
     Article(

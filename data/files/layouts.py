@@ -1,0 +1,355 @@
+"""Ratings where people make them: exports of annotation tools, recognized by their fields, as rows of the long table.
+
+Each layout turns a record into rows with our names: the texts, and `aspect`, `rating`, `rater`, `comment`. Texts keep
+the names that they have there; an input or an output that is one text is `source` or `text`. Judges' own scores,
+drafts and withdrawn ratings are left out.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import Any, NamedTuple
+
+from debate_judge.data.files.records import Record, is_missing, looks_like_a_number
+
+_COMMENT = re.compile(r"(?:(.+?)[ _.-]+)?(?:comments?|reasons?|why|notes?|explanations?|rationales?|feedback)", re.I)
+"""Name of a question for a comment, with the aspect that it is on."""
+
+Values = Mapping[str, Any]
+
+
+class _Rating(NamedTuple):
+    """A rating of one rater, a comment, or both."""
+
+    aspect: str
+    value: object = None
+    rater: str = ""
+    comment: str = ""
+    field: str = ""
+    """Where the value is in the record."""
+
+
+class _Layout(NamedTuple):
+    """How an export is recognized and read."""
+
+    tool: str
+    fits: Callable[[Values], bool]
+    texts: Callable[[Values], Values]
+    """What is said of the text that is rated: its columns."""
+    ratings: Callable[[Values], Iterable[_Rating]]
+    needs_texts: str = ""
+    """The file that holds the texts where these records may not: what it is called, for the error."""
+
+
+def recognized_layout(record: Record) -> str | None:
+    """The tool that the record is an export of; None for a table of one's own."""
+    found = _layout_of(record)
+    return found and found.tool
+
+
+def long_rows(records: Iterable[Record]) -> Iterator[Record]:
+    """The records of an export as rows of ratings; other records as they are. The first one tells which they are."""
+    stream = iter(records)
+    first = next(stream, None)
+    layout = None if first is None else _layout_of(first)
+    everything = stream if first is None else chain([first], stream)
+    return everything if layout is None else (row for record in everything for row in _rows(record, layout))
+
+
+def joined(records: Iterable[Record], texts: Iterable[Record]) -> Iterator[Record]:
+    """Records of scores, each with what the record with its id has: of the traces or runs that they are about."""
+    by_id = {str(r.values[name]): r.values for r in texts for name in _IDS if not is_missing(r.values.get(name))}
+    for record in records:
+        name = next((name for name in _REFERENCES if name in record.values), "")
+        if not name:
+            found = "fields " + ", ".join(map(str, record.values))
+            raise record.error("nothing to join by", expected="a field " + ", ".join(_REFERENCES), found=found)
+        other = by_id.get(str(record.values[name]))
+        if other is None:
+            raise record.error("no trace with this id in the second file", name, found=record.values[name])
+        yield replace(record, values={**other, **record.values})
+
+
+def _rows(record: Record, layout: _Layout) -> Iterator[Record]:
+    values = {key: _parsed(value) for key, value in record.values.items()}
+    texts = layout.texts(values)
+    if layout.needs_texts and not texts:
+        raise record.error(
+            f"{layout.tool} exports these ratings without the texts that they are about",
+            expected=f"a second file with the {layout.needs_texts}, each with its id, input and output",
+            remedy=f"export the {layout.needs_texts} as well, and name both files: {record.file}+TRACES.csv",
+        )
+    texts = {name: v if isinstance(v, str) else _single_text(v) or v for name, v in texts.items()}
+    given = list(layout.ratings(values))
+    rated = [rating for rating in given if not is_missing(rating.value)]
+    for rating in given:
+        if not is_missing(rating.value):
+            yield _row(record, texts, rating)
+        elif rating.comment.strip():
+            # What is said of the text as a whole is said of each aspect that this rater rated.
+            by_rater = [other.aspect for other in rated if other.rater == rating.rater]
+            for aspect in [rating.aspect] if rating.aspect in by_rater else by_rater:
+                yield _row(record, texts, rating._replace(aspect=aspect))
+    if not rated:
+        yield _row(record, texts, _Rating(""))
+
+
+def _row(record: Record, texts: Values, rating: _Rating) -> Record:
+    given = {"aspect": rating.aspect, "rating": rating.value, "rater": rating.rater, "comment": rating.comment}
+    places = dict.fromkeys(("rating", "aspect"), rating.field or rating.aspect)
+    return replace(
+        record, values={**texts, **given}, places=places, format="csv", comma_columns=None, decimal_comma=False
+    )
+
+
+def _layout_of(record: Record) -> _Layout | None:
+    values = {str(key): _parsed(value) for key, value in record.values.items()}
+    return next((layout for layout in _LAYOUTS if layout.fits(values)), None)
+
+
+def _parsed(value: object) -> object:
+    """A list or an object that a table holds as text; any other value as it is."""
+    if isinstance(value, str) and value[:1] in ("[", "{") and value[-1:] in ("]", "}"):
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError):
+            return value
+    return value
+
+
+def _has(*names: str) -> Callable[[Values], bool]:
+    return lambda values: all(name in values for name in names)
+
+
+def _dicts(value: object) -> list[dict[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _question(name: str, value: object, rater: object, field: str = "", *, text: bool = False) -> _Rating:
+    """An answer: a comment, if it is a free text or its question is called so; else a rating."""
+    on = _COMMENT.fullmatch(name)
+    told = isinstance(value, str) and not looks_like_a_number(value.strip())
+    if text or (on and told):
+        words = "\n".join(map(str, value)) if isinstance(value, list) else str(value)
+        return _Rating((on and on[1]) or "", None, str(rater), words, field)
+    return _Rating(name, value, str(rater), "", field)
+
+
+# --- Label Studio ---
+
+_LABEL_STUDIO_OWN = frozenset(
+    ("id", "annotator", "annotation_id", "lead_time", "created_at", "updated_at", "agreement", "inner_id")
+)
+
+
+def _studio_tasks(values: Values) -> Iterator[_Rating]:
+    for i, annotation in enumerate(_dicts(values["annotations"])):
+        by = annotation.get("completed_by", "")
+        rater = by.get("email") or by.get("id") if isinstance(by, dict) else by
+        for j, result in enumerate(_dicts(annotation.get("result")) if not annotation.get("was_cancelled") else ()):
+            place = f"annotations[{i}].result[{j}].value"
+            name, held = str(result.get("from_name", "")), result.get("value")
+            if isinstance(held, dict) and name:
+                yield from _studio_value(name, held, rater, place)
+
+
+def _studio_value(name: str, held: Values, rater: object, place: str) -> Iterator[_Rating]:
+    for kind in ("rating", "number", "choices", "text"):
+        if kind in held:
+            value = held[kind]
+            value = value[0] if kind == "choices" and isinstance(value, list) and len(value) == 1 else value
+            yield _question(name, value, rater, f"{place}.{kind}", text=kind == "text")
+
+
+def _studio_row(values: Values) -> Iterator[_Rating]:
+    rater = values["annotator"]
+    for name, value in values.items():
+        if held := _dicts(value):
+            yield from _studio_value(name, held[0], rater, name)
+        elif name not in _LABEL_STUDIO_OWN and (
+            _COMMENT.fullmatch(name) or looks_like_a_number(str(value).strip()) or isinstance(value, dict)
+        ):
+            value = value.get("choices", value) if isinstance(value, dict) else value
+            yield _question(name, value, rater, name)
+
+
+def _studio_texts(values: Values) -> Values:
+    rated = {rating.field for rating in _studio_row(values)}
+    return {name: value for name, value in values.items() if name not in _LABEL_STUDIO_OWN and name not in rated}
+
+
+# --- Argilla ---
+
+
+def _argilla_questions(values: Values) -> list[str]:
+    return [key.removesuffix(".responses") for key in values if key.endswith(".responses")]
+
+
+def _argilla(values: Values) -> Iterator[_Rating]:
+    for name in _argilla_questions(values):
+        answers = values[f"{name}.responses"] or []
+        users, states = (values.get(f"{name}.responses.{part}") or [] for part in ("users", "status"))
+        for place, value in enumerate(answers):
+            if place >= len(states) or states[place] == "submitted":
+                rater = users[place] if place < len(users) else ""
+                yield _question(name, value, rater, f"{name}.responses[{place}]")
+
+
+def _argilla_texts(values: Values) -> Values:
+    own = ("id", "status", "_server_id", "inserted_at", "updated_at")
+    questions = tuple(f"{name}." for name in _argilla_questions(values))
+    return {key: v for key, v in values.items() if key not in own and not key.startswith(questions)}
+
+
+# --- Opik ---
+
+_REVIEWED = re.compile(r"\[([^\]]+)\]\.(.+?)(\.reason)?")
+
+
+def _opik_columns(values: Values) -> dict[str, tuple[str, str, str]]:
+    """Column -> reviewer, name of the score or `comment`, and `.reason` or nothing."""
+    bare = {key.removesuffix(".comment") for key in values if key.endswith(".comment")}
+    found = {}
+    for key in values:
+        match = _REVIEWED.fullmatch(key)
+        reviewer = next((name for name in bare if key.startswith(f"{name}.")), "")
+        if match:
+            found[key] = (match[1], match[2], match[3] or "")
+        elif reviewer:
+            name = key.removeprefix(f"{reviewer}.")
+            found[key] = (reviewer, name.removesuffix(".reason"), ".reason" if name.endswith(".reason") else "")
+    return found
+
+
+def _opik(values: Values) -> Iterator[_Rating]:
+    for key, (reviewer, name, reason) in _opik_columns(values).items():
+        if not reason and name != "comment":
+            yield _Rating(name, values[key], reviewer, str(values.get(f"{key}.reason") or ""), key)
+        elif name == "comment" and not reason:
+            yield _Rating("", None, reviewer, str(values[key] or ""), key)
+
+
+# --- Langfuse, LangSmith, MLflow ---
+
+_IDS = ("id", "trace_id", "traceId", "run_id")
+_REFERENCES = ("traceId", "trace_id", "run_id")
+
+
+def _langfuse(values: Values) -> Iterator[_Rating]:
+    if values["source"] == "ANNOTATION":
+        value = values.get("value")
+        value = values.get("stringValue") if is_missing(value) else value
+        rater = values.get("authorUserId") or ""
+        yield _Rating(str(values["name"]), value, str(rater), str(values.get("comment") or ""), "value")
+
+
+def _langsmith(values: Values) -> Iterator[_Rating]:
+    correction, source = values.get("correction"), values.get("feedback_source")
+    kind = source.get("type") if isinstance(source, dict) else values.get("feedback_source.type", source)
+    corrected = correction.get("score") if isinstance(correction, dict) else values.get("correction.score")
+    # What a judge said is no rating, unless somebody corrected it.
+    value = corrected if not is_missing(corrected) else None if kind == "model" else values.get("score")
+    value = values.get("value") if is_missing(value) and kind != "model" else value
+    rater = source.get("user_id") if isinstance(source, dict) else values.get("feedback_source.user_id")
+    if not is_missing(value):
+        comment = str(values.get("comment") or "") if kind != "model" else ""
+        yield _Rating(str(values["key"]), value, str(rater or ""), comment, "score")
+
+
+def _mlflow(values: Values) -> Iterator[_Rating]:
+    info = values.get("info")
+    held, at = (info["assessments"], "info.") if isinstance(info, dict) else (values["assessments"], "")
+    for place, one in enumerate(_dicts(held)):
+        source, feedback = one.get("source") or {}, one.get("feedback") or {}
+        if source.get("source_type") == "HUMAN" and one.get("valid") is not False and "value" in feedback:
+            name = str(one.get("assessment_name") or one.get("name"))
+            comment = str(one.get("rationale") or "")
+            field = f"{at}assessments[{place}].feedback.value"
+            yield _Rating(name, feedback["value"], str(source.get("source_id") or ""), comment, field)
+
+
+def _mlflow_texts(values: Values) -> Values:
+    info = values.get("info")
+    if not isinstance(info, dict):
+        return _in_and_out(values)
+    data = values.get("data")
+    spans = _dicts(data.get("spans")) if isinstance(data, dict) else []
+    root = next((span for span in spans if not (span.get("parent_span_id") or span.get("parent_id"))), {})
+    attributes = root.get("attributes") or {}
+    texts = {
+        "request": _parsed(attributes.get("mlflow.spanInputs") or info.get("request_preview")),
+        "response": _parsed(attributes.get("mlflow.spanOutputs") or info.get("response_preview")),
+    }
+    return _in_and_out(texts)
+
+
+def _in_and_out(values: Values) -> Values:
+    """The input and the output of a trace: as `source` and `text` where each is one text, else their fields."""
+    found: dict[str, Any] = {}
+    for ours, names in (("source", ("input", "inputs", "request")), ("text", ("output", "outputs", "response"))):
+        name = next((name for name in names if not is_missing(values.get(name))), None)
+        if name is None:
+            continue
+        value = values[name]
+        text = _single_text(value)
+        if text is not None:
+            found[ours] = text
+        elif isinstance(value, dict):
+            found |= {(f"{name}.{key}" if key in found else key): held for key, held in value.items()}
+        else:
+            found[ours] = json.dumps(value, ensure_ascii=False)
+    return found
+
+
+def _single_text(value: object) -> str | None:
+    """The one text in a value: itself, a message, a conversation, or that of an object with one field."""
+    value = _parsed(json.loads(value)) if isinstance(value, str) and re.fullmatch(r'".*"', value, re.S) else value
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict):
+        if isinstance(value.get("content"), str):
+            return str(value["content"])
+        inner: Sequence[Any] = [v for k, v in value.items() if k in ("messages", "choices", "message")] or (
+            list(value.values()) if len(value) == 1 else []
+        )
+        return _single_text(inner[0]) if inner else None
+    turns = _dicts(value)
+    if turns and all(isinstance(turn.get("content"), str) for turn in turns):
+        return turns[0]["content"] if len(turns) == 1 else "\n".join(f"{t.get('role')}: {t['content']}" for t in turns)
+    return _single_text(turns[0]) if len(turns) == 1 else None
+
+
+def _has_assessments(values: Values) -> bool:
+    info = values.get("info")
+    held = info if isinstance(info, dict) else values
+    return isinstance(held.get("assessments"), list) and ("trace_id" in held or "request_id" in held)
+
+
+_LAYOUTS = (
+    _Layout(
+        "Label Studio (JSON)",
+        lambda values: isinstance(values.get("data"), dict) and isinstance(values.get("annotations"), list),
+        lambda values: values["data"],
+        _studio_tasks,
+    ),
+    _Layout("Label Studio", _has("annotator", "annotation_id", "lead_time"), _studio_texts, _studio_row),
+    _Layout(
+        "Argilla",
+        lambda values: any(f"{name}.responses.users" in values for name in _argilla_questions(values)),
+        _argilla_texts,
+        _argilla,
+    ),
+    _Layout("MLflow", _has_assessments, _mlflow_texts, _mlflow, "traces with their requests and responses"),
+    _Layout("Langfuse", _has("traceId", "source", "dataType", "value"), _in_and_out, _langfuse, "traces"),
+    _Layout("LangSmith", _has("run_id", "key", "score"), _in_and_out, _langsmith, "runs"),
+    _Layout(
+        "Opik",
+        lambda values: bool(_opik_columns(values)) and any(name in values for name in ("input", "output")),
+        _in_and_out,
+        _opik,
+    ),
+)

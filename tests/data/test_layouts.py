@@ -1,0 +1,108 @@
+"""Exports of the tools in which people rate: the same ratings from each, without a flag."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from debate_judge.data.errors import InputError
+from debate_judge.data.files.columns import Columns
+from debate_judge.data.files.formats import recognized
+from debate_judge.data.files.groups import load
+from debate_judge.data.files.layouts import long_rows, recognized_layout
+from debate_judge.data.files.task_guess import guess_task
+from debate_judge.data.schema import Aspect, Scale, Task
+from debate_judge.data.testing import check_corpus
+
+FOLDER = Path(__file__).parent / "exports"
+TASK = Task(
+    "support",
+    "question",
+    "answer",
+    (Aspect("helpfulness", "Does it help?", Scale(1, 5)), Aspect("politeness", "Is it polite?", Scale(1, 5))),
+)
+TEXTS = ("source=question", "text=answer")
+
+EXPORTS = [
+    ("label_studio.json", "Label Studio (JSON)", TEXTS, ("No date.",)),
+    ("label_studio.csv", "Label Studio", TEXTS, ()),
+    ("argilla.json", "Argilla", TEXTS, ()),
+    ("opik.csv", "Opik", (), ("No date.",)),
+    ("langfuse_scores.csv+langfuse_traces.jsonl", "Langfuse", (), ()),
+    ("langsmith_feedback.jsonl+langsmith_runs.jsonl", "LangSmith", (), ()),
+    ("mlflow_traces.jsonl", "MLflow", (), ()),
+]
+
+
+def path_of(names: str) -> str:
+    return "+".join(str(FOLDER / name) for name in names.split("+"))
+
+
+@pytest.mark.parametrize(("names", "tool", "columns", "general"), EXPORTS, ids=[row[0] for row in EXPORTS])
+def test_ratings_are_read_where_people_make_them(
+    names: str, tool: str, columns: tuple[str, ...], general: tuple[str, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    corpus = load(path_of(names), TASK, Columns.of(columns))
+    (group,) = corpus.groups
+    good, bad = group.candidates
+    assert (group.source, good.text, bad.text) == ("Where is my parcel?", "It left Elm this morning.", "No idea.")
+    # Those of judges, drafts, what was withdrawn, and expectations are left out.
+    assert good.ratings == {"helpfulness": (5.0, 3.0), "politeness": (4.0,)}
+    assert bad.ratings == {"helpfulness": (1.0,)}
+    assert good.comments == {"helpfulness": ("Says where it is.", *general)}
+    assert f"an export of {tool}" in caplog.text
+    check_corpus(corpus, load(path_of(names), TASK, Columns.of(columns)), raters=2)
+
+
+@pytest.mark.parametrize(("names", "tool", "columns", "general"), EXPORTS, ids=[row[0] for row in EXPORTS])
+def test_a_task_is_guessed_from_them(names: str, tool: str, columns: object, general: object) -> None:
+    guess = guess_task(long_rows(recognized(path_of(names)).records()), Columns(), "support")
+    assert {aspect.name for aspect in guess.task.aspects} >= {"helpfulness"}
+    assert load(path_of(names), TASK, guess.columns).groups[0].candidates[0].ratings["helpfulness"] == (5.0, 3.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("langfuse_scores.csv", "Langfuse"), ("langsmith_feedback.jsonl", "LangSmith")],
+)
+def test_scores_without_texts_ask_for_the_file_that_has_them(name: str, words: str) -> None:
+    with pytest.raises(InputError, match=rf"(?s){words} exports these ratings without the texts.*{name}\+"):
+        load(FOLDER / name, TASK)
+
+
+def test_a_score_of_a_trace_that_the_second_file_does_not_have(tmp_path: Path) -> None:
+    first, _ = (FOLDER / "langfuse_traces.jsonl").read_text().splitlines()
+    (tmp_path / "t.jsonl").write_text(first)
+    with pytest.raises(InputError, match=r"(?s)line 6, field 'traceId': no trace with this id.*t2"):
+        load(f"{FOLDER / 'langfuse_scores.csv'}+{tmp_path / 't.jsonl'}", TASK)
+
+
+def test_a_bad_rating_is_named_by_its_place_in_the_export(tmp_path: Path) -> None:
+    tasks = json.loads((FOLDER / "label_studio.json").read_text())
+    tasks[1]["annotations"][0]["result"][0]["value"]["rating"] = 9
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, tasks)))
+    place = r"line 2, field 'annotations\[0\]\.result\[0\]\.value\.rating': rating outside the scale"
+    with pytest.raises(InputError, match=place):
+        load(tmp_path / "a.jsonl", TASK, Columns.of(TEXTS))
+
+
+def test_texts_that_nobody_rated_yet_are_there(tmp_path: Path) -> None:
+    tasks = json.loads((FOLDER / "label_studio.json").read_text())
+    tasks[1]["annotations"] = []
+    (tmp_path / "a.json").write_text(json.dumps(tasks))
+    (group,) = load(tmp_path / "a.json", TASK, Columns.of(TEXTS)).groups
+    assert [c.ratings for c in group.candidates][1] == {}
+
+
+def test_a_table_of_ones_own_is_no_export() -> None:
+    records = [
+        {"source": "s", "text": "x", "data": {"a": 1}, "annotations": 2},
+        {"source": "s", "text": "x", "value": 3, "name": "tone"},
+        {"input": "s", "output": "x", "comments.tone": "kind", "tone": 4},
+        {"run_id": 1, "text": "x", "score": 3},
+    ]
+    from debate_judge.data.files.records import Record
+
+    assert [recognized_layout(Record(values, "a.jsonl", 1)) for values in records] == [None] * 4

@@ -1,0 +1,59 @@
+"""What people assessed in traces of an MLflow experiment, read from its store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import mlflow
+import pytest
+from mlflow.entities import AssessmentSource
+
+from debate_judge import data
+from debate_judge.data.errors import InputError
+from debate_judge.data.schema import Aspect, Scale, Task
+from debate_judge.runs.check import main
+from debate_judge.runs.tracking.human_ratings import rated_file
+
+TASK = Task("support", "question", "answer", (Aspect("helpfulness", "Does it help?", Scale(1, 5)),))
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    before = mlflow.get_tracking_uri()
+    mlflow.set_tracking_uri(uri)
+    made = mlflow.create_experiment("support chat", artifact_location=(tmp_path / "files").as_uri())
+    mlflow.set_experiment(experiment_id=made)
+    for number in range(3):
+        with mlflow.start_span("chat") as span:
+            span.set_inputs({"question": f"Where is parcel {number}?"})
+            span.set_outputs(f"It is on its way, {number}.")
+        mlflow.flush_trace_async_logging()
+        for rater in ("ann", "bob"):
+            person = AssessmentSource("HUMAN", rater)
+            mlflow.log_feedback(
+                trace_id=span.trace_id, name="helpfulness", value=number + 1, source=person, rationale=f"says {rater}"
+            )
+        judge = AssessmentSource("LLM_JUDGE", "some-model")
+        mlflow.log_feedback(trace_id=span.trace_id, name="helpfulness", value=5, source=judge)
+    mlflow.set_tracking_uri(before)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    return uri
+
+
+def test_what_people_assessed_is_rated_data(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    corpus = data.load(rated_file("mlflow:support chat", store), TASK)
+    found = {group.source: group.candidates[0] for group in corpus.groups}
+    assert {source: one.ratings["helpfulness"] for source, one in found.items()} == {
+        f"Where is parcel {number}?": (number + 1.0, number + 1.0) for number in range(3)
+    }
+    assert found["Where is parcel 0?"].text == "It is on its way, 0."
+    assert set(found["Where is parcel 0?"].comments["helpfulness"]) == {"says ann", "says bob"}
+    assert main(["mlflow:support chat", "--tracking-uri", store]) == 0
+    assert "3 sources, 3 candidates" in capsys.readouterr().out
+    with pytest.raises(InputError, match=r"(?s)no experiment 'support chats'.*did you mean 'support chat'"):
+        data.load(rated_file("mlflow:support chats", store), TASK)
+
+
+def test_other_data_are_left_to_the_loader() -> None:
+    assert rated_file("ratings.csv") == "ratings.csv"
