@@ -48,6 +48,10 @@ class ServiceLimits:
     """For a request, from its head to its answer."""
 
 
+_OUTSIDE = ("lm error", "search error")
+"""Failures of other services, whose details name their addresses."""
+
+
 class TextQuestion(BaseModel):
     """A text to score."""
 
@@ -72,8 +76,12 @@ class AspectAnswer(BaseModel):
 
     @classmethod
     def of(cls, score: Score) -> AspectAnswer:
-        """A score as it is answered."""
-        return cls(**{name: getattr(score, name) for name in cls.model_fields})
+        """A score as it is answered. Where calls go, and why they fail, is nothing that a client should know."""
+        fields = {name: getattr(score, name) for name in cls.model_fields}
+        if score.unscored in _OUTSIDE:
+            log.error("a text has no score: %s", score.reason)
+            fields["reason"] = f"{score.unscored}: see the log of the service"
+        return cls(**fields)
 
 
 class TextAnswer(BaseModel):
@@ -286,6 +294,5 @@ async def _input_error(request: Request, error: Exception) -> JSONResponse:
 
 
 async def _lm_error(request: Request, error: Exception) -> JSONResponse:
-    # Where calls go, and why they fail, is nothing that a client should know.
     log.error("the LM cannot be used: %s", error)
     return _refuse(502, "the judge's LM cannot be used at present")

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,8 @@ from debate_judge import load
 from debate_judge.data.errors import InputError
 from debate_judge.runs import serve
 from debate_judge.runs.export.loaded import LoadedJudge
-from debate_judge.runs.integrations.http_service import ServiceLimits, make_app
+from debate_judge.runs.integrations.batching import missing_text
+from debate_judge.runs.integrations.http_service import AspectAnswer, ServiceLimits, make_app
 from tests.fakes import ScriptedLM
 from tests.runs.integrated import save_judge, score_for, script
 
@@ -112,6 +114,12 @@ def test_what_cannot_be_scored_is_refused(judge: LoadedJudge, body: bytes) -> No
         answer = httpx.post(f"{url}/score", content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code == 422
     assert answer.json()["detail"]
+
+
+def test_an_answer_does_not_say_where_the_lm_is() -> None:
+    failed = replace(missing_text(), unscored="lm error", reason="lm error: http://10.1.2.3/v1 refused the connection")
+    assert AspectAnswer.of(failed).reason == "lm error: see the log of the service"
+    assert AspectAnswer.of(missing_text()).reason == "no text: the text is empty"
 
 
 def test_limits(judge: LoadedJudge, lms: list[ScriptedLM]) -> None:
