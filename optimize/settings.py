@@ -149,6 +149,9 @@ class OutputFlags:
     tracking_uri: str | None = setting(
         None, "MLflow server to log to; by default an embedded store in --store", metavar="URL", decides=False
     )
+    log_texts: bool = setting(
+        False, "log debates, which quote texts of the data, to the server of --tracking-uri as well", decides=False
+    )
     report: Literal["none", "plain", "full"] = REPORT
     store: str = STORE
     replies: str | None = REPLIES

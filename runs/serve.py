@@ -17,7 +17,7 @@ import sys
 from collections.abc import Sequence
 
 from debate_judge.data.errors import InputError, install_hint
-from debate_judge.runs.flags.parser import exit_code, make_parser, read
+from debate_judge.runs.flags.parser import exit_code, settings_of
 from debate_judge.runs.scoring.settings import EXIT_LM, ServeFlags
 
 KEY = "DEBATE_SERVE_KEY"
@@ -28,8 +28,7 @@ _SHORTEST_KEY = 16
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Serve until the process is told to stop; returns the exit code (0 stopped, 2 bad input, 3 the LM failed)."""
-    given = make_parser("serve", __doc__, ServeFlags).parse_args(argv)
-    return exit_code(lambda: _run(read(ServeFlags, given)))
+    return exit_code(lambda: _run(settings_of("serve", __doc__, ServeFlags, argv)))
 
 
 def bearer_key(host: str) -> str | None:

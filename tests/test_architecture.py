@@ -39,7 +39,7 @@ ROOMS = {
         ("schema",),
         ("tasks", "near_duplicates", "requirements", "sources", "agreement", "testing"),
         ("splits", "calibration", "inventory"),
-        ("folds",),
+        ("folds", "inference"),
         ("files",),
         ("sets", "sample"),
     ),
@@ -60,8 +60,9 @@ ROOMS = {
         ("estimates", "distributed"),
         ("evaluation",),
         ("comparison",),
+        ("after",),
         ("agreement", "check", "compare", "report", "score"),
-        ("view", "serve"),
+        ("serve",),
     ),
 }
 """The rooms of a folder (sub-packages, or files at its top) from left to right.

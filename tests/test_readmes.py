@@ -12,6 +12,7 @@ import sys
 from argparse import ArgumentParser
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,9 @@ from debate_judge.programs.make_lm import is_reasoning_model
 from debate_judge.runs.flags.invocation import COMMANDS, script
 
 ROOT = Path(__file__).parents[1]
-READMES = ("README.md", "data/README.md", "optimize/README.md", "programs/README.md", "runs/README.md")
+READMES = ("README.md", *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md"))))
+OF_TOOLS = "docs/integrations.md"
+"""Its examples are tried by test_docs.py, each with its tool."""
 BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
@@ -60,12 +63,15 @@ def commands(readme: str) -> list[list[str]]:
 
 
 def test_there_are_commands_to_try() -> None:
-    assert {readme: bool(commands(readme)) for readme in READMES} == dict.fromkeys(READMES, True)
+    # What explains needs none; what shows how to do something does.
+    without = {readme for readme in READMES if readme != OF_TOOLS and not commands(readme)}
+    assert without <= {"docs/design.md", "docs/lms-and-costs.md"}
 
 
 def test_the_lm_of_the_examples_is_one_that_stays_and_has_a_price() -> None:
-    pages = [*READMES, "docs/integrations.md"]
-    named = {name for page in pages for name in re.findall(r"openai:?/[a-z][\w.-]*", (ROOT / page).read_text("utf-8"))}
+    named = {
+        name for page in READMES for name in re.findall(r"openai:?/[a-z][\w.-]*", (ROOT / page).read_text("utf-8"))
+    }
     assert {name.replace(":", "") for name in named} == {EXAMPLE_LM}
     assert price_of(EXAMPLE_LM) is not None
     assert is_reasoning_model(EXAMPLE_LM)
@@ -87,6 +93,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("new.jsonl", "texts.jsonl"):
         (path / name).write_text("".join(json.dumps(group) + "\n" for group in texts))
     lone = [{**g, "candidates": g["candidates"][n % 4 : n % 4 + 1]} for n, g in enumerate(sample)]
+    (path / "new-ratings.jsonl").write_text("".join(json.dumps(group) + "\n" for group in sample[12:]))
+    _write_systems(path, sample)
     sample = sample[:12]
     (path / "ratings.jsonl").write_text("".join(json.dumps(group) + "\n" for group in sample))
     (path / "rated.jsonl").write_text("".join(json.dumps(group) + "\n" for group in lone))
@@ -110,8 +118,27 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def _write_systems(path: Path, sample: list[dict[str, Any]]) -> None:
+    """Texts of four systems, rated in nine sources; a judge's scores of all; and both as rows."""
+    systems = [{**g, "candidates": [{**c, "id": f"s{n}"} for n, c in enumerate(g["candidates"])]} for g in sample]
+    scores = [
+        {"group": g["group"], "candidate": c["id"], "aspect": aspect, "score": (rating + number) / 2}
+        for g in systems
+        for number, c in enumerate(g["candidates"])
+        for aspect, rating in c["ratings"].items()
+    ]
+    (path / "judged.jsonl").write_text("".join(json.dumps(row) + "\n" for row in scores))
+    rated = {(g["group"], c["id"]): c["ratings"] for g in systems[:9] for c in g["candidates"]}
+    rows = [{**r, "rating": rated.get((r["group"], r["candidate"]), {}).get(r["aspect"])} for r in scores]
+    (path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for group in systems[9:]:
+        group["candidates"] = [{**c, "ratings": {}} for c in group["candidates"]]
+    (path / "systems.jsonl").write_text("".join(json.dumps(group) + "\n" for group in systems))
+
+
 MADE_UP = {
     EXAMPLE_LM: ("offline",),
+    "openai/NEW": ("offline",),
     "EXPORT": ("runs/store/exports/my-judge",),
     "summeval": ("ratings.jsonl",),
     "single,geval,debate+tiebreak,chateval,MY-EXPORT": ("single,geval,debate,runs/store/exports/my-judge",),
@@ -157,7 +184,7 @@ def tried(arguments: list[str]) -> list[str]:
     return [name, *rest]
 
 
-@pytest.mark.parametrize("readme", READMES)
+@pytest.mark.parametrize("readme", [page for page in READMES if page != OF_TOOLS])
 def test_the_commands_of_a_readme_work(
     readme: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

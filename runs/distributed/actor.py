@@ -23,6 +23,7 @@ from debate_judge.runs.distributed.units import Unit
 from debate_judge.runs.scoring.output import RowTotals
 from debate_judge.runs.scoring.rows import PROVIDER_FAILED, JsonLines, extra_fields
 from debate_judge.runs.scoring.settings import EXIT_INPUT, EXIT_LM
+from debate_judge.runs.scoring.uncertainty import RowIntervals, interval_fields
 
 if TYPE_CHECKING:
     from debate_judge.programs.judge import Item
@@ -57,6 +58,10 @@ class ScoringJob:
     max_tokens: int | None
     aspects: tuple[str, ...]
     scale: Literal["judge", "raters"]
+    interval: float | None
+    """Level of the intervals, if there are any."""
+    abstain: float | None
+    """Width from which on scores are left to people."""
     reading: UnitReading
     out: OutFolder
     path: tuple[str, ...] = ()
@@ -168,6 +173,7 @@ class ScoringActor:
 
     def _open(self) -> None:
         os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
+        from debate_judge.runs.export.intervals import fitted_intervals
         from debate_judge.runs.export.loaded import open_judge
 
         job = self._job
@@ -186,7 +192,10 @@ class ScoringActor:
         )
         self._aspects = self._judge.choose(job.aspects)
         judges = [self._judge.compiled.aspects[name].judge for name in job.aspects]
-        self._form = JsonLines(extra_fields(judges, mapped=job.scale == "raters"))
+        extra = extra_fields(judges, mapped=job.scale == "raters") + interval_fields(job.interval, job.abstain)
+        self._form = JsonLines(extra)
+        fitted = {} if job.interval is None else fitted_intervals(export.manifest, self._aspects, job.interval)
+        self._spans = RowIntervals(fitted, job.abstain)
 
     def score(self, unit: Unit) -> UnitDone:
         """Read, score and write a unit; a failure that concerns all units is returned and not raised."""
@@ -228,7 +237,7 @@ class ScoringActor:
             path = Path(folder) / "rows.jsonl"
             with path.open("wb") as file:
                 for item, judgement in self._judge.stream(items()):
-                    score = score_of(self._judge.compiled, item, judgement, job.scale)
+                    score = self._spans.applied(item, score_of(self._judge.compiled, item, judgement, job.scale))
                     file.write(self._form.encode(item, score))
                     rows.count(score, kept=False)
                     self._at[unit.name] = rows.rows, shares.popleft()
@@ -262,7 +271,7 @@ def _parquet(path: Path, fields: Sequence[str]) -> Path:
     import pyarrow.parquet as pq
     from pyarrow import json
 
-    kinds = {name: pa.float64() for name in ("score", "judge_score")}
+    kinds = {name: pa.float64() for name in ("score", "judge_score", "low", "high")} | {"to_people": pa.bool_()}
     kinds |= {name: pa.int64() for name in ("rounds", "together", "joint")}
     schema = pa.schema([(name, kinds.get(name, pa.string())) for name in fields])
     known = json.ParseOptions(explicit_schema=schema)

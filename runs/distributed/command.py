@@ -166,6 +166,8 @@ def _job(
         max_tokens=arguments.max_tokens,
         aspects=tuple(aspect.name for aspect in aspects),
         scale=arguments.scale,
+        interval=arguments.interval,
+        abstain=arguments.abstain,
         reading=UnitReading(judge.task, arguments.task, arguments.columns, shared),
         out=out,
         path=tuple(str(Path(place).absolute()) for place in sys.path),

@@ -100,6 +100,7 @@ def save(
     manifest = _manifest(judge, states, demos) | {
         "name": name,
         "lm": _lm_record(lm),
+        **({"columns": dict(judge.task.columns)} if judge.task.columns else {}),
         "versions": _versions(),
         "evidence": _portable(clean(evidence)),
     }

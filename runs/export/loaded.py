@@ -37,6 +37,8 @@ from debate_judge.runs.runner.streaming import Score, judge_in_order, score_of
 if TYPE_CHECKING:
     import pandas as pd
 
+    from debate_judge.data.inference.conformal import ConformalIntervals
+
 _ROW = {"text", "source", "context", "references"}
 
 
@@ -142,7 +144,7 @@ class LoadedJudge(dspy.Module):
             own = [(item, judgement) for item, judgement in judged.items() if item.aspect is aspect]
             scores = [score_of(compiled, item, judgement, scale) for item, judgement in own]
             # A cut is on the judge's own scale.
-            cut = self._cut(aspect) if scale == "judge" else None
+            cut = self.cut(aspect) if scale == "judge" else None
             values, reasons = [score.score for score in scores], [score.reason for score in scores]
             answers[aspect.name] = answer(texts.several, values, reasons, [judgement for _, judgement in own], cut)
         if keywords.get("aspect") is not None:
@@ -180,7 +182,7 @@ class LoadedJudge(dspy.Module):
             "the judge does not score this aspect", field="aspect", expected=", ".join(self.aspects), found=aspect
         )
 
-    def _cut(self, aspect: Aspect) -> float | None:
+    def cut(self, aspect: Aspect) -> float | None:
         """The least score that means yes: that of the evidence, where the raters' ratings were yes or no."""
         evidence = self.manifest["evidence"]
         name = (evidence.get("exported") or {}).get("judge")
@@ -340,6 +342,27 @@ class LoadedJudge(dspy.Module):
         with dspy.context(trace=None, disable_history=True):
             judged = await self._judged(items)
         return [score_of(compiled, item, judgement, scale) for item, judgement in zip(items, judged, strict=True)]
+
+    def intervals(
+        self, level: float = 0.9, aspects: Sequence[str] | str | None = None
+    ) -> dict[str, ConformalIntervals]:
+        """Conformal intervals for scores on the raters' scale, from the held-out scores that the export keeps.
+
+        `judge.intervals()["coherence"].at(score)` has the ends `low` and `high`.
+
+        Args:
+            level: Share of ratings that the intervals are to hold.
+            aspects: Which aspects; all by default.
+
+        Returns:
+            Aspect name -> its intervals.
+
+        Raises:
+            InputError: The export keeps no such scores.
+        """
+        from debate_judge.runs.export.intervals import fitted_intervals
+
+        return fitted_intervals(self.manifest, self.choose(aspects), level)
 
     def stream(self, items: Iterable[Item]) -> Iterator[tuple[Item, Judgement]]:
         """Judge a stream of items in order and with constant memory; see `runs.runner.streaming.judge_in_order`."""

@@ -33,8 +33,8 @@ def max_unscored(*, decides: bool) -> Any:
 
 MAX_UNSCORED = max_unscored(decides=False)
 REPORT = setting(
-    "plain",
-    "HTML page to write: plain quotes no text of the data, full adds a second page that quotes them all",
+    "full",
+    "HTML page beside the result: full shows every debate with its texts, plain quotes none; MLflow gets the plain one",
     decides=False,
 )
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.usage import Meter
+from debate_judge.runs.export.intervals import HeldOutIntervals
 from debate_judge.runs.reports.costs import cost_rows, cost_table
-from debate_judge.runs.reports.terminal import Printed
+from debate_judge.runs.reports.terminal import Printed, TerminalTable
+from debate_judge.runs.reports.text import interval
 from debate_judge.runs.scoring.output import RowTotals
+from debate_judge.runs.scoring.uncertainty import RowIntervals
 
 
 def scored_summary(meter: Meter, price: Price | None, out: object, tally: RowTotals) -> list[Printed]:
@@ -28,3 +33,32 @@ def scored_summary(meter: Meter, price: Price | None, out: object, tally: RowTot
     if meter.asked:
         lines += ["", *cost_table(cost_rows(meter, price))]
     return lines
+
+
+def uncertainty_summary(
+    held_out: Mapping[str, HeldOutIntervals], spans: RowIntervals, level: float, widest: float | None
+) -> list[Printed]:
+    """How intervals do on held-out texts, and what is left to people.
+
+    Args:
+        held_out: Aspect -> its intervals there, each fitted on the other sources.
+        spans: The intervals of the texts that were scored.
+        level: Of the intervals.
+        widest: Width from which on texts are left to people, if any are.
+    """
+    header = ["aspect", "held-out texts", "inside", "mean width"]
+    header += ["left", "agreement", "of the rest", "error", "of the rest", "left here"] if widest is not None else []
+    rows = []
+    for aspect, one in held_out.items():
+        found = one.measured
+        row = [aspect, f"{found.texts}", f"{100 * found.covered:.0f} %", f"{found.width:.2f}"]
+        if widest is not None:
+            here = spans.left[aspect] / max(1, spans.scored[aspect])
+            row += [f"{100 * found.left:.0f} %", interval(one.everything), interval(one.kept)]
+            row += ["–" if error is None else f"{error.value:.2f}" for error in (one.error, one.error_kept)]
+            row += [f"{100 * here:.0f} %"]
+        rows.append(row)
+    title = f"intervals for {100 * level:g} % of mean ratings; each held-out text by those of other sources"
+    if widest is not None:
+        title += f"; left to people: wider than {widest:g}"
+    return ["", title, "", TerminalTable(header, rows)] if rows else []

@@ -49,6 +49,11 @@ class Score:
     joint: int
     """Aspects that were judged in the same calls, this one included."""
     transcript: Transcript = field(repr=False)
+    low: float | None = None
+    """Ends of the interval on the raters' scale; None where none was asked for, or there is no score."""
+    high: float | None = None
+    to_people: bool | None = None
+    """Whether the interval is too wide for the score to be used; None where that was not asked."""
 
 
 def score_of(judge: CompiledJudge, item: Item, judgement: Judgement, scale: ScoreScale = "judge") -> Score:

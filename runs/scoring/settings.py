@@ -28,13 +28,28 @@ class ScoreFlags(EndpointFlags, LimitFlags, EstimateFlags, EngineFlags):
     )
     columns: tuple[str, ...] = COLUMNS
     sources: SourcesText | None = SOURCES
-    out: str = setting(..., "file for the scores, .jsonl or .csv", metavar="FILE")
+    out: str = setting(..., "file for the scores: .jsonl, .csv, .xlsx or .parquet", metavar="FILE")
+    wide: bool = setting(False, "a row a text: a column an aspect, with reason, decision, and why there is no score")
+    keep_columns: bool = setting(False, "begin each row with the columns of the input")
     aspects: tuple[str, ...] = setting((), "aspects to score, comma-separated; by default all that the judge knows")
     task: str | None = setting(
         None, "score only the groups of this task; without it a group of another task is an error"
     )
     scale: Literal["judge", "raters"] = setting(
         "judge", "scale of the scores: the judge's own, or the raters' (by a map that the compile fitted)"
+    )
+    interval: float | None = setting(
+        None,
+        "also give each score a conformal interval on the raters' scale, from held-out errors (with --scale raters)",
+        metavar="LEVEL",
+        ge=0.5,
+        le=0.99,
+    )
+    abstain: float | None = setting(
+        None,
+        "mark scores whose interval is wider than this as left to people (interval of 0.9 if no other)",
+        metavar="WIDTH",
+        gt=0,
     )
     trust_export: bool = setting(
         False, "use the server address that the export names, after you confirm it on the terminal", decides=False

@@ -127,7 +127,7 @@ def test_groups_of_another_task_can_be_left_aside(command: Command) -> None:
     [
         (["--in", "absent.jsonl"], "no such file"),
         (["--in", "."], "no such file"),
-        (["--out", "scores.txt"], ".jsonl or .csv"),
+        (["--out", "scores.txt"], ".jsonl, .csv, .xlsx or .parquet"),
         (["--out", "{source}"], "the same"),
         (["--transcripts", "{out}"], "the same"),
         (["--aspects", "tonne"], "did you mean 'tone'"),

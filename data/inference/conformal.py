@@ -1,0 +1,200 @@
+"""Intervals on the raters' scale around single scores, by split conformal prediction, one aspect at a time.
+
+Held-out texts, whose ratings neither the judge nor its map to the raters' scale has seen, tell how far ratings are from
+scores. An interval is score +- q s(score), where s is how far ratings are from scores of about this height (a kernel
+mean of the absolute residuals, drawn to that of all texts), and q a quantile of the held-out residuals in units of s
+(Papadopoulos, Gammerman and Vovk 2008; Lei et al. 2018). Each residual is measured in an s of the other sources. The
+interval is about the mean rating of the text by as many raters as rated the held-out texts.
+
+With N texts the quantile is that of the share level (1 + 1/N). Texts of one source are not exchangeable with those of
+others, however: where misses come source by source, G sources are hardly more than G texts (Dunn, Wasserman and Ramdas
+2023; Lee, Barber and Willett 2024). So N is the number of independent texts that the misses are worth, N / (1 + (m - 1)
+rho), with m texts a source and rho the correlation of misses within a source (Kish 1965), which lies between the two.
+`tests/bench/conformal.py` measures the coverage.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from debate_judge.data.agreement.correlations import Floats
+from debate_judge.data.agreement.results import GroupScores
+from debate_judge.data.schema import Scale
+
+_BANDWIDTH = 0.125
+"""Standard deviation of the kernel, as a share of the scale."""
+
+_PRIOR = 10.0
+"""Texts that the mean of all residuals counts for in the local one."""
+
+_LEAST = 0.05
+"""Least local spread, as a share of the mean one: ratings at the end of a scale may not differ at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreInterval:
+    """Where the raters' mean rating of a text is expected."""
+
+    low: float
+    high: float
+
+    @property
+    def width(self) -> float:
+        return self.high - self.low
+
+
+@dataclass(frozen=True)
+class ConformalIntervals:
+    """The intervals of one aspect."""
+
+    level: float
+    """Share of ratings that they are to hold."""
+    scale: Scale
+    """Of the raters; intervals end where it does."""
+    factor: float
+    """The quantile; infinite where there are too few sources for the level, and then all intervals are the scale."""
+    scores: Floats
+    """Held-out scores on the raters' scale, shape (texts,)."""
+    residuals: Floats
+    """Rating less score, shape (texts,)."""
+    source: NDArray[np.intp]
+    """Number of the source of each text."""
+
+    @property
+    def sources(self) -> int:
+        return len(np.unique(self.source))
+
+    def at(self, score: float) -> ScoreInterval:
+        """The interval around a score on the raters' scale."""
+        if math.isinf(self.factor):
+            return ScoreInterval(self.scale.low, self.scale.high)
+        half = self.factor * float(self._spread(np.array([score]), np.ones((1, len(self.scores))))[0])
+        # The score may lie outside the scale; its interval does not.
+        low = min(max(score - half, self.scale.low), self.scale.high)
+        return ScoreInterval(low, max(min(score + half, self.scale.high), self.scale.low))
+
+    def _spread(self, at: Floats, allowed: Floats) -> Floats:
+        """The local spread at some scores, shape (scores,), from the texts that are allowed, (scores, texts)."""
+        return _local_spread(at, self.scores, np.abs(self.residuals), allowed, self.scale)
+
+
+def fit_intervals(groups: Sequence[GroupScores], scale: Scale, level: float = 0.9) -> ConformalIntervals | None:
+    """Fit intervals to held-out texts of one aspect.
+
+    Args:
+        groups: With scores on the raters' scale.
+        scale: Of the raters.
+        level: Share of ratings that the intervals are to hold, between 0 and 1.
+
+    Returns:
+        None where fewer than two sources have a text with rating and score.
+    """
+    rows = [
+        (s, r - s, place)
+        for place, g in enumerate(groups)
+        for r, s in zip(g.ratings, g.scores, strict=True)
+        if r is not None and s is not None
+    ]
+    if len({row[2] for row in rows}) < 2:
+        return None
+    scores, residuals = (np.array([row[i] for row in rows]) for i in (0, 1))
+    source = np.array([row[2] for row in rows], dtype=np.intp)
+    others = (source[:, None] != source[None, :]).astype(float)
+    spread = _local_spread(scores, scores, np.abs(residuals), others, scale)
+    in_units = np.abs(residuals) / spread
+    return ConformalIntervals(level, scale, _quantile(in_units, source, level), scores, residuals, source)
+
+
+@dataclass(frozen=True, slots=True)
+class Abstained:
+    """What leaving wide intervals to people does, on held-out texts: each by intervals fitted on the other sources."""
+
+    texts: int
+    covered: float
+    """Share of ratings inside the intervals."""
+    width: float
+    """Mean width."""
+    left: float
+    """Share of texts whose interval is wider than allowed."""
+    kept: Mapping[str, GroupScores]
+    """Group -> its scores, None for those that are left to people."""
+
+
+def left_to_people(
+    groups: Sequence[GroupScores], scale: Scale, level: float, widest: float = math.inf
+) -> Abstained | None:
+    """Measure intervals, and what is left where those wider than `widest` are, source by source.
+
+    Returns:
+        None with fewer than three sources that have ratings and scores.
+    """
+    covered: list[bool] = []
+    widths: list[float] = []
+    kept: dict[str, GroupScores] = {}
+    for place, group in enumerate(groups):
+        own = fit_intervals([g for other, g in enumerate(groups) if other != place], scale, level)
+        if own is None:
+            return None
+        spans = [None if s is None else own.at(s) for s in group.scores]
+        for rating, span in zip(group.ratings, spans, strict=True):
+            if rating is not None and span is not None:
+                covered.append(span.low - 1e-9 <= rating <= span.high + 1e-9)
+                widths.append(span.width)
+        scores = tuple(
+            s if span is not None and span.width <= widest else None
+            for s, span in zip(group.scores, spans, strict=True)
+        )
+        kept[group.group] = GroupScores(group.group, group.candidates, group.ratings, scores, group.raters)
+    if not covered:
+        return None
+    left = float(np.mean(np.array(widths) > widest))
+    return Abstained(len(covered), float(np.mean(covered)), float(np.mean(widths)), left, kept)
+
+
+def _local_spread(at: Floats, scores: Floats, sizes: Floats, allowed: Floats, scale: Scale) -> Floats:
+    """Mean absolute residual of texts with scores of about this height.
+
+    Args:
+        at: Scores, shape (scores,).
+        scores: Of the held-out texts, shape (texts,).
+        sizes: Their absolute residuals, shape (texts,).
+        allowed: Which texts each score may use, 0 or 1, shape (scores, texts).
+        scale: Of the raters.
+    """
+    distance = (at[:, None] - scores[None, :]) / (_BANDWIDTH * (scale.high - scale.low))
+    weights = allowed * np.exp(-0.5 * distance**2)
+    mean = (allowed @ sizes) / np.maximum(allowed.sum(axis=1), 1)
+    local = (weights @ sizes + _PRIOR * mean) / (weights.sum(axis=1) + _PRIOR)
+    return np.asarray(np.maximum(np.maximum(local, _LEAST * mean), 1e-9))
+
+
+def _quantile(sizes: Floats, source: NDArray[np.intp], level: float) -> float:
+    """The conformal quantile of residuals whose sources are not independent texts."""
+    ordered = np.sort(sizes)
+    count = len(ordered)
+    plain = ordered[min(count - 1, math.ceil(level * (count + 1)) - 1)]
+    worth = _independent((sizes > plain).astype(float), source)
+    share = level * (1 + 1 / worth)
+    if share > 1:
+        return math.inf
+    return float(ordered[min(count - 1, math.ceil(share * count - 1e-9) - 1)])
+
+
+def _independent(misses: Floats, source: NDArray[np.intp]) -> float:
+    """How many independent texts the texts are worth for the share of misses."""
+    _, place, counts = np.unique(source, return_inverse=True, return_counts=True)
+    texts, groups = len(misses), len(counts)
+    inside = misses.var()
+    if inside == 0 or texts == groups:
+        return float(texts)
+    means = np.bincount(place, weights=misses) / counts
+    between = float((counts * (means - misses.mean()) ** 2).sum()) / (groups - 1)
+    within = float(((misses - means[place]) ** 2).sum()) / max(1, texts - groups)
+    size = (texts - float((counts**2).sum()) / texts) / (groups - 1)
+    correlation = (between - within) / (between + (size - 1) * within) if between + (size - 1) * within > 0 else 0.0
+    return texts / (1 + (texts / groups - 1) * min(1.0, max(0.0, correlation)))

@@ -1,0 +1,171 @@
+"""Whether a judge's agreement with raters holds on new ratings, and what changed: texts, raters or the judge.
+
+Old and new sources are two independent samples, so the difference of agreement is tested by Welch's t over sources
+(`two_samples`). Means of scores and of ratings are compared in the same way. A judge with a fixed LM is a fixed
+function of the text: where its scores moved and the ratings with them, the texts changed. Where ratings moved apart
+from what the scores say, the raters changed, or what makes a text good is no longer what the judge sees.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+import numpy as np
+
+from debate_judge.data.agreement.bootstrap import bundle, count_units, group_numbers, pairs_of_groups, resample
+from debate_judge.data.agreement.classification import Measure
+from debate_judge.data.agreement.correlations import Floats, Statistic
+from debate_judge.data.agreement.differences import level_function
+from debate_judge.data.agreement.intervals import bootstrap_error, critical, mean_influences
+from debate_judge.data.agreement.raters import mean_over_groups
+from debate_judge.data.agreement.results import GroupScores
+from debate_judge.data.inference.two_samples import SampleFigure, TwoSamples, compare_samples
+from debate_judge.data.schema import Level
+
+Holding = Literal["holds", "worse", "unclear"]
+
+Scores = Mapping[str, Sequence[GroupScores]]
+"""Aspect -> groups."""
+
+_ROUNDING = 1e-9
+
+_LEVEL = 0.05
+"""Of all statements on drift together (Bonferroni)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """One aspect, new minus old; means over texts, with intervals over sources. None where there is too little."""
+
+    scores: TwoSamples | None
+    """Of the judge's scores, on the raters' scale where they have a place there."""
+    ratings: TwoSamples | None
+    apart: TwoSamples | None
+    """Of rating minus score; None where scores have no place on the raters' scale."""
+    score_spread: float | None
+    """Standard deviation of new scores divided by that of old ones."""
+    rating_spread: float | None
+
+    def to_json(self) -> dict[str, object]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreChange:
+    """The judge on old texts, asked again."""
+
+    texts: int
+    differ: float
+    """Share of the texts with another score."""
+    mean: Measure | None
+    """Of new less old score."""
+
+
+def agreement_figure(
+    scores: Scores, statistic: Statistic, level: Level, *, resamples: int = 2000, seed: int = 0
+) -> SampleFigure | None:
+    """Agreement averaged over aspects, with its standard error over sources.
+
+    Args:
+        scores: Aspect -> groups.
+        statistic: The correlation.
+        level: Where it is computed.
+        resamples: For the standard error at sample and system level.
+        seed: For these.
+
+    Returns:
+        None where it is undefined in an aspect, or rests on fewer than two sources.
+    """
+    index = group_numbers(scores)
+    unit_of_group = bundle(len(index), seed)
+    estimate = level_function(level, draw_systems=False, seed=seed)
+    found = [estimate(pairs_of_groups(groups, index, unit_of_group), [statistic]) for groups in scores.values()]
+    value = float(np.mean([one.values[0] for one in found]))
+    rests_on = np.logical_or.reduce([one.rests_on for one in found])
+    if math.isnan(value) or rests_on.sum() < 2:
+        return None
+    by_group = [one.by_group for one in found if one.by_group is not None]
+    if len(by_group) == len(found):
+        return SampleFigure.of_influences(value, mean_influences(by_group)[0][rests_on])
+    units = min(one.units for one in found)
+    replicates = resample(found, count_units(unit_of_group), resamples=resamples, seed=seed)
+    return SampleFigure(value, bootstrap_error(np.mean([one[0] for one in replicates], axis=0), units), units)
+
+
+def published_figure(value: float | None, low: float | None, high: float | None, groups: int) -> SampleFigure | None:
+    """A correlation with the standard error that its interval on Fisher's z was made from (`intervals.py`)."""
+    if value is None or low is None or high is None or groups < 2 or not -1 < low <= high < 1:
+        return None
+    half = (math.atanh(high) - math.atanh(low)) / 2
+    return SampleFigure(value, half / critical(groups) * (1 - value**2), groups)
+
+
+def holding(difference: TwoSamples | None, margin: float) -> Holding:
+    """Whether new agreement is shown to be less than `margin` below the old, more than that, or neither."""
+    if difference is None:
+        return "unclear"
+    if difference.high < -margin:
+        return "worse"
+    return "holds" if difference.low > -margin else "unclear"
+
+
+def drift_of(old: Sequence[GroupScores], new: Sequence[GroupScores], on_scale: bool) -> Drift:
+    """Compare scores and ratings of two sets of sources in one aspect.
+
+    Args:
+        old: With scores on the raters' scale, if `on_scale`.
+        new: Likewise.
+        on_scale: Whether rating minus score has a meaning.
+    """
+    both = [[_pairs(group) for group in groups] for groups in (new, old)]
+    kept = [[pairs for pairs in groups if len(pairs)] for groups in both]
+
+    def moved(of: int) -> TwoSamples | None:
+        return compare_samples(*(SampleFigure.of_ratio([pairs[:, of] for pairs in groups]) for groups in kept))
+
+    apart = [SampleFigure.of_ratio([pairs[:, 0] - pairs[:, 1] for pairs in groups]) for groups in kept]
+    spreads = [
+        [float(np.concatenate([pairs[:, of] for pairs in groups]).std()) if groups else 0.0 for groups in kept]
+        for of in (0, 1)
+    ]
+    ratios = [new / old if old > 0 else None for new, old in spreads]
+    return Drift(moved(1), moved(0), compare_samples(*apart) if on_scale else None, ratios[1], ratios[0])
+
+
+def score_change(by_group: Sequence[Floats]) -> ScoreChange:
+    """Of new less old scores of the same texts, an array for each group."""
+    every = np.concatenate(by_group) if by_group else np.zeros(0)
+    differ = float(np.mean(np.abs(every) > _ROUNDING)) if len(every) else 0.0
+    return ScoreChange(len(every), differ, mean_over_groups(by_group) if by_group else None)
+
+
+def causes(drifts: Mapping[str, Drift], changed: Mapping[str, ScoreChange]) -> list[str]:
+    """What is shown to have changed, in sentences; empty where nothing is.
+
+    Args:
+        drifts: Aspect -> drift.
+        changed: Aspect -> how the judge scores old texts now.
+    """
+    limit = _LEVEL / (2 * max(1, len(drifts)))
+    found = []
+    for name, again in changed.items():
+        if again.differ and again.mean is not None and again.mean.value is not None:
+            found.append(
+                f"the judge changed: it scores {100 * again.differ:.0f} % of {again.texts} old texts differently in "
+                f"{name}, by {again.mean.value:+.2f} in the mean"
+            )
+    for name, one in drifts.items():
+        if one.scores is not None and one.scores.p_value < limit:
+            found.append(f"the texts changed: the judge scores them {one.scores.value:+.2f} in {name}")
+        if one.apart is not None and one.apart.p_value < limit:
+            found.append(f"the raters changed: for equal scores they give {one.apart.value:+.2f} in {name}")
+    return found
+
+
+def _pairs(group: GroupScores) -> Floats:
+    """Rating and score of the candidates that have both, shape (candidates, 2)."""
+    rows = [(r, s) for r, s in zip(group.ratings, group.scores, strict=True) if r is not None and s is not None]
+    return np.array(rows, dtype=float).reshape(-1, 2)

@@ -1,0 +1,329 @@
+"""Carry an exported judge to a new LM: both score the same held-out sources, and the verdict says what to do.
+
+    python runs/after/carry.py runs/store/exports/NAME --lm openai/NEW --data ratings.csv
+    python runs/after/carry.py EXPORT --lm openai/NEW --data ratings.csv --margin 0.05 --json
+
+carry: the new LM is shown to lose less agreement with the raters than the margin, and its scores are where they were.
+recalibrate: likewise, but its scores are elsewhere; the map to the raters' scale is fitted again. In both cases a new
+export is written, with the evidence of the new LM. recompile: it loses more, or this is not shown; nothing is
+written, and the exit code is 1. Where the old LM can no longer be asked, its stored replies speak for it, else the
+scores that the export keeps.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from debate_judge.data.errors import InputError
+from debate_judge.data.files.writing import require_file, write_json
+from debate_judge.runs.after.against_record import data_of, objective, recorded_scores, unseen_part
+from debate_judge.runs.after.asking import (
+    ASPECTS,
+    JSON_OUT,
+    PROGRAM,
+    Asking,
+    AskingFlags,
+    ScoredCorpus,
+    Scores,
+    TextFlags,
+    command_code,
+    corpus_for,
+    find_export,
+    score_corpus,
+    shared_aspects,
+)
+from debate_judge.runs.flags.common import SEED
+from debate_judge.runs.flags.declared import command_settings, setting
+from debate_judge.runs.flags.parser import make_parser, read
+from debate_judge.runs.reports.terminal import Printed, TerminalTable, show
+from debate_judge.runs.reports.text import interval
+
+if TYPE_CHECKING:
+    from debate_judge.data.agreement.classification import Measure
+    from debate_judge.data.inference.carried import LMComparison, Margins, ScoreMeaning
+    from debate_judge.data.schema import Aspect, Corpus
+    from debate_judge.runs.export.manifest import Export
+
+_RECOMPILE = 1
+"""Exit code where the judge cannot be carried."""
+
+
+@command_settings
+class CarryFlags(AskingFlags, TextFlags):
+    """Settings of one change of LM."""
+
+    export: str = setting(..., PROGRAM, name="EXPORT", metavar="EXPORT")
+    data: str | None = setting(
+        None, "the rated data that it was compiled on, or others", shown="the export's, where these are built in"
+    )
+    margin: float = setting(0.03, "agreement, in correlation, that the new LM may lose", gt=0, le=2)
+    shift: float = setting(
+        0.05, "mean shift of scores, as a share of the scale, from which on the map is fitted again", gt=0, le=1
+    )
+    old: Literal["ask", "recorded"] = setting(
+        "ask", "the old LM: ask it (stored replies are recalled), or take the scores that the export keeps"
+    )
+    old_api_base: str | None = setting(None, "address of the old LM, if it has one of its own", metavar="URL")
+    name: str | None = setting(None, "name of the new export", shown="the old one's with that of the LM", decides=False)
+    aspects: tuple[str, ...] = ASPECTS
+    seed: int = SEED
+    json: str | None = JSON_OUT
+
+
+@dataclass(frozen=True)
+class Carried:
+    """The result of a change of LM."""
+
+    comparison: LMComparison
+    export: Path | None
+    """The new export; None where the verdict is to recompile."""
+    old: Literal["asked", "recorded"]
+    """Where the old LM's scores come from."""
+    sources: int
+    held_out: bool
+    """Whether the judge was neither tuned nor chosen on any of these sources."""
+    notes: tuple[str, ...]
+    lms: tuple[str, str]
+    """The old and the new one's spec."""
+
+    @property
+    def verdict(self) -> str:
+        return self.comparison.verdict
+
+    def to_json(self) -> dict[str, Any]:
+        about: dict[str, Any] = {"old_lm": self.lms[0], "new_lm": self.lms[1]}
+        about |= {"old_scores": self.old, "sources": self.sources, "held_out": self.held_out, "notes": list(self.notes)}
+        return {**self.comparison.to_json(), **about, "export": None if self.export is None else str(self.export)}
+
+
+def carry(
+    export: Export,
+    corpus: Corpus,
+    asking: Asking,
+    *,
+    margins: Margins | None = None,
+    aspects: Sequence[str] = (),
+    old: Literal["ask", "recorded"] = "ask",
+    old_api_base: str | None = None,
+    name: str | None = None,
+    seed: int = 0,
+) -> Carried:
+    """Compare an export's LM with a new one, and write a new export where the judge can be carried.
+
+    Args:
+        export: The judge.
+        corpus: Rated texts; of those that the export was measured on, only these are used.
+        asking: How the new LM is asked; `asking.lm` names it.
+        margins: What it may lose.
+        aspects: By default all that are rated and judged.
+        old: Whether to ask the old LM, or to take the recorded scores at once.
+        old_api_base: The old LM's address, where it has one of its own.
+        name: Of the new export, in the folder `exports` of the store.
+        seed: For intervals and p-values.
+
+    Raises:
+        InputError: There is nothing to compare on, or nothing that speaks for the old LM.
+        dspy.LMError: The new LM cannot be used.
+    """
+    from debate_judge.data.inference.carried import Margins, compare_lms
+    from debate_judge.runs.export.recorded import recorded_in
+
+    recorded = recorded_in(export.manifest)
+    chosen = shared_aspects(export, corpus, aspects)
+    part, held_out, notes = unseen_part(corpus, recorded)
+    asked = score_corpus(export, part, chosen, asking, f"new LM, {asking.lm}")
+    before, source, more = _old_scores(export, part, chosen, replace(asking, lm=None, api_base=old_api_base), old)
+    own = export.judge.aspects
+    scales = {a.name: _scale(a, own[a.name].judge.on_scale, own[a.name].calibration) for a in chosen}
+    statistic, level = objective(export, part)
+    found = compare_lms(before, asked.scores, scales, margins or Margins(), statistic=statistic, level=level, seed=seed)
+    lms = str(export.manifest["lm"]["spec"]), asked.spec
+    made = Carried(found, None, source, len(part.groups), held_out, (*notes, *more), lms)
+    if found.verdict == "recompile":
+        return made
+    return replace(made, export=_write(export, part, asked, made, asking.store or Path("runs/store"), name))
+
+
+def _scale(aspect: Aspect, on_scale: bool, calibration: Any) -> ScoreMeaning:
+    from debate_judge.data.inference.carried import ScoreMeaning
+
+    return ScoreMeaning(aspect.scale, on_scale, calibration)
+
+
+def _old_scores(
+    export: Export, part: Corpus, aspects: Sequence[Aspect], asking: Asking, old: str
+) -> tuple[Scores, Literal["asked", "recorded"], list[str]]:
+    """The old LM's scores: asked for, which recalls stored replies, else those that the export keeps."""
+    import dspy
+
+    notes: list[str] = []
+    if old == "ask":
+        try:
+            # Without a trial call, which the store would not know.
+            quiet = replace(asking, preflight=False)
+            return score_corpus(export, part, aspects, quiet, "old LM, as compiled").scores, "asked", notes
+        except (dspy.LMError, InputError) as error:
+            text = error.problem if isinstance(error, InputError) else str(error)
+            notes.append(f"the old LM cannot be asked ({text.splitlines()[0][:200]}); its recorded scores speak for it")
+    return recorded_scores(export, part, aspects), "recorded", notes
+
+
+def _write(export: Export, part: Corpus, asked: ScoredCorpus, made: Carried, store: Path, name: str | None) -> Path:
+    """The judge with the new LM as an export of its own."""
+    from debate_judge.data.inference.carried import cross_fitted
+    from debate_judge.programs.compiled import CompiledJudge
+    from debate_judge.runs.export.folder import save
+    from debate_judge.runs.export.recorded import RECORDED, record, recorded_in
+
+    found, manifest = made.comparison, export.manifest
+    recalibrated = found.verdict == "recalibrate"
+    own = {
+        aspect: replace(one, calibration=found.aspects[aspect].refitted)
+        if recalibrated and aspect in found.aspects
+        else one
+        for aspect, one in export.judge.aspects.items()
+    }
+    recorded = recorded_in(manifest)
+    # A map that was fitted on these sources would be closer to their ratings than to those of new ones.
+    crossed = recalibrated or not made.held_out
+    mapped = {}
+    for aspect, groups in asked.scores.items():
+        calibration = own[aspect].calibration
+        if calibration is not None:
+            scale = _scale(export.judge.task.aspect(aspect), own[aspect].judge.on_scale, calibration)
+            mapped[aspect] = cross_fitted(groups, scale) if crossed else calibration.applied(groups)
+    seen = recorded.seen if recorded is not None else frozenset()
+    evidence: dict[str, Any] = {
+        "exported": {"judge": "carried", "why": f"{found.verdict}: {found.why}"},
+        "held_out" if made.held_out else "compared": {
+            "carried": found.new.to_json(),
+            "old_lm": found.old.to_json(),
+        },
+        "objective": manifest["evidence"].get("objective"),
+        "data": asdict(replace(part.origin, location=Path(part.origin.location).name)),
+        "lm_calls_per_item": {"carried": asked.calls_per_item},
+        "carried": {**made.to_json(), "from": export.fingerprint, "export": None},
+        "decisions": {"carried": _decisions(export, asked.scores)},
+        RECORDED: record(part, asked.scores, mapped, by="export", seen=seen),
+    }
+    slug = re.sub(r"[^\w.-]+", "-", asked.spec)
+    folder = store / "exports" / (name or f"{manifest.get('name', 'judge')}-on-{slug}")
+    demos = any(entry.get("holds_texts") for entry in manifest["aspects"].values())
+    judge = CompiledJudge(export.judge.task, own)
+    return save(folder, judge, lm=asked.lm, evidence=evidence, name=folder.name, demos=demos)
+
+
+def _decisions(export: Export, scores: Scores) -> dict[str, Any]:
+    """Yes/no decisions at the old cuts, measured on the new scores."""
+    from debate_judge.data.agreement.decisions import decide, find_questions_in_scores
+    from debate_judge.runs.reports.decisions import to_json
+
+    evidence = export.manifest["evidence"]
+    judge = (evidence.get("exported") or {}).get("judge")
+    known: Mapping[str, Any] = (evidence.get("decisions") or {}).get(judge) or {}
+    questions = {
+        name: replace(one, cut=known[name]["cut"])
+        for name, one in find_questions_in_scores(scores, None).items()
+        if name in known and known[name].get("cut") is not None
+    }
+    return to_json({"carried": decide(scores, questions)})["carried"] if questions else {}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print the verdict; returns the exit code (0 carry or recalibrate, 1 recompile, 2 bad input, 3 the LM failed)."""
+    given = make_parser("carry", __doc__, CarryFlags).parse_args(argv)
+    return command_code(lambda: _run(read(CarryFlags, given)))
+
+
+def carried(flags: CarryFlags) -> Carried:
+    """What the settings ask for; raises as `carry`."""
+    from debate_judge.data.inference.carried import Margins
+
+    if flags.lm is None:
+        raise InputError("no new LM is named", field="--lm", expected="PROVIDER/MODEL, or offline")
+    export = find_export(flags.export, Path(flags.store))
+    return carry(
+        export,
+        corpus_for(export, flags.data or data_of(export), flags),
+        Asking.of(flags),
+        margins=Margins(flags.margin, flags.shift),
+        aspects=flags.aspects,
+        old=flags.old,
+        old_api_base=flags.old_api_base,
+        name=flags.name,
+        seed=flags.seed,
+    )
+
+
+def _run(flags: CarryFlags) -> int:
+    if flags.json not in (None, "-"):
+        require_file(flags.json, "--json")
+    made = carried(flags)
+    if flags.json == "-":
+        print(json.dumps(made.to_json(), indent=2, allow_nan=False))
+    else:
+        show(*render(made))
+        if flags.json:
+            write_json(flags.json, made.to_json(), "--json")
+    if made.export is not None:
+        print(f"Export      {made.export}", file=sys.stderr)
+    return _RECOMPILE if made.verdict == "recompile" else 0
+
+
+def render(made: Carried) -> list[Printed]:
+    """The verdict and its table."""
+    found = made.comparison
+    part = f"{made.sources} {'held-out ' if made.held_out else ''}sources"
+    lines: list[Printed] = [
+        f"{found.verdict}: {found.why}",
+        f"{made.lms[0]} (old, {made.old}) and {made.lms[1]} (new) on {part}",
+    ]
+    lines += [f"note: {note}" for note in made.notes]
+    if found.verdict == "recompile" and found.enough is not None:
+        lines.append(
+            f"with {found.enough} sources an LM that is as good as the old one is shown to be so in 80 % of cases"
+        )
+    header = ["aspect", "old", "new", "difference", "shift", "spread", "old-new", "error old", "new", "refitted"]
+    rows = [
+        [
+            name,
+            interval(one.old),
+            interval(one.new),
+            interval(one.difference),
+            _measure(one.shift),
+            _plain(one.spread),
+            _plain(one.between),
+            *(_plain(None if m is None else m.value) for m in (one.error, one.error_new, one.error_refitted)),
+        ]
+        for name, one in found.aspects.items()
+    ]
+    return [
+        *lines,
+        "",
+        TerminalTable(header, rows),
+        "",
+        "old, new, difference: agreement with the raters; old-new: of the two LMs' scores with each other; shift, "
+        "spread and mean absolute error of the scores are on the raters' scale, by the old map and, refitted, by a "
+        "new one",
+    ]
+
+
+def _measure(measure: Measure | None) -> str:
+    if measure is None or measure.value is None:
+        return "–"
+    ends = "" if measure.low is None or measure.high is None else f" [{measure.low:.2f}, {measure.high:.2f}]"
+    return f"{measure.value:+.2f}{ends}"
+
+
+def _plain(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,189 @@
+"""How good are my systems? Means on the raters' scale, from few ratings and a judge's scores of everything.
+
+    python runs/after/measure.py rows.jsonl
+    python runs/after/measure.py texts.csv --scores scores.jsonl
+    python runs/after/measure.py texts.csv --program runs/store/exports/NAME --json
+
+FILE holds rows of {group, candidate, aspect, rating, score} as `debate agreement` takes them, the rating empty for
+most; or, with --scores or --program, texts of which some are rated, in any format that a compile takes. The candidate's
+id names the system. The rated sources must have been drawn at random. Each mean is that of the ratings, corrected by
+what the scores say about the sources without ratings (PPI++), with a 95 % interval over sources that is never wider
+than that of the ratings alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from debate_judge.data.errors import InputError
+from debate_judge.data.files.writing import require_file, write_json
+from debate_judge.runs.after.asking import (
+    ASPECTS,
+    JSON_OUT,
+    PROGRAM,
+    Asking,
+    AskingFlags,
+    Scores,
+    TextFlags,
+    command_code,
+    corpus_for,
+    find_export,
+    score_corpus,
+    shared_aspects,
+)
+from debate_judge.runs.flags.declared import command_settings, setting
+from debate_judge.runs.flags.parser import make_parser, read
+from debate_judge.runs.reports.terminal import Printed, TerminalTable, show
+
+if TYPE_CHECKING:
+    from debate_judge.data.agreement.results import GroupScores
+    from debate_judge.data.inference.powered import PoweredEstimate, SystemsTable
+    from debate_judge.data.schema import Scale
+
+SUSPICIOUS = 0.01
+"""Below this p-value rated sources are said to have other scores than the rest."""
+
+
+@command_settings
+class MeasureFlags(AskingFlags, TextFlags):
+    """Settings of one table of systems."""
+
+    file: str = setting(..., "rows of scores and ratings, or texts", name="FILE", metavar="FILE")
+    scores: str | None = setting(None, "scores of the texts, as `debate score` writes them", metavar="SCORES")
+    program: str | None = setting(None, f"score the texts with {PROGRAM}", metavar="EXPORT")
+    aspects: tuple[str, ...] = ASPECTS
+    json: str | None = JSON_OUT
+
+
+def measure(
+    scores: Mapping[str, Sequence[GroupScores]], scales: Mapping[str, Scale] | None = None
+) -> dict[str, SystemsTable]:
+    """Estimate the mean rating of every system, their differences, and the ranks that these support.
+
+    Args:
+        scores: Aspect -> groups. Candidate ids name systems; None as the rating of what nobody rated. The groups with
+            ratings are a random sample of all groups.
+        scales: Aspect -> the raters' scale; by default it ends at the lowest and the highest rating.
+
+    Raises:
+        InputError: No system of an aspect has enough rated sources.
+    """
+    from debate_judge.data.inference.powered import FEWEST, measure_systems
+
+    known = {aspect: (scale.low, scale.high) for aspect, scale in (scales or {}).items()}
+    found = {aspect: measure_systems(groups, known.get(aspect)) for aspect, groups in scores.items()}
+    for aspect, table in found.items():
+        if not table.systems:
+            raise InputError(
+                f"no system has enough ratings of {aspect}",
+                field="candidate",
+                expected=f"ids that name systems, and a system with ratings in {FEWEST} sources or more",
+                found=f"{len(table.left_out)} ids, e.g. {', '.join(table.left_out[:3])}",
+                remedy="give the texts of a system the same candidate id in every source, and rate more sources",
+            )
+    return found
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print the table; returns the exit code (0 done, 2 bad input, 3 the LM failed)."""
+    given = make_parser("measure", __doc__, MeasureFlags).parse_args(argv)
+    return command_code(lambda: _run(read(MeasureFlags, given)))
+
+
+def _run(flags: MeasureFlags) -> int:
+    if flags.json not in (None, "-"):
+        require_file(flags.json, "--json")
+    found = measured(flags)
+    record = {aspect: table.to_json() for aspect, table in found.items()}
+    if flags.json == "-":
+        print(json.dumps(record, indent=2, allow_nan=False))
+        return 0
+    show(*render(found))
+    if flags.json:
+        write_json(flags.json, record, "--json")
+    return 0
+
+
+def measured(flags: MeasureFlags) -> dict[str, SystemsTable]:
+    """What the settings ask for; raises as `measure`."""
+    return measure(*_read(flags))
+
+
+def _read(flags: MeasureFlags) -> tuple[Scores, dict[str, Scale]]:
+    """The scores beside the ratings, from whichever files were named, and the raters' scales where these are known."""
+    if flags.scores and flags.program:
+        raise InputError("scores come from one place", field="--scores", expected="--scores or --program")
+    if flags.program:
+        store = Path(flags.store)
+        export = find_export(flags.program, store)
+        corpus = corpus_for(export, flags.file, flags)
+        aspects = shared_aspects(export, corpus, flags.aspects)
+        scored = score_corpus(export, corpus, aspects, Asking.of(flags), "texts")
+        return scored.scores, {aspect.name: aspect.scale for aspect in aspects}
+    if flags.scores:
+        from debate_judge import data as rated_texts
+        from debate_judge.data.requirements import require_ratings
+        from debate_judge.runs.evaluation.score_files import read_external
+
+        corpus = rated_texts.load(flags.file, flags.task, flags.columns, flags.sources)
+        names = corpus.chosen_aspects(flags.aspects)
+        require_ratings(corpus, names)
+        aspects = tuple(corpus.task.aspect(name) for name in names)
+        found = read_external(Path(flags.scores), "scores", corpus, aspects)
+        return found.scores, {aspect.name: aspect.scale for aspect in aspects}
+    from debate_judge.runs.evaluation.rows import scores_of
+    from debate_judge.runs.evaluation.score_files import read_rated
+
+    return scores_of(read_rated(Path(flags.file), only=flags.aspects, sources=flags.sources).rows), {}
+
+
+def render(found: Mapping[str, SystemsTable]) -> list[Printed]:
+    """The tables, one for each aspect."""
+    blocks: list[Printed] = []
+    for aspect, table in found.items():
+        rated = f"{table.rated} rated sources and {table.others} with scores only"
+        title = f"{aspect}: mean rating of each system, by {rated}"
+        header = ["system", "mean", "ratings alone", "weight", "ratings", "saved", "rank"]
+        rows = [
+            [
+                one.system,
+                _interval(one.mean.value, one.mean),
+                f"{one.mean.alone:.2f} [{one.mean.alone_low:.2f}, {one.mean.alone_high:.2f}]",
+                f"{one.mean.weight:.2f}",
+                f"{one.ratings}",
+                f"{one.saved_ratings:.0f}",
+                f"{one.best_rank}" if one.best_rank == one.worst_rank else f"{one.best_rank}-{one.worst_rank}",
+            ]
+            for one in table.systems
+        ]
+        blocks += ["", title, "", TerminalTable(header, rows), *_notes(table)]
+    return [
+        *blocks,
+        "",
+        "mean: 95 % intervals over sources (t); weight: of the judge's scores, 0 where only ratings count; saved: how "
+        "many more ratings would give this interval without the judge; rank: what paired differences support (p < .05, "
+        "Holm over all pairs)",
+    ]
+
+
+def _notes(table: SystemsTable) -> list[Printed]:
+    notes: list[Printed] = []
+    if table.left_out:
+        notes.append(f"left out for lack of ratings: {', '.join(table.left_out)}")
+    if table.drawn is not None and table.drawn.p_value < SUSPICIOUS:
+        notes.append(
+            f"the judge scores rated sources {table.drawn.value:+.2f} apart from the others (p = "
+            f"{table.drawn.p_value:.3f}): if they were not drawn at random, neither kind of mean holds for all sources"
+        )
+    return notes
+
+
+def _interval(value: float, found: PoweredEstimate) -> str:
+    return f"{value:.2f} [{found.low:.2f}, {found.high:.2f}]"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

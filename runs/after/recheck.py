@@ -1,0 +1,360 @@
+"""Does the proof of an exported judge still hold on ratings made since?
+
+    python runs/after/recheck.py runs/store/exports/NAME --data new.csv
+    python runs/after/recheck.py EXPORT --data new.csv --margin 0.05 --json
+    python runs/after/recheck.py EXPORT --data new.csv --again old.csv
+
+The judge scores the new texts, and its agreement with their raters stands beside that of the compile; sources that the
+compile knew are left out. Drift is told apart: the texts changed where the judge's scores moved, the raters where
+ratings moved and scores did not say so. With --again the judge scores the compile's held-out texts once more, without
+the stored replies: if it gives other scores, the LM behind the name changed. The exit code is 1 where the judge is
+shown to be worse by more than the margin.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from debate_judge.data.errors import InputError
+from debate_judge.data.files.writing import require_file, write_json
+from debate_judge.runs.after.against_record import objective, recorded_scores
+from debate_judge.runs.after.asking import (
+    ASPECTS,
+    JSON_OUT,
+    PROGRAM,
+    Asking,
+    AskingFlags,
+    Scores,
+    TextFlags,
+    command_code,
+    corpus_for,
+    find_export,
+    score_corpus,
+    shared_aspects,
+)
+from debate_judge.runs.flags.common import SEED
+from debate_judge.runs.flags.declared import command_settings, setting
+from debate_judge.runs.flags.parser import make_parser, read
+from debate_judge.runs.reports.terminal import Printed, TerminalTable, show
+from debate_judge.runs.reports.text import interval
+
+if TYPE_CHECKING:
+    from debate_judge.data.agreement.results import Agreement, GroupScores
+    from debate_judge.data.inference.rechecked import Drift, Holding, ScoreChange
+    from debate_judge.data.inference.two_samples import SampleFigure, TwoSamples
+    from debate_judge.data.schema import Aspect, Corpus
+    from debate_judge.runs.export.manifest import Export
+    from debate_judge.runs.export.recorded import RecordedScores
+
+_WORSE = 1
+"""Exit code where the judge is shown to be worse by more than the margin."""
+
+AVERAGE = "average"
+
+
+@command_settings
+class RecheckFlags(AskingFlags, TextFlags):
+    """Settings of one look at new ratings."""
+
+    export: str = setting(..., PROGRAM, name="EXPORT", metavar="EXPORT")
+    data: str = setting(..., "texts with ratings made since, in any format that a compile takes")
+    again: str | None = setting(
+        None, "rated data of the compile: score its held-out texts anew, to see whether the judge changed"
+    )
+    margin: float = setting(0.05, "loss of agreement, in correlation, that is too much", gt=0, le=2)
+    aspects: tuple[str, ...] = ASPECTS
+    seed: int = SEED
+    json: str | None = JSON_OUT
+
+
+@dataclass(frozen=True)
+class Rechecked:
+    """The proof on new ratings."""
+
+    verdict: Holding
+    """`holds`: the loss is shown to be smaller than the margin; `worse`: shown to be larger; else `unclear`."""
+    margin: float
+    sources: int
+    """New sources that were measured on."""
+    known: int
+    """Sources of the data that were left out, because the compile knew them."""
+    new: Mapping[str, Agreement]
+    """Aspect, or `AVERAGE` -> agreement."""
+    old: Mapping[str, Agreement]
+    """Likewise; empty where the export keeps no scores."""
+    difference: Mapping[str, TwoSamples | None]
+    """Aspect, or `AVERAGE` -> new minus old."""
+    drift: Mapping[str, Drift]
+    changed: Mapping[str, ScoreChange]
+    """Aspect -> how the judge scores old texts now; empty where it was not asked again."""
+    causes: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        about = {"verdict": self.verdict, "margin": self.margin, "sources": self.sources, "known_sources": self.known}
+        figures = {
+            "new": {name: one.to_json() for name, one in self.new.items()},
+            "old": {name: one.to_json() for name, one in self.old.items()},
+            "difference": {name: None if one is None else asdict(one) for name, one in self.difference.items()},
+            "drift": {name: one.to_json() for name, one in self.drift.items()},
+            "judge_on_old_texts": {name: asdict(one) for name, one in self.changed.items()},
+        }
+        return {**about, **figures, "causes": list(self.causes), "notes": list(self.notes)}
+
+
+def recheck(
+    export: Export,
+    corpus: Corpus,
+    asking: Asking,
+    *,
+    margin: float = 0.05,
+    aspects: Sequence[str] = (),
+    again: Corpus | None = None,
+    seed: int = 0,
+) -> Rechecked:
+    """Measure an exported judge on ratings made since, beside the measurement of its compile.
+
+    Args:
+        export: The judge.
+        corpus: New texts with ratings.
+        asking: How its LM is asked.
+        margin: Loss of agreement that is too much.
+        aspects: By default all that are rated and judged.
+        again: Rated texts of the compile; the held-out ones are scored once more, without stored replies.
+        seed: For intervals.
+
+    Raises:
+        InputError: No source is new, or there is nothing to compare with.
+        dspy.LMError: The LM cannot be used.
+    """
+    from debate_judge.data.inference.rechecked import causes, drift_of, holding
+    from debate_judge.runs.export.recorded import recorded_in
+
+    recorded = recorded_in(export.manifest)
+    chosen = shared_aspects(export, corpus, aspects)
+    part, known, notes = _new_part(corpus, recorded)
+    scores = score_corpus(export, part, chosen, asking, "new texts").scores
+    old = {} if recorded is None else {name: recorded.scores[name] for name in scores if name in recorded.scores}
+    difference = _differences(export, part, scores, old, seed)
+    drift = {
+        a.name: drift_of(*_on_raters_scale(export, a, recorded, scores[a.name]))
+        for a in chosen
+        if recorded is not None and a.name in old
+    }
+    changed = {} if again is None else _asked_again(export, again, chosen, asking)
+    return Rechecked(
+        holding(difference[AVERAGE], margin),
+        margin,
+        len(part.groups),
+        known,
+        _agreement(export, part, scores, seed),
+        _agreement(export, part, old if len(old) == len(scores) else {}, seed),
+        difference,
+        drift,
+        changed,
+        tuple(causes(drift, changed)),
+        tuple(notes),
+    )
+
+
+def _new_part(corpus: Corpus, recorded: RecordedScores | None) -> tuple[Corpus, int, list[str]]:
+    """The sources that the compile did not know, how many it knew, and what to say about them."""
+    from debate_judge.runs.export.recorded import source_hash
+
+    if recorded is None:
+        return corpus, 0, ["the export does not say which sources its compile knew; only others are evidence"]
+    known = recorded.sources | recorded.seen
+    new = tuple(group for group in corpus.groups if source_hash(group) not in known)
+    if not new:
+        raise InputError(
+            "no source is new: the compile knew all of them",
+            file=corpus.origin.location,
+            field="--data",
+            expected="texts of sources that were rated since",
+            found=f"{len(corpus.groups)} known sources",
+        )
+    notes = []
+    if recorded.by == "folds":
+        notes.append("the old figures are those of folds: each source by a judge that was compiled without it")
+    return replace(corpus, groups=new), len(corpus.groups) - len(new), notes
+
+
+def _agreement(export: Export, part: Corpus, scores: Scores | Mapping[str, Any], seed: int) -> dict[str, Agreement]:
+    """Aspect, or `AVERAGE` -> agreement; the average only of all the aspects that are rechecked."""
+    from debate_judge.data.agreement.tables import agreement_table
+
+    if not scores:
+        return {}
+    statistic, level = objective(export, part)
+    table = agreement_table(scores, levels=(level,), seed=seed)
+    found = {name: one[level][statistic] for name, one in table.aspects.items()}
+    return {**found, AVERAGE: table.average[level][statistic]}
+
+
+def _differences(
+    export: Export, part: Corpus, new: Scores, old: Mapping[str, Any], seed: int
+) -> dict[str, TwoSamples | None]:
+    """Aspect, or `AVERAGE` -> agreement now minus then.
+
+    Raises:
+        InputError: There is nothing to compare with.
+    """
+    from debate_judge.data.inference.rechecked import agreement_figure
+    from debate_judge.data.inference.two_samples import compare_samples
+
+    statistic, level = objective(export, part)
+
+    def figure(scores: Mapping[str, Any], names: Sequence[str]) -> SampleFigure | None:
+        if any(name not in scores for name in names):
+            return None
+        return agreement_figure({name: scores[name] for name in names}, statistic, level, seed=seed)
+
+    found = {}
+    for name, names in [*((name, [name]) for name in new), (AVERAGE, list(new))]:
+        then = figure(old, names) or _published(export, name, names, (statistic, level))
+        found[name] = compare_samples(figure(new, names), then)
+    if found[AVERAGE] is None:
+        raise InputError(
+            "there is no measurement of the judge to compare with, or too little here to measure",
+            file=export.folder,
+            field="evidence.held_out",
+            expected=f"agreement in {', '.join(new)} with an interval, then and now",
+            remedy="rate more sources, or choose aspects that the export was measured in with --aspects",
+        )
+    return found
+
+
+def _published(export: Export, name: str, names: Sequence[str], at: tuple[str, str]) -> SampleFigure | None:
+    """The figure of an export that keeps no scores, with the standard error that its interval tells."""
+    from debate_judge.data.inference.rechecked import published_figure
+
+    evidence: Mapping[str, Any] = export.manifest["evidence"]
+    judge = (evidence.get("exported") or {}).get("judge")
+    table: Mapping[str, Any] = (evidence.get("held_out") or {}).get(judge) or {}
+    if name == AVERAGE and set(table.get("aspects", ())) != set(names):
+        return None
+    tables = table.get("average") if name == AVERAGE else (table.get("aspects") or {}).get(name)
+    cell = ((tables or {}).get(at[1]) or {}).get(at[0])
+    return None if cell is None else published_figure(cell["value"], cell["low"], cell["high"], cell["groups"])
+
+
+def _on_raters_scale(
+    export: Export, aspect: Aspect, recorded: RecordedScores, new: Sequence[GroupScores]
+) -> tuple[Sequence[GroupScores], Sequence[GroupScores], bool]:
+    """Old and new scores of an aspect on one scale, and whether that is the raters'."""
+    own = export.judge.aspects[aspect.name]
+    if own.calibration is not None and aspect.name in recorded.mapped:
+        return recorded.mapped[aspect.name], own.calibration.applied(new), True
+    return recorded.scores[aspect.name], new, own.judge.on_scale
+
+
+def _asked_again(export: Export, corpus: Corpus, aspects: Sequence[Aspect], asking: Asking) -> dict[str, ScoreChange]:
+    """Aspect -> how the judge scores the compile's held-out texts now, without stored replies.
+
+    Raises:
+        InputError: The export does not keep their scores, or the data do not have them.
+    """
+    from debate_judge.data.agreement.raters import differences_by_group
+    from debate_judge.data.inference.rechecked import score_change
+    from debate_judge.runs.after.against_record import unseen_part
+    from debate_judge.runs.export.recorded import recorded_in
+
+    part, _, _ = unseen_part(corpus, recorded_in(export.manifest))
+    before = recorded_scores(export, part, aspects)
+    now = score_corpus(export, part, aspects, replace(asking, store=None, preflight=False), "old texts, anew").scores
+    both = {
+        name: [replace(n, ratings=o.scores, raters=()) for o, n in zip(before[name], groups, strict=True)]
+        for name, groups in now.items()
+    }
+    return {name: score_change(differences_by_group(groups)) for name, groups in both.items()}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print the result; returns the exit code (0 not shown to be worse, 1 worse, 2 bad input, 3 the LM failed)."""
+    given = make_parser("recheck", __doc__, RecheckFlags).parse_args(argv)
+    return command_code(lambda: _run(read(RecheckFlags, given)))
+
+
+def rechecked(flags: RecheckFlags) -> Rechecked:
+    """What the settings ask for; raises as `recheck`."""
+    export = find_export(flags.export, Path(flags.store))
+    return recheck(
+        export,
+        corpus_for(export, flags.data, flags),
+        Asking.of(flags),
+        margin=flags.margin,
+        aspects=flags.aspects,
+        again=None if flags.again is None else corpus_for(export, flags.again, flags),
+        seed=flags.seed,
+    )
+
+
+def _run(flags: RecheckFlags) -> int:
+    if flags.json not in (None, "-"):
+        require_file(flags.json, "--json")
+    found = rechecked(flags)
+    if flags.json == "-":
+        print(json.dumps(found.to_json(), indent=2, allow_nan=False))
+    else:
+        show(*render(found))
+        if flags.json:
+            write_json(flags.json, found.to_json(), "--json")
+    return _WORSE if found.verdict == "worse" else 0
+
+
+def render(found: Rechecked) -> list[Printed]:
+    """What holds, and the table of agreement and drift."""
+    whole = found.difference[AVERAGE]
+    shown = (
+        "" if whole is None else f": {whole.value:+.3f} [{whole.low:+.3f}, {whole.high:+.3f}], p = {whole.p_value:.3f}"
+    )
+    text = {
+        "holds": f"the proof holds: agreement fell by less than {found.margin:g}",
+        "worse": f"the judge is worse: agreement fell by more than {found.margin:g}",
+        "unclear": f"these ratings cannot tell whether agreement fell by {found.margin:g}",
+    }[found.verdict]
+    known = f"; {found.known} others were known to the compile and left out" if found.known else ""
+    lines: list[Printed] = [text + shown, f"{found.sources} new sources{known}"]
+    lines += [f"note: {note}" for note in found.notes]
+    lines += list(found.causes) or ["no change of the texts, the raters or the judge is shown"]
+    header = ["aspect", "then", "now", "difference", "p", "scores", "ratings", "rating - score"]
+    rows = []
+    for name, now in found.new.items():
+        then, apart, drift = found.old.get(name), found.difference[name], found.drift.get(name)
+        rows.append(
+            [
+                name,
+                "–" if then is None else interval(then),
+                interval(now),
+                _moved(apart),
+                "–" if apart is None else f"{apart.p_value:.3f}",
+                *(_moved(None if drift is None else one) for one in _of(drift)),
+            ]
+        )
+    return [
+        *lines,
+        "",
+        TerminalTable(header, rows, total=True),
+        "",
+        "then, now: agreement with the raters; difference: of two independent samples of sources (Welch); scores, "
+        "ratings, rating - score: change of their means, now minus then",
+    ]
+
+
+def _of(drift: Drift | None) -> tuple[TwoSamples | None, ...]:
+    return (None, None, None) if drift is None else (drift.scores, drift.ratings, drift.apart)
+
+
+def _moved(found: TwoSamples | None, digits: int = 2) -> str:
+    if found is None:
+        return "–"
+    value, low, high = (f"{number:+.{digits}f}" for number in (found.value, found.low, found.high))
+    return f"{value} [{low}, {high}]"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,131 @@
+"""The held-out scores that an export keeps of its judge, beside the ratings: what later measurements are compared with.
+
+They stand in the manifest under "evidence"/"recorded": hashes of sources and texts with numbers, no text and no id of
+the data. With them `debate carry` and `debate recheck` know which sources the judge was measured on, and
+`debate score --interval` how far its scores are from ratings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from debate_judge.data.agreement.results import GroupScores
+from debate_judge.data.errors import InputError
+from debate_judge.data.schema import Corpus, RatedGroup, fingerprint
+
+RECORDED = "recorded"
+
+Scores = Mapping[str, Sequence[GroupScores]]
+"""Aspect -> groups."""
+
+
+@dataclass(frozen=True)
+class RecordedScores:
+    """What an export holds."""
+
+    by: Literal["export", "folds"]
+    """Whether the scores are those of the exported judge, or of the judges of folds, each on sources new to it."""
+    scores: Scores
+    """The judge's own scores; groups and candidates are named by the hashes of their texts."""
+    mapped: Scores
+    """The same on the raters' scale, by maps that were fitted on other sources; without aspects that have no map."""
+    seen: frozenset[str]
+    """Hashes of the sources that the exported judge was tuned or chosen on."""
+
+    @property
+    def sources(self) -> frozenset[str]:
+        return frozenset(group.group for groups in self.scores.values() for group in groups)
+
+
+def source_hash(group: RatedGroup) -> str:
+    return fingerprint(group.source_key)
+
+
+def candidate_hashes(group: RatedGroup) -> tuple[str, ...]:
+    """One for each candidate; equal texts are told apart by their number."""
+    found: list[str] = []
+    for candidate in group.candidates:
+        text = fingerprint(candidate.text)
+        found.append(text if text not in found else f"{text}-{sum(one.startswith(text) for one in found)}")
+    return tuple(found)
+
+
+def hashed(corpus: Corpus, scores: Scores) -> dict[str, list[GroupScores]]:
+    """The scores with hashes in place of ids; groups that the corpus does not have are left out."""
+    names = {group.id: (source_hash(group), candidate_hashes(group)) for group in corpus.groups}
+    return {
+        aspect: [
+            GroupScores(*names[group.group], group.ratings, group.scores, group.raters)
+            for group in groups
+            if group.group in names
+        ]
+        for aspect, groups in scores.items()
+    }
+
+
+def record(
+    corpus: Corpus,
+    scores: Scores,
+    mapped: Scores,
+    *,
+    by: Literal["export", "folds"],
+    seen: Iterable[str],
+) -> dict[str, Any]:
+    """The scores as JSON values.
+
+    Args:
+        corpus: The sources that were scored.
+        scores: The judge's own scores.
+        mapped: On the raters' scale, for aspects with a map.
+        by: See `RecordedScores`.
+        seen: See `RecordedScores`.
+    """
+    own, raters = hashed(corpus, scores), hashed(corpus, mapped)
+    aspects: dict[str, list[dict[str, Any]]] = {}
+    for aspect, groups in own.items():
+        on_raters = {group.group: list(group.scores) for group in raters.get(aspect, ())}
+        aspects[aspect] = [
+            {
+                "source": group.group,
+                "texts": list(group.candidates),
+                "ratings": list(group.ratings),
+                "scores": list(group.scores),
+                "on_raters_scale": on_raters.get(group.group),
+            }
+            for group in groups
+        ]
+    return {"by": by, "seen": sorted(seen), "aspects": aspects}
+
+
+def recorded_in(manifest: Mapping[str, Any]) -> RecordedScores | None:
+    """The scores in an export's manifest; None where it has none, as exports of earlier versions.
+
+    Raises:
+        InputError: They cannot be read.
+    """
+    found = manifest["evidence"].get(RECORDED)
+    if found is None:
+        return None
+    try:
+        scores, mapped = (
+            {
+                aspect: [
+                    GroupScores(g["source"], tuple(g["texts"]), tuple(g["ratings"]), tuple(g[name]))
+                    for g in groups
+                    if g[name] is not None
+                ]
+                for aspect, groups in found["aspects"].items()
+            }
+            for name in ("scores", "on_raters_scale")
+        )
+        by: Literal["export", "folds"] = "folds" if found["by"] == "folds" else "export"
+        return RecordedScores(by, scores, {a: g for a, g in mapped.items() if g}, frozenset(found["seen"]))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise InputError(
+            "the scores that the export keeps cannot be read",
+            field=f"evidence.{RECORDED}",
+            found=repr(error),
+            remedy="restore the export from a copy, or compile the judge again",
+        ) from None

@@ -1,0 +1,123 @@
+"""How many ratings the intervals of `debate score --interval` hold.
+
+    python -m tests.bench.conformal --replicates 400
+    python -m tests.bench.conformal --data summeval=PATH --replicates 200 --json conformal.json
+
+Made-up held-out parts of 10 to 50 sources with 1, 8 or 16 texts: errors are larger at low scores, and none, a third or
+two thirds of their variance is shared by the texts of a source. With --data the sources of a rated set are drawn with
+replacement, and a judge is made from its ratings as in `tests/bench/coverage.py` and mapped to the raters' scale by
+other sources. Intervals of 80 and 90 % are fitted to the part, and scores of other sources are looked up.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from debate_judge.data.agreement.results import GroupScores  # noqa: E402
+from debate_judge.data.calibration import fit_calibration  # noqa: E402
+from debate_judge.data.inference.conformal import fit_intervals  # noqa: E402
+from debate_judge.data.schema import Scale  # noqa: E402
+from debate_judge.runs.reports.terminal import TerminalTable, show  # noqa: E402
+from tests.bench.rated_populations import Floats, Population, populations  # noqa: E402
+
+SIZES = (10, 20, 50)
+LEVELS = (0.8, 0.9)
+SCALE = Scale(1, 5)
+NEW = 20
+"""Sources that coverage is measured on, in each replicate."""
+
+Draw = Callable[[np.random.Generator, int], list[GroupScores]]
+"""Draws sources with scores on the raters' scale and ratings."""
+
+
+def made_up(texts: int, shared: float) -> Draw:
+    def draw(rng: np.random.Generator, sources: int) -> list[GroupScores]:
+        scores = rng.uniform(1, 5, (sources, texts))
+        error = np.sqrt(shared) * rng.normal(size=(sources, 1)) + np.sqrt(1 - shared) * rng.normal(size=scores.shape)
+        return _groups(np.clip(scores + error * (0.3 + 0.6 * (5 - scores) / 4), 1, 5), scores)
+
+    return draw
+
+
+def of_set(population: Population, seed: int) -> Draw:
+    """Half of a set's sources fit the map, the other half are drawn from."""
+    order = np.random.default_rng(seed).permutation(len(population.ratings))
+    half = len(order) // 2
+    calibration = fit_calibration(population.groups(0, order[:half].tolist()), SCALE, on_scale=False)
+    assert calibration is not None
+    mapped = np.vectorize(calibration.at)(population.judges[0])
+
+    def draw(rng: np.random.Generator, sources: int) -> list[GroupScores]:
+        which = rng.choice(order[half:], size=sources)
+        return _groups(population.ratings[which], mapped[which])
+
+    return draw
+
+
+def _groups(ratings: Floats, scores: Floats) -> list[GroupScores]:
+    ids = tuple(f"c{i}" for i in range(ratings.shape[1]))
+    return [
+        GroupScores(f"g{i}", ids, tuple(r), tuple(s))
+        for i, (r, s) in enumerate(zip(ratings.tolist(), scores.tolist(), strict=True))
+    ]
+
+
+def coverage(draw: Draw, sources: int, level: float, replicates: int, seed: int) -> tuple[float, float]:
+    """Share of ratings inside, and mean width."""
+    rng = np.random.default_rng(seed)
+    inside, widths = [], []
+    for _ in range(replicates):
+        found = fit_intervals(draw(rng, sources), SCALE, level)
+        assert found is not None
+        for group in draw(rng, NEW):
+            for rating, score in zip(group.ratings, group.scores, strict=True):
+                span = found.at(float(score or 0))
+                inside.append(span.low - 1e-9 <= float(rating or 0) <= span.high + 1e-9)
+                widths.append(span.width)
+    return float(np.mean(inside)), float(np.mean(widths))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", action="append", default=[], help="rated sets as populations")
+    parser.add_argument("--replicates", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", help="also write the figures here")
+    given = parser.parse_args(argv)
+    worlds: dict[str, Draw] = {"1 text a source": made_up(1, 0.0)}
+    for texts in (8, 16):
+        for shared in (0.0, 1 / 3, 2 / 3):
+            worlds[f"{texts} texts, {100 * shared:.0f} % shared"] = made_up(texts, shared)
+    for spec in given.data:
+        worlds |= {one.name: of_set(one, given.seed) for one in populations(spec, given.seed)}
+    found = {
+        name: {n: {level: coverage(draw, n, level, given.replicates, given.seed) for level in LEVELS} for n in SIZES}
+        for name, draw in worlds.items()
+    }
+    header = [
+        "held-out part",
+        "sources",
+        *(f"{what} {100 * level:.0f} %" for level in LEVELS for what in ("in", "width")),
+    ]
+    rows = [
+        [name, str(n), *(text for c, w in by_level.values() for text in (f"{c:.3f}", f"{w:.2f}"))]
+        for name, by_size in found.items()
+        for n, by_level in by_size.items()
+    ]
+    show(TerminalTable(header, rows))
+    if given.json:
+        Path(given.json).write_text(json.dumps(found, indent=2))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

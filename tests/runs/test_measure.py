@@ -1,0 +1,82 @@
+"""`debate measure`: where scores and ratings come from, what is printed, what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from debate_judge import data
+from debate_judge.data.agreement.results import GroupScores
+from debate_judge.data.errors import InputError
+from debate_judge.data.schema import group_record
+from debate_judge.runs.after import measure as command
+
+
+def lines(path: Path, records: list[dict[str, object]]) -> str:
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return str(path)
+
+
+def rows(rated: int = 6) -> list[dict[str, object]]:
+    """Two systems, `b` half a point better in ratings and scores."""
+    return [
+        {
+            "group": f"g{i}",
+            "candidate": system,
+            "aspect": "coherence",
+            "rating": 3 + (i % 3) / 2 + 0.5 * (system == "b") + 0.1 * (i % 2) if i < rated else None,
+            "score": 2 + (i % 3) / 2 + 0.5 * (system == "b"),
+        }
+        for i in range(20)
+        for system in "ab"
+    ]
+
+
+def test_rows_of_scores_and_few_ratings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = lines(tmp_path / "rows.jsonl", rows())
+    assert command.main([path, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["coherence"]
+    assert [one["system"] for one in found["systems"]] == ["b", "a"]
+    assert (found["rated"], found["others"]) == (6, 14)
+    assert found["systems"][0]["mean"]["weight"] > 0.5
+    assert found["systems"][0]["saved_ratings"] > 6
+    assert found["differences"][0]["difference"]["value"] == pytest.approx(0.5)
+    out = tmp_path / "m.json"
+    assert command.main([path, "--json", str(out)]) == 0
+    assert json.loads(out.read_text())["coherence"] == found
+    assert "6 rated sources and 14 with scores only" in capsys.readouterr().out
+
+
+def test_scores_of_a_file_beside_the_ratings_of_another(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    records = [group_record(group) for group in data.load("sample").groups]
+    scores: list[dict[str, object]] = []
+    for place, record in enumerate(records):
+        record["task"] = "summarization"
+        for one in record["candidates"]:  # type: ignore[attr-defined]
+            rating = one["ratings"]["fluency"][0]
+            scores.append({"group": record["group"], "candidate": one["id"], "aspect": "fluency", "score": rating})
+            one["ratings"] = {"fluency": [rating]} if place < 10 else {}
+    texts = lines(tmp_path / "texts.jsonl", records)
+    assert command.main([texts, "--scores", lines(tmp_path / "scores.jsonl", scores), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["fluency"]
+    assert (found["rated"], found["others"]) == (10, 14)
+    assert found["left_out"]
+
+
+def test_ids_that_name_no_system_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    records = [{**row, "candidate": f"{row['group']}{row['candidate']}"} for row in rows()]
+    assert command.main([lines(tmp_path / "rows.jsonl", records)]) == 2
+    assert "candidate" in capsys.readouterr().err
+    assert command.main([lines(tmp_path / "rows.jsonl", rows()), "--scores", "x", "--program", "y"]) == 2
+    assert "--scores" in capsys.readouterr().err
+
+
+def test_as_a_function() -> None:
+    groups = [GroupScores(f"g{i}", ("a",), (float(i),) if i < 4 else (None,), (float(i),)) for i in range(9)]
+    table = command.measure({"x": groups})["x"]
+    # Scores that are the ratings make the mean over all sources known, but for what other sources would give.
+    assert table.systems[0].mean.value > 1.5
+    with pytest.raises(InputError, match="no system"):
+        command.measure({"x": groups[4:]})
