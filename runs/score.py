@@ -208,7 +208,7 @@ def _score(arguments: ScoreFlags, judge: LoadedJudge) -> int:
             _say(f"{out} has rows already: they are compared with what --store recalls, then the run goes on")
         if arguments.preflight:
             judge.smoke_test(first)
-        _write_all(judge, items, results, rows, arguments, _count(arguments, judge.task, aspects), spans)
+        _write_all(judge, items, results, rows, arguments, spans)
     tally = results.tally
     if not tally.rows:
         raise InputError("no groups in the file", file=source, expected="at least one group with its candidates")
@@ -304,13 +304,13 @@ def _write_all(
     results: Results,
     rows: dict[tuple[str, str], Row],
     arguments: ScoreFlags,
-    total: int | None,
     spans: RowIntervals,
 ) -> None:
     from debate_judge.runs.runner.progress import RunProgress
     from debate_judge.runs.runner.streaming import score_of
 
-    last = judge.choose(arguments.aspects or None)[-1].name
+    aspects = judge.choose(arguments.aspects or None)
+    last, total = aspects[-1].name, _count(arguments, judge.task, aspects)
     shown = RunProgress(judge.lm, shown=True)
     shown.start()
     try:

@@ -1,11 +1,62 @@
-"""The data set of a run, as MLflow shows it among the run's inputs: where it came from, its digest, how large it is."""
+"""Data sets in MLflow: ratings that people left in traces, and the inputs of a run with digest and size."""
 
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Iterator
 
+from debate_judge.data.errors import InputError, did_you_mean
+from debate_judge.data.files.formats import RecordFile
+from debate_judge.data.files.records import Record
 from debate_judge.data.schema import Corpus
 from debate_judge.programs.lm.redaction import clean_text
+from debate_judge.runs.mlflow_setup import prepare_mlflow
+from debate_judge.runs.tracking.address import check_address
+from debate_judge.runs.tracking.store import explained
+
+PREFIX = "mlflow:"
+
+
+def rated_file(spec: str, tracking_uri: str | None = None) -> str | RecordFile:
+    """What `data.load` takes for a value of --data: an experiment of MLflow as its records, anything else as it is.
+
+    Args:
+        spec: `mlflow:NAME`, with the experiment's name or id, or another value.
+        tracking_uri: Where the experiment is; by default where MLFLOW_TRACKING_URI says, or MLflow's own default.
+    """
+    if not spec.startswith(PREFIX):
+        return spec
+    told = "the traces of an MLflow experiment"
+    return RecordFile(spec, told, True, lambda: _traces(spec, tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")))
+
+
+def _traces(spec: str, address: str | None) -> Iterator[Record]:
+    prepare_mlflow()
+    import mlflow
+
+    uri = address or mlflow.get_tracking_uri()
+    if address:
+        check_address(uri)
+    client, name = mlflow.MlflowClient(tracking_uri=uri), spec.removeprefix(PREFIX)
+    token, number = None, 0
+    with explained(uri):
+        known = {one.name: one.experiment_id for one in client.search_experiments()}
+        if name not in known and name not in known.values():
+            raise InputError(
+                f"no experiment {name!r} in the tracking store",
+                field="--data",
+                found=", ".join(known) or "no experiment at all",
+                remedy=did_you_mean(name, known) or "set MLFLOW_TRACKING_URI to the store that has it",
+            )
+        while True:
+            page = client.search_traces(locations=[known.get(name, name)], page_token=token)
+            for trace in page:
+                number += 1
+                yield Record(trace.to_dict(), spec, number, unit="row")
+            token = page.token
+            if not token:
+                return
 
 
 def log_dataset(part: str, corpus: Corpus, digest: str) -> None:
