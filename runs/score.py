@@ -1,17 +1,17 @@
 """Score new texts with an exported judge.
 
-    python runs/score.py --program runs/store/exports/NAME --in texts.jsonl --out scores.jsonl
-    python runs/score.py --program models:/NAME/1 --in texts.csv --out scores.csv --aspects coherence
-    python runs/score.py --program EXPORT --in texts.xlsx --out scores.xlsx --wide --keep-columns
-    python runs/score.py --program EXPORT --in texts.jsonl --out scores.jsonl --lm openai/MODEL --api-base URL
-    python runs/score.py --engine ray --actors 8 --program EXPORT --in 's3://bucket/*.jsonl' --out s3://bucket/s.parquet
+    python runs/score.py runs/store/exports/NAME --in texts.jsonl --out scores.jsonl
+    python runs/score.py models:/NAME/1 --in texts.csv --out scores.csv --aspects coherence
+    python runs/score.py EXPORT --in texts.jsonl --out scores.jsonl --lm openai/MODEL --api-base URL
+    python runs/score.py EXPORT --in 's3://bucket/*.jsonl' --out s3://bucket/s.parquet --engine ray
+    python runs/score.py EXPORT --in texts.xlsx --out scores.xlsx --wide --keep-columns
 
 The input has the formats of a compile's data; ratings are not needed. Results are one row per candidate and aspect, in
 the order of the input: group, candidate, aspect, score, rounds, stop_reason, unscored; where candidates or aspects
 share calls, also how many there were. With --wide a row is one text, and each aspect a column; with --keep-columns
 rows begin with the columns of the input. A score that is missing is null, and unscored says why. With --scale raters a
 score is what the raters would give on average, by a map that the compile fitted, and judge_score is the judge's own.
---interval adds low and high, the ends of a conformal interval on that scale, and --abstain WIDTH marks scores whose
+The key interval adds low and high, the ends of a conformal interval on that scale, and abstain marks scores whose
 interval is wider as left to people (to_people). The same command continues a run that was stopped.
 """
 
@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 from debate_judge.data.errors import InputError
 from debate_judge.programs.lm.http.address import NoServerError
 from debate_judge.programs.lm.reply import replies_folder
+from debate_judge.runs.flags.declared import spelled
 from debate_judge.runs.flags.lm import limits, require_server
 from debate_judge.runs.flags.parser import RESUMES, settings_of
 from debate_judge.runs.flags.prose import is_terminal, print_error
@@ -205,7 +206,7 @@ def _score(arguments: ScoreFlags, judge: LoadedJudge) -> int:
     ) as results:
         if results.begun:
             _say(f"{out} has rows already: they are compared with what --store recalls, then the run goes on")
-        if not arguments.no_preflight:
+        if arguments.preflight:
             judge.smoke_test(first)
         _write_all(judge, items, results, rows, arguments, _count(arguments, judge.task, aspects), spans)
     tally = results.tally
@@ -218,8 +219,9 @@ def _score(arguments: ScoreFlags, judge: LoadedJudge) -> int:
         held_out = held_out_intervals(judge.manifest, aspects, arguments.interval, arguments.abstain)
         show(*uncertainty_summary(held_out, spans, arguments.interval, arguments.abstain), to=sys.stderr)
     if tally.share > arguments.max_unscored:
+        most = f"{spelled(ScoreFlags, 'max_unscored')} {arguments.max_unscored:g}"
         _say(
-            f"error: {100 * tally.share:.0f} % of the items have no score (--max-unscored {arguments.max_unscored:g})\n"
+            f"error: {100 * tally.share:.0f} % of the items have no score ({most})\n"
             f"  remedy:   fix the problem and {RESUMES}"
         )
         return EXIT_UNSCORED
