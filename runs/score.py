@@ -1,17 +1,17 @@
 """Score new texts with an exported judge.
 
-    python runs/score.py --program runs/store/exports/NAME --in texts.jsonl --out scores.jsonl
-    python runs/score.py --program models:/NAME/1 --in texts.csv --out scores.csv --aspects coherence
-    python runs/score.py --program EXPORT --in texts.xlsx --out scores.xlsx --wide --keep-columns
-    python runs/score.py --program EXPORT --in texts.jsonl --out scores.jsonl --lm openai/MODEL --api-base URL
-    python runs/score.py --engine ray --actors 8 --program EXPORT --in 's3://bucket/*.jsonl' --out s3://bucket/s.parquet
+    python runs/score.py runs/store/exports/NAME --in texts.jsonl --out scores.jsonl
+    python runs/score.py models:/NAME/1 --in texts.csv --out scores.csv --aspects coherence
+    python runs/score.py EXPORT --in texts.jsonl --out scores.jsonl --lm openai/MODEL --api-base URL
+    python runs/score.py EXPORT --in 's3://bucket/*.jsonl' --out s3://bucket/s.parquet --engine ray
+    python runs/score.py EXPORT --in texts.xlsx --out scores.xlsx --wide --keep-columns
 
 The input has the formats of a compile's data; ratings are not needed. Results are one row per candidate and aspect, in
 the order of the input: group, candidate, aspect, score, rounds, stop_reason, unscored; where candidates or aspects
 share calls, also how many there were. With --wide a row is one text, and each aspect a column; with --keep-columns
 rows begin with the columns of the input. A score that is missing is null, and unscored says why. With --scale raters a
 score is what the raters would give on average, by a map that the compile fitted, and judge_score is the judge's own.
---interval adds low and high, the ends of a conformal interval on that scale, and --abstain WIDTH marks scores whose
+The key interval adds low and high, the ends of a conformal interval on that scale, and abstain marks scores whose
 interval is wider as left to people (to_people). The same command continues a run that was stopped.
 """
 
@@ -26,11 +26,19 @@ from typing import TYPE_CHECKING, Any
 from debate_judge.data.errors import InputError
 from debate_judge.programs.lm.http.address import NoServerError
 from debate_judge.programs.lm.reply import replies_folder
+from debate_judge.runs.flags.declared import spelled
 from debate_judge.runs.flags.lm import limits, require_server
 from debate_judge.runs.flags.parser import RESUMES, settings_of
 from debate_judge.runs.flags.prose import is_terminal, print_error
 from debate_judge.runs.reports.terminal import show
-from debate_judge.runs.scoring.settings import EXIT_INPUT, EXIT_INTERRUPTED, EXIT_LM, EXIT_UNSCORED, ScoreFlags
+from debate_judge.runs.scoring.settings import (
+    EXIT_INPUT,
+    EXIT_INTERRUPTED,
+    EXIT_LM,
+    EXIT_UNSCORED,
+    ScoreFlags,
+    ServeFlags,
+)
 from debate_judge.runs.scoring.uncertainty import USUAL_LEVEL, RowIntervals, interval_fields
 
 if TYPE_CHECKING:
@@ -81,8 +89,8 @@ def _run(arguments: ScoreFlags) -> int:
             from debate_judge.runs.distributed.command import score_distributed
 
             _refuse_on_ray(arguments)
-            return score_distributed(arguments, _export, _judge, _made_from)
-        with _judge(arguments) as judge:
+            return score_distributed(arguments, _export, open_program, _made_from)
+        with open_program(arguments) as judge:
             return _score(arguments, judge)
     except dspy.LMError as error:
         _say(describe(error, arguments.lm or error.model or ""))
@@ -127,14 +135,15 @@ def _estimate(arguments: ScoreFlags) -> int:
     return 0
 
 
-def _export(arguments: ScoreFlags) -> Export:
+def _export(arguments: ScoreFlags | ServeFlags) -> Export:
     from debate_judge.runs.export.folder import find
     from debate_judge.runs.export.from_mlflow import MLflowStore
 
     return find(arguments.program, arguments.judge, MLflowStore(folder=Path(arguments.store)))
 
 
-def _judge(arguments: ScoreFlags) -> LoadedJudge:
+def open_program(arguments: ScoreFlags | ServeFlags) -> LoadedJudge:
+    """The judge that a command names, connected to its LM, after what the user should know of it was said."""
     from debate_judge.programs.make_lm import OFFLINE
     from debate_judge.runs.export.lm_choice import confirmed, lm_of
     from debate_judge.runs.export.loaded import open_judge
@@ -197,7 +206,7 @@ def _score(arguments: ScoreFlags, judge: LoadedJudge) -> int:
     ) as results:
         if results.begun:
             _say(f"{out} has rows already: they are compared with what --store recalls, then the run goes on")
-        if not arguments.no_preflight:
+        if arguments.preflight:
             judge.smoke_test(first)
         _write_all(judge, items, results, rows, arguments, _count(arguments, judge.task, aspects), spans)
     tally = results.tally
@@ -210,8 +219,9 @@ def _score(arguments: ScoreFlags, judge: LoadedJudge) -> int:
         held_out = held_out_intervals(judge.manifest, aspects, arguments.interval, arguments.abstain)
         show(*uncertainty_summary(held_out, spans, arguments.interval, arguments.abstain), to=sys.stderr)
     if tally.share > arguments.max_unscored:
+        most = f"{spelled(ScoreFlags, 'max_unscored')} {arguments.max_unscored:g}"
         _say(
-            f"error: {100 * tally.share:.0f} % of the items have no score (--max-unscored {arguments.max_unscored:g})\n"
+            f"error: {100 * tally.share:.0f} % of the items have no score ({most})\n"
             f"  remedy:   fix the problem and {RESUMES}"
         )
         return EXIT_UNSCORED

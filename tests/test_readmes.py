@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-import importlib
+import importlib.util
 import json
 import re
 import shlex
@@ -17,12 +17,18 @@ from typing import Any
 import pytest
 
 from debate_judge.optimize.cli import main
+from debate_judge.programs.lm.prices import EXAMPLE_LM, price_of
+from debate_judge.programs.make_lm import is_reasoning_model
 from debate_judge.runs.flags.invocation import COMMANDS, script
+from tests.config_keys import keys
 
 ROOT = Path(__file__).parents[1]
 READMES = ("README.md", *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md"))))
+OF_TOOLS = "docs/integrations.md"
+"""Its examples are tried by test_docs.py, each with its tool."""
 BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+TOML = re.compile(r"^```toml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`([^`]+)`")
 
@@ -38,7 +44,7 @@ ELSEWHERE = (
 """How lines begin that are tried by hand: the two commands of .ci/run, a variable, MLflow's own server, and a team's
 services, whose file has tests of its own."""
 
-QUICK = ("--effort", "light", "--trials", "2", "--resamples", "100", "--no-preflight")
+QUICK = ("--effort", "light", *keys(trials=2, resamples=100, preflight=False))
 ONCE = ("--folds", "1")
 """Instead of six folds, where the command does not say how many."""
 
@@ -60,8 +66,20 @@ def commands(readme: str) -> list[list[str]]:
 
 def test_there_are_commands_to_try() -> None:
     # What explains needs none; what shows how to do something does.
-    without = {readme for readme in READMES if not commands(readme)}
+    without = {readme for readme in READMES if readme != OF_TOOLS and not commands(readme)}
     assert without <= {"docs/design.md", "docs/lms-and-costs.md"}
+
+
+def test_the_lm_of_the_examples_is_one_that_stays_and_has_a_price() -> None:
+    named = {
+        name for page in READMES for name in re.findall(r"openai:?/[a-z][\w.-]*", (ROOT / page).read_text("utf-8"))
+    }
+    assert {name.replace(":", "") for name in named} == {EXAMPLE_LM}
+    assert price_of(EXAMPLE_LM) is not None
+    assert is_reasoning_model(EXAMPLE_LM)
+    (table,) = [Path(p) for p in importlib.util.find_spec("litellm").submodule_search_locations]  # type: ignore[union-attr]
+    known = json.loads((table / "model_prices_and_context_window_backup.json").read_text("utf-8"))
+    assert "deprecation_date" not in known[EXAMPLE_LM.partition("/")[2]], "it has been announced to be retired"
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +115,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         table = csv.writer(out)
         table.writerow(["question", "answer", "score_help"])
         table.writerows([g["source"], c["text"], c["ratings"]["coherence"]] for g, c in rows)
+    (page,) = TOML.findall((ROOT / "docs/settings.md").read_text(encoding="utf-8"))
+    (path / "settings.toml").write_text(page.replace("openai/gpt-4o-mini", "offline").replace('"50"', '"12"'))
     with (path / "new.csv").open("w", newline="") as out:
         csv.writer(out).writerows([["source", "text"], *([g["source"], c["text"]] for g, c in rows[:6])])
     return path
@@ -121,7 +141,7 @@ def _write_systems(path: Path, sample: list[dict[str, Any]]) -> None:
 
 
 MADE_UP = {
-    "openai/gpt-4o-mini": ("offline",),
+    EXAMPLE_LM: ("offline",),
     "openai/NEW": ("offline",),
     "EXPORT": ("runs/store/exports/my-judge",),
     "summeval": ("ratings.jsonl",),
@@ -137,7 +157,6 @@ MADE_UP = {
     "scores.parquet": ("ray.jsonl",),
     # Too few for parts.
     "rated.jsonl": ("rated.jsonl", "--part", "all"),
-    "50": ("12",),
     "sources=50": ("sources=12",),
     "sources=51-100": ("sources=9-12",),
     "single,EXPORT": ("single,runs/store/exports/my-judge",),
@@ -154,28 +173,28 @@ def tried(arguments: list[str]) -> list[str]:
     if table and name in ("compile", "compare", "check") and not {"--task", "--write-task"} & set(rest):
         rest += ["--task", "summarization"]
     if name == "compile":
-        # What repeats something is tried with the smallest thing to repeat.
-        if not {"--folds", "--repeats"} & set(rest):
+        if "--folds" not in rest:
             rest += ONCE
         if "--name" not in rest:
             rest += ["--aspects", "coherence"]
-        rest += [*QUICK, "--max-rounds", "0" if {"--repeats", "--learning-curve", "--sources"} & set(rest) else "1"]
-        rest += ["--tuner", "none"] if "--sources" in rest else []
+        part = any(word.startswith("sources=") for word in rest)
+        rest += [*QUICK, "--max-rounds", "0" if part or "learning-curve=true" in rest else "1"]
+        rest += ["--tuner", "none"] if part else []
         # A single call would have no map to the raters' scale.
-        rest += ["--keep", "compiled"] if "--name" in rest else []
+        rest += keys(keep="compiled") if "--name" in rest else []
     if name in ("compile", "compare") and "--data" not in rest:
         rest += ["--data", "ratings.jsonl"]
     return [name, *rest]
 
 
-@pytest.mark.parametrize("readme", READMES)
+@pytest.mark.parametrize("readme", [page for page in READMES if page != OF_TOOLS])
 def test_the_commands_of_a_readme_work(
     readme: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(folder)
     monkeypatch.setattr("webbrowser.open", lambda address: True)
     if not (folder / "runs/store/exports/my-judge").exists():
-        made = ["compile", "--data", "ratings.csv", "--lm", "openai/gpt-4o-mini", "--name", "my-judge"]
+        made = ["compile", "--data", "ratings.csv", "--lm", EXAMPLE_LM, "--name", "my-judge"]
         assert main(tried(made)) == 0
     for arguments in commands(readme):
         capsys.readouterr()

@@ -214,7 +214,7 @@ class _Tasks:
                 f"the group is of another task than {self._chosen.name}",
                 field,
                 found=name,
-                remedy="take it out of the file, or skip such groups by naming the judge's task with --task",
+                remedy="take it out of the file, or skip such groups: --config task=NAME with the judge's task",
             )
         return None
 

@@ -38,7 +38,7 @@ def write_report(plan: CompilePlan, tracker: Tracker, report: Report, texts: Deb
 
 def _warn_of_texts(readme: Path) -> None:
     """Add to the export's README that the page with texts quotes the data."""
-    with opening(readme, "--report"), readme.open("a", encoding="utf-8") as out:
+    with opening(readme, "report"), readme.open("a", encoding="utf-8") as out:
         out.write(
             "\nreport.html quotes the texts of the data: take it out before the export goes to others. `debate report "
             "THIS_FOLDER --share` makes a page that quotes none.\n"

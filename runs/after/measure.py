@@ -35,7 +35,7 @@ from debate_judge.runs.after.asking import (
     shared_aspects,
 )
 from debate_judge.runs.flags.declared import command_settings, setting
-from debate_judge.runs.flags.parser import make_parser, read
+from debate_judge.runs.flags.parser import settings_of
 from debate_judge.runs.reports.terminal import Printed, TerminalTable, show
 
 if TYPE_CHECKING:
@@ -89,8 +89,7 @@ def measure(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the table; returns the exit code (0 done, 2 bad input, 3 the LM failed)."""
-    given = make_parser("measure", __doc__, MeasureFlags).parse_args(argv)
-    return command_code(lambda: _run(read(MeasureFlags, given)))
+    return command_code(lambda: _run(settings_of("measure", __doc__, MeasureFlags, argv)))
 
 
 def _run(flags: MeasureFlags) -> int:
@@ -114,6 +113,8 @@ def measured(flags: MeasureFlags) -> dict[str, SystemsTable]:
 
 def _read(flags: MeasureFlags) -> tuple[Scores, dict[str, Scale]]:
     """The scores beside the ratings, from whichever files were named, and the raters' scales where these are known."""
+    from debate_judge.runs.evaluation.rows import scores_of
+
     if flags.scores and flags.program:
         raise InputError("scores come from one place", field="--scores", expected="--scores or --program")
     if flags.program:
@@ -133,8 +134,7 @@ def _read(flags: MeasureFlags) -> tuple[Scores, dict[str, Scale]]:
         require_ratings(corpus, names)
         aspects = tuple(corpus.task.aspect(name) for name in names)
         found = read_external(Path(flags.scores), "scores", corpus, aspects)
-        return found.scores, {aspect.name: aspect.scale for aspect in aspects}
-    from debate_judge.runs.evaluation.rows import scores_of
+        return scores_of(found.rows), {aspect.name: aspect.scale for aspect in aspects}
     from debate_judge.runs.evaluation.score_files import read_rated
 
     return scores_of(read_rated(Path(flags.file), only=flags.aspects, sources=flags.sources).rows), {}

@@ -263,7 +263,7 @@ def require_scored(judgements: Sequence[Judgement], most: float, what: str) -> N
     example = next(j.detail for j in missing if j.reason == reasons.most_common(1)[0][0])
     raise InputError(
         f"{len(missing)} of {len(judgements)} {what} have no score",
-        field="--max-unscored",
+        field="max-unscored",
         expected=f"at most {100 * most:.0f} %",
         found=f"{', '.join(f'{n} {reason}' for reason, n in reasons.most_common())}, e.g. {example}",
         remedy="fix the problem and run the command again, or accept it with a larger share; finished calls are not "

@@ -62,7 +62,7 @@ def new_entries(
         InputError: a group of another task, a candidate that comes twice, or anything that cannot be read.
     """
     if only is not None and only != task.name and find_task(only).name != task.name:
-        raise InputError("the judge is for another task", field="--task", expected=task.name, found=only)
+        raise InputError("the judge is for another task", field="task", expected=task.name, found=only)
     found: Iterator[GroupRecord] = iter_groups(
         path, task, Columns.of(columns), refuse_others=only is None, keep=keep, notes=notes, tell=tell
     )

@@ -214,7 +214,7 @@ def open_results(
         rows = RowFile(place, (Csv if suffix == ".csv" else JsonLines)(extra, form), file)
         debates = None
         if transcripts is not None:
-            file = opened.enter_context(_exclusive(transcripts, "--transcripts"))
+            file = opened.enter_context(_exclusive(transcripts, "transcripts"))
             debates = RowFile(transcripts, Transcripts(extra), file)
         yield Results(rows, form.items, debates)
         if place != path and rows.complete:
@@ -312,7 +312,7 @@ def _check_state(path: Path, made_from: Mapping[str, Any], *, begun: bool) -> No
 def _check_places(path: Path, source: Path, transcripts: Path | None) -> None:
     if not source.is_file():
         raise InputError("no such file", file=source, field="--in")
-    places = {"--in": source, "--out": path} | ({"--transcripts": transcripts} if transcripts is not None else {})
+    places = {"--in": source, "--out": path} | ({"transcripts": transcripts} if transcripts is not None else {})
     for name, place in places.items():
         if place.is_dir():
             raise InputError("this is a folder", file=place, field=name, expected="a file")

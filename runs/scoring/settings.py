@@ -1,11 +1,11 @@
-"""The settings of `score`, and its exit codes."""
+"""The settings of `score` and of `serve`, and the exit codes of `score`."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from debate_judge.runs.flags.common import COLUMNS, EXPORT, MAX_UNSCORED, REPLIES, SOURCES, STORE, SourcesText
-from debate_judge.runs.flags.declared import command_settings, setting
+from debate_judge.runs.flags.declared import command_settings, flag_group, setting
 from debate_judge.runs.flags.engine import EngineFlags
 from debate_judge.runs.flags.lm import MAX_TOKENS, EndpointFlags, EstimateFlags, LimitFlags
 
@@ -16,7 +16,13 @@ EXIT_INPUT, EXIT_LM, EXIT_UNSCORED, EXIT_INTERRUPTED = 2, 3, 4, 130
 class ScoreFlags(EndpointFlags, LimitFlags, EstimateFlags, EngineFlags):
     """Settings of one scoring run."""
 
-    program: str = setting(..., EXPORT, metavar="EXPORT")
+    FLAGS: ClassVar = (
+        *("program", "source", "out", "columns", "aspects", "scale", "lm", "api_base", "rpm", "budget", "concurrency"),
+        *("store", "engine", "estimate"),
+    )
+    REMOVED: ClassVar = {"--program": "the export is the first argument: debate score EXPORT --in FILE --out FILE"}
+
+    program: str = setting(..., EXPORT, name="EXPORT", metavar="EXPORT")
     judge: tuple[str, ...] = setting(
         (),
         "a judge of your own that the export uses; its module is imported; may be repeated",
@@ -24,19 +30,19 @@ class ScoreFlags(EndpointFlags, LimitFlags, EstimateFlags, EngineFlags):
         repeated=True,
     )
     source: str = setting(
-        ..., "file with the texts to score, in any format that --data of a compile takes", name="--in", metavar="FILE"
+        ..., "texts to score, in any format that compile takes, without ratings", name="--in", metavar="FILE"
     )
     columns: tuple[str, ...] = COLUMNS
     sources: SourcesText | None = SOURCES
     out: str = setting(..., "file for the scores: .jsonl, .csv, .xlsx or .parquet", metavar="FILE")
     wide: bool = setting(False, "a row a text: a column an aspect, with reason, decision, and why there is no score")
     keep_columns: bool = setting(False, "begin each row with the columns of the input")
-    aspects: tuple[str, ...] = setting((), "aspects to score, comma-separated; by default all that the judge knows")
+    aspects: tuple[str, ...] = setting((), "aspects to score, comma-separated", shown="all that the judge knows")
     task: str | None = setting(
         None, "score only the groups of this task; without it a group of another task is an error"
     )
     scale: Literal["judge", "raters"] = setting(
-        "judge", "scale of the scores: the judge's own, or the raters' (by a map that the compile fitted)"
+        "judge", "the judge's own scale, or the raters', by a map that the compile fitted"
     )
     interval: float | None = setting(
         None,
@@ -54,9 +60,49 @@ class ScoreFlags(EndpointFlags, LimitFlags, EstimateFlags, EngineFlags):
     trust_export: bool = setting(
         False, "use the server address that the export names, after you confirm it on the terminal", decides=False
     )
-    lm: str | None = setting(None, "PROVIDER/MODEL or offline", shown="as compiled")
+    lm: str | None = setting(None, "PROVIDER/MODEL, or offline", shown="as compiled")
     transcripts: str | None = setting(None, "also write every debate to this file, as JSON lines", metavar="FILE")
     max_unscored: float = MAX_UNSCORED
+    store: str = STORE
+    replies: str | None = REPLIES
+    max_tokens: int | None = setting(None, MAX_TOKENS, ge=1, shown="as compiled")
+
+
+@flag_group("service")
+class ServiceFlags:
+    """Where a service listens, and what it takes at most."""
+
+    host: str = setting("127.0.0.1", "address to listen on; any but loopback needs a key", decides=False)
+    port: int = setting(8000, "port to listen on; 0 takes a free one", ge=0, le=65535, decides=False)
+    max_body: int = setting(1_000_000, "longest body of a request, in bytes", ge=1, decides=False)
+    max_requests: int = setting(
+        2000, "requests answered at once; further ones are refused with 503", ge=1, decides=False
+    )
+    request_time: float = setting(600.0, "seconds that a request may take", gt=0, metavar="SECONDS", decides=False)
+    grace: int = setting(
+        60, "seconds that requests have left to finish when the service is stopped", ge=0, metavar="SECONDS",
+        decides=False,
+    )  # fmt: skip
+
+
+@command_settings
+class ServeFlags(ServiceFlags, EndpointFlags, LimitFlags):
+    """Settings of a service."""
+
+    program: str = setting(..., EXPORT, name="EXPORT", metavar="EXPORT")
+    judge: tuple[str, ...] = setting(
+        (),
+        "a judge of your own that the export uses; its module is imported; may be repeated",
+        metavar="MODULE:CLASS",
+        repeated=True,
+    )
+    scale: Literal["judge", "raters"] = setting(
+        "judge", "scale of the scores: the judge's own, or the raters' (by a map that the compile fitted)"
+    )
+    trust_export: bool = setting(
+        False, "use the server address that the export names, after you confirm it on the terminal", decides=False
+    )
+    lm: str | None = setting(None, "PROVIDER/MODEL or offline", shown="as compiled")
     store: str = STORE
     replies: str | None = REPLIES
     max_tokens: int | None = setting(None, MAX_TOKENS, ge=1, shown="as compiled")

@@ -18,6 +18,7 @@ from debate_judge.optimize import compile as compile_command
 from debate_judge.runs import compare, report
 from debate_judge.runs.mlflow_setup import prepare_mlflow
 from tests.browser import Browser, needs_browser
+from tests.config_keys import keys
 from tests.optimize.small_corpus import small_corpus
 
 ASPECTS = ("--aspects", "coherence,fluency")
@@ -33,7 +34,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for candidate in group["candidates"]:
             candidate["comments"] = {"coherence": [f"remark on {candidate['id']} of {group['group']}"]}
     data.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    quick = ["--max-rounds", "1", "--trials", "3", "--resamples", "100", "--json", str(folder / "compiled.json")]
+    quick = ["--max-rounds", "1", *keys(trials=3, resamples=100, json=folder / "compiled.json")]
     shared = ["--data", str(data), "--store", str(folder / "store"), *ASPECTS]
     assert compile_command.main([*shared, *quick]) == 0
     judges = ["--judges", f"single,rouge-l,{export_of(folder / 'store')}", "--config", "baseline=single"]
@@ -107,7 +108,9 @@ def test_the_report_says_what_the_compile_printed(store: Path) -> None:
     assert table["rows"][-1][4].startswith(f"{value:.2f} [")
     command = found["sections"][-1]["blocks"][0]["text"]
     assert command.startswith("debate compile ")
-    assert {"--data small.jsonl", "--aspects coherence,fluency", "--trials 3"} <= set(re.findall(r"--\w+ \S+", command))
+    assert {"--data small.jsonl", "--aspects coherence,fluency", "--config trials=3"} <= set(
+        re.findall(r"--\w+ \S+", command)
+    )
     assert not re.findall("--(store|json)", command)
     assert str(store) not in json.dumps(found)
     assert "stand-in" in found["stand_in"]

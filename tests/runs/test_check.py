@@ -58,7 +58,7 @@ def test_a_file_without_a_task_gets_one_that_can_be_kept(tmp_path: Path, capsys:
     fewer = capsys.readouterr().out
     assert "10 sources, 20 candidates" in fewer
     assert "each of the 10 sources is held out once, by 6 folds" in fewer
-    assert "--columns source=question,text=answer --sources 10 --lm" in fewer
+    assert "--columns source=question,text=answer --config sources=10 --lm" in fewer
     assert main([str(path), "--write-task", str(task_file)]) == 2
     assert "a file is there already" in capsys.readouterr().err
 

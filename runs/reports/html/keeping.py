@@ -170,7 +170,7 @@ def _as_json(value: Report | DebateTexts) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    with opening(path, "--report"):
+    with opening(path, "report"):
         path.parent.mkdir(parents=True, exist_ok=True)
         # As the text has them: on no system may a line's end become another, for the page's policy holds a hash.
         path.write_text(text, encoding="utf-8", newline="\n")
