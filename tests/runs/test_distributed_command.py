@@ -283,7 +283,7 @@ def test_what_makes_no_sense_is_refused(command: Command, capsys: pytest.Capture
         assert command(**more) == score.EXIT_INPUT
     said = capsys.readouterr().err
     assert said.count("--engine local") == 2
-    assert "at least 2, one for each of --actors" in said
+    assert "at least 2, one for each of" in said
     assert command(**{"in": command.folder / "nothing*"}) == score.EXIT_INPUT
     assert "no such file" in capsys.readouterr().err
 
