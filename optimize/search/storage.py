@@ -29,7 +29,7 @@ FORMAT = 10
 JOINT = "joint"
 """Parameter of the points that are tried with all aspects in a call."""
 
-STUDIES = "--studies"
+STUDIES = "studies"
 """The flag that names a database."""
 
 Found = Mapping[str, Outcome] | Dropped

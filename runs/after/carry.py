@@ -40,7 +40,7 @@ from debate_judge.runs.after.asking import (
 )
 from debate_judge.runs.flags.common import SEED
 from debate_judge.runs.flags.declared import command_settings, setting
-from debate_judge.runs.flags.parser import make_parser, read
+from debate_judge.runs.flags.parser import settings_of
 from debate_judge.runs.reports.terminal import Printed, TerminalTable, show
 from debate_judge.runs.reports.text import interval
 
@@ -237,8 +237,7 @@ def _decisions(export: Export, scores: Scores) -> dict[str, Any]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the verdict; returns the exit code (0 carry or recalibrate, 1 recompile, 2 bad input, 3 the LM failed)."""
-    given = make_parser("carry", __doc__, CarryFlags).parse_args(argv)
-    return command_code(lambda: _run(read(CarryFlags, given)))
+    return command_code(lambda: _run(settings_of("carry", __doc__, CarryFlags, argv)))
 
 
 def carried(flags: CarryFlags) -> Carried:

@@ -35,7 +35,7 @@ from debate_judge.runs.after.asking import (
     shared_aspects,
 )
 from debate_judge.runs.flags.declared import command_settings, setting
-from debate_judge.runs.flags.parser import make_parser, read
+from debate_judge.runs.flags.parser import settings_of
 from debate_judge.runs.reports.terminal import Printed, TerminalTable, show
 
 if TYPE_CHECKING:
@@ -89,8 +89,7 @@ def measure(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the table; returns the exit code (0 done, 2 bad input, 3 the LM failed)."""
-    given = make_parser("measure", __doc__, MeasureFlags).parse_args(argv)
-    return command_code(lambda: _run(read(MeasureFlags, given)))
+    return command_code(lambda: _run(settings_of("measure", __doc__, MeasureFlags, argv)))
 
 
 def _run(flags: MeasureFlags) -> int:

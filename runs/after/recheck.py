@@ -38,7 +38,7 @@ from debate_judge.runs.after.asking import (
 )
 from debate_judge.runs.flags.common import SEED
 from debate_judge.runs.flags.declared import command_settings, setting
-from debate_judge.runs.flags.parser import make_parser, read
+from debate_judge.runs.flags.parser import settings_of
 from debate_judge.runs.reports.terminal import Printed, TerminalTable, show
 from debate_judge.runs.reports.text import interval
 
@@ -275,8 +275,7 @@ def _asked_again(export: Export, corpus: Corpus, aspects: Sequence[Aspect], aski
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the result; returns the exit code (0 not shown to be worse, 1 worse, 2 bad input, 3 the LM failed)."""
-    given = make_parser("recheck", __doc__, RecheckFlags).parse_args(argv)
-    return command_code(lambda: _run(read(RecheckFlags, given)))
+    return command_code(lambda: _run(settings_of("recheck", __doc__, RecheckFlags, argv)))
 
 
 def rechecked(flags: RecheckFlags) -> Rechecked:
