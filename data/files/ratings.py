@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
+from debate_judge.data.errors import InputError
 from debate_judge.data.files.records import Record, has_comma, is_missing, looks_like_a_number, shown
 from debate_judge.data.schema import Aspect, Scale, Task
 
@@ -34,8 +35,10 @@ def ratings_in(record: Record, task: Task, names: Iterable[str]) -> dict[str, tu
     """
     found = {}
     for name in names:
-        with record.located(name):
+        try:
             aspect = task.aspect(name)
+        except InputError as error:
+            raise record.error(error.problem, name, expected=error.expected, remedy=error.remedy) from None
         values = [rating_of(value, aspect, record, field) for field, value in record.several(name, aspect.scale)]
         if values:
             found[name] = tuple(values)
