@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.errors import InputError
-from debate_judge.runs.export.recorded import RecordedScores, candidate_hashes, recorded_in, source_hash
 
 if TYPE_CHECKING:
     from debate_judge.data.agreement.correlations import Statistic
     from debate_judge.data.schema import Aspect, Corpus, Level
     from debate_judge.runs.after.asking import Scores
     from debate_judge.runs.export.manifest import Export
+    from debate_judge.runs.export.recorded import RecordedScores
 
 
 def objective(export: Export, corpus: Corpus) -> tuple[Statistic, Level]:
@@ -48,6 +48,8 @@ def unseen_part(corpus: Corpus, recorded: RecordedScores | None) -> tuple[Corpus
         Those that it was measured on, where the data have any; else those that it has never seen; else all. Whether it
         was neither tuned nor chosen on them. What to say about them.
     """
+    from debate_judge.runs.export.recorded import source_hash
+
     if recorded is None:
         return corpus, False, ["the export does not say which sources it was measured on, so that all are used"]
     hashes = {group.id: source_hash(group) for group in corpus.groups}
@@ -69,6 +71,8 @@ def recorded_scores(export: Export, part: Corpus, aspects: Sequence[Aspect]) -> 
     Raises:
         InputError: It keeps none of them, or only those of the judges of folds.
     """
+    from debate_judge.runs.export.recorded import candidate_hashes, recorded_in, source_hash
+
     recorded = recorded_in(export.manifest)
     if recorded is None or recorded.by == "folds":
         raise InputError(

@@ -243,14 +243,19 @@ class ScoringActor:
                     file.write(self._form.encode(item, score))
                     rows.count(score, kept=False)
                     self._at[unit.name] = rows.rows, shares.popleft()
-            if rows.rows:
-                path = path if job.out.suffix == ".jsonl" else _parquet(path, self._form.fields())
-                job.out.write_part(unit.name, path)
-            if not unread and not PROVIDER_FAILED & rows.unscored.keys():
-                job.out.mark_complete(unit.name, path.stat().st_size, rows)
+            self._keep(unit, path, rows, complete=not unread and not PROVIDER_FAILED & rows.unscored.keys())
         if unread > _SHOWN:
             errors.append(f"{unit.file.name}: {unread - _SHOWN:,} further lines that cannot be read")
         return UnitDone(unit.name, rows, tuple(errors), unread, notes.line())
+
+    def _keep(self, unit: Unit, path: Path, rows: RowTotals, *, complete: bool) -> None:
+        """Write the rows of a unit to where they belong, and that it is complete, if it is."""
+        out = self._job.out
+        if rows.rows:
+            path = path if out.suffix == ".jsonl" else _parquet(path, self._form.fields())
+            out.write_part(unit.name, path)
+        if complete:
+            out.mark_complete(unit.name, path.stat().st_size, rows)
 
     def report(self) -> ActorReport | None:
         """What has been done, after a pause; None if the judge could not be loaded."""
