@@ -2,7 +2,7 @@
 when the same command is run again; finished LM calls are not paid for again.
 
     python optimize/compile.py                                   # the sample corpus, offline, no key
-    python optimize/compile.py --data ratings.jsonl --lm openai/gpt-4o-mini
+    python optimize/compile.py --data ratings.jsonl --lm openai/gpt-6-luna
     python optimize/compile.py --config settings.toml --seed 1
 """
 

@@ -23,6 +23,7 @@ from debate_judge.programs.grouping import Texts, find_aspect, grouped
 from debate_judge.programs.grouping import corpus_items as corpus_items
 from debate_judge.programs.grouping import items_of as items_of
 from debate_judge.programs.lm.loop import gather, run
+from debate_judge.programs.lm.prices import EXAMPLE_LM
 from debate_judge.programs.option_values import whole_number, yes_or_no
 from debate_judge.programs.transcript import Transcript, UnscoredReason
 
@@ -333,7 +334,7 @@ def require_lm(predictors: Iterable[Any]) -> None:
             field="lm",
             expected="a dspy.LM",
             found="none",
-            remedy='dspy.configure(lm=dspy.LM("openai/gpt-4o-mini")), or lm=debate_judge.offline_lm() to try it out',
+            remedy=f'dspy.configure(lm=dspy.LM("{EXAMPLE_LM}")), or lm=debate_judge.offline_lm() to try it out',
         )
 
 

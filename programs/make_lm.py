@@ -19,7 +19,7 @@ from debate_judge.programs.lm.http.address import (
 )
 from debate_judge.programs.lm.local_engine import LocalEngine
 from debate_judge.programs.lm.options import LMOptions
-from debate_judge.programs.lm.prices import Price, context_of, price_of
+from debate_judge.programs.lm.prices import EXAMPLE_LM, Price, context_of, price_of
 from debate_judge.programs.lm.reply import ReplyStore
 from debate_judge.programs.lm.sql.postgresql import database_address
 from debate_judge.programs.lm.store import SqlStore
@@ -62,7 +62,7 @@ def make_lm(
     """Make the LM that `spec` names. Keys come from the environment only.
 
     Args:
-        spec: `offline`, or PROVIDER/MODEL such as `openai/gpt-4o-mini` or `anthropic/claude-sonnet-4-5`.
+        spec: `offline`, or PROVIDER/MODEL such as `openai/gpt-6-luna` or `anthropic/claude-sonnet-4-5`.
         api_base: Address of an OpenAI-compatible server for that provider name.
         store: Keeps replies, so that no call is paid for twice; in memory by default.
         concurrency: Most calls in flight.
@@ -126,7 +126,7 @@ def _require_usable(spec: str, flag: str, options: LMOptions) -> None:
         )
     if spec != OFFLINE and "/" not in spec:
         raise InputError(
-            f"{spec!r} is not an LM: give {OFFLINE!r} or PROVIDER/MODEL, e.g. openai/gpt-4o-mini",
+            f"{spec!r} is not an LM: give {OFFLINE!r} or PROVIDER/MODEL, e.g. {EXAMPLE_LM}",
             field=flag,
             expected=f"{OFFLINE!r} or PROVIDER/MODEL",
             found=spec,
@@ -165,7 +165,7 @@ def transport_for(spec: str, api_base: str | None, flag: str) -> Transport:
 def is_reasoning_model(spec: str) -> bool:
     """Whether a model of OpenAI's refuses a temperature and a limit on its replies."""
     family = spec.rpartition("/")[2].lower()
-    return re.match(r"(o[1345](-(mini|nano|pro))?(-\d{4}-\d{2}-\d{2})?$|gpt-5(?!.*-chat))", family) is not None
+    return re.match(r"(o[1345](-(mini|nano|pro))?(-\d{4}-\d{2}-\d{2})?$|gpt-[5-9](?!.*-chat))", family) is not None
 
 
 def server_of(spec: str, api_base: str | None) -> str | None:

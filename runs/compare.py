@@ -2,7 +2,7 @@
 
     python runs/compare.py --data sample --judges rouge-l,single,debate
     python runs/compare.py --data summeval --judges single,runs/store/exports/NAME --external mine=scores.jsonl
-    python runs/compare.py --judges "single,debate[rounds=1|2|3],debate[persona=plain]" --lm openai/gpt-4o-mini
+    python runs/compare.py --judges "single,debate[rounds=1|2|3],debate[persona=plain]" --lm openai/gpt-6-luna
     python runs/compare.py --judges runs/store/exports/NAME --probes longer,instruction --estimate
 
 A judge is a name (single, multiagent, debate, ... rouge-l) or an export: its folder, models:/NAME/VERSION,

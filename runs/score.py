@@ -31,7 +31,14 @@ from debate_judge.runs.flags.lm import limits, require_server
 from debate_judge.runs.flags.parser import RESUMES, settings_of
 from debate_judge.runs.flags.prose import is_terminal, print_error
 from debate_judge.runs.reports.terminal import show
-from debate_judge.runs.scoring.settings import EXIT_INPUT, EXIT_INTERRUPTED, EXIT_LM, EXIT_UNSCORED, ScoreFlags
+from debate_judge.runs.scoring.settings import (
+    EXIT_INPUT,
+    EXIT_INTERRUPTED,
+    EXIT_LM,
+    EXIT_UNSCORED,
+    ScoreFlags,
+    ServeFlags,
+)
 from debate_judge.runs.scoring.uncertainty import USUAL_LEVEL, RowIntervals, interval_fields
 
 if TYPE_CHECKING:
@@ -82,8 +89,8 @@ def _run(arguments: ScoreFlags) -> int:
             from debate_judge.runs.distributed.command import score_distributed
 
             _refuse_on_ray(arguments)
-            return score_distributed(arguments, _export, _judge, _made_from)
-        with _judge(arguments) as judge:
+            return score_distributed(arguments, _export, open_program, _made_from)
+        with open_program(arguments) as judge:
             return _score(arguments, judge)
     except dspy.LMError as error:
         _say(describe(error, arguments.lm or error.model or ""))
@@ -128,14 +135,15 @@ def _estimate(arguments: ScoreFlags) -> int:
     return 0
 
 
-def _export(arguments: ScoreFlags) -> Export:
+def _export(arguments: ScoreFlags | ServeFlags) -> Export:
     from debate_judge.runs.export.folder import find
     from debate_judge.runs.export.from_mlflow import MLflowStore
 
     return find(arguments.program, arguments.judge, MLflowStore(folder=Path(arguments.store)))
 
 
-def _judge(arguments: ScoreFlags) -> LoadedJudge:
+def open_program(arguments: ScoreFlags | ServeFlags) -> LoadedJudge:
+    """The judge that a command names, connected to its LM, after what the user should know of it was said."""
     from debate_judge.programs.make_lm import OFFLINE
     from debate_judge.runs.export.lm_choice import confirmed, lm_of
     from debate_judge.runs.export.loaded import open_judge

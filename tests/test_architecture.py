@@ -55,13 +55,14 @@ ROOMS = {
     "runs": (
         ("flags", "runner", "mlflow_setup"),
         ("scoring", "export"),
-        ("tracking",),
+        ("tracking", "integrations"),
         ("reports",),
         ("estimates", "distributed"),
         ("evaluation",),
         ("comparison",),
         ("after",),
         ("agreement", "check", "compare", "report", "score"),
+        ("serve",),
     ),
 }
 """The rooms of a folder (sub-packages, or files at its top) from left to right.

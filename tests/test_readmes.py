@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-import importlib
+import importlib.util
 import json
 import re
 import shlex
@@ -17,11 +17,15 @@ from typing import Any
 import pytest
 
 from debate_judge.optimize.cli import main
+from debate_judge.programs.lm.prices import EXAMPLE_LM, price_of
+from debate_judge.programs.make_lm import is_reasoning_model
 from debate_judge.runs.flags.invocation import COMMANDS, script
 from tests.config_keys import keys
 
 ROOT = Path(__file__).parents[1]
 READMES = ("README.md", *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md"))))
+OF_TOOLS = "docs/integrations.md"
+"""Its examples are tried by test_docs.py, each with its tool."""
 BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 TOML = re.compile(r"^```toml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -62,8 +66,20 @@ def commands(readme: str) -> list[list[str]]:
 
 def test_there_are_commands_to_try() -> None:
     # What explains needs none; what shows how to do something does.
-    without = {readme for readme in READMES if not commands(readme)}
+    without = {readme for readme in READMES if readme != OF_TOOLS and not commands(readme)}
     assert without <= {"docs/design.md", "docs/lms-and-costs.md"}
+
+
+def test_the_lm_of_the_examples_is_one_that_stays_and_has_a_price() -> None:
+    named = {
+        name for page in READMES for name in re.findall(r"openai:?/[a-z][\w.-]*", (ROOT / page).read_text("utf-8"))
+    }
+    assert {name.replace(":", "") for name in named} == {EXAMPLE_LM}
+    assert price_of(EXAMPLE_LM) is not None
+    assert is_reasoning_model(EXAMPLE_LM)
+    (table,) = [Path(p) for p in importlib.util.find_spec("litellm").submodule_search_locations]  # type: ignore[union-attr]
+    known = json.loads((table / "model_prices_and_context_window_backup.json").read_text("utf-8"))
+    assert "deprecation_date" not in known[EXAMPLE_LM.partition("/")[2]], "it has been announced to be retired"
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +141,7 @@ def _write_systems(path: Path, sample: list[dict[str, Any]]) -> None:
 
 
 MADE_UP = {
-    "openai/gpt-4o-mini": ("offline",),
+    EXAMPLE_LM: ("offline",),
     "openai/NEW": ("offline",),
     "EXPORT": ("runs/store/exports/my-judge",),
     "summeval": ("ratings.jsonl",),
@@ -171,14 +187,14 @@ def tried(arguments: list[str]) -> list[str]:
     return [name, *rest]
 
 
-@pytest.mark.parametrize("readme", READMES)
+@pytest.mark.parametrize("readme", [page for page in READMES if page != OF_TOOLS])
 def test_the_commands_of_a_readme_work(
     readme: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(folder)
     monkeypatch.setattr("webbrowser.open", lambda address: True)
     if not (folder / "runs/store/exports/my-judge").exists():
-        made = ["compile", "--data", "ratings.csv", "--lm", "openai/gpt-4o-mini", "--name", "my-judge"]
+        made = ["compile", "--data", "ratings.csv", "--lm", EXAMPLE_LM, "--name", "my-judge"]
         assert main(tried(made)) == 0
     for arguments in commands(readme):
         capsys.readouterr()

@@ -11,6 +11,7 @@ from debate_judge.optimize.findings.wording import describe, guides
 from debate_judge.optimize.proof.held_out import COMPARED, above_zero
 from debate_judge.optimize.result import Result
 from debate_judge.programs.lm.http.address import without_credentials
+from debate_judge.programs.lm.prices import EXAMPLE_LM
 from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.flags.invocation import command
 from debate_judge.runs.flags.parser import written
@@ -136,6 +137,6 @@ def next_steps(result: Result) -> Verbatim:
         f"Score       {command('score')} {shlex.quote(str(result.export))} {server}--in texts.jsonl --out scores.jsonl",
         f"Your data   {command('check')} YOUR.csv"
         if settings.data == usual.data
-        else f"Real LM     OPENAI_API_KEY=... {command('compile')} {data} --lm openai/gpt-4o-mini",
+        else f"Real LM     OPENAI_API_KEY=... {command('compile')} {data} --lm {EXAMPLE_LM}",
     ]
     return Verbatim("\n".join(lines))

@@ -12,6 +12,9 @@ from typing import Any
 from debate_judge.data.files import reading
 from debate_judge.data.files.records import Record
 
+EXAMPLE_LM = "openai/gpt-6-luna"
+"""The LM that messages and pages name as an example: one that its provider has not announced to retire."""
+
 
 @dataclass(frozen=True, slots=True)
 class Price:
@@ -38,10 +41,10 @@ def price_of(model: str, table: Path | None = None, *, listed: bool = True) -> P
         model: As DSPy knows it, PROVIDER/MODEL.
         table: TOML file with a section for each model, named like `model` or without its provider:
 
-            ["openai/gpt-4o-mini"]
-            input = 0.15     # US dollars for a million tokens
-            cached = 0.075   # like input if left out
-            output = 0.60
+            ["openai/gpt-6-luna"]
+            input = 0.10     # US dollars for a million tokens
+            cached = 0.01    # like input if left out
+            output = 0.50
         listed: Whether to look into LiteLLM's table, which is no help for a server of one's own.
 
     Raises:

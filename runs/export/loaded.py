@@ -138,7 +138,7 @@ class LoadedJudge(dspy.Module):
         compiled = self.compiled
         compiled.require_calibrated(aspects, scale)
         items = texts.items(self.task, aspects)
-        judged = dict(zip(items, await self._judged(items), strict=True))
+        judged = dict(zip(items, await self._judged(items, _lm_of_context()), strict=True))
         answers = {}
         for aspect in aspects:
             own = [(item, judgement) for item, judgement in judged.items() if item.aspect is aspect]
@@ -151,9 +151,8 @@ class LoadedJudge(dspy.Module):
             return answers[aspects[0].name]
         return _by_aspect(answers)
 
-    async def _judged(self, items: Sequence[Item]) -> list[Judgement]:
-        """Judge the items on the connection's loop; on the present one where a context names another LM."""
-        another = _lm_of_context()
+    async def _judged(self, items: Sequence[Item], another: Any | None = None) -> list[Judgement]:
+        """Judge the items on the connection's loop; on the present one by `another` LM, if one is given."""
         runner = None if another is not None else self._connection.runner()
 
         async def ask(judge: Judge, table: CandidateTable) -> list[Judgement]:
@@ -314,6 +313,35 @@ class LoadedJudge(dspy.Module):
         """
         rows = [{"text": text, "source": source, "context": context} for text in texts]
         return self.score_many(rows, aspects=aspects, scale=scale)
+
+    def questions(
+        self, row: Mapping[str, Any], aspects: Sequence[str] | str | None = None, *, number: int = 0
+    ) -> list[Item]:
+        """What is asked about a row of `score_many`, the `number`-th, an item for each aspect.
+
+        Raises:
+            InputError: an unknown aspect, or a text that is missing, empty or no text.
+        """
+        return list(self._items(number, row, self.choose(aspects)))
+
+    async def ascore_items(self, items: Sequence[Item], scale: ScoreScale = "judge") -> list[Score]:
+        """Score items on any event loop, those of one source in shared calls if the judge shares them.
+
+        The judge's own LM answers, also within a `dspy.context` of another program.
+
+        Args:
+            items: What `questions` returned.
+            scale: As for `score`.
+
+        Returns:
+            A score for each item, in order.
+        """
+        compiled = self.compiled
+        compiled.require_calibrated(list(dict.fromkeys(item.aspect for item in items)), scale)
+        # What an optimizer records of its own program must not hold the calls of the judge.
+        with dspy.context(trace=None, disable_history=True):
+            judged = await self._judged(items)
+        return [score_of(compiled, item, judgement, scale) for item, judgement in zip(items, judged, strict=True)]
 
     def intervals(
         self, level: float = 0.9, aspects: Sequence[str] | str | None = None

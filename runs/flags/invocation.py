@@ -11,6 +11,7 @@ COMMANDS = {
     "compile": ("debate_judge.optimize.compile", "compile a judge that agrees with your raters"),
     "check": ("debate_judge.runs.check", "show how your rated data are read and what they can prove"),
     "score": ("debate_judge.runs.score", "score new texts with an exported judge"),
+    "serve": ("debate_judge.runs.serve", "answer requests for scores over HTTP with an exported judge"),
     "agreement": ("debate_judge.runs.agreement", "measure the agreement of any scores with human ratings"),
     "compare": ("debate_judge.runs.compare", "compare several judges on the same data, and probe them for biases"),
     "carry": ("debate_judge.runs.after.carry", "carry an exported judge to a new LM, if it does as well"),

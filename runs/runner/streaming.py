@@ -19,6 +19,7 @@ from debate_judge.programs.grouping import CandidateTable, grouped, items_of, so
 from debate_judge.programs.judge import Item, Judge, Judgement, Unscored, reason_of
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.transcript import Transcript
+from debate_judge.runs.runner.evaluation_events import emit_event
 from debate_judge.runs.runner.runner import JudgeRunner
 
 
@@ -56,7 +57,16 @@ class Score:
 
 
 def score_of(judge: CompiledJudge, item: Item, judgement: Judgement, scale: ScoreScale = "judge") -> Score:
-    """The judgement as it is reported; on the raters' scale the aspect needs a calibration."""
+    """The judgement as it is reported; on the raters' scale the aspect needs a calibration.
+
+    OpenTelemetry has an event of it, where that is configured (`evaluation_events`).
+    """
+    score = _score_of(judge, item, judgement, scale)
+    emit_event(item, score)
+    return score
+
+
+def _score_of(judge: CompiledJudge, item: Item, judgement: Judgement, scale: ScoreScale) -> Score:
     transcript, reason = judgement.transcript, reason_of(judgement)
     rest = reason, judgement.calls, transcript.together, transcript.joint, transcript
     if isinstance(judgement, Unscored):

@@ -1,11 +1,11 @@
-"""The settings of `score`, and its exit codes."""
+"""The settings of `score` and of `serve`, and the exit codes of `score`."""
 
 from __future__ import annotations
 
 from typing import ClassVar, Literal
 
 from debate_judge.runs.flags.common import COLUMNS, EXPORT, MAX_UNSCORED, REPLIES, SOURCES, STORE, SourcesText
-from debate_judge.runs.flags.declared import command_settings, setting
+from debate_judge.runs.flags.declared import command_settings, flag_group, setting
 from debate_judge.runs.flags.engine import EngineFlags
 from debate_judge.runs.flags.lm import MAX_TOKENS, EndpointFlags, EstimateFlags, LimitFlags
 
@@ -63,6 +63,46 @@ class ScoreFlags(EndpointFlags, LimitFlags, EstimateFlags, EngineFlags):
     lm: str | None = setting(None, "PROVIDER/MODEL, or offline", shown="as compiled")
     transcripts: str | None = setting(None, "also write every debate to this file, as JSON lines", metavar="FILE")
     max_unscored: float = MAX_UNSCORED
+    store: str = STORE
+    replies: str | None = REPLIES
+    max_tokens: int | None = setting(None, MAX_TOKENS, ge=1, shown="as compiled")
+
+
+@flag_group("service")
+class ServiceFlags:
+    """Where a service listens, and what it takes at most."""
+
+    host: str = setting("127.0.0.1", "address to listen on; any but loopback needs a key", decides=False)
+    port: int = setting(8000, "port to listen on; 0 takes a free one", ge=0, le=65535, decides=False)
+    max_body: int = setting(1_000_000, "longest body of a request, in bytes", ge=1, decides=False)
+    max_requests: int = setting(
+        2000, "requests answered at once; further ones are refused with 503", ge=1, decides=False
+    )
+    request_time: float = setting(600.0, "seconds that a request may take", gt=0, metavar="SECONDS", decides=False)
+    grace: int = setting(
+        60, "seconds that requests have left to finish when the service is stopped", ge=0, metavar="SECONDS",
+        decides=False,
+    )  # fmt: skip
+
+
+@command_settings
+class ServeFlags(ServiceFlags, EndpointFlags, LimitFlags):
+    """Settings of a service."""
+
+    program: str = setting(..., EXPORT, name="EXPORT", metavar="EXPORT")
+    judge: tuple[str, ...] = setting(
+        (),
+        "a judge of your own that the export uses; its module is imported; may be repeated",
+        metavar="MODULE:CLASS",
+        repeated=True,
+    )
+    scale: Literal["judge", "raters"] = setting(
+        "judge", "scale of the scores: the judge's own, or the raters' (by a map that the compile fitted)"
+    )
+    trust_export: bool = setting(
+        False, "use the server address that the export names, after you confirm it on the terminal", decides=False
+    )
+    lm: str | None = setting(None, "PROVIDER/MODEL or offline", shown="as compiled")
     store: str = STORE
     replies: str | None = REPLIES
     max_tokens: int | None = setting(None, MAX_TOKENS, ge=1, shown="as compiled")

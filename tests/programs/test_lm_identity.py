@@ -16,6 +16,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.programs.judge import Verdict
 from debate_judge.programs.lm.client import JudgeLM, Memory
 from debate_judge.programs.lm.engine import untagged_key
+from debate_judge.programs.lm.prices import EXAMPLE_LM
 from debate_judge.programs.lm.store import SqlStore
 from debate_judge.programs.make_lm import make_lm
 from tests.programs.engines import OTHER, QUESTION, Engine, ask, call_key, judge_lm, judged, request_of, response
@@ -163,7 +164,7 @@ def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("spec", ["gpt-4o-mini", "", "Offline"])
 def test_a_spec_without_provider_is_refused_with_an_example(spec: str) -> None:
-    with pytest.raises(InputError, match="openai/gpt-4o-mini") as caught:
+    with pytest.raises(InputError, match=EXAMPLE_LM) as caught:
         make_lm(spec)
     assert caught.value.field == "--lm"
 

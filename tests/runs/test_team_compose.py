@@ -12,7 +12,12 @@ from typing import Any
 import psycopg
 import pytest
 
+from debate_judge.data.errors import InputError
+from debate_judge.runs import serve
 from debate_judge.runs.export.process import SETTINGS, variable
+from debate_judge.runs.flags.lm import limits
+from debate_judge.runs.flags.parser import make_parser, read
+from debate_judge.runs.scoring.settings import ServeFlags
 from tests.postgresql import PostgresServer
 from tests.runs.composed import ROOT, TEAM, composed, example, filled_in, wait_until_well
 from tests.source_tree import SOURCES, name_of
@@ -24,7 +29,7 @@ def compose() -> dict[str, Any]:
 
 
 def test_images_have_a_major_version_and_every_service_says_whether_it_is_well(compose: dict[str, Any]) -> None:
-    assert set(compose["services"]) == {"database", "mlflow", "judge"}
+    assert set(compose["services"]) == {"database", "mlflow", "judge", "serve"}
     for name, service in compose["services"].items():
         assert re.search(r":\d+(\.\d+)*(-\w+)?$", service["image"]), name
         assert service["healthcheck"]["test"][0] == "CMD", name
@@ -100,8 +105,8 @@ def test_what_is_mounted_and_built_from_is_there(compose: dict[str, Any]) -> Non
             assert context == ROOT
             assert (context / service["build"]["dockerfile"]).is_file()
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    (wanted,) = re.findall(r"/source\[(\w+)\]", (TEAM / "Dockerfile").read_text())
-    assert wanted in extras
+    (wanted,) = re.findall(r"/source\[([\w,]+)\]", (TEAM / "Dockerfile").read_text())
+    assert {*wanted.split(",")} <= set(extras)
 
 
 def test_mlflow_takes_the_commands_and_the_judge_its_variables(compose: dict[str, Any]) -> None:
@@ -119,6 +124,20 @@ def test_mlflow_takes_the_commands_and_the_judge_its_variables(compose: dict[str
         assert parsed.params["host"] == "0.0.0.0"
     own = {key for key in compose["services"]["judge"]["environment"] if key.startswith("DEBATE_")}
     assert own <= {variable(name) for name in SETTINGS} | {"DEBATE_REPLIES"}
+
+
+def test_the_command_of_the_service_is_one_of_ours_and_needs_its_key(
+    compose: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = compose["services"]["serve"]
+    words = [filled_in(word, example()) for word in service["command"]]
+    assert words[:2] == ["debate", "serve"]
+    flags = read(ServeFlags, make_parser("serve", "", ServeFlags).parse_args(words[2:]))
+    assert f":{flags.port}:{flags.port}" in service["ports"][0]
+    assert limits(flags).budget.usd == 20
+    monkeypatch.setenv(serve.KEY, filled_in(service["environment"][serve.KEY], example()))
+    with pytest.raises(InputError, match="or a key in"):
+        serve.bearer_key(flags.host)
 
 
 def test_the_databases_that_are_named_are_made(compose: dict[str, Any], postgres: PostgresServer) -> None:

@@ -1,0 +1,66 @@
+"""A judge in the tools that people already use: a file a tool, imported when one of its names is first used.
+
+Uses exports and the package's public functions (`load`, `compile`); docs/integrations.md shows each tool.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from debate_judge.runs.integrations.batching import SourceBatcher
+    from debate_judge.runs.integrations.deepeval_metric import DebateMetric
+    from debate_judge.runs.integrations.dspy_metric import ProgramMetric
+    from debate_judge.runs.integrations.inspect_scorer import debate_scorer
+    from debate_judge.runs.integrations.langsmith_evaluation import langsmith_evaluator
+    from debate_judge.runs.integrations.mlflow_align import DebateAligner
+    from debate_judge.runs.integrations.mlflow_scorer import DebateScorer
+    from debate_judge.runs.integrations.pandas_frame import score_frame
+    from debate_judge.runs.integrations.units import to_unit
+
+__all__ = [
+    "DebateAligner",
+    "DebateMetric",
+    "DebateScorer",
+    "ProgramMetric",
+    "SourceBatcher",
+    "debate_scorer",
+    "langsmith_evaluator",
+    "score_frame",
+    "to_unit",
+]
+
+_WHERE = {
+    "DebateAligner": "mlflow_align",
+    "DebateMetric": "deepeval_metric",
+    "DebateScorer": "mlflow_scorer",
+    "ProgramMetric": "dspy_metric",
+    "SourceBatcher": "batching",
+    "debate_scorer": "inspect_scorer",
+    "langsmith_evaluator": "langsmith_evaluation",
+    "score_frame": "pandas_frame",
+    "to_unit": "units",
+}
+
+_EXTRAS = {"deepeval": "deepeval", "inspect_ai": "inspect"}
+"""Library of a tool -> the extra that installs it."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    try:
+        return getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
+    except ModuleNotFoundError as error:
+        extra = _EXTRAS.get(error.name or "")
+        if extra is None:
+            raise
+        from debate_judge.data.errors import install_hint
+
+        raise ImportError(f"{name} needs {error.name}, which is not installed: {install_hint(extra)}") from error
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,199 @@
+"""A judge for tools that hand over one text at a time.
+
+A judge that was compiled to read candidates side by side has its proof for that alone. So calls about one source are
+collected for a moment and asked together, where the tool makes them concurrently. A text that stays alone is read
+alone, and the first one brings a warning.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import warnings
+from collections import OrderedDict
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+from debate_judge.programs.compiled import ScoreScale
+from debate_judge.programs.grouping import Item, source_of
+from debate_judge.programs.lm import loop
+from debate_judge.programs.transcript import EMPTY
+from debate_judge.runs.export.folder import load
+from debate_judge.runs.export.from_mlflow import in_mlflow
+from debate_judge.runs.export.loaded import LoadedJudge
+from debate_judge.runs.export.process import judge_of_process
+from debate_judge.runs.runner.streaming import Score
+
+WAIT = 0.2
+"""Seconds for which a judge that reads side by side waits for further candidates of a source."""
+
+_KEPT = 10_000
+"""Texts whose scores are kept, so that a tool that asks again gets the same score at no cost."""
+
+Scores = dict[str, Score]
+"""Name of an aspect -> score."""
+
+
+def missing_text() -> Score:
+    """What an empty text has in place of a score; nothing is asked about it."""
+    detail = "the text is empty"
+    return Score(None, None, None, None, "no text", detail, f"no text: {detail}", 0, 1, 1, EMPTY)
+
+
+class SourceBatcher:
+    """Scores of single texts by an exported judge; calls about one source that come together are asked together.
+
+    It may be called in any thread and on any event loop. Calls about the same text are answered with the same scores,
+    except for those that have none, which are asked for again.
+
+    Args:
+        judge: A loaded judge; or an export (`load`), which is loaded when it is first needed. A folder is loaded once
+            for the process, with the settings in the environment (`runs.export.process`: DEBATE_LM, DEBATE_STORE, ...).
+        aspects: Which aspects; all of the judge's by default.
+        scale: Of the scores, as for `LoadedJudge.score`.
+        wait: Seconds to wait for further candidates of a source, where the judge reads side by side.
+    """
+
+    def __init__(
+        self,
+        judge: LoadedJudge | str | Path,
+        aspects: Sequence[str] | str | None = None,
+        *,
+        scale: ScoreScale = "judge",
+        wait: float = WAIT,
+    ) -> None:
+        self._given = judge
+        self._names = aspects
+        self._scale: ScoreScale = scale
+        self._wait = wait
+        self._warned = False
+        self.read_alone = 0
+        """Texts that a judge of several candidates side by side read alone, because no other of their source came."""
+        self._scores: OrderedDict[tuple[object, ...], asyncio.Task[Scores]] = OrderedDict()
+        self._gathering: dict[tuple[object, ...], tuple[list[Item], asyncio.Future[dict[Item, Score]]]] = {}
+        self._process = os.getpid()
+
+    @cached_property
+    def judge(self) -> LoadedJudge:
+        """The judge, loaded."""
+        if isinstance(self._given, LoadedJudge):
+            return self._given
+        return load(self._given) if in_mlflow(str(self._given)) else judge_of_process(self._given, {})
+
+    def score(self, *, source: str, text: str, context: str = "", aspects: Sequence[str] | str | None = None) -> Scores:
+        """Score a text. One that is empty has no score.
+
+        Args:
+            source: As for `LoadedJudge.score`.
+            text: The candidate.
+            context: As for `LoadedJudge.score`.
+            aspects: Which aspects; by default those of the constructor.
+
+        Raises:
+            InputError: An argument is no text, or the export cannot be used.
+            dspy.LMError: The LM cannot be used at all.
+        """
+        names = self._names if aspects is None else aspects
+        if empty := self._of_empty(text, names):
+            return empty
+        row = {"source": source, "text": text, "context": context}
+        return self._checked(loop.run(self._scored(self.judge.questions(row, names))))
+
+    async def ascore(
+        self, *, source: str, text: str, context: str = "", aspects: Sequence[str] | str | None = None
+    ) -> Scores:
+        """As `score`, on any event loop."""
+        names = self._names if aspects is None else aspects
+        if empty := self._of_empty(text, names):
+            return empty
+        row = {"source": source, "text": text, "context": context}
+        return self._checked(await loop.on_loop(self._scored(self.judge.questions(row, names))))
+
+    def _of_empty(self, text: str, names: Sequence[str] | str | None) -> Scores:
+        if not isinstance(text, str) or text.strip():
+            return {}
+        return {aspect.name: missing_text() for aspect in self.judge.choose(names)}
+
+    def _checked(self, scores: Scores) -> Scores:
+        if self.read_alone and not self._warned:
+            self._warned = True
+            warnings.warn(
+                "this judge was compiled to read candidates of a source side by side, and a text came alone: it is "
+                "read alone, for which its agreement with the raters was not measured. Hand over the candidates of a "
+                "source together (score_frame, LoadedJudge.score_group, or concurrent calls), or compile a judge with "
+                "--together 0",
+                stacklevel=3,
+            )
+        return scores
+
+    # --- on the loop of all LM calls ---
+
+    async def _scored(self, items: Sequence[Item]) -> Scores:
+        if self._process != os.getpid():
+            # Tasks and futures of a parent process belong to a loop that nothing runs here.
+            self._process = os.getpid()
+            self._scores.clear()
+            self._gathering.clear()
+        key = (*_question(items), items[0].text)
+        task = self._scores.get(key)
+        if task is None or (task.done() and not _kept(task)):
+            task = self._scores[key] = asyncio.ensure_future(self._asked(items))
+        self._scores.move_to_end(key)
+        while len(self._scores) > _KEPT:
+            self._scores.popitem(last=False)
+        # One caller that gives up does not end the call of the others.
+        return await asyncio.shield(task)
+
+    async def _asked(self, items: Sequence[Item]) -> Scores:
+        # Without a source, texts are no candidates of one.
+        most = max(self.judge.judges[item.aspect.name].together for item in items)
+        if most < 2 or not items[0].source:
+            self.read_alone += most > 1
+            found = dict(zip(items, await self.judge.ascore_items(items, self._scale), strict=True))
+        else:
+            found = await self._gathered(items, most)
+        return {item.aspect.name: found[item] for item in items}
+
+    async def _gathered(self, items: Sequence[Item], most: int) -> dict[Item, Score]:
+        question = _question(items)
+        if question not in self._gathering:
+            running = asyncio.get_running_loop()
+            self._gathering[question] = ([], running.create_future())
+            running.call_later(self._wait, self._ask, question, self._gathering[question][0])
+        gathered, answer = self._gathering[question]
+        gathered.extend(items)
+        if len({item.text for item in gathered}) >= most:
+            self._ask(question, gathered)
+        return await answer
+
+    def _ask(self, question: tuple[object, ...], gathered: list[Item]) -> None:
+        """Ask about what was gathered, unless that was done when the last candidate came."""
+        held = self._gathering.get(question)
+        if held is None or held[0] is not gathered:
+            return
+        del self._gathering[question]
+        self.read_alone += len({item.text for item in gathered}) == 1
+        work = asyncio.ensure_future(self.judge.ascore_items(gathered, self._scale))
+        work.add_done_callback(lambda done: _pass_on(done, gathered, held[1]))
+
+
+def _question(items: Sequence[Item]) -> tuple[object, ...]:
+    """What texts that are asked about together have in common."""
+    return (*source_of(items[0]), *(item.aspect.name for item in items))
+
+
+def _pass_on(done: asyncio.Task[list[Score]], items: Sequence[Item], answer: asyncio.Future[dict[Item, Score]]) -> None:
+    if done.cancelled():
+        answer.cancel()
+    elif (error := done.exception()) is not None:
+        answer.set_exception(error)
+    else:
+        answer.set_result(dict(zip(items, done.result(), strict=True)))
+
+
+def _kept(task: asyncio.Task[Scores]) -> bool:
+    """Whether a finished task has scores that may be given again."""
+    if task.cancelled() or task.exception() is not None:
+        return False
+    return all(score.score is not None for score in task.result().values())

@@ -1,0 +1,69 @@
+"""DeepEval: a judge as a metric, for `evaluate`, `assert_test` and datasets. Needs the extra `deepeval`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from deepeval.metrics import BaseMetric
+from deepeval.test_case import LLMTestCase
+
+from debate_judge.runs.integrations.batching import Scores, SourceBatcher
+from debate_judge.runs.integrations.units import text_in, to_unit
+
+
+class DebateMetric(BaseMetric):  # type: ignore[misc, unused-ignore]
+    """One aspect of a judge, from 0 to 1; make a metric for each aspect.
+
+    `input` of a test case is the source, and `actual_output` the text. DeepEval copies a metric by its constructor for
+    every test case: it costs nothing, and copies share the judge.
+
+    Args:
+        judge: A `SourceBatcher`, or what it takes: a loaded judge, or an export.
+        aspect: Which aspect.
+        threshold: The least score, from 0 to 1, of a success.
+        async_mode: As for DeepEval's own metrics.
+    """
+
+    def __init__(self, judge: Any, aspect: str, threshold: float = 0.5, async_mode: bool = True) -> None:
+        # Copies are made from the attributes that are named like these arguments.
+        self.judge = judge if isinstance(judge, SourceBatcher) else SourceBatcher(judge)
+        self.aspect, self.threshold, self.async_mode = aspect, threshold, async_mode
+        self.include_reason = True
+
+    @property
+    def __name__(self) -> str:
+        return f"{self.aspect} (debate judge)"
+
+    def measure(self, test_case: LLMTestCase, *args: Any, **kwargs: Any) -> float:
+        """Score a test case.
+
+        Raises:
+            UnscoredError: It has no score.
+        """
+        return self._take(self.judge.score(**self._asked(test_case)))
+
+    async def a_measure(self, test_case: LLMTestCase, *args: Any, **kwargs: Any) -> float:
+        """As `measure`, on an event loop."""
+        return self._take(await self.judge.ascore(**self._asked(test_case)))
+
+    def is_successful(self) -> bool:
+        """Whether the score reaches the threshold; without a score it does not."""
+        return bool(self.success)
+
+    def _asked(self, test_case: LLMTestCase) -> dict[str, Any]:
+        source, text = text_in(test_case.input, "source"), text_in(test_case.actual_output, "text")
+        return {"source": source, "text": text, "aspects": self.aspect}
+
+    def _take(self, scores: Scores) -> float:
+        score = scores[self.aspect]
+        self.reason, self.error = score.reason, None
+        unit = to_unit(score.score, self.judge.judge.task.aspect(self.aspect))
+        self.score, self.success = unit, unit is not None and unit >= self.threshold
+        if unit is None:
+            self.error = score.reason
+            raise UnscoredError(score.reason)
+        return unit
+
+
+class UnscoredError(RuntimeError):
+    """A text that the judge could not score; DeepEval reports it as the metric's error (`ErrorConfig`)."""

@@ -1,0 +1,84 @@
+"""DSPy: a judge as the metric of another program, for `dspy.Evaluate`, GEPA, MIPROv2 and the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import dspy
+
+from debate_judge.data.errors import InputError
+from debate_judge.runs.export.loaded import LoadedJudge
+from debate_judge.runs.integrations.batching import SourceBatcher
+from debate_judge.runs.integrations.units import to_unit
+
+
+class ProgramMetric:
+    """`metric(gold, pred, trace, pred_name, pred_trace)` -> `dspy.Prediction(score, feedback)`.
+
+    The score is from 0 to 1: the mean over the aspects of where each lies on its scale. A text without a score counts
+    `failure_score` and is in `unscored`, so that no optimizer gains by outputs that cannot be judged. The judge's own
+    LM answers, whatever the program's is.
+
+    Args:
+        judge: As for `SourceBatcher`.
+        source: Field of the example that holds the source.
+        text: Field of the prediction that holds the text.
+        aspects: Which aspects; all of the judge's by default.
+        failure_score: What a text without a score counts.
+    """
+
+    def __init__(
+        self,
+        judge: LoadedJudge | str | Path,
+        *,
+        source: str = "source",
+        text: str = "text",
+        aspects: Sequence[str] | str | None = None,
+        failure_score: float = 0.0,
+    ) -> None:
+        self._batcher = SourceBatcher(judge, aspects)
+        self._source, self._text = source, text
+        self._failure_score = failure_score
+        self.unscored: dict[str, str] = {}
+        """Text that has no score in one of the aspects -> why."""
+        # DSPy's loggers name a metric by this.
+        self.__name__ = "debate_judge"
+
+    def __call__(
+        self,
+        gold: dspy.Example,
+        pred: dspy.Prediction,
+        trace: Any = None,
+        pred_name: str | None = None,
+        pred_trace: Any = None,
+    ) -> dspy.Prediction:
+        source, text = _field(gold, self._source, "source"), _field(pred, self._text, "text")
+        scores = self._batcher.score(source=source, text=text)
+        task = self._batcher.judge.task
+        units = [to_unit(score.score, task.aspect(name)) for name, score in scores.items()]
+        missing = [f"{name}: {score.reason}" for name, score in scores.items() if score.score is None]
+        if missing:
+            self.unscored[text] = "; ".join(missing)
+        feedback = [f"{n} {_on_scale(s.score, task.aspect(n).scale)}: {s.reason}" for n, s in scores.items()]
+        value = self._failure_score if missing else fmean(unit for unit in units if unit is not None)
+        return dspy.Prediction(score=value, feedback="\n".join(feedback))
+
+
+def _on_scale(score: float | None, scale: object) -> str:
+    return "has no score" if score is None else f"is {score:g} on a scale from {scale}"
+
+
+def _field(holder: Any, name: str, argument: str) -> str:
+    value = holder.get(name) if hasattr(holder, "get") else None
+    if isinstance(value, str):
+        return value
+    raise InputError(
+        f"no text in the field {name!r}",
+        field=argument,
+        expected=f"the name of a field that holds the {argument}",
+        found=", ".join(map(str, holder.keys())) if hasattr(holder, "keys") else type(holder).__name__,
+        remedy=f'ProgramMetric(judge, {argument}="...")',
+    )

@@ -1,0 +1,298 @@
+"""HTTP: a FastAPI app that answers requests for scores; `debate serve EXPORT` runs it. Needs the extra `serve`."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import logging
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+from urllib.parse import urlsplit
+
+import dspy
+from fastapi import FastAPI, HTTPException, Request, Response
+from fastapi.responses import JSONResponse
+from fastapi.security import HTTPBearer
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from pydantic import BaseModel, ConfigDict, Field
+
+from debate_judge.data.errors import InputError
+from debate_judge.programs.compiled import ScoreScale
+from debate_judge.programs.grouping import Item
+from debate_judge.runs.export.loaded import LoadedJudge
+from debate_judge.runs.integrations.batching import Scores, SourceBatcher, missing_text
+from debate_judge.runs.runner.streaming import Score
+
+log = logging.getLogger(__name__)
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+OPEN = ("/health", "/docs", "/openapi.json")
+"""Paths that need no key and are answered whatever the load is."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceLimits:
+    """What a service takes at most."""
+
+    body: int = 1_000_000
+    """Bytes of a request's body."""
+    requests: int = 2000
+    """Requests answered at once."""
+    seconds: float = 600.0
+    """For a request, from its head to its answer."""
+
+
+_OUTSIDE = ("lm error", "search error")
+"""Failures of other services, whose details name their addresses."""
+
+
+class TextQuestion(BaseModel):
+    """A text to score."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    source: str = Field(description="what the text was written for; empty where texts are judged by themselves")
+    text: str = Field(description="the text to score")
+    context: str = Field("", description="a text that belongs to the source, if the task has one")
+    aspects: list[str] | None = Field(None, description="which aspects; all of the judge's by default")
+
+
+class AspectAnswer(BaseModel):
+    """The score of a text in an aspect."""
+
+    score: float | None = Field(description="on the aspect's scale; null where there is none")
+    reason: str = Field(description="what the judge said for it; without a score, why there is none")
+    unscored: str | None = Field(description="the kind of failure; null where there is a score")
+    rounds: int | None
+    stop_reason: str | None
+    calls: float = Field(description="LM calls that the answer needs; of a shared call its share")
+    together: int = Field(description="candidates of the source that were read side by side, this one included")
+
+    @classmethod
+    def of(cls, score: Score) -> AspectAnswer:
+        """A score as it is answered. Where calls go, and why they fail, is nothing that a client should know."""
+        fields = {name: getattr(score, name) for name in cls.model_fields}
+        if score.unscored in _OUTSIDE:
+            log.error("a text has no score: %s", score.reason)
+            fields["reason"] = f"{score.unscored}: see the log of the service"
+        return cls(**fields)
+
+
+class TextAnswer(BaseModel):
+    """The scores of a text, by aspect."""
+
+    scores: dict[str, AspectAnswer]
+
+    @classmethod
+    def of(cls, scores: Scores) -> TextAnswer:
+        """The scores of a text as they are answered."""
+        return cls(scores={name: AspectAnswer.of(score) for name, score in scores.items()})
+
+
+class ServiceMetrics:
+    """What `/metrics` reports, in a registry of its own."""
+
+    def __init__(self, judge: LoadedJudge) -> None:
+        self._registry = own = CollectorRegistry()
+        self.requests = Counter("debate_requests", "Requests to /score by status", ["status"], registry=own)
+        self.in_flight = Gauge("debate_requests_in_flight", "Requests to /score without an answer yet", registry=own)
+        self.seconds = Histogram("debate_request_seconds", "Time to the answer", buckets=_BUCKETS, registry=own)
+        self.scores = Counter("debate_scores", "Scores by aspect and kind of failure", _LABELS, registry=own)
+        calls = Gauge("debate_lm_calls", "LM calls made", registry=own)
+        calls.set_function(lambda: judge.lm.meter.total.calls)
+        dollars = Gauge("debate_lm_usd", "US dollars spent; NaN for an LM of unknown price", registry=own)
+        dollars.set_function(lambda: _spent(judge))
+
+    def count(self, scores: Scores) -> None:
+        """Count the scores of a text."""
+        for name, score in scores.items():
+            self.scores.labels(name, score.unscored or "").inc()
+
+    def text(self) -> bytes:
+        """In Prometheus' format."""
+        return generate_latest(self._registry)
+
+
+_BUCKETS = (0.1, 0.3, 1, 3, 10, 30, 100, 300)
+_LABELS = ("aspect", "unscored")
+
+
+def _spent(judge: LoadedJudge) -> float:
+    return float("nan") if judge.lm.price is None else judge.lm.meter.total.cost(judge.lm.price)
+
+
+class Gate:
+    """Lets requests through that have the key, are small enough and come while there is room; ends slow ones.
+
+    Pure ASGI, because a body must be refused while it is read and not when it is in memory.
+    """
+
+    def __init__(self, app: Any, *, key: str | None, limits: ServiceLimits, metrics: ServiceMetrics) -> None:
+        self._app = app
+        self._key = None if key is None else _digest(key.encode())
+        self._limits = limits
+        self._metrics = metrics
+        self._running = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] in OPEN:
+            await self._app(scope, receive, send)
+            return
+        headers = dict(scope["headers"])
+        if self._key is not None and not hmac.compare_digest(_digest(_bearer(headers)), self._key):
+            await _refuse(401, "a bearer key is needed", {"WWW-Authenticate": "Bearer"})(scope, receive, send)
+            return
+        if self._key is None and not _is_local(headers):
+            # Else a page in the user's browser could ask under a name of its own that leads here (DNS rebinding).
+            await _refuse(421, "without a key, requests are answered for localhost only")(scope, receive, send)
+            return
+        if self._running >= self._limits.requests:
+            await _refuse(503, "too many requests at once", {"Retry-After": "1"})(scope, receive, send)
+            return
+        self._running += 1
+        try:
+            await self._within_time(scope, receive, send)
+        finally:
+            self._running -= 1
+
+    async def _within_time(self, scope: Scope, receive: Receive, send: Send) -> None:
+        begun = perf_counter()
+        status = 0
+
+        async def sending(message: MutableMapping[str, Any]) -> None:
+            nonlocal status
+            status = message.get("status", status)
+            await send(message)
+
+        counted = scope["path"] == "/score"
+        if counted:
+            self._metrics.in_flight.inc()
+        try:
+            async with asyncio.timeout(self._limits.seconds):
+                await self._app(scope, self._limited(receive), sending)
+        except TimeoutError:
+            if not status:
+                await _refuse(504, f"no answer within {self._limits.seconds:g} s")(scope, receive, sending)
+        finally:
+            if counted:
+                self._metrics.in_flight.dec()
+                self._metrics.requests.labels(str(status)).inc()
+                self._metrics.seconds.observe(perf_counter() - begun)
+
+    def _limited(self, receive: Receive) -> Receive:
+        size = 0
+
+        async def receiving() -> MutableMapping[str, Any]:
+            nonlocal size
+            message = await receive()
+            size += len(message.get("body", b""))
+            if size > self._limits.body:
+                raise HTTPException(413, f"the body is longer than {self._limits.body} bytes")
+            return message
+
+        return receiving
+
+
+def _digest(text: bytes) -> bytes:
+    # Of equal length, so that a comparison does not tell that of the key.
+    return hashlib.sha256(text).digest()
+
+
+def _bearer(headers: dict[bytes, bytes]) -> bytes:
+    kind, _, given = headers.get(b"authorization", b"").partition(b" ")
+    return given.strip() if kind.lower() == b"bearer" else b""
+
+
+def _is_local(headers: dict[bytes, bytes]) -> bool:
+    name = urlsplit(f"//{headers.get(b'host', b'').decode('latin-1')}").hostname
+    return name in ("localhost", "127.0.0.1", "::1")
+
+
+def _refuse(status: int, why: str, headers: dict[str, str] | None = None) -> JSONResponse:
+    return JSONResponse({"detail": why}, status, headers)
+
+
+def make_app(
+    judge: LoadedJudge,
+    *,
+    key: str | None = None,
+    limits: ServiceLimits | None = None,
+    scale: ScoreScale = "judge",
+    wait: float = 0.2,
+) -> FastAPI:
+    """An ASGI app over a judge: POST /score, GET /health, GET /metrics, and its description at /docs.
+
+    Args:
+        judge: That answers. The app does not close it.
+        key: The bearer key that requests to /score and /metrics must have; None for none.
+        limits: What it takes at most.
+        scale: Of the scores, as for `LoadedJudge.score`.
+        wait: As for `SourceBatcher`: requests about one source that come together are asked together.
+    """
+    app = FastAPI(title=f"debate judge: {judge.manifest['name']}", redoc_url=None, dependencies=_described(key))
+    metrics, batcher = ServiceMetrics(judge), SourceBatcher(judge, scale=scale, wait=wait)
+    app.add_middleware(Gate, key=key, limits=limits or ServiceLimits(), metrics=metrics)
+    app.exception_handler(InputError)(_input_error)
+    app.exception_handler(dspy.LMError)(_lm_error)
+
+    @app.post("/score")
+    async def score(question: TextQuestion | list[TextQuestion]) -> TextAnswer | list[TextAnswer]:
+        """Score a text, or several: those of one source are read side by side if the judge does so."""
+        if isinstance(question, TextQuestion):
+            found = [await batcher.ascore(**question.model_dump())]
+        else:
+            found = await _scores(judge, question, scale)
+        for scores in found:
+            metrics.count(scores)
+        answers = [TextAnswer.of(scores) for scores in found]
+        return answers[0] if isinstance(question, TextQuestion) else answers
+
+    @app.get("/health")
+    async def health() -> dict[str, Any]:
+        """Whether the service runs, and with which judge; nothing is asked of the LM."""
+        return {"status": "ok", "judge": judge.fingerprint, "aspects": list(judge.aspects)}
+
+    @app.get("/metrics")
+    async def prometheus() -> Response:
+        """Requests, scores, LM calls and dollars, for Prometheus."""
+        return Response(metrics.text(), media_type=CONTENT_TYPE_LATEST)
+
+    return app
+
+
+def _described(key: str | None) -> Sequence[Any]:
+    from fastapi import Depends
+
+    # The gate checks it; here it is told to readers of /docs, who can then enter it.
+    return [] if key is None else [Depends(HTTPBearer(auto_error=False))]
+
+
+async def _scores(judge: LoadedJudge, questions: Sequence[TextQuestion], scale: ScoreScale) -> list[Scores]:
+    """Scores of several texts, asked about at once."""
+    asked: list[list[Item]] = []
+    for place, one in enumerate(questions):
+        row = {"source": one.source, "text": one.text, "context": one.context}
+        empty = not one.text.strip()
+        asked.append([] if empty else judge.questions(row, one.aspects, number=place))
+    items = [item for own in asked for item in own]
+    found = iter(await judge.ascore_items(items, scale) if items else [])
+    return [
+        {item.aspect.name: next(found) for item in own}
+        or {aspect.name: missing_text() for aspect in judge.choose(one.aspects)}
+        for one, own in zip(questions, asked, strict=True)
+    ]
+
+
+async def _input_error(request: Request, error: Exception) -> JSONResponse:
+    return _refuse(422, str(error))
+
+
+async def _lm_error(request: Request, error: Exception) -> JSONResponse:
+    log.error("the LM cannot be used: %s", error)
+    return _refuse(502, "the judge's LM cannot be used at present")

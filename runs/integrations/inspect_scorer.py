@@ -1,0 +1,38 @@
+"""Inspect: a judge as a scorer of a task. Needs the extra `inspect`."""
+
+from __future__ import annotations
+
+from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
+from inspect_ai.solver import TaskState
+
+from debate_judge.data.errors import InputError
+from debate_judge.runs.integrations.batching import SourceBatcher
+
+
+@scorer(metrics={"*": [mean(), stderr()]})
+def debate_scorer(export: str, source: str | None = None, aspects: list[str] | None = None) -> Scorer:
+    """Score a sample's output; the value has an entry for each aspect, on the aspect's scale.
+
+    A sample with an aspect that has no score is unscored as a whole and left out of the metrics.
+
+    Args:
+        export: As for `SourceBatcher`; a text, so that the log can name it.
+        source: Key of the source in the sample's metadata; by default the sample's input is the source.
+        aspects: Which aspects; all of the judge's by default.
+    """
+    batcher = SourceBatcher(export, aspects)
+
+    async def score(state: TaskState, target: Target) -> Score:
+        given = state.input_text if source is None else state.metadata.get(source)
+        if not isinstance(given, str):
+            raise InputError("the sample has no source", field="source", expected="a text in its metadata", found=given)
+        text = state.output.completion
+        scores = await batcher.ascore(source=given, text=text)
+        explanation = "\n\n".join(f"{name}: {one.reason}" for name, one in scores.items())
+        metadata = {name: {"rounds": one.rounds, "stop_reason": one.stop_reason} for name, one in scores.items()}
+        values = {name: one.score for name, one in scores.items() if one.score is not None}
+        if len(values) < len(scores):
+            return Score.unscored(reason="grader_failed", answer=text, explanation=explanation, metadata=metadata)
+        return Score(value=values, answer=text, explanation=explanation, metadata=metadata)
+
+    return score

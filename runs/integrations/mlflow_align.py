@@ -1,0 +1,216 @@
+"""MLflow: `judge.align(traces, optimizer=DebateAligner())`, an alignment that compiles a debate and proves it.
+
+Human feedback on the traces becomes ratings, of all raters; the aligned judge has its agreement with them, measured on
+sources that it never saw, in `compiled`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, get_args, get_origin
+
+from mlflow.entities import AssessmentSourceType, Feedback, Trace
+from mlflow.genai.judges import AlignmentOptimizer, Judge
+from mlflow.genai.judges.base import JudgeField
+from pydantic import PrivateAttr
+
+from debate_judge.data.errors import InputError
+from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task, fingerprint
+from debate_judge.runs.integrations.batching import SourceBatcher
+from debate_judge.runs.integrations.mlflow_scorer import feedback_of
+from debate_judge.runs.integrations.units import text_in
+
+_YES_NO = {"yes": 1.0, "no": 0.0, "true": 1.0, "false": 0.0}
+
+
+class DebateAligner(AlignmentOptimizer):
+    """Compiles a judge from the human feedback on traces.
+
+    The feedback has the judge's name, values that are numbers, yes/no or true/false, and a rater each (`source_id`);
+    of one rater's values for a trace the newest counts. Rationales are comments, which the compile learns from.
+
+    Args:
+        scale: Lowest and highest rating, for a judge of numbers; read off `feedback_value_type` if that is a
+            `Literal` of numbers.
+        source_key: Key of the source in the root span's inputs, if they hold several texts and none is called `source`.
+        text_key: The same for outputs that are a mapping, and `text`.
+        settings: Of the compile, as for `debate_judge.compile`: `lm` (by default the judge's model), `store`, `budget`,
+            `effort` ...
+    """
+
+    def __init__(
+        self,
+        *,
+        scale: tuple[float, float] | None = None,
+        source_key: str | None = None,
+        text_key: str | None = None,
+        **settings: Any,
+    ) -> None:
+        self._scale = scale
+        self._keys = source_key, text_key
+        self._settings = settings
+
+    def align(self, judge: Judge, traces: list[Trace]) -> AlignedJudge:
+        """Compile a judge; for the settings see `debate_judge.compile`.
+
+        Returns:
+            A judge of the same name and type of value, with the compile in `compiled`.
+
+        Raises:
+            InputError: A value is not on the scale, or there is too little feedback to learn and to prove anything.
+            dspy.LMError: The LM failed for good.
+        """
+        from debate_judge import compile as compile_judge
+
+        aspect = Aspect(judge.name, _definition(judge.instructions), self._scale_of(judge.feedback_value_type))
+        task = Task(f"mlflow-{judge.name}", "input", "output", (aspect,))
+        corpus = self._corpus(task, traces)
+        settings = {"lm": _lm_of(judge), **self._settings}
+        return AlignedJudge.of(judge, compile_judge(corpus, task=task, **settings), *self._keys)
+
+    def _scale_of(self, kind: Any) -> Scale:
+        choices = get_args(kind) if get_origin(kind) is Literal else ()
+        if kind is bool or {str(choice).lower() for choice in choices} in ({"yes", "no"}, {"true", "false"}):
+            return Scale(0, 1)
+        if self._scale is None and choices and all(isinstance(choice, (int, float)) for choice in choices):
+            return Scale(min(choices), max(choices))
+        if self._scale is None:
+            raise InputError(
+                "the scale of the ratings is unknown",
+                field="scale",
+                expected="the lowest and the highest rating",
+                found=f"feedback_value_type {kind}",
+                remedy="DebateAligner(scale=(1, 5)), or a judge of yes and no",
+            )
+        return Scale(*self._scale)
+
+    def _corpus(self, task: Task, traces: Sequence[Trace]) -> Corpus:
+        """The rated outputs by source, in an order that does not depend on that of the traces."""
+        aspect = task.aspects[0]
+        outputs: dict[str, dict[str, list[Feedback]]] = {}
+        for trace in traces:
+            if given := _human_feedback(trace, aspect.name):
+                source, text = _texts(trace, *self._keys)
+                outputs.setdefault(source, {}).setdefault(text, []).extend(given)
+        if not outputs:
+            raise InputError(
+                "no trace has human feedback of the judge's name",
+                field="traces",
+                expected=f"feedback {aspect.name!r} with the source type HUMAN",
+                found=f"{len(traces)} traces",
+            )
+        groups = [
+            RatedGroup(fingerprint(source), source, tuple(_candidate(t, texts[t], aspect) for t in sorted(texts)))
+            for source, texts in sorted(outputs.items())
+        ]
+        return Corpus(task, tuple(groups), Origin("mlflow-traces", "traces handed to align"))
+
+
+class AlignedJudge(Judge):
+    """What `DebateAligner` returns: a judge of MLflow that asks a compiled one."""
+
+    _instructions: str = PrivateAttr()
+    _value_type: Any = PrivateAttr()
+    _fields: list[JudgeField] = PrivateAttr()
+    _keys: tuple[str | None, str | None] = PrivateAttr()
+    _compiled: Any = PrivateAttr()
+    _batcher: SourceBatcher = PrivateAttr()
+
+    @classmethod
+    def of(cls, judge: Judge, compiled: Any, source_key: str | None, text_key: str | None) -> AlignedJudge:
+        """The judge in the place of another one."""
+        made = cls(name=judge.name, description=judge.description)
+        made._instructions, made._value_type = judge.instructions, judge.feedback_value_type
+        made._fields, made._keys = judge.get_input_fields(), (source_key, text_key)
+        made._compiled, made._batcher = compiled, SourceBatcher(compiled.judge)
+        return made
+
+    @property
+    def compiled(self) -> Any:
+        """What `debate_judge.compile` returned: `verdict`, `table` of held-out agreement, `export`, its folder."""
+        return self._compiled
+
+    @property
+    def instructions(self) -> str:
+        return self._instructions
+
+    @property
+    def feedback_value_type(self) -> Any:
+        return self._value_type
+
+    def get_input_fields(self) -> list[JudgeField]:
+        return self._fields
+
+    def __call__(self, *, inputs: Any = None, outputs: Any = None, trace: Trace | None = None) -> Feedback:
+        """Judge one output; without `inputs` and `outputs` those of the trace's root span."""
+        if trace is not None and inputs is None and outputs is None:
+            source, text = _texts(trace, *self._keys)
+        else:
+            source, text = text_in(inputs, "source", self._keys[0]), text_in(outputs, "text", self._keys[1])
+        score = self._batcher.score(source=source, text=text)[self.name]
+        value = None if score.score is None else _as_type(score.score, self._value_type)
+        return feedback_of(self._batcher.judge, self.name, self.name, score, value)
+
+
+def _definition(instructions: str) -> str:
+    """The instructions without MLflow's placeholders, whose texts a judge is shown in its own way."""
+    return re.sub(r"\{\{\s*(\w+)\s*\}\}", r"the \1", instructions).strip()
+
+
+def _lm_of(judge: Judge) -> str:
+    """The judge's model, PROVIDER:/MODEL, as DSPy names it."""
+    model = str(getattr(judge, "model", ""))
+    if ":/" not in model:
+        raise InputError("the judge names no LM", field="lm", remedy='DebateAligner(lm="PROVIDER/MODEL")')
+    return model.replace(":/", "/", 1)
+
+
+def _human_feedback(trace: Trace, name: str) -> list[Feedback]:
+    """Each rater's newest feedback of the name, by rater; what another one replaced (`valid`) is none."""
+    newest: dict[str, Feedback] = {}
+    for given in trace.search_assessments(name, type="feedback"):
+        if given.source.source_type == AssessmentSourceType.HUMAN and given.feedback.error is None:
+            rater = given.source.source_id or ""
+            if rater not in newest or (given.create_time_ms or 0) >= (newest[rater].create_time_ms or 0):
+                newest[rater] = given
+    return [newest[rater] for rater in sorted(newest)]
+
+
+def _texts(trace: Trace, source_key: str | None, text_key: str | None) -> tuple[str, str]:
+    root = next(span for span in trace.data.spans if span.parent_id is None)
+    return text_in(root.inputs, "source", source_key), text_in(root.outputs, "text", text_key)
+
+
+def _candidate(text: str, given: Sequence[Feedback], aspect: Aspect) -> Candidate:
+    ratings = tuple(_rating(one.value, aspect) for one in given)
+    comments = tuple(one.rationale for one in given if one.rationale)
+    return Candidate(fingerprint(text), text, {aspect.name: ratings}, {aspect.name: comments} if comments else {})
+
+
+def _rating(value: object, aspect: Aspect) -> float:
+    word = _YES_NO.get(str(value).strip().lower())
+    try:
+        number = word if word is not None and aspect.scale.binary else float(str(value))
+    except ValueError:
+        number = float("nan")
+    if not aspect.scale.contains(number):
+        raise InputError(
+            "a rater's value is not on the scale", field=aspect.name, expected=f"{aspect.scale}", found=value
+        )
+    return number
+
+
+def _as_type(score: float, kind: Any) -> Any:
+    """A score as a value of the judge's type: the nearest of its choices, or a number."""
+    choices: Mapping[float, Any]
+    if kind is bool:
+        choices = {1.0: True, 0.0: False}
+    elif get_origin(kind) is Literal:
+        choices = {_YES_NO.get(str(choice).lower(), choice): choice for choice in get_args(kind)}
+    elif kind is int:
+        return round(score)
+    else:
+        return f"{score:g}" if kind is str else score
+    # Of two as near the higher, as a score in the middle of yes and no is a yes.
+    return choices[min(sorted(choices, reverse=True), key=lambda choice: abs(choice - score))]

@@ -1,0 +1,89 @@
+"""pandas: a frame of texts in, the same frame with scores, reasons and what has no score out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from debate_judge.data.errors import InputError
+from debate_judge.runs.export.loaded import LoadedJudge
+from debate_judge.runs.integrations.batching import SourceBatcher, missing_text
+from debate_judge.runs.runner.streaming import Score
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def score_frame(
+    frame: pd.DataFrame,
+    judge: LoadedJudge | str | Path,
+    *,
+    source: str = "source",
+    text: str = "text",
+    context: str | None = None,
+    aspects: Sequence[str] | str | None = None,
+) -> pd.DataFrame:
+    """Score each row of a frame. Rows of one source are asked about together where the judge reads side by side.
+
+    Args:
+        frame: A row for each text, in any order.
+        judge: As for `SourceBatcher`.
+        source: Column of the sources; an empty cell is a text that is judged by itself.
+        text: Column of the texts; an empty cell has no score.
+        context: Column of what belongs to the source, if the task has that.
+        aspects: Which aspects; all of the judge's by default.
+
+    Returns:
+        A copy with the frame's index and order and, for each aspect A, the columns `A` (NaN where there is no score),
+        `A_reason` and `A_unscored` (why there is none; empty where there is one).
+
+    Raises:
+        InputError: The frame lacks a column or has one of the new ones, or the export cannot be used.
+        dspy.LMError: The LM cannot be used at all.
+    """
+    loaded = SourceBatcher(judge, aspects).judge
+    names = [aspect.name for aspect in loaded.choose(aspects)]
+    columns = {"source": source, "text": text} | ({} if context is None else {"context": context})
+    _check_columns(frame, list(columns.values()), [c for name in names for c in _new_columns(name)])
+    cells = {name: [_text(value) for value in frame[column]] for name, column in columns.items()}
+    rows = [{name: values[place] for name, values in cells.items()} for place in range(len(frame))]
+    filled = [place for place, row in enumerate(rows) if row["text"].strip()]
+    # Rows of a source share calls where they follow one another.
+    filled.sort(key=lambda place: (rows[place]["source"], rows[place].get("context", "")))
+    found = loaded.score_many([rows[place] for place in filled], aspects=names)
+    scored = dict(zip(filled, found, strict=True))
+    result = frame.copy()
+    for name in names:
+        own = [scored[place][name] if place in scored else missing_text() for place in range(len(frame))]
+        result[name] = [float("nan") if score.score is None else score.score for score in own]
+        result[f"{name}_reason"] = [score.reason for score in own]
+        result[f"{name}_unscored"] = [_why(score) for score in own]
+    return result
+
+
+def _new_columns(aspect: str) -> tuple[str, ...]:
+    return aspect, f"{aspect}_reason", f"{aspect}_unscored"
+
+
+def _check_columns(frame: pd.DataFrame, needed: Sequence[str], new: Sequence[str]) -> None:
+    known = ", ".join(map(str, frame.columns))
+    for name in needed:
+        if name not in frame.columns:
+            raise InputError(f"the frame has no column {name!r}", field=name, found=known, remedy="name it: text=...")
+    if taken := sorted({*new} & {*frame.columns}):
+        remedy = "drop or rename it: a score would replace what is there"
+        raise InputError("the frame has a column of this name already", field=taken[0], found=known, remedy=remedy)
+
+
+def _text(cell: object) -> str:
+    """A cell's text; an empty one's (None, NaN, NA) is empty."""
+    if isinstance(cell, str):
+        return cell
+    if cell is None or (cell == cell) is not True:
+        return ""
+    raise InputError("not a text", field="text", expected="texts in the columns of sources and texts", found=cell)
+
+
+def _why(score: Score) -> str:
+    return "" if score.unscored is None else f"{score.unscored}: {score.detail}"

@@ -1,0 +1,68 @@
+"""promptfoo: a Python assertion, in a file of one line that promptfoo is pointed at (`file://judge.py`).
+
+    from debate_judge.runs.integrations.promptfoo_assert import get_assert
+
+The assertion's `config` has `export` and optionally `source` (the variable that holds the source), `aspects` and
+`threshold` (the least score from 0 to 1 of each aspect that passes, .5 by default).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from statistics import fmean
+from typing import Any
+
+from debate_judge.data.errors import InputError
+from debate_judge.runs.integrations.batching import SourceBatcher
+from debate_judge.runs.integrations.units import text_in, to_unit
+
+_KNOWN = ("export", "source", "aspects", "threshold")
+
+
+def get_assert(output: str, context: Mapping[str, Any]) -> dict[str, Any]:
+    """Judge an output of promptfoo.
+
+    Args:
+        output: The text.
+        context: With the test's `vars`, of which one is the source, and the assertion's `config`.
+
+    Returns:
+        promptfoo's grading result: `pass`, `score` (0 to 1, the mean over aspects), `reason`, `namedScores` and, for
+        each aspect, a result in `componentResults`. A text without a score does not pass, and the reason says why.
+
+    Raises:
+        InputError: The configuration or the variables cannot be used.
+    """
+    config = context.get("config") or {}
+    export = config.get("export")
+    if not export or not set(config) <= {*_KNOWN}:
+        raise InputError(
+            "the assertion's config names no export" if not export else "unknown entry in the assertion's config",
+            field="config",
+            expected=", ".join(_KNOWN),
+            found=", ".join(config) or "nothing",
+        )
+    batcher = _batcher(str(export))
+    source = text_in(context.get("vars") or {}, "source", config.get("source"))
+    scores = batcher.score(source=source, text=output, aspects=config.get("aspects"))
+    threshold, task = float(config.get("threshold", 0.5)), batcher.judge.task
+    units = {name: to_unit(score.score, task.aspect(name)) for name, score in scores.items()}
+    known = {name: unit for name, unit in units.items() if unit is not None}
+    parts = [
+        {"pass": name in known and known[name] >= threshold, "score": known.get(name, 0.0), "reason": one.reason}
+        for name, one in scores.items()
+    ]
+    return {
+        "pass": all(part["pass"] for part in parts),
+        # promptfoo wants a number. What has none fails as a whole rather than enter a mean as 0.
+        "score": fmean(known.values()) if len(known) == len(units) else 0.0,
+        "reason": "\n".join(f"{name}: {score.reason}" for name, score in scores.items()),
+        "namedScores": known,
+        "componentResults": parts,
+    }
+
+
+@lru_cache(maxsize=8)
+def _batcher(export: str) -> SourceBatcher:
+    return SourceBatcher(export)

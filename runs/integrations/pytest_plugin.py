@@ -1,0 +1,114 @@
+"""pytest: `def test_summary(judge): assert judge(summary, source=article) >= 4`, with `pytest --debate-judge EXPORT`.
+
+Loaded at every start of pytest, by the entry point `pytest11`: nothing heavy is imported before the fixture is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from debate_judge.runs.integrations.batching import Scores, SourceBatcher
+
+OPTION = "--debate-judge"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare `--debate-judge` and the setting `debate_judge` of pytest's configuration file."""
+    what = "export of the judge that the fixture `judge` asks: a folder, models:/NAME/VERSION or models:/NAME@ALIAS"
+    parser.getgroup("debate-judge").addoption(OPTION, metavar="EXPORT", help=what)
+    parser.addini("debate_judge", what)
+
+
+@dataclass(frozen=True, eq=False)
+class JudgedText:
+    """The scores of a text. A comparison with a number holds if it holds for every aspect that was asked for.
+
+    A text without a score meets no comparison, so that an outage never passes a test.
+    """
+
+    scores: Scores
+
+    def __ge__(self, bound: float) -> bool:
+        return self._all(lambda score: score >= bound)
+
+    def __gt__(self, bound: float) -> bool:
+        return self._all(lambda score: score > bound)
+
+    def __le__(self, bound: float) -> bool:
+        return self._all(lambda score: score <= bound)
+
+    def __lt__(self, bound: float) -> bool:
+        return self._all(lambda score: score < bound)
+
+    def __float__(self) -> float:
+        """The score, where one aspect was asked for."""
+        (score,) = self.scores.values()
+        if score.score is None:
+            raise ValueError(score.reason)
+        return score.score
+
+    def _all(self, holds: Callable[[float], bool]) -> bool:
+        return all(one.score is not None and holds(one.score) for one in self.scores.values())
+
+    def __repr__(self) -> str:
+        return ", ".join(f"{name}: {_shown(score.score)}" for name, score in self.scores.items())
+
+    def reasons(self) -> list[str]:
+        """A line for each aspect: its score and the reason."""
+        return [f"{name}: {_shown(score.score)}: {score.reason}" for name, score in self.scores.items()]
+
+    def debates(self) -> str:
+        """What was said about each aspect."""
+        shown = [f"{name}: {_shown(s.score)}\n{s.transcript or s.reason}" for name, s in self.scores.items()]
+        return "\n\n".join(shown)
+
+
+def _shown(score: float | None) -> str:
+    return "no score" if score is None else f"{score:g}"
+
+
+def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
+    """Explain a failed comparison by scores and reasons; the debates, which pytest would cut off, have a section."""
+    judged = left if isinstance(left, JudgedText) else right if isinstance(right, JudgedText) else None
+    return None if judged is None else [f"{left!r} {op} {right!r}", *judged.reasons()]
+
+
+@pytest.fixture(scope="session")
+def debate_judge_batcher(pytestconfig: pytest.Config) -> SourceBatcher:
+    """The judge of `--debate-judge`, loaded once for the session."""
+    from debate_judge.runs.integrations.batching import SourceBatcher
+
+    export = pytestconfig.getoption(OPTION) or pytestconfig.getini("debate_judge")
+    if not export:
+        raise pytest.UsageError(
+            f"the fixture `judge` needs an export: {OPTION} EXPORT, or debate_judge = in pytest.ini"
+        )
+    return SourceBatcher(export)
+
+
+@pytest.fixture
+def judge(
+    debate_judge_batcher: SourceBatcher,
+    record_property: Callable[[str, object], None],
+    request: pytest.FixtureRequest,
+) -> Callable[..., JudgedText]:
+    """`judge(text, source=..., aspect=..., context=...)`; without an aspect, all of them.
+
+    Scores are properties of the test in JUnit's XML, and debates a section of its report.
+    """
+    batcher = debate_judge_batcher
+
+    def ask(text: str, *, source: str, aspect: str | None = None, context: str = "") -> JudgedText:
+        scores = batcher.score(source=source, text=text, context=context, aspects=aspect)
+        for name, score in scores.items():
+            record_property(f"debate_judge.{name}", _shown(score.score))
+        judged = JudgedText(scores)
+        request.node.add_report_section("call", "debate", judged.debates())
+        return judged
+
+    return ask

@@ -1,0 +1,106 @@
+"""Answer requests for scores over HTTP with an exported judge.
+
+    python runs/serve.py runs/store/exports/NAME
+    python runs/serve.py models:/NAME@champion --host 0.0.0.0 --port 8000
+
+POST /score takes {"source": "...", "text": "..."} or a list of these; /docs describes it, /health says whether the
+service runs, and /metrics is for Prometheus. With DEBATE_SERVE_KEY set, requests need it as a bearer key; to listen
+on anything but loopback it must be set. TLS is left to a proxy in front. Ctrl-C or SIGTERM stops accepting requests and
+finishes those that were accepted. Replies are kept in --store.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import sys
+from collections.abc import Sequence
+
+from debate_judge.data.errors import InputError, install_hint
+from debate_judge.runs.flags.parser import exit_code, settings_of
+from debate_judge.runs.scoring.settings import EXIT_LM, ServeFlags
+
+KEY = "DEBATE_SERVE_KEY"
+"""The environment variable of the bearer key."""
+
+_SHORTEST_KEY = 16
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Serve until the process is told to stop; returns the exit code (0 stopped, 2 bad input, 3 the LM failed)."""
+    return exit_code(lambda: _run(settings_of("serve", __doc__, ServeFlags, argv)))
+
+
+def bearer_key(host: str) -> str | None:
+    """The key that requests must have; None for none, which is allowed on loopback alone.
+
+    Raises:
+        InputError: It is missing where it is needed, or too short to be safe.
+    """
+    key = os.environ.get(KEY, "").strip()
+    if key and len(key) < _SHORTEST_KEY:
+        raise InputError("the key is too short", field=KEY, expected=f"at least {_SHORTEST_KEY} characters")
+    if not key and not _is_loopback(host):
+        raise InputError(
+            "whoever reaches this address could spend your money",
+            field="--host",
+            expected=f"127.0.0.1, or a key in {KEY}",
+            found=host,
+            remedy=f"export {KEY}=$(openssl rand -hex 32), and put TLS before the service",
+        )
+    return key or None
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _run(arguments: ServeFlags) -> int:
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
+    key = bearer_key(arguments.host)
+    if arguments.batch is not None:
+        raise InputError("a service cannot wait for batch jobs", field="--batch", remedy="leave it out")
+    try:
+        import fastapi  # noqa: F401
+        import prometheus_client  # noqa: F401
+        import uvicorn
+    except ModuleNotFoundError as error:
+        raise InputError(f"{error.name} is not installed", field="serve", remedy=install_hint("serve")) from error
+    print("loading ...", file=sys.stderr)
+    import dspy
+
+    from debate_judge.programs.lm.errors import describe
+    from debate_judge.runs.integrations.http_service import ServiceLimits, make_app
+    from debate_judge.runs.score import open_program
+
+    try:
+        judge = open_program(arguments)
+    except dspy.LMError as error:
+        print(describe(error, arguments.lm or error.model or ""), file=sys.stderr)
+        return EXIT_LM
+    with judge:
+        judge.compiled.require_calibrated(judge.choose(), arguments.scale)
+        limits = ServiceLimits(arguments.max_body, arguments.max_requests, arguments.request_time)
+        app = make_app(judge, key=key, limits=limits, scale=arguments.scale)
+        uvicorn.run(
+            app,
+            host=arguments.host,
+            port=arguments.port,
+            log_level="info",
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=arguments.grace,
+            # A little more than is answered at once, so that the refusal and /health have room.
+            limit_concurrency=arguments.max_requests + 64,
+            backlog=max(2048, arguments.max_requests),
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,46 @@
+"""Exports and an LM that says which text it read, for the tests of the integrations."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from debate_judge.data.schema import Aspect, Scale, Task
+from debate_judge.programs import preset
+from debate_judge.programs.compiled import AspectJudge, CompiledJudge
+from debate_judge.runs.export.folder import save
+from tests.fakes import requested, section
+from tests.programs.tables import reading
+
+TONE = Aspect("tone", "How the reply treats the customer.", Scale(1, 5))
+HELP = Aspect("help", "Whether it helps.", Scale(1, 5))
+TASK = Task("support", "customer message", "reply", (TONE, HELP))
+
+
+def save_judge(folder: Path, *, together: int = 0, lm: str = "scripted/lm") -> Path:
+    """An export that scores `tone` and `help` by single calls, up to `together` candidates in one."""
+    judge = preset("single", {"together": together} if together else {})
+    judges = {aspect.name: AspectJudge(judge) for aspect in TASK.aspects}
+    return save(folder, CompiledJudge(TASK, judges), lm={"spec": lm}, evidence={}, name="mine")
+
+
+def number_in(text: str) -> int:
+    """The number in a text such as `reply 17`."""
+    found = re.search(r"\d+", text)
+    assert found, text
+    return int(found[0])
+
+
+def score_for(text: str) -> float:
+    """What the scripted LM gives a text; `reply 17` and `reply 18` get different scores."""
+    return 1 + number_in(text) % 9 / 2
+
+
+def script(prompt: str) -> str:
+    """A Scorer that names the text in its reason; about a text with `unreadable` it says nothing."""
+    if "score" not in requested(prompt):
+        return reading(lambda _, text: score_for(text))(prompt)
+    text = section(prompt, "candidate")
+    if "unreadable" in text:
+        return "I would rather not."
+    return f"[[ ## rationale ## ]]\nI read {text.strip()}.\n\n[[ ## score ## ]]\n{score_for(text)}"

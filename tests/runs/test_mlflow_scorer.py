@@ -1,0 +1,169 @@
+"""MLflow: a judge as a scorer, and an alignment that compiles one, against the real library."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import mlflow
+import pytest
+from mlflow.entities import AssessmentSource, Feedback, Trace
+from mlflow.genai.judges import make_judge
+
+from debate_judge import data, load
+from debate_judge.data.errors import InputError
+from debate_judge.data.schema import Scale
+from debate_judge.runs.integrations import DebateAligner, DebateScorer
+from debate_judge.runs.integrations.mlflow_align import AlignedJudge, _as_type
+from debate_judge.runs.mlflow_setup import prepare_mlflow
+from debate_judge.runs.tracking import store
+from tests.fakes import ScriptedLM
+from tests.runs.integrated import save_judge, score_for, script
+
+__all__ = ["script"]
+
+
+@pytest.fixture
+def experiment(tmp_path: Path) -> Iterator[str]:
+    """An empty store of MLflow's, and an experiment in it."""
+    prepare_mlflow()
+    before = mlflow.get_tracking_uri()
+    (tmp_path / "mlflow.db").touch()
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    store._make_tables(uri)
+    mlflow.set_tracking_uri(uri)
+    created = mlflow.create_experiment("judged", artifact_location=(tmp_path / "artifacts").as_uri())
+    mlflow.set_experiment("judged")
+    yield created
+    mlflow.set_tracking_uri(before)
+
+
+def test_evaluate_has_a_feedback_for_each_aspect(
+    tmp_path: Path, lms: list[ScriptedLM], experiment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_GENAI_EVAL_MAX_WORKERS", "2")
+    texts = ["reply 3", "reply 16", "unreadable 4"]
+    rows = [{"inputs": {"source": "Late!", "id": n}, "outputs": text} for n, text in enumerate(texts)]
+    with load(save_judge(tmp_path / "judge")) as judge:
+        result = mlflow.genai.evaluate(data=rows, scorers=[DebateScorer(judge=judge)])
+    found: dict[str, dict[str, Feedback]] = {}
+    for trace in result.result_df["trace"]:
+        own = trace if isinstance(trace, Trace) else Trace.from_json(trace)
+        text = own.data.spans[0].outputs
+        found[text] = {one.name: one for one in own.info.assessments if isinstance(one, Feedback)}
+    assert {text: set(own) for text, own in found.items()} == {text: {"tone", "help"} for text in texts}
+    assert {text: own["tone"].value for text, own in found.items()} == {
+        "reply 3": score_for("reply 3"),
+        "reply 16": score_for("reply 16"),
+        "unreadable 4": None,
+    }
+    scored, failed = found["reply 16"]["help"], found["unreadable 4"]["help"]
+    assert scored.rationale == "I read reply 16."
+    assert scored.source.source_type == "LLM_JUDGE"
+    assert scored.metadata["stop_reason"] == "single call"
+    assert "unreadable reply" in str(failed.error)
+    assert result.metrics["tone/mean"] == pytest.approx((score_for("reply 3") + score_for("reply 16")) / 2)
+
+
+def test_a_scorer_refuses_inputs_in_which_the_source_is_not_clear(tmp_path: Path, lms: list[ScriptedLM]) -> None:
+    with load(save_judge(tmp_path / "judge")) as judge:
+        scorer = DebateScorer(judge=judge, aspects=["tone"])
+        with pytest.raises(InputError, match="source_key="):
+            scorer(inputs={"question": "q", "history": "h"}, outputs="reply 1")
+        named = DebateScorer(judge=judge, aspects=["tone"], source_key="question", text_key="answer")
+        (feedback,) = named(inputs={"question": "q", "history": "h"}, outputs={"answer": "reply 8", "model": "m"})
+        assert (feedback.name, feedback.value) == ("tone", 5)
+
+
+# --- align ---
+
+
+def traced(source: str, text: str, ratings: dict[str, Any]) -> Trace:
+    """A trace of an app with human feedback of several raters."""
+    with mlflow.start_span("app") as span:
+        span.set_inputs({"source": source})
+        span.set_outputs(text)
+    mlflow.flush_trace_async_logging()
+    trace = mlflow.get_trace(span.trace_id)
+    machine = Feedback("coherence", 1, source=AssessmentSource("LLM_JUDGE", "gpt"))
+    humans = [
+        Feedback(
+            "coherence",
+            value,
+            source=AssessmentSource("HUMAN", rater.rstrip("!")),
+            rationale=f"{rater} says {value}",
+            create_time_ms=place,
+        )
+        for place, (rater, value) in enumerate(ratings.items())
+    ]
+    trace.info.assessments.extend([machine, *humans])
+    return trace
+
+
+JUDGE = {
+    "name": "coherence",
+    "instructions": "Is {{ outputs }} in a sensible order, for {{ inputs }}?",
+    "model": "openai:/gpt-5-mini",
+}
+
+
+def test_ratings_are_those_of_all_raters_and_of_each_the_newest(experiment: str) -> None:
+    traces = [
+        traced("s", "b", {"ann": 4, "ann!": 2, "bob": 5}),
+        traced("s", "a", {"bob": 3}),
+        traced("s", "a", {"cyd": 1}),
+        traced("other", "c", {}),
+    ]
+    judge = make_judge(**JUDGE, feedback_value_type=float)
+    aligner = DebateAligner(scale=(1, 5))
+    asked: list[Any] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("debate_judge.runs.integrations.mlflow_align.AlignedJudge.of", lambda *given: given)
+        patch.setattr("debate_judge.optimize.python_api.compile", lambda corpus, **rest: asked.append((corpus, rest)))
+        judge.align(traces, aligner)
+    corpus, settings = asked[0]
+    assert settings["lm"] == "openai/gpt-5-mini"
+    (group,) = corpus.groups
+    assert [(one.text, one.ratings["coherence"]) for one in group.candidates] == [("a", (3, 1)), ("b", (2, 5))]
+    assert group.candidates[1].comments["coherence"] == ("ann! says 2", "bob says 5")
+    assert corpus.task.aspects[0].definition == "Is the outputs in a sensible order, for the inputs?"
+
+
+def test_align_compiles_a_judge_with_its_proof(experiment: str, tmp_path: Path) -> None:
+    groups = data.load("sample").groups[:12]
+    traces = [
+        traced(group.source, one.text, {"ann": one.ratings["coherence"][0]})
+        for group in groups
+        for one in group.candidates[:3]
+    ]
+    quick = {"effort": "light", "trials": 2, "resamples": 100, "folds": 1, "max_rounds": 0, "tuner": "none"}
+    aligner = DebateAligner(scale=(1, 5), lm="offline", store=str(tmp_path / "store"), progress=False, **quick)
+    aligned = make_judge(**JUDGE, feedback_value_type=float).align(traces, aligner)
+    assert isinstance(aligned, AlignedJudge)
+    assert "coherence" in aligned.compiled.table.index
+    assert aligned.compiled.export.is_dir()
+    text = groups[0].candidates[0].text
+    feedback = aligned(inputs={"source": groups[0].source}, outputs=text)
+    assert feedback.name == "coherence"
+    assert feedback.value == aligned(trace=traces[0]).value
+    assert 1 <= feedback.value <= 5
+    assert (aligned.instructions, aligned.feedback_value_type) == (JUDGE["instructions"], float)
+
+
+def test_align_says_what_it_lacks(experiment: str) -> None:
+    judge, yes = make_judge(**JUDGE, feedback_value_type=float), make_judge(**JUDGE, feedback_value_type=bool)
+    with pytest.raises(InputError, match="the scale of the ratings is unknown"):
+        judge.align([], DebateAligner())
+    with pytest.raises(InputError, match="no trace has human feedback"):
+        judge.align([traced("s", "t", {})], DebateAligner(scale=(1, 5)))
+    with pytest.raises(InputError, match="not on the scale"):
+        yes.align([traced("s", "t", {"ann": 3})], DebateAligner())
+
+
+def test_scales_and_values_follow_the_type_of_the_judge() -> None:
+    scale = DebateAligner()._scale_of
+    assert scale(bool) == scale(Literal["yes", "no"]) == Scale(0, 1)
+    assert scale(Literal[1, 2, 3]) == Scale(1, 3)
+    assert [_as_type(0.5, kind) for kind in (bool, Literal["yes", "no"])] == [True, "yes"]
+    assert [_as_type(2.6, kind) for kind in (Literal[1, 2, 3], int, float, str)] == [3, 3, 2.6, "2.6"]

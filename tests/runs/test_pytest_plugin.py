@@ -1,0 +1,97 @@
+"""The fixture `judge` in a user's own tests, in a pytest of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from debate_judge import Debate
+from debate_judge.programs.compiled import AspectJudge, CompiledJudge
+from debate_judge.runs.export.folder import save
+from tests.runs.integrated import TASK
+
+TESTS = """
+import math
+
+def test_passes(judge):
+    judged = judge("Sorry for the delay; it ships today.", source="Where is my order?", aspect="tone")
+    assert judged >= 1
+    assert 1 <= float(judged) <= 5
+
+def test_every_aspect_counts(judge):
+    assert judge("No.", source="Where is my order?") > 5
+
+def test_nothing_passes_without_a_score(judge):
+    judged = judge("", source="Where is my order?")
+    assert not judged >= 1 and not judged <= 5
+    assert judged <= 5
+"""
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """What pytest printed about them, and the report for JUnit."""
+    folder = tmp_path_factory.mktemp("users")
+    debate = Debate(rounds=1)
+    judge = CompiledJudge(TASK, {aspect.name: AspectJudge(debate) for aspect in TASK.aspects})
+    save(folder / "judge", judge, lm={"spec": "offline"}, evidence={}, name="mine")
+    (folder / "test_replies.py").write_text(TESTS)
+    done = own_pytest(folder, "--debate-judge", "judge", "--junitxml", "report.xml")
+    assert done.returncode == 1, done.stdout + done.stderr
+    return done.stdout, folder / "report.xml"
+
+
+def own_pytest(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run the tests of a folder with no plugin but that of the entry point."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "debate-judge", "-p", "no:cacheprovider", *options]
+    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=environment)
+
+
+def test_a_failure_shows_aspect_score_reason_and_debate(ran: tuple[str, Path]) -> None:
+    printed, _ = ran
+    assert "2 failed, 1 passed" in printed
+    for aspect in ("tone", "help"):
+        # In the assertion's explanation, and in a section with the debate.
+        assert re.search(rf"^E +{aspect}: [1-5](\.\d+)?: \w+", printed, re.MULTILINE)
+        assert re.search(
+            rf"^{aspect}: [1-5](\.\d+)?\nScorer, round 0, score .+\n\nCritic, round 1", printed, re.MULTILINE
+        )
+    assert "tone: no score: no text: the text is empty" in printed
+
+
+def test_junit_has_scores_of_all_tests_and_reasons_of_failed_ones(ran: tuple[str, Path]) -> None:
+    cases = {case.get("name"): case for case in ElementTree.parse(ran[1]).iter("testcase")}
+    scores = {
+        name: {p.get("name"): p.get("value") for p in case.iter("property")} for name, case in cases.items()
+    }  # fmt: skip
+    assert list(scores["test_passes"]) == ["debate_judge.tone"]
+    assert 1 <= float(scores["test_passes"]["debate_judge.tone"] or 0) <= 5
+    assert set(scores["test_every_aspect_counts"]) == {"debate_judge.tone", "debate_judge.help"}
+    assert set(scores["test_nothing_passes_without_a_score"].values()) == {"no score"}
+    (failure,) = cases["test_every_aspect_counts"].iter("failure")
+    assert re.search(r"tone: [1-5]", failure.get("message") or "")
+
+
+_LOADED = """
+import sys
+import debate_judge.runs.integrations.pytest_plugin
+print(sorted({"dspy", "mlflow", "pandas", "numpy", "aiohttp", "sqlalchemy", "debate_judge.data"} & set(sys.modules)))
+"""
+
+
+def test_a_start_of_pytest_loads_nothing_of_the_judge() -> None:
+    done = subprocess.run([sys.executable, "-c", _LOADED], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_without_an_export_it_says_what_to_give(tmp_path: Path) -> None:
+    (tmp_path / "test_one.py").write_text("def test_one(judge): pass\n")
+    done = own_pytest(tmp_path)
+    assert "the fixture `judge` needs an export: --debate-judge EXPORT" in done.stdout

@@ -1,0 +1,222 @@
+"""The HTTP service: answers, refusals, limits, a thousand requests at once, and a stop that loses none."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+pytest.importorskip("prometheus_client", reason="the extra `serve` is not installed: pip install 'debate-judge[serve]'")
+
+import uvicorn
+
+from debate_judge import load
+from debate_judge.data.errors import InputError
+from debate_judge.runs import serve
+from debate_judge.runs.export.loaded import LoadedJudge
+from debate_judge.runs.integrations.batching import missing_text
+from debate_judge.runs.integrations.http_service import AspectAnswer, ServiceLimits, make_app
+from tests.fakes import ScriptedLM
+from tests.runs.integrated import save_judge, score_for, script
+
+__all__ = ["script"]
+
+KEY = "0123456789abcdef"
+
+
+@pytest.fixture
+def judge(tmp_path: Path, lms: list[ScriptedLM]) -> Iterator[LoadedJudge]:
+    with load(save_judge(tmp_path / "judge"), concurrency=64) as loaded:
+        yield loaded
+
+
+@contextmanager
+def served(app: Any) -> Iterator[str]:
+    """The app on a free port of loopback, by the server that the command starts."""
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", backlog=2048))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    try:
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(60)
+
+
+def test_one_text_and_many(judge: LoadedJudge) -> None:
+    with served(make_app(judge)) as url, httpx.Client(base_url=url) as client:
+        one = client.post("/score", json={"source": "Late!", "text": "reply 16", "aspects": ["help"]})
+        assert one.status_code == 200, one.text
+        assert one.json() == {
+            "scores": {
+                "help": {
+                    "score": 4.5, "reason": "I read reply 16.", "unscored": None, "rounds": 0,
+                    "stop_reason": "single call", "calls": 1.0, "together": 1,
+                }
+            }
+        }  # fmt: skip
+        texts = ["reply 3", "", "unreadable 1", "reply 3"]
+        many = client.post("/score", json=[{"source": "Late!", "text": text} for text in texts]).json()
+        tone = [answer["scores"]["tone"] for answer in many]
+        assert [own["score"] for own in tone] == [2.5, None, None, 2.5]
+        assert [own["unscored"] for own in tone] == [None, "no text", "unreadable reply", None]
+        assert client.get("/health").json()["aspects"] == ["tone", "help"]
+        described = client.get("/openapi.json").json()
+        assert set(described["paths"]) == {"/score", "/health", "/metrics"}
+        assert "swagger" in client.get("/docs").text
+        metrics = client.get("/metrics").text
+        assert 'debate_requests_total{status="200"} 2.0' in metrics
+        assert 'debate_scores_total{aspect="tone",unscored="unreadable reply"} 1.0' in metrics
+        assert f"debate_lm_calls {float(judge.lm.meter.total.calls)}" in metrics
+
+
+def test_candidates_of_a_source_are_read_side_by_side(tmp_path: Path, lms: list[ScriptedLM]) -> None:
+    with load(save_judge(tmp_path / "judge", together=3)) as judge, served(make_app(judge)) as url:
+        rows = [{"source": "Late!", "text": f"reply {n}", "aspects": ["tone"]} for n in range(3)]
+        answers = httpx.post(f"{url}/score", json=rows).json()
+    assert [one["scores"]["tone"]["together"] for one in answers] == [3, 3, 3]
+    assert len(lms[0].prompts) == 1
+
+
+def test_a_request_has_a_time_limit(tmp_path: Path, lms: list[ScriptedLM]) -> None:
+    with load(save_judge(tmp_path / "judge", together=3)) as judge:
+        # It waits for candidates that never come.
+        app = make_app(judge, limits=ServiceLimits(seconds=0.05), wait=3600)
+        with served(app) as url:
+            answer = httpx.post(f"{url}/score", json={"source": "s", "text": "reply 1"})
+            assert (answer.status_code, answer.json()) == (504, {"detail": "no answer within 0.05 s"})
+            assert 'status="504"} 1.0' in httpx.get(f"{url}/metrics").text
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{", b"[]x", b'{"text": "t"}', b'{"source": "s", "text": 3}', b'{"source": "s", "text": "t", "key": 1}',
+        b'{"source": "s", "text": "t", "aspects": ["style"]}', b'{"source": "s", "text": "\\ud800"}',
+    ],
+)  # fmt: skip
+def test_what_cannot_be_scored_is_refused(judge: LoadedJudge, body: bytes) -> None:
+    with served(make_app(judge)) as url:
+        answer = httpx.post(f"{url}/score", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 422
+    assert answer.json()["detail"]
+
+
+def test_an_answer_does_not_say_where_the_lm_is() -> None:
+    failed = replace(missing_text(), unscored="lm error", reason="lm error: http://10.1.2.3/v1 refused the connection")
+    assert AspectAnswer.of(failed).reason == "lm error: see the log of the service"
+    assert AspectAnswer.of(missing_text()).reason == "no text: the text is empty"
+
+
+def test_limits(judge: LoadedJudge, lms: list[ScriptedLM]) -> None:
+    body = {"source": "Late!", "text": "reply 3" + " " * 1000}
+    with served(make_app(judge, limits=ServiceLimits(body=1000))) as url:
+        assert httpx.post(f"{url}/score", json=body).status_code == 413
+
+        def pieces() -> Iterator[bytes]:
+            for _ in range(20):
+                yield b" " * 100
+
+        # Of a length that no header tells.
+        sent = httpx.post(f"{url}/score", content=pieces(), headers={"Content-Type": "application/json"})
+        assert sent.status_code == 413
+    with served(make_app(judge, limits=ServiceLimits(requests=0))) as url:
+        refused = httpx.post(f"{url}/score", json={"source": "s", "text": "reply 1"})
+        assert (refused.status_code, refused.headers["Retry-After"]) == (503, "1")
+        assert httpx.get(f"{url}/health").status_code == 200
+
+
+def test_a_key_is_asked_for(judge: LoadedJudge) -> None:
+    question = {"source": "Late!", "text": "reply 3"}
+    with served(make_app(judge, key=KEY)) as url, httpx.Client(base_url=url) as client:
+        for given in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": KEY}):
+            refused = client.post("/score", json=question, headers=given)
+            assert (refused.status_code, refused.headers["WWW-Authenticate"]) == (401, "Bearer")
+        assert client.get("/metrics").status_code == 401
+        assert client.get("/health").status_code == 200
+        client.headers["Authorization"] = f"Bearer {KEY}"
+        assert client.post("/score", json=question).status_code == 200
+        assert client.get("/metrics").status_code == 200
+        assert KEY not in client.get("/openapi.json").text + client.get("/metrics").text
+        assert client.post("/score", json=question, headers={"Host": "judge.example"}).status_code == 200
+
+
+def test_without_a_key_a_page_under_another_name_is_not_answered(judge: LoadedJudge) -> None:
+    with served(make_app(judge)) as url:
+        headers = {"Host": "evil.example"}
+        assert httpx.post(f"{url}/score", json={"source": "", "text": "t"}, headers=headers).status_code == 421
+
+
+def test_loopback_unless_there_is_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(serve.KEY, raising=False)
+    assert [serve.bearer_key(host) for host in ("127.0.0.1", "::1", "localhost")] == [None] * 3
+    for host in ("0.0.0.0", "::", "10.0.0.1", "judge.example"):
+        with pytest.raises(InputError, match="could spend your money"):
+            serve.bearer_key(host)
+    monkeypatch.setenv(serve.KEY, "short")
+    with pytest.raises(InputError, match="too short"):
+        serve.bearer_key("127.0.0.1")
+    monkeypatch.setenv(serve.KEY, KEY)
+    assert serve.bearer_key("0.0.0.0") == KEY
+
+
+def test_a_thousand_requests_at_once_lose_and_mix_up_nothing(judge: LoadedJudge, lms: list[ScriptedLM]) -> None:
+    judge.lm.scripted.latency = 0.001  # type: ignore[attr-defined]
+
+    async def ask(client: httpx.AsyncClient, n: int) -> tuple[int, float, str]:
+        question = {"source": f"message {n % 7}", "text": f"reply {n}", "aspects": ["tone"]}
+        answer = await client.post("/score", json=question)
+        assert answer.status_code == 200, answer.text
+        own = answer.json()["scores"]["tone"]
+        return n, own["score"], own["reason"]
+
+    async def work(url: str) -> list[tuple[int, float, str]]:
+        limits = httpx.Limits(max_connections=1000)
+        async with httpx.AsyncClient(base_url=url, limits=limits, timeout=120) as client:
+            return await asyncio.gather(*(ask(client, n) for n in range(1000)))
+
+    with served(make_app(judge)) as url:
+        found = asyncio.run(work(url))
+    assert found == [(n, score_for(f"reply {n}"), f"I read reply {n}.") for n in range(1000)]
+    assert len(lms[0].prompts) == 1000
+
+
+def test_the_command_serves_and_stops_when_it_is_told_to(tmp_path: Path) -> None:
+    export = save_judge(tmp_path / "judge", lm="offline")
+    command = [sys.executable, "-m", "debate_judge.runs.serve", str(export), "--port", "0", "--store", "store"]
+    environment = {**os.environ, serve.KEY: KEY}
+    process = subprocess.Popen(
+        command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=environment
+    )
+    try:
+        assert process.stderr is not None
+        lines = []
+        for line in process.stderr:
+            lines.append(line)
+            if "running on" in line:
+                break
+        url = "".join(lines).split("running on ")[1].split()[0]
+        headers = {"Authorization": f"Bearer {KEY}"}
+        question = {"source": "Late!", "text": "Sorry, it ships today."}
+        answer = httpx.post(f"{url}/score", json=question, headers=headers, timeout=60)
+        assert 1 <= answer.json()["scores"]["tone"]["score"] <= 5
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) in (0, -signal.SIGTERM)
+        assert KEY not in "".join(lines) + process.stderr.read()
+    finally:
+        process.kill()
+        process.wait()

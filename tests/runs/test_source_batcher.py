@@ -1,0 +1,146 @@
+"""Tools that hand over one text at a time: calls about one source are asked together, a text alone with a warning."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import dspy
+import pytest
+
+from debate_judge import load
+from debate_judge.data.errors import InputError
+from debate_judge.runs.export import process
+from debate_judge.runs.integrations import SourceBatcher, to_unit
+from debate_judge.runs.integrations.units import text_in
+from tests.fakes import ScriptedLM, debater, scripted_lm
+from tests.runs.integrated import HELP, TONE, save_judge, score_for, script
+
+__all__ = ["script"]
+
+LONG = 3600.0
+"""Seconds to wait for further candidates that no test has: those that are missing would be noticed."""
+
+
+@pytest.fixture
+def side_by_side(tmp_path: Path, lms: list[ScriptedLM]) -> Path:
+    return save_judge(tmp_path / "judge", together=3)
+
+
+@pytest.fixture(autouse=True)
+def _no_judges_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "_judges", {})
+
+
+def test_concurrent_calls_about_one_source_are_asked_together(side_by_side: Path, lms: list[ScriptedLM]) -> None:
+    with load(side_by_side) as judge, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        batcher = SourceBatcher(judge, wait=LONG)
+
+        async def work() -> list[float | None]:
+            texts = [(f"message {n % 2}", f"reply {n}") for n in range(6)]
+            found = await asyncio.gather(*(batcher.ascore(source=s, text=t) for s, t in texts))
+            assert {scores["tone"].together for scores in found} == {3}
+            return [scores["tone"].score for scores in found]
+
+        assert asyncio.run(work()) == [score_for(f"reply {n}") for n in range(6)]
+    assert len(lms[0].prompts) == 2 * 2, "two sources in two aspects"
+
+
+def test_so_are_calls_from_threads(side_by_side: Path, lms: list[ScriptedLM]) -> None:
+    with load(side_by_side) as judge, ThreadPoolExecutor(3) as pool:
+        batcher = SourceBatcher(judge, "tone", wait=LONG)
+        found = list(pool.map(lambda n: batcher.score(source="Late!", text=f"reply {n}")["tone"].score, range(3)))
+        assert found == [score_for(f"reply {n}") for n in range(3)]
+        assert batcher.read_alone == 0
+    assert len(lms[0].prompts) == 1
+
+
+def test_a_text_that_stays_alone_is_read_alone_with_one_warning(side_by_side: Path, lms: list[ScriptedLM]) -> None:
+    with load(side_by_side) as judge:
+        batcher = SourceBatcher(judge, wait=0)
+        with pytest.warns(UserWarning, match="read alone, for which its agreement with the raters was not measured"):
+            assert batcher.score(source="Late!", text="reply 1")["help"].score == score_for("reply 1")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            batcher.score(source="Late!", text="reply 2")
+        assert batcher.read_alone == 2
+
+
+def test_a_judge_that_reads_alone_waits_for_nothing(tmp_path: Path, lms: list[ScriptedLM]) -> None:
+    with load(save_judge(tmp_path / "judge")) as judge, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        batcher = SourceBatcher(judge, wait=LONG)
+        assert batcher.score(source="Late!", text="reply 1", aspects="help")["help"].score == score_for("reply 1")
+    assert len(lms[0].prompts) == 1
+
+
+def test_the_same_text_gets_the_same_score_at_no_further_call(side_by_side: Path, lms: list[ScriptedLM]) -> None:
+    with load(side_by_side) as judge:
+        batcher = SourceBatcher(judge, "tone", wait=LONG)
+
+        async def work() -> None:
+            first = await asyncio.gather(*(batcher.ascore(source="s", text=f"reply {n}") for n in (1, 2, 3, 1)))
+            assert first[0] == first[3] == await batcher.ascore(source="s", text="reply 2") | first[0]
+
+        asyncio.run(work())
+    assert len(lms[0].prompts) == 1
+
+
+def test_an_empty_text_has_no_score_and_nothing_is_asked_about_it(tmp_path: Path, lms: list[ScriptedLM]) -> None:
+    with load(save_judge(tmp_path / "judge")) as judge:
+        empty = SourceBatcher(judge).score(source="s", text=" \n")
+        assert {(name, one.score, one.unscored) for name, one in empty.items()} == {
+            ("tone", None, "no text"),
+            ("help", None, "no text"),
+        }
+    assert lms[0].prompts == []
+
+
+def test_one_bad_text_is_the_error_of_its_caller_alone(side_by_side: Path, lms: list[ScriptedLM]) -> None:
+    with load(side_by_side) as judge:
+        batcher = SourceBatcher(judge, "tone", wait=LONG)
+
+        async def work() -> list[object]:
+            given = ["reply 1", "reply 2", "half \ud800", "reply 3"]
+            calls = [batcher.ascore(source="s", text=text) for text in given]
+            return await asyncio.gather(*calls, return_exceptions=True)
+
+        found = asyncio.run(work())
+        assert isinstance(found[2], InputError)
+        assert [isinstance(one, dict) for one in found] == [True, True, False, True]
+
+
+def test_the_judges_own_lm_answers_and_leaves_no_trace_in_another_program(
+    tmp_path: Path, lms: list[ScriptedLM]
+) -> None:
+    other, trace = scripted_lm(debater(score="1")), list[object]()
+    with load(save_judge(tmp_path / "judge")) as judge, dspy.context(lm=other, trace=trace):
+        assert SourceBatcher(judge).score(source="s", text="reply 8")["tone"].score == 5
+    assert (other.prompts, trace) == ([], [])
+
+
+def test_an_export_is_loaded_when_it_is_needed_and_once_for_the_process(tmp_path: Path, lms: list[ScriptedLM]) -> None:
+    folder = save_judge(tmp_path / "judge")
+    first, second = SourceBatcher(folder), SourceBatcher(str(folder))
+    assert lms == []
+    assert first.judge is second.judge
+    assert len(lms) == 1
+
+
+def test_scores_between_0_and_1() -> None:
+    assert [to_unit(score, TONE) for score in (1, 2, 5, None)] == [0, 0.25, 1, None]
+    with pytest.raises(InputError, match="not on the aspect's scale"):
+        to_unit(0.5, HELP)
+
+
+def test_the_text_in_what_a_tool_hands_over() -> None:
+    both = {"question": "q", "source": "s", "n": 3}
+    assert text_in("t", "source") == "t"
+    assert [text_in(both, "source"), text_in(both, "source", "question")] == ["s", "q"]
+    assert text_in({"answer": "a", "n": 3}, "text") == "a"
+    for value, key in ((both, None), (both, "n"), (3, None), ({}, None)):
+        with pytest.raises(InputError):
+            text_in(value, "text", key)

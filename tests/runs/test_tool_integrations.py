@@ -1,0 +1,311 @@
+"""A judge in DSPy, pandas, LangSmith, OpenEvals, promptfoo, DeepEval and Inspect, each against the real library."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import dspy
+import pandas as pd
+import pytest
+
+from debate_judge import load
+from debate_judge.data.errors import InputError
+from debate_judge.runs.export.loaded import LoadedJudge
+from debate_judge.runs.integrations import ProgramMetric, langsmith_evaluator, promptfoo_assert, score_frame
+from tests.fakes import ScriptedLM, scripted_lm
+from tests.runs.integrated import save_judge, score_for, script
+
+__all__ = ["script"]
+
+
+@pytest.fixture
+def export(tmp_path: Path, lms: list[ScriptedLM]) -> Path:
+    return save_judge(tmp_path / "judge")
+
+
+@pytest.fixture
+def judge(export: Path) -> Iterator[LoadedJudge]:
+    with load(export) as loaded:
+        yield loaded
+
+
+def unit(text: str) -> float:
+    return (score_for(text) - 1) / 4
+
+
+# --- DSPy ---
+
+
+class Replier(dspy.Module):
+    """A program under evaluation: it echoes, and its LM is another one than the judge's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.write = dspy.Predict("message -> reply")
+
+    def forward(self, message: str) -> dspy.Prediction:
+        return self.write(message=message)
+
+
+def echo(prompt: str) -> str:
+    return f"[[ ## reply ## ]]\nreply {prompt.split('message ## ]]')[1].split()[1]}\n\n[[ ## completed ## ]]"
+
+
+def test_a_judge_is_the_metric_of_another_program(judge: LoadedJudge, lms: list[ScriptedLM]) -> None:
+    metric = ProgramMetric(judge, source="message", text="reply")
+    devset = [dspy.Example(message=f"message {n}").with_inputs("message") for n in range(4)]
+    with dspy.context(lm=scripted_lm(echo)):
+        found = dspy.Evaluate(devset=devset, metric=metric, num_threads=2)(Replier())
+    assert found.score == pytest.approx(100 * sum(unit(f"reply {n}") for n in range(4)) / 4, abs=0.01)
+    asked = len(lms[0].prompts)
+    # GEPA asks again with five arguments.
+    feedback = metric(devset[3], dspy.Prediction(reply="reply 3"), None, "write", None)
+    assert feedback.score == unit("reply 3")
+    assert feedback.feedback.splitlines()[0] == "tone is 2.5 on a scale from 1 to 5: I read reply 3."
+    assert len(lms[0].prompts) == asked
+
+
+def test_gepa_tunes_a_program_by_a_judge(judge: LoadedJudge) -> None:
+    def proposer(prompt: str) -> str:
+        return "```\nWrite a better reply.\n```" if "new instruction" in prompt.lower() else echo(prompt)
+
+    metric, lm = ProgramMetric(judge, source="message", text="reply"), scripted_lm(proposer)
+    trainset = [dspy.Example(message=f"message {n}").with_inputs("message") for n in range(3)]
+    with dspy.context(lm=lm):
+        tuner = dspy.GEPA(metric=metric, reflection_lm=lm, max_metric_calls=8, num_threads=1)
+        assert isinstance(tuner.compile(Replier(), trainset=trainset, valset=trainset), Replier)
+
+
+def test_what_has_no_score_never_enters_a_mean_as_none(judge: LoadedJudge) -> None:
+    metric = ProgramMetric(judge, source="message", text="reply", failure_score=-1)
+    found = metric(dspy.Example(message="m"), dspy.Prediction(reply="unreadable 3"))
+    assert found.score == -1
+    assert "tone has no score: unreadable reply" in found.feedback
+    assert list(metric.unscored) == ["unreadable 3"]
+    with pytest.raises(InputError, match="no text in the field 'reply'"):
+        metric(dspy.Example(message="m"), dspy.Prediction(answer="reply 3"))
+
+
+# --- pandas ---
+
+
+def test_a_frame_keeps_its_rows_and_gets_scores_and_reasons(tmp_path: Path, lms: list[ScriptedLM]) -> None:
+    rows = {
+        "article": ["a", "b", "a", "b", None, "a"],
+        "summary": ["reply 3", "reply 4", "reply 5", "reply 6", "reply 7", None],
+    }
+    frame = pd.DataFrame(rows, index=[10, 20, 30, 40, 50, 60])
+    with load(save_judge(tmp_path / "side-by-side", together=2)) as judge:
+        scored = score_frame(frame, judge, source="article", text="summary", aspects="tone")
+    assert list(scored.columns) == ["article", "summary", "tone", "tone_reason", "tone_unscored"]
+    assert list(scored.index) == list(frame.index)
+    assert list(frame.columns) == ["article", "summary"]
+    assert list(scored["tone"][:5]) == [score_for(f"reply {n}") for n in (3, 4, 5, 6, 7)]
+    assert math.isnan(scored["tone"][60])
+    assert scored["tone_unscored"][10] == ""
+    assert scored["tone_unscored"][60] == "no text: the text is empty"
+    assert len([p for p in lms[0].prompts if "2 candidates" in p]) >= 1, "rows of a source are asked about together"
+
+
+@pytest.mark.parametrize(
+    ("columns", "problem"),
+    [
+        (["source", "summary"], "the frame has no column 'text'"),
+        (["source", "text", "tone"], "a column of this name already"),
+    ],
+)
+def test_a_frame_that_does_not_fit_is_refused(judge: LoadedJudge, columns: list[str], problem: str) -> None:
+    with pytest.raises(InputError, match=problem):
+        score_frame(pd.DataFrame([["x"] * len(columns)], columns=columns), judge)
+
+
+# --- LangSmith and OpenEvals ---
+
+
+def test_langsmith_takes_the_evaluator(judge: LoadedJudge, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("langsmith", reason="langsmith is not installed: pip install langsmith")
+    monkeypatch.setenv("LANGSMITH_TRACING", "false")
+    from langsmith.evaluation.evaluator import EvaluationResult, RunEvaluator, run_evaluator
+    from langsmith.schemas import Example, Run
+
+    evaluator: Any = run_evaluator(langsmith_evaluator(judge))
+    assert isinstance(evaluator, RunEvaluator)
+    known = {"id": "00000000-0000-0000-0000-000000000001", "start_time": "2026-01-01T00:00:00Z"}
+    run = Run(name="app", run_type="chain", inputs={}, outputs={"answer": "reply 16"}, trace_id=known["id"], **known)
+    example = Example(id=known["id"], inputs={"message": "Late!"}, outputs={"answer": "Sorry."}, dataset_id=known["id"])
+    results = evaluator.evaluate_run(run, example)["results"]
+    assert all(isinstance(one, EvaluationResult) for one in results)
+    assert {one.key: (one.score, one.comment) for one in results} == {
+        "tone": (4.5, "I read reply 16."),
+        "help": (4.5, "I read reply 16."),
+    }
+    (missing,) = langsmith_evaluator(judge, aspects="tone")(inputs={"m": "s"}, outputs={"a": "unreadable 1"}, id=3)
+    assert (missing["score"], missing["metadata"]["unscored"]) == (None, "unreadable reply")
+
+
+def test_openevals_takes_the_evaluator(judge: LoadedJudge, monkeypatch: pytest.MonkeyPatch) -> None:
+    types = pytest.importorskip("openevals.types", reason="openevals is not installed: pip install openevals")
+    (result,) = langsmith_evaluator(judge, aspects="tone")(
+        inputs="Late!", outputs="reply 16", reference_outputs="Sorry"
+    )
+    assert set(result) <= set(types.EvaluatorResult.__annotations__)
+
+
+# --- promptfoo ---
+
+
+def loaded_by_path(file: Path) -> ModuleType:
+    """A module as promptfoo's wrapper for Python loads it: by its path, with its folder first on the path."""
+    sys.path.insert(0, str(file.parent))
+    try:
+        spec = importlib.util.spec_from_file_location(file.stem, file)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+    finally:
+        sys.path.remove(str(file.parent))
+
+
+@pytest.fixture
+def asserted(tmp_path: Path, judge: LoadedJudge, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    file = tmp_path / "asserts" / "judge.py"
+    file.parent.mkdir()
+    file.write_text("from debate_judge.runs.integrations.promptfoo_assert import get_assert\n")
+    monkeypatch.setattr(promptfoo_assert, "SourceBatcher", lambda export: promptfoo_assert_batcher(judge))
+    promptfoo_assert._batcher.cache_clear()
+    return loaded_by_path(file)
+
+
+def promptfoo_assert_batcher(judge: LoadedJudge) -> Any:
+    from debate_judge.runs.integrations.batching import SourceBatcher
+
+    return SourceBatcher(judge)
+
+
+def test_promptfoo_gets_a_grading_result(asserted: ModuleType) -> None:
+    context = {"vars": {"message": "Late!"}, "config": {"export": "judge", "threshold": 0.8}}
+    assert asserted.get_assert("reply 16", context) == {
+        "pass": True,
+        "score": unit("reply 16"),
+        "reason": "tone: I read reply 16.\nhelp: I read reply 16.",
+        "namedScores": {"tone": 0.875, "help": 0.875},
+        "componentResults": [{"pass": True, "score": 0.875, "reason": "I read reply 16."}] * 2,
+    }
+    assert asserted.get_assert("reply 3", context)["pass"] is False
+    failed = asserted.get_assert("unreadable 1", context)
+    assert (failed["pass"], failed["namedScores"]) == (False, {})
+    assert "unreadable reply" in failed["reason"]
+
+
+def test_promptfoo_is_told_what_its_configuration_lacks(asserted: ModuleType) -> None:
+    for config, problem in (({}, "names no export"), ({"export": "x", "treshold": 1}, "unknown entry")):
+        with pytest.raises(InputError, match=problem):
+            asserted.get_assert("reply 1", {"vars": {}, "config": config})
+    context = {"vars": {"a": "x", "b": "y"}, "config": {"export": "judge"}}
+    with pytest.raises(InputError, match="which of these is the source"):
+        asserted.get_assert("reply 1", context)
+
+
+# --- DeepEval ---
+
+
+def test_deepeval_takes_the_metric(judge: LoadedJudge, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DEEPEVAL_TELEMETRY_OPT_OUT", "YES")
+    monkeypatch.chdir(tmp_path)
+    reason = "deepeval is not installed: pip install 'debate-judge[deepeval]'"
+    deepeval = pytest.importorskip("deepeval", reason=reason)
+    from deepeval.evaluate.configs import AsyncConfig, CacheConfig, DisplayConfig, ErrorConfig
+    from deepeval.metrics.utils import copy_metrics
+    from deepeval.test_case import LLMTestCase
+
+    from debate_judge.runs.integrations import DebateMetric
+
+    metric = DebateMetric(judge, "tone", threshold=0.8)
+    (copy,) = copy_metrics([metric])
+    assert (copy.judge is metric.judge, copy.threshold, copy.__name__) == (True, 0.8, "tone (debate judge)")
+    cases = [LLMTestCase(input="Late!", actual_output=text) for text in ("reply 16", "reply 3", "unreadable 1")]
+    assert metric.measure(cases[0]) == unit("reply 16")
+    assert (metric.is_successful(), metric.reason) == (True, "I read reply 16.")
+    for concurrent in (True, False):
+        result = deepeval.evaluate(
+            cases, [metric],
+            async_config=AsyncConfig(run_async=concurrent), error_config=ErrorConfig(ignore_errors=True),
+            cache_config=CacheConfig(write_cache=False), display_config=DisplayConfig(print_results=False),
+        )  # fmt: skip
+        found = {r.input + r.actual_output: r.metrics_data[0] for r in result.test_results}
+        assert found["Late!reply 16"].score == unit("reply 16")
+        assert [found[f"Late!{c.actual_output}"].success for c in cases] == [True, False, False]
+        assert found["Late!unreadable 1"].score is None
+        assert "unreadable reply" in found["Late!unreadable 1"].error
+
+
+# --- Inspect ---
+
+
+def test_inspect_takes_the_scorer(export: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reason = "inspect_ai is not installed: pip install 'debate-judge[inspect]'"
+    inspect_ai = pytest.importorskip("inspect_ai", reason=reason)
+    monkeypatch.setenv("INSPECT_DISPLAY", "none")
+    from inspect_ai.dataset import Sample
+    from inspect_ai.model import ModelOutput, ModelUsage, get_model
+
+    from debate_judge.runs.integrations import debate_scorer
+
+    texts = ["reply 16", "reply 3", "unreadable 1"]
+    outputs = [ModelOutput.from_content("mockllm/model", text) for text in texts]
+    for output in outputs:
+        # Else Inspect would count tokens by a table that it downloads.
+        output.usage = ModelUsage()
+    task = inspect_ai.Task(
+        dataset=[Sample(input="Write a reply.", metadata={"message": "Late!"}) for _ in texts],
+        scorer=debate_scorer(str(export), source="message"),
+    )
+    model = get_model("mockllm/model", custom_outputs=outputs)
+    (done,) = inspect_ai.eval(task, model=model, log_dir=str(tmp_path / "logs"), max_samples=1)
+    assert done.status == "success", done.error
+    scores = [next(iter(sample.scores.values())) for sample in done.samples]
+    assert [one.value for one in scores[:2]] == [{"tone": 4.5, "help": 4.5}, {"tone": 2.5, "help": 2.5}]
+    assert scores[0].explanation == "tone: I read reply 16.\n\nhelp: I read reply 16."
+    assert (math.isnan(scores[2].value), scores[2].reason) == (True, "grader_failed")
+    means = {score.name: score.metrics["mean"].value for score in done.results.scores}
+    assert means == {"tone": 3.5, "help": 3.5}
+
+
+# --- OpenTelemetry ---
+
+
+def test_every_score_is_an_event_where_a_provider_is_configured(
+    judge: LoadedJudge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from opentelemetry import _logs
+    from opentelemetry.sdk._logs import LoggerProvider
+    from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
+
+    judge.score(source="Late!", text="reply 3")
+    exporter, provider = InMemoryLogRecordExporter(), LoggerProvider()
+    provider.add_log_record_processor(SimpleLogRecordProcessor(exporter))
+    # As `_logs.set_logger_provider` does, which a process may call only once.
+    monkeypatch.setattr(_logs, "get_logger", provider.get_logger)
+    judge.score(source="Late!", text="reply 16")
+    judge(source="Late!", text="unreadable 1", aspect="tone")
+    records = [data.log_record for data in exporter.get_finished_logs()]
+    assert {record.event_name for record in records} == {"gen_ai.evaluation.result"}
+    assert [dict(record.attributes) for record in records[:2]] == [
+        {
+            "gen_ai.evaluation.name": aspect,
+            "gen_ai.evaluation.score.value": 4.5,
+            "gen_ai.evaluation.explanation": "I read reply 16.",
+        }
+        for aspect in ("tone", "help")
+    ]
+    failed = dict(records[2].attributes)
+    assert (failed["gen_ai.evaluation.score.label"], failed["error.type"]) == ("unscored", "unreadable reply")
+    assert "gen_ai.evaluation.score.value" not in failed
