@@ -210,7 +210,7 @@ def test_ties_are_counted_within_groups_or_over_all() -> None:
     )
 
 
-README = (Path(__file__).parents[2] / "data" / "README.md").read_text(encoding="utf-8")
+README = (Path(__file__).parents[2] / "docs" / "your-data.md").read_text(encoding="utf-8")
 
 
 def blocks(language: str) -> list[str]:
