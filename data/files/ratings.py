@@ -33,39 +33,16 @@ def ratings_in(record: Record, task: Task, names: Iterable[str]) -> dict[str, tu
     Raises:
         InputError: An aspect that the task does not have, or a value that is not a rating of it.
     """
-    columns = {name: (name,) for name in names}
-    for name in columns:
+    found = {}
+    for name in names:
         try:
-            task.aspect(name)
+            aspect = task.aspect(name)
         except InputError as error:
-            raise record.error(
-                error.problem, name, expected=error.expected, found=error.found, remedy=error.remedy
-            ) from None
-    return ratings_of(record, task, columns)
-
-
-def ratings_of(record: Record, task: Task, columns: Mapping[str, Sequence[str]]) -> dict[str, tuple[float, ...]]:
-    """The ratings in a record; aspects without one are left out.
-
-    A field holds a number, or one number per rater: a list, or in a table's cell `4;5;4`.
-
-    Args:
-        record: With the fields.
-        task: Has the aspects.
-        columns: Aspect -> fields with its ratings, one after the other.
-
-    Raises:
-        InputError: A value is not a rating of the aspect.
-    """
-    rated = {
-        name: tuple(
-            rating_of(value, task.aspect(name), record, field)
-            for column in fields
-            for field, value in record.several(column, task.aspect(name).scale)
-        )
-        for name, fields in columns.items()
-    }
-    return {name: values for name, values in rated.items() if values}
+            raise record.error(error.problem, name, expected=error.expected, remedy=error.remedy) from None
+        values = [rating_of(value, aspect, record, field) for field, value in record.several(name, aspect.scale)]
+        if values:
+            found[name] = tuple(values)
+    return found
 
 
 def comments_of(record: Record, columns: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:

@@ -165,7 +165,7 @@ class Record:
 
     def optional_number(self, name: str) -> float | None:
         """A required field with a finite number, or None where it is null or blank."""
-        return None if is_missing(self.value(name)) else self.number(name)
+        return None if _is_blank(self.value(name)) else self.number(name)
 
     def numbers(self, name: str) -> tuple[float, ...]:
         """The finite numbers of a field that may hold several, see `several`; blanks are left out."""
@@ -261,7 +261,11 @@ class Record:
 
 def is_missing(value: object) -> bool:
     """Whether a field holds no value: null, a blank text, or a word that other programs write for a missing one."""
-    return value is None or (isinstance(value, str) and not value.strip()) or is_word_for_missing(value)
+    return _is_blank(value) or is_word_for_missing(value)
+
+
+def _is_blank(value: object) -> bool:
+    return value is None or (isinstance(value, str) and not value.strip())
 
 
 def is_word_for_missing(value: object) -> bool:

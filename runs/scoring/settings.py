@@ -85,6 +85,11 @@ class ServiceFlags:
 class ServeFlags(ServiceFlags, EndpointFlags, LimitFlags):
     """Settings of a service."""
 
+    FLAGS: ClassVar = (
+        *("program", "host", "port", "max_body", "max_requests", "request_time", "grace", "scale", "lm", "api_base"),
+        *("rpm", "budget", "concurrency", "store"),
+    )
+
     program: str = setting(..., EXPORT, name="EXPORT", metavar="EXPORT")
     judge: tuple[str, ...] = setting(
         (),
@@ -93,12 +98,12 @@ class ServeFlags(ServiceFlags, EndpointFlags, LimitFlags):
         repeated=True,
     )
     scale: Literal["judge", "raters"] = setting(
-        "judge", "scale of the scores: the judge's own, or the raters' (by a map that the compile fitted)"
+        "judge", "the judge's own scale, or the raters', by a map that the compile fitted"
     )
     trust_export: bool = setting(
         False, "use the server address that the export names, after you confirm it on the terminal", decides=False
     )
-    lm: str | None = setting(None, "PROVIDER/MODEL or offline", shown="as compiled")
+    lm: str | None = setting(None, "PROVIDER/MODEL, or offline", shown="as compiled")
     store: str = STORE
     replies: str | None = REPLIES
     max_tokens: int | None = setting(None, MAX_TOKENS, ge=1, shown="as compiled")

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 import pytest
 
-from debate_judge.runs.tracking.shared_view import GUIDE
+from debate_judge.runs.tracking.store import GUIDE
 from debate_judge.runs.tracking.tracker import Tracker
 from tests.browser import Browser, needs_browser
 
