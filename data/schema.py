@@ -97,6 +97,9 @@ class Task:
     candidate_label: str
     aspects: tuple[Aspect, ...]
     context_label: str = "background"
+    columns: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    """Our name of a column -> what the user's tables call it, learnt from the data that the task was written for or the
+    judge compiled on. A table without such a column is read by our names."""
 
     def __post_init__(self) -> None:
         names = [a.name for a in self.aspects]
@@ -116,7 +119,7 @@ class Task:
                 field="aspects",
                 expected="one of " + ", ".join(known),
                 found=name,
-                remedy=did_you_mean(name, known) or "describe the aspect in a task file (README, 'Your own task')",
+                remedy=did_you_mean(name, known) or "describe it in a task file (docs/your-data.md, 'Your own task')",
             )
         return known[name]
 
@@ -131,6 +134,8 @@ class Candidate:
     """Aspect name -> one value per rater, in the file's order."""
     comments: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Aspect name -> what raters wrote about their ratings; a tuner may read it, no judge does."""
+    row: Mapping[str, object] = field(default_factory=dict, compare=False, repr=False)
+    """All columns of the input, in their order, where the reader was told to keep them."""
 
     def rating(self, aspect: str) -> float | None:
         """The mean over raters, or None without a rating of this aspect."""

@@ -45,7 +45,7 @@ class SourceChoice:
                 return cls(first, last)
         elif re.fullmatch(r"[01]?\.\d+", text, re.ASCII) and 0 < float(text) <= 1:
             return cls(share=float(text))
-        raise InputError("not a choice of sources", field="--sources", expected=FORM, found=text)
+        raise InputError("not a choice of sources", field="sources", expected=FORM, found=text)
 
     def places(self, total: int, file: str | Path) -> tuple[int, int]:
         """The places from which and to which; a share is rounded, and is one source at least.
@@ -59,7 +59,7 @@ class SourceChoice:
             raise InputError(
                 "there are not so many sources",
                 file=file,
-                field="--sources",
+                field="sources",
                 expected=f"at most {total}",
                 found=self.last,
                 remedy="leave it out to use all of them",

@@ -1,11 +1,9 @@
-"""Compile a judge for your human raters and measure it on sources that it never saw.
+"""Compile a judge for your human raters and measure it on sources that it never saw. A compile that was stopped resumes
+when the same command is run again; finished LM calls are not paid for again.
 
     python optimize/compile.py                                   # the sample corpus, offline, no key
     python optimize/compile.py --data ratings.jsonl --lm openai/gpt-4o-mini
-    python optimize/compile.py --data summeval --aspects coherence,relevance --tuner none
     python optimize/compile.py --config settings.toml --seed 1
-
-A compile that was stopped resumes when the same command is run again; finished LM calls are not paid for again.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import require_file, write_json
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs.lm.http.address import NoServerError
-from debate_judge.runs.flags.declared import command_settings
+from debate_judge.runs.flags.declared import command_settings, spelled
 from debate_judge.runs.flags.lm import EstimateFlags, require_server
 from debate_judge.runs.flags.parser import RESUMES, make_parser, read
 from debate_judge.runs.flags.prose import print_error
@@ -83,7 +81,7 @@ def _compile(settings: Settings) -> int:
     from debate_judge.runs.flags.named_texts import personas
     from debate_judge.runs.tracking.tracker import TrackingError
 
-    require_file(settings.json, "--json")
+    require_file(settings.json, spelled(Settings, "json"))
     try:
         result = compile_judge(settings, personas(Path(settings.personas) if settings.personas else None))
     except dspy.LMError as error:
@@ -95,7 +93,7 @@ def _compile(settings: Settings) -> int:
         return EXIT_TRACKING
     show(*table(result), next_steps(result))
     if settings.json:
-        write_json(settings.json, result.to_json(), "--json")
+        write_json(settings.json, result.to_json(), spelled(Settings, "json"))
     return 0
 
 

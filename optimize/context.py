@@ -90,7 +90,7 @@ class CompilePlan:
     @property
     def statistic(self) -> Statistic:
         """The correlation that is optimized."""
-        return self.settings.objective
+        return self.settings.chosen_by.correlation
 
     @property
     def units(self) -> list[tuple[Aspect, ...]]:

@@ -148,7 +148,7 @@ def open_run(plan: CompilePlan, *, progress: bool = True) -> Iterator[Run]:
         announce(plan, tracker)
         runner.progress.phases = plan.phases
         run = Run.of(plan, runner, tracker, reflection_lm(settings, runner.lm))
-        if not settings.no_preflight:
+        if settings.preflight:
             preflight(runner, _trials(plan))
             preflight_reflection(settings, run.reflection)
         yield run

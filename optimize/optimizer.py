@@ -114,7 +114,8 @@ def _tuned(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> _Learnt:
         tuned = run.tuner(tuning)
     if not settings.export_examples and any(predictor.demos for predictor in tuned.judge.predictors()):
         logger.warning(
-            "%s: demonstrations are left out, because they hold texts of the data; --export-examples keeps them",
+            "%s: demonstrations are left out, because they hold texts of the data; --config export-examples=true "
+            "keeps them",
             label,
         )
         for predictor in tuned.judge.predictors():

@@ -13,7 +13,7 @@ from debate_judge.data.agreement.differences import power_of
 from debate_judge.data.agreement.tables import NAMES, compare
 from debate_judge.optimize.context import CompilePlan
 from debate_judge.optimize.findings.leaving import write_report
-from debate_judge.optimize.findings.run_page import debate_rows, description
+from debate_judge.optimize.findings.run_page import debate_rows, description, sampled_debates
 from debate_judge.optimize.findings.sections import compile_report
 from debate_judge.optimize.findings.verdict import headings
 from debate_judge.optimize.findings.wording import describe, guides_text, in_words, instruction_diff
@@ -89,7 +89,7 @@ def log(result: Result, tracker: Tracker) -> Result:
     plan, held_out = result.plan, result.held_out
     tracker.describe(description(result))
     for compared in COMPARED:
-        tracker.agreement(compared, held_out.tables[compared])
+        tracker.json(f"agreement/{compared}.json", held_out.tables[compared].to_json())
     tracker.details(decision_tables.metrics(held_out.decisions))
     tracker.details(calibration_tables.metrics(result.calibration))
     tracker.json("calibration.json", calibration_tables.to_json(result.calibration))
@@ -107,7 +107,9 @@ def log(result: Result, tracker: Tracker) -> Result:
     shown = {aspect: examples_of(chosen.judge) for aspect, chosen in result.compiled.aspects.items()}
     if any(shown.values()):
         tracker.text("examples.txt", "\n\n".join(f"{a}\n\n{rendered(found)}" for a, found in shown.items() if found))
-    tracker.table("debates.json", debate_rows(plan, held_out))
+    if tracker.keeps_texts or plan.settings.log_texts:
+        tracker.table("debates.json", debate_rows(plan, held_out))
+        tracker.debates(sampled_debates(plan, held_out))
     tracker.table("costs.json", cost_rows(result.lm.meter, result.lm.price))
     _log_model(result, tracker)
     tracked = TrackedRun(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
 
 from debate_judge import data
 from debate_judge.data.agreement.decisions import Question, find_questions
@@ -63,8 +62,9 @@ def split_sources(rated: RatedSources, settings: Settings, judge: Judge) -> Comp
     require_enough_rated(corpus, names)
     aspects = tuple(corpus.task.aspect(name) for name in names)
     questions = find_questions(corpus.groups, aspects)
-    automatic = settings.level == "auto"
-    level = _level(corpus, aspects, questions, judge) if automatic else cast(Level, settings.level)
+    level = settings.chosen_by.level
+    if level == "auto":
+        level = _level(corpus, aspects, questions, judge)
     require_level(corpus, level)
     folds = _folds(corpus, settings, list(names))
     if rated.held_out is not None:
@@ -97,7 +97,7 @@ def _folds(corpus: Corpus, settings: Settings, aspects: Sequence[str]) -> Folds 
 
 
 def _level(corpus: Corpus, aspects: Sequence[Aspect], questions: Mapping[str, Question], judge: Judge) -> Level:
-    """The level for `--level auto`: `summary` if groups have several candidates, else `sample`.
+    """The level `auto`: `summary` if groups have several candidates, else `sample`.
 
     Also `sample` if the ratings of all aspects are binary: one threshold is then used for all sources, the pooled
     correlation ranks judges much as AUROC does, and groups with a single label count, too. But not for a judge that

@@ -137,7 +137,7 @@ class Result:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """The result as the JSON of `--json`; every number finite or null."""
+        """The result as JSON; every number finite or null."""
         meter = self.lm.meter
         return {
             **self.evidence(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator
 
@@ -12,7 +12,6 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.folds import FOLDS, SMALL
 from debate_judge.data.schema import fingerprint
 from debate_judge.optimize.tuners import TUNERS, GuideLimits
-from debate_judge.programs import JUDGES
 from debate_judge.runs.flags.common import (
     JSON_FILE,
     REPLIES,
@@ -26,6 +25,7 @@ from debate_judge.runs.flags.common import (
 from debate_judge.runs.flags.declared import command_settings, deciding, flag_group, setting
 from debate_judge.runs.flags.judge import PERSONAS_FILE, JudgeOptionFlags
 from debate_judge.runs.flags.lm import LimitFlags, LMFlags
+from debate_judge.runs.flags.metric import METRIC, MetricChoice, MetricText
 
 EFFORTS: dict[str, tuple[int, int]] = {"light": (2, 8), "medium": (6, 20), "heavy": (12, 50)}
 """Effort -> (instructions that the LM proposes per role, candidate programs that the tuner evaluates)."""
@@ -74,7 +74,7 @@ def _examples(text: str) -> str:
 class JudgeFlags:
     """The judge that is compiled."""
 
-    judge: str = setting("debate", f"judge to compile: {', '.join(JUDGES)}")
+    judge: str = setting("debate", "single, debate, geval, chateval, ..., or module:Class")
     personas: str | None = PERSONAS_FILE
     max_unscored: float = max_unscored(decides=True)
 
@@ -83,34 +83,30 @@ class JudgeFlags:
 class SearchFlags:
     """How instructions are tuned, and what is searched and chosen."""
 
-    tuner: str = setting(
-        "guide", f"how the judge learns from the raters: {', '.join(TUNERS)}, or module:Class of any DSPy optimizer"
-    )
+    tuner: str = setting("guide", f"how it is tuned: {', '.join(TUNERS)}, module:Class")
     reflection_lm: str | None = setting(
         None,
-        "PROVIDER/MODEL that writes the guide and the instructions, by default the judge's own; it shares --api-base "
-        "if the provider is the same",
+        "PROVIDER/MODEL that writes guide and instructions",
         metavar="LM",
+        shown="--lm",
     )
     guide_words: int = setting(_GUIDE.words, "longest guide to the raters of an aspect, in words", ge=20)
     guide_tokens: int = setting(_GUIDE.tokens, "rated texts shown to the author of a guide at once, in tokens", ge=500)
-    effort: Literal["light", "medium", "heavy"] = setting("light", "how much the tuner and the search try")
+    effort: Literal["light", "medium", "heavy"] = setting(
+        "light", "how much is tried: light, medium, heavy", metavar="EFFORT"
+    )
     trials: int | None = setting(
-        None, "most single calls, debates and Tie-breakers that the search may try", ge=1, shown="by --effort"
+        None, "most single calls, debates and Tie-breakers that the search may try", ge=1, shown="by effort"
     )
-    max_rounds: int = setting(3, "most rounds of a debate; 0 allows single calls only", ge=0)
-    objective: Literal["spearman", "pearson", "kendall"] = setting("spearman", "correlation that the search maximizes")
-    level: Literal["auto", "summary", "sample"] = setting(
-        "auto", "level of agreement that the search maximizes: within sources (summary) or pooled (sample)"
-    )
+    max_rounds: int = setting(3, "most rounds of a debate; 0: single calls only", ge=0)
+    metric: MetricText = METRIC
     shared: bool = setting(False, "compile one judge for all aspects together")
     examples: Annotated[str, AfterValidator(_examples)] | None = setting(
         None,
-        "show rated candidates of train in the prompts: N that span the scale, or nearest:N that are most like the "
-        "item; the export would hold their texts, so such a judge is only measured unless --export-examples is given",
+        "rated texts in the prompts: N, or nearest:N that are like the item",
         metavar="N",
     )
-    export_examples: bool = setting(False, "let a judge with --examples be chosen, and its export hold their texts")
+    export_examples: bool = setting(False, "let a judge with examples be chosen, and its export hold their texts")
     learning_curve: bool = setting(
         False,
         "also measure what is learnt from 0, 4, 8, 16, ... train sources, to see whether more ratings would pay",
@@ -118,15 +114,13 @@ class SearchFlags:
     )
     folds: int | None = setting(
         None,
-        "folds of a nested cross-validation, in which every source is held out once and the export is compiled on all "
-        "sources; 1 is a single split",
+        "folds, each held out once",
         ge=1,
         shown=f"{FOLDS} below {SMALL} sources, else 1",
     )
     held_out: str | None = setting(
         None,
-        "rated texts to measure on, in any form of --data; all of --data is then used to learn and to choose, and no "
-        "source may be in both",
+        "rated texts to measure on; --data is then for learning and choosing",
         metavar="FILE",
     )
     keep: Literal["cheaper", "compiled"] = setting(
@@ -139,15 +133,18 @@ class SearchFlags:
     resamples: int = resampling(100)
 
 
-@flag_group("tracking and output")
+@flag_group("output")
 class OutputFlags:
     """Where the results of a compile are written."""
 
     name: Annotated[str, AfterValidator(_run_name)] | None = setting(
-        None, "name of run, export, page, registered model and prompts", decides=False
+        None, "name of run, export, page, model and prompts", decides=False
     )
     tracking_uri: str | None = setting(
-        None, "MLflow server to log to; by default an embedded store in --store", metavar="URL", decides=False
+        None, "MLflow server to log to", metavar="URL", decides=False, shown="embedded in --store"
+    )
+    log_texts: bool = setting(
+        False, "log debates, which quote texts of the data, to the server of --tracking-uri as well", decides=False
     )
     report: Literal["none", "plain", "full"] = REPORT
     store: str = STORE
@@ -166,6 +163,25 @@ class Settings(DataFlags, JudgeFlags, JudgeOptionFlags, LMFlags, LimitFlags, Sea
     Raises:
         InputError: A value cannot be used.
     """
+
+    FLAGS: ClassVar = (
+        *("data", "held_out", "columns", "task", "aspects", "judge", "judge_option", "lm", "api_base", "reflection_lm"),
+        *("tuner", "effort", "max_rounds", "examples", "folds", "metric", "budget", "rpm", "concurrency", "name"),
+        *("store", "tracking_uri", "seed"),
+    )
+    REMOVED: ClassVar = {
+        "--level": "it is part of --metric LEVEL/CORRELATION, e.g. --metric summary/spearman",
+        "--objective": "it is part of --metric LEVEL/CORRELATION, e.g. --metric summary/spearman",
+        "--repeats": "it was removed: folds are drawn once; --folds has every source held out, --seed draws others",
+        "--choose": "it was removed: judges are chosen by partial pooling over aspects, the cheapest near the best",
+        "--tolerance": "it was removed with the rules of --choose, one of which is left",
+        "--no-race": "it was removed: Optuna searches and prunes; --effort says how much is tried",
+    }
+
+    @property
+    def chosen_by(self) -> MetricChoice:
+        """The correlation that the search maximizes, and its level."""
+        return MetricChoice.of(self.metric)
 
     @property
     def wanted_examples(self) -> WantedExamples | None:

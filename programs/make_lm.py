@@ -41,10 +41,10 @@ def open_replies(folder: Path, spec: str, database: str | None = None) -> SqlSto
     Raises:
         InputError: The folder cannot be written, or the database cannot be reached.
     """
-    address = database_address(database, "--replies", _REPLIES)
+    address = database_address(database, "replies", _REPLIES)
     if address is None or spec == OFFLINE:
         return SqlStore(folder, lm=folder.name)
-    return SqlStore(folder, address, named="--replies" if database else _REPLIES, lm=folder.name)
+    return SqlStore(folder, address, named="replies" if database else _REPLIES, lm=folder.name)
 
 
 def make_lm(
@@ -119,10 +119,10 @@ def _require_usable(spec: str, flag: str, options: LMOptions) -> None:
     if options.batch is not None and not spec.startswith("openai/"):
         raise InputError(
             f"{spec} cannot be asked in batch jobs",
-            field="--batch",
-            expected="--lm openai/MODEL with --batch openai",
+            field="batch",
+            expected="--lm openai/MODEL with --config batch=openai",
             found=spec,
-            remedy="leave --batch away, or choose such an LM",
+            remedy="leave batch away, or choose such an LM",
         )
     if spec != OFFLINE and "/" not in spec:
         raise InputError(
@@ -189,7 +189,7 @@ def _price(spec: str, api_base: str | None, options: LMOptions) -> Price | None:
             field="--budget",
             expected="a budget in calls or tokens, or a price",
             found=f"usd={options.budget.usd:g}",
-            remedy="give --prices FILE with a section for this model, or cap calls or tokens",
+            remedy="give --config prices=FILE with a section for this model, or cap calls or tokens",
         )
     return price
 

@@ -316,7 +316,8 @@ def _next(
     if guess is not None:
         task = guess.task.name if guess.built_in else flags.write_task if saved else "FILE.toml"
     parts = [command("compile"), "--data", shlex.quote(flags.file), *(["--task", shlex.quote(task)] if task else [])]
-    parts += ["--columns", shlex.quote(",".join(names))] if names else []
+    # A task file that was saved says what the columns are called.
+    parts += ["--columns", shlex.quote(",".join(names))] if names and not saved else []
     parts += ["--sources", flags.sources] if flags.sources else []
     parts += ["--aspects", shlex.quote(",".join(usable))] if len(usable) < len(corpus.chosen_aspects()) else []
     first = "Save the task (--write-task), correct it, then see" if guess and not (saved or guess.built_in) else "See"

@@ -1,25 +1,29 @@
-"""Make the page of a compile or a comparison again, from the report.json that it left.
+"""Open the page of a compile or a comparison: what was found, and every debate with its texts.
 
     python runs/report.py runs/store/exports/NAME
-    python runs/report.py runs/store/exports/NAME --full
     python runs/report.py RUN_ID
+    python runs/report.py runs/store/exports/NAME --share
 
-The page quotes no text of the data. With --full a second one is made that quotes them all: sources, candidates,
-comments and debates, which are taken from the store of the command that judged them. Nothing is asked of an LM.
+The page is made again from the report.json that the command left, and from the texts in its store; nothing is asked of
+an LM. On a terminal it is opened in the browser, and its path is printed in any case. With --share another page is
+made, to be passed on: it quotes no source, candidate, comment or debate.
 """
 
 from __future__ import annotations
 
+import sys
+import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
 
 from debate_judge.runs.flags.common import STORE
-from debate_judge.runs.flags.declared import command_settings, flag_group, setting
+from debate_judge.runs.flags.declared import command_settings, setting
 from debate_judge.runs.flags.parser import exit_code, settings_of
+from debate_judge.runs.flags.prose import is_terminal
 
 
-@flag_group("report")
-class FoundReportFlags:
+@command_settings
+class ReportFlags:
     """Which report, and which page of it."""
 
     run: str = setting(
@@ -28,7 +32,7 @@ class FoundReportFlags:
         name="RUN_OR_EXPORT",
         metavar="RUN_OR_EXPORT",
     )
-    full: bool = setting(False, "make the page that quotes the texts of the data")
+    share: bool = setting(False, "make the page that quotes no text of the data, to be passed on")
     store: str | None = setting(
         None,
         "folder of the texts and of the embedded MLflow store",
@@ -37,31 +41,21 @@ class FoundReportFlags:
     )
 
 
-@command_settings
-class ReportFlags(FoundReportFlags):
-    """Settings of one page."""
-
-
 def main(argv: Sequence[str] | None = None) -> int:
-    """Make the page and print its path; returns the exit code (0 done, 2 bad input, 130 interrupted)."""
-
-    def work() -> int:
-        print(made(settings_of("report", __doc__, ReportFlags, argv)))
-        return 0
-
-    return exit_code(work)
+    """Make the page, print its path, open it; returns the exit code (0 done, 2 bad input, 130 interrupted)."""
+    return exit_code(lambda: _run(settings_of("report", __doc__, ReportFlags, argv)))
 
 
-def made(flags: FoundReportFlags) -> Path:
-    """Find the report and make the page that is wanted.
-
-    Raises:
-        InputError: There is no such report, or its texts are not here.
-    """
+def _run(flags: ReportFlags) -> int:
     from debate_judge.runs.reports.html.keeping import find_report
 
     store = None if flags.store is None else Path(flags.store)
-    return find_report(flags.run, store, Path(STORE.default)).make(full=flags.full)
+    page = find_report(flags.run, store, Path(STORE.default)).make(share=flags.share)
+    print(page)
+    # Where the output goes on to another program, nobody waits for a page.
+    if is_terminal(sys.stdout) and not flags.share and not webbrowser.open(page.resolve().as_uri()):
+        print("no browser could be opened here; open this file with one", file=sys.stderr)
+    return 0
 
 
 if __name__ == "__main__":

@@ -1,16 +1,18 @@
 """Score new texts with an exported judge.
 
-    python runs/score.py --program runs/store/exports/NAME --in texts.jsonl --out scores.jsonl
-    python runs/score.py --program models:/NAME/1 --in texts.csv --out scores.csv --aspects coherence
-    python runs/score.py --program EXPORT --in texts.jsonl --out scores.jsonl --lm openai/MODEL --api-base URL
-    python runs/score.py --engine ray --actors 8 --program EXPORT --in 's3://bucket/*.jsonl' --out s3://bucket/s.parquet
+    python runs/score.py runs/store/exports/NAME --in texts.jsonl --out scores.jsonl
+    python runs/score.py models:/NAME/1 --in texts.csv --out scores.csv --aspects coherence
+    python runs/score.py EXPORT --in texts.jsonl --out scores.jsonl --lm openai/MODEL --api-base URL
+    python runs/score.py EXPORT --in 's3://bucket/*.jsonl' --out s3://bucket/s.parquet --engine ray
+    python runs/score.py EXPORT --in texts.xlsx --out scores.xlsx --wide --keep-columns
 
-The input has the formats of a compile's data; ratings are not needed. Results are one row per candidate and
-aspect, in the order of the input: group, candidate, aspect, score, rounds, stop_reason, unscored; where candidates
-or aspects share calls, also how many there were. A score that is missing is null, and unscored says why. With --scale
-raters a score is what the raters would give on average, by a map that the compile fitted, and judge_score is the
-judge's own. --interval adds low and high, the ends of a conformal interval on that scale, and --abstain WIDTH
-marks scores whose interval is wider as left to people (to_people). The same command continues a run that was stopped.
+The input has the formats of a compile's data; ratings are not needed. Results are one row per candidate and aspect, in
+the order of the input: group, candidate, aspect, score, rounds, stop_reason, unscored; where candidates or aspects
+share calls, also how many there were. With --wide a row is one text, and each aspect a column; with --keep-columns
+rows begin with the columns of the input. A score that is missing is null, and unscored says why. With --scale raters a
+score is what the raters would give on average, by a map that the compile fitted, and judge_score is the judge's own.
+The key interval adds low and high, the ends of a conformal interval on that scale, and abstain marks scores whose
+interval is wider as left to people (to_people). The same command continues a run that was stopped.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 from debate_judge.data.errors import InputError
 from debate_judge.programs.lm.http.address import NoServerError
 from debate_judge.programs.lm.reply import replies_folder
+from debate_judge.runs.flags.declared import spelled
 from debate_judge.runs.flags.lm import limits, require_server
 from debate_judge.runs.flags.parser import RESUMES, settings_of
 from debate_judge.runs.flags.prose import is_terminal, print_error
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
     from debate_judge.runs.export.loaded import LoadedJudge
     from debate_judge.runs.export.manifest import Export
     from debate_judge.runs.scoring.output import Results
+    from debate_judge.runs.scoring.rows import Row, RowForm
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -77,12 +81,24 @@ def _run(arguments: ScoreFlags) -> int:
         if arguments.engine == "ray":
             from debate_judge.runs.distributed.command import score_distributed
 
+            _refuse_on_ray(arguments)
             return score_distributed(arguments, _export, _judge, _made_from)
         with _judge(arguments) as judge:
             return _score(arguments, judge)
     except dspy.LMError as error:
         _say(describe(error, arguments.lm or error.model or ""))
         return EXIT_LM
+
+
+def _refuse_on_ray(arguments: ScoreFlags) -> None:
+    for flag, given in (("--wide", arguments.wide), ("--keep-columns", arguments.keep_columns)):
+        if given:
+            raise InputError(
+                "rows that Ray writes are one an item, with our columns alone",
+                field=flag,
+                expected="rows of --engine local",
+                remedy=f"leave out {flag}, and join by group and candidate",
+            )
 
 
 def _estimate(arguments: ScoreFlags) -> int:
@@ -159,7 +175,6 @@ def _score(arguments: ScoreFlags, judge: LoadedJudge) -> int:
     from debate_judge.runs.reports.scored import scored_summary, uncertainty_summary
     from debate_judge.runs.runner.streaming import ahead
     from debate_judge.runs.scoring.output import open_results
-    from debate_judge.runs.scoring.rows import extra_fields
 
     aspects = judge.choose(arguments.aspects or None)
     judge.compiled.require_calibrated(aspects, arguments.scale)
@@ -167,19 +182,25 @@ def _score(arguments: ScoreFlags, judge: LoadedJudge) -> int:
         _say("note: the judge's evidence is about comparing two candidates; here each text is scored by itself")
     source, out = Path(arguments.source), Path(arguments.out)
     transcripts = Path(arguments.transcripts) if arguments.transcripts else None
-    items = _items(arguments, judge.task, aspects)
+    rows: dict[tuple[str, str], Row] = {}
     judges = [judge.compiled.aspects[aspect.name].judge for aspect in aspects]
     made_from = _made_from(arguments, judge, aspects)
-    extra = extra_fields(judges, mapped=arguments.scale == "raters")
-    extra += interval_fields(arguments.interval, arguments.abstain)
+    first, items = ahead(
+        _items(arguments, judge.task, aspects, rows), max(2, *(one.together for one in judges)) * len(aspects)
+    )
+    if arguments.keep_columns and not first:
+        # The columns are those of the first text: without one nothing is begun.
+        next(items, None)
+    form, extra = _row_form(arguments, judge, aspects, rows[first[0].group, first[0].candidate] if first else {})
     spans = _intervals(arguments, judge, aspects)
-    with open_results(out, made_from=made_from, source=source, transcripts=transcripts, extra=extra) as results:
+    with open_results(
+        out, made_from=made_from, source=source, transcripts=transcripts, form=form, extra=extra
+    ) as results:
         if results.begun:
             _say(f"{out} has rows already: they are compared with what --store recalls, then the run goes on")
-        first, items = ahead(items, max(2, *(one.together for one in judges)) * len(aspects))
-        if not arguments.no_preflight:
+        if arguments.preflight:
             judge.smoke_test(first)
-        _write_all(judge, items, results, arguments, _count(arguments, judge.task, aspects), spans)
+        _write_all(judge, items, results, rows, arguments, _count(arguments, judge.task, aspects), spans)
     tally = results.tally
     if not tally.rows:
         raise InputError("no groups in the file", file=source, expected="at least one group with its candidates")
@@ -190,12 +211,29 @@ def _score(arguments: ScoreFlags, judge: LoadedJudge) -> int:
         held_out = held_out_intervals(judge.manifest, aspects, arguments.interval, arguments.abstain)
         show(*uncertainty_summary(held_out, spans, arguments.interval, arguments.abstain), to=sys.stderr)
     if tally.share > arguments.max_unscored:
+        most = f"{spelled(ScoreFlags, 'max_unscored')} {arguments.max_unscored:g}"
         _say(
-            f"error: {100 * tally.share:.0f} % of the items have no score (--max-unscored {arguments.max_unscored:g})\n"
+            f"error: {100 * tally.share:.0f} % of the items have no score ({most})\n"
             f"  remedy:   fix the problem and {RESUMES}"
         )
         return EXIT_UNSCORED
     return 0
+
+
+def _row_form(
+    arguments: ScoreFlags, judge: LoadedJudge, aspects: Sequence[Aspect], first: Row
+) -> tuple[RowForm, tuple[str, ...]]:
+    """The columns of the results, and the fields of a score among them that not every run has."""
+    from debate_judge.runs.scoring.rows import LongRows, WideRows, extra_fields
+
+    mapped = arguments.scale == "raters"
+    extra = extra_fields([judge.compiled.aspects[aspect.name].judge for aspect in aspects], mapped=mapped)
+    extra += interval_fields(arguments.interval, arguments.abstain)
+    if not arguments.wide:
+        return LongRows(extra, tuple(first)), extra
+    # A cut is on the judge's own scale.
+    cuts = {aspect.name: None if mapped else judge.cut(aspect) for aspect in aspects}
+    return WideRows(cuts, extra, tuple(first)), extra
 
 
 def _made_from(arguments: ScoreFlags, judge: LoadedJudge, aspects: Sequence[Aspect]) -> dict[str, Any]:
@@ -207,6 +245,7 @@ def _made_from(arguments: ScoreFlags, judge: LoadedJudge, aspects: Sequence[Aspe
         "task": arguments.task,
         "max_tokens": arguments.max_tokens,
         "scale": arguments.scale,
+        **{name: True for name in ("wide", "keep_columns") if getattr(arguments, name)},
         **{name: value for name in ("interval", "abstain") if (value := getattr(arguments, name)) is not None},
     }
 
@@ -219,7 +258,10 @@ def _intervals(arguments: ScoreFlags, judge: LoadedJudge, aspects: Sequence[Aspe
     return RowIntervals(fitted_intervals(judge.manifest, aspects, arguments.interval), arguments.abstain)
 
 
-def _items(arguments: ScoreFlags, task: Task, aspects: Sequence[Aspect]) -> Iterator[Item]:
+def _items(
+    arguments: ScoreFlags, task: Task, aspects: Sequence[Aspect], rows: dict[tuple[str, str], Row] | None = None
+) -> Iterator[Item]:
+    """All items; the columns of their texts are put into `rows`."""
     from debate_judge.runs.runner.streaming import group_items
     from debate_judge.runs.scoring.new_texts import new_groups
 
@@ -228,7 +270,10 @@ def _items(arguments: ScoreFlags, task: Task, aspects: Sequence[Aspect]) -> Iter
 
         yield from all_items(arguments, task, aspects)
         return
-    for group in new_groups(arguments.source, task, arguments.task, arguments.columns, arguments.sources):
+    keep = arguments.keep_columns
+    for group in new_groups(arguments.source, task, arguments.task, arguments.columns, arguments.sources, keep=keep):
+        if rows is not None:
+            rows.update({(group.id, candidate.id): candidate.row for candidate in group.candidates})
         yield from group_items(task, group, aspects)
 
 
@@ -249,6 +294,7 @@ def _write_all(
     judge: LoadedJudge,
     items: Iterator[Item],
     results: Results,
+    rows: dict[tuple[str, str], Row],
     arguments: ScoreFlags,
     total: int | None,
     spans: RowIntervals,
@@ -256,12 +302,17 @@ def _write_all(
     from debate_judge.runs.runner.progress import RunProgress
     from debate_judge.runs.runner.streaming import score_of
 
+    last = judge.choose(arguments.aspects or None)[-1].name
     shown = RunProgress(judge.lm, shown=True)
     shown.start()
     try:
         with shown.over("items scored", total) as done:
             for item, judgement in judge.stream(items):
-                results.add(item, spans.applied(item, score_of(judge.compiled, item, judgement, arguments.scale)))
+                place = item.group, item.candidate
+                score = score_of(judge.compiled, item, judgement, arguments.scale)
+                results.add(item, spans.applied(item, score), rows[place])
+                if item.aspect.name == last:
+                    del rows[place]
                 done.advance()
     finally:
         shown.stop()

@@ -62,7 +62,6 @@ ROOMS = {
         ("comparison",),
         ("after",),
         ("agreement", "check", "compare", "report", "score"),
-        ("view",),
     ),
 }
 """The rooms of a folder (sub-packages, or files at its top) from left to right.

@@ -13,12 +13,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.config_keys import keys
+
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"^```python (\S+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 SMALL = (
-    *("--effort", "light", "--trials", "2", "--max-rounds", "1", "--folds", "1"),
-    *("--resamples", "100", "--no-preflight", "--report", "none"),
+    *("--effort", "light", "--max-rounds", "1", "--folds", "1"),
+    *keys(trials=2, resamples=100, preflight=False, report="none"),
 )
 LONGEST = "debate_judge.optimize.tuners.longest:Longest"
 RUN = "import sys; from debate_judge.optimize.cli import main; raise SystemExit(main(sys.argv[1:]))"
@@ -50,7 +52,7 @@ def test_a_judge_is_one_file(tmp_path: Path, new_tables: Callable[[Path], None])
     options = ("--aspects", "coherence", "--store", "store")
     table = run(tmp_path, "-c", RUN, "compare", "--data", "sample", *options, "--judges", f"single,{judge}")
     assert judge in table
-    options = (*options, "--name", "mine", "--json", "result.json", *SMALL)
+    options = (*options, "--name", "mine", *keys(json="result.json"), *SMALL)
     told = run(tmp_path, "-c", RUN, "compile", "--data", "sample", "--judge", judge, *options)
     assert "no MLflow model" in told
     assert "flaw-finder" in told, "the table of costs calls the role what its author calls it"
@@ -59,7 +61,7 @@ def test_a_judge_is_one_file(tmp_path: Path, new_tables: Callable[[Path], None])
     texts = {"group": "1", "source": "Rain fell.", "candidates": [{"id": "a", "text": "It rained."}]}
     (tmp_path / "texts.jsonl").write_text(json.dumps({**texts, "task": "summarization"}))
     files = ("--in", "texts.jsonl", "--out", "scores.jsonl", "--store", "store")
-    run(tmp_path, "-c", RUN, "score", "--program", result["export"], "--judge", judge, *files)
+    run(tmp_path, "-c", RUN, "score", result["export"], *keys(judge=judge), *files)
     assert json.loads((tmp_path / "scores.jsonl").read_text())["score"] is not None
 
 
@@ -99,7 +101,7 @@ def test_a_data_set_is_a_file_and_a_line_and_a_tuner_a_class(copy: Path, new_tab
         "check_corpus(data.load('fruit=fruit.jsonl'), raters=2)"
     )
     run(copy, "-c", check)
-    options = ("--store", "store", "--name", "fruit", "--json", "result.json", *SMALL)
+    options = ("--store", "store", "--name", "fruit", *keys(json="result.json"), *SMALL)
     run(copy, "-c", RUN, "compile", "--data", "fruit=fruit.jsonl", "--tuner", LONGEST, *options)
     export = Path(json.loads((copy / "result.json").read_text())["export"])
     assert json.loads((copy / export / "manifest.json").read_text())["evidence"]["data"]["name"] == "fruit"

@@ -103,7 +103,7 @@ print("LOADED", *sorted(set(heavy) & set(sys.modules)))
 
 KNOWN = (
     "optimize/compile.py",
-    *(f"runs/{name}.py" for name in ("agreement", "check", "compare", "report", "score", "view")),
+    *(f"runs/{name}.py" for name in ("agreement", "check", "compare", "report", "score")),
     *(f"runs/after/{name}.py" for name in ("carry", "measure", "recheck")),
 )
 

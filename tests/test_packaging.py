@@ -214,7 +214,7 @@ def test_a_file_is_scored_beside_a_users_own_modules(
     candidate = {"id": "1", "text": "The ferry takes 22 minutes."}
     row = {"group": "a", "task": "toy", "source": "A crossing takes 22 minutes.", "candidates": [candidate]}
     (tmp_path / "in.jsonl").write_text(json.dumps(row) + "\n")
-    arguments = ("--program", exported, "--in", "in.jsonl", "--out", "out.jsonl", "--store", tmp_path / "replies")
+    arguments = (exported, "--in", "in.jsonl", "--out", "out.jsonl", "--store", tmp_path / "replies")
     run(installed.python, "-m", "debate_judge.runs.score", *arguments)
     (line,) = (tmp_path / "out.jsonl").read_text().splitlines()
     assert 1 <= json.loads(line)["score"] <= 5

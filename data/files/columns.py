@@ -198,6 +198,8 @@ class Columns:
 
     renamed: Mapping[str, str] = field(default_factory=dict)
     """Our name -> the user's column."""
+    learnt: Mapping[str, str] = field(default_factory=dict)
+    """The same from a task file or an export. It holds for tables that have the column; others are read without it."""
 
     @classmethod
     def of(cls, entries: Iterable[str]) -> Columns:
@@ -219,15 +221,26 @@ class Columns:
             renamed[ours] = theirs
         return cls(renamed)
 
+    def naming(self, keys: Iterable[str]) -> dict[str, str]:
+        """Our name -> the user's column, for a table with these columns."""
+        there = {base for key in keys for base in (key, rater_base(key))} if self.learnt else set()
+        taken = set(self.renamed.values())
+        known = {
+            ours: theirs
+            for ours, theirs in self.learnt.items()
+            if ours not in self.renamed and theirs not in taken and not there.isdisjoint((theirs, even(theirs)))
+        }
+        return known | dict(self.renamed)
+
     def find(self, keys: Sequence[str], names: Collection[str]) -> tuple[dict[str, str], list[str]]:
         """Match a record's `keys` with our `names`: our name -> key, and the keys that match none, in their order."""
-        plain = {even(name): name for name in names}
-        found = {ours: theirs for ours, theirs in self.renamed.items() if ours in names and theirs in keys}
-        named = set(self.renamed.values())
+        plain, renamed = {even(name): name for name in names}, self.naming(keys)
+        found = {ours: theirs for ours, theirs in renamed.items() if ours in names and theirs in keys}
+        named = set(renamed.values())
         # Exact names come first, so that `text` wins where there is a column `Text` as well.
         for key in sorted(keys, key=lambda key: key not in names):
             ours = key if key in names else plain.get(even(key))
-            if ours is not None and key not in named and ours not in found and ours not in self.renamed:
+            if ours is not None and key not in named and ours not in found and ours not in renamed:
                 found[ours] = key
         taken = set(found.values())
         return found, [key for key in keys if key not in taken]
@@ -294,6 +307,7 @@ class RowLayout:
 def row_layout(keys: Sequence[str], task: Task, columns: Columns) -> RowLayout:
     """Match all columns of a table."""
     aspects = [aspect.name for aspect in task.aspects]
+    columns = Columns(columns.naming(keys))
     found, rest = columns.find(keys, names_in_rows(task))
     ratings, rest = _with_raters(found, rest, aspects, "", columns)
     # A comment on no aspect is on the row's rating, or on the only aspect that there is.

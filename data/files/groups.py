@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
@@ -75,7 +76,10 @@ def load(path: str | Path | RecordFile, task: Task | str | None = None, columns:
     if first is None:
         raise _nothing_found(file, task, columns)
     groups = tuple(entry.group for entry in sources.values())
-    return Corpus(first.task, groups, Origin(stem_of(file.name), file.name))
+    task = first.task
+    if columns.renamed:
+        task = replace(task, columns={**task.columns, **columns.renamed})
+    return Corpus(task, groups, Origin(stem_of(file.name), file.name))
 
 
 def held(records: Iterable[Record], name: str) -> Iterator[Record]:
@@ -121,6 +125,7 @@ def iter_groups(
     *,
     refuse_others: bool = False,
     gather: bool = False,
+    keep: bool = False,
     notes: ReadingNotes | None = None,
     tell: Tell | None = None,
     bad_cell: Tell | None = None,
@@ -137,6 +142,7 @@ def iter_groups(
         refuse_others: raise for a group of another task instead of leaving it out.
         gather: Find the rows of a group anywhere in a table, which is then held in memory. Otherwise the rows of a
             group have to be adjacent, and only one group is held at a time.
+        keep: Keep all columns of a candidate in its `row`.
         notes: Collects what the user should know about the reading; by default it is logged as a warning in one line.
         tell: Takes the errors of records with a group each, which are then left out; by default they are raised.
         bad_cell: Takes the errors of ratings, which are then left out; by default they are raised.
@@ -145,9 +151,11 @@ def iter_groups(
         InputError: naming file, line (or row) and field.
     """
     file = path if isinstance(path, RecordFile) else recognized(path)
-    tasks = _Tasks(file, find_task(task) if isinstance(task, str) else task, refuse_others)
+    chosen = find_task(task) if isinstance(task, str) else task
+    if chosen is not None and chosen.columns and not columns.learnt:
+        columns = replace(columns, learnt=chosen.columns)
     kept = notes or ReadingNotes(file.name)
-    reader = RowReader(columns, tasks.of, kept, bad_cell)
+    reader = RowReader(columns, _Tasks(file, chosen, refuse_others).of, kept, bad_cell, keep=keep)
     return _groups(file, reader, kept, gather, notes is not None, tell)
 
 
@@ -206,7 +214,7 @@ class _Tasks:
                 f"the group is of another task than {self._chosen.name}",
                 field,
                 found=name,
-                remedy="take it out of the file, or skip such groups by naming the judge's task with --task",
+                remedy="take it out of the file, or skip such groups: --config task=NAME with the judge's task",
             )
         return None
 

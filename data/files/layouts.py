@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
 from typing import Any, NamedTuple
@@ -75,15 +75,18 @@ def joined(records: Iterable[Record], texts: Iterable[Record]) -> Iterator[Recor
 
 
 def _rows(record: Record, layout: _Layout) -> Iterator[Record]:
-    values = {key: _parsed(value) for key, value in record.values.items()}
-    texts = layout.texts(values)
+    values = _values(record)
+    texts = dict(layout.texts(values))
+    for name, value in texts.items():
+        # A text that looks like JSON stays as it is; a conversation becomes one.
+        own = record.values.get(name) if values.get(name) is value else None
+        texts[name] = own if isinstance(own, str) else value if isinstance(value, str) else _single_text(value) or value
     if layout.needs_texts and not texts:
         raise record.error(
             f"{layout.tool} exports these ratings without the texts that they are about",
             expected=f"a second file with the {layout.needs_texts}, each with its id, input and output",
             remedy=f"export the {layout.needs_texts} as well, and name both files: {record.file}+TRACES.csv",
         )
-    texts = {name: v if isinstance(v, str) else _single_text(v) or v for name, v in texts.items()}
     given = list(layout.ratings(values))
     rated = [rating for rating in given if not is_missing(rating.value)]
     for rating in given:
@@ -107,18 +110,25 @@ def _row(record: Record, texts: Values, rating: _Rating) -> Record:
 
 
 def _layout_of(record: Record) -> _Layout | None:
-    values = {str(key): _parsed(value) for key, value in record.values.items()}
+    values = _values(record)
     return next((layout for layout in _LAYOUTS if layout.fits(values)), None)
 
 
-def _parsed(value: object) -> object:
-    """A list or an object that a table holds as text; any other value as it is."""
-    if isinstance(value, str) and value[:1] in ("[", "{") and value[-1:] in ("]", "}"):
-        try:
-            return json.loads(value)
-        except (ValueError, RecursionError):
-            return value
-    return value
+def _values(record: Record) -> Values:
+    """The fields, in a table with those parsed that hold a list or an object of JSON."""
+    table = record.format == "csv"
+    return {
+        str(key): _decoded(value) if table and isinstance(value, str) and value[:1] in ("[", "{") else value
+        for key, value in record.values.items()
+    }
+
+
+def _decoded(value: object) -> object:
+    """What a text of JSON holds; any other value as it is."""
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except (ValueError, RecursionError):
+        return value
 
 
 def _has(*names: str) -> Callable[[Values], bool]:
@@ -275,14 +285,14 @@ def _mlflow(values: Values) -> Iterator[_Rating]:
 def _mlflow_texts(values: Values) -> Values:
     info = values.get("info")
     if not isinstance(info, dict):
-        return _in_and_out(values)
+        return _in_and_out({name: _decoded(values.get(name)) for name in ("request", "response")})
     data = values.get("data")
     spans = _dicts(data.get("spans")) if isinstance(data, dict) else []
     root = next((span for span in spans if not (span.get("parent_span_id") or span.get("parent_id"))), {})
     attributes = root.get("attributes") or {}
     texts = {
-        "request": _parsed(attributes.get("mlflow.spanInputs") or info.get("request_preview")),
-        "response": _parsed(attributes.get("mlflow.spanOutputs") or info.get("response_preview")),
+        "request": _decoded(attributes.get("mlflow.spanInputs") or info.get("request_preview")),
+        "response": _decoded(attributes.get("mlflow.spanOutputs") or info.get("response_preview")),
     }
     return _in_and_out(texts)
 
@@ -305,22 +315,22 @@ def _in_and_out(values: Values) -> Values:
     return found
 
 
-def _single_text(value: object) -> str | None:
+def _single_text(value: object, depth: int = 8) -> str | None:
     """The one text in a value: itself, a message, a conversation, or that of an object with one field."""
-    value = _parsed(json.loads(value)) if isinstance(value, str) and re.fullmatch(r'".*"', value, re.S) else value
-    if isinstance(value, str):
-        return value
+    if isinstance(value, str) or not depth:
+        return value if isinstance(value, str) else None
     if isinstance(value, dict):
         if isinstance(value.get("content"), str):
             return str(value["content"])
-        inner: Sequence[Any] = [v for k, v in value.items() if k in ("messages", "choices", "message")] or (
-            list(value.values()) if len(value) == 1 else []
-        )
-        return _single_text(inner[0]) if inner else None
+        inner = [v for k, v in value.items() if k in ("messages", "choices", "message")] or list(value.values())
+        return _single_text(inner[0], depth - 1) if len(inner) == 1 else None
     turns = _dicts(value)
-    if turns and all(isinstance(turn.get("content"), str) for turn in turns):
-        return turns[0]["content"] if len(turns) == 1 else "\n".join(f"{t.get('role')}: {t['content']}" for t in turns)
-    return _single_text(turns[0]) if len(turns) == 1 else None
+    if len(turns) == 1:
+        return _single_text(turns[0], depth - 1)
+    told = [turn.get("content") for turn in turns]
+    if not told or not all(isinstance(text, str) for text in told):
+        return None
+    return "\n".join(f"{turn.get('role')}: {text}" for turn, text in zip(turns, told, strict=True))
 
 
 def _has_assessments(values: Values) -> bool:

@@ -87,10 +87,10 @@ class _CandidateRows:
     given: dict[tuple[str, str], Record] = field(default_factory=dict)
     """Aspect and rater -> the row with that rating."""
 
-    def finished(self) -> Candidate:
+    def finished(self, keep: bool) -> Candidate:
         ratings = {name: tuple(v for _, v in sorted(values, key=_place)) for name, values in self.ratings.items()}
         comments = {name: tuple(t for _, t in sorted(texts, key=_place)) for name, texts in self.comments.items()}
-        return Candidate(self.id, self.text, ratings, comments)
+        return Candidate(self.id, self.text, ratings, comments, dict(self.first.values) if keep else {})
 
 
 def _place(value: tuple[int, object]) -> int:
@@ -105,6 +105,7 @@ class RowReader:
         task_of: (row, field that names its task) -> task, or None for a row that the caller does not want.
         notes: Collects which columns are not read.
         bad_cell: Takes the errors of ratings, which are then left out; None to raise them.
+        keep: Whether a candidate keeps all columns of its first row.
     """
 
     def __init__(
@@ -113,8 +114,11 @@ class RowReader:
         task_of: Callable[[Record, str], Task | None],
         notes: ReadingNotes,
         bad_cell: Tell | None = None,
+        *,
+        keep: bool = False,
     ) -> None:
         self._columns = columns
+        self._keep = keep
         self._task_of = task_of
         self._notes = notes
         self._bad_cell = bad_cell
@@ -162,7 +166,7 @@ class RowReader:
         keys = tuple(map(str, records[0].values)) if records else ()
         roles, rest = self._columns.find(keys, ROLES)
         if (rater := rater_column(records, roles, rest)) is not None:
-            self._columns = Columns({**self._columns.renamed, "rater": rater})
+            self._columns = replace(self._columns, renamed={**self._columns.renamed, "rater": rater})
             self._notes.add(f"{rater!r} is taken for the rater")
         elif not {"rater", "candidate"} & set(roles) and not {"aspect", "rating"} <= set(roles) and "text" in roles:
             place = [roles[role] for role in ("group", "source", "context", "text") if role in roles]
@@ -243,7 +247,7 @@ class RowReader:
             references.update(dict.fromkeys(_references(row, row.layout)))
         if first is None or first.task is None:
             return None
-        candidates = tuple(rated.finished() for rated in made.values())
+        candidates = tuple(rated.finished(self._keep) for rated in made.values())
         group = RatedGroup(name, source, candidates, first.optional("context"), tuple(references))
         return GroupRecord(first.task, group, first.record)
 
@@ -352,7 +356,7 @@ def flattened(record: Record, columns: Columns) -> Record:
                 values |= {prefix + str(key): value for key, value in inner.values.items()}
                 places |= {prefix + str(key): inner.place(str(key)) for key in inner.values}
             del values[found[role]]
-    for path in columns.renamed.values():
+    for path in (*columns.renamed.values(), *columns.learnt.values()):
         at: object = record.values
         for step in path.split(".") if path not in values else ():
             at = at.get(step) if isinstance(at, dict) else None

@@ -11,6 +11,9 @@
     high = 5
     step = 1                            # scores are whole points; left out, any number on the scale
 
+    [columns]                           # what your tables call our columns, where the names differ
+    source = "question"
+
 The judge is given the definition as its rubric: say what to look at and what the ends of the scale mean.
 """
 
@@ -30,7 +33,7 @@ RESERVED = frozenset({"group", "source", "candidate", "text", "context", "refere
 """Columns of tables that never hold ratings; aspects cannot have these names."""
 
 _LABELS = ("name", "source_label", "candidate_label")
-_TASK_FIELDS = (*_LABELS, "context_label", "aspects")
+_TASK_FIELDS = (*_LABELS, "context_label", "aspects", "columns")
 _ASPECT_FIELDS = ("definition", "low", "high", "step")
 
 
@@ -69,7 +72,12 @@ def read_task(path: str | Path) -> Task:
     labels = {name: record.text(name).strip() for name in _LABELS}
     if "context_label" in record.values:
         labels["context_label"] = record.text("context_label").strip()
-    return Task(**labels, aspects=tuple(_aspect(aspects, name) for name in aspects.values))
+    columns = record.child("columns") if "columns" in record.values else None
+    return Task(
+        **labels,
+        aspects=tuple(_aspect(aspects, name) for name in aspects.values),
+        columns={} if columns is None else {ours: columns.text(ours).strip() for ours in columns.values},
+    )
 
 
 def usable_name(name: str) -> bool:

@@ -74,6 +74,8 @@ class GuessedTask:
                 half = aspect.name in self.half_points
                 step, points = ("0.5", "whole or half points") if half else ("1", "whole points")
                 lines.append(f"# step = {step}    # with it all scores are {points}; without it they tie less")
+        if self.columns.renamed:
+            lines += ["", "[columns]", *(f"{_key(a)} = {_quoted(b)}" for a, b in self.columns.renamed.items())]
         return "\n".join(lines) + "\n"
 
 

@@ -24,18 +24,22 @@ def write_report(plan: CompilePlan, tracker: Tracker, report: Report, texts: Deb
     settings, export = plan.settings, plan.export
     full = settings.report == "full"
     try:
-        files = keep(report, texts, ReportFiles(export), Path(settings.store), full=full)
+        files = ReportFiles(export)
+        shared = keep(report, texts, files, Path(settings.store), full=full)
         if full:
             _warn_of_texts(export / "README.md")
     except InputError as error:
         logger.warning("no report: %s", error)
         return None
-    for file in files:
-        tracker.text(file.name, file.read_text(encoding="utf-8"))
-    return files[-1]
+    for name, text in shared.items():
+        tracker.text(name, text)
+    return files.page
 
 
 def _warn_of_texts(readme: Path) -> None:
     """Add to the export's README that the page with texts quotes the data."""
-    with opening(readme, "--report"), readme.open("a", encoding="utf-8") as out:
-        out.write("\nreport-full.html quotes the texts of the data: take it out before the export goes to others.\n")
+    with opening(readme, "report"), readme.open("a", encoding="utf-8") as out:
+        out.write(
+            "\nreport.html quotes the texts of the data: take it out before the export goes to others. `debate report "
+            "THIS_FOLDER --share` makes a page that quotes none.\n"
+        )

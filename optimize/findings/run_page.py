@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,12 +12,16 @@ from debate_judge.optimize.findings.verdict import agreement_of, headings, measu
 from debate_judge.optimize.findings.wording import describe
 from debate_judge.optimize.proof.held_out import COMPARED, HeldOut
 from debate_judge.optimize.result import Result
-from debate_judge.programs.judge import Unscored
+from debate_judge.programs.judge import Unscored, reason_of
 from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.reports.text import interval
+from debate_judge.runs.tracking.traces import HeldDebate
 
 MOST_DEBATES = 200
 """Most debates in the run's table."""
+
+SAMPLED = 24
+"""Debates that are shown as traces, about equally many of each aspect."""
 
 
 def description(result: Result) -> str:
@@ -77,6 +82,32 @@ def debate_rows(plan: CompilePlan, held_out: HeldOut) -> list[dict[str, Any]]:
                 )
     rows.sort(key=lambda row: (row["away"] is None, -(row["away"] or 0.0)))
     return rows[:MOST_DEBATES]
+
+
+def sampled_debates(plan: CompilePlan, held_out: HeldOut) -> list[HeldDebate]:
+    """A random sample of the compiled judge's debates on held-out sources, the same for equal settings."""
+    dice = random.Random(plan.settings.seed)
+    judged = held_out.judgements("compiled")
+    groups = {group.id: group for group in plan.data.measured.groups}
+    held: list[HeldDebate] = []
+    for aspect in plan.data.aspects:
+        scored = [
+            (own, place, candidate)
+            for own in held_out.scores["compiled"][aspect.name]
+            for place, candidate in enumerate(own.candidates)
+        ]
+        shown = dice.sample(range(len(scored)), min(len(scored), max(1, SAMPLED // len(plan.data.aspects))))
+        for number in sorted(shown):
+            own, place, candidate = scored[number]
+            judgement, group = judged[aspect.name][number], groups[own.group]
+            (text,) = [one.text for one in group.candidates if one.id == candidate]
+            transcript, score, rating = judgement.transcript, own.scores[place], own.ratings[place]
+            name = f"{aspect.name}: {own.group}, {candidate}"
+            held.append(HeldDebate(
+                name, own.group, candidate, aspect.name, group.source, text, transcript, score, reason_of(judgement),
+                rating,
+            ))  # fmt: skip
+    return held
 
 
 def _distances(own: GroupScores, *, on_scale: bool) -> list[float | None]:

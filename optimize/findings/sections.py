@@ -134,11 +134,14 @@ def _agreement(
         "calls per item in the order of the columns."
     )
     series = tuple(LineSeries(names[judge], tuple(map(Span.of, found[judge]))) for judge in COMPARED)
+    raters = held_out.raters.get("compiled", {})
+    ceilings = [raters[aspect].ceiling if aspect in raters else None for aspect in aspects]
+    ceiling = tuple(None if one is None else one.value for one in ceilings)
     joined = plan.data.splits.joined_note()
     notes = [*undefined(plan, held_out), *([f"Split: {joined}"] if joined else []), *gains(held_out, kind)]
     return [
         DataTable(header, rows_of(cells), note, total=len(aspects) > 1),
-        JudgesChart("Held-out agreement with the raters", _label(found["compiled"]), tuple(rows), series),
+        JudgesChart("Held-out agreement with the raters", _label(found["compiled"]), tuple(rows), series, ceiling),
         Paragraph("\n".join(notes), look="small"),
     ]
 

@@ -13,6 +13,7 @@ from debate_judge.optimize.result import Result
 from debate_judge.programs.lm.http.address import without_credentials
 from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.flags.invocation import command
+from debate_judge.runs.flags.parser import written
 from debate_judge.runs.reports import calibration as calibration_tables
 from debate_judge.runs.reports import decisions as decision_tables
 from debate_judge.runs.reports import learning
@@ -122,13 +123,7 @@ def next_steps(result: Result) -> Verbatim:
     if tracked is None:
         raise ValueError("a dry run has no next steps")
     usual = type(settings)()
-    data = f"--data {shlex.quote(settings.data)} " if settings.data != usual.data else ""
-    data += f"--task {shlex.quote(settings.task)} " if settings.task else ""
-    data += f"--columns {shlex.quote(','.join(settings.columns))} " if settings.columns else ""
-    data += f"--aspects {shlex.quote(','.join(settings.aspects))} " if settings.aspects else ""
-    data += f"--sources {settings.sources} " if settings.sources else ""
-    data += f"--held-out {shlex.quote(settings.held_out)} " if settings.held_out else ""
-    data += f"--judge {settings.judge} " if settings.judge != usual.judge else ""
+    data = " ".join(written(settings, ("data", "task", "columns", "aspects", "sources", "held_out", "judge")))
     # An export's own address is not used unless it is given again.
     server = f"--api-base {without_credentials(settings.api_base)} " if settings.api_base else ""
     lines = [
@@ -138,10 +133,9 @@ def next_steps(result: Result) -> Verbatim:
         *([f"MLflow      {tracked.ui_command}", "            then open one of these:"] if tracked.ui_command else []),
         f"This run    {tracked.link}",
         f"All runs    {tracked.runs_link}",
-        f"Score       {command('score')} --program {shlex.quote(str(result.export))} {server}--in texts.jsonl "
-        "--out scores.jsonl",
+        f"Score       {command('score')} {shlex.quote(str(result.export))} {server}--in texts.jsonl --out scores.jsonl",
         f"Your data   {command('check')} YOUR.csv"
         if settings.data == usual.data
-        else f"Real LM     OPENAI_API_KEY=... {command('compile')} {data}--lm openai/gpt-4o-mini",
+        else f"Real LM     OPENAI_API_KEY=... {command('compile')} {data} --lm openai/gpt-4o-mini",
     ]
     return Verbatim("\n".join(lines))

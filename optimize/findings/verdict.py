@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import stdev
 
 from debate_judge.data.agreement.intervals import METHODS
@@ -12,7 +12,7 @@ from debate_judge.optimize.context import CompilePlan
 from debate_judge.optimize.proof.exported import Exported, costs_more
 from debate_judge.optimize.proof.fold_figures import procedure_note
 from debate_judge.optimize.proof.held_out import COMPARED, HeldOut, above_zero
-from debate_judge.runs.reports.text import basis, interval, p_text, power_text
+from debate_judge.runs.reports.text import basis, interval, p_text, powers_text
 
 NOT_SHOWN = (
     "Warning: held-out does not show that this judge agrees with the raters more than chance would. The export is "
@@ -100,7 +100,7 @@ def gains(held_out: HeldOut, kind: str) -> list[str]:
             for (name, difference), p in zip(found.items(), corrected, strict=True)
         ),
         f"({gain.groups} paired sources; intervals: {how}; {why})",
-        *_power(found),
+        *filter(None, [powers_text(found)]),
     ]
 
 
@@ -179,11 +179,6 @@ def _advice(gain: Difference, calls: float, single: float) -> str:
     if gain.value == 0 and not costs_more(calls, single):
         return "the compiled judge does not differ from the single call"
     return "these sources cannot tell" + (", the single call is cheaper" if costs_more(calls, single) else "")
-
-
-def _power(differences: Mapping[str, Difference]) -> list[str]:
-    texts = {name: power_text(found) for name, found in differences.items()}
-    return [f"Against the {name}, {text}" for name, text in texts.items() if text]
 
 
 def _or_dash(value: float | None) -> str:

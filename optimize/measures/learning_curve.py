@@ -90,7 +90,7 @@ def require_learning(settings: Settings) -> None:
     if settings.learning_curve and settings.tuner == "none" and not settings.examples:
         raise InputError(
             "nothing is learnt, so that there is no learning curve",
-            field="--learning-curve",
+            field="learning-curve",
             expected="a tuner, or --examples",
             found="--tuner none",
         )

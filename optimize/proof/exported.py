@@ -32,7 +32,7 @@ def choose_export(plan: CompilePlan, compiled: CompiledJudge, held_out: HeldOut)
     """Choose the judge to export.
 
     The single call, if held-out shows that the compiled judge is worse, or if it takes more calls and its gain is not
-    shown. Otherwise, or with `--keep compiled`, or if there is no interval of the gain, the compiled judge.
+    shown. Otherwise, or with `keep="compiled"`, or if there is no interval of the gain, the compiled judge.
     """
     gain = held_out.gain
     calls, single = held_out.calls_per_item("compiled"), held_out.calls_per_item("single")
@@ -50,10 +50,10 @@ def choose_export(plan: CompilePlan, compiled: CompiledJudge, held_out: HeldOut)
     else:
         return Exported(compiled, "compiled", "the compiled judge, which takes no more calls than a single call")
     if plan.settings.keep == "compiled":
-        return Exported(compiled, "compiled", f"the compiled judge, as --keep compiled wants it, although {found}")
+        return Exported(compiled, "compiled", f"the compiled judge, as keep=compiled wants it, although {found}")
     judge = AspectJudge(plan.single.deepcopy())
     return Exported(
         CompiledJudge(compiled.task, dict.fromkeys(compiled.aspects, judge)),
         "single",
-        f"the single call and not the compiled judge, for {found} (--keep compiled exports the compiled judge)",
+        f"the single call and not the compiled judge, for {found} (--config keep=compiled exports the compiled judge)",
     )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import threading
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -27,7 +29,7 @@ FORMAT = 10
 JOINT = "joint"
 """Parameter of the points that are tried with all aspects in a call."""
 
-STUDIES = "--studies"
+STUDIES = "studies"
 """The flag that names a database."""
 
 Found = Mapping[str, Outcome] | Dropped
@@ -221,3 +223,22 @@ def _explained(storage: Path | str | None) -> Iterator[None]:
             found=error.strerror or str(error),
             remedy="make room, or fix the problem, and run the command again",
         ) from error
+
+
+_QUIET = threading.RLock()
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep back what Optuna would log and warn of."""
+    import optuna
+
+    # Searches of folds run in threads, and both settings are the whole process's: each must restore what it has found.
+    with _QUIET, warnings.catch_warnings():
+        verbosity = optuna.logging.get_verbosity()
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        warnings.simplefilter("ignore")
+        try:
+            yield
+        finally:
+            optuna.logging.set_verbosity(verbosity)

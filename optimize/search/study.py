@@ -18,10 +18,7 @@ has left behind in the stored study, which holds every finished trial for `optun
 from __future__ import annotations
 
 import hashlib
-import threading
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path
@@ -33,7 +30,7 @@ from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.joint import in_company, joint_probes
 from debate_judge.optimize.search.outcomes import Criterion, Dropped, Outcomes, SearchResult
 from debate_judge.optimize.search.points import JudgeVariant, Point, Probe, Space, probe_of
-from debate_judge.optimize.search.storage import Found, finished, params_of, stored_study, suggest
+from debate_judge.optimize.search.storage import Found, finished, params_of, quiet, stored_study, suggest
 
 if TYPE_CHECKING:
     import optuna
@@ -484,22 +481,3 @@ def _in_memory() -> optuna.Study:
 
     with quiet():
         return optuna.create_study(direction="maximize")
-
-
-_QUIET = threading.RLock()
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Keep back what Optuna would log and warn of."""
-    import optuna
-
-    # Searches of folds run in threads, and both settings are the whole process's: each must restore what it has found.
-    with _QUIET, warnings.catch_warnings():
-        verbosity = optuna.logging.get_verbosity()
-        optuna.logging.set_verbosity(optuna.logging.WARNING)
-        warnings.simplefilter("ignore")
-        try:
-            yield
-        finally:
-            optuna.logging.set_verbosity(verbosity)

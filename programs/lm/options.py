@@ -92,9 +92,9 @@ class LMOptions:
         for name in ("rpm", "tpm", "attempt", "deadline"):
             value = getattr(self, name)
             if value is not None and not (value > 0 and math.isfinite(value)):
-                raise InputError("number too small", field=f"--{name}", expected="more than 0", found=value)
+                raise InputError("number too small", field=name, expected="more than 0", found=value)
         if self.batch not in (None, "openai"):
-            raise InputError("no such batch service", field="--batch", expected="openai", found=self.batch)
+            raise InputError("no such batch service", field="batch", expected="openai", found=self.batch)
 
     @classmethod
     def of(cls, *, budget: str | None = None, prices: str | Path | None = None, **flags: Any) -> LMOptions:

@@ -67,7 +67,7 @@ class Mode:
         samples = SAMPLES if not colon else int(number) if number.isdecimal() and len(number) < 6 else 0
         if name != "sampled" or not 1 <= samples <= MOST_SAMPLES:
             raise InputError(
-                "not a score mode", field="--score-mode", found=text[:40],
+                "not a score mode", field="score-mode", found=text[:40],
                 expected=f"text, sampled:k with k from 1 to {MOST_SAMPLES}, or expected",
             )  # fmt: skip
         return cls("sampled", samples)

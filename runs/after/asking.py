@@ -82,7 +82,7 @@ class Asking:
             flags.replies,
             limits(flags),
             flags.max_unscored,
-            not flags.no_preflight,
+            flags.preflight,
         )
 
 

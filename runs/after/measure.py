@@ -113,8 +113,6 @@ def measured(flags: MeasureFlags) -> dict[str, SystemsTable]:
 
 def _read(flags: MeasureFlags) -> tuple[Scores, dict[str, Scale]]:
     """The scores beside the ratings, from whichever files were named, and the raters' scales where these are known."""
-    from debate_judge.runs.evaluation.rows import scores_of
-
     if flags.scores and flags.program:
         raise InputError("scores come from one place", field="--scores", expected="--scores or --program")
     if flags.program:
@@ -134,7 +132,8 @@ def _read(flags: MeasureFlags) -> tuple[Scores, dict[str, Scale]]:
         require_ratings(corpus, names)
         aspects = tuple(corpus.task.aspect(name) for name in names)
         found = read_external(Path(flags.scores), "scores", corpus, aspects)
-        return scores_of(found.rows), {aspect.name: aspect.scale for aspect in aspects}
+        return found.scores, {aspect.name: aspect.scale for aspect in aspects}
+    from debate_judge.runs.evaluation.rows import scores_of
     from debate_judge.runs.evaluation.score_files import read_rated
 
     return scores_of(read_rated(Path(flags.file), only=flags.aspects, sources=flags.sources).rows), {}

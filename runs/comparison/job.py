@@ -184,7 +184,7 @@ def _ready(arguments: CompareFlags, work: Work, runner: JudgeRunner) -> tuple[li
     Raises:
         InputError: No entrant's roles can be played.
     """
-    if arguments.no_preflight:
+    if not arguments.preflight:
         return list(work.entrants), {}
     ready: list[Entrant] = []
     failed: dict[str, str] = {}

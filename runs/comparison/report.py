@@ -247,17 +247,18 @@ def leave_report(arguments: CompareFlags, work: Work, found: ComparedJudges, lm:
     from debate_judge.runs.tracking.tracker import TrackingError
 
     store = Path(arguments.store)
-    kept: list[Path] = []
+    shared: dict[str, str] = {}
     try:
         report, texts = comparison_report(arguments, work, found, lm)
         if arguments.report != "none":
-            kept = keep(report, texts, files_of(arguments, report.name), store, full=arguments.report == "full")
-            print(f"\nreport: {kept[-1]}", file=sys.stderr)
+            files = files_of(arguments, report.name)
+            shared = keep(report, texts, files, store, full=arguments.report == "full")
+            print(f"\nreport: {files.page}", file=sys.stderr)
         if arguments.tracking_uri is not None or (store / "mlflow.db").is_file():
-            where = _log(arguments, work, found, report, {"report" + _ending(file): file for file in kept})
+            where = _log(arguments, work, found, report, shared)
             print("\nrun: " + "\n     then open ".join(filter(None, where)), file=sys.stderr)
     except (InputError, TrackingError) as error:
-        what = "run" if kept else "report"
+        what = "run" if shared else "report"
         print(f"\nwarning: the {what} could not be kept: {error}", file=sys.stderr)
 
 
@@ -268,12 +269,8 @@ def files_of(arguments: CompareFlags, name: str) -> ReportFiles:
     return ReportFiles(Path(arguments.store) / "comparisons" / name)
 
 
-def _ending(file: Path) -> str:
-    return ("-full" if file.stem.endswith("-full") else "") + file.suffix
-
-
 def _log(
-    arguments: CompareFlags, work: Work, found: ComparedJudges, report: Report, files: Mapping[str, Path]
+    arguments: CompareFlags, work: Work, found: ComparedJudges, report: Report, shared: Mapping[str, str]
 ) -> tuple[str | None, str]:
     """One run for the comparison, and one in it for each judge, with the names of metrics that compiles have."""
     from debate_judge.runs.tracking.tracker import Tracker
@@ -282,6 +279,7 @@ def _log(
     corpus, store = Path(arguments.data.partition("=")[0]).stem, Path(arguments.store)
     name, lm = arguments.name or report.name, {"lm": work.setting.lm}
     with Tracker(uri=arguments.tracking_uri, store=store, experiment=f"debate/{corpus}", run_name=name) as tracker:
+        lm["aspects"] = ",".join(aspect.name for aspect in setup.aspects)
         tracker.settings(deciding(arguments) | lm, telling(arguments, ("data", "judges")) | lm)
         tracker.tags({"identity": report.identity, "level": setup.level, "note": report.stand_in or None})
         if work.setting.held_out:
@@ -301,6 +299,6 @@ def _log(
             tracker.metrics(probe_metrics(effects, judge, whole=True))
             tracker.details(probe_metrics(effects, judge, whole=False))
         tracker.json("comparison.json", found.record)
-        for path, file in files.items():
-            tracker.text(path, file.read_text(encoding="utf-8"))
+        for path, text in shared.items():
+            tracker.text(path, text)
         return tracker.ui_command, tracker.run_link()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
@@ -24,6 +25,7 @@ from debate_judge.runs.distributed.reading import UnitReading, read_unit
 from debate_judge.runs.distributed.units import Unit
 from debate_judge.runs.export.loaded import LoadedJudge
 from debate_judge.runs.export.manifest import Export
+from debate_judge.runs.flags.declared import spelled
 from debate_judge.runs.flags.lm import limits
 from debate_judge.runs.flags.parser import RESUMES
 from debate_judge.runs.reports.scored import scored_summary
@@ -86,8 +88,9 @@ def _run(arguments: ScoreFlags, job: ScoringJob, judge: LoadedJudge, left: Seque
     totals.meters["driver"] = Meter(*judge.lm.meter.copied())
     # Of a small input, each actor has a larger share of the limits.
     jobs = shared_out(job, _budget_left(job.options.budget, judge), min(arguments.actors, len(left)))
-    _say("starting Ray ..." if arguments.address is None else "joining Ray ...")
-    with driver.cluster(arguments.address, len(jobs)) as ray, DistributedProgress(totals, judge.lm.price):
+    address = arguments.address or os.environ.get("RAY_ADDRESS")
+    _say("starting Ray ..." if address is None else "joining Ray ...")
+    with driver.cluster(address, len(jobs)) as ray, DistributedProgress(totals, judge.lm.price):
         driver.UnitDriver(ray, jobs, left, totals).run()
 
 
@@ -114,7 +117,7 @@ def _preflight(
     judges = [judge.compiled.aspects[aspect.name].judge for aspect in aspects]
     if any(one.compares for one in judges):
         _say("note: the judge's evidence is about comparing two candidates; here each text is scored by itself")
-    if arguments.no_preflight:
+    if not arguments.preflight:
         return ""
     notes = ReadingNotes(first.file.name)
     count = max(2, *(one.together for one in judges)) * len(aspects)
@@ -198,8 +201,9 @@ def _summary(arguments: ScoreFlags, judge: LoadedJudge, totals: RunTotals) -> in
     if not tally.rows:
         raise InputError("no groups in the input", file=arguments.source, expected="at least one group with candidates")
     if tally.share > arguments.max_unscored:
+        most = f"{spelled(ScoreFlags, 'max_unscored')} {arguments.max_unscored:g}"
         _say(
-            f"error: {100 * tally.share:.0f} % of the items have no score (--max-unscored {arguments.max_unscored:g})\n"
+            f"error: {100 * tally.share:.0f} % of the items have no score ({most})\n"
             f"  remedy:   fix the problem and {RESUMES}"
         )
         return EXIT_UNSCORED
@@ -207,17 +211,19 @@ def _summary(arguments: ScoreFlags, judge: LoadedJudge, totals: RunTotals) -> in
 
 
 def _require_supported(arguments: ScoreFlags) -> None:
-    refused = {"--batch": arguments.batch, "--transcripts": arguments.transcripts, "--sources": arguments.sources}
-    for flag, given in refused.items():
-        if given is not None:
+    for name in ("batch", "transcripts", "sources"):
+        if (given := getattr(arguments, name)) is not None:
             raise InputError(
-                "not with --engine ray", field=flag, found=given, remedy="leave it out, or score with --engine local"
+                "not with --engine ray",
+                field=spelled(ScoreFlags, name),
+                found=given,
+                remedy="leave it out, or score with --engine local",
             )
     if arguments.concurrency < arguments.actors:
         raise InputError(
             "fewer calls at once than actors",
             field="--concurrency",
-            expected=f"at least {arguments.actors}, one for each of --actors",
+            expected=f"at least {arguments.actors}, one for each of {spelled(ScoreFlags, 'actors')}",
             found=arguments.concurrency,
         )
 

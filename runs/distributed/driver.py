@@ -89,7 +89,7 @@ def _init(ray: Any, settings: dict[str, Any], tries: int) -> None:
             if not left:
                 raise InputError(
                     "Ray cannot be started" if settings["address"] == "local" else "Ray cannot be joined",
-                    field="--address",
+                    field="address",
                     found=str(error),
                     remedy="check that `ray status` knows the cluster, and that the versions of Ray are the same",
                 ) from error

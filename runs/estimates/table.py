@@ -31,7 +31,7 @@ def render(estimate: Estimate, first: str, notes: Sequence[str] = ()) -> list[Pr
         "",
     ]
     if not priced:
-        blocks.append(f"US dollars: no price known for {target.spec}; give --prices FILE")
+        blocks.append(f"US dollars: no price known for {target.spec}; give --config prices=FILE")
     blocks += [line for line in (_budget(target.options.budget, total),) if line]
     return [*blocks, *notes, *_assumptions(target)]
 

@@ -74,15 +74,13 @@ class Entrant:
         """The LM that it asks, if it is another sample or temperature than the usual one."""
         if not {"sample", "temperature"} & set(self.settings):
             return None
-        return usual.another_sample(
-            self.settings.get("sample", 0), self.settings.get("temperature", _USUAL_TEMPERATURE)
-        )
+        temperature = self.settings.get("temperature", _USUAL_TEMPERATURE)
+        return usual.another_sample(self.settings.get("sample", 0), temperature)
 
     def dry_run_copy(self) -> Entrant:
         """The same for an estimate."""
-        return replace(
-            self, aspects={n: replace(one, judge=one.judge.dry_run_copy()) for n, one in self.aspects.items()}
-        )
+        copies = {name: replace(one, judge=one.judge.dry_run_copy()) for name, one in self.aspects.items()}
+        return replace(self, aspects=copies)
 
 
 def named_judges(names: Sequence[str], store: MLflowStore = USUAL_STORE) -> list[NamedJudge]:
@@ -98,7 +96,9 @@ def named_judges(names: Sequence[str], store: MLflowStore = USUAL_STORE) -> list
     parsed = [one for name in names for one in _parsed(name)]
     # A judge of the user's own that takes part itself may be imported for an export of it, too.
     own = [one.address for one in parsed]
-    return [replace(one, export=find(one.address, own, store)) if _is_export(one.address) else one for one in parsed]
+    # Once for all alternatives: one in MLflow is fetched.
+    exports = {address: find(address, own, store) for address in dict.fromkeys(own) if _is_export(address)}
+    return [replace(one, export=exports.get(one.address)) for one in parsed]
 
 
 def entrants(

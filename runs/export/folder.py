@@ -53,7 +53,7 @@ _README = """\
 A judge for the task {task!r}: {aspects}. {lm}The data that it was compiled on, and how well it agrees with the raters \
 on held-out sources, are in manifest.json under "evidence".{texts}
 
-Score a file: `debate score --program THIS_FOLDER --in texts.jsonl --out scores.jsonl`
+Score a file: `debate score THIS_FOLDER --in texts.jsonl --out scores.jsonl`
 From Python: `from debate_judge import load`, then `load("THIS_FOLDER")(source="...", text="...").scores`
 {scale}From MLflow's registry: the same two ways with `models:/NAME/VERSION` in place of THIS_FOLDER
 """
@@ -100,6 +100,7 @@ def save(
     manifest = _manifest(judge, states, demos) | {
         "name": name,
         "lm": _lm_record(lm),
+        **({"columns": dict(judge.task.columns)} if judge.task.columns else {}),
         "versions": _versions(),
         "evidence": _portable(clean(evidence)),
     }
@@ -207,7 +208,7 @@ def _refuse_examples(judge: CompiledJudge) -> None:
                 f"the judge of {aspect!r} shows rated examples, which are texts of the data",
                 field="demos",
                 expected="permission to export them, or a judge without them",
-                remedy="choose --export-examples, or leave --examples out",
+                remedy="choose --config export-examples=true, or leave --examples out",
             )
 
 

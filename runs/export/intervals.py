@@ -41,7 +41,7 @@ def fitted_intervals(
         if one is None:
             raise InputError(
                 f"the export keeps no held-out scores of {aspect.name} on the raters' scale",
-                field="--interval",
+                field="interval",
                 expected="a judge that was compiled by this version and has a map to the raters' scale",
                 remedy="compile the judge again, or leave the intervals out",
             )

@@ -74,7 +74,7 @@ def confirmed(export: Export, lm: str | None, api_base: str | None) -> str | Non
     if sys.stdin is None or not sys.stdin.isatty():
         raise InputError(
             "there is no terminal at which you could be asked whether you trust the export",
-            field="--trust-export",
+            field="trust-export",
             expected="a terminal, or the address given with --api-base",
             found=repr(address),
         )
@@ -87,5 +87,5 @@ def confirmed(export: Export, lm: str | None, api_base: str | None) -> str | Non
         flush=True,
     )
     if sys.stdin.readline().strip().lower() != "yes":
-        raise InputError("not confirmed, so nothing was sent", field="--trust-export", found=repr(address))
+        raise InputError("not confirmed, so nothing was sent", field="trust-export", found=repr(address))
     return address

@@ -144,7 +144,7 @@ class LoadedJudge(dspy.Module):
             own = [(item, judgement) for item, judgement in judged.items() if item.aspect is aspect]
             scores = [score_of(compiled, item, judgement, scale) for item, judgement in own]
             # A cut is on the judge's own scale.
-            cut = self._cut(aspect) if scale == "judge" else None
+            cut = self.cut(aspect) if scale == "judge" else None
             values, reasons = [score.score for score in scores], [score.reason for score in scores]
             answers[aspect.name] = answer(texts.several, values, reasons, [judgement for _, judgement in own], cut)
         if keywords.get("aspect") is not None:
@@ -183,7 +183,7 @@ class LoadedJudge(dspy.Module):
             "the judge does not score this aspect", field="aspect", expected=", ".join(self.aspects), found=aspect
         )
 
-    def _cut(self, aspect: Aspect) -> float | None:
+    def cut(self, aspect: Aspect) -> float | None:
         """The least score that means yes: that of the evidence, where the raters' ratings were yes or no."""
         evidence = self.manifest["evidence"]
         name = (evidence.get("exported") or {}).get("judge")

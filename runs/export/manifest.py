@@ -8,7 +8,7 @@ for a judge that scores, see `runs.export.folder`.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +109,7 @@ def read(path: str | Path, judges: Collection[str] = ()) -> Export:
     folder = _locate(Path(path))
     root = json_object(folder / MANIFEST, remedy=_REMEDY)
     _check_format(root)
-    task = _task(root.child("task"))
+    task = replace(_task(root.child("task")), columns=_columns(root))
     entries = root.child("aspects")
     if not entries.values:
         raise root.error("the export judges no aspect", "aspects", expected="at least one aspect")
@@ -185,6 +185,14 @@ def _task(record: Record) -> Task:
             ),
             record.text("context_label"),
         )
+
+
+def _columns(root: Record) -> dict[str, str]:
+    """What the compiled data called our columns, so that new texts under the same names need no mapping."""
+    if "columns" not in root.values:
+        return {}
+    columns = root.child("columns")
+    return {ours: columns.text(ours) for ours in columns.values}
 
 
 def _check_lm(root: Record) -> None:

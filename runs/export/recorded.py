@@ -2,7 +2,7 @@
 
 They stand in the manifest under "evidence"/"recorded": hashes of sources and texts with numbers, no text and no id of
 the data. With them `debate carry` and `debate recheck` know which sources the judge was measured on, and
-`debate score --interval` how far its scores are from ratings.
+`debate score` with `interval` how far its scores are from ratings.
 """
 
 from __future__ import annotations

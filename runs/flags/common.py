@@ -6,13 +6,11 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator
 
-from debate_judge.data import LOADERS
-from debate_judge.data.files.formats import SUFFIXES
 from debate_judge.data.sources import FORM, SourceChoice
 from debate_judge.runs.flags.declared import flag_group, setting
 
 SEED = setting(0, "seed of every random choice", ge=0)
-STORE = setting("runs/store", "folder for LM replies, studies, runs and exports", metavar="DIR", decides=False)
+STORE = setting("runs/store", "folder for replies, studies, runs, exports", metavar="DIR", decides=False)
 REPLIES = setting(
     None, "PostgreSQL database that shares LM replies with a team; or set DEBATE_REPLIES", metavar="URL", decides=False
 )
@@ -33,15 +31,15 @@ def max_unscored(*, decides: bool) -> Any:
 
 MAX_UNSCORED = max_unscored(decides=False)
 REPORT = setting(
-    "plain",
-    "HTML page to write: plain quotes no text of the data, full adds a second page that quotes them all",
+    "full",
+    "HTML page beside the result: full shows every debate with its texts, plain quotes none; MLflow gets the plain one",
     decides=False,
 )
 
 COLUMNS = setting(
     (),
-    "names of columns in your file, where they differ from ours: source=question,text=answer,helpfulness=score_help",
-    metavar="NAME=COLUMN,...",
+    "columns of your file, e.g. source=question,text=answer",
+    metavar="NAME=COL,...",
 )
 
 
@@ -51,7 +49,7 @@ def _source_choice(text: str) -> str:
 
 
 SourcesText = Annotated[str, AfterValidator(_source_choice)]
-"""What a user writes after --sources."""
+"""What a user gives as `sources`."""
 
 EXPORT = (
     "the folder of an export, models:/NAME/VERSION, models:/NAME@champion, or the id of the MLflow run that made it"
@@ -70,14 +68,13 @@ class DataFlags:
 
     data: str = setting(
         "sample",
-        f"a file ({', '.join(SUFFIXES)}), hf:NAME@SPLIT, a set by name ({', '.join(LOADERS)}), or NAME=PATH for a "
-        "local copy of such a set",
+        "a file, hf:NAME@SPLIT, a public set or NAME=PATH of one",
     )
     columns: tuple[str, ...] = COLUMNS
-    task: str | None = setting(None, "what the texts are: summarization, dialogue, or a task file of your own (.toml)")
+    task: str | None = setting(None, "summarization, dialogue, or a task file of yours (.toml)")
     aspects: tuple[str, ...] = setting(
         (),
-        "aspects to judge, comma-separated, or all; by default those that papers on a public set report, otherwise all "
-        "that are rated",
+        "aspects to judge, comma-separated, or all",
+        shown="those that are rated",
     )
     sources: SourcesText | None = SOURCES

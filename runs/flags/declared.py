@@ -44,6 +44,9 @@ _WORDS: Mapping[object, str] = {
 
 
 REMOVED_FLAGS = {
+    "--attempt": "it is the key timeout of --config, in seconds",
+    "--deadline": "it is the key timeout of --config: seconds for an attempt; a call may take three times as long",
+    "--judge-option": "it is -J NAME=VALUE",
     "--batch-rounds": "it was removed: texts share calls with others of the same source only (together)",
     "--granularity": "it was removed: the LM decides, and compile rounds finished scores where that agrees better",
 }
@@ -73,7 +76,7 @@ def setting(
         const: Value of a flag that is given without one.
         shown: What `--help` says in place of the default.
         repeated: Whether several values come from several flags rather than from one text with commas.
-        assigns: Whether its values are NAME=VALUE, where NAME may also be another setting of its group.
+        assigns: Whether its values are NAME=VALUE, where NAME may also be another setting of its class.
         decides: Whether results depend on it; what is only stored, shown or limited has no part in an identity.
         bounds: `ge`, `gt`, `le` of a number.
     """
@@ -136,6 +139,13 @@ def grouped(cls: type) -> Iterator[tuple[str, str, FieldInfo]]:
             if name in found and name not in seen:
                 seen.add(name)
                 yield vars(base)["__flag_group__"], name, found[name]
+
+
+def siblings(cls: type, name: str) -> dict[str, FieldInfo]:
+    """Name -> field of the other settings that are declared in the same class as a setting."""
+    found = fields_of(cls)
+    own = next(names for base in cls.__mro__ if name in (names := inspect.get_annotations(base)))
+    return {other: found[other] for other in own if other in found and other != name}
 
 
 def extra(field: FieldInfo, what: str) -> Any:

@@ -13,9 +13,10 @@ class EngineFlags:
 
     engine: Literal["local", "ray"] = setting(
         "local",
-        "ray: actors on this machine or a cluster; --in may be a glob or a URL, and --out is a folder, "
-        "NAME.parquet or NAME.jsonl, of parts",
+        "ray: actors; --in may be a glob or URL, and --out is a folder of parts",
         decides=False,
     )
-    actors: int = setting(2, "processes that score; --concurrency is that of all together", ge=1, decides=False)
-    address: str | None = setting(None, "of a running Ray cluster; without it Ray starts here", decides=False)
+    actors: int = setting(2, "processes that score; concurrency is that of all together", ge=1, decides=False)
+    address: str | None = setting(
+        None, "of a running Ray cluster, or set RAY_ADDRESS; without either it starts here", decides=False
+    )

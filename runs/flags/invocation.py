@@ -16,12 +16,11 @@ COMMANDS = {
     "carry": ("debate_judge.runs.after.carry", "carry an exported judge to a new LM, if it does as well"),
     "recheck": ("debate_judge.runs.after.recheck", "see whether a judge's proof holds on ratings made since"),
     "measure": ("debate_judge.runs.after.measure", "how good systems are, from few ratings and a judge's scores"),
-    "report": ("debate_judge.runs.report", "make the HTML page of a compile or a comparison again"),
-    "view": ("debate_judge.runs.view", "open that page in the browser"),
+    "report": ("debate_judge.runs.report", "open the page of a compile or a comparison, with every debate"),
 }
 """Command -> its module and what it does."""
 
-REMOVED = {"probe": "debate compare --judges EXPORT --probes all"}
+REMOVED = {"probe": "debate compare --judges EXPORT --probes all", "view": "debate report EXPORT, which opens the page"}
 """Former command -> what does the same now."""
 
 _ROOT = Path(__file__).resolve().parents[2]

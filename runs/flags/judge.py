@@ -14,7 +14,7 @@ from debate_judge.runs.flags.parser import listed
 PERSONAS_FILE = setting(None, "TOML file with your own personas for the Critic", metavar="FILE")
 
 
-@flag_group("options of the judge")
+@flag_group("judge")
 class JudgeOptionFlags:
     """Options of judges; what is absent leaves a judge as it comes."""
 
@@ -31,13 +31,10 @@ class JudgeOptionFlags:
     roles: str | None = setting(
         None, "ChatEval: TOML file with lines name = text, or comma-separated names of built-in roles", metavar="FILE"
     )
-    same_role: str | None = setting(
-        None, "ChatEval: give all referees the same role", metavar="ROLE", const="annotator", shown="annotator"
-    )
+    same_role: str | None = setting(None, "ChatEval: give all referees the same role, e.g. annotator", metavar="ROLE")
     judge_option: tuple[str, ...] = setting(
         (),
-        "option of a judge, e.g. score-mode=sampled:5, together=4, joint=true or transition=always-skeptic; may be "
-        "repeated",
+        "its options, e.g. score-mode=sampled:5, together=4; may be repeated",
         name="-J",
         metavar="NAME=VALUE",
         repeated=True,

@@ -11,6 +11,8 @@ from debate_judge.programs.lm.reply import replies_folder
 from debate_judge.runs.flags.declared import flag_group, setting
 
 _USUAL = LMOptions()
+_RETRIED = _USUAL.deadline / _USUAL.attempt
+"""The time that a call may take with its retries, as a multiple of an attempt's."""
 
 MAX_TOKENS = "longest reply, in tokens; one that is cut off is asked for again with four times as many"
 
@@ -19,20 +21,16 @@ MAX_TOKENS = "longest reply, in tokens; one that is cut off is asked for again w
 class EndpointFlags:
     """Where calls go and how many at once."""
 
-    api_base: str | None = setting(
-        None, "address of an OpenAI-compatible server; keys are read from the environment", metavar="URL"
-    )
+    api_base: str | None = setting(None, "OpenAI-compatible server; keys are read from the environment", metavar="URL")
     concurrency: int = setting(16, "LM calls in flight at once", ge=1, decides=False)
-    no_preflight: bool = setting(
-        False, "skip the check before the run, which tries each role on the longest item", decides=False
-    )
+    preflight: bool = setting(True, "try each role on the longest item before the run", decides=False)
 
 
 @flag_group("LM")
 class LMFlags(EndpointFlags):
     """The LM of all roles and how its replies are sampled."""
 
-    lm: str = setting("offline", "PROVIDER/MODEL, or offline for the built-in stand-in (text statistics, no LM)")
+    lm: str = setting("offline", "PROVIDER/MODEL, or offline: text statistics, no LM")
     temperature: float = setting(0.0, "sampling temperature, except where several samples of one score are drawn", ge=0)
     max_tokens: int = setting(2000, MAX_TOKENS, ge=1)
 
@@ -60,24 +58,21 @@ def require_server(
         require_listening(address_of(address) or "", variable if given and not api_base else flag)
 
 
-@flag_group("limits on LM calls")
+@flag_group("LM")
 class LimitFlags:
     """Rate, budget and prices: they decide when calls go out and when a run stops, never what is answered."""
 
-    rpm: float | None = setting(None, "most requests per minute", gt=0, decides=False)
+    rpm: float | None = setting(None, "most requests a minute", gt=0, decides=False)
     tpm: float | None = setting(None, "most tokens per minute, input and output together", gt=0, decides=False)
     budget: str | None = setting(
         None,
-        "hard cap on what the run spends; a run that reaches it stops and can be resumed",
-        metavar="calls=N,tokens=N,usd=X",
+        "hard cap on what is spent: calls=N,tokens=N,usd=X",
+        metavar="CAPS",
         decides=False,
     )
-    deadline: float = setting(
-        _USUAL.deadline, "time limit of a call with its retries", gt=0, metavar="SECONDS", decides=False
-    )
-    attempt: float | None = setting(
-        None,
-        f"time limit of one attempt of a call; by default {_USUAL.attempt:g}, or the deadline if that is shorter",
+    timeout: float = setting(
+        _USUAL.attempt,
+        f"time limit of one attempt of a call; with its retries a call may take {_RETRIED:g} times as long",
         gt=0,
         metavar="SECONDS",
         decides=False,
@@ -101,8 +96,7 @@ class EstimateFlags:
 
     estimate: str | None = setting(
         None,
-        "print what the run would take (calls, tokens, money: lower, expected, upper) and stop before "
-        "anything is spent; L,E,U are lengths of a reply, in tokens, for the three cases",
+        "print calls, tokens and money in advance; L,E,U: tokens of a reply",
         metavar="L,E,U",
         const="",
     )
@@ -118,8 +112,8 @@ def limits(flags: LimitFlags) -> LMOptions:
         rpm=flags.rpm,
         tpm=flags.tpm,
         budget=flags.budget,
-        deadline=flags.deadline,
-        attempt=flags.attempt,
+        attempt=flags.timeout,
+        deadline=flags.timeout * _RETRIED,
         prices=flags.prices,
         batch=flags.batch,
     )

@@ -8,7 +8,7 @@ import select
 import shlex
 import sys
 from argparse import SUPPRESS, ArgumentParser, BooleanOptionalAction, HelpFormatter, Namespace
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, TextIO, TypeVar
 
@@ -29,6 +29,7 @@ from debate_judge.runs.flags.declared import (
     keys_of,
     kind_of,
     nearest,
+    siblings,
     spelled,
 )
 from debate_judge.runs.flags.invocation import as_started, command
@@ -87,7 +88,7 @@ def _closed(stream: TextIO | None) -> bool:
 
 class _ProseFormatter(HelpFormatter):
     def __init__(self, prog: str) -> None:
-        super().__init__(prog, max_help_position=30, width=width_of(sys.stdout))
+        super().__init__(prog, max_help_position=26, width=width_of(sys.stdout))
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         return paragraphs(text, width)
@@ -106,11 +107,10 @@ class _Parser(ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse, after flags are refused that are keys of `--config` now, or were removed."""
         args = sys.argv[1:] if args is None else list(args)
-        for position, text in enumerate(args):
+        for text, following in zip(args, [*args[1:], ""], strict=False):
             if text.startswith("--"):
                 flag, equals, value = text.partition("=")
-                following = args[position + 1 : position + 2]
-                self._refuse_old(flag, value if equals else "".join(v for v in following if not v.startswith("-")))
+                self._refuse_old(flag, value if equals else "" if following.startswith("-") else following)
         return super().parse_known_args(args, namespace)
 
     def _refuse_old(self, flag: str, value: str) -> None:
@@ -139,17 +139,16 @@ class _Parser(ArgumentParser):
 
 def _as_key(declaration: type, name: str, text: str) -> str:
     """How the value of an old flag is written in TOML, and on the command line."""
-    group, field = next((group, field) for group, one, field in grouped(declaration) if one == name)
-    value = _reader(field)(text) if text else True if kind_of(field) is bool else extra(field, "const") or ""
-    toml_value = json.dumps(value, ensure_ascii=False)
+    field = fields_of(declaration)[name]
+    value = _reader(field)(clean_text(text)) if text else extra(field, "const") or ""
+    if kind_of(field) is bool:
+        value = value is not False
     key = name.replace("_", "-")
-    by = [
-        spelled(declaration, other)
-        for title, other, one in grouped(declaration)
-        if title == group and extra(one, "assigns")
-    ]
     given = shlex.quote(f"{key}={_text(value)}")
-    return f"it is a key of --config: write {key} = {toml_value} in that file, or give {[*by, '--config'][0]} {given}"
+    beside = siblings(declaration, name).items()
+    by = next((spelled(declaration, o) for o, one in beside if extra(one, "assigns") and is_flag(declaration, o)), None)
+    in_file = f"{key} = {json.dumps(value, ensure_ascii=False)}"
+    return f"it is a key of --config: write {in_file} in that file, or give {by or '--config'} {given}"
 
 
 def settings_of(name: str, description: str, declaration: type[T], argv: Sequence[str] | None) -> T:
@@ -179,7 +178,7 @@ def make_parser(name: str, description: str, *declarations: type) -> ArgumentPar
     parser = _Parser(
         prog=command(name),
         description=as_started(description),
-        epilog=f"Keys of --config that are no flags: {', '.join(keys)}." if keys else None,
+        epilog=f"Keys of --config that are no flags (docs/settings.md): {', '.join(keys)}." if keys else None,
         formatter_class=_ProseFormatter,
         argument_default=SUPPRESS,
     )
@@ -200,7 +199,7 @@ def make_parser(name: str, description: str, *declarations: type) -> ArgumentPar
         "--config",
         action="append",
         metavar="FILE",
-        help="TOML file with settings, or one of them as KEY=VALUE; flags win; may be repeated",
+        help="TOML file with settings, or one as KEY=VALUE; flags win; may be repeated",
     )
     return parser
 
@@ -249,13 +248,13 @@ def _assigned(fields: Mapping[str, FieldInfo], text: str) -> dict[str, Any]:
 
 
 def _judge_options(declaration: type, flags: Mapping[str, Any]) -> dict[str, Any]:
-    """What `-J NAME=VALUE` gives: other settings of its group, and what remains for itself."""
+    """What `-J NAME=VALUE` gives: settings of its class, and what remains for itself."""
     found: dict[str, Any] = {}
-    for group, name, field in grouped(declaration):
-        if name in flags and extra(field, "assigns"):
-            others = {other: one for title, other, one in grouped(declaration) if title == group and other != name}
-            found[name] = tuple(text for text in flags[name] if not _assigned(others, text))
-            for text in flags[name]:
+    for name, texts in flags.items():
+        if extra(fields_of(declaration)[name], "assigns"):
+            others = siblings(declaration, name)
+            found[name] = tuple(text for text in texts if not _assigned(others, text))
+            for text in texts:
                 found |= _assigned(others, text)
     return found
 
@@ -265,21 +264,33 @@ def as_command(name: str, settings: object) -> str:
 
     For people elsewhere, too: of an absolute path the last part is kept, and secrets are taken out.
     """
-    parts, declaration = [command(name)], type(settings)
-    for field_name, field in fields_of(declaration).items():
-        value = getattr(settings, field_name)
-        if value is None or value == field.default or not extra(field, "decides"):
+    deciding = [field_name for field_name, field in fields_of(type(settings)).items() if extra(field, "decides")]
+    return " ".join([command(name), *written(settings, deciding, _portable)])
+
+
+def written(settings: object, names: Iterable[str], shown: Callable[[str], str] = str) -> list[str]:
+    """Those of the named settings that differ from their defaults, as words of a command line.
+
+    Args:
+        settings: Of a command.
+        names: Of settings.
+        shown: What becomes of the text of a value.
+    """
+    words, declaration = [], type(settings)
+    for name in names:
+        value, field = getattr(settings, name), fields_of(declaration)[name]
+        if value is None or value == field.default:
             continue
-        flag = spelled(declaration, field_name)
-        if not is_flag(declaration, field_name):
-            parts += ["--config", shlex.quote(f"{flag}={_portable(_text(value))}")]
+        given = spelled(declaration, name)
+        if not is_flag(declaration, name):
+            words += ["--config", shlex.quote(f"{given}={shown(_text(value))}")]
         elif value is True:
-            parts.append(flag)
+            words.append(given)
         else:
             values = value if isinstance(value, tuple) and extra(field, "repeated") else (value,)
-            for one in values:
-                parts += [*([flag] if flag.startswith("-") else []), shlex.quote(_portable(_text(one)))]
-    return " ".join(parts)
+            flag = [given] if given.startswith("-") else []
+            words += [word for one in values for word in (*flag, shlex.quote(shown(_text(one))))]
+    return words
 
 
 def _text(value: object) -> str:

@@ -64,7 +64,7 @@ def notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
             f"The server did not report the tokens of {rows[-1]['uncounted']:,} calls; the table is without them."
         )
     if rows[-1]["usd"] is None:
-        lines.append("The price of this LM is unknown: with --prices FILE the table has US dollars.")
+        lines.append("The price of this LM is unknown: with --config prices=FILE the table has US dollars.")
     elif rows[-1]["usd_saved"]:
         lines.append(f"Without the store of replies ${rows[-1]['usd_saved']:.4f} more would have been spent.")
     return lines

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from debate_judge.data.agreement.differences import SMALL, power_of
 from debate_judge.data.agreement.intervals import POWER
 from debate_judge.data.agreement.results import Agreement, Difference
@@ -44,3 +46,18 @@ def power_text(found: Difference, units: str = "sources") -> str:
         f"these {power.groups} {units} would detect a true difference of {power.detectable:.2g} in "
         f"{100 * POWER:.0f} % of cases (paired t-test, deviation {found.deviation:.2g}); detecting {SMALL:g} {more}"
     )
+
+
+def powers_text(found: Mapping[str, Difference], units: str = "sources") -> str:
+    """In one sentence what comparisons on the same units can find; empty where none of them has a power.
+
+    Args:
+        found: What the judge is compared with -> the difference.
+        units: What was compared, in the plural.
+    """
+    powers = {name: power for name, one in found.items() if (power := power_of(one)) is not None}
+    if not powers:
+        return ""
+    groups = next(iter(powers.values())).groups
+    each = ", ".join(f"{power.detectable:.2g} to the {name}" for name, power in powers.items())
+    return f"In {100 * POWER:.0f} % of cases these {groups} {units} would detect a true difference of {each}."

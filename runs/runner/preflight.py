@@ -22,21 +22,22 @@ from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.programs.transcript import Failure
 from debate_judge.runs.runner.runner import JudgeRunner
 
-_SKIP = "; --no-preflight starts without this check, and leaves such items unscored"
+_SKIP = "; --config preflight=false starts without this check, and leaves such items unscored"
 
 REMEDIES: Mapping[str, str] = {
     "unreadable reply": "the LM does not keep to the form of a reply; a larger or better instructed one may do; where "
     "the server has changed under the same name, begin with another --store, for its replies are kept" + _SKIP,
-    "truncated": "give replies more room with --max-tokens; an LM that thinks aloud needs thousands of tokens" + _SKIP,
+    "truncated": "give replies more room with --config max-tokens=8000; an LM that thinks aloud needs "
+    "thousands of tokens" + _SKIP,
     "refused": "the provider withholds answers about this text; another LM may not" + _SKIP,
-    "no log-probabilities": "choose --score-mode sampled:20 or text; an export keeps the mode that it was "
+    "no log-probabilities": "choose the score-mode sampled:20 or text; an export keeps the mode that it was "
     "compiled with",
 }
 """Why an item has no score -> what helps."""
 
 _OF_TABLES = (
-    "the LM does not keep to the form of a reply about several candidates or aspects; compile with --together 0 and "
-    "without --joint, or choose a larger or better instructed LM" + _SKIP
+    "the LM does not keep to the form of a reply about several candidates or aspects; compile with together = 0 and "
+    "without joint, or choose a larger or better instructed LM" + _SKIP
 )
 
 _OF_ALL = "no log-probabilities"

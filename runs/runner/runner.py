@@ -126,6 +126,9 @@ class JudgeRunner:
         future = loop.submit(work)
         self._submitted.add(future)
         future.add_done_callback(self._submitted.discard)
+        if self._ended:
+            # By another thread, which may have cancelled all work before this was added.
+            future.cancel()
         return future
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
@@ -260,7 +263,7 @@ def require_scored(judgements: Sequence[Judgement], most: float, what: str) -> N
     example = next(j.detail for j in missing if j.reason == reasons.most_common(1)[0][0])
     raise InputError(
         f"{len(missing)} of {len(judgements)} {what} have no score",
-        field="--max-unscored",
+        field="max-unscored",
         expected=f"at most {100 * most:.0f} %",
         found=f"{', '.join(f'{n} {reason}' for reason, n in reasons.most_common())}, e.g. {example}",
         remedy="fix the problem and run the command again, or accept it with a larger share; finished calls are not "

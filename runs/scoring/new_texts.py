@@ -23,11 +23,12 @@ def new_groups(
     columns: Iterable[str] = (),
     sources: str | None = None,
     *,
+    keep: bool = False,
     notes: ReadingNotes | None = None,
     tell: Tell | None = None,
 ) -> Iterator[RatedGroup]:
     """As `new_entries`, without the records."""
-    for entry in new_entries(path, task, only, columns, sources, notes=notes, tell=tell):
+    for entry in new_entries(path, task, only, columns, sources, keep=keep, notes=notes, tell=tell):
         yield entry.group
 
 
@@ -38,6 +39,7 @@ def new_entries(
     columns: Iterable[str] = (),
     sources: str | None = None,
     *,
+    keep: bool = False,
     notes: ReadingNotes | None = None,
     tell: Tell | None = None,
 ) -> Iterator[GroupRecord]:
@@ -52,16 +54,17 @@ def new_entries(
         only: Name or file of that task; groups of other tasks are then left out and are no error.
         columns: `NAME=COLUMN` for each column that has another name than ours.
         sources: Which sources, as `data.sources.SourceChoice` reads it; None for all.
-        notes: As for `data.files.groups.iter_groups`.
+        keep: As for `data.files.groups.iter_groups`.
+        notes: Likewise.
         tell: Takes the errors of groups that cannot be used and are on a line of their own, which are then left out.
 
     Raises:
         InputError: a group of another task, a candidate that comes twice, or anything that cannot be read.
     """
     if only is not None and only != task.name and find_task(only).name != task.name:
-        raise InputError("the judge is for another task", field="--task", expected=task.name, found=only)
+        raise InputError("the judge is for another task", field="task", expected=task.name, found=only)
     found: Iterator[GroupRecord] = iter_groups(
-        path, task, Columns.of(columns), refuse_others=only is None, notes=notes, tell=tell
+        path, task, Columns.of(columns), refuse_others=only is None, keep=keep, notes=notes, tell=tell
     )
     if sources is not None:
         found = SourceChoice.of(sources).stream(found, lambda: sum(1 for _ in _silently(path, task, columns)))

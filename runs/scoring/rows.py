@@ -1,12 +1,17 @@
-"""Rows of scores, and whole debates, as lines of a file: JSON lines or CSV."""
+"""Rows of scores, and whole debates, as lines of a file: JSON lines or CSV.
+
+A row is about one item (`LongRows`), or about one text in all aspects (`WideRows`); both may carry the columns of the
+input.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-from collections.abc import Iterable
-from pathlib import Path
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from debate_judge.data.errors import InputError
@@ -15,45 +20,170 @@ if TYPE_CHECKING:
     from debate_judge.programs.judge import Item, Judge
     from debate_judge.runs.runner.streaming import Score
 
+    Scored = Sequence[tuple[Item, Score]]
+    """The items of one row, with their scores."""
+
 FIELDS = ("group", "candidate", "aspect", "score", "rounds", "stop_reason", "unscored", "reason")
 
-SUFFIXES = (".jsonl", ".csv")
+LINES, TABLES = (".jsonl", ".csv"), (".xlsx", ".parquet")
+"""Formats that grow row by row, and those that are written whole."""
 
 PROVIDER_FAILED: frozenset[str] = frozenset({"lm error", "search error"})
 """Reasons that are a provider's failure, so that a later attempt may fare better."""
+
+Row = Mapping[str, object]
+"""The input's columns of one text."""
+
+
+class RowForm(ABC):
+    """The columns of a row.
+
+    Args:
+        own: Our columns, group and candidate first.
+        scores: Those of them that hold scores.
+        kept: Columns of the input, which stand before ours. One of ours that the input has as well is called
+            `judge_NAME`; group and candidate are then the input's.
+    """
+
+    items: int
+    """Items that one row is about."""
+
+    def __init__(self, own: Sequence[str], scores: Iterable[str], kept: Sequence[str] = ()) -> None:
+        self.kept = tuple(kept)
+        self._shown = [at for at, name in enumerate(own) if at > 1 or name not in kept]
+        names = {at: _free_name(own[at], kept) for at in self._shown}
+        self.fields = (*self.kept, *names.values())
+        self.scores = tuple(names[own.index(name)] for name in scores)
+        self._places = [self.fields.index(name) for name in self.scores]
+        if twice := [name for name in self.fields if self.fields.count(name) > 1]:
+            raise InputError(
+                f"two columns would be called {twice[0]!r}",
+                field="--out",
+                expected="aspects and columns whose names differ",
+                remedy="leave out --wide, or score these aspects one by one",
+            )
+
+    @abstractmethod
+    def own_values(self, scored: Scored) -> list[Any]:
+        """The values of our columns."""
+
+    def values(self, scored: Scored, row: Row) -> list[Any]:
+        """One row.
+
+        Args:
+            scored: As many as `items`.
+            row: The input's columns, where they are kept.
+
+        Raises:
+            InputError: The input's first text did not have one of these columns.
+        """
+        if self.kept and (new := [name for name in row if name not in self.kept]):
+            raise InputError(
+                f"the first text of the input has no field {new[0]!r}, and the columns of the results are those of the "
+                "first",
+                field="--keep-columns",
+                expected=", ".join(self.kept),
+                found=f"candidate {scored[0][0].candidate!r} of group {scored[0][0].group!r}",
+                remedy=f"give the first one {new[0]!r} as well, with the value null if it has none",
+            )
+        own = self.own_values(scored)
+        return [*(_plain(row.get(name)) for name in self.kept), *(own[at] for at in self._shown)]
+
+    def unscored_beginnings(self, values: Sequence[Any]) -> list[list[Any]]:
+        """How rows of the same items begin in which a score is missing: up to the first that is."""
+        return [[*values[:place], None] for place in self._places]
+
+
+class LongRows(RowForm):
+    """A row an item.
+
+    Args:
+        extra: Fields of a `Score` besides `FIELDS`, see `extra_fields`.
+        kept: As for `RowForm`.
+    """
+
+    items = 1
+
+    def __init__(self, extra: tuple[str, ...] = (), kept: Sequence[str] = ()) -> None:
+        super().__init__([*FIELDS, *extra], ["score"], kept)
+        self._extra = extra
+
+    def own_values(self, scored: Scored) -> list[Any]:
+        ((item, score),) = scored
+        own = [*_identity(item), score.score, score.rounds, score.stop_reason, score.unscored, score.reason]
+        return [*own, *(getattr(score, name) for name in self._extra)]
+
+
+class WideRows(RowForm):
+    """A row a text: the score in a column for each aspect, and beside it decision, reason, and why there is none.
+
+    Args:
+        cuts: Aspect -> the least score that is a yes; None where there is nothing to decide.
+        extra: As for `LongRows`; how many texts and aspects shared the calls is not told.
+        kept: As for `RowForm`.
+    """
+
+    def __init__(self, cuts: Mapping[str, float | None], extra: Sequence[str] = (), kept: Sequence[str] = ()) -> None:
+        self.items = len(cuts)
+        self._cuts, self._extra = cuts, [name for name in extra if name not in ("together", "joint")]
+        more = [f"{name}_{part}" for name, cut in cuts.items() for part in self._parts(cut)]
+        super().__init__(["group", "candidate", *cuts, *more], cuts, kept)
+
+    def _parts(self, cut: float | None) -> list[str]:
+        return [*self._extra, *["decision"] * (cut is not None), "reason", "unscored"]
+
+    def own_values(self, scored: Scored) -> list[Any]:
+        values = [*_identity(scored[0][0])[:2], *(score.score for _, score in scored)]
+        for item, score in scored:
+            cut = self._cuts[item.aspect.name]
+            values += [getattr(score, name) for name in self._extra]
+            if cut is not None:
+                values.append(None if score.score is None else score.score >= cut)
+            values += [score.reason, score.unscored]
+        return values
 
 
 class JsonLines:
     """One JSON object a line; the base of the other formats.
 
     Args:
-        extra: Fields of a `Score` that stand in rows besides `FIELDS`, see `extra_fields`.
+        extra: Of `LongRows`.
+        form: Another form of rows.
     """
 
-    def __init__(self, extra: tuple[str, ...] = ()) -> None:
+    def __init__(self, extra: tuple[str, ...] = (), form: RowForm | None = None) -> None:
         self.extra = extra
+        self.form = form or LongRows(extra)
 
     @property
     def header(self) -> bytes:
         """What stands before the first row."""
         return b""
 
-    def encode(self, item: Item, score: Score) -> bytes:
-        """One row, its line end included."""
-        return _json(zip(self.fields(), self.values(item, score), strict=True)) + b"\n"
-
-    def unscored_start(self, item: Item) -> bytes:
-        """How every row begins that has no score for this item."""
-        return _json(zip(FIELDS, [*_identity(item), None], strict=False)).removesuffix(b"}")
-
     def fields(self) -> tuple[str, ...]:
         """Names of a row's values."""
-        return FIELDS + self.extra
+        return self.form.fields
 
     def values(self, item: Item, score: Score) -> list[Any]:
-        """One row."""
-        values = [*_identity(item), score.score, score.rounds, score.stop_reason, score.unscored, score.reason]
-        return [*values, *(getattr(score, name) for name in self.extra)]
+        """The row of an item, where it has one of its own."""
+        return self.form.values([(item, score)], {})
+
+    def encode(self, item: Item, score: Score) -> bytes:
+        """The row of an item, where it has one of its own, with its line end."""
+        return self.line(self.values(item, score))
+
+    def row(self, scored: Scored, row: Row) -> tuple[bytes, list[bytes]]:
+        """One row with its line end, and how rows of the same items begin in which a score is missing."""
+        values = self.form.values(scored, row)
+        return self.line(values), [self.beginning(start) for start in self.form.unscored_beginnings(values)]
+
+    def line(self, values: Sequence[Any]) -> bytes:
+        """A whole row."""
+        return _json(zip(self.fields(), values, strict=True)) + b"\n"
+
+    def beginning(self, values: Sequence[Any]) -> bytes:
+        """What rows with these first values have in common."""
+        return _json(zip(self.fields(), values, strict=False)).removesuffix(b"}")
 
 
 class Csv(JsonLines):
@@ -61,22 +191,23 @@ class Csv(JsonLines):
 
     @property
     def header(self) -> bytes:
-        return self._line(self.fields())
+        return self.line(self.fields())
 
-    def encode(self, item: Item, score: Score) -> bytes:
-        return self._line(self.values(item, score))
-
-    def unscored_start(self, item: Item) -> bytes:
-        return self._line([*_identity(item), None, None]).removesuffix(b"\r\n")
-
-    def _line(self, values: Iterable[object]) -> bytes:
+    def line(self, values: Sequence[Any]) -> bytes:
         text = io.StringIO(newline="")
-        csv.writer(text).writerow(values)
+        csv.writer(text).writerow(_cell(value) for value in values)
         return text.getvalue().encode()
+
+    def beginning(self, values: Sequence[Any]) -> bytes:
+        return self.line([*values, None]).removesuffix(b"\r\n")
 
 
 class Transcripts(JsonLines):
     """The item's whole debate as one JSON object a line."""
+
+    def row(self, scored: Scored, row: Row) -> tuple[bytes, list[bytes]]:
+        ((item, score),) = scored
+        return self.encode(item, score), [_json(zip(FIELDS, [*_identity(item), None], strict=False)).removesuffix(b"}")]
 
     def encode(self, item: Item, score: Score) -> bytes:
         turns = [
@@ -107,25 +238,32 @@ def extra_fields(judges: Iterable[Judge], *, mapped: bool = False) -> tuple[str,
     return (*company, *["judge_score"] * mapped)
 
 
-def format_of(path: Path, extra: tuple[str, ...] = ()) -> JsonLines:
-    """The format that the file's ending names; `extra` as for `JsonLines`.
-
-    Raises:
-        InputError: it names none.
-    """
-    suffix = path.suffix.lower()
-    if suffix not in SUFFIXES:
-        raise InputError(
-            "results are written as .jsonl or .csv",
-            file=path,
-            expected=" or ".join(SUFFIXES),
-            found=suffix or "no suffix",
-        )
-    return Csv(extra) if suffix == ".csv" else JsonLines(extra)
+def _free_name(name: str, taken: Sequence[str]) -> str:
+    while name in taken:
+        name = f"judge_{name}"
+    return name
 
 
 def _identity(item: Item) -> list[Any]:
     return [item.group, item.candidate, item.aspect.name]
+
+
+def _plain(value: object) -> object:
+    """A value of the input as JSON knows it."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, Mapping):
+        return {str(name): _plain(one) for name, one in value.items()}
+    return str(value)
+
+
+def _cell(value: object) -> object:
+    """A nested value of the input as JSON."""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
 
 
 def _json(row: Iterable[tuple[str, Any]]) -> bytes:

@@ -6,7 +6,6 @@ The model holds its own copy of the code (`debate_judge` without `optimize`), th
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 import shutil
@@ -16,7 +15,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import debate_judge
 from debate_judge.runs.export.manifest import Export, read
@@ -103,7 +102,7 @@ class Registration:
 
 
 def log_model(place: Place, run_id: str, export: Path, name: str, registration: Registration | None) -> str:
-    """Keep an export in a run, as a folder and as a model, and register the model; return the model's URI.
+    """Keep an export in the active run, as a folder and as a model, and register the model; return the model's URI.
 
     Args:
         place: The open store.
@@ -112,67 +111,46 @@ def log_model(place: Place, run_id: str, export: Path, name: str, registration: 
         name: Name of the model in the run.
         registration: How it is registered; None: not at all.
     """
-    from mlflow.entities import LoggedModelOutput
-
-    client = place.client
-    client.log_artifacts(run_id, str(export), "export")
-    logged = client.create_logged_model(place.experiment_id, name=name, source_run_id=run_id, model_type="judge")
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "model"
-        save_model(path, export, logged=logged, run_id=run_id)
-        client.log_model_artifacts(logged.model_id, str(path))
-    client.finalize_logged_model(logged.model_id, "READY")
-    client.log_outputs(run_id, [LoggedModelOutput(logged.model_id, 0)])
-    if registration is None:
-        return f"models:/{logged.model_id}"
-    return _register(place, registration, logged, run_id)
-
-
-def save_model(path: Path, export: Path, *, logged: Any = None, run_id: str | None = None) -> None:
-    """Write the model folder.
-
-    Args:
-        path: Folder to make.
-        export: Folder that `runs.export.folder.save` wrote.
-        logged: The store's record that the folder belongs to, if there is one.
-        run_id: The run that made the export, if there is one.
-    """
-    import mlflow.pyfunc
+    import mlflow
     import pandas as pd
-    from mlflow.models import Model, ModelSignature
+    from mlflow.models import ModelSignature
     from mlflow.types import ColSpec, Schema
     from mlflow.types.schema import ParamSchema, ParamSpec
 
     def schema(columns: Mapping[str, tuple[str, bool]]) -> Schema:
-        return Schema([ColSpec(kind, name, required=required) for name, (kind, required) in columns.items()])
+        return Schema([ColSpec(kind, column, required=required) for column, (kind, required) in columns.items()])
 
-    record = Model(run_id=run_id)
-    if logged is not None:
-        record = Model(
-            artifact_path=logged.artifact_location,
-            run_id=run_id,
-            model_uuid=logged.model_id,
-            model_id=logged.model_id,
-        )
-    found = read(export)
+    mlflow.log_artifacts(str(export), "export")
+    found, registered = read(export), registration and re.sub(r"[^\w.-]+", "-", registration.name)
     with TemporaryDirectory() as folder, _pins_unchecked():
         package = _staged(Path(debate_judge.__file__).parent, Path(folder))
-        mlflow.pyfunc.save_model(
-            path,
+        logged = mlflow.pyfunc.log_model(
+            name=name,
             python_model=str(package / "runs" / "tracking" / "pyfunc.py"),
             artifacts={"export": str(export.resolve())},
             code_paths=[str(package)],
             signature=ModelSignature(
                 schema(_INPUTS),
                 schema(_OUTPUTS),
-                ParamSchema([ParamSpec(name, "string", usual) for name, usual in _PARAMETERS.items()]),
+                ParamSchema([ParamSpec(parameter, "string", usual) for parameter, usual in _PARAMETERS.items()]),
             ),
             input_example=pd.DataFrame([_example(found)]),
             model_config=_CONFIG,
+            model_type="judge",
             metadata={"aspects": list(found.judge.aspects), **_USE},
             pip_requirements=_pins(found),
-            mlflow_model=record,
+            registered_model_name=registered,
+            await_registration_for=0,
         )
+    if registration is None:
+        return str(logged.model_uri)
+    client, version = place.client, str(logged.registered_model_version)
+    client.update_registered_model(registered, registration.about)
+    client.update_model_version(registered, version, registration.version)
+    decided = challenge(place, str(registered), version, registration.challenge)
+    client.set_tag(run_id, ALIAS, decided)
+    logger.info(decided)
+    return f"models:/{registered}/{version}"
 
 
 def _example(export: Export) -> dict[str, str]:
@@ -233,30 +211,3 @@ def _modules(package: Path) -> Iterator[Path]:
     for init in sorted(package.glob("*/__init__.py")):
         if init.parent.name != _LEFT_OUT:
             yield from _modules(init.parent)
-
-
-def _register(place: Place, registration: Registration, logged: Any, run_id: str) -> str:
-    from mlflow.exceptions import MlflowException
-
-    client, name = place.client, re.sub(r"[^\w.-]+", "-", registration.name)
-    try:
-        client.create_registered_model(name, description=registration.about)
-    except MlflowException as error:
-        if error.error_code != "RESOURCE_ALREADY_EXISTS":
-            raise
-        client.update_registered_model(name, registration.about)
-    number = client.create_model_version(
-        name,
-        logged.artifact_location,
-        run_id,
-        model_id=logged.model_id,
-        await_creation_for=0,
-        description=registration.version,
-    ).version
-    # How the UI gets from the model of a run to its place in the registry.
-    link = json.dumps([{"name": name, "version": number}])
-    client.set_logged_model_tags(logged.model_id, {"mlflow.modelVersions": link})
-    decided = challenge(place, name, number, registration.challenge)
-    client.set_tag(run_id, ALIAS, decided)
-    logger.info(decided)
-    return f"models:/{name}/{number}"

@@ -13,7 +13,7 @@ KEY = "agreement"
 """Name of the view in an address."""
 
 TRAINING = "workflowType=machine_learning"
-"""In an address: the pages of runs. MLflow's other pages are about traces, of which there are none."""
+"""In an address: the pages of runs."""
 
 _NOTE = "mlflow.note.content"
 _VIEW = f"mlflow.sharedViewState.{KEY}"
@@ -22,6 +22,7 @@ _COLUMNS = (
     "metrics.`agreement`",
     "metrics.`agreement_low`",
     "metrics.`agreement_high`",
+    "params.`aspects`",
     "params.`judge`",
     "params.`lm`",
     "params.`tuner`",
@@ -46,7 +47,8 @@ GUIDE = """**Judges compared by their agreement with human raters.** The view *A
 - `choice_agreement`: on the sources that the judge was chosen by, and so too high. Trials of a search have no other.
 - `looks`: compiles that have looked at these held-out sources; the best of several is flattered.
 
-Intervals of two runs are comparable only on the same data with the same `seed`. Parameters are the main ones and those
+Runs about other `aspects` average over others: compare those with the same. Intervals of two runs are comparable only
+on the same data with the same `seed`. Parameters are the main ones and those
 that were changed; all settings are in `settings.json`, all other numbers in `metrics.json`.
 """
 

@@ -6,10 +6,11 @@ import glob
 import os
 import shlex
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import RLock
 from typing import Any
 
 from debate_judge.data.errors import InputError
@@ -19,6 +20,33 @@ from debate_judge.runs.mlflow_setup import prepare_mlflow, sqlite_file
 from debate_judge.runs.tracking.address import check_address, is_server
 from debate_judge.runs.tracking.shared_view import experiment_tags
 
+_URIS = ("MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI")
+_TURN = RLock()
+
+
+@contextmanager
+def used(uri: str) -> Iterator[None]:
+    """MLflow's fluent functions write to the store at `uri` inside the block.
+
+    MLflow knows one store a process, so blocks of several threads take turns, and what was set before is set again.
+    """
+    from mlflow.tracking._model_registry import utils as registry
+    from mlflow.tracking._tracking_service import utils as tracking
+
+    with _TURN:
+        before = tracking._tracking_uri, registry._registry_uri, {name: os.environ.get(name) for name in _URIS}
+        try:
+            tracking.set_tracking_uri(uri)
+            registry.set_registry_uri(uri)
+            yield
+        finally:
+            tracking.set_tracking_uri(before[0])
+            registry.set_registry_uri(before[1])
+            for name, value in before[2].items():
+                os.environ.pop(name, None)
+                if value is not None:
+                    os.environ[name] = value
+
 
 @dataclass(frozen=True)
 class Place:
@@ -27,17 +55,6 @@ class Place:
     client: Any
     uri: str
     experiment_id: str
-
-    def start_run(self, name: str, tags: Mapping[str, str]) -> str:
-        """Start a run and return its id.
-
-        Raises:
-            InputError: The store takes no runs.
-        """
-        with explained(self.uri):
-            run = self.client.create_run(self.experiment_id, run_name=name, tags=dict(tags))
-        run_id: str = run.info.run_id
-        return run_id
 
     def running(self, condition: str) -> list[Any]:
         """The experiment's runs that have not ended, those among them that meet a condition of MLflow's search."""

@@ -4,16 +4,16 @@
         tracker.params({"judge": "debate", "rounds": 3})
         tracker.trial("n=2 plain", {"rounds": 2, "persona": "plain"}, {"dev/spearman": 0.41})
 
-One thread writes, in the order of the calls, so that writing overlaps with waiting for an LM; the error of a write
-is raised by the next call or at the end of the block. Metrics have the same names in every run, parent or child, so
-that the UI can compare runs.
+One thread writes by MLflow's fluent functions, in the order of the calls, so that writing overlaps with waiting for an
+LM; the error of a write is raised by the next call or at the end of the block. The run is active in that thread alone,
+and the process's tracking URI is ours only during a write, so that a notebook with a run of its own keeps it. Metrics
+have the same names in every run, parent or child, so that the UI can compare runs.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
@@ -26,13 +26,13 @@ from debate_judge.runs.tracking.abandoned import TAG, RunLock, close_abandoned
 from debate_judge.runs.tracking.datasets import log_dataset
 from debate_judge.runs.tracking.prompts import register_prompts
 from debate_judge.runs.tracking.shared_view import KEY, TRAINING
-from debate_judge.runs.tracking.store import Place, open_place
-from debate_judge.runs.tracking.values import agreement_metrics, finite, first_line, source_tags, standing_tags, texts
+from debate_judge.runs.tracking.store import Place, explained, open_place, used
+from debate_judge.runs.tracking.traces import HeldDebate, log_debates
+from debate_judge.runs.tracking.values import finite, first_line, source_tags, standing_tags, texts
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from debate_judge.data.agreement.tables import AgreementTable
     from debate_judge.data.schema import Corpus
     from debate_judge.runs.tracking.model import Registration
 
@@ -44,9 +44,6 @@ Part = Literal["train", "dev", "held_out"]
 
 DETAILS = "metrics.json"
 """Artifact with the numbers that are no metrics of the run."""
-
-_PARAMS, _METRICS = 100, 900
-"""Most of each that MLflow takes in one request (it allows 1000 entries in all)."""
 
 
 class TrackingError(RuntimeError):
@@ -84,15 +81,25 @@ class Tracker:
         self._place = open_place(self._uri, self._folder, self._experiment)
         self._lock = RunLock(self._folder, self._place.uri)
         self._lock.acquire()
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="tracking")
         try:
-            self._run_id = self._place.start_run(self._name, {**standing_tags(), TAG: self._lock.name})
+            self._run_id = self._writer.submit(self._start).result()
             for run_id in close_abandoned(self._place, self._folder, self._run_id):
                 logger.info("run %s was left by a process that was killed; it is closed as KILLED", run_id)
         except BaseException:
+            self._writer.shutdown()
             self._lock.release(closed=False)
             raise
-        self._writer = ThreadPoolExecutor(1, thread_name_prefix="tracking")
         return self
+
+    def _start(self) -> str:
+        import mlflow
+
+        tags = {**standing_tags(), TAG: self._lock.name}
+        with used(self.place.uri), explained(self.place.uri):
+            run = mlflow.start_run(experiment_id=self.place.experiment_id, run_name=self._name, tags=tags)
+        run_id: str = run.info.run_id
+        return run_id
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -137,7 +144,7 @@ class Tracker:
 
     def params(self, values: Mapping[str, object]) -> None:
         """Log settings; secrets are taken out, None is left out."""
-        self._write(self._log, self.run_id, texts(values), {}, None)
+        self._write(lambda: _mlflow().log_params(texts(values)))
 
     def settings(self, values: Mapping[str, object], shown: Mapping[str, object]) -> None:
         """Keep all settings as `settings.json`, and log those by which a person tells runs apart."""
@@ -146,11 +153,11 @@ class Tracker:
 
     def tags(self, values: Mapping[str, object]) -> None:
         """Log tags; secrets are taken out, None is left out."""
-        self._write(self._log_tags, texts(values))
+        self._write(lambda: _mlflow().set_tags(texts(values)))
 
     def metrics(self, values: Mapping[str, float | None], step: int | None = None) -> None:
         """Log numbers; what is None or not finite is left out."""
-        self._write(self._log, self.run_id, {}, finite(values), step)
+        self._write(lambda: _mlflow().log_metrics(finite(values), step))
 
     def details(self, values: Mapping[str, float | None]) -> None:
         """Keep numbers that would bury the run's page among its metrics; all of them end up in `metrics.json`."""
@@ -162,7 +169,7 @@ class Tracker:
 
     def trial(self, name: str, params: Mapping[str, object], metrics: Mapping[str, float | None]) -> None:
         """Log one finished trial as a child run."""
-        self._write(self._log_trial, name, texts(params), finite(metrics), _now())
+        self._write(self._log_trial, name, texts(params), finite(metrics))
 
     def dataset(self, part: Part, corpus: Corpus, digest: str) -> None:
         """Log one part of a split as the run's input.
@@ -172,20 +179,11 @@ class Tracker:
             corpus: The groups of that part.
             digest: Fingerprint of the part.
         """
-        self._write(log_dataset, self.place.client, self.run_id, part, corpus, digest)
-
-    def agreement(self, judge: str, table: AgreementTable) -> None:
-        """Keep a judge's held-out agreement among the details, and the whole table as `agreement/JUDGE.json`.
-
-        The details are `held_out/JUDGE/ASPECT/LEVEL/STATISTIC`, with `_low` and `_high` for the interval's ends, and
-        the aspect `average`.
-        """
-        self.details(agreement_metrics(judge, table))
-        self.json(f"agreement/{judge}.json", table.to_json())
+        self._write(log_dataset, part, corpus, digest)
 
     def text(self, path: str, content: str) -> None:
         """Keep a text as the artifact `path`."""
-        self._write(lambda: self.place.client.log_text(self.run_id, content, path))
+        self._write(lambda: _mlflow().log_text(content, path))
 
     def json(self, path: str, value: object) -> None:
         """Keep a JSON value as the artifact `path`; a number that is not finite raises ValueError here."""
@@ -197,11 +195,20 @@ class Tracker:
 
     def figure(self, path: str, figure: Figure) -> None:
         """Keep a figure; the ending of `path` names its format."""
-        self._write(lambda: self.place.client.log_figure(self.run_id, figure, path))
+        self._write(lambda: _mlflow().log_figure(figure, path))
 
     def prompts(self, judge: str, prompts: Mapping[str, str]) -> None:
         """Keep a judge's prompts in the prompt registry, see `runs.tracking.prompts`."""
         self._write(lambda: register_prompts(self.place, self.run_id, judge, prompts))
+
+    @property
+    def keeps_texts(self) -> bool:
+        """Whether the store is the embedded one, which nobody else reads: texts of the data may lie there."""
+        return self._uri is None
+
+    def debates(self, held: Sequence[HeldDebate]) -> None:
+        """Show debates as traces of the run, see `runs.tracking.traces`. They quote the texts of the data."""
+        self._write(log_debates, self.place, self.run_id, list(held))
 
     def model(self, export: Path, *, name: str, registration: Registration | None) -> str:
         """Keep an export as the artifact folder `export` and as a model that loads anywhere, and register the model.
@@ -230,7 +237,8 @@ class Tracker:
     def _attempt(self, work: Callable[..., T], *args: Any) -> T | None:
         if self._failure is None:
             try:
-                return work(*args)
+                with used(self.place.uri):
+                    return work(*args)
             except Exception as error:
                 self._failure = error
         return None
@@ -241,49 +249,38 @@ class Tracker:
             "  remedy:   see that the store runs, and repeat the command; LM calls already paid for are not made again"
         )
 
-    def _log(self, run_id: str, params: dict[str, str], metrics: dict[str, float], step: int | None) -> None:
-        from mlflow.entities import Metric, Param
-
-        now = _now()
-        all_params = [Param(k, v) for k, v in params.items()]
-        all_metrics = [Metric(k, v, now, step or 0) for k, v in metrics.items()]
-        while all_params or all_metrics:
-            self.place.client.log_batch(run_id, metrics=all_metrics[:_METRICS], params=all_params[:_PARAMS])
-            all_params, all_metrics = all_params[_PARAMS:], all_metrics[_METRICS:]
-
-    def _log_trial(self, name: str, params: dict[str, str], metrics: dict[str, float], at: int) -> None:
-        tags = {**source_tags(), "mlflow.parentRunId": self.run_id}
-        client, experiment = self.place.client, self.place.experiment_id
-        run_id: str = client.create_run(experiment, start_time=at, run_name=name, tags=tags).info.run_id
-        self._log(run_id, params, metrics, None)
-        client.set_terminated(run_id, "FINISHED", at)
-
-    def _log_tags(self, values: dict[str, str]) -> None:
-        from mlflow.entities import RunTag
-
-        self.place.client.log_batch(self.run_id, tags=[RunTag(k, v) for k, v in values.items()])
+    def _log_trial(self, name: str, params: dict[str, str], metrics: dict[str, float]) -> None:
+        experiment, mlflow = self.place.experiment_id, _mlflow()
+        with mlflow.start_run(experiment_id=experiment, run_name=name, nested=True, tags=source_tags()):
+            mlflow.log_params(params)
+            mlflow.log_metrics(metrics)
 
     def _log_table(self, path: str, rows: list[dict[str, object]]) -> None:
         import pandas as pd
 
         # As objects, or a column of numbers with a gap would hold NaN.
-        self.place.client.log_table(self.run_id, pd.DataFrame(rows, dtype=object), path)
+        _mlflow().log_table(pd.DataFrame(rows, dtype=object), path)
 
     def _end(self, kind: type[BaseException] | None, error: BaseException | None) -> None:
         cause = error if error is not None else self._failure
         status = "FINISHED"
+        mlflow = _mlflow()
         try:
-            if self._details:
-                self.place.client.log_text(self.run_id, json.dumps(self._details, indent=2), DETAILS)
-            if cause is not None:
-                status = "KILLED" if kind is not None and issubclass(kind, KeyboardInterrupt) else "FAILED"
-                self.place.client.set_tag(self.run_id, "error", first_line(cause))
-            self.place.client.set_terminated(self.run_id, status)
+            with used(self.place.uri):
+                try:
+                    if self._details:
+                        mlflow.log_text(json.dumps(self._details, indent=2), DETAILS)
+                    if cause is not None:
+                        status = "KILLED" if kind is not None and issubclass(kind, KeyboardInterrupt) else "FAILED"
+                        mlflow.set_tag("error", first_line(cause))
+                finally:
+                    mlflow.end_run(status)
             self._closed = True
         except Exception as failure:
             self._failure = self._failure or failure
 
 
-def _now() -> int:
-    """Milliseconds since 1970, as MLflow counts."""
-    return time.time_ns() // 1_000_000
+def _mlflow() -> Any:
+    import mlflow
+
+    return mlflow

@@ -8,12 +8,8 @@ import sys
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from debate_judge.programs.lm.redaction import clean, clean_text
-
-if TYPE_CHECKING:
-    from debate_judge.data.agreement.tables import Agreement, AgreementTable
 
 CHOICE = "choice_agreement"
 """Metric of trials and compiles: agreement on the sources that were chosen by, too large as the largest of many. One
@@ -47,23 +43,6 @@ def finite(values: Mapping[str, float | None]) -> dict[str, float]:
     return {path_name(name): float(v) for name, v in values.items() if v is not None and math.isfinite(v)}
 
 
-def agreement_metrics(judge: str, table: AgreementTable) -> dict[str, float | None]:
-    """A table of agreement as metrics, with the same names in every run."""
-    values: dict[str, float | None] = {}
-    for aspect, levels in {**table.aspects, "average": table.average}.items():
-        for level, statistics in levels.items():
-            prefix = f"held_out/{step_name(judge)}/{step_name(aspect)}/{level}"
-            for statistic, agreement in statistics.items():
-                values |= _one(f"{prefix}/{statistic}", agreement)
-                for count in ("constant", "undefined", "unscored"):
-                    values |= {f"{prefix}/{count}": getattr(agreement, count)}
-    return values
-
-
-def _one(name: str, agreement: Agreement) -> dict[str, float | None]:
-    return {name: agreement.value, f"{name}_low": agreement.low, f"{name}_high": agreement.high}
-
-
 def standing_tags() -> dict[str, str]:
     """Tags of every parent run: the command that started it and the versions of Python and packages."""
     return {**source_tags(), "versions": ", ".join(f"{name} {number}" for name, number in versions().items())}
@@ -82,7 +61,9 @@ def versions() -> dict[str, str]:
 
 def source_tags() -> dict[str, str]:
     """Tags of every run, parent or child."""
-    return {"mlflow.source.name": Path(sys.argv[0]).name, "mlflow.source.type": "LOCAL"}
+    # MLflow would log the address of the checkout's remote, which may hold a token.
+    own = {"mlflow.source.name": Path(sys.argv[0]).name, "mlflow.source.type": "LOCAL"}
+    return {**own, "mlflow.source.git.repoURL": ""}
 
 
 def first_line(error: BaseException | None) -> str:

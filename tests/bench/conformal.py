@@ -1,4 +1,4 @@
-"""How many ratings the intervals of `debate score --interval` hold.
+"""How many ratings the intervals of `debate score` hold.
 
     python -m tests.bench.conformal --replicates 400
     python -m tests.bench.conformal --data summeval=PATH --replicates 200 --json conformal.json

@@ -23,6 +23,8 @@ import urllib.request
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from tests.config_keys import keys
+
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -102,11 +104,11 @@ def actors_of(driver: int) -> dict[int, float]:
 def measure(base: str, folder: Path, given: argparse.Namespace, actors: int) -> Measured:
     result = Measured(actors, given.items)
     place = folder / f"run-{actors}"
-    command = [sys.executable, "-m", "debate_judge.runs.score", "--engine", "ray", "--actors", str(actors)]
-    command += ["--program", str(folder / "program"), "--in", str(folder / "in-*.jsonl")]
+    command = [sys.executable, "-m", "debate_judge.runs.score", "--engine", "ray", *keys(actors=actors)]
+    command += [str(folder / "program"), "--in", str(folder / "in-*.jsonl")]
     command += ["--out", str(place / "out.parquet"), "--store", str(place / "store"), "--api-base", f"{base}/v1"]
     command += [
-        "--no-preflight",
+        *keys(preflight=False),
         "--concurrency",
         str(given.concurrency),
         *(["--rpm", str(given.rpm)] if given.rpm else []),

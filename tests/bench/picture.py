@@ -1,8 +1,8 @@
 """Makes the picture of a report that the README shows: its beginning, and a debate, side by side.
 
-    python tests/bench/picture.py runs/store/exports/NAME/report-full.html runs/reports/html/report.png
+    python tests/bench/picture.py runs/store/exports/NAME/report.html runs/reports/html/report.png
 
-The page is the one with texts (`debate compile --report full`), of the sample, whose texts may be shown.
+The page is of the sample, whose texts may be shown.
 """
 
 from __future__ import annotations

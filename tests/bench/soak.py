@@ -132,12 +132,13 @@ def run(items: int, *, faults: str, lm: str, rounds: int, concurrency: int, word
         judges = {"consistency": AspectJudge(judge)}
         program = save(folder / "program", CompiledJudge(TASK, judges), lm={"spec": lm}, evidence={}, name="soak")
         out = folder / "out.jsonl"
-        flags = {"--program": program, "--in": texts(folder, items, words), "--out": out, "--store": folder / "store"}
+        flags = {"--in": texts(folder, items, words), "--out": out, "--store": folder / "store"}
         flags |= {"--concurrency": concurrency}
         if lm != "offline":
             flags |= {"--api-base": server.url}
         peak = folder / "peak"
-        arguments = ["-c", COMMAND, str(peak), faults, *(str(part) for pair in flags.items() for part in pair)]
+        given = [str(program), *(str(part) for pair in flags.items() for part in pair)]
+        arguments = ["-c", COMMAND, str(peak), faults, *given]
         path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         environment = {**os.environ, "PYTHONPATH": path}
         started = time.monotonic()

@@ -103,7 +103,7 @@ def test_more_rows_than_rated_data_have(tmp_path: Path, monkeypatch: pytest.Monk
     assert len(list(iter_groups(tmp_path / "a.csv", TASK))) == 101, "what is streamed has no limit"
 
 
-def test_endless_lines_and_endless_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "LONGEST_LINE", 1 << 20)
     for encoding in ("utf-8", "utf-16"):
         (tmp_path / "a.jsonl").write_text('{"text": "' + "x" * (2 << 20) + '"}\n{"text": "y"}\n', encoding=encoding)
@@ -113,6 +113,9 @@ def test_endless_lines_and_endless_lists(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "a.jsonl").write_text('{"text": "' + "x" * (2 << 20) + '"}\n{"text": "y"}\n')
     assert [record.line for record in reading.jsonl(tmp_path / "a.jsonl", told.append)] == [2]
     assert [error.line for error in told] == [1]
+
+
+def test_a_line_or_a_file_of_very_many_values(tmp_path: Path) -> None:
     lists = "[" + "[]," * 1_000_000 + "[]]"
     (tmp_path / "b.jsonl").write_text('{"text": "x", "a": ' + lists + "}")
     with pytest.raises(InputError, match="line 1: a line of more than 1,000,000 values"):

@@ -106,3 +106,19 @@ def test_a_table_of_ones_own_is_no_export() -> None:
     from debate_judge.data.files.records import Record
 
     assert [recognized_layout(Record(values, "a.jsonl", 1)) for values in records] == [None] * 4
+
+
+def test_outputs_that_look_like_json_stay_texts_and_conversations_become_one(tmp_path: Path) -> None:
+    tasks = json.loads((FOLDER / "label_studio.json").read_text())
+    turns = [{"role": "user", "content": "Where is it?"}, {"role": "assistant", "content": "Which one?"}]
+    tasks[0]["data"] = {"question": turns, "answer": '{"parcel": 3}'}
+    tasks[1]["data"] = {"question": '"Where" or "when"', "answer": "[]"}
+    (tmp_path / "a.json").write_text(json.dumps(tasks))
+    one, other = load(tmp_path / "a.json", TASK, Columns.of(TEXTS)).groups
+    assert (one.source, one.candidates[0].text) == ("user: Where is it?\nassistant: Which one?", '{"parcel": 3}')
+    assert (other.source, other.candidates[0].text) == ('"Where" or "when"', "[]")
+    lines = (FOLDER / "langsmith_runs.jsonl").read_text().splitlines()
+    deep = {"id": "t1", "inputs": "s", "outputs": json.loads('{"a":' * 300 + '"x"' + "}" * 300)}
+    (tmp_path / "runs.jsonl").write_text("\n".join([json.dumps(deep), lines[1]]))
+    with pytest.raises(InputError, match="'text' is missing"):
+        load(f"{FOLDER / 'langsmith_feedback.jsonl'}+{tmp_path / 'runs.jsonl'}", TASK)

@@ -118,3 +118,16 @@ def test_loading_own_data_needs_no_heavy_library() -> None:
         check=True,
     )
     assert shown.stdout.strip() == "[]"
+
+
+def test_a_file_without_its_flag_is_answered_with_the_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    from debate_judge.runs.flags.declared import command_settings, setting
+    from debate_judge.runs.flags.parser import make_parser
+
+    @command_settings
+    class SomeFlags:
+        data: str = setting("sample", "rated data")
+
+    with pytest.raises(SystemExit):
+        make_parser("compile", "Compile.", SomeFlags).parse_args(["ratings.csv"])
+    assert "did you mean --data ratings.csv?" in capsys.readouterr().err

@@ -36,7 +36,7 @@ def test_sources_are_counted_in_the_order_of_the_data(corpus: Corpus, text: str,
 def test_what_is_no_choice_of_sources_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="not a choice of sources") as caught:
         SourceChoice.of(text)
-    assert (caught.value.field, caught.value.found) == ("--sources", text)
+    assert (caught.value.field, caught.value.found) == ("sources", text)
 
 
 @pytest.mark.parametrize("text", ["25", "20-25"])

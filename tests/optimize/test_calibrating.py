@@ -11,6 +11,7 @@ from debate_judge.optimize import compile as command
 from debate_judge.optimize.estimation.estimate import estimate_compile
 from debate_judge.optimize.settings import Settings
 from debate_judge.runs.flags.named_texts import personas
+from tests.config_keys import keys
 
 SAMPLE = Path(__file__).parents[2] / "data" / "sample" / "summarization.jsonl"
 
@@ -28,9 +29,9 @@ def test_sources_of_equal_ratings_count_and_are_part_of_the_estimate(
                 candidate["ratings"] = {"relevance": relevance if number % 3 else 5}
             out.write(json.dumps(group) + "\n")
     found = estimate_compile(Settings(data="rated.jsonl", max_rounds=0, folds=1), personas(None))
-    given = ["--data", "rated.jsonl", "--max-rounds", "0", "--resamples", "100", "--no-preflight"]
+    given = ["--data", "rated.jsonl", "--max-rounds", "0", *keys(resamples=100, preflight=False)]
     given += ["--folds", "1"]
-    assert command.main([*given, "--json", "r.json"]) == 0
+    assert command.main([*given, *keys(json="r.json")]) == 0
     result = json.loads(Path("r.json").read_text())
     # 14 of the 24 sources are train and dev, 112 texts.
     assert result["calibration"]["relevance"]["fitted_on"] == {"groups": 14, "candidates": 112}

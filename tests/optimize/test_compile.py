@@ -15,11 +15,12 @@ from debate_judge.data.agreement.results import Agreement
 from debate_judge.optimize import compile as command
 from debate_judge.optimize.proof.held_out import above_zero
 from debate_judge.runs.flags import invocation
+from tests.config_keys import keys
 from tests.optimize.small_corpus import small_corpus
 from tests.printed import unwrapped
 
 ROOT = Path(__file__).parents[2]
-QUICK = ["--max-rounds", "1", "--trials", "4", "--resamples", "200", "--folds", "1", "--report", "none"]
+QUICK = ["--max-rounds", "1", *keys(trials=4, resamples=200), "--folds", "1", *keys(report="none")]
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +35,7 @@ def numbers(value: object) -> list[float]:
 
 
 def test_the_sample_compiles_to_evidence_and_an_export(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code = command.main([*QUICK, "--aspects", "coherence,consistency", "--json", "r.json"])
+    code = command.main([*QUICK, "--aspects", "coherence,consistency", *keys(json="r.json")])
     assert code == 0
     result = json.loads(Path("r.json").read_text())
     assert set(result) == {
@@ -83,15 +84,15 @@ def test_the_sample_compiles_to_evidence_and_an_export(tmp_path: Path, capsys: p
     assert "debate check YOUR.csv" in printed
     assert "stand-in" in printed
     assert "not a language model" in printed
-    assert f"{invocation.command('score')} --program" in printed
+    assert f"{invocation.command('score')} {result['export']} --in" in printed
     assert "mlflow ui" in printed
     assert "No order changes" in printed
 
 
 def test_a_second_run_executes_no_call_and_gives_the_same(tmp_path: Path) -> None:
     arguments = [*QUICK, "--aspects", "relevance", "--tuner", "none"]
-    assert command.main([*arguments, "--json", "a.json"]) == 0
-    assert command.main([*arguments, "--json", "b.json"]) == 0
+    assert command.main([*arguments, *keys(json="a.json")]) == 0
+    assert command.main([*arguments, *keys(json="b.json")]) == 0
     first, second = (json.loads(Path(name).read_text()) for name in ("a.json", "b.json"))
     assert first["lm_calls"]["executed"] > 0
     assert second["lm_calls"]["executed"] == 0
@@ -106,7 +107,7 @@ def test_results_do_not_depend_on_process_or_hash_seed(tmp_path: Path) -> None:
         folder = tmp_path / hash_seed
         folder.mkdir()
         data = ["--data", small_corpus(folder).name, "--aspects", "fluency"]
-        arguments = [*QUICK, *data, "--seed", "3", "--json", "r.json"]
+        arguments = [*QUICK, *data, "--seed", "3", *keys(json="r.json")]
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)}
         subprocess.run(
             [sys.executable, str(ROOT / "optimize" / "compile.py"), *arguments],
@@ -131,7 +132,7 @@ def test_ungrouped_data_is_judged_at_sample_level(tmp_path: Path, capsys: pytest
             group["group"] = f"again-{number}"
             group["source"] += " The editors added a line later."
             out.write(json.dumps(group) + "\n")
-    code = command.main(["--data", "flat.jsonl", *QUICK, "--aspects", "relevance", "--json", "r.json"])
+    code = command.main(["--data", "flat.jsonl", *QUICK, "--aspects", "relevance", *keys(json="r.json")])
     assert code == 0
     result = json.loads(Path("r.json").read_text())
     assert result["held_out"]["compiled"]["aspects"]["relevance"]["summary"]["spearman"]["value"] is None
@@ -154,7 +155,7 @@ def test_near_duplicates_and_several_raters_reach_the_summary(
             if number < 2:
                 copies.append({**group, "group": f"again-{number}", "source": group["source"] + " More to come."})
             out.write("".join(json.dumps(copy) + "\n" for copy in copies))
-    code = command.main(["--data", "rated.jsonl", *QUICK, "--tuner", "none", "--json", "r.json"])
+    code = command.main(["--data", "rated.jsonl", *QUICK, "--tuner", "none", *keys(json="r.json")])
     assert code == 0
     result = json.loads(Path("r.json").read_text())
     found = result["raters"]["compiled"]["relevance"]
@@ -182,8 +183,8 @@ def test_a_judge_that_does_not_agree_is_told_and_not_registered(
             for candidate in group["candidates"]:
                 candidate["ratings"] = {"relevance": 6 - candidate["ratings"]["relevance"]}
             out.write(json.dumps(group) + "\n")
-    flags = ["--tuner", "none", "--max-rounds", "0", "--resamples", "100", "--folds", "1"]
-    flags += ["--store", "store", "--json", "r.json"]
+    flags = ["--tuner", "none", "--max-rounds", "0", *keys(resamples=100), "--folds", "1"]
+    flags += ["--store", "store", *keys(json="r.json")]
     warning = "the model is not registered"
     client = MlflowClient(f"sqlite:///{tmp_path / 'store' / 'mlflow.db'}")
 

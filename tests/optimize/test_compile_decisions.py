@@ -10,24 +10,12 @@ import pytest
 
 from debate_judge.optimize import compile as command
 from debate_judge.optimize.search.points import Point
+from tests.config_keys import keys
 
 RIVERS = (
     "Ash", "Birch", "Cedar", "Dogwood", "Elder", "Fir", "Gorse", "Hazel", "Ivy", "Juniper", "Larch", "Maple",
 )  # fmt: skip
-QUICK = [
-    "--max-rounds",
-    "1",
-    "--trials",
-    "4",
-    "--resamples",
-    "100",
-    "--tuner",
-    "none",
-    "--json",
-    "r.json",
-    "--report",
-    "none",
-]
+QUICK = ["--max-rounds", "1", "--tuner", "none", *keys(trials=4, resamples=100, json="r.json", report="none")]
 
 
 @pytest.fixture(autouse=True)

@@ -9,10 +9,11 @@ import pytest
 
 from debate_judge.optimize import compile as command
 from debate_judge.programs.lm.store import FILE
+from tests.config_keys import keys
 from tests.stores import count
 
 ROOT = Path(__file__).parents[2]
-QUICK = ["--max-rounds", "1", "--trials", "4", "--resamples", "200", "--folds", "1", "--report", "none"]
+QUICK = ["--max-rounds", "1", *keys(trials=4, resamples=200), "--folds", "1", *keys(report="none")]
 
 
 @pytest.fixture(autouse=True)
@@ -33,12 +34,12 @@ BAD = [
     (["--judge", "debat"], "did you mean 'debate'?"),
     (["--data", "summevall"], "did you mean 'summeval'"),
     (["--aspects", "coherense"], "coherence"),
-    (["--objective", "spearmann"], "did you mean 'spearman'?"),
-    (["--level", "sumary"], "did you mean 'summary'?"),
-    (["--trials", "0"], "at least 1"),
+    (["--metric", "spearmann"], "did you mean 'spearman'?"),
+    (["--metric", "sumary"], "did you mean 'summary'?"),
+    (keys(trials=0), "at least 1"),
     (["--data", "missing.jsonl"], "missing.jsonl"),
     (["--config", "missing.toml"], "missing.toml"),
-    (["--personas", "missing.toml"], "missing.toml"),
+    (keys(personas="missing.toml"), "missing.toml"),
     (["--tracking-uri", "http://127.0.0.1:9"], "127.0.0.1:9"),
 ]
 
@@ -49,7 +50,7 @@ BAD = [
 def test_bad_input_is_refused_before_anything_is_spent(
     arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert command.main([*arguments, "--json", "r.json"]) == 2
+    assert command.main([*arguments, *keys(json="r.json")]) == 2
     error = capsys.readouterr().err
     assert expected in error
     assert "Traceback" not in error
@@ -94,7 +95,7 @@ def test_settings_come_from_a_file_and_flags_win(capsys: pytest.CaptureFixture[s
         Path("c.toml"),
         'max-rounds = 1\ntrials = 6\nseed = 5\naspects = ["fluency"]\nresamples = 200\ntuner = "none"\nfolds = 1\n',
     )
-    assert command.main(["--config", config, "--seed", "6", "--json", "r.json"]) == 0
+    assert command.main(["--config", config, "--seed", "6", *keys(json="r.json")]) == 0
     result = json.loads(Path("r.json").read_text())
     assert result["seed"] == 6
     assert set(result["chosen"]) == {"fluency"}
@@ -103,7 +104,7 @@ def test_settings_come_from_a_file_and_flags_win(capsys: pytest.CaptureFixture[s
 def test_a_judge_that_cannot_score_ends_the_compile_and_leaves_no_export(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    flags = ["--aspects", "coherence", "--tuner", "none", "--score-mode", "expected", "--store", str(tmp_path)]
+    flags = ["--aspects", "coherence", "--tuner", "none", *keys(score_mode="expected"), "--store", str(tmp_path)]
     assert command.main(flags) == command.EXIT_INPUT
     assert "log-probabilities" in capsys.readouterr().err
     assert not (tmp_path / "exports").exists()
@@ -116,7 +117,7 @@ def test_a_result_that_could_not_be_written_is_refused_before_anything_is_paid(
     (tmp_path / "a file").write_text("")
     (tmp_path / "a folder").mkdir()
     monkeypatch.setattr("debate_judge.optimize.job.compile_judge", lambda *found: pytest.fail("the compile began"))
-    assert command.main([*QUICK, "--json", place]) == 2
+    assert command.main([*QUICK, *keys(json=place)]) == 2
     message = capsys.readouterr().err
-    assert "field '--json': cannot be written" in message
+    assert "field 'json': cannot be written" in message
     assert "Traceback" not in message

@@ -13,10 +13,12 @@ from typing import Any
 
 import pytest
 
+from debate_judge.optimize import cli
 from debate_judge.optimize import compile as compile_command
-from debate_judge.runs import compare, report, view
+from debate_judge.runs import compare, report
 from debate_judge.runs.mlflow_setup import prepare_mlflow
 from tests.browser import Browser, needs_browser
+from tests.config_keys import keys
 from tests.optimize.small_corpus import small_corpus
 
 ASPECTS = ("--aspects", "coherence,fluency")
@@ -32,7 +34,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for candidate in group["candidates"]:
             candidate["comments"] = {"coherence": [f"remark on {candidate['id']} of {group['group']}"]}
     data.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    quick = ["--max-rounds", "1", "--trials", "3", "--resamples", "100", "--json", str(folder / "compiled.json")]
+    quick = ["--max-rounds", "1", *keys(trials=3, resamples=100, json=folder / "compiled.json")]
     shared = ["--data", str(data), "--store", str(folder / "store"), *ASPECTS]
     assert compile_command.main([*shared, *quick]) == 0
     judges = ["--judges", f"single,rouge-l,{export_of(folder / 'store')}", "--config", "baseline=single"]
@@ -65,21 +67,22 @@ def artifact(store: Path, run_id: str, name: str) -> str | None:
     return None if found is None else found.read_text()
 
 
-def test_the_default_report_and_all_of_the_export_quote_no_text(store: Path) -> None:
+def test_the_export_quotes_no_text_but_in_its_page(store: Path) -> None:
     export = export_of(store)
     assert {file.name for file in export.iterdir()} >= {"report.html", "report.json", "manifest.json"}
-    assert not (export / "report-full.html").exists()
     files = [file for file in export.rglob("*") if file.is_file()]
-    quoted = [(file.name, text) for file in files for text in texts_of(store) if text in file.read_text()]
-    assert quoted == []
-    assert "quotes no text of the data" in (export / "report.html").read_text()
+    assert {file.name for file in files for text in texts_of(store) if text in file.read_text()} == {"report.html"}
+    assert "quotes the texts of the data" in (export / "report.html").read_text()
+    assert "take it out before the export goes to others" in (export / "README.md").read_text()
 
 
-def test_the_run_holds_the_same_files_and_no_texts_either(store: Path) -> None:
+def test_the_run_holds_a_page_without_texts(store: Path) -> None:
     run_id = kept(store.parent / "compiled.json")["run_id"]
-    for name in ("report.html", "report.json"):
-        assert artifact(store, run_id, name) == (export_of(store) / name).read_text()
-    assert artifact(store, run_id, "report-full.html") is None
+    assert artifact(store, run_id, "report.json") == (export_of(store) / "report.json").read_text()
+    page = artifact(store, run_id, "report.html")
+    assert page is not None
+    assert "quotes no text of the data" in page
+    assert not [text for text in texts_of(store) if text in page]
 
 
 def test_texts_lie_in_the_store_where_the_readme_says(store: Path) -> None:
@@ -90,9 +93,8 @@ def test_texts_lie_in_the_store_where_the_readme_says(store: Path) -> None:
         for file in store.rglob("*")
         if file.is_file() and any(text in file.read_text(errors="replace") for text in texts)
     ]
-    # The full page is that of the comparison, which was asked for.
     places = {place.name if place.parts[0] == "artifacts" else place.parts[0] for place in quoting}
-    assert places == {"replies", "reports", "debates.json", "report-full.html"}
+    assert places == {"replies", "reports", "exports", "debates.json"}
 
 
 def test_the_report_says_what_the_compile_printed(store: Path) -> None:
@@ -106,7 +108,9 @@ def test_the_report_says_what_the_compile_printed(store: Path) -> None:
     assert table["rows"][-1][4].startswith(f"{value:.2f} [")
     command = found["sections"][-1]["blocks"][0]["text"]
     assert command.startswith("debate compile ")
-    assert {"--data small.jsonl", "--aspects coherence,fluency", "--trials 3"} <= set(re.findall(r"--\w+ \S+", command))
+    assert {"--data small.jsonl", "--aspects coherence,fluency", "--config trials=3"} <= set(
+        re.findall(r"--\w+ \S+", command)
+    )
     assert not re.findall("--(store|json)", command)
     assert str(store) not in json.dumps(found)
     assert "stand-in" in found["stand_in"]
@@ -136,11 +140,11 @@ def test_texts_come_from_the_store_alone(
     copy = tmp_path / "export"
     shutil.copytree(export_of(store), copy)
     monkeypatch.chdir(tmp_path)
-    assert report.main([str(copy), "--full"]) == 2
+    assert report.main([str(copy)]) == 2
     assert "the texts of this report are not in the store" in capsys.readouterr().err
-    assert report.main([str(copy), "--full", "--store", str(store)]) == 0
+    assert report.main([str(copy), "--store", str(store)]) == 0
     page = Path(capsys.readouterr().out.strip())
-    assert page == copy / "report-full.html"
+    assert page == copy / "report.html"
     text = page.read_text()
     assert "remark on" in text
     assert "quotes the texts of the data" in text
@@ -151,7 +155,7 @@ def test_texts_of_another_report_are_refused(store: Path, tmp_path: Path, capsys
     found = kept(export_of(store) / "report.json")
     found["debates"]["items"].pop()
     copy.write_text(json.dumps(found))
-    assert report.main([str(copy), "--full", "--store", str(store)]) == 2
+    assert report.main([str(copy), "--store", str(store)]) == 2
     assert "these are the texts of another report" in capsys.readouterr().err
 
 
@@ -169,22 +173,39 @@ def test_what_is_no_report_is_refused(
     (tmp_path / "report.json").write_text(json.dumps(content))
     assert report.main([str(tmp_path)]) == 2
     assert says in capsys.readouterr().err
-    assert view.main([str(tmp_path / "nowhere")]) == 2
+    assert report.main([str(tmp_path / "nowhere")]) == 2
     assert "no report is here" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_view_opens_the_page_or_says_where_it_is(
+def test_on_a_terminal_the_page_is_opened(
     there: bool, store: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
     monkeypatch.setattr(webbrowser, "open", lambda address: asked.append(address) or there)
-    assert view.main([str(export_of(store))]) == 0
-    printed = capsys.readouterr()
     page = export_of(store) / "report.html"
-    assert printed.out.strip() == str(page)
+    assert report.main([str(export_of(store))]) == 0
+    assert capsys.readouterr().out.strip() == str(page)
+    assert asked == []
+    monkeypatch.setattr(report, "is_terminal", lambda stream: True)
+    assert report.main([str(export_of(store))]) == 0
     assert asked == [page.resolve().as_uri()]
-    assert ("no browser" in printed.err) == (not there)
+    assert ("no browser" in capsys.readouterr().err) == (not there)
+
+
+def test_view_says_that_it_is_report(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["view", "somewhere"]) == 2
+    assert "debate report somewhere" in capsys.readouterr().err
+
+
+def test_the_page_to_be_passed_on_quotes_no_text(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert report.main([str(export_of(store)), "--share"]) == 0
+    page = Path(capsys.readouterr().out.strip())
+    assert page == export_of(store) / "report-share.html"
+    text = page.read_text()
+    page.unlink()
+    assert "quotes no text of the data" in text
+    assert not [one for one in texts_of(store) if one in text]
 
 
 def test_no_report_where_none_is_wanted(store: Path, tmp_path: Path) -> None:
@@ -200,9 +221,7 @@ def test_no_report_where_none_is_wanted(store: Path, tmp_path: Path) -> None:
 
 def test_a_comparison_leaves_its_report_beside_its_table(store: Path) -> None:
     folder = store.parent
-    plain, full = ((folder / f"table-report{end}.html").read_text() for end in ("", "-full"))
-    assert not [text for text in texts_of(store) if text in plain]
-    assert "remark on" in full
+    assert "remark on" in (folder / "table-report.html").read_text()
     found = kept(folder / "table-report.json")
     assert [judge["name"] for judge in found["debates"]["judges"]] == ["single", "rouge-l", export_of(store).name]
     assert [judge["on_scale"] for judge in found["debates"]["judges"]] == [True, False, True]
@@ -215,7 +234,7 @@ def test_the_folder_of_a_comparison_is_the_address_of_its_only_report(
     store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copy(store.parent / "table-report.json", tmp_path)
-    assert report.main([str(tmp_path)]) == 0
+    assert report.main([str(tmp_path), "--store", str(store)]) == 0
     assert capsys.readouterr().out.strip() == str(tmp_path / "table-report.html")
     shutil.copy(store.parent / "table-report.json", tmp_path / "other-report.json")
     assert report.main([str(tmp_path)]) == 2
@@ -235,7 +254,7 @@ def test_a_comparison_in_a_store_with_runs_is_one_of_them(store: Path) -> None:
     own = runs[found["name"]]
     assert "| judge |" in own.data.tags["mlflow.note.content"]
     names = {file.path for file in client.list_artifacts(own.info.run_id)}
-    assert {"report.html", "report.json", "report-full.html"} <= names
+    assert {"report.html", "report.json"} <= names
     table = kept(store.parent / "table.json")["judges"]["single"]["agreement"]["average"]["summary"]["spearman"]
     assert runs["single"].data.metrics["agreement"] == table["value"]
     assert runs["single"].data.tags["mlflow.parentRunId"] == own.info.run_id
@@ -254,7 +273,7 @@ def browser() -> Iterator[Browser]:
 def test_the_pages_open_without_a_complaint(store: Path, browser: Browser) -> None:
     compiled = export_of(store) / "report"
     compared = store.parent / "table-report"
-    for file, data in ((f"{compiled}.html", compiled), (f"{compared}-full.html", compared)):
+    for file, data in ((f"{compiled}.html", compiled), (f"{compared}.html", compared)):
         page = browser.open(Path(file), width=390, height=800)
         assert page.complaints == []
         assert page.requests == [Path(file).resolve().as_uri()]

@@ -19,6 +19,7 @@ from debate_judge.programs.lm.reply import Messages, Reply
 from debate_judge.programs.offline import engine as offline
 from debate_judge.runs.estimates.dry_run import Estimate
 from debate_judge.runs.flags.named_texts import personas
+from tests.config_keys import keys
 from tests.optimize.small_corpus import small_corpus
 
 
@@ -32,8 +33,8 @@ def estimated(**settings: Any) -> Estimate:
 
 
 def executed(*arguments: str) -> int:
-    usual = ["--data", str(small_corpus(Path())), "--folds", "1", "--report", "none", "--resamples", "100"]
-    usual += ["--no-preflight", "--json", "r.json"]
+    usual = ["--data", str(small_corpus(Path())), "--folds", "1", *keys(report="none", resamples=100)]
+    usual += keys(preflight=False, json="r.json")
     assert command.main([*usual, *arguments]) == 0
     calls: int = json.loads(Path("r.json").read_text())["lm_calls"]["executed"]
     return calls
@@ -42,18 +43,18 @@ def executed(*arguments: str) -> int:
 COMPILES: list[tuple[dict[str, Any], list[str], float]] = [
     ({}, [], 0.25),
     # In a small search much depends on the few points that a sampler happens to visit.
-    ({"max_rounds": 1, "trials": 4}, ["--max-rounds", "1", "--trials", "4"], 0.35),
+    ({"max_rounds": 1, "trials": 4}, ["--max-rounds", "1", *keys(trials=4)], 0.35),
     ({"tuner": "none", "max_rounds": 2}, ["--tuner", "none", "--max-rounds", "2"], 0.25),
     ({"tuner": "gepa", "max_rounds": 1}, ["--tuner", "gepa", "--max-rounds", "1"], 0.35),
     (
         {"tuner": "mipro", "max_rounds": 1, "trials": 4},
-        ["--tuner", "mipro", "--max-rounds", "1", "--trials", "4"],
+        ["--tuner", "mipro", "--max-rounds", "1", *keys(trials=4)],
         0.35,
     ),
     ({"judge": "geval", "tuner": "none"}, ["--judge", "geval", "--tuner", "none"], 0.01),
     ({"max_rounds": 0}, ["--max-rounds", "0"], 0.25),
     # What two searches try differently adds up, and depends on a few points of each.
-    ({"max_rounds": 1, "trials": 4, "folds": 4}, ["--max-rounds", "1", "--trials", "4", "--folds", "4"], 0.35),
+    ({"max_rounds": 1, "trials": 4, "folds": 4}, ["--max-rounds", "1", *keys(trials=4), "--folds", "4"], 0.35),
 ]
 
 
@@ -87,7 +88,7 @@ def test_the_estimate_holds_for_an_lm_that_never_says_the_same_twice(monkeypatch
     monkeypatch.setattr(make_lm, "transport_for", lambda *_: WordyEngine())
     real = executed(
         *("--aspects", "fluency", "--lm", "openai/wordy", "--api-base", "http://lm.invalid:9"),
-        *("--max-rounds", "1", "--tuner", "mipro", "--rpm", "1e9", "--tpm", "1e12"),
+        *("--max-rounds", "1", "--tuner", "mipro", "--rpm", "1e9", *keys(tpm="1e12")),
     )
     low, usual, high = (used.calls for used in found.total)
     assert low <= real <= high
@@ -118,7 +119,7 @@ def test_what_a_compile_has_paid_is_not_estimated_again(monkeypatch: pytest.Monk
     monkeypatch.setattr(study, "_NOT_AHEAD", 0.0)
     settings = {"aspects": ("coherence",), "tuner": "none", "max_rounds": 1, "trials": 100}
     before = estimated(**settings)
-    executed("--aspects", "coherence", "--tuner", "none", "--max-rounds", "1", "--trials", "100")
+    executed("--aspects", "coherence", "--tuner", "none", "--max-rounds", "1", *keys(trials=100))
     after = estimated(**settings)
     assert before.total[0].calls > 0
     assert after.total[0].calls == 0

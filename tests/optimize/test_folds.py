@@ -197,7 +197,7 @@ def gained(low: float | None, high: float | None) -> Difference:
         (gained(0.01, 0.1), 6.0, "cheaper", "compiled", "which is better than a single call"),
         (gained(-0.01, 0.1), 6.0, "cheaper", "single", "does not show that it is better than a single call, and it"),
         (gained(-0.01, 0.1), 6.0, "cheaper", "single", "takes 6.0 calls per item instead of 1.0"),
-        (gained(-0.01, 0.1), 6.0, "compiled", "compiled", "as --keep compiled wants it, although held-out does not"),
+        (gained(-0.01, 0.1), 6.0, "compiled", "compiled", "as keep=compiled wants it, although held-out does not"),
         (gained(-0.01, 0.1), 0.5, "cheaper", "compiled", "which takes no more calls"),
         (gained(-0.1, -0.01), 0.5, "cheaper", "single", "worse than a single call"),
         (gained(-0.1, -0.01), 0.5, "compiled", "compiled", "although held-out shows that it is worse"),

@@ -14,12 +14,13 @@ from typing import Any
 import pytest
 
 from debate_judge.optimize import compile as command
+from tests.config_keys import keys
 from tests.optimize.small_corpus import small_corpus
 
 FLAGS = [
-    *("--report", "none", "--data", "small.jsonl"),
-    *("--aspects", "coherence,fluency", "--max-rounds", "1", "--trials", "2", "--folds", "4", "--resamples", "100"),
-    *("--store", "store", "--json", "r.json"),
+    *(*keys(report="none"), "--data", "small.jsonl"),
+    *("--aspects", "coherence,fluency", "--max-rounds", "1", *keys(trials=2), "--folds", "4", *keys(resamples=100)),
+    *("--store", "store", *keys(json="r.json")),
 ]
 
 

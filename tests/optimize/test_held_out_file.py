@@ -11,6 +11,7 @@ import pytest
 from debate_judge.data.errors import InputError
 from debate_judge.optimize import compile as command
 from debate_judge.optimize.settings import Settings
+from tests.config_keys import keys
 from tests.optimize.compiles import prepared
 from tests.optimize.small_corpus import small_corpus
 
@@ -39,7 +40,7 @@ def test_the_judge_learns_from_one_file_and_is_measured_on_the_other(
     written(tmp_path / "mine.jsonl", groups[:8])
     written(tmp_path / "test.jsonl", groups[8:])
     arguments = ["--data", "mine.jsonl", "--held-out", "test.jsonl", "--aspects", "coherence", "--tuner", "none"]
-    quick = ["--max-rounds", "0", "--resamples", "100", "--report", "none", "--json", "result.json"]
+    quick = ["--max-rounds", "0", *keys(resamples=100, report="none", json="result.json")]
     assert command.main([*arguments, *quick]) == 0
     printed = capsys.readouterr().out
     assert "on 4 sources that the judge" in " ".join(printed.split())

@@ -15,6 +15,7 @@ from debate_judge.optimize import compile as command
 from debate_judge.programs.lm.errors import ProviderDownError
 from debate_judge.programs.offline.engine import OfflineEngine
 from debate_judge.runs.runner.runner import JudgeRunner
+from tests.config_keys import keys
 from tests.fakes import scripted_lm
 from tests.faulty_server import FaultyServer
 from tests.optimize.small_corpus import small_corpus
@@ -29,10 +30,10 @@ def offline(body: bytes) -> str:
 
 def compiled(folder: Path, server: FaultyServer) -> dict[str, Any]:
     folder.mkdir()
-    options = ["--aspects", "coherence,fluency", "--max-rounds", "1", "--effort", "light", "--report", "none"]
-    place = ["--store", str(folder / "store"), "--json", str(folder / "result.json"), "--folds", "4"]
+    options = ["--aspects", "coherence,fluency", "--max-rounds", "1", "--effort", "light", *keys(report="none")]
+    place = ["--store", str(folder / "store"), *keys(json=folder / "result.json"), "--folds", "4"]
     lm = ["--lm", "openai/m", "--api-base", server.url, "--concurrency", "64"]
-    assert command.main([*options, *place, *lm, "--data", str(small_corpus(folder, 8, 3)), "--resamples", "200"]) == 0
+    assert command.main([*options, *place, *lm, "--data", str(small_corpus(folder, 8, 3)), *keys(resamples=200)]) == 0
     found: dict[str, Any] = json.loads((folder / "result.json").read_text())
     for own in ("run_id", "export"):
         found.pop(own)

@@ -18,21 +18,13 @@ from debate_judge.optimize.measures.learning_curve import first_sources, sizes_o
 from debate_judge.optimize.settings import Settings
 from debate_judge.runs.flags.named_texts import personas
 from debate_judge.runs.reports.learning import render
+from tests.config_keys import keys
 from tests.printed import printed, unwrapped
 
 ASPECTS = ("consistency", "relevance")
 QUICK = [
-    "--report",
-    "none",
-    "--aspects",
-    ",".join(ASPECTS),
-    "--max-rounds",
-    "0",
-    "--resamples",
-    "100",
-    "--no-preflight",
-    "--folds",
-    "1",
+    *("--aspects", ",".join(ASPECTS), "--max-rounds", "0", "--folds", "1"),
+    *keys(report="none", resamples=100, preflight=False),
 ]
 
 
@@ -68,7 +60,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         settings = Settings(data="few.jsonl", aspects=ASPECTS, max_rounds=0, folds=1, learning_curve=True)
         found: dict[str, Any] = {"estimate": estimate_compile(settings, personas(None)), "settings": settings}
         for name in ("first", "second"):
-            assert command.main([*QUICK, "--data", "few.jsonl", "--learning-curve", "--json", f"{name}.json"]) == 0
+            assert command.main([*QUICK, "--data", "few.jsonl", *keys(learning_curve=True, json=f"{name}.json")]) == 0
             found[name] = json.loads(Path(f"{name}.json").read_text())
         found["figures"] = [path.name for path in folder.rglob("learning-curve.png")]
         kept = sorted(folder.rglob("learning_curve.json"))
@@ -125,7 +117,7 @@ def test_without_learning_there_is_no_curve(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert command.main([*QUICK, "--tuner", "none", "--learning-curve"]) == 2
+    assert command.main([*QUICK, "--tuner", "none", *keys(learning_curve=True)]) == 2
     assert "nothing is learnt" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 

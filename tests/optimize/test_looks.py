@@ -16,6 +16,7 @@ from debate_judge.optimize import compile as command
 from debate_judge.optimize.context import CompilePlan
 from debate_judge.optimize.settings import Settings
 from debate_judge.runs.tracking.looks import FILE, Looks, expected_largest, inflation, record_look
+from tests.config_keys import keys
 from tests.optimize.compiles import prepared
 from tests.printed import unwrapped
 
@@ -137,9 +138,9 @@ def test_a_second_look_is_told_in_summary_json_run_and_export(
     from mlflow import MlflowClient
 
     monkeypatch.chdir(tmp_path)
-    quick = ["--aspects", "coherence", "--tuner", "none", "--max-rounds", "0", "--trials", "2", "--resamples", "100"]
-    quick += ["--folds", "1", "--report", "none"]
-    flags = [*quick, "--store", "store", "--json", "r.json"]
+    quick = ["--aspects", "coherence", "--tuner", "none", "--max-rounds", "0", *keys(trials=2, resamples=100)]
+    quick += ["--folds", "1", *keys(report="none")]
+    flags = [*quick, "--store", "store", *keys(json="r.json")]
     assert command.main(flags) == 0
     assert json.loads(Path("r.json").read_text())["looks"] == {"times": 1, "inflation": 0.0, "unreadable": 0}
     assert "looked at" not in unwrapped(capsys.readouterr().out)

@@ -21,6 +21,7 @@ from debate_judge.programs import build
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.runner.runner import JudgeRunner
+from tests.config_keys import keys
 from tests.optimize.small_corpus import small_corpus
 
 HERE = "tests.optimize.test_named_class"
@@ -74,8 +75,8 @@ def test_a_class_of_ones_own_gets_the_metric_and_is_chosen_from(
     assert found.instructions() == {**judge.instructions(), "critic": "Be stern. 0"}
     monkeypatch.chdir(tmp_path)
     arguments = ["--data", str(small_corpus(tmp_path, groups=10, candidates=3)), "--aspects", "coherence"]
-    arguments += ["--folds", "1", "--max-rounds", "1", "--resamples", "100", "--no-preflight", "--report", "none"]
-    assert command.main([*arguments, "--tuner", f"{HERE}:Stern", "--json", "out.json"]) == 0
+    arguments += ["--folds", "1", "--max-rounds", "1", *keys(resamples=100, preflight=False, report="none")]
+    assert command.main([*arguments, "--tuner", f"{HERE}:Stern", *keys(json="out.json")]) == 0
     (study,) = Path("runs/store/studies").glob("*.log")
     assert re.search(r"\btuned\b", study.read_text())
     assert json.loads(Path("out.json").read_text())["lm_calls"]["executed"] > 0
@@ -86,14 +87,14 @@ def test_demonstrations_are_left_out_unless_texts_may_be_exported(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     arguments = ["--data", str(small_corpus(tmp_path, groups=10, candidates=3)), "--aspects", "coherence"]
-    arguments += ["--folds", "1", "--max-rounds", "0", "--resamples", "100", "--no-preflight", "--report", "none"]
-    for more, kept in ((["--export-examples"], True), ([], False)):
+    arguments += ["--folds", "1", "--max-rounds", "0", *keys(resamples=100, preflight=False, report="none")]
+    for more, kept in ((keys(export_examples=True), True), ([], False)):
         caplog.clear()
         store = ["--store", "kept" if kept else "left"]
         assert command.main([*arguments, *store, *more, "--tuner", "dspy:LabeledFewShot"]) == 0
         (study,) = Path(store[1]).glob("studies/*.log")
         assert bool(re.search(r"\btuned\b", study.read_text())) == kept
-        assert ("--export-examples keeps them" in caplog.text) != kept
+        assert ("export-examples=true keeps them" in caplog.text) != kept
 
 
 @pytest.mark.parametrize(

@@ -21,4 +21,4 @@ def test_commands_can_be_pasted_whatever_the_folder_is_called() -> None:
     )
     (line,) = (line for line in next_steps(cast(Result, result)).splitlines() if line.startswith("Score "))
     words = shlex.split(line)
-    assert words[words.index("--program") + 1] == "my runs/exports/it's"
+    assert words[words.index("score") + 1] == "my runs/exports/it's"

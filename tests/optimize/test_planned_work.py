@@ -10,6 +10,7 @@ import pytest
 
 from debate_judge.optimize import compile as command
 from debate_judge.runs.runner.progress import ItemPass, RunProgress
+from tests.config_keys import keys
 from tests.optimize.small_corpus import small_corpus
 
 
@@ -31,6 +32,6 @@ def test_a_search_makes_about_as_many_passes_as_were_planned(
             yield one
 
     monkeypatch.setattr(RunProgress, "over", counted)
-    data = ["--data", str(small_corpus(tmp_path, groups=24, candidates=4)), "--folds", "1", "--no-preflight"]
-    assert command.main([*data, *more, "--resamples", "100", "--report", "none", "--store", str(tmp_path / "s")]) == 0
+    data = ["--data", str(small_corpus(tmp_path, groups=24, candidates=4)), "--folds", "1", *keys(preflight=False)]
+    assert command.main([*data, *more, *keys(resamples=100, report="none"), "--store", str(tmp_path / "s")]) == 0
     assert 0.5 < made["search"] / planned["search"] < 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from argparse import ArgumentParser
 from pathlib import Path
 
 import pytest
@@ -11,13 +11,16 @@ from debate_judge.data.errors import InputError
 from debate_judge.optimize.compile import build_parser
 from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners import tuner_named
+from debate_judge.runs import score
+from debate_judge.runs.flags.declared import spelled
 from debate_judge.runs.flags.lm import limits
-from debate_judge.runs.flags.parser import read
+from debate_judge.runs.flags.parser import make_parser, read
 from debate_judge.runs.score import ScoreFlags
+from tests.config_keys import keys
 
 
-def settings(*flags: str) -> Settings:
-    return read(Settings, build_parser().parse_args(flags))
+def settings(*given: str) -> Settings:
+    return read(Settings, build_parser().parse_args(given))
 
 
 def config(folder: Path, text: str) -> Path:
@@ -31,10 +34,80 @@ def test_without_flags_everything_is_the_default() -> None:
     assert Settings().lm == "offline"
 
 
-def test_every_setting_has_a_flag_of_its_name() -> None:
-    known = {action.dest for action in build_parser()._actions}
-    assert {field.name for field in dataclasses.fields(Settings)} <= known
-    assert known - {field.name for field in dataclasses.fields(Settings)} == {"help", "config", "estimate"}
+def flags(parser: ArgumentParser) -> list[str]:
+    return [action.option_strings[-1] for action in parser._actions if action.option_strings and action.dest != "help"]
+
+
+def test_the_flags_of_a_compile_fit_one_screen() -> None:
+    parser = build_parser()
+    assert flags(parser) == [
+        *("--estimate", "--data", "--columns", "--task", "--aspects", "--judge", "-J", "--lm", "--api-base"),
+        *("--concurrency", "--rpm", "--budget", "--tuner", "--reflection-lm", "--effort", "--max-rounds", "--metric"),
+        *("--examples", "--folds", "--held-out", "--seed", "--name", "--tracking-uri", "--store", "--config"),
+    ]
+    assert len(flags(parser)) <= 25
+    assert len(parser.format_help().splitlines()) <= 52
+
+
+def test_the_flags_of_score_fit_one_screen() -> None:
+    parser = make_parser("score", score.__doc__ or "", ScoreFlags)
+    assert len(flags(parser)) <= 16
+    assert len(parser.format_help().splitlines()) <= 52
+
+
+@pytest.mark.parametrize(
+    ("given", "level", "correlation"),
+    [
+        ("auto/spearman", "auto", "spearman"),
+        ("summary/kendall", "summary", "kendall"),
+        ("pearson", "auto", "pearson"),
+        ("sample", "sample", "spearman"),
+    ],
+)
+def test_a_metric_is_a_level_and_a_correlation(given: str, level: str, correlation: str) -> None:
+    found = settings("--metric", given)
+    assert (found.chosen_by.level, found.chosen_by.correlation) == (level, correlation)
+    assert found.metric == f"{level}/{correlation}", "however it is written, it is the same compile"
+
+
+@pytest.mark.parametrize(
+    "given", ["", "summary/sample", "spearman/pearson", "summary/spearman/auto", "system/spearman"]
+)
+def test_what_is_no_metric_is_refused(given: str) -> None:
+    with pytest.raises(InputError, match="not a metric") as caught:
+        settings("--metric", given)
+    assert caught.value.field == "--metric"
+
+
+@pytest.mark.parametrize(
+    ("flag", "instead"),
+    [
+        ("--level=summary", "--metric"),
+        ("--objective=kendall", "--metric"),
+        ("--repeats=3", "folds"),
+        ("--choose=dev-1se", "removed"),
+        ("--deadline=60", "timeout"),
+        ("--attempt=60", "timeout"),
+        ("--judge-option=turns=3", "-J"),
+        ("--score-mode=expected", "-J score-mode=expected"),
+        ("--guide-words=100", "guide-words = 100"),
+        ("--no-preflight", "preflight = false"),
+        ("--aspects-of=x", None),
+    ],
+)
+def test_an_old_flag_says_what_became_of_it(flag: str, instead: str | None) -> None:
+    if instead is None:
+        with pytest.raises(SystemExit):
+            settings(flag)
+        return
+    with pytest.raises(InputError) as caught:
+        settings(flag)
+    assert caught.value.field == flag.partition("=")[0]
+    assert instead in str(caught.value.remedy)
+
+
+def test_an_old_key_says_what_became_of_it(tmp_path: Path) -> None:
+    assert "--metric" in str(refused(tmp_path, 'level = "summary"\n').remedy)
 
 
 def test_flags_win_over_the_file_and_the_file_over_defaults(tmp_path: Path) -> None:
@@ -129,11 +202,10 @@ def test_a_file_that_is_not_there_or_not_text_is_refused(tmp_path: Path) -> None
     ("field", "low"), [("trials", 1), ("max_rounds", 0), ("concurrency", 1), ("resamples", 100), ("seed", 0)]
 )
 def test_a_number_below_its_range_is_refused_and_its_end_is_not(field: str, low: int) -> None:
-    flag = "--" + field.replace("_", "-")
-    assert getattr(settings(flag, str(low)), field) == low
+    assert getattr(settings(*keys(**{field: low})), field) == low
     with pytest.raises(InputError) as caught:
-        settings(flag, str(low - 1))
-    assert caught.value.field == flag
+        settings(*keys(**{field: low - 1}))
+    assert caught.value.field == spelled(Settings, field)
     assert caught.value.expected == f"at least {low}"
     assert caught.value.found == low - 1
 
@@ -141,9 +213,9 @@ def test_a_number_below_its_range_is_refused_and_its_end_is_not(field: str, low:
 @pytest.mark.parametrize(
     ("flag", "value", "near"),
     [
-        ("--objective", "spearmann", "spearman"),
-        ("--objective", "tau", None),
-        ("--level", "sumary", "summary"),
+        ("--metric", "summary/spearmann", "spearman"),
+        ("--metric", "tau", None),
+        ("--metric", "sumary/spearman", "summary"),
         ("--effort", "hevy", "heavy"),
     ],
 )
@@ -170,9 +242,9 @@ def test_a_name_that_cannot_be_a_folder_is_refused(name: str) -> None:
     ("flags", "found", "expected"),
     [
         (("--seed", "one"), "one", "a whole number"),
-        (("--trials", "1.5"), "1.5", "a whole number"),
+        (("--folds", "1.5"), "1.5", "a whole number"),
         (("--rpm", "fast"), "fast", "a number"),
-        (("--deadline", "inf"), float("inf"), "a finite number"),
+        (("--rpm", "inf"), float("inf"), "a finite number"),
     ],
 )
 def test_a_flag_that_is_no_number_is_refused_with_what_stands_there(
@@ -186,27 +258,25 @@ def test_a_flag_that_is_no_number_is_refused_with_what_stands_there(
 def test_a_value_of_the_file_is_refused_with_its_file_and_key(tmp_path: Path) -> None:
     error = refused(tmp_path, "seed = 3\nmax-unscored = 2\n")
     assert (error.field, error.expected, error.found) == ("max-unscored", "a number from 0 to 1", 2)
-    assert "did you mean 'kendall'" in str(refused(tmp_path, 'objective = "kendal"\n').remedy)
+    assert "did you mean 'kendall'" in str(refused(tmp_path, 'metric = "kendal"\n').remedy)
 
 
 def test_help_says_every_default_and_choice() -> None:
     text = " ".join(build_parser().format_help().split())
     for part in (
-        "{light,medium,heavy} how much the tuner and the search try (default: light)",
+        "--effort EFFORT how much is tried: light, medium, heavy (default: light)",
         "(default: runs/store)",
-        "time limit of a call with its retries (default: 900)",
+        "LM calls in flight at once (default: 16)",
         "--seed N seed of every random choice (default: 0)",
-        "--deadline SECONDS",
-        "limits on LM calls:",
     ):
         assert part in text
 
 
 def test_an_unknown_flag_is_refused_with_the_nearest_one(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
-        build_parser().parse_args(["--temprature=1"])
+        build_parser().parse_args(["--maxrounds=1"])
     assert caught.value.code == 2
-    assert "did you mean '--temperature'?" in capsys.readouterr().err
+    assert "did you mean '--max-rounds'?" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("flag", "instead"), [("--batch-rounds=2", "together"), ("--granularity=half", "rounds")])
@@ -220,22 +290,15 @@ def test_a_removed_flag_is_refused_with_what_became_of_it(flag: str, instead: st
 def test_a_setting_that_must_be_given_is_asked_for() -> None:
     with pytest.raises(InputError, match="no value is given") as caught:
         ScoreFlags(source="texts.jsonl", out="scores.jsonl")
-    assert caught.value.field == "--program"
+    assert caught.value.field == "EXPORT"
     assert "folder of an export" in str(caught.value.expected)
 
 
 @pytest.mark.parametrize(
-    ("flags", "attempt", "deadline"),
-    [
-        ({}, 300, 900),
-        ({"deadline": 100.0}, 100, 100),
-        ({"deadline": 9000.0}, 300, 9000),
-        ({"deadline": 9000.0, "attempt": 5000.0}, 5000, 9000),
-        ({"deadline": 100.0, "attempt": 5000.0}, 100, 100),
-    ],
+    ("given", "attempt", "deadline"), [({}, 300, 900), ({"timeout": 5000.0}, 5000, 15000), ({"timeout": 0.5}, 0.5, 1.5)]
 )
-def test_an_attempt_may_take_as_long_as_the_user_says_within_the_deadline(
-    flags: dict[str, float], attempt: float, deadline: float
+def test_a_call_may_take_three_times_as_long_as_an_attempt(
+    given: dict[str, float], attempt: float, deadline: float
 ) -> None:
-    options = limits(Settings(**flags))
+    options = limits(Settings(**given))
     assert (options.attempt, options.deadline) == (attempt, deadline)

@@ -42,8 +42,8 @@ def test_the_identity_is_what_decides_the_result() -> None:
         Settings(effort="heavy"),
         Settings(trials=7),
         Settings(max_rounds=1),
-        Settings(objective="kendall"),
-        Settings(level="sample"),
+        Settings(metric="kendall"),
+        Settings(metric="sample"),
         Settings(shared=True),
         Settings(seed=1),
         Settings(resamples=1000),
@@ -55,8 +55,8 @@ def test_whether_a_setting_decides_is_declared_where_the_setting_is() -> None:
     aside = {field.name for field in dataclasses.fields(Settings)} - set(deciding(Settings()))
     assert aside == {
         *("name", "tracking_uri", "store", "json", "report", "learning_curve", "keep"),
-        *("concurrency", "no_preflight"),
-        *("rpm", "tpm", "budget", "deadline", "attempt", "prices", "batch"),
+        *("concurrency", "preflight"),
+        *("rpm", "tpm", "budget", "timeout", "prices", "batch"),
         *("replies", "studies"),
     }
 
@@ -66,13 +66,13 @@ def test_whether_a_setting_decides_is_declared_where_the_setting_is() -> None:
     [
         ({"seed": "1"}, "--seed", "a whole number"),
         ({"max_rounds": 1.0}, "--max-rounds", "a whole number"),
-        ({"shared": 1}, "--shared", "true or false"),
+        ({"shared": 1}, "shared", "true or false"),
         ({"aspects": ("a", 1)}, "--aspects", "a list of texts"),
-        ({"temperature": float("nan")}, "--temperature", "a finite number"),
-        ({"max_unscored": 1.5}, "--max-unscored", "a number from 0 to 1"),
-        ({"max_unscored": -0.5}, "--max-unscored", "a number from 0 to 1"),
-        ({"tpm": 0}, "--tpm", "more than 0"),
-        ({"batch": "azure"}, "--batch", "one of openai"),
+        ({"temperature": float("nan")}, "temperature", "a finite number"),
+        ({"max_unscored": 1.5}, "max-unscored", "a number from 0 to 1"),
+        ({"max_unscored": -0.5}, "max-unscored", "a number from 0 to 1"),
+        ({"tpm": 0}, "tpm", "more than 0"),
+        ({"batch": "azure"}, "batch", "one of openai"),
         ({"name": "a/b"}, "--name", "letters, digits, . _ + -"),
         ({"name": ".."}, "--name", "letters, digits, . _ + -"),
     ],

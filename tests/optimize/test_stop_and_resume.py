@@ -16,19 +16,20 @@ from pathlib import Path
 
 import pytest
 
+from tests.config_keys import keys
 from tests.optimize.small_corpus import small_corpus
 
 CONCURRENCY = 8
 ARGUMENTS = [
-    *("--aspects", "coherence", "--max-rounds", "2", "--trials", "9", "--effort", "light", "--resamples", "200"),
-    *("--concurrency", str(CONCURRENCY), "--folds", "1", "--report", "none"),
+    *("--aspects", "coherence", "--max-rounds", "2", *keys(trials=9), "--effort", "light", *keys(resamples=200)),
+    *("--concurrency", str(CONCURRENCY), "--folds", "1", *keys(report="none")),
 ]
 SCRIPT = Path(__file__).with_name("counted_compile.py")
 ROOT = Path(__file__).parents[2]
 
 
 def command(folder: Path, pause: float, tuner: str) -> list[str]:
-    output = ["--store", str(folder / "store"), "--json", str(folder / "result.json")]
+    output = ["--store", str(folder / "store"), *keys(json=folder / "result.json")]
     arguments = [*ARGUMENTS, "--data", str(small_corpus(folder)), "--tuner", tuner, *output]
     return [sys.executable, str(SCRIPT), str(folder / "calls.log"), str(pause), *arguments]
 
@@ -117,7 +118,7 @@ def test_two_compiles_at_once_on_one_store_pay_for_each_call_once(tmp_path: Path
         folder.mkdir()
         more = ["--store", str(tmp_path / "store")]
         if folder.name == "two":
-            more += ["--max-unscored", "0.3"]
+            more += keys(max_unscored=0.3)
         processes.append(
             subprocess.Popen(
                 [*command(folder, 0.002, "guide"), *more],

@@ -16,6 +16,7 @@ import pytest
 
 from debate_judge.optimize import compile as command
 from debate_judge.programs.lm.sql.postgresql import sqlalchemy_address
+from tests.config_keys import keys
 from tests.fakes import debater
 from tests.faulty_server import FaultyServer
 from tests.optimize.small_corpus import small_corpus
@@ -52,7 +53,7 @@ def compiled(arguments: list[str], server: FaultyServer, file: Path) -> Compiled
     root.setLevel(logging.DEBUG)
     try:
         with redirect_stdout(said), redirect_stderr(said):
-            code = command.main([*arguments, "--json", str(file)])
+            code = command.main([*arguments, *keys(json=file)])
     finally:
         root.removeHandler(handler)
         root.setLevel(level)
@@ -72,8 +73,8 @@ def team(postgres: PostgresServer, runs_database: str, tmp_path_factory: pytest.
         patch.setenv("DEBATE_STUDIES", with_password(databases["studies"]))
         common = ["--data", str(small_corpus(folder, groups=8, candidates=3)), "--lm", "openai/mock"]
         common += ["--api-base", server.url, "--tracking-uri", with_password(runs_database), "--name", "ours"]
-        common += ["--aspects", "coherence", "--tuner", "none", "--folds", "1", "--trials", "1"]
-        common += ["--max-rounds", "0", "--resamples", "100", "--no-preflight"]
+        common += ["--aspects", "coherence", "--tuner", "none", "--folds", "1", *keys(trials=1)]
+        common += ["--max-rounds", "0", *keys(resamples=100, preflight=False)]
         one, other = (
             compiled([*common, "--store", str(folder / name)], server, folder / f"{name}.json") for name in "ab"
         )

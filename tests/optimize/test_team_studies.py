@@ -15,6 +15,7 @@ from debate_judge.optimize import compile as command
 from debate_judge.optimize.search.outcomes import SearchResult
 from debate_judge.optimize.search.points import Point
 from debate_judge.programs.lm.sql.postgresql import database_address, sqlalchemy_address
+from tests.config_keys import keys
 from tests.optimize.searches import Fake, breadth, run
 from tests.optimize.small_corpus import small_corpus
 from tests.postgresql import PostgresServer
@@ -104,7 +105,7 @@ def test_a_database_that_cannot_be_reached_ends_a_compile_before_it_begins(
     monkeypatch.chdir(tmp_path)
     address = "postgresql://judge@127.0.0.1:1/studies"
     data = ["--data", str(small_corpus(tmp_path, groups=8, candidates=3)), "--aspects", "coherence", "--folds", "1"]
-    assert command.main([*data, "--studies", address]) == 2
+    assert command.main([*data, *keys(studies=address)]) == 2
     told = capsys.readouterr().err
     assert "field '--studies'" in told
     assert "remedy:" in told
@@ -113,4 +114,4 @@ def test_a_database_that_cannot_be_reached_ends_a_compile_before_it_begins(
 
 def test_a_password_in_the_address_of_the_studies_is_refused() -> None:
     with pytest.raises(InputError, match="a password stands in the address"):
-        database_address("postgresql://judge:Sesame-9417@h/studies", "--studies", "DEBATE_STUDIES")
+        database_address("postgresql://judge:Sesame-9417@h/studies", "studies", "DEBATE_STUDIES")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from debate_judge.optimize import cli
+from tests.config_keys import keys
 from tests.pins import inside
 from tests.pins.recording import ADDRESS, LM, Call, Recorder, at_the_address, digest
 
@@ -90,7 +91,7 @@ def compare_arguments(name: str, folder: Path) -> list[object]:
     ]
 
 
-AT_SERVER: list[object] = ["--lm", LM, "--api-base", ADDRESS, "--config", "no-preflight=true"]
+AT_SERVER: list[object] = ["--lm", LM, "--api-base", ADDRESS, *keys(preflight=False)]
 
 
 def compared(name: str, folder: Path, store: Path, server: Recorder) -> dict[str, Any]:
@@ -154,8 +155,8 @@ def compare_case(name: str, folder: Path) -> tuple[dict[str, Any], list[Call]]:
 
 
 SMALL_COMPILE = [
-    *("--aspects", "coherence,relevance", "--trials", 3, "--folds", 1, "--max-rounds", 2, "--keep", "compiled"),
-    *("--resamples", 100, "--report", "none", "--name", "pinned"),
+    *("--aspects", "coherence,relevance", "--folds", 1, "--max-rounds", 2, "--name", "pinned"),
+    *keys(trials=3, keep="compiled", resamples=100, report="none"),
 ]
 """Arguments of a compile that takes seconds."""
 
@@ -163,7 +164,7 @@ SMALL_COMPILE = [
 def compile_small(folder: Path, *more: object) -> dict[str, Any]:
     """Compile on eight sources; the export is `folder`/store/exports/pinned. Returns what was chosen by aspect."""
     data, found = write_sample(folder / "rated.jsonl", 8, 3), folder / "compiled.json"
-    debate("compile", "--data", data, *SMALL_COMPILE, "--store", folder / "store", "--json", found, *more)
+    debate("compile", "--data", data, *SMALL_COMPILE, "--store", folder / "store", *keys(json=found), *more)
     return chosen(json.loads(found.read_text(encoding="utf-8")))
 
 
@@ -180,7 +181,7 @@ def compile_case(name: str, folder: Path) -> tuple[dict[str, Any], list[Call]]:
     return pin(server.calls, inside.stored_keys(folder / "store", LM), result), server.calls
 
 
-SCORED = {"score": ["debate+tiebreak"], "score_joint": ["debate+tiebreak", "--joint", "--together", 2]}
+SCORED = {"score": ["debate+tiebreak"], "score_joint": ["debate+tiebreak", "-J", "joint=true", "-J", "together=2"]}
 """Judges and options of those that are exported as they are, and then score texts at the server."""
 
 
@@ -196,8 +197,8 @@ def score_case(name: str, folder: Path) -> tuple[dict[str, Any], list[Call]]:
     texts, out = write_sample(folder / "texts.jsonl", 4, 4), folder / "scores.jsonl"
     with Recorder() as server, at_the_address(server.port):
         debate(
-            *("score", "--program", export, "--in", texts, "--out", out, "--store", folder / "other", *AT_SERVER),
-            *("--transcripts", folder / "debates.jsonl"),
+            *("score", export, "--in", texts, "--out", out, "--store", folder / "other", *AT_SERVER),
+            *keys(transcripts=folder / "debates.jsonl"),
         )
     rows = out.read_text(encoding="utf-8").splitlines()
     return pin(server.calls, inside.stored_keys(folder / "other", LM), rows), server.calls
@@ -214,7 +215,7 @@ CASES = {
 def compile_sample(folder: Path) -> dict[str, Any]:
     """Compile the sample offline with the default settings; returns what is chosen, its agreement and its calls."""
     file = folder / "out.json"
-    debate("compile", "--store", folder / "store", "--json", file)
+    debate("compile", "--store", folder / "store", *keys(json=file))
     found = json.loads(file.read_text(encoding="utf-8"))
     return {
         "chosen": chosen(found),

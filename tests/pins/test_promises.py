@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from debate_judge.optimize import cli
+from tests.config_keys import keys
 from tests.pins.cases import debate, exported, write_sample
 from tests.pins.recording import LM, Recorder
 
@@ -47,8 +48,8 @@ def arguments(export: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
 
     def made(server: Recorder, name: str, *more: str) -> list[str]:
-        files = ["--program", export, "--in", texts, "--out", tmp_path / f"{name}.jsonl", "--store", tmp_path / "store"]
-        lm = ["--lm", LM, "--api-base", server.url, "--concurrency", CONCURRENCY, "--no-preflight"]
+        files = [export, "--in", texts, "--out", tmp_path / f"{name}.jsonl", "--store", tmp_path / "store"]
+        lm = ["--lm", LM, "--api-base", server.url, "--concurrency", CONCURRENCY, *keys(preflight=False)]
         return ["score", *map(str, files), *map(str, lm), *more]
 
     return made
@@ -62,8 +63,8 @@ def undisturbed(export: Path, texts: Path, tmp_path_factory: pytest.TempPathFact
         patch.setenv("OPENAI_API_KEY", "unused")
         patch.setenv("NO_PROXY", "127.0.0.1")
         debate(
-            *("score", "--program", export, "--in", texts, "--out", folder / "out.jsonl", "--store", folder / "store"),
-            *("--lm", LM, "--api-base", server.url, "--no-preflight"),
+            *("score", export, "--in", texts, "--out", folder / "out.jsonl", "--store", folder / "store"),
+            *("--lm", LM, "--api-base", server.url, *keys(preflight=False)),
         )
         assert set(server.answered.values()) == {1}
     return (folder / "out.jsonl").read_bytes(), server.requests
@@ -175,7 +176,7 @@ def scores_beside(first: list[str], texts: Path, export: Path, folder: Path) -> 
         group["candidates"][0] = {"id": "first", "text": text}
     source, out = folder / "in.jsonl", folder / "out.jsonl"
     source.write_text("".join(json.dumps(group) + "\n" for group in groups), encoding="utf-8")
-    debate("score", "--program", export, "--in", source, "--out", out, "--store", folder / "store")
+    debate("score", export, "--in", source, "--out", out, "--store", folder / "store")
     rows = out.read_text(encoding="utf-8").splitlines()
     assert all(json.loads(row)["score"] is not None for row in rows)
     return [row for row in rows if json.loads(row)["candidate"] != "first"]

@@ -39,7 +39,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
     def opening() -> SqlStore:
         # Machines of a team have folders of their own.
         folder = tmp_path / str(len(stores)) if address else tmp_path
-        stores.append(SqlStore(folder, address, lm="openai_m", named="--replies" if address else "--store"))
+        stores.append(SqlStore(folder, address, lm="openai_m", named="replies" if address else "--store"))
         return stores[-1]
 
     yield opening
@@ -280,7 +280,7 @@ def test_a_database_that_goes_away_ends_the_run_which_resumes_when_it_is_back(
     try:
         with pytest.raises(StoreError, match="cannot be used") as caught:
             put(store, key(9), REPLIES[0])
-        assert caught.value.field == "--replies"
+        assert caught.value.field == "replies"
     finally:
         postgres.start()
     assert get_all(opened(), 5) == [*REPLIES, None]

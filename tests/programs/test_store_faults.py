@@ -26,6 +26,7 @@ from debate_judge.programs.lm.reply import Reply, StoreError, reply_or_claim, so
 from debate_judge.programs.lm.sql import old_folders
 from debate_judge.programs.lm.store import FILE, SqlStore
 from debate_judge.runs import compare
+from tests.config_keys import keys
 from tests.stores import REPLIES, count, get, get_all, key, put
 
 ROOT = Path(__file__).parents[2]
@@ -151,7 +152,7 @@ def test_a_full_disk_is_an_error_and_what_was_refused_is_put_when_there_is_room(
 def test_a_disk_that_fills_up_ends_the_run_which_goes_on_when_there_is_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = ["--data", "sample", "--aspects", "coherence", "--store", str(tmp_path), "--resamples", "100"]
+    arguments = ["--data", "sample", "--aspects", "coherence", "--store", str(tmp_path), *keys(resamples=100)]
     connect = sqlite3.connect
 
     def small(*given: Any, **options: Any) -> sqlite3.Connection:

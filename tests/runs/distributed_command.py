@@ -106,14 +106,15 @@ class Command:
     def __call__(self, *more: str, **replace: str | Path) -> int:
         arguments: dict[str, str | Path] = {
             "--engine": "ray",
-            "--program": self.program,
             "--in": self.folder / "in*",
             "--out": self.out,
             "--store": self.folder / "store",
             "--api-base": self.server.url,
         }
+        program = replace.pop("program", self.program)
         arguments |= {"--" + name.replace("_", "-"): value for name, value in replace.items()}
-        return score.main([str(part) for pair in arguments.items() for part in pair] + list(more))
+        flags = [str(part) for pair in arguments.items() for part in pair]
+        return score.main([str(program), *flags, *more])
 
     def rows(self) -> list[str]:
         return [line for f in sorted(self.out.glob("part-*")) for line in f.read_text(encoding="utf-8").splitlines()]

@@ -72,13 +72,13 @@ class Command:
 
     def __call__(self, *more: str, **replace: str | Path) -> int:
         arguments: dict[str, str | Path] = {
-            "--program": self.program,
             "--in": self.source,
             "--out": self.out,
             "--store": self.folder / "store",
         }
+        program = str(replace.pop("program", self.program))
         arguments |= {"--" + k: v for k, v in replace.items()}
-        return score.main([str(part) for pair in arguments.items() for part in pair] + list(more))
+        return score.main([program, *(str(part) for pair in arguments.items() for part in pair), *more])
 
     def rows(self) -> list[dict[str, Any]]:
         return [json.loads(text) for text in self.out.read_text(encoding="utf-8").splitlines()]

@@ -14,6 +14,7 @@ import pytest
 from debate_judge.runs.tracking.abandoned import TAG, RunLock, close_abandoned
 from debate_judge.runs.tracking.store import Place, open_place
 from debate_judge.runs.tracking.tracker import Tracker, TrackingError
+from tests.runs.started import started
 
 _TRACK = """
 import sys
@@ -81,7 +82,7 @@ def test_a_killed_run_is_closed_by_the_next_and_a_live_one_is_not(
     killed.wait(timeout=60)
     lock = RunLock(store)
     lock.acquire()
-    other_dead = open_place(None, store, experiment).start_run("another", {TAG: lock.name})
+    other_dead = started(open_place(None, store, experiment), "another", {TAG: lock.name})
     lock.release(closed=False)
     with _tracker(store, experiment) as tracker:
         place = tracker.place
@@ -105,7 +106,7 @@ def test_a_run_that_the_store_could_not_close_is_closed_later(store: Path, exper
         raise OSError("the store is down")
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(TrackingError), _tracker(store, experiment) as first:
-        patch.setattr(first.place.client, "set_terminated", refuse)
+        patch.setattr("mlflow.end_run", refuse)
     assert _state(first.place, first.run_id) == ("RUNNING", {})
     with _tracker(store, experiment) as second:
         status, tags = _state(second.place, first.run_id)
@@ -117,9 +118,9 @@ def test_runs_of_which_nothing_is_known_here_are_left_alone(store: Path, experim
     place = open_place(None, store, experiment)
     foreign = RunLock(tmp_path / "elsewhere")
     foreign.acquire()
-    runs = [place.start_run("mine", tags) for tags in ({}, {TAG: foreign.name}, {TAG: "../../elsewhere"})]
+    runs = [started(place, "mine", tags) for tags in ({}, {TAG: foreign.name}, {TAG: "../../elsewhere"})]
     foreign.release(closed=False)
-    assert close_abandoned(place, store, place.start_run("mine", {})) == []
+    assert close_abandoned(place, store, started(place, "mine", {})) == []
     assert [_state(place, run)[0] for run in runs] == ["RUNNING"] * 3
 
 
@@ -127,7 +128,7 @@ def test_a_run_that_was_closed_in_the_meantime_keeps_its_end(store: Path, experi
     place = open_place(None, store, experiment)
     lock = RunLock(store)
     lock.acquire()
-    run = place.start_run("mine", {TAG: lock.name})
+    run = started(place, "mine", {TAG: lock.name})
 
     class Late(Place):
         """Its process ends between the search and the look at the lock."""
@@ -139,5 +140,5 @@ def test_a_run_that_was_closed_in_the_meantime_keeps_its_end(store: Path, experi
             return found
 
     late = Late(place.client, place.uri, place.experiment_id)
-    assert close_abandoned(late, store, place.start_run("mine", {})) == []
+    assert close_abandoned(late, store, started(place, "mine", {})) == []
     assert _state(place, run) == ("FINISHED", {})

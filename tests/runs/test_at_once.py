@@ -18,6 +18,7 @@ from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.runs import score
 from debate_judge.runs.export.folder import save
 from debate_judge.runs.tracking.store import open_place
+from tests.config_keys import keys
 from tests.fakes import debater
 from tests.faulty_server import FaultyServer
 from tests.optimize.small_corpus import small_corpus
@@ -76,7 +77,7 @@ def scoring(server: FaultyServer, tmp_path: Path) -> list[list[str]]:
     found = []
     for name, lines in {"a": texts[:30], "b": texts[10:]}.items():
         (tmp_path / f"{name}.jsonl").write_text("\n".join(lines))
-        arguments = ["--program", str(export), "--in", str(tmp_path / f"{name}.jsonl"), "--api-base", server.url]
+        arguments = [str(export), "--in", str(tmp_path / f"{name}.jsonl"), "--api-base", server.url]
         found.append([*arguments, "--out", str(tmp_path / f"{name}.scores.jsonl"), "--concurrency", "4"])
     return found
 
@@ -86,7 +87,7 @@ def test_two_files_that_are_scored_at_once_pay_once_for_the_texts_in_both(
     machines: int, scoring: list[list[str]], server: FaultyServer, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """On one machine by the folder of replies; on two, each with a folder of its own, by a database."""
-    shared = ["--replies", request.getfixturevalue("database")] if machines > 1 else []
+    shared = keys(replies=request.getfixturevalue("database")) if machines > 1 else []
     commands = [
         lambda own=own, number=number: score.main([*own, *shared, "--store", str(tmp_path / f"store {number}")])
         for number, own in zip((0, machines - 1), scoring, strict=True)
@@ -103,8 +104,8 @@ def test_compiles_at_once_pay_once_for_what_they_have_in_common(server: FaultySe
     # Once for both: MLflow is imported, and its tables made, in seconds.
     open_place(None, tmp_path / "store", "debate/small")
     common = ["--data", str(data), "--lm", "openai/mock", "--api-base", server.url, "--store", str(tmp_path / "store")]
-    common += ["--aspects", "coherence", "--tuner", "none", "--effort", "light", "--trials", "1", "--max-rounds", "0"]
-    common += ["--resamples", "100", "--no-preflight", "--report", "none"]
+    common += ["--aspects", "coherence", "--tuner", "none", "--effort", "light", *keys(trials=1), "--max-rounds", "0"]
+    common += keys(resamples=100, preflight=False, report="none")
     commands = [
         lambda own=own: compile_command.main([*common, *own])
         for own in (["--name", "one"], ["--name", "another", "--seed", "1"])

@@ -26,6 +26,7 @@ from debate_judge.runs.export.folder import save
 from debate_judge.runs.flags.parser import make_parser, read
 from debate_judge.runs.runner.streaming import BATCH_WINDOW, window
 from tests.batch_server import BatchServer
+from tests.config_keys import keys
 from tests.fakes import debater, scripted_lm
 from tests.programs.batches import HURRY, lm_at, recorded
 from tests.programs.faults import TASK, answer, expected, items
@@ -53,20 +54,20 @@ def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        lambda: compiling.main(["--batch", "openai"]),
-        lambda: compare.main(["--config", "batch=openai", "--judges", "single"]),
-        lambda: compare.main(["--config", "batch=openai", "--judges", "single", "--lm", "anthropic/claude"]),
+        lambda: compiling.main(keys(batch="openai")),
+        lambda: compare.main([*keys(batch="openai"), "--judges", "single"]),
+        lambda: compare.main([*keys(batch="openai"), "--judges", "single", "--lm", "anthropic/claude"]),
     ],
 )
 def test_an_lm_without_batch_jobs_is_bad_input(command: Callable[[], int], capsys: pytest.CaptureFixture[str]) -> None:
     assert command() == 2
     told = capsys.readouterr().err
     assert "batch" in told
-    assert "away" in told
+    assert "leave batch away" in told
 
 
 def test_an_unknown_service_is_bad_input(capsys: pytest.CaptureFixture[str]) -> None:
-    assert compiling.main(["--batch", "azure", "--lm", "openai/m", "--api-base", "http://127.0.0.1:9/v1"]) == 2
+    assert compiling.main([*keys(batch="azure"), "--lm", "openai/m", "--api-base", "http://127.0.0.1:9/v1"]) == 2
     assert "azure" in capsys.readouterr().err
 
 
@@ -95,9 +96,10 @@ def scoring(folder: Path, server: BatchServer, count: int) -> list[str]:
         for i in items(count)
     ]
     (folder / "in.jsonl").write_text("".join(f"{text}\n" for text in lines))
-    flags = {"--program": program, "--in": folder / "in.jsonl", "--out": folder / "out.jsonl", "--store": folder}
-    more = {"--api-base": server.url, "--batch": "openai"}
-    return [str(part) for pair in {**flags, **more}.items() for part in pair] + ["--no-preflight"]
+    flags = {"--in": folder / "in.jsonl", "--out": folder / "out.jsonl", "--store": folder}
+    flags |= {"--api-base": server.url}
+    given = [str(part) for pair in flags.items() for part in pair]
+    return [str(program), *given, *keys(batch="openai", preflight=False)]
 
 
 def rows(folder: Path) -> list[float]:
@@ -116,7 +118,7 @@ def test_scoring_goes_in_three_jobs(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("_hurry")
 def test_the_calls_that_try_an_lm_out_wait_for_no_job(tmp_path: Path) -> None:
     with BatchServer(answer) as server:
-        assert score.main(scoring(tmp_path, server, 30)[:-1]) == 0
+        assert score.main(scoring(tmp_path, server, 30)[:-2]) == 0
         assert server.direct > 0
         assert server.made_calls.keys() == JOBS.keys()
 

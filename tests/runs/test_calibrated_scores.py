@@ -18,6 +18,7 @@ from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.runs import score
 from debate_judge.runs.export import loaded
 from debate_judge.runs.export.folder import read, save
+from tests.config_keys import keys
 from tests.fakes import ScriptedLM, debater, scripted_lm, section
 
 TASK = Task(
@@ -55,7 +56,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def scored(program: Path, out: str, *more: str) -> int:
     folder = program.parent
     places = ["--in", str(folder / "in.jsonl"), "--out", str(folder / out), "--store", str(folder / "store")]
-    return score.main(["--program", str(program), *places, "--max-unscored", "1", "--no-preflight", *more])
+    return score.main([str(program), *places, *keys(max_unscored=1, preflight=False), *more])
 
 
 def test_an_export_keeps_the_maps(program: Path) -> None:
@@ -93,7 +94,7 @@ def test_rows_hold_the_raters_score_and_the_judges_own(program: Path) -> None:
 
 
 def test_csv_rows_and_transcripts_hold_both_and_a_second_run_adds_nothing(program: Path) -> None:
-    more = ["--scale", "raters", "--transcripts", str(program.parent / "t.jsonl")]
+    more = ["--scale", "raters", *keys(transcripts=program.parent / "t.jsonl")]
     assert scored(program, "raters.csv", *more) == 0
     before = (program.parent / "raters.csv").read_bytes()
     assert scored(program, "raters.csv", *more) == 0

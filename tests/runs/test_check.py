@@ -44,7 +44,7 @@ def test_a_file_without_a_task_gets_one_that_can_be_kept(tmp_path: Path, capsys:
     assert main([str(path), "--write-task", str(task_file)]) == 0
     saved = capsys.readouterr().out
     assert f"saved in {task_file}" in unwrapped(saved)
-    assert f"--task {task_file} --columns source=question,text=answer --lm PROVIDER/MODEL --estimate" in saved
+    assert f"--task {task_file} --lm PROVIDER/MODEL --estimate" in saved  # The task file names the columns.
     assert max(len(line) for line in shown.splitlines() if str(path) not in line) <= 100
     task = read_task(task_file)
     assert {a.name: a.scale for a in task.aspects} == {"helpful": Scale(1, 5), "safe": Scale(0, 1)}
@@ -58,7 +58,7 @@ def test_a_file_without_a_task_gets_one_that_can_be_kept(tmp_path: Path, capsys:
     fewer = capsys.readouterr().out
     assert "10 sources, 20 candidates" in fewer
     assert "each of the 10 sources is held out once, by 6 folds" in fewer
-    assert "--columns source=question,text=answer --sources 10 --lm" in fewer
+    assert "--columns source=question,text=answer --config sources=10 --lm" in fewer
     assert main([str(path), "--write-task", str(task_file)]) == 2
     assert "a file is there already" in capsys.readouterr().err
 

@@ -81,7 +81,7 @@ def test_a_server_of_this_machine_that_is_not_running_is_told_before_anything_is
         shown = capsys.readouterr().err
         assert "field '--api-base': the LM failed: no server listens there" in shown
         assert address in shown
-    score = ["score", "--program", "x", "--in", "x.csv", "--out", "y.csv", "--lm", "openai/m", "--api-base", address]
+    score = ["score", "x", "--in", "x.csv", "--out", "y.csv", "--lm", "openai/m", "--api-base", address]
     assert main([*score, "--store", str(tmp_path)]) == 3
     assert "no server listens there" in capsys.readouterr().err
 

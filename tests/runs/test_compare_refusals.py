@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from debate_judge.programs.lm.store import FILE
+from tests.config_keys import keys
 from tests.fakes import debater
 from tests.faulty_server import FaultyServer
 from tests.runs.quick_compare import run, table
 from tests.stores import count
 
-WITHOUT_PREFLIGHT = ["--config", "no-preflight=true"]
+WITHOUT_PREFLIGHT = ["--config", "preflight=false"]
 
 
 def test_published_figures_are_told_not_to_fit(rated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -159,7 +160,7 @@ def test_an_lm_that_cannot_be_reached_is_no_table(
     rated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "none")
-    more = ["--lm", "openai/m", "--api-base", "http://127.0.0.1:9/v1", "--config", "deadline=0.5", "--judges", "single"]
+    more = ["--lm", "openai/m", "--api-base", "http://127.0.0.1:9/v1", *keys(timeout=0.5), "--judges", "single"]
     assert run(rated, tmp_path, *more) == 3
     captured = capsys.readouterr()
     assert "the LM failed" in captured.err

@@ -57,7 +57,7 @@ def test_only_what_is_listed_is_a_flag() -> None:
     assert {one.dest for one in parser._actions} == {"help", "config", "dish", "salt", "stove_option"}
     text = " ".join(parser.format_help().split())
     assert "DISH [FLAGS]" in text
-    assert "Keys of --config that are no flags: minutes, spices, lid, note, rack, fan." in text
+    assert "Keys of --config that are no flags (docs/settings.md): minutes, spices, lid, note, rack, fan." in text
 
 
 def test_every_setting_is_a_key(tmp_path: Path) -> None:
@@ -115,6 +115,7 @@ def test_an_unknown_key_is_refused_with_the_nearest_name_or_what_became_of_it(tm
         (("--note", "for Ann"), 'note = "for Ann"', "--config 'note=for Ann'"),
         (("--no-lid",), "lid = false", "--config lid=false"),
         (("--fan",), "fan = true", "-S fan=true"),
+        (("--fan", "stew"), "fan = true", "-S fan=true"),
         (("--rack", "3"), "rack = 3", "-S rack=3"),
     ],
 )
@@ -124,6 +125,12 @@ def test_an_old_flag_says_how_the_key_is_written(argv: tuple[str, ...], toml: st
     assert toml in str(error.remedy)
     assert typed in str(error.remedy)
     assert cook("stew", *shlex.split(typed)) != cook("stew")
+
+
+def test_an_old_flag_with_a_password_does_not_show_it() -> None:
+    error = refused("stew", "--note", "postgresql://judge:Sesame-9417@db.example/replies")
+    assert "Sesame" not in str(error)
+    assert "db.example/replies" in str(error.remedy)
 
 
 def test_a_removed_flag_says_what_became_of_it() -> None:

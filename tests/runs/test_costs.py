@@ -43,7 +43,7 @@ def test_each_role_and_round_has_its_row_in_the_order_of_a_debate() -> None:
 
 def test_the_table_says_what_is_not_known() -> None:
     assert "US dollars" not in printed(*cost_table(cost_rows(meter(), None))).splitlines()[2]
-    assert "--prices FILE" in printed(*cost_table(cost_rows(meter(), None)))
+    assert "prices=FILE" in printed(*cost_table(cost_rows(meter(), None)))
     priced = printed(*cost_table(cost_rows(meter(), PRICE)))
     assert "0.0011" in priced
     assert "$0.0007 more" in priced

@@ -19,6 +19,7 @@ from debate_judge.runs.distributed.actor import ScoringActor, ScoringJob
 from debate_judge.runs.distributed.driver import UnitDriver
 from debate_judge.runs.export.folder import save
 from debate_judge.runs.runner import streaming
+from tests.config_keys import keys
 from tests.runs.distributed_command import ActorHandle, Command, in_this_process
 from tests.runs.distributed_run import TASK, group, program, write_csv, write_jsonl, write_parquet
 
@@ -127,7 +128,7 @@ def test_a_spent_budget_ends_with_its_code_and_the_same_command_goes_on(
     command: Command, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_jsonl(command.folder / "in-0.jsonl", range(20))
-    assert command("--actors", "1", budget="calls=40") == score.EXIT_LM
+    assert command(*keys(actors=1), budget="calls=40") == score.EXIT_LM
     said = capsys.readouterr().err
     assert "share of one actor" in said
     assert "raise --budget" in said
@@ -161,7 +162,7 @@ def test_a_budget_ends_with_the_last_actor_that_has_a_share(
 def test_requests_a_minute_and_calls_hold_over_all_actors(command: Command) -> None:
     write_jsonl(command.folder / "in-0.jsonl", range(10))
     begun = time.monotonic()
-    assert command("--no-preflight", rpm="1200") == 0
+    assert command(*keys(preflight=False), rpm="1200") == 0
     arrived = sorted(command.server.arrived)
     assert len(command.ray.actors) == 2
     assert len(arrived) == 60
@@ -202,7 +203,7 @@ def test_a_wrong_key_ends_the_run_and_names_the_remedy(
     monkeypatch.setattr(
         command.server, "reply", lambda body: (401, b'{"error": {"message": "wrong key sk-secret123456"}}')
     )
-    assert command("--no-preflight") == score.EXIT_LM
+    assert command(*keys(preflight=False)) == score.EXIT_LM
     said = capsys.readouterr().err
     assert "OPENAI_API_KEY" in said
     assert "sk-secret123456" not in said
@@ -214,7 +215,7 @@ def test_what_the_lm_did_not_answer_is_asked_again_by_the_next_run(command: Comm
     whole = command.server.reply
     broken = (400, b'{"error": {"message": "no such thing"}}')
     command.server.reply = lambda body: broken if b"reply 31" in body else whole(body)  # type: ignore[method-assign]
-    assert command("--no-preflight", "--max-unscored", "1") == 0
+    assert command(*keys(preflight=False, max_unscored=1)) == 0
     rows = [json.loads(row) for row in command.rows()]
     assert {row["candidate"] for row in rows if row["unscored"]} == {"c1"}
     command.server.reply = whole  # type: ignore[method-assign]
@@ -261,7 +262,7 @@ def test_too_many_items_without_a_score_end_with_their_code(
     write_jsonl(command.folder / "in-0.jsonl", range(6))
     whole = command.server._answer
     command.server._answer = lambda prompt: "nothing" if "reply 1" in prompt else whole(prompt)
-    assert command("--no-preflight") == score.EXIT_UNSCORED
+    assert command(*keys(preflight=False)) == score.EXIT_UNSCORED
     assert "unscored: unreadable reply" in capsys.readouterr().err
     assert len(command.rows()) == 24
 
@@ -296,7 +297,7 @@ def test_without_ray_it_is_said_what_to_install(
 ) -> None:
     write_jsonl(tmp_path / "in.jsonl", range(1))
     monkeypatch.setitem(sys.modules, "ray", None)
-    arguments = ["--engine", "ray", "--program", program(tmp_path), "--in", tmp_path / "in.jsonl"]
+    arguments = ["--engine", "ray", program(tmp_path), "--in", tmp_path / "in.jsonl"]
     assert score.main([*map(str, arguments), "--out", str(tmp_path / "out.jsonl")]) == score.EXIT_INPUT
     said = capsys.readouterr().err
     assert "the engine ray is not installed" in said
@@ -358,5 +359,5 @@ def test_a_cluster_on_which_every_actor_dies_ends_the_run(
 ) -> None:
     write_jsonl(command.folder / "in-0.jsonl", range(60))
     command.ray.dies_of = lambda handle, unit: True
-    assert command("--actors", "1") == score.EXIT_INPUT
+    assert command(*keys(actors=1)) == score.EXIT_INPUT
     assert "died one after the other" in capsys.readouterr().err

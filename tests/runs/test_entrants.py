@@ -80,6 +80,7 @@ def test_an_export_is_varied_with_its_instructions_as_they_were_tuned(tmp_path: 
     tuned.critic.signature = tuned.critic.signature.with_instructions("Object like our raters.")
     program = CompiledJudge(TASK, {"coherence": AspectJudge(tuned, "half")})
     folder = export.save(tmp_path / "mine", program, lm={"spec": "offline"}, evidence={}, name="mine")
+    assert len({id(one.export) for one in named_judges([f"{folder}[rounds=0|1|2]"])}) == 1, "opened once"
     whole, short, plain = made(f"{folder},{folder}[rounds=1,together=4],{folder}[persona=plain]")
     assert [one.name for one in (whole, short, plain)] == ["mine", "mine[rounds=1,together=4]", "mine[persona=plain]"]
     assert (judge(short).debate_config.rounds, judge(short).together) == (1, 4)

@@ -112,7 +112,7 @@ def test_score_estimates_without_a_key_and_writes_nothing(
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.chdir(tmp_path)
     before = sorted(tmp_path.rglob("*"))
-    command = ["--program", str(export), "--in", "in.jsonl", "--out", "out.jsonl"]
+    command = [str(export), "--in", "in.jsonl", "--out", "out.jsonl"]
     assert score.main([*command, "--lm", "openai/gpt-4o-mini", "--estimate", "--budget", "usd=0.000001"]) == 0
     told = capsys.readouterr().out
     assert "Estimate for openai/gpt-4o-mini" in told
@@ -126,7 +126,7 @@ def test_what_the_store_recalls_is_not_estimated_again(
     export: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    command = ["--program", str(export), "--in", "in.jsonl", "--out", "out.jsonl", "--aspects", "coherence"]
+    command = [str(export), "--in", "in.jsonl", "--out", "out.jsonl", "--aspects", "coherence"]
     assert score.main(command) == 0
     rows = len((tmp_path / "out.jsonl").read_text().splitlines())
     capsys.readouterr()

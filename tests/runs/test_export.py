@@ -104,7 +104,7 @@ def test_rated_examples_are_exported_only_with_permission_and_then_told(tmp_path
     # Without them it would be another judge than the one whose evidence it carries.
     with pytest.raises(InputError, match="the judge of 'tone' shows rated examples") as error:
         write(tmp_path / "x", judge)
-    assert "--export-examples" in str(error.value)
+    assert "export-examples" in str(error.value)
     assert not (tmp_path / "x").exists()
     kept = read(write(tmp_path / "x", judge, demos=True))
     assert examples_of(kept.judge.aspects["tone"].judge) == (example("PRIVATE"),)

@@ -16,6 +16,7 @@ from debate_judge.programs import JUDGES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.runs import score
 from debate_judge.runs.export.folder import save
+from tests.config_keys import keys
 from tests.faulty_server import FaultyServer
 
 TASK = Task("notes", "letter", "note", (Aspect("clarity", "Is it clear?", Scale(1, 5)),))
@@ -52,7 +53,7 @@ def run(folder: Path, program: Path, *more: str) -> int:
     text = {"group": "g", "source": "A letter.", "candidates": [{"id": "c", "text": "A note."}]}
     (folder / "in.jsonl").write_text(json.dumps(text) + "\n")
     files = ("--in", str(folder / "in.jsonl"), "--out", str(folder / "out.jsonl"), "--store", str(folder / "store"))
-    return score.main(["--program", str(program), *files, "--no-preflight", *more])
+    return score.main([str(program), *files, *keys(preflight=False), *more])
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
@@ -113,7 +114,7 @@ def test_an_export_is_trusted_once_the_user_has_said_so(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr("sys.stdin", Terminal(said))
-    assert run(tmp_path, export(tmp_path, "openai/m", listener.url), "--trust-export") == code
+    assert run(tmp_path, export(tmp_path, "openai/m", listener.url), *keys(trust_export=True)) == code
     asked = capsys.readouterr().err
     assert "the key in OPENAI_API_KEY" in asked
     assert listener.url in asked
@@ -124,7 +125,7 @@ def test_without_a_terminal_no_export_is_trusted(
     listener: Listener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("yes\n"))
-    assert run(tmp_path, export(tmp_path, "openai/m", listener.url), "--trust-export") == 2
+    assert run(tmp_path, export(tmp_path, "openai/m", listener.url), *keys(trust_export=True)) == 2
     assert listener.requests == 0
 
 

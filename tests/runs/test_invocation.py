@@ -75,7 +75,7 @@ def test_the_console_script_names_itself(name: str, tmp_path: Path) -> None:
 def test_a_module_names_modules(tmp_path: Path) -> None:
     text = output("-m", "debate_judge.runs.score", "--help", folder=tmp_path)
     assert text.startswith("usage: python -m debate_judge.runs.score [-h]")
-    assert "\n    python -m debate_judge.runs.score --program" in text
+    assert "\n    python -m debate_judge.runs.score models:" in text
 
 
 _WHERE = """

@@ -25,6 +25,7 @@ from debate_judge.runs.runner import streaming
 from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.runner.streaming import judge_in_order
 from tests.batch_server import BatchServer
+from tests.config_keys import keys
 from tests.fakes import ScriptedLM, scripted_lm, section
 from tests.programs.batches import lm_at
 from tests.programs.tables import joint_reading, part, shown, wanted_cells
@@ -139,7 +140,7 @@ def test_a_loaded_judge_scores_all_aspects_of_a_group_in_one_call(tmp_path: Path
 def test_rows_say_what_calls_were_shared_with(tmp_path: Path, lms: list[ScriptedLM]) -> None:
     given = arguments(tmp_path, exported(tmp_path, compiled()), 3, 4)
     debates = tmp_path / "debates.jsonl"
-    assert score.main([*given, "--out", str(tmp_path / "out.jsonl"), "--transcripts", str(debates)]) == 0
+    assert score.main([*given, "--out", str(tmp_path / "out.jsonl"), *keys(transcripts=debates)]) == 0
     rows = rows_of(tmp_path / "out.jsonl")
     fields = ("group", "candidate", "aspect", "score", "together", "joint")
     assert [tuple(row[name] for name in fields) for row in rows] == expected(3, 4, 4, 2)
@@ -165,7 +166,7 @@ def test_a_run_that_was_stopped_pays_no_table_twice(tmp_path: Path, monkeypatch:
         return scripted_lm(stopping, store=store, concurrency=2)
 
     monkeypatch.setattr(loaded, "make_lm", make)
-    given = [*arguments(tmp_path, exported(tmp_path, compiled(3)), 10, 6), "--no-preflight"]
+    given = [*arguments(tmp_path, exported(tmp_path, compiled(3)), 10, 6), *keys(preflight=False)]
     stop = -1
     assert score.main([*given, "--out", str(tmp_path / "whole.jsonl"), "--store", str(tmp_path / "other")]) == 0
     assert len(prompts) == 20

@@ -23,14 +23,14 @@ def of(*arguments: str) -> dict[str, Any]:
     ("arguments", "expected"),
     [
         ((), {}),
-        (("--score-mode", "sampled:5"), {"score_mode": "sampled:5"}),
+        (("-J", "score-mode=sampled:5"), {"score_mode": "sampled:5"}),
         (("-J", "turns=3", "-J", "both-orders=false"), {"turns": 3, "both_orders": False}),
         (("-J", "transition=always-skeptic"), {"transition": "always-skeptic"}),
-        (("--roles", "critic, scientist"), {"roles": ["critic", "scientist"]}),
-        (("--same-role",), {"same_role": "annotator"}),
+        (("-J", "roles=critic, scientist"), {"roles": ["critic", "scientist"]}),
+        (("-J", "same-role=annotator"), {"same_role": "annotator"}),
         (("-J", "score-mode=sampled:5", "-J", "joint=true"), {"score_mode": "sampled:5", "joint": True}),
         (("-J", "together=4", "-J", "roles=critic,scientist"), {"together": 4, "roles": ["critic", "scientist"]}),
-        (("--same-role", "critic"), {"same_role": "critic"}),
+        (("-J", "same-role=critic"), {"same_role": "critic"}),
     ],
 )
 def test_flags_become_options(arguments: tuple[str, ...], expected: dict[str, Any]) -> None:
@@ -67,7 +67,7 @@ def test_values_of_another_kind_or_size_are_refused(judge: str, option: str, exp
 def test_roles_of_a_file_sit_in_its_order(tmp_path: Path) -> None:
     file = tmp_path / "roles.toml"
     file.write_text('librarian = "You keep books."\ncoach = "You train a team."\n', encoding="utf-8")
-    judge = preset("chateval", of("--roles", str(file)))
+    judge = preset("chateval", of("-J", f"roles={file}"))
     assert isinstance(judge, ChatEval)
     assert judge.texts == {"librarian": "You keep books.", "coach": "You train a team."}
     assert judge.instructions()["roles['coach']"].startswith("You train a team.")
@@ -76,13 +76,13 @@ def test_roles_of_a_file_sit_in_its_order(tmp_path: Path) -> None:
 def test_a_role_of_the_file_can_be_everybodys(tmp_path: Path) -> None:
     file = tmp_path / "roles.toml"
     file.write_text('librarian = "You keep books."\ncoach = "You train a team."\n', encoding="utf-8")
-    judge = preset("chateval", of("--roles", str(file), "--same-role", "coach"))
+    judge = preset("chateval", of("-J", f"roles={file}", "-J", "same-role=coach"))
     assert isinstance(judge, ChatEval)
     assert judge.texts == {"coach-1": "You train a team.", "coach-2": "You train a team."}
 
 
 def test_one_built_in_role_for_all_keeps_their_number() -> None:
-    judge = preset("chateval", of("--same-role"))
+    judge = preset("chateval", of("-J", "same-role=annotator"))
     assert isinstance(judge, ChatEval)
     assert judge.texts == {f"annotator-{i}": ROLES["annotator"] for i in (1, 2, 3)}
 
@@ -100,7 +100,7 @@ def test_a_bad_file_of_roles_is_named(tmp_path: Path, content: str, message: str
     file = tmp_path / "roles.toml"
     file.write_text(content, encoding="utf-8")
     with pytest.raises(InputError, match=message) as raised:
-        of("--roles", str(file))
+        of("-J", f"roles={file}")
     assert str(file) in str(raised.value)
 
 

@@ -102,7 +102,7 @@ def test_a_context_that_is_too_small_names_the_group_and_the_room_that_is_needed
     with pytest.raises(InputError, match="does not fit into the context") as raised:
         check(scripted_lm(script))
     assert "'g2'" in str(raised.value)
-    assert "--no-preflight" in str(raised.value)
+    assert "preflight=false" in str(raised.value)
 
 
 def test_words_about_a_context_in_another_error_are_no_context_that_is_too_small() -> None:
@@ -145,7 +145,7 @@ def test_one_item_that_fails_by_itself_stops_nothing() -> None:
 def test_expected_scores_without_probabilities_are_told_with_the_other_modes() -> None:
     with pytest.raises(InputError, match="log-probabilities") as raised:
         check(scripted_lm(debater()), "debate", score_mode="expected")
-    assert "--score-mode sampled:20" in str(raised.value)
+    assert "score-mode sampled:20" in str(raised.value)
 
 
 def test_each_scale_is_tried() -> None:
@@ -222,7 +222,7 @@ def test_an_lm_that_cannot_keep_the_form_of_a_table_is_told_before_anything_is_s
     with JudgeRunner(lm, progress=False) as runner, pytest.raises(InputError) as told:
         preflight(runner, of_one("single", judge, of_groups(2, 4, 3), [TONE, HELP]))
     assert "cannot play the scorer: unreadable reply" in str(told.value)
-    assert "--together 0 and without --joint" in str(told.value)
+    assert "together = 0 and without joint" in str(told.value)
     # The longest table and the shortest, each twice.
     assert len(lm.prompts) == 4
 

@@ -93,7 +93,7 @@ def scored(running: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
 
 
 def run(folder: Path, server: AnsweringServer, *more: str) -> int:
-    arguments = ["--engine", "ray", "--program", folder / "program", "--in", f"file://{folder}/in-*"]
+    arguments = ["--engine", "ray", folder / "program", "--in", f"file://{folder}/in-*"]
     arguments += ["--out", folder / "out.parquet", "--store", folder / "store", "--api-base", server.url]
     arguments += ["--concurrency", "8", "--rpm", "100000", *more]
     return score.main([str(part) for part in arguments])
@@ -116,7 +116,7 @@ def test_rows_are_those_of_one_process(scored: Scored) -> None:
     alone: list[dict[str, Any]] = []
     for file in sorted(folder.glob("in-*")):
         out = folder / f"scores-{file.stem}.jsonl"
-        arguments = ["--program", folder / "program", "--in", file, "--out", out, "--store", folder / "store"]
+        arguments = [folder / "program", "--in", file, "--out", out, "--store", folder / "store"]
         assert score.main([*map(str, arguments), "--api-base", server.url]) == 0
         alone += [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
     assert pq.read_table(folder / "out.parquet").to_pylist() == alone

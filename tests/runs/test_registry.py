@@ -15,6 +15,7 @@ from debate_judge.data.agreement.tables import compare
 from debate_judge.runs.tracking.champion import ALIAS, FILE, Challenger, challenge, from_json, to_json
 from debate_judge.runs.tracking.prompts import alias_of, prompt_name, prompts_of
 from debate_judge.runs.tracking.tracker import Tracker
+from tests.runs.started import started
 
 RATINGS = (1.0, 2.0, 3.0, 4.0)
 NOISE = ((2, 1, 4, 3), (1, 3, 2, 4), (4, 3, 2, 1), (2, 4, 1, 3), (3, 1, 4, 2), (1, 2, 4, 3), (3, 4, 1, 2), (2, 3, 1, 4))
@@ -41,7 +42,7 @@ def tracker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tracker]:
 def entered(tracker: Tracker, name: str, found: Any) -> str:
     """A version of a registered model whose run holds the scores; returns what came of the challenge."""
     place = tracker.place
-    run_id = place.start_run(name, {})
+    run_id = started(place, name, {})
     if found is not None:
         place.client.log_text(run_id, found if isinstance(found, str) else json.dumps(to_json(found)), FILE)
     try:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from debate_judge.runs import score
+from tests.config_keys import keys
 from tests.runs.score_command import ROOT, Command, line
 
 
@@ -46,13 +47,13 @@ def test_ratings_and_tasks_in_the_input_are_fine_and_aspects_can_be_chosen(comma
 
 
 def test_the_first_sources_are_a_start_that_more_go_on_from(command: Command) -> None:
-    assert command("--sources", "2", "--aspects", "all") == 0
+    assert command(*keys(sources=2), "--aspects", "all") == 0
     assert [(r["group"], r["aspect"]) for r in command.rows()] == [
         (f"g{g}", aspect) for g in range(2) for _ in range(2) for aspect in ("tone", "help")
     ]
-    assert command("--sources", "0.6") == 0
+    assert command(*keys(sources=0.6)) == 0
     assert [r["group"] for r in command.rows()] == [f"g{g}" for g in range(3) for _ in range(4)]
-    assert command("--sources", "4-5") == 2, "these rows are not those that follow"
+    assert command(*keys(sources="4-5")) == 2, "these rows are not those that follow"
 
 
 def test_csv_in_and_out(command: Command) -> None:
@@ -78,7 +79,7 @@ def test_csv_in_and_out(command: Command) -> None:
 
 def test_transcripts_hold_every_turn(command: Command) -> None:
     debates = command.folder / "debates.jsonl"
-    command("--transcripts", str(debates))
+    command(*keys(transcripts=debates))
     found = [json.loads(text) for text in debates.read_text(encoding="utf-8").splitlines()]
     assert len(found) == 20
     assert [t["role"] for t in found[1]["turns"]] == ["scorer", "critic"]
@@ -127,14 +128,14 @@ def test_groups_of_another_task_can_be_left_aside(command: Command) -> None:
     [
         (["--in", "absent.jsonl"], "no such file"),
         (["--in", "."], "no such file"),
-        (["--out", "scores.txt"], ".jsonl or .csv"),
+        (["--out", "scores.txt"], ".jsonl, .csv, .xlsx or .parquet"),
         (["--out", "{source}"], "the same"),
-        (["--transcripts", "{out}"], "the same"),
+        (keys(transcripts="{out}"), "the same"),
         (["--aspects", "tonne"], "did you mean 'tone'"),
-        (["--task", "dialogue"], "another task"),
-        (["--program", "nowhere"], "no such folder"),
+        (keys(task="dialogue"), "another task"),
+        (["nowhere"], "no such folder"),
         (["--concurrency", "0"], "at least 1"),
-        (["--max-unscored", "7"], "a number from 0 to 1"),
+        (keys(max_unscored=7), "a number from 0 to 1"),
     ],
 )
 def test_arguments_that_cannot_be_used(
@@ -187,4 +188,4 @@ def test_help_needs_no_lm_library() -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True)
     assert done.stdout.rstrip().endswith("[]")
-    assert "--max-unscored" in done.stdout
+    assert "max-unscored" in done.stdout

@@ -21,6 +21,7 @@ from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.runs import score
 from debate_judge.runs.export.folder import save
+from tests.config_keys import keys
 from tests.faulty_server import FaultyServer
 
 ROOT = Path(__file__).parent.parent.parent
@@ -83,9 +84,9 @@ class Command:
         process: bool = False,
     ) -> Done:
         out = self.folder / f"{name}.jsonl"
-        flags = {"--program": self.program, "--in": self.source, "--out": out, "--store": self.folder / name}
+        flags = {"--in": self.source, "--out": out, "--store": self.folder / name}
         flags |= {"--api-base": server.url, "--concurrency": "8"}
-        arguments = [*(str(part) for pair in flags.items() for part in pair), *more]
+        arguments = [str(self.program), *(str(part) for pair in flags.items() for part in pair), *more]
         limits = {**HURRY, "patience": patience}
         if not process:
             err = io.StringIO()
@@ -221,7 +222,7 @@ def test_an_lm_that_needs_longer_replies_is_given_them(command: Command, undistu
     with FaultyServer(answer, script) as server:
         stopped = command(server, "long")
         assert stopped.code == score.EXIT_INPUT
-        assert "--max-tokens" in stopped.err
-        done = command(server, "long", "--max-tokens", "9000")
+        assert "max-tokens" in stopped.err
+        done = command(server, "long", *keys(max_tokens=9000))
     assert done.code == 0, done.err
     assert done.rows == undisturbed

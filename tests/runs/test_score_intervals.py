@@ -1,4 +1,4 @@
-"""`score --interval` and `--abstain`: intervals in the rows, and which scores are left to people."""
+"""`score` with `interval` and `abstain`: intervals in the rows, and which scores are left to people."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from debate_judge.programs import JUDGES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.runs.export.folder import load, save
 from debate_judge.runs.export.recorded import RECORDED
+from tests.config_keys import keys
 from tests.runs.score_command import TASK, Command
 
 
@@ -44,18 +45,18 @@ def measured(command: Command) -> Command:
 
 
 def test_rows_have_intervals_on_the_raters_scale(measured: Command, capsys: pytest.CaptureFixture[str]) -> None:
-    assert measured("--interval", "0.8") == 0
+    assert measured(*keys(interval=0.8)) == 0
     rows = measured.rows()
     assert all(1 <= row["low"] <= row["score"] <= row["high"] <= 5 for row in rows)
     assert all(row["judge_score"] == row["score"] and "to_people" not in row for row in rows)
     assert "intervals for 80 % of mean ratings" in capsys.readouterr().err
     # The same command goes on; with another level it is another file.
-    assert measured("--interval", "0.8") == 0
-    assert measured("--interval", "0.9") == 2
+    assert measured(*keys(interval=0.8)) == 0
+    assert measured(*keys(interval=0.9)) == 2
 
 
 def test_wide_intervals_are_left_to_people(measured: Command, capsys: pytest.CaptureFixture[str]) -> None:
-    assert measured("--abstain", "1.5") == 0
+    assert measured(*keys(abstain=1.5)) == 0
     rows = measured.rows()
     assert {row["to_people"] for row in rows} == {True, False}
     assert all(row["to_people"] == (row["high"] - row["low"] > 1.5) for row in rows)
@@ -66,7 +67,7 @@ def test_wide_intervals_are_left_to_people(measured: Command, capsys: pytest.Cap
 
 def test_csv_has_them_too(measured: Command) -> None:
     out = measured.folder / "out.csv"
-    assert measured("--interval", "0.8", "--abstain", "2", out=out) == 0
+    assert measured(*keys(interval=0.8, abstain=2), out=out) == 0
     header = out.read_text().splitlines()[0].split(",")
     assert header[-3:] == ["low", "high", "to_people"]
 
@@ -77,8 +78,8 @@ def test_an_export_without_held_out_scores_has_no_intervals(
     judge = AspectJudge(build("debate", JUDGES["single"].config), calibration=Calibration(((1, 1), (5, 5)), 4, 20))
     compiled = CompiledJudge(TASK, {"tone": judge})
     command.program = save(command.folder / "bare", compiled, lm={"spec": "scripted/lm"}, evidence={}, name="m")
-    assert command("--interval", "0.9") == 2
-    assert "--interval" in capsys.readouterr().err
+    assert command(*keys(interval=0.9)) == 2
+    assert "interval" in capsys.readouterr().err
     assert not command.out.exists() or not command.rows()
 
 

@@ -18,12 +18,13 @@ from debate_judge.programs import JUDGES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.runs import score
 from debate_judge.runs.export.folder import save
+from tests.config_keys import keys
 from tests.runs.score_command import ROOT, TASK, Command, line
 
 
 def test_going_on_from_any_byte_gives_the_same_files(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
     debates = command.folder / "debates.jsonl"
-    assert command("--transcripts", str(debates)) == 0
+    assert command(*keys(transcripts=debates)) == 0
     rows, turns = command.out.read_bytes(), debates.read_bytes()
     rng = random.Random(5)
     for cut in [0, 1, len(rows) - 1, *(rng.randrange(len(rows)) for _ in range(12))]:
@@ -34,13 +35,13 @@ def test_going_on_from_any_byte_gives_the_same_files(command: Command, capsys: p
         debates.write_bytes(
             b"".join(lines[:whole]) + (lines[whole][:30] if whole < len(lines) else b"") if cut else b""
         )
-        assert command("--transcripts", str(debates)) == 0
+        assert command(*keys(transcripts=debates)) == 0
         assert command.out.read_bytes() == rows, cut
         assert debates.read_bytes() == turns, cut
         # What was answered once is in the store.
         assert command.lm.prompts == []
     capsys.readouterr()
-    assert command("--transcripts", str(debates)) == 0
+    assert command(*keys(transcripts=debates)) == 0
     assert "nothing left to do" in capsys.readouterr().err
 
 
@@ -103,7 +104,7 @@ def one_row_too_many(command: Command) -> None:
         (foreign_rows, [], "something else"),
         (rows_swapped, [], "line 1: the file is there already, and this row is not"),
         (one_row_too_many, [], "the end of the file"),
-        (lambda c: Path("late.jsonl").write_text("{}\n"), ["--transcripts", "late.jsonl"], "something else"),
+        (lambda c: Path("late.jsonl").write_text("{}\n"), keys(transcripts="late.jsonl"), "something else"),
     ],
 )
 def test_what_cannot_be_continued_is_refused_and_left_alone(
@@ -128,10 +129,10 @@ def test_what_cannot_be_continued_is_refused_and_left_alone(
 
 def test_transcripts_can_be_had_later_at_no_cost(command: Command) -> None:
     debates = command.folder / "debates.jsonl"
-    command("--transcripts", str(debates))
+    command(*keys(transcripts=debates))
     whole = debates.read_bytes()
     debates.unlink()
-    assert command("--transcripts", str(debates)) == 0
+    assert command(*keys(transcripts=debates)) == 0
     assert debates.read_bytes() == whole
     assert command.lm.prompts == []
 
@@ -176,7 +177,7 @@ def test_a_killed_process_goes_on_and_pays_nothing_twice(command: Command) -> No
     command.write([line(g) for g in range(60)])
     program, log = command.folder / "slow.py", command.folder / "calls"
     program.write_text(SLOW, encoding="utf-8")
-    base = [sys.executable, str(program), str(log), "--program", str(command.program), "--in", str(command.source)]
+    base = [sys.executable, str(program), str(log), str(command.program), "--in", str(command.source)]
     base += ["--concurrency", "4"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
 

@@ -13,6 +13,7 @@ import pytest
 from filelock import FileLock
 
 from debate_judge.runs import score
+from tests.config_keys import keys
 from tests.fakes import debater, section
 from tests.runs.score_command import SCRIPT, Command, digit, line
 
@@ -21,14 +22,14 @@ def test_unscored_rows_have_a_reason_and_too_many_are_a_failure(
     command: Command, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command.script = debater(score=lambda p: "nine" if section(p, "candidate") in ("reply 0", "reply 21") else digit(p))
-    assert command("--max-unscored", "0.2") == 0
+    assert command(*keys(max_unscored=0.2)) == 0
     missing = [r for r in command.rows() if r["score"] is None]
     assert [(r["group"], r["candidate"]) for r in missing] == [("g0", "c0")] * 2 + [("g2", "c1")] * 2
     expected = {"rounds": None, "stop_reason": None, "unscored": "unreadable reply"}
     assert {k: missing[0][k] for k in expected} == expected
     assert "4 unscored: unreadable reply, e.g. scorer, round 0: no score" in capsys.readouterr().err
     # 4 of 20; the same is said of a file that is finished already.
-    assert command("--max-unscored", "0.19") == score.EXIT_UNSCORED
+    assert command(*keys(max_unscored=0.19)) == score.EXIT_UNSCORED
     assert "20 % of the items" in capsys.readouterr().err
     assert len(command.rows()) == 20
 
@@ -75,7 +76,7 @@ def test_a_source_that_the_lm_cannot_take_is_no_outage(command: Command) -> None
         return SCRIPT(prompt)
 
     command.script = too_long
-    assert command("--max-unscored", "0.5") == 0
+    assert command(*keys(max_unscored=0.5)) == 0
     rows = command.rows()
     assert len(rows) == 4 + 80 + 37 * 4
     assert all((r["unscored"] == "lm error") == (r["group"] == "g2") for r in rows)
@@ -84,7 +85,7 @@ def test_a_source_that_the_lm_cannot_take_is_no_outage(command: Command) -> None
 def test_a_run_that_accepts_everything_gives_every_item_a_row(command: Command) -> None:
     command.write([line(g) for g in range(40)])
     command.script = refusing(after=30)
-    assert command("--concurrency", "1", "--max-unscored", "1") == 0
+    assert command("--concurrency", "1", *keys(max_unscored=1)) == 0
     assert len(command.rows()) == 160
     assert {r["unscored"] for r in command.rows()} == {None, "lm error"}
 
@@ -119,7 +120,7 @@ def test_two_runs_cannot_write_to_one_file(command: Command, capsys: pytest.Capt
 @pytest.mark.parametrize("name", ["out.jsonl", "out.csv"])
 def test_what_the_lm_did_not_answer_is_asked_again(command: Command, name: str) -> None:
     out, debates = command.folder / name, command.folder / "debates.jsonl"
-    more = ["--out", str(out), "--transcripts", str(debates), "--max-unscored", "0.5"]
+    more = ["--out", str(out), *keys(transcripts=debates, max_unscored=0.5)]
 
     def deaf(prompt: str) -> str:
         if section(prompt, "candidate") == "reply 10":
@@ -144,7 +145,7 @@ def test_what_the_lm_did_not_answer_is_asked_again(command: Command, name: str) 
     assert b"lm error" not in finished + turns
 
 
-@pytest.mark.parametrize(("flag", "name"), [("--out", "x.jsonl"), ("--transcripts", "x.jsonl"), ("--store", "x")])
+@pytest.mark.parametrize(("flag", "name"), [("--out", "x.jsonl"), ("transcripts", "x.jsonl"), ("--store", "x")])
 @pytest.mark.parametrize("way", ["a file in the way", "a folder that is read-only"])
 def test_a_place_that_cannot_be_written_is_named_with_its_flag(
     command: Command,
@@ -166,7 +167,8 @@ def test_a_place_that_cannot_be_written_is_named_with_its_flag(
             mkdir(self, *arguments, **options)
 
         monkeypatch.setattr(Path, "mkdir", refused)
-    assert command(flag, str(place / name)) == score.EXIT_INPUT
+    given = [flag, str(place / name)] if flag.startswith("-") else keys(**{flag: place / name})
+    assert command(*given) == score.EXIT_INPUT
     message = capsys.readouterr().err
     assert f"field '{flag}': cannot be written" in message
     assert "remedy" in message

@@ -24,6 +24,7 @@ from debate_judge.runs.tracking import model
 from debate_judge.runs.tracking.champion import Challenger
 from debate_judge.runs.tracking.model import Registration, log_model
 from debate_judge.runs.tracking.tracker import Tracker
+from tests.config_keys import keys
 from tests.fakes import debater
 from tests.faulty_server import FaultyServer
 from tests.postgresql import PASSWORD, PostgresServer, free_port
@@ -123,16 +124,9 @@ def test_the_service_gives_the_scores_of_the_command_and_shares_its_replies(
     candidates = [{"id": str(number), "text": text} for number, text in enumerate(texts)]
     (tmp_path / "in.jsonl").write_text(json.dumps({"group": "g", "source": LETTER, "candidates": candidates}))
     monkeypatch.setenv("OPENAI_API_KEY", "unused")
-    arguments = ["--program", str(export), "--api-base", lm.url, "--in", str(tmp_path / "in.jsonl")]
-    arguments += [
-        "--out",
-        str(tmp_path / "out.jsonl"),
-        "--store",
-        str(tmp_path / "store"),
-        "--replies",
-        replies,
-        "--no-preflight",
-    ]
+    arguments = [str(export), "--api-base", lm.url, "--in", str(tmp_path / "in.jsonl")]
+    arguments += ["--out", str(tmp_path / "out.jsonl"), "--store", str(tmp_path / "store")]
+    arguments += keys(replies=replies, preflight=False)
     assert score.main(arguments) == 0
     rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert [(row["aspect"], row["score"]) for row in found] == [(row["aspect"], row["score"]) for row in rows]

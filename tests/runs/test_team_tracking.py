@@ -12,6 +12,7 @@ from debate_judge.runs.tracking.abandoned import TAG, RunLock
 from debate_judge.runs.tracking.store import Place, open_place
 from debate_judge.runs.tracking.tracker import Tracker
 from tests.postgresql import with_password
+from tests.runs.started import started
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ def test_the_run_of_a_process_that_died_on_another_machine_is_closed_and_that_of
     locks = [RunLock(tmp_path / "elsewhere", runs_database) for _ in range(2)]
     for lock in locks:
         lock.acquire()
-    dead, alive = (place.start_run("mine", {TAG: lock.name}) for lock in locks)
+    dead, alive = (started(place, "mine", {TAG: lock.name}) for lock in locks)
     # What the server does when the process is gone.
     locks[0].release(closed=False)
     with tracker(runs_database, tmp_path / "b", place) as tracking:

@@ -26,6 +26,7 @@ from debate_judge.runs.runner import streaming
 from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.runner.streaming import judge_in_order
 from tests.batch_server import BatchServer
+from tests.config_keys import keys
 from tests.fakes import ScriptedLM, scripted_lm
 from tests.programs.batches import lm_at
 from tests.programs.tables import shown
@@ -118,7 +119,7 @@ def test_a_loaded_judge_scores_a_group(tmp_path: Path, lms: list[ScriptedLM]) ->
 def test_rows_say_how_many_were_judged_together(tmp_path: Path, lms: list[ScriptedLM]) -> None:
     given = arguments(tmp_path, exported(tmp_path, compiled()), 3, 4)
     debates = tmp_path / "debates.jsonl"
-    assert score.main([*given, "--out", str(tmp_path / "out.jsonl"), "--transcripts", str(debates)]) == 0
+    assert score.main([*given, "--out", str(tmp_path / "out.jsonl"), *keys(transcripts=debates)]) == 0
     rows = rows_of(tmp_path / "out.jsonl")
     assert [(r["group"], r["candidate"], r["aspect"], r["score"], r["together"]) for r in rows] == expected(3, 4, 4)
     assert {(r["calls"], r["together"]) for r in rows_of(debates)} == {(0.25, 4)}
@@ -161,7 +162,7 @@ sys.exit(score.main(sys.argv[2:]))
 
 
 def test_a_killed_process_goes_on_with_the_same_tables(tmp_path: Path, lms: list[ScriptedLM]) -> None:
-    given = [*arguments(tmp_path, exported(tmp_path, compiled(3)), 80, 6), "--no-preflight"]
+    given = [*arguments(tmp_path, exported(tmp_path, compiled(3)), 80, 6), *keys(preflight=False)]
     assert score.main([*given, "--out", str(tmp_path / "whole.jsonl"), "--store", str(tmp_path / "other")]) == 0
     assert len(lms[-1].prompts) == 80 * 2 * 2
     (tmp_path / "slow.py").write_text(SLOW)

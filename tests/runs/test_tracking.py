@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sqlite3
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,9 +16,10 @@ from typing import Any
 import pytest
 from matplotlib.figure import Figure
 
-from debate_judge.data.agreement.tables import LEVELS, STATISTICS, Agreement, AgreementTable
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
+from debate_judge.programs.transcript import Transcript, Turn
+from debate_judge.runs.tracking.traces import HeldDebate
 from debate_judge.runs.tracking.tracker import Tracker, TrackingError
 
 EXPERIMENT = "debate/tests"
@@ -31,21 +34,6 @@ CORPUS = Corpus(
     ),
     Origin("toy", f"https://reader:{SECRET}@example.org/toy.jsonl", "r1"),
 )
-
-
-def _table() -> AgreementTable:
-    """Every value known by its place: aspects count up in tenths, statistics in hundredths; system is undefined."""
-
-    def cell(start: float, number: int, level: Any, statistic: Any) -> Agreement:
-        value = None if level == "system" else start + number / 100
-        low, high = (None, None) if value is None else (value - 0.05, value + 0.05)
-        return Agreement(statistic, level, value, low, high, groups=7, undefined=2, unscored=3,
-                         value_undefined_as_zero=value)  # fmt: skip
-
-    def table(start: float) -> Any:
-        return {level: {s: cell(start, i, level, s) for i, s in enumerate(STATISTICS)} for level in LEVELS}
-
-    return AgreementTable({"clarity & style": table(0.1), "fluency": table(0.2)}, table(0.3))
 
 
 def _tracker(store: Path, name: str = "run", uri: str | None = None) -> Tracker:
@@ -80,7 +68,6 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
                 tracker.dataset(part, CORPUS, digest)  # type: ignore[arg-type]
             tracker.trial("n=0", {"rounds": 0, "persona": None}, {"dev/spearman": 0.25, "lm_calls_per_item": 1})
             tracker.trial("n=1 plain", {"rounds": 1, "persona": "plain"}, {"dev/spearman": 0.5, "p": math.nan})
-            tracker.agreement("compiled", _table())
             tracker.details({"small": 0.25, "absent": None, "broken": math.nan})
             tracker.describe("**Is it good?** Yes.")
             tracker.text("instructions-diff.txt", "-alt\n+neu é")
@@ -126,22 +113,33 @@ def test_trials_are_finished_children_with_their_own_params_and_metrics(kept: Si
     assert (plain.data.params, plain.data.metrics) == ({"rounds": "1", "persona": "plain"}, {"dev/spearman": 0.5})
 
 
-def test_agreement_is_logged_with_interval_ends_under_fixed_names(kept: SimpleNamespace) -> None:
-    details = json.loads((kept.artifacts / "metrics.json").read_text())
-    found = {k: round(v, 10) for k, v in details.items() if k.startswith("held_out/")}
-    # spearman is the second statistic, kendall the third
-    assert STATISTICS == ("pearson", "spearman", "kendall")
-    assert found["held_out/compiled/fluency/summary/spearman"] == 0.21
-    assert found["held_out/compiled/fluency/summary/spearman_low"] == 0.16
-    assert found["held_out/compiled/fluency/summary/spearman_high"] == 0.26
-    assert found["held_out/compiled/clarity _ style/sample/kendall"] == 0.12
-    assert found["held_out/compiled/average/sample/pearson_high"] == 0.35
-    assert found["held_out/compiled/average/summary/undefined"] == 2
-    assert found["held_out/compiled/average/summary/unscored"] == 3
-    assert found["held_out/compiled/average/summary/constant"] == 0
-    # three rows: at two levels three statistics with two ends and three counts, at the third the counts alone
-    assert len(found) == 3 * (2 * (3 * 3 + 3) + 3)
-    assert json.loads((kept.artifacts / "agreement/compiled.json").read_text()) == _table().to_json()
+DEBATE = HeldDebate(
+    "tone: a, 1", "a", "1", "tone", "one", "x",
+    Transcript((Turn("scorer", 0, "Fine.", 4.0), Turn("critic", 1, "NO ISSUE", no_issue=True))), 4.0, "Fine.", 3.5,
+)  # fmt: skip
+
+
+def test_debates_are_traces_of_their_run(kept: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:////nowhere.db")
+    with _tracker(kept.store, "traced") as tracker:
+        tracker.debates([DEBATE, replace(DEBATE, score=None, reason="lm error", rating=None)])
+    # What the process had set is set again.
+    assert os.environ["MLFLOW_TRACKING_URI"] == "sqlite:////nowhere.db"
+    found = kept.client.search_traces(
+        locations=[kept.run.info.experiment_id],
+        filter_string=f"request_metadata.`mlflow.sourceRun` = '{tracker.run_id}'",
+    )
+    (scored,) = [one for one in found if one.info.assessments]
+    assert len(found) == 2
+    root, *turns = scored.data.spans
+    assert root.inputs == {"aspect": "tone", "source": "one", "text": "x"}
+    assert root.outputs == {"score": 4.0, "reason": "Fine."}
+    assert [(turn.name, turn.outputs["text"]) for turn in turns] == [
+        ("scorer", "Fine."),
+        ("critic, round 1", "NO ISSUE"),
+    ]
+    told = {(one.source.source_type, one.name, one.value) for one in scored.info.assessments}
+    assert told == {("LLM_JUDGE", "tone", 4.0), ("HUMAN", "tone", 3.5)}
 
 
 def test_metrics_without_a_value_are_left_out(kept: SimpleNamespace) -> None:
@@ -153,10 +151,16 @@ def test_metrics_without_a_value_are_left_out(kept: SimpleNamespace) -> None:
 
 
 def test_parts_of_the_split_are_inputs_with_digest_and_use(kept: SimpleNamespace) -> None:
-    inputs = {i.tags[0].value: i.dataset for i in kept.run.inputs.dataset_inputs}
+    inputs = {
+        tag.value: one.dataset
+        for one in kept.run.inputs.dataset_inputs
+        for tag in one.tags
+        if tag.key == "mlflow.data.context"
+    }
     assert {part: d.digest for part, d in inputs.items()} == {"train": "aaaa", "dev": "bbbb", "held_out": "cccc"}
     assert inputs["dev"].name == "toy"
-    assert json.loads(inputs["dev"].source) == {"uri": "https://example.org/toy.jsonl", "revision": "r1"}
+    assert json.loads(inputs["dev"].source) == {"url": "https://example.org/toy.jsonl"}
+    assert {tag.value for tag in kept.run.inputs.dataset_inputs[0].tags} >= {"r1"}
     assert json.loads(inputs["dev"].profile) == {"groups": 2, "candidates": 3}
 
 

@@ -17,6 +17,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.runs.tracking import address
 from debate_judge.runs.tracking import store as tracking_store
 from debate_judge.runs.tracking.tracker import Tracker
+from tests.runs.started import started
 
 ROOT = Path(__file__).parents[2]
 SECRET = "correct-horse-battery"
@@ -174,5 +175,5 @@ def test_a_store_whose_making_was_stopped_midway_can_be_made_again(tmp_path: Pat
     finally:
         event.remove(Engine, "after_cursor_execute", stop)
     place = tracking_store.open_place(None, tmp_path, "debate/tests")
-    assert place.start_run("run", {})
+    assert started(place, "run", {})
     assert sorted(path.name for path in tmp_path.glob("mlflow.db*")) == ["mlflow.db"]

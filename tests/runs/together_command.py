@@ -49,8 +49,8 @@ def arguments(folder: Path, program: Path, groups: int, candidates: int) -> list
         return json.dumps({"group": f"g{g}", "source": f"message {g}", "candidates": texts})
 
     (folder / "in.jsonl").write_text("".join(f"{line(g)}\n" for g in range(groups)))
-    flags = {"--program": program, "--in": folder / "in.jsonl", "--store": folder / "store"}
-    return [str(part) for pair in flags.items() for part in pair]
+    flags = {"--in": folder / "in.jsonl", "--store": folder / "store"}
+    return [str(program), *(str(part) for pair in flags.items() for part in pair)]
 
 
 def rows_of(path: Path) -> list[dict[str, Any]]:

@@ -61,8 +61,8 @@ def warn_of_jobs(store: ReplyStore) -> None:
     run_now = getattr(store, "run_now", None)
     if jobs := [] if run_now is None else run_now(recorded_jobs):
         _LOG.warning(
-            "%d LM calls of an earlier run are in batch jobs that go on at the provider; only with --batch openai are "
-            "their replies waited for, otherwise these calls are made and paid again",
+            "%d LM calls of an earlier run are in batch jobs that go on at the provider; only with --config "
+            "batch=openai are their replies waited for, otherwise these calls are made and paid again",
             sum(len(job.keys) for job in jobs),
         )
 
@@ -102,7 +102,7 @@ class BatchEngine:
     ) -> None:  # fmt: skip
         key = (os.environ.get("OPENAI_API_KEY") or "").strip() or None
         if key is None and api_base is None:
-            raise dspy.LMNotConfiguredError("--batch openai needs a key: set OPENAI_API_KEY", model=model)
+            raise dspy.LMNotConfiguredError("--config batch=openai needs a key: set OPENAI_API_KEY", model=model)
         self._service = BatchService(api_base or COMPATIBLE["openai"], key, model, options)
         self._model, self._timing = model, options.batch_pace
         self._store, self._meter, self._probe = store, meter, probe

@@ -115,7 +115,7 @@ class BatchService:
         try:
             return await self._patiently(once, _FILE)
         except dspy.LMUnsupportedModelError as error:
-            text = f"{self.address} has no batch service; leave --batch away ({error})"
+            text = f"{self.address} has no batch service; leave the setting batch away ({error})"
             raise dspy.LMConfigurationError(text, model=self._model) from error
 
     async def create(self, file: str, job: BatchJob) -> Batch:

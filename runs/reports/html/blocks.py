@@ -110,6 +110,8 @@ class JudgesChart:
     rows: tuple[str, ...]
     series: tuple[LineSeries, ...]
     """Judge -> a value for each row."""
+    ceiling: tuple[float | None, ...] = ()
+    """For each row how well a rater agrees with the others; empty where single raters are not known."""
     kind: Literal["judges"] = "judges"
 
 

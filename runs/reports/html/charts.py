@@ -27,9 +27,8 @@ AnyChart = RoundsChart | CostChart | JudgesChart | ScatterChart | SharesChart
 
 _SYMBOLS = dict(zip(MARKERS, "●■▲◆▼✚✖", strict=True))
 
-_WIDTH = 4.4
-"""Inches: at their natural size charts fit a phone, and their texts are as large as the page's."""
-
+_WIDTH, _PAGE_WIDTH = 4.4, 11.0
+"""Inches: at their natural size charts fit a phone, or the whole page; their texts are as large as the page's."""
 
 _MOST_NAMED = 10
 """Points of a chart that can all have a number."""
@@ -57,6 +56,8 @@ class DrawnChart:
     svg: str
     legend: tuple[LegendEntry, ...]
     caption: str
+    wide: str = ""
+    """The same as wide as the page, for screens that have the room."""
     kind: str = "chart"
 
 
@@ -73,12 +74,14 @@ def draw(chart: AnyChart, name: str) -> DrawnChart:
     return _shares(chart, name)
 
 
-def _blank(height: float, *, left: float = 0.5, bottom: float = 0.5, grid: str = "y") -> tuple[Figure, Axes]:
+def _blank(
+    height: float, *, width: float = _WIDTH, left: float = 0.5, bottom: float = 0.5, grid: str = "y"
+) -> tuple[Figure, Axes]:
     """A figure with one pair of axes; the sizes are inches, `left` and `bottom` the room for the labels of the axes."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(_WIDTH, height))
-    axes = figure.add_axes((left / _WIDTH, bottom / height, 1 - (left + 0.12) / _WIDTH, 1 - (bottom + 0.12) / height))
+    figure = Figure(figsize=(width, height))
+    axes = figure.add_axes((left / width, bottom / height, 1 - (left + 0.12) / width, 1 - (bottom + 0.12) / height))
     axes.set_axisbelow(True)
     for side, spine in axes.spines.items():
         spine.set_visible(side in ("left", "bottom"))
@@ -164,12 +167,27 @@ def _cost(chart: CostChart, name: str) -> DrawnChart:
 
 
 def _judges(chart: JudgesChart, name: str) -> DrawnChart:
+    legend = [_entry(i, series.name) for i, series in enumerate(chart.series)]
+    caption = f"{chart.measure}; 95 % intervals"
+    if any(value is not None for value in chart.ceiling):
+        legend.append(LegendEntry("┃", "var(--muted)", "the human ceiling: a rater with the mean of the others"))
+    wide = _judges_svg(chart, f"{name}w", _PAGE_WIDTH)
+    return DrawnChart(chart.title, _judges_svg(chart, name, _WIDTH), tuple(legend), caption, wide)
+
+
+def _judges_svg(chart: JudgesChart, name: str, width: float) -> str:
     rows = [plain(row, 24) for row in chart.rows]
     count = len(chart.series)
     figure, axes = _blank(
-        0.6 + 0.15 * len(rows) * (count + 1), left=0.3 + 0.075 * max(map(len, rows)), bottom=0.3, grid="x"
+        0.6 + 0.15 * len(rows) * (count + 1),
+        width=width,
+        left=0.3 + 0.075 * max(map(len, rows)),
+        bottom=0.3,
+        grid="x",
     )
-    legend = [_entry(i, series.name) for i, series in enumerate(chart.series)]
+    for y, value in enumerate(chart.ceiling):
+        if value is not None:
+            axes.vlines([value], [y - 0.46], [y + 0.46], color=MUTED, lw=2)
     for i, series in enumerate(chart.series):
         shift = (i - (count - 1) / 2) * 0.8 / (count + 0.5)
         colour, marker = _look(i)
@@ -181,8 +199,7 @@ def _judges(chart: JudgesChart, name: str) -> DrawnChart:
     axes.set_ylim(len(rows) - 0.45, -0.55)
     for y in range(1, len(rows)):
         axes.axhline(y - 0.5, color=RULE, lw=0.8)
-    svg = inline(figure, name, f"{chart.title}: {chart.measure}")
-    return DrawnChart(chart.title, svg, tuple(legend), f"{chart.measure}; 95 % intervals")
+    return inline(figure, name, f"{chart.title}: {chart.measure}")
 
 
 def _scatter(chart: ScatterChart, name: str) -> DrawnChart:

@@ -13,7 +13,7 @@ from debate_judge.runs.reports.html.debates import VERSION, Debates, DebateTexts
 
 FORMAT = "debate-judge report"
 
-AGAIN = "run the compile or comparison again, with --report plain or full; finished calls are not paid for again"
+AGAIN = "run the compile or comparison again, without report=none (--config); finished calls are not paid for again"
 """What to do where a report is missing or broken."""
 
 

@@ -1,7 +1,8 @@
 """Where reports are kept, and how they are found again to be made anew.
 
-`report.json` and `report.html` lie beside what they report on. The texts of the data stay in the store of the command
-that judged them; a page with texts, `report-full.html`, is written only where the user wants one.
+`report.json` and `report.html` lie beside what they report on, on the user's machine, so the page shows the debates
+with their texts. What is logged, and what is passed on (`report-share.html`), quotes no text of the data; the texts
+themselves stay in the store of the command that judged them.
 """
 
 from __future__ import annotations
@@ -37,16 +38,13 @@ class ReportFiles:
 
     @property
     def page(self) -> Path:
+        """The page to look at, with the texts of the data unless the user wants none."""
         return self.folder / f"{self.stem}.html"
 
     @property
-    def full_page(self) -> Path:
-        """The page with the texts of the data, where one is wanted."""
-        return self.folder / f"{self.stem}-full.html"
-
-    def wanted(self, *, full: bool) -> Path:
-        """The page to look at."""
-        return self.full_page if full else self.page
+    def shared_page(self) -> Path:
+        """The page without texts, to be passed on."""
+        return self.folder / f"{self.stem}-share.html"
 
 
 @dataclass(frozen=True)
@@ -59,15 +57,14 @@ class FoundReport:
     store: Path
     """Where its texts should be."""
 
-    def make(self, *, full: bool) -> Path:
-        """Make the page again; returns the one that is wanted.
+    def make(self, *, share: bool = False) -> Path:
+        """Make the page again, with the texts of the data, or the one to be passed on; returns its path.
 
         Raises:
             InputError: The texts are not in the store, or a file cannot be written.
         """
-        texts = self._texts() if full else None
-        file = self.files.wanted(full=full)
-        _write(file, Page(self.report).html(texts))
+        file = self.files.shared_page if share else self.files.page
+        _write(file, Page(self.report).html(None if share else self._texts()))
         return file
 
     def _texts(self) -> DebateTexts:
@@ -76,29 +73,35 @@ class FoundReport:
             raise InputError(
                 "the texts of this report are not in the store",
                 file=file,
-                field="--full",
-                remedy=f"give the store of the command that made it with --store, or {AGAIN}",
+                field="--store",
+                remedy="name the store of the command that made it, or make the page without texts with --share, or "
+                + AGAIN,
             )
         return texts_from(json_object(file, remedy=AGAIN).values, str(file), self.report)
 
 
-def keep(report: Report, texts: DebateTexts, files: ReportFiles, store: Path, *, full: bool) -> list[Path]:
-    """Write a report and its page, and its texts into `store`; with `full` also the page with texts.
+def keep(report: Report, texts: DebateTexts, files: ReportFiles, store: Path, *, full: bool) -> dict[str, str]:
+    """Write a report and its page, and its texts into `store`.
+
+    Args:
+        report: The report.
+        texts: Its texts.
+        files: Where report and page go.
+        store: The store of the command.
+        full: Whether the page has the texts.
 
     Returns:
-        The files beside what is reported on, the page to look at last.
+        What may be logged, by the names that it has there: report and page without the texts.
 
     Raises:
         InputError: A file cannot be written.
     """
     page = Page(report)
     _write(texts_file(store, report.identity), _as_json(texts))
-    _write(files.data, _as_json(report))
-    _write(files.page, page.html())
-    if not full:
-        return [files.data, files.page]
-    _write(files.full_page, page.html(texts))
-    return [files.data, files.page, files.full_page]
+    shared = {"report.json": _as_json(report), "report.html": page.html()}
+    _write(files.data, shared["report.json"])
+    _write(files.page, page.html(texts) if full else shared["report.html"])
+    return shared
 
 
 def find_report(address: str, store: Path | None, default_store: Path) -> FoundReport:
@@ -167,7 +170,7 @@ def _as_json(value: Report | DebateTexts) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    with opening(path, "--report"):
+    with opening(path, "report"):
         path.parent.mkdir(parents=True, exist_ok=True)
         # As the text has them: on no system may a line's end become another, for the page's policy holds a hash.
         path.write_text(text, encoding="utf-8", newline="\n")

@@ -1,0 +1,92 @@
+"""Messages name settings as the commands take them: no flag that is none, and no key of --config that is none."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from debate_judge.optimize.settings import Settings
+from debate_judge.runs.flags.declared import REMOVED_FLAGS, choices_of, extra, fields_of, is_flag, keys_of, spelled
+from debate_judge.runs.flags.invocation import COMMANDS
+from debate_judge.runs.scoring.settings import ScoreFlags
+
+ROOT = Path(__file__).parents[1]
+ROOMS = {"optimize": ("compile", "score", "check"), "runs/scoring": ("score",), "runs/distributed": ("score",)}
+"""Folder -> the commands whose flags its messages may name; elsewhere those of all."""
+FILES = [file for room in ("data", "programs", "optimize", "runs") for file in sorted((ROOT / room).rglob("*.py"))]
+
+
+@cache
+def settings(command: str) -> list[type]:
+    """The classes of a command's settings."""
+    module = importlib.import_module(COMMANDS[command][0])
+    return [one for one in vars(module).values() if isinstance(one, type) and "__pydantic_fields__" in vars(one)]
+
+
+def names(*commands: str) -> set[str]:
+    return {name.replace("_", "-") for command in commands for one in settings(command) for name in fields_of(one)}
+
+
+def flags(*commands: str) -> set[str]:
+    declared = [one for command in commands for one in settings(command)]
+    return {"--config"} | {spelled(one, name) for one in declared for name in fields_of(one) if is_flag(one, name)}
+
+
+def texts(file: Path) -> list[str]:
+    """All strings of a file but those that say what became of a flag."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    assigned = [node for node in ast.walk(tree) if isinstance(node, ast.Assign | ast.AnnAssign)]
+    skipped = {id(inner) for node in assigned if "REMOVED" in ast.unparse(node)[:20] for inner in ast.walk(node)}
+    return [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in skipped
+    ]
+
+
+@pytest.mark.parametrize("room", [*ROOMS, ""])
+def test_a_message_names_no_flag_that_is_none(room: str) -> None:
+    allowed = flags(*ROOMS.get(room, COMMANDS))
+    gone = {f"--{name}" for name in names(*COMMANDS)} | {"--program", "--no-preflight", "--level", *REMOVED_FLAGS}
+    wrong = {}
+    for file in FILES:
+        place = file.relative_to(ROOT).as_posix()
+        if place.startswith(f"{room}/" if room else ""):
+            found = {flag for text in texts(file) for flag in re.findall(r"(?<![\w-])--[a-z][a-z-]*[a-z]", text)}
+            if bad := found & gone - allowed:
+                wrong[place] = bad
+    assert wrong == {}
+
+
+def test_a_message_names_no_key_that_is_none() -> None:
+    found = {
+        (file.name, key)
+        for file in FILES
+        for text in texts(file)
+        for key in re.findall(r"--config '?([a-z][a-z-]*)=", text)
+    }
+    assert found
+    assert {(file, key) for file, key in found if key not in names(*COMMANDS)} == set()
+
+
+def table(*declarations: type) -> str:
+    """The settings of a command that are no flags, as the page of settings has them."""
+    rows = ["| key | default | what it is |", "|---|---|---|"]
+    for one in declarations:
+        for name in keys_of(one):
+            field = fields_of(one)[name]
+            value = extra(field, "shown") or (None if field.default == () else field.default)
+            default = str(value).lower() if isinstance(value, bool) else "–" if value is None else f"{value}"
+            known = f" ({', '.join(choices_of(field))})" if choices_of(field) else ""
+            rows.append(f"| `{spelled(one, name)}` | {default} | {field.description}{known} |")
+    return "\n".join(rows)
+
+
+@pytest.mark.parametrize("declaration", [Settings, ScoreFlags])
+def test_the_page_of_settings_has_every_key(declaration: type) -> None:
+    assert table(declaration) in (ROOT / "docs/settings.md").read_text(encoding="utf-8")
