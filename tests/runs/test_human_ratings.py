@@ -12,7 +12,7 @@ from debate_judge import data
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.runs.check import main
-from debate_judge.runs.tracking.datasets import rated_file
+from debate_judge.runs.tracking.human_ratings import rated_file
 
 TASK = Task("support", "question", "answer", (Aspect("helpfulness", "Does it help?", Scale(1, 5)),))
 

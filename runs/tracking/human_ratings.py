@@ -1,16 +1,13 @@
-"""Data sets in MLflow: ratings that people left in traces, and the inputs of a run with digest and size."""
+"""`--data mlflow:EXPERIMENT`: what people assessed in the traces of an MLflow experiment, as a file of rated texts."""
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 
 from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.files.formats import RecordFile
 from debate_judge.data.files.records import Record
-from debate_judge.data.schema import Corpus
-from debate_judge.programs.lm.redaction import clean_text
 from debate_judge.runs.mlflow_setup import prepare_mlflow
 from debate_judge.runs.tracking.address import check_address
 from debate_judge.runs.tracking.store import explained
@@ -57,37 +54,3 @@ def _traces(spec: str, address: str | None) -> Iterator[Record]:
             token = page.token
             if not token:
                 return
-
-
-def log_dataset(part: str, corpus: Corpus, digest: str) -> None:
-    """Log one part of a corpus as an input of the active run; MLflow gets its columns and counts, and no text.
-
-    Args:
-        part: What it was used for.
-        corpus: Its groups.
-        digest: Of the groups.
-    """
-    import mlflow
-    from mlflow.data.dataset_source_registry import get_dataset_source_from_json
-    from mlflow.data.meta_dataset import MetaDataset
-    from mlflow.exceptions import MlflowException
-    from mlflow.types import ColSpec, Schema
-
-    counts = {"groups": len(corpus.groups), "candidates": sum(len(g.candidates) for g in corpus.groups)}
-
-    class RatedTexts(MetaDataset):
-        def to_dict(self) -> dict[str, str]:
-            return {**super().to_dict(), "profile": json.dumps(counts)}
-
-    location = clean_text(corpus.origin.location)
-    kind, key = ("http", "url") if "://" in location else ("local", "uri")
-    source = get_dataset_source_from_json(json.dumps({key: location}), kind)
-    ratings = [ColSpec("double", name) for name in corpus.rated_aspects()]
-    columns = Schema([ColSpec("string", "group"), ColSpec("string", "candidate"), *ratings])
-    dataset = RatedTexts(source, corpus.origin.name, digest[:36], columns)
-    tags = {"revision": corpus.origin.revision} if corpus.origin.revision else None
-    try:
-        mlflow.log_input(dataset, context=part, tags=tags)
-    except MlflowException:
-        # MLflow looks whether the data set is known and then adds it: of two runs that do so at once one fails.
-        mlflow.log_input(dataset, context=part, tags=tags)
