@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import shlex
 import sys
 from collections.abc import Sequence
 
@@ -27,7 +28,8 @@ def _run(arguments: Sequence[str]) -> int:
             return 0
         name, rest = rest[0], ["--help"]
     if name in REMOVED:
-        print(f"error: there is no command {name!r} any more: {REMOVED[name]}", file=sys.stderr)
+        instead = REMOVED[name].format(shlex.join(rest))
+        print(f"error: there is no command {name!r} any more: {instead}", file=sys.stderr)
         return 2
     if name not in COMMANDS:
         near = did_you_mean(name, COMMANDS)

@@ -18,7 +18,7 @@ interval is wider as left to people (to_people). The same command continues a ru
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,10 +43,10 @@ from debate_judge.runs.scoring.uncertainty import USUAL_LEVEL, RowIntervals, int
 
 if TYPE_CHECKING:
     from debate_judge.data.schema import Aspect, Task
-    from debate_judge.programs.judge import Item
+    from debate_judge.programs.judge import Item, Judgement
     from debate_judge.runs.export.loaded import LoadedJudge
     from debate_judge.runs.export.manifest import Export
-    from debate_judge.runs.scoring.output import Results
+    from debate_judge.runs.scoring.output import Results, RowTotals
     from debate_judge.runs.scoring.rows import Row, RowForm
 
 
@@ -179,9 +179,7 @@ def open_program(arguments: ScoreFlags | ServeFlags) -> LoadedJudge:
 
 
 def _score(arguments: ScoreFlags, judge: LoadedJudge) -> int:
-    from debate_judge.runs.export.intervals import held_out_intervals
-    from debate_judge.runs.reports.scored import scored_summary, uncertainty_summary
-    from debate_judge.runs.runner.streaming import ahead
+    from debate_judge.runs.runner.streaming import ahead, score_of
     from debate_judge.runs.scoring.output import open_results
 
     aspects = judge.choose(arguments.aspects or None)
@@ -208,13 +206,31 @@ def _score(arguments: ScoreFlags, judge: LoadedJudge) -> int:
             _say(f"{out} has rows already: they are compared with what --store recalls, then the run goes on")
         if arguments.preflight:
             judge.smoke_test(first)
-        _write_all(judge, items, results, rows, arguments, _count(arguments, judge.task, aspects), spans)
+
+        def write(item: Item, judgement: Judgement) -> None:
+            score = spans.applied(item, score_of(judge.compiled, item, judgement, arguments.scale))
+            place = item.group, item.candidate
+            results.add(item, score, rows[place])
+            if item.aspect is aspects[-1]:
+                del rows[place]
+
+        _write_all(judge, items, results, write, _count(arguments, judge.task, aspects))
     tally = results.tally
     if not tally.rows:
         raise InputError("no groups in the file", file=source, expected="at least one group with its candidates")
     if tally.kept == tally.rows:
         _say(f"nothing left to do: {out} has a row for every item")
-    show(*scored_summary(judge.lm.meter, judge.lm.price, out, tally), to=sys.stderr)
+    return _told(arguments, judge, aspects, tally, spans)
+
+
+def _told(
+    arguments: ScoreFlags, judge: LoadedJudge, aspects: Sequence[Aspect], tally: RowTotals, spans: RowIntervals
+) -> int:
+    """Print what was scored and what it cost; returns the exit code."""
+    from debate_judge.runs.export.intervals import held_out_intervals
+    from debate_judge.runs.reports.scored import scored_summary, uncertainty_summary
+
+    show(*scored_summary(judge.lm.meter, judge.lm.price, arguments.out, tally), to=sys.stderr)
     if arguments.interval is not None:
         held_out = held_out_intervals(judge.manifest, aspects, arguments.interval, arguments.abstain)
         show(*uncertainty_summary(held_out, spans, arguments.interval, arguments.abstain), to=sys.stderr)
@@ -302,25 +318,17 @@ def _write_all(
     judge: LoadedJudge,
     items: Iterator[Item],
     results: Results,
-    rows: dict[tuple[str, str], Row],
-    arguments: ScoreFlags,
+    write: Callable[[Item, Judgement], None],
     total: int | None,
-    spans: RowIntervals,
 ) -> None:
     from debate_judge.runs.runner.progress import RunProgress
-    from debate_judge.runs.runner.streaming import score_of
 
-    last = judge.choose(arguments.aspects or None)[-1].name
     shown = RunProgress(judge.lm, shown=True)
     shown.start()
     try:
         with shown.over("items scored", total) as done:
             for item, judgement in judge.stream(items):
-                place = item.group, item.candidate
-                score = score_of(judge.compiled, item, judgement, arguments.scale)
-                results.add(item, spans.applied(item, score), rows[place])
-                if item.aspect.name == last:
-                    del rows[place]
+                write(item, judgement)
                 done.advance()
     finally:
         shown.stop()

@@ -11,7 +11,7 @@ from pathlib import Path
 from debate_judge import data
 from debate_judge.optimize.tuners import TUNERS
 from debate_judge.programs import JUDGES
-from tests.source_tree import LAYERS, ROOT, SOURCES, name_of
+from tests.source_tree import ROOT, SOURCES, name_of
 
 
 def tracked() -> list[Path]:
@@ -50,8 +50,9 @@ def test_no_file_names_a_package_host() -> None:
         assert not HOSTS.search(text), (name, HOSTS.findall(text))
 
 
-def test_the_readmes_name_everything_that_can_be_chosen() -> None:
-    texts = [(ROOT / room / "README.md").read_text(encoding="utf-8") for room in ("", *LAYERS)]
+def test_the_pages_name_everything_that_can_be_chosen() -> None:
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    texts = [page.read_text(encoding="utf-8") for page in pages]
     names = [*JUDGES, *data.LOADERS, *TUNERS]
     told = "\n".join(texts)
     assert [n for n in names if not re.search(rf"(?<![\w+-]){re.escape(n)}(?![\w+-])", told)] == []

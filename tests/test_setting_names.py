@@ -16,7 +16,11 @@ from debate_judge.runs.flags.invocation import COMMANDS
 from debate_judge.runs.scoring.settings import ScoreFlags
 
 ROOT = Path(__file__).parents[1]
-ROOMS = {"optimize": ("compile", "score", "check"), "runs/scoring": ("score",), "runs/distributed": ("score",)}
+ROOMS = {
+    "optimize": ("compile", "score", "check", "report"),
+    "runs/scoring": ("score",),
+    "runs/distributed": ("score",),
+}
 """Folder -> the commands whose flags its messages may name; elsewhere those of all."""
 FILES = [file for room in ("data", "programs", "optimize", "runs") for file in sorted((ROOT / room).rglob("*.py"))]
 

@@ -230,8 +230,6 @@ class ScoringActor:
         def items() -> Iterator[Item]:
             for group, share in read_unit(unit, job.reading, notes, tell):
                 for item in group_items(self._judge.task, group, self._aspects):
-                    if self._stopping.is_set():
-                        raise CancelledError
                     shares.append(share)
                     yield item
 

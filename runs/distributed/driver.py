@@ -121,6 +121,7 @@ class UnitDriver:
         self._ray, self._totals = ray, totals
         self._replaced = not any(job.options.budget for job in jobs)
         """Whether another actor takes the place of one that died; with a budget not: it may have spent its share."""
+        self._stopping = False
         self._left = deque(units)
         self._tries: Counter[str] = Counter()
         self._deaths = 0
@@ -199,6 +200,8 @@ class UnitDriver:
     def _take(self, unit: Unit, done: UnitDone | None) -> None:
         """Count what has become of a unit; None if the actor died of it."""
         if done is None or (done.rows is None and done.failure is None):
+            if self._stopping:
+                return
             self._tries[unit.name] += 1
             if self._tries[unit.name] == _TRIES:
                 self._totals.given_up.append(str(unit))
@@ -233,6 +236,7 @@ class UnitDriver:
     def _stop(self) -> None:
         """Let the actors finish what is in flight, and hear what they have done."""
         self._left.clear()
+        self._stopping = True
         self._replaced = False
         for actor in self._actors:
             self._waiting[actor.handle.stop.remote()] = actor, None

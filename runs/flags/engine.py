@@ -13,7 +13,7 @@ class EngineFlags:
 
     engine: Literal["local", "ray"] = setting(
         "local",
-        "ray: actors; --in may be a glob or URL, and --out is a folder of parts",
+        "ray: --in may be a glob or URL, and --out is a folder of parts",
         decides=False,
     )
     actors: int = setting(2, "processes that score; concurrency is that of all together", ge=1, decides=False)

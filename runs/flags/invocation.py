@@ -21,8 +21,8 @@ COMMANDS = {
 }
 """Command -> its module and what it does."""
 
-REMOVED = {"probe": "debate compare --judges EXPORT --probes all", "view": "debate report EXPORT, which opens the page"}
-"""Former command -> what does the same now."""
+REMOVED = {"probe": "debate compare --judges EXPORT --probes all", "view": "debate report {}"}
+"""Former command -> what does the same now, {} for the arguments that were given."""
 
 _ROOT = Path(__file__).resolve().parents[2]
 

@@ -122,7 +122,7 @@ class SourceBatcher:
                 "this judge was compiled to read candidates of a source side by side, and a text came alone: it is "
                 "read alone, for which its agreement with the raters was not measured. Hand over the candidates of a "
                 "source together (score_frame, LoadedJudge.score_group, or concurrent calls), or compile a judge with "
-                "--together 0",
+                "-J together=0",
                 stacklevel=3,
             )
         return scores

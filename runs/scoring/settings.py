@@ -17,8 +17,8 @@ class ScoreFlags(EndpointFlags, LimitFlags, EstimateFlags, EngineFlags):
     """Settings of one scoring run."""
 
     FLAGS: ClassVar = (
-        *("program", "source", "out", "columns", "aspects", "scale", "lm", "api_base", "rpm", "budget", "concurrency"),
-        *("store", "engine", "estimate"),
+        *("program", "source", "out", "columns", "wide", "keep_columns", "aspects", "scale", "lm", "api_base", "rpm"),
+        *("budget", "concurrency", "store", "engine", "estimate"),
     )
     REMOVED: ClassVar = {"--program": "the export is the first argument: debate score EXPORT --in FILE --out FILE"}
 
@@ -29,21 +29,17 @@ class ScoreFlags(EndpointFlags, LimitFlags, EstimateFlags, EngineFlags):
         metavar="MODULE:CLASS",
         repeated=True,
     )
-    source: str = setting(
-        ..., "texts to score, in any format that compile takes, without ratings", name="--in", metavar="FILE"
-    )
+    source: str = setting(..., "texts to score, in any format that compile takes", name="--in", metavar="FILE")
     columns: tuple[str, ...] = COLUMNS
     sources: SourcesText | None = SOURCES
     out: str = setting(..., "file for the scores: .jsonl, .csv, .xlsx or .parquet", metavar="FILE")
-    wide: bool = setting(False, "a row a text: a column an aspect, with reason, decision, and why there is no score")
+    wide: bool = setting(False, "a row a text, with columns for each aspect's score, reason and decision")
     keep_columns: bool = setting(False, "begin each row with the columns of the input")
     aspects: tuple[str, ...] = setting((), "aspects to score, comma-separated", shown="all that the judge knows")
     task: str | None = setting(
         None, "score only the groups of this task; without it a group of another task is an error"
     )
-    scale: Literal["judge", "raters"] = setting(
-        "judge", "the judge's own scale, or the raters', by a map that the compile fitted"
-    )
+    scale: Literal["judge", "raters"] = setting("judge", "the judge's own scale, or the raters' (by a fitted map)")
     interval: float | None = setting(
         None,
         "also give each score a conformal interval on the raters' scale, from held-out errors (with --scale raters)",
@@ -89,6 +85,11 @@ class ServiceFlags:
 class ServeFlags(ServiceFlags, EndpointFlags, LimitFlags):
     """Settings of a service."""
 
+    FLAGS: ClassVar = (
+        *("program", "host", "port", "max_body", "max_requests", "request_time", "grace", "scale", "lm", "api_base"),
+        *("rpm", "budget", "concurrency", "store"),
+    )
+
     program: str = setting(..., EXPORT, name="EXPORT", metavar="EXPORT")
     judge: tuple[str, ...] = setting(
         (),
@@ -97,12 +98,12 @@ class ServeFlags(ServiceFlags, EndpointFlags, LimitFlags):
         repeated=True,
     )
     scale: Literal["judge", "raters"] = setting(
-        "judge", "scale of the scores: the judge's own, or the raters' (by a map that the compile fitted)"
+        "judge", "the judge's own scale, or the raters', by a map that the compile fitted"
     )
     trust_export: bool = setting(
         False, "use the server address that the export names, after you confirm it on the terminal", decides=False
     )
-    lm: str | None = setting(None, "PROVIDER/MODEL or offline", shown="as compiled")
+    lm: str | None = setting(None, "PROVIDER/MODEL, or offline", shown="as compiled")
     store: str = STORE
     replies: str | None = REPLIES
     max_tokens: int | None = setting(None, MAX_TOKENS, ge=1, shown="as compiled")

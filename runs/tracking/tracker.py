@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from debate_judge.programs.lm.redaction import clean_text
 from debate_judge.runs.tracking.abandoned import TAG, RunLock, close_abandoned
-from debate_judge.runs.tracking.datasets import log_dataset
 from debate_judge.runs.tracking.prompts import register_prompts
 from debate_judge.runs.tracking.shared_view import KEY, TRAINING
 from debate_judge.runs.tracking.store import Place, explained, open_place, used
@@ -179,7 +178,7 @@ class Tracker:
             corpus: The groups of that part.
             digest: Fingerprint of the part.
         """
-        self._write(log_dataset, part, corpus, digest)
+        self._write(_log_dataset, part, corpus, digest)
 
     def text(self, path: str, content: str) -> None:
         """Keep a text as the artifact `path`."""
@@ -278,6 +277,40 @@ class Tracker:
             self._closed = True
         except Exception as failure:
             self._failure = self._failure or failure
+
+
+def _log_dataset(part: str, corpus: Corpus, digest: str) -> None:
+    """Log one part of a corpus as an input of the active run; MLflow gets its columns and counts, and no text.
+
+    Args:
+        part: What it was used for.
+        corpus: Its groups.
+        digest: Of the groups.
+    """
+    import mlflow
+    from mlflow.data.dataset_source_registry import get_dataset_source_from_json
+    from mlflow.data.meta_dataset import MetaDataset
+    from mlflow.exceptions import MlflowException
+    from mlflow.types import ColSpec, Schema
+
+    counts = {"groups": len(corpus.groups), "candidates": sum(len(g.candidates) for g in corpus.groups)}
+
+    class RatedTexts(MetaDataset):
+        def to_dict(self) -> dict[str, str]:
+            return {**super().to_dict(), "profile": json.dumps(counts)}
+
+    location = clean_text(corpus.origin.location)
+    kind, key = ("http", "url") if "://" in location else ("local", "uri")
+    source = get_dataset_source_from_json(json.dumps({key: location}), kind)
+    ratings = [ColSpec("double", name) for name in corpus.rated_aspects()]
+    columns = Schema([ColSpec("string", "group"), ColSpec("string", "candidate"), *ratings])
+    dataset = RatedTexts(source, corpus.origin.name, digest[:36], columns)
+    tags = {"revision": corpus.origin.revision} if corpus.origin.revision else None
+    try:
+        mlflow.log_input(dataset, context=part, tags=tags)
+    except MlflowException:
+        # MLflow looks whether the data set is known and then adds it: of two runs that do so at once one fails.
+        mlflow.log_input(dataset, context=part, tags=tags)
 
 
 def _mlflow() -> Any:

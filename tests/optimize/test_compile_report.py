@@ -94,7 +94,7 @@ def test_texts_lie_in_the_store_where_the_readme_says(store: Path) -> None:
         if file.is_file() and any(text in file.read_text(errors="replace") for text in texts)
     ]
     places = {place.name if place.parts[0] == "artifacts" else place.parts[0] for place in quoting}
-    assert places == {"replies", "reports", "exports", "debates.json"}
+    assert places == {"replies", "reports", "exports", "debates.json", "traces.json", "mlflow.db"}
 
 
 def test_the_report_says_what_the_compile_printed(store: Path) -> None:
@@ -195,7 +195,7 @@ def test_on_a_terminal_the_page_is_opened(
 
 def test_view_says_that_it_is_report(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["view", "somewhere"]) == 2
-    assert "debate report somewhere" in capsys.readouterr().err
+    assert "debate report EXPORT" in capsys.readouterr().err
 
 
 def test_the_page_to_be_passed_on_quotes_no_text(store: Path, capsys: pytest.CaptureFixture[str]) -> None:

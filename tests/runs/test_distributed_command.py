@@ -275,11 +275,15 @@ def test_a_misspelt_column_is_told(command: Command, capsys: pytest.CaptureFixtu
 
 def test_what_makes_no_sense_is_refused(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
     write_jsonl(command.folder / "in-0.jsonl", range(2))
-    for more in ({"transcripts": "t.jsonl"}, {"batch": "openai"}, {"concurrency": "1"}, {"out": "scores.csv"}):
+    config = command.folder / "config.toml"
+    for line in ('transcripts = "t.jsonl"', 'batch = "openai"'):
+        config.write_text(line, encoding="utf-8")
+        assert command(config=config) == score.EXIT_INPUT
+    for more in ({"concurrency": "1"}, {"out": "scores.csv"}):
         assert command(**more) == score.EXIT_INPUT
     said = capsys.readouterr().err
     assert said.count("--engine local") == 2
-    assert "at least 2, one for each of --actors" in said
+    assert "at least 2, one for each of" in said
     assert command(**{"in": command.folder / "nothing*"}) == score.EXIT_INPUT
     assert "no such file" in capsys.readouterr().err
 

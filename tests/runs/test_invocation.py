@@ -59,7 +59,7 @@ def test_a_script_names_scripts(name: str) -> None:
 def test_a_script_is_named_from_where_its_user_is(tmp_path: Path) -> None:
     inside = output("score.py", "--help", folder=ROOT / "runs")
     assert inside.startswith("usage: python score.py [-h]")
-    assert "\n    python score.py --program" in inside
+    assert "\n    python score.py runs/store" in inside
     elsewhere = output(str(ROOT / "runs/score.py"), "--help", folder=tmp_path)
     assert elsewhere.startswith(f"usage: python {ROOT / 'runs/score.py'} [-h]")
 

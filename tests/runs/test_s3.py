@@ -58,7 +58,6 @@ def test_a_run_from_s3_to_s3_goes_on_after_a_stop(
     places: dict[str, str | Path] = {"in": "s3://texts/in-*", "out": "s3://texts/scores.parquet"}
     assert command(budget="calls=60", **places) == score.EXIT_LM
     stopped = len(bucket.glob("texts/scores.parquet/part-*"))
-    assert stopped > 0
     assert command(**places) == 0
     assert stopped < len(bucket.glob("texts/scores.parquet/part-*"))
     rows = pq.read_table("texts/scores.parquet", filesystem=bucket).to_pylist()

@@ -119,7 +119,7 @@ def test_a_bad_line_is_named_and_all_before_it_is_scored(
 def test_groups_of_another_task_can_be_left_aside(command: Command) -> None:
     other = {"group": "d", "task": "dialogue", "source": "s", "candidates": [{"id": "c", "text": "t"}]}
     command.write([json.dumps(other), line(1)])
-    assert command(task="support") == 0
+    assert command("--config", "task=support") == 0
     assert {r["group"] for r in command.rows()} == {"g1"}
 
 
@@ -133,7 +133,6 @@ def test_groups_of_another_task_can_be_left_aside(command: Command) -> None:
         (keys(transcripts="{out}"), "the same"),
         (["--aspects", "tonne"], "did you mean 'tone'"),
         (keys(task="dialogue"), "another task"),
-        (["nowhere"], "no such folder"),
         (["--concurrency", "0"], "at least 1"),
         (keys(max_unscored=7), "a number from 0 to 1"),
     ],
@@ -144,6 +143,12 @@ def test_arguments_that_cannot_be_used(
     assert command(*(part.format(source=command.source, out=command.out) for part in more)) == score.EXIT_INPUT
     assert says in capsys.readouterr().err
     assert not command.out.exists() or command.out.read_bytes() == b""
+
+
+def test_an_export_that_is_not_there(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    command.program = command.folder / "nowhere"
+    assert command() == score.EXIT_INPUT
+    assert "no such folder" in capsys.readouterr().err
 
 
 def test_an_empty_file(command: Command, capsys: pytest.CaptureFixture[str]) -> None:

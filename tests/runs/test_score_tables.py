@@ -14,6 +14,7 @@ from debate_judge.programs import JUDGES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.runs import check, score
 from debate_judge.runs.export.folder import save
+from tests.config_keys import keys
 from tests.fakes import debater, section
 from tests.runs.score_command import SCRIPT, TASK, Command, line
 
@@ -143,7 +144,7 @@ def test_parquet_has_one_type_a_column_also_where_nothing_has_a_score(command: C
     table(command)
     command.script = lambda prompt: "no score at all"
     out = command.folder / "out.parquet"
-    assert command(*NAMED, "--wide", "--max-unscored", "1", "--no-preflight", out=out) == 0
+    assert command(*NAMED, "--wide", *keys(max_unscored=1, preflight=False), out=out) == 0
     frame = pd.read_parquet(out)
     assert list(frame.columns[:4]) == ["group", "candidate", "tone", "help"]
     assert str(frame["tone"].dtype).lower() == "float64"
@@ -173,7 +174,7 @@ def test_a_text_that_had_no_score_may_have_one_later(command: Command) -> None:
     table(command)
     out = command.folder / "out.csv"
     command.script = failing
-    flags = (*NAMED, "--wide", "--max-unscored", "1")
+    flags = (*NAMED, "--wide", *keys(max_unscored=1))
     assert command(*flags, out=out) == 0
     assert [row["help"] for row in read_csv(out)] == ["1.0", "", "3.0"]
     command.script = SCRIPT
