@@ -17,7 +17,7 @@ from debate_judge.data.splits import beside, split, split_beside
 from debate_judge.optimize.context import CompileData
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs.judge import Judge
-from debate_judge.runs.tracking.human_ratings import rated_file
+from debate_judge.runs.human_ratings import rated_file
 
 logger = logging.getLogger(__name__)
 

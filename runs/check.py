@@ -119,7 +119,7 @@ def _file(flags: CheckFlags) -> RecordFile | str:
     """The file in its format, which is printed and need not be logged as well; of a public set the name."""
     from debate_judge.data import LOADERS
     from debate_judge.data.files.formats import known, recognized
-    from debate_judge.runs.tracking.human_ratings import rated_file
+    from debate_judge.runs.human_ratings import rated_file
 
     file = rated_file(flags.file, flags.tracking_uri)
     if not isinstance(file, str):

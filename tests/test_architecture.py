@@ -56,7 +56,10 @@ ROOMS = {
         ("flags", "runner", "mlflow_setup"),
         ("scoring", "export"),
         ("tracking", "integrations"),
-        ("reports",),
+        (
+            "human_ratings",
+            "reports",
+        ),
         ("estimates", "distributed"),
         ("evaluation",),
         ("comparison",),

@@ -24,7 +24,7 @@ from debate_judge.runs.evaluation.rows import EvaluatedJudge
 from debate_judge.runs.evaluation.score_files import read_external
 from debate_judge.runs.export.from_mlflow import MLflowStore
 from debate_judge.runs.export.lm_choice import lm_of
-from debate_judge.runs.tracking.human_ratings import rated_file
+from debate_judge.runs.human_ratings import rated_file
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from debate_judge import data
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.runs.check import main
-from debate_judge.runs.tracking.human_ratings import rated_file
+from debate_judge.runs.human_ratings import rated_file
 
 TASK = Task("support", "question", "answer", (Aspect("helpfulness", "Does it help?", Scale(1, 5)),))
 
@@ -23,7 +23,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     before = mlflow.get_tracking_uri()
     mlflow.set_tracking_uri(uri)
     made = mlflow.create_experiment("support chat", artifact_location=(tmp_path / "files").as_uri())
-    mlflow.set_experiment(experiment_id=made)
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_ID", made)
     for number in range(3):
         with mlflow.start_span("chat") as span:
             span.set_inputs({"question": f"Where is parcel {number}?"})
