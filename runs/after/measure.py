@@ -113,6 +113,8 @@ def measured(flags: MeasureFlags) -> dict[str, SystemsTable]:
 
 def _read(flags: MeasureFlags) -> tuple[Scores, dict[str, Scale]]:
     """The scores beside the ratings, from whichever files were named, and the raters' scales where these are known."""
+    from debate_judge.runs.evaluation.rows import scores_of
+
     if flags.scores and flags.program:
         raise InputError("scores come from one place", field="--scores", expected="--scores or --program")
     if flags.program:
