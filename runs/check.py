@@ -20,7 +20,8 @@ from debate_judge.runs.flags.common import COLUMNS, SEED, SOURCES, SourcesText
 from debate_judge.runs.flags.declared import command_settings, setting
 from debate_judge.runs.flags.invocation import command
 from debate_judge.runs.flags.parser import exit_code, settings_of
-from debate_judge.runs.reports.terminal import Printed, TerminalTable, Verbatim, show
+from debate_judge.runs.reports.tables import DataTable
+from debate_judge.runs.reports.terminal import Printed, Verbatim, show
 
 if TYPE_CHECKING:
     from debate_judge.data.files.formats import RecordFile
@@ -167,7 +168,7 @@ def _counts(found: Inventory) -> list[Printed]:
     joined, sets = found.near_duplicates
     near = f"{joined:,} groups in {sets:,} sets, each kept in one part of a split" if joined else "none"
     rows += [["duplicates", repeated if found.repeated else "none"], ["near-duplicates", near]]
-    return [TerminalTable(["data", "what was understood"], rows)]
+    return [DataTable(["data", "what was understood"], rows)]
 
 
 def _aspects(found: Inventory) -> list[Printed]:
@@ -184,7 +185,7 @@ def _aspects(found: Inventory) -> list[Printed]:
     lines = [line for one in found.aspects for line in _distribution(one)]
     within = "of one group" if found.per_group[2] > 1 else "of the whole file"
     note = f"(tied pairs: two candidates {within} with equal mean ratings, which no judge can rank)"
-    return [TerminalTable(header, rows), "", *lines, note]
+    return [DataTable(header, rows), "", *lines, note]
 
 
 def _distribution(one: AspectInventory) -> list[str]:
@@ -223,7 +224,7 @@ def _raters(corpus: Corpus) -> list[Printed]:
     note = (
         "(alpha is Krippendorff's; one rater against the rest, in Spearman's correlation, is what a judge can hope for)"
     )
-    return ["", TerminalTable(["aspect", "alpha", "one rater against the rest"], rows), note]
+    return ["", DataTable(["aspect", "alpha", "one rater against the rest"], rows), note]
 
 
 def _proof(corpus: Corpus, seed: int) -> tuple[list[str], list[str]]:

@@ -20,7 +20,8 @@ from debate_judge.runs.reports import decisions as decision_tables
 from debate_judge.runs.reports import learning
 from debate_judge.runs.reports import raters as rater_tables
 from debate_judge.runs.reports.costs import cost_rows, cost_table
-from debate_judge.runs.reports.terminal import Printed, TerminalTable, Verbatim
+from debate_judge.runs.reports.tables import DataTable
+from debate_judge.runs.reports.terminal import Printed, Verbatim
 from debate_judge.runs.reports.text import interval
 
 _SHOWN_OF_A_GUIDE = 340
@@ -54,11 +55,11 @@ def table(result: Result) -> list[Printed]:
         f"Held-out {measure(plan, held_out)} with the human ratings, with 95 % intervals "
         f"({len(plan.data.measured.groups)} sources, {never})",
         "",
-        TerminalTable(["aspect", *header], rows, total=True),
+        DataTable(["aspect", *header], rows, total=True),
         "",
         "LM calls per item, in the order of the columns above, and what was chosen",
         "",
-        TerminalTable(["aspect", "LM calls", "chosen"], chosen, total=True),
+        DataTable(["aspect", "LM calls", "chosen"], chosen, total=True),
         "",
         *undefined(plan, held_out),
         *([f"Split: {joined}"] if (joined := plan.data.splits.joined_note()) else []),
@@ -114,7 +115,7 @@ def _raters(result: Result) -> list[Printed]:
     found, plan = result.held_out.raters, result.plan
     if not found:
         return []
-    shown = TerminalTable(rater_tables.HEADER, rater_tables.rows(found))
+    shown = DataTable(rater_tables.HEADER, rater_tables.rows(found))
     return ["", rater_tables.title(plan.data.level, plan.statistic), "", shown, ""]
 
 

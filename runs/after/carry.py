@@ -41,7 +41,8 @@ from debate_judge.runs.after.asking import (
 from debate_judge.runs.flags.common import SEED
 from debate_judge.runs.flags.declared import command_settings, setting
 from debate_judge.runs.flags.parser import settings_of
-from debate_judge.runs.reports.terminal import Printed, TerminalTable, show
+from debate_judge.runs.reports.tables import DataTable
+from debate_judge.runs.reports.terminal import Printed, show
 from debate_judge.runs.reports.text import interval
 
 if TYPE_CHECKING:
@@ -305,7 +306,7 @@ def render(made: Carried) -> list[Printed]:
     return [
         *lines,
         "",
-        TerminalTable(header, rows),
+        DataTable(header, rows),
         "",
         "old, new, difference: agreement with the raters; old-new: of the two LMs' scores with each other; shift, "
         "spread and mean absolute error of the scores are on the raters' scale, by the old map and, refitted, by a "

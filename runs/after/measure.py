@@ -36,7 +36,8 @@ from debate_judge.runs.after.asking import (
 )
 from debate_judge.runs.flags.declared import command_settings, setting
 from debate_judge.runs.flags.parser import settings_of
-from debate_judge.runs.reports.terminal import Printed, TerminalTable, show
+from debate_judge.runs.reports.tables import DataTable
+from debate_judge.runs.reports.terminal import Printed, show
 
 if TYPE_CHECKING:
     from debate_judge.data.agreement.results import GroupScores
@@ -159,7 +160,7 @@ def render(found: Mapping[str, SystemsTable]) -> list[Printed]:
             ]
             for one in table.systems
         ]
-        blocks += ["", title, "", TerminalTable(header, rows), *_notes(table)]
+        blocks += ["", title, "", DataTable(header, rows), *_notes(table)]
     return [
         *blocks,
         "",

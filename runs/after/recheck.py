@@ -39,7 +39,8 @@ from debate_judge.runs.after.asking import (
 from debate_judge.runs.flags.common import SEED
 from debate_judge.runs.flags.declared import command_settings, setting
 from debate_judge.runs.flags.parser import settings_of
-from debate_judge.runs.reports.terminal import Printed, TerminalTable, show
+from debate_judge.runs.reports.tables import DataTable
+from debate_judge.runs.reports.terminal import Printed, show
 from debate_judge.runs.reports.text import interval
 
 if TYPE_CHECKING:
@@ -337,7 +338,7 @@ def render(found: Rechecked) -> list[Printed]:
     return [
         *lines,
         "",
-        TerminalTable(header, rows, total=True),
+        DataTable(header, rows, total=True),
         "",
         "then, now: agreement with the raters; difference: of two independent samples of sources (Welch); scores, "
         "ratings, rating - score: change of their means, now minus then",

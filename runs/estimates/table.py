@@ -8,7 +8,8 @@ from math import ceil, floor
 from debate_judge.programs.lm.limits.limiter import TOKENS_PER_BYTE
 from debate_judge.programs.lm.options import BudgetCaps
 from debate_judge.runs.estimates.dry_run import Estimate, Target, Three
-from debate_judge.runs.reports.terminal import Printed, TerminalTable
+from debate_judge.runs.reports.tables import DataTable
+from debate_judge.runs.reports.terminal import Printed
 
 
 def render(estimate: Estimate, first: str, notes: Sequence[str] = ()) -> list[Printed]:
@@ -27,7 +28,7 @@ def render(estimate: Estimate, first: str, notes: Sequence[str] = ()) -> list[Pr
     blocks: list[Printed] = [
         f"Estimate for {target.spec}, each as lower / expected / upper; nothing was asked and nothing spent",
         "",
-        TerminalTable(header, body, total=True),
+        DataTable(header, body, total=True),
         "",
     ]
     if not priced:

@@ -7,7 +7,8 @@ from typing import Any
 
 from debate_judge.data.calibration import CalibrationEffect
 from debate_judge.runs.reports.decisions import cell
-from debate_judge.runs.reports.terminal import Printed, TerminalTable
+from debate_judge.runs.reports.tables import DataTable
+from debate_judge.runs.reports.terminal import Printed
 
 HEADER = ("aspect", "mean abs. error", "calibrated", "change", "RMS error", "bias", "calibrated bias", "fitted on")
 
@@ -22,7 +23,7 @@ Effects = Mapping[str, CalibrationEffect]
 
 def render(found: Effects) -> list[Printed]:
     """The table under its title, with what it leaves as it is."""
-    return [TITLE, "", TerminalTable(HEADER, rows(found)), ranks(found)]
+    return [TITLE, "", DataTable(HEADER, rows(found)), ranks(found)]
 
 
 def rows(found: Effects) -> list[tuple[str, ...]]:

@@ -7,7 +7,8 @@ from typing import Any
 
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.usage import Meter, Tokens
-from debate_judge.runs.reports.terminal import Printed, TerminalTable
+from debate_judge.runs.reports.tables import DataTable
+from debate_judge.runs.reports.terminal import Printed
 
 _HEADER = ("role", "round", "calls", "cache hits", "input fresh", "input cached", "output", "not paid for again")
 
@@ -38,7 +39,7 @@ def cost_table(rows: Sequence[Mapping[str, Any]]) -> list[Printed]:
     """The rows of `cost_rows` for the terminal, with what the columns mean."""
     header, body = cells(rows)
     meaning, *more = notes(rows)
-    return [meaning, TerminalTable(header, body, total=True), *more]
+    return [meaning, DataTable(header, body, total=True), *more]
 
 
 def cells(rows: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], list[list[str]]]:

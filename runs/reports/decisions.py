@@ -9,7 +9,8 @@ from typing import Any
 from debate_judge.data.agreement.classification import Measure
 from debate_judge.data.agreement.decisions import Decided
 from debate_judge.data.agreement.intervals import METHODS
-from debate_judge.runs.reports.terminal import Printed, TerminalTable
+from debate_judge.runs.reports.tables import DataTable
+from debate_judge.runs.reports.terminal import Printed
 from debate_judge.runs.tracking.values import step_name
 
 Found = Mapping[str, Mapping[str, Decided]]
@@ -51,7 +52,7 @@ def blocks(found: Found, units: str = "sources") -> list[Block]:
 
 def render(found: Found, units: str = "sources") -> list[Printed]:
     """All tables for the terminal, each below an empty line and its title."""
-    return [part for b in blocks(found, units) for part in ("", b.title, "", TerminalTable(b.header, b.rows))]
+    return [part for b in blocks(found, units) for part in ("", b.title, "", DataTable(b.header, b.rows))]
 
 
 def to_json(found: Found) -> dict[str, dict[str, Any]]:

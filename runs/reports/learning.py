@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from debate_judge.data.agreement.tables import AgreementTable, Difference, Level, Statistic
-from debate_judge.runs.reports.terminal import Printed, TerminalTable
+from debate_judge.runs.reports.tables import DataTable
+from debate_judge.runs.reports.terminal import Printed
 from debate_judge.runs.reports.text import interval, power_text
 
 TITLE = (
@@ -35,7 +36,7 @@ def render(steps: Sequence[CurveStep], level: Level, statistic: Statistic, added
         statistic: Its correlation.
         added: Aspects whose chosen judge knows nothing of the raters.
     """
-    shown = TerminalTable(header(steps), rows(steps, level, statistic))
+    shown = DataTable(header(steps), rows(steps, level, statistic))
     return [TITLE, "", shown, in_words(steps), *([unlearnt(added)] if added else [])]
 
 

@@ -8,7 +8,8 @@ from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.usage import Meter
 from debate_judge.runs.export.intervals import HeldOutIntervals
 from debate_judge.runs.reports.costs import cost_rows, cost_table
-from debate_judge.runs.reports.terminal import Printed, TerminalTable
+from debate_judge.runs.reports.tables import DataTable
+from debate_judge.runs.reports.terminal import Printed
 from debate_judge.runs.reports.text import interval
 from debate_judge.runs.scoring.output import RowTotals
 from debate_judge.runs.scoring.uncertainty import RowIntervals
@@ -61,4 +62,4 @@ def uncertainty_summary(
     title = f"intervals for {100 * level:g} % of mean ratings; each held-out text by those of other sources"
     if widest is not None:
         title += f"; left to people: wider than {widest:g}"
-    return ["", title, "", TerminalTable(header, rows)] if rows else []
+    return ["", title, "", DataTable(header, rows)] if rows else []

@@ -21,9 +21,6 @@ _NARROW, _HEADING = 24, 10
 _NUMBER = re.compile(r"[-–+$]?[\d.,]*( ?%)?")
 
 
-TerminalTable = DataTable
-
-
 class Verbatim(str):
     """Lines that are not wrapped: commands to copy, tables in Markdown, files."""
 

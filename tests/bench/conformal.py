@@ -26,7 +26,8 @@ from debate_judge.data.agreement.results import GroupScores  # noqa: E402
 from debate_judge.data.calibration import fit_calibration  # noqa: E402
 from debate_judge.data.inference.conformal import fit_intervals  # noqa: E402
 from debate_judge.data.schema import Scale  # noqa: E402
-from debate_judge.runs.reports.terminal import TerminalTable, show  # noqa: E402
+from debate_judge.runs.reports.tables import DataTable  # noqa: E402
+from debate_judge.runs.reports.terminal import show  # noqa: E402
 from tests.bench.rated_populations import Floats, Population, populations  # noqa: E402
 
 SIZES = (10, 20, 50)
@@ -113,7 +114,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for name, by_size in found.items()
         for n, by_level in by_size.items()
     ]
-    show(TerminalTable(header, rows))
+    show(DataTable(header, rows))
     if given.json:
         Path(given.json).write_text(json.dumps(found, indent=2))
     return 0

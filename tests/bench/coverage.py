@@ -30,7 +30,8 @@ from debate_judge.data.agreement.intervals import of_replicates  # noqa: E402
 from debate_judge.data.agreement.levels import sample_level, summary_level, system_level  # noqa: E402
 from debate_judge.data.agreement.sign_flips import correct  # noqa: E402
 from debate_judge.data.agreement.tables import GroupScores, agreement_table  # noqa: E402
-from debate_judge.runs.reports.terminal import TerminalTable, show  # noqa: E402
+from debate_judge.runs.reports.tables import DataTable  # noqa: E402
+from debate_judge.runs.reports.terminal import show  # noqa: E402
 from tests.bench.rated_populations import Floats, Population, exchanged, populations  # noqa: E402
 
 SIZES = (5, 7, 10, 20, 50)
@@ -235,13 +236,13 @@ def _below(p_value: float | None) -> bool:
     return p_value is not None and p_value < 0.05
 
 
-def table(found: Mapping[str, Mapping[int, Sequence[float]]], sizes: Sequence[int]) -> TerminalTable:
+def table(found: Mapping[str, Mapping[int, Sequence[float]]], sizes: Sequence[int]) -> DataTable:
     """Now / percentile bootstrap, by number of groups."""
     rows = [
         [name, *(f"{by_size[n][0]:.3f} / {by_size[n][1]:.3f}" if n in by_size else "–" for n in sizes)]
         for name, by_size in found.items()
     ]
-    return TerminalTable(["", *(f"{n} groups" for n in sizes)], rows)
+    return DataTable(["", *(f"{n} groups" for n in sizes)], rows)
 
 
 def mean(found: Sequence[Mapping[str, Mapping[int, Sequence[float]]]]) -> dict[str, dict[int, list[float]]]:

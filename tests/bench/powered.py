@@ -26,7 +26,8 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from debate_judge.data.inference.powered import powered_estimate  # noqa: E402
-from debate_judge.runs.reports.terminal import TerminalTable, show  # noqa: E402
+from debate_judge.runs.reports.tables import DataTable  # noqa: E402
+from debate_judge.runs.reports.terminal import show  # noqa: E402
 from tests.bench.rated_populations import Floats, populations  # noqa: E402
 
 SIZES = (20, 50, 100)
@@ -108,7 +109,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for name, by_size in found.items()
         for n, one in by_size.items()
     ]
-    show(TerminalTable(header, rows))
+    show(DataTable(header, rows))
     if given.json:
         Path(given.json).write_text(json.dumps(found, indent=2))
     return 0

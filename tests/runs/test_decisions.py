@@ -20,7 +20,7 @@ from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Candidate, RatedGroup, Scale
 from debate_judge.runs.reports.decisions import blocks, metrics, render, to_json
-from debate_judge.runs.reports.terminal import TerminalTable
+from debate_judge.runs.reports.tables import DataTable
 from tests.printed import printed, unwrapped
 
 BINARY = Question("binary", 0.5, 0.5)
@@ -229,7 +229,7 @@ def test_the_table_says_what_its_figures_are() -> None:
     assert "below 0.5" in lower.title
     assert lower.header == ("judge", "precision", "recall", "F1")
     shown = render(found)
-    assert [part.header for part in shown if isinstance(part, TerminalTable)] == [upper.header, lower.header]
+    assert [part.header for part in shown if isinstance(part, DataTable)] == [upper.header, lower.header]
     assert [part for part in shown if isinstance(part, str) and part] == [upper.title, lower.title]
     assert render({"plain": {}}) == []
 

@@ -7,12 +7,13 @@ import re
 
 import pytest
 
-from debate_judge.runs.reports.terminal import TerminalTable, show
+from debate_judge.runs.reports.tables import DataTable
+from debate_judge.runs.reports.terminal import show
 from tests.printed import printed
 
 STYLE = re.compile(r"\x1b\[[\d;]*m")
 ASPECTS = ("coherence", "consistency", "fluency", "relevance")
-WIDE = TerminalTable(
+WIDE = DataTable(
     ("judge", *(f"{aspect} ρ/τ-b" for aspect in ASPECTS), "average ρ/τ-b", "LM calls per item", "Δ to single"),
     [
         ("single", *["0.351/0.276"] * 4, "0.337/0.288 [0.264, 0.406]", "1.00", "–"),
@@ -29,14 +30,14 @@ class Terminal(io.StringIO):
         return True
 
 
-def on_terminal(*tables: TerminalTable) -> str:
+def on_terminal(*tables: DataTable) -> str:
     out = Terminal()
     show(*tables, to=out)
     return out.getvalue()
 
 
 def test_numbers_stand_to_the_right_and_the_total_under_a_rule() -> None:
-    table = TerminalTable(["role", "calls", "rate"], [["scorer", "1,234", "5 %"], ["total", "9", "–"]], total=True)
+    table = DataTable(["role", "calls", "rate"], [["scorer", "1,234", "5 %"], ["total", "9", "–"]], total=True)
     assert printed("Cost", table).splitlines() == [
         "Cost",
         "role    calls  rate",
@@ -58,7 +59,7 @@ def test_a_wide_table_folds_headings_and_goes_on_below_with_its_first_column() -
 
 def test_all_key_columns_are_in_each_part() -> None:
     rows = [("debate[rounds=2]", probe, *["0.351 [0.264, 0.406]"] * 5) for probe in ("longer", "polite")]
-    parts = printed(TerminalTable(("judge", "probe", *ASPECTS, "all aspects"), rows, "Probes", keys=2)).split("\n\n")
+    parts = printed(DataTable(("judge", "probe", *ASPECTS, "all aspects"), rows, "Probes", keys=2)).split("\n\n")
     assert parts[0] == "Probes"
     assert len(parts) == 3
     assert all(part.splitlines()[0].split()[:2] == ["judge", "probe"] for part in parts[1:])
@@ -76,7 +77,7 @@ def test_no_figure_is_broken_at_any_width_of_a_terminal(columns: int, monkeypatc
 
 def test_a_long_text_is_wrapped_between_words_beside_whole_figures() -> None:
     text = " ".join(f"word{number}" for number in range(40))
-    shown = printed(TerminalTable(["aspect", "LM calls", "chosen"], [["coherence", "1.0/0.4/12.5", text]]))
+    shown = printed(DataTable(["aspect", "LM calls", "chosen"], [["coherence", "1.0/0.4/12.5", text]]))
     assert max(map(len, shown.splitlines())) <= 100
     assert shown.count("1.0/0.4/12.5") == 1
     assert re.findall(r"word\d+", shown) == text.split()
@@ -96,6 +97,6 @@ def test_styles_are_for_terminals_only(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_names_neither_steer_a_terminal_nor_style_a_table() -> None:
-    shown = on_terminal(TerminalTable(["judge"], [["\x1b[2J\x1b]0;gone\x07[bold]me[/bold]\nx\r:smile:"]]))
+    shown = on_terminal(DataTable(["judge"], [["\x1b[2J\x1b]0;gone\x07[bold]me[/bold]\nx\r:smile:"]]))
     assert "?[2J?]0;gone?[bold]me[/bold] x?:smile:" in STYLE.sub("", shown)
     assert printed("a\x1b[2J\nb") == "a?[2J\nb\n"
