@@ -122,7 +122,7 @@ def log_model(place: Place, run_id: str, export: Path, name: str, registration: 
 
     mlflow.log_artifacts(str(export), "export")
     found, registered = read(export), registration and re.sub(r"[^\w.-]+", "-", registration.name)
-    with TemporaryDirectory() as folder, _pins_unchecked():
+    with TemporaryDirectory() as folder, _pins_unchecked(), _run_keeps_its_params():
         package = _staged(Path(debate_judge.__file__).parent, Path(folder))
         logged = mlflow.pyfunc.log_model(
             name=name,
@@ -189,6 +189,21 @@ def _pins_unchecked() -> Iterator[None]:
         yield
     finally:
         setattr(environment, name, check)
+
+
+@contextmanager
+def _run_keeps_its_params() -> Iterator[None]:
+    """Keep back MLflow's warning that the run has parameters already that are called like a model's settings."""
+    told, logger = "Failed to log model config as params", logging.getLogger("mlflow.models.model")
+
+    def others(record: logging.LogRecord) -> bool:
+        return not record.getMessage().startswith(told)
+
+    logger.addFilter(others)
+    try:
+        yield
+    finally:
+        logger.removeFilter(others)
 
 
 def _staged(root: Path, folder: Path) -> Path:
