@@ -41,7 +41,7 @@ from debate_judge.runs.tracking.values import CHOICE
 
 logger = logging.getLogger(__name__)
 
-_ALWAYS = ("data", "judge", "lm", "tuner", "effort", "max_rounds", "objective", "seed")
+_ALWAYS = ("data", "judge", "lm", "tuner", "effort", "max_rounds", "metric", "seed")
 """Settings that each run shows, so that no run compared with others has a gap there."""
 
 
@@ -65,7 +65,7 @@ def export(result: Result) -> None:
         result.export,
         result.exported.judge,
         lm=lm,
-        evidence={**result.evidence(), RECORDED: _recorded(result)},
+        evidence={**result.evidence(), RECORDED: _recorded(result), "identity": result.plan.identity},
         name=result.plan.name,
         demos=settings.export_examples,
     )
@@ -185,7 +185,7 @@ def _metrics(result: Result) -> dict[str, float | None]:
     """The metrics of the run, which have the same names in every compile.
 
     `agreement` is the main one: the compiled judge's held-out agreement, averaged over aspects, in the correlation and
-    at the level that are the run's parameters `objective` and `level`.
+    at the level that are the run's parameters `metric` and `level`.
     """
     meter, level, statistic = result.lm.meter, result.plan.data.level, result.plan.statistic
     held_out, searches = result.held_out, result.searches

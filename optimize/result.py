@@ -132,7 +132,6 @@ class Result:
             # With folds there is no held-out part: the exported judge uses all sources.
             "splits": {part: digest for part, digest in splits.fingerprints.items() if getattr(splits, part).groups},
             "seed": plan.settings.seed,
-            "identity": plan.identity,
             **({"note": plan.note} if plan.note else {}),
         }
 

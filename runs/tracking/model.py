@@ -122,7 +122,7 @@ def log_model(place: Place, run_id: str, export: Path, name: str, registration: 
 
     mlflow.log_artifacts(str(export), "export")
     found, registered = read(export), registration and re.sub(r"[^\w.-]+", "-", registration.name)
-    with TemporaryDirectory() as folder, _pins_unchecked(), _run_keeps_its_params():
+    with TemporaryDirectory() as folder, _unchecked(), _run_keeps_its_params():
         package = _staged(Path(debate_judge.__file__).parent, Path(folder))
         logged = mlflow.pyfunc.log_model(
             name=name,
@@ -174,21 +174,24 @@ def _pins(export: Export) -> list[str]:
 
 
 @contextmanager
-def _pins_unchecked() -> Iterator[None]:
-    """Spare MLflow's comparison of the pins with what is installed.
+def _unchecked() -> Iterator[None]:
+    """Spare what MLflow tries on a model that it logs.
 
-    It lists every file of every package, 4 s of a compile, and cannot find anything: the pins were read from
-    what is installed.
+    It compares the pins with what is installed, which lists every file of every package for 4 s and cannot find
+    anything, because the pins were read from there; and it has the model score the example, which would pay for a call.
     """
+    from mlflow.models import utils
     from mlflow.utils import environment
 
-    name = "warn_dependency_requirement_mismatches"
-    check = getattr(environment, name, None)
-    setattr(environment, name, lambda requirements: None)
+    checks = (environment, "warn_dependency_requirement_mismatches"), (utils, "_validate_serving_input")
+    usual = [getattr(module, name, None) for module, name in checks]
+    for module, name in checks:
+        setattr(module, name, lambda *args, **kwargs: None)
     try:
         yield
     finally:
-        setattr(environment, name, check)
+        for (module, name), check in zip(checks, usual, strict=True):
+            setattr(module, name, check)
 
 
 @contextmanager

@@ -38,7 +38,7 @@ _COLUMNS = (
 
 GUIDE = """**Judges compared by their agreement with human raters.** The view *Agreement* is the table sorted by it.
 
-- `agreement`: held-out agreement of the judge, averaged over aspects, in the measure that `objective` and `level` name;
+- `agreement`: held-out agreement of the judge, averaged over aspects, in the measure that `metric` and `level` name;
   `agreement_low` to `agreement_high` is its 95 % interval, `agreement/ASPECT` the figure of one aspect.
 - `agreement_single`, `agreement_informed_single`, `agreement_uncompiled`: on the same sources, that of a single call,
   of one that was told what the judge learnt of the raters, and of the judge before the compile.

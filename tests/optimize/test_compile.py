@@ -41,7 +41,8 @@ def test_the_sample_compiles_to_evidence_and_an_export(tmp_path: Path, capsys: p
     assert set(result) == {
         *("chosen", "held_out", "gain", "gain_of_knowledge", "gain_over_informed_single", "guides", "lm_calls"),
         *("export", "run_id", "seed"),
-        *("note", "looks", "calibration", "exported"),
+        *("note", "looks", "calibration", "exported", "decisions", "raters", "objective", "lm_calls_per_item"),
+        *("splits", "data", "near_duplicates"),
     }
     parts = [result[name] for name in ("gain_of_knowledge", "gain_over_informed_single", "gain")]
     assert parts[0]["value"] + parts[1]["value"] == pytest.approx(parts[2]["value"])

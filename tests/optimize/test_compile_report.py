@@ -195,7 +195,7 @@ def test_on_a_terminal_the_page_is_opened(
 
 def test_view_says_that_it_is_report(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["view", "somewhere"]) == 2
-    assert "debate report EXPORT" in capsys.readouterr().err
+    assert "debate report somewhere" in capsys.readouterr().err
 
 
 def test_the_page_to_be_passed_on_quotes_no_text(store: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -74,7 +74,7 @@ def test_a_database_that_goes_away_in_the_middle_ends_the_search_with_a_message(
             run(Meanwhile(postgres.stop), database, BROAD)
     finally:
         postgres.start()
-    assert "field '--studies'" in str(caught.value)
+    assert "field 'studies'" in str(caught.value)
     assert "goes on from there" in str(caught.value)
     assert told(run(Fake(varied), database, BROAD)) == told(straight)
 
@@ -107,7 +107,7 @@ def test_a_database_that_cannot_be_reached_ends_a_compile_before_it_begins(
     data = ["--data", str(small_corpus(tmp_path, groups=8, candidates=3)), "--aspects", "coherence", "--folds", "1"]
     assert command.main([*data, *keys(studies=address)]) == 2
     told = capsys.readouterr().err
-    assert "field '--studies'" in told
+    assert "field 'studies'" in told
     assert "remedy:" in told
     assert not Path("runs/store/replies").exists()
 

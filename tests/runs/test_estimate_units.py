@@ -131,7 +131,7 @@ def test_money_is_tokens_times_the_users_price_and_no_cache_is_assumed(corpus: C
 
 def test_without_a_price_there_is_no_money(corpus: Corpus, tmp_path: Path) -> None:
     told = printed(*render(estimated("single", corpus, tmp_path, Target("nobody/knows")), "role"))
-    assert "no price known for nobody/knows; give --prices FILE" in told
+    assert "no price known for nobody/knows; give --config prices=FILE" in told
     assert "US dollars " not in told.splitlines()[2]
 
 

@@ -57,12 +57,13 @@ def logged(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
         uris = [tracker.model(exported, name="judge", registration=_registration(text)) for text in ("one", "two")]
     client = tracker.place.client
     newest = client.get_model_version("judges-a-b", "2")
+    place = client.get_logged_model(newest.source.removeprefix("models:/")).artifact_location
     return SimpleNamespace(
         uris=uris,
         export=exported,
         run=client.get_run(tracker.run_id),
         artifacts=folder / "store" / "artifacts" / tracker.run_id / "artifacts",
-        path=Path(newest.source.removeprefix("file://")),
+        path=Path(place.removeprefix("file://")),
         version=newest,
         client=client,
     )
