@@ -11,7 +11,7 @@ import pytest
 from filelock import FileLock
 from hypothesis import settings
 
-from debate_judge.runs.mlflow_setup import sqlite_file
+from debate_judge.runs.mlflow_setup import prepare_mlflow, sqlite_file
 from debate_judge.runs.tracking import store
 from tests.postgresql import PASSWORD, PostgresServer, binaries
 
@@ -98,3 +98,24 @@ def make_tables(new_tables: Callable[[Path], None]) -> Iterator[Callable[[str], 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(store, "_make_tables", copied)
         yield make
+
+
+@pytest.fixture
+def fluent_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The address of an empty store that MLflow's fluent functions use for the length of a test."""
+    prepare_mlflow()
+    import mlflow
+    from mlflow.tracking import fluent
+
+    # What `mlflow.set_experiment` sets in this process and, for processes that it starts, in the environment.
+    monkeypatch.setattr(fluent, "_active_experiment_id", None)
+    for name in ("MLFLOW_EXPERIMENT_ID", "MLFLOW_EXPERIMENT_NAME"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    (tmp_path / "mlflow.db").touch()
+    store._make_tables(uri)
+    # Not `store.used`, which would keep other threads from theirs.
+    mlflow.set_tracking_uri(uri)
+    yield uri
+    mlflow.set_tracking_uri(None)

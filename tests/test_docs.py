@@ -10,7 +10,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import mlflow
 import pytest
 import yaml
 
@@ -20,9 +19,7 @@ from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.runs.export import process
 from debate_judge.runs.export.folder import save
 from debate_judge.runs.flags.parser import make_parser
-from debate_judge.runs.mlflow_setup import prepare_mlflow
 from debate_judge.runs.scoring.settings import ServeFlags
-from debate_judge.runs.tracking import store
 
 PAGE = (Path(__file__).parents[1] / "docs/integrations.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -54,6 +51,7 @@ def test_there_are_examples_of_all_tools() -> None:
     assert {"mlflow", "dspy", "pandas", "deepeval", "inspect_ai", "opentelemetry", "debate_judge"} <= found
 
 
+@pytest.mark.usefixtures("fluent_store")
 @pytest.mark.parametrize("code", PYTHON, ids=lambda code: " ".join(sorted(imported(code))))
 def test_python(code: str, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     for library in sorted(imported(code)):
@@ -65,16 +63,7 @@ def test_python(code: str, folder: Path, capsys: pytest.CaptureFixture[str], mon
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         assert done.stdout.count('"gen_ai.evaluation.result"') == 2
         return
-    before = mlflow.get_tracking_uri()
-    if "evaluate(data=" in code:
-        prepare_mlflow()
-        (folder / "mlflow.db").touch()
-        store._make_tables(f"sqlite:///{folder / 'mlflow.db'}")
-        mlflow.set_tracking_uri(f"sqlite:///{folder / 'mlflow.db'}")
-    try:
-        exec(compile(code, "docs/integrations.md", "exec"), {})
-    finally:
-        mlflow.set_tracking_uri(before)
+    exec(compile(code, "docs/integrations.md", "exec"), {})
     assert bool(capsys.readouterr().out) == ("\nprint(" in code or "    print(dspy" in code)
 
 

@@ -105,6 +105,8 @@ class SqlStore:
         self._statements = Statements(self._owner, sqlite=address is None)
         self._unsound: set[str] = set()
         self._waiting: queue.SimpleQueue[_Operation | None] = queue.SimpleQueue()
+        self._closed = False
+        self._closing = threading.Lock()
         # While a process forks it must have no connection.
         self._connected = threading.Lock()
         self._set_up()
@@ -146,20 +148,26 @@ class SqlStore:
     async def _ask(self, operation: _Operation) -> Reply | bool | None:
         async def asked() -> Reply | bool | None:
             operation.future = asyncio.get_running_loop().create_future()
-            self._waiting.put(operation)
+            with self._closing:
+                # Nobody would carry out what comes after the end.
+                self._require_thread()
+                self._waiting.put(operation)
             return await operation.future
 
+        # In a process that was forked the lock may be held for ever.
         self._require_thread()
         return await loop.on_loop(asked())
 
     def _require_thread(self) -> None:
-        if not self._thread.is_alive():
+        if self._closed or not self._thread.is_alive():
             raise StoreError("the store is closed, or was opened by a process that this one was forked from")
 
     def close(self) -> None:
         """Finish what waits, give up all claims and close the connection."""
         if self._thread.is_alive():
-            self._waiting.put(None)
+            with self._closing:
+                self._closed = True
+                self._waiting.put(None)
             self._thread.join()
         _OPEN.discard(self)
 

@@ -50,6 +50,7 @@ class _RunnerConnection:
         self._connect = connect
         self._inherited: list[object] = []
         self._locks: dict[int, threading.Lock] = {}
+        self._closing = threading.Lock()
         self._start()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _RunnerConnection:
@@ -85,7 +86,9 @@ class _RunnerConnection:
     ) -> None:
         self.closed = True
         if not self.last.inherited:
-            self._opened.__exit__(kind, error, trace)
+            # A second thread must not close the store while the first one waits for answers that are to be kept.
+            with self._closing:
+                self._opened.__exit__(kind, error, trace)
 
 
 class LoadedJudge(dspy.Module):

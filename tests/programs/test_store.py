@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -179,6 +180,28 @@ def test_a_store_that_is_closed_holds_no_claim(opened: Open) -> None:
         assert await first.take(key(1)) is True
         first.close()
         assert await second.take(key(1)) is True
+
+    asyncio.run(go())
+
+
+def test_what_a_store_is_asked_while_it_is_closed_is_done_or_refused(opened: Open) -> None:
+    """Nobody waits for ever, and what is said to be kept is kept."""
+
+    async def go() -> None:
+        store, last = opened(), opened()
+        closer = threading.Thread(target=store.close)
+        asked = []
+        for number in range(2000):
+            asked.append(asyncio.create_task(store.put(key(number), "scorer", REPLIES[0])))
+            await asyncio.sleep(0)
+            if number == 1000:
+                closer.start()
+        done = await asyncio.wait_for(asyncio.gather(*asked, return_exceptions=True), 30)
+        closer.join()
+        assert {type(one) for one in done} <= {type(None), StoreError}
+        assert isinstance(done[-1], StoreError)
+        for number, one in enumerate(done):
+            assert (await last.get(key(number)) is not None) == (one is None)
 
     asyncio.run(go())
 

@@ -48,10 +48,12 @@ class ActorHandle:
         if self.dead and hasattr(actor, "_judge"):
             # What it had in flight is kept or not, as it comes.
             actor._judge.close()
-        answer = None if self.dead else getattr(actor, name)(*given)
-        if self.dead:
-            raise RayError("the actor died")
-        return answer
+        try:
+            return None if self.dead else getattr(actor, name)(*given)
+        finally:
+            # Whatever a method was at, or stumbled over, while its process died.
+            if self.dead:
+                raise RayError("the actor died")
 
     def end(self) -> None:
         actor = self._actor.result()

@@ -18,12 +18,9 @@ TASK = Task("support", "question", "answer", (Aspect("helpfulness", "Does it hel
 
 
 @pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
-    before = mlflow.get_tracking_uri()
-    mlflow.set_tracking_uri(uri)
-    made = mlflow.create_experiment("support chat", artifact_location=(tmp_path / "files").as_uri())
-    monkeypatch.setenv("MLFLOW_EXPERIMENT_ID", made)
+def store(tmp_path: Path, fluent_store: str) -> str:
+    mlflow.create_experiment("support chat", artifact_location=(tmp_path / "files").as_uri())
+    mlflow.set_experiment("support chat")
     for number in range(3):
         with mlflow.start_span("chat") as span:
             span.set_inputs({"question": f"Where is parcel {number}?"})
@@ -36,9 +33,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
             )
         judge = AssessmentSource("LLM_JUDGE", "some-model")
         mlflow.log_feedback(trace_id=span.trace_id, name="helpfulness", value=5, source=judge)
-    mlflow.set_tracking_uri(before)
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    return uri
+    return fluent_store
 
 
 def test_what_people_assessed_is_rated_data(store: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,8 +15,6 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Scale
 from debate_judge.runs.integrations import DebateAligner, DebateScorer
 from debate_judge.runs.integrations.mlflow_align import AlignedJudge, _as_type
-from debate_judge.runs.mlflow_setup import prepare_mlflow
-from debate_judge.runs.tracking import store
 from tests.fakes import ScriptedLM
 from tests.runs.integrated import save_judge, score_for, script
 
@@ -25,18 +22,11 @@ __all__ = ["script"]
 
 
 @pytest.fixture
-def experiment(tmp_path: Path) -> Iterator[str]:
-    """An empty store of MLflow's, and an experiment in it."""
-    prepare_mlflow()
-    before = mlflow.get_tracking_uri()
-    (tmp_path / "mlflow.db").touch()
-    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
-    store._make_tables(uri)
-    mlflow.set_tracking_uri(uri)
+def experiment(tmp_path: Path, fluent_store: str) -> str:
+    """An experiment in an empty store of MLflow's."""
     created = mlflow.create_experiment("judged", artifact_location=(tmp_path / "artifacts").as_uri())
     mlflow.set_experiment("judged")
-    yield created
-    mlflow.set_tracking_uri(before)
+    return created
 
 
 def test_evaluate_has_a_feedback_for_each_aspect(
