@@ -26,6 +26,7 @@ from debate_judge.optimize.settings import EFFORTS
 from debate_judge.optimize.tuners import Effort, GuideLimits, Tuning
 from debate_judge.programs import named
 from debate_judge.programs.compiled import usual_granularity
+from debate_judge.programs.debate.personas import NOT_LIGHT
 from debate_judge.programs.judge import Judge
 from debate_judge.runs.runner.billing import stage
 
@@ -130,7 +131,8 @@ def _tuned(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> _Learnt:
 def _personas(plan: CompilePlan) -> Mapping[str, str]:
     """The personas that the search may choose from: all, or only the judge's own if personas are not searched."""
     if "persona" in named(plan.settings.judge).searched:
-        return plan.personas
+        light = plan.settings.effort == "light"
+        return {name: text for name, text in plan.personas.items() if not (light and name in NOT_LIGHT)}
     name = str(plan.judge.config().get("persona", ""))
     return {name: plan.personas[name]} if name in plan.personas else {}
 

@@ -1,15 +1,15 @@
 """An LM for dry runs, which estimate the cost of a job: the offline LM's replies, at assumed lengths.
 
 How many calls a debate takes depends on what its roles reply. In the lower case of an estimate every Critic is content
-at once, in the upper case no Critic ever is, and in the expected case the offline LM decides. A new field that decides
-how long a debate lasts needs one line in `EXTREMES`.
+at once, or has scored blind as the Scorer did; in the upper case none ever is; in the expected case the offline LM
+decides. A new field that decides how long a debate lasts needs one line in `EXTREMES`.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -18,7 +18,7 @@ from debate_judge.programs.lm.local_engine import LocalEngine
 from debate_judge.programs.lm.reply import Reply
 from debate_judge.programs.offline import engine as offline
 from debate_judge.programs.offline import other_roles
-from debate_judge.programs.offline.roles import Prompt, parse, render
+from debate_judge.programs.offline.roles import BLIND, CONTRARY, Prompt, parse, render
 from debate_judge.programs.roles import parsing as replies
 
 REPLY_TOKENS = (80, 250, 800)
@@ -108,6 +108,9 @@ class DryRunEngine(LocalEngine):
 
     def answer(self, system: str, user: str, settings: Mapping[str, Any]) -> Reply:
         case, prompt = self._case, parse(system, user)
+        if BLIND in prompt.role and case.name != "expected":
+            # Its distance from the Scorer's score decides whether there is a debate.
+            prompt = replace(prompt, role="" if case.name == "lower" else CONTRARY)
         known = offline.known_fields(prompt)
         fields = offline.fill_in(prompt, known)
         spoken = [n for n in fields if n in SPOKEN or (n not in known and offline.is_text(prompt, n))]

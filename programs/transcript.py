@@ -12,6 +12,9 @@ from typing import Literal
 Role = str
 """Name of a role: scorer, critic or tie-breaker in a debate; other judges have their own."""
 
+BLIND_CRITIC: Role = "blind critic"
+"""The Critic while it scores by itself, before it has seen a score."""
+
 UnscoredReason = Literal[
     "unreadable reply",
     "refused",
@@ -94,8 +97,8 @@ class Transcript:
 
     @property
     def rounds(self) -> int:
-        """Critic replies heard so far."""
-        return sum(t.role == "critic" for t in self.turns)
+        """Rounds that the Critic has spoken in."""
+        return max((t.round for t in self.turns if t.role in ("critic", BLIND_CRITIC)), default=0)
 
     @property
     def calls(self) -> float:
@@ -104,6 +107,11 @@ class Transcript:
     def __str__(self) -> str:
         """The debate as the roles read it: a paragraph for each turn, oldest first, so that the text only grows."""
         return "\n\n".join(_line(turn) for turn in self.turns)
+
+    def heard_by(self, role: Role) -> Transcript:
+        """What a role is shown: a blind score is nobody's but the Critic's, so that no score is met half-way."""
+        own = role in ("critic", BLIND_CRITIC)
+        return replace(self, turns=tuple(t for t in self.turns if own or t.role != BLIND_CRITIC))
 
 
 EMPTY = Transcript()

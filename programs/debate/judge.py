@@ -1,7 +1,8 @@
 """DEBATE: Scorer, Critic and Tie-breaker composed into one program (DEBATE, section 2, Algorithm 1).
 
 The paper's systems are presets and not subclasses: without rounds it is the single scorer, with a plain persona
-MultiAgent, with a devil's advocate DEBATE; each with or without Tie-breaker. No prompt depends on the number of rounds
+MultiAgent, with a devil's advocate DEBATE; each with or without Tie-breaker. The Critic may also score blind
+(`programs.debate.personas`). No prompt depends on the number of rounds
 n, so a debate of n_max rounds begins with the debate of every smaller n, which then needs no further LM call.
 """
 
@@ -12,21 +13,30 @@ import json
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any
 
 import dspy
 
 from debate_judge.data.errors import InputError
-from debate_judge.programs.debate.personas import PERSONAS, STRICT, Persona, persona_named
+from debate_judge.programs.debate.personas import PERSONAS, STRICT, Persona, persona_named, persona_of
 from debate_judge.programs.debate.prompts import Briefing, briefing
-from debate_judge.programs.debate.table import Criticism, ScoreTable, Scoring, TieBreaker, TieBreaking, debate
+from debate_judge.programs.debate.speakers import (
+    BlindCriticism,
+    Critic,
+    Criticism,
+    Scoring,
+    TieBreaker,
+    TieBreaking,
+)
+from debate_judge.programs.debate.table import ScoreTable, debate
 from debate_judge.programs.judge import DebateConfig, Item, Judge, StopReason, Verdict, least_failed
 from debate_judge.programs.lm.loop import gather
 from debate_judge.programs.option_values import whole_number, yes_or_no
 from debate_judge.programs.roles.examples import shown
 from debate_judge.programs.roles.guide import with_guide
 from debate_judge.programs.roles.score_modes import Mode
-from debate_judge.programs.transcript import Transcript
+from debate_judge.programs.transcript import BLIND_CRITIC, Transcript
 
 _READING = ("together", "joint", "order")
 """Arguments that say which candidates and aspects share a call."""
@@ -44,7 +54,7 @@ class Debate(Judge):
     """A judge by debate.
 
     Args:
-        persona: The Critic's persona, which becomes its instructions; a name is one of `PERSONAS`.
+        persona: The Critic's persona, which becomes its instructions; a name is one of `PERSONAS` or `BLIND`.
         debate_config: In place of `rounds` and `tie_breaker`.
         score_mode: How the Scorer's replies become scores: `text`, `sampled:k` or `expected`
             (`programs.roles.score_modes`). `expected` asks for whole points, because each needs a token of its own. The
@@ -83,7 +93,8 @@ class Debate(Judge):
         super().__init__(debate_config or DebateConfig(rounds, tie_breaker))
         persona = persona_named(persona) if isinstance(persona, str) else persona
         self.scorer = dspy.Predict(Scoring)
-        self.critic = dspy.Predict(Criticism.with_instructions(persona.text))
+        criticism = Criticism if persona.gap is None else BlindCriticism
+        self.critic = dspy.Predict(criticism.with_instructions(persona.text))
         self.tie_breaker = dspy.Predict(TieBreaking)
         self.mode = Mode.of(score_mode)
         self.persona = persona
@@ -107,9 +118,11 @@ class Debate(Judge):
     async def smoke_test(self, items: Sequence[Item]) -> Transcript:
         tables = await self._tables(items, whole=True)
         for table in tables:
+            # Also roles that nothing is left for: one that the LM cannot play would otherwise be found late.
             await debate(table, min(self.debate_config.rounds, 1))
+            if self.debate_config.rounds and self.persona.gap is not None:
+                await table.turn(Critic, table.debated())
             if self.debate_config.tie_breaker:
-                # Also if the debate is settled: a Tie-breaker that the LM cannot play would otherwise be found late.
                 await table.turn(TieBreaker, table.debated())
         return least_failed([transcript for table in tables for transcript in table.transcripts])
 
@@ -136,7 +149,7 @@ class Debate(Judge):
     def brief(self, item: Item, table: Sequence[Item] = ()) -> Briefing:
         """The briefing of the roles about an item, or about all items of a `table` in the aspect of this one."""
         whole, signatures = self.mode.name == "expected", (self.scorer.signature, self.critic.signature)
-        parts = briefing(item.aspect, whole, *signatures, bool(table))
+        parts = briefing(item.aspect, whole, *signatures, bool(table), self.persona.gap)
         if not self.scorer.demos:
             return parts
         examples = shown(self.scorer.demos, item.aspect.name, table or (item,), self.nearest_examples)
@@ -153,6 +166,8 @@ class Debate(Judge):
         if score is None:
             raise ValueError("a debate without a Scorer turn and without a failure cannot exist")
         reason: StopReason = "single call" if rounds == 0 else "no issue" if transcript.settled else "rounds over"
+        if last.role == BLIND_CRITIC and last.score is not None and self.persona.gap == inf:
+            score = (score + last.score) / 2
         return Verdict(score, transcript.rounds, reason, transcript.calls, transcript)
 
     def variants(self, personas: Mapping[str, str]) -> dict[str, Judge]:
@@ -160,7 +175,7 @@ class Debate(Judge):
             return {self.persona.name: self}
         read: dict[str, Any] = {name: getattr(self, name) for name in _READING}
         return {
-            name: type(self)(Persona(name, text), self.debate_config, str(self.mode), **read)
+            name: type(self)(persona_of(name, text), self.debate_config, str(self.mode), **read)
             for name, text in personas.items()
         }
 
@@ -169,7 +184,7 @@ class Debate(Judge):
             return None
         own = [with_guide(self.scorer.signature.instructions, ""), str(self.mode)]
         if self.debate_config.rounds:
-            own.append(self.critic.signature.instructions)
+            own += [self.critic.signature.instructions, *([] if self.persona.gap is None else [str(self.persona.gap)])]
         if self.debate_config.rounds and self.debate_config.tie_breaker:
             own.append(self.tie_breaker.signature.instructions)
         return json.dumps([self.debate_config.rounds, self.together, self.order, *own])
@@ -192,6 +207,7 @@ class Debate(Judge):
         return {
             "persona": self.persona.name if text == self.persona.text else "tuned",
             "persona_text": text,
+            **({} if self.persona.gap is None else {"gap": str(self.persona.gap)}),
             "rounds": self.debate_config.rounds,
             "tie_breaker": self.debate_config.tie_breaker,
             "score_mode": str(self.mode),
@@ -203,7 +219,8 @@ class Debate(Judge):
     def from_config(cls, config: Mapping[str, Any]) -> Debate:
         """Rebuild a debate. A persona without a text is one of the built-in five."""
         name = str(config["persona"])
-        persona = Persona(name, str(config["persona_text"])) if "persona_text" in config else PERSONAS[name]
+        gap = float(config["gap"]) if "gap" in config else None
+        persona = Persona(name, str(config["persona_text"]), gap) if "persona_text" in config else PERSONAS[name]
         _refuse_removed(config)
         own = {name: config[name] for name in ("score_mode", "nearest_examples", *_READING) if name in config}
         return cls(persona, DebateConfig(config["rounds"], config["tie_breaker"]), **own)

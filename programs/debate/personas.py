@@ -1,13 +1,18 @@
-"""The Critic's personas, from mildest to strongest. A persona is the text of the Critic's instructions.
+"""The Critic's personas. A persona is the text of the Critic's instructions.
 
-Five degrees as in DEBATE (section 2, appendices C and G.1), each in this project's own words. Because a persona is the
-instructions of a signature and not an input field, every DSPy optimizer can rewrite it.
+Five degrees as in DEBATE (section 2, appendices C and G.1), from mildest to strongest, each in this project's own
+words. Because a persona is the instructions of a signature and not an input field, every DSPy optimizer can rewrite it.
+
+Beside the paper's Critic, who is shown the score that it is to attack, stands one that scores blind: in a call of its
+own that mentions no debate, as a second rater would. The distance of the two scores is computed and not asked for;
+where it is less than `Persona.gap` the Scorer's score stands, and no more calls are made.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 from types import MappingProxyType
 
 from debate_judge.data.errors import InputError, did_you_mean
@@ -19,6 +24,10 @@ class Persona:
 
     name: str
     text: str
+    gap: float | None = None
+    """Least distance of the Critic's blind score from the Scorer's at which the two debate, in steps of the scale; 0
+    debates every score, infinity none, and the mean of both is then the score. None for a Critic that does not score
+    blind."""
 
 
 PLAIN = Persona(
@@ -56,6 +65,25 @@ SOPHISTICATED = Persona(
 )
 
 PERSONAS: Mapping[str, Persona] = MappingProxyType({p.name: p for p in (PLAIN, WEAK, MODERATE, STRICT, SOPHISTICATED)})
+"""The paper's."""
+
+_BLIND = (
+    "You have scored before you saw any score; the debate shows you that reading as the Blind critic's, and only you "
+    "see it. Now you speak for what it found. Go through the Scorer's reasons and take none of them on trust: at "
+    "each place where the two readings part, say what the texts show, and argue for what yours saw and theirs passed "
+    "over. Where their reasons explain the difference better than yours, your decision is NO ISSUE."
+)
+_GAPS = {"second-reading": inf, "blind": 0.25, "blind-half": 0.5, "blind-every": 0.0}
+BLIND: Mapping[str, Persona] = MappingProxyType({name: Persona(name, _BLIND, gap) for name, gap in _GAPS.items()})
+"""Critics that score blind."""
+
+NOT_LIGHT = ("blind-half", "blind-every")
+"""Personas that a light search leaves out, for what it tries is much like them."""
+
+
+def persona_of(name: str, text: str) -> Persona:
+    """A persona with this text, which scores blind if its name is that of one that does."""
+    return Persona(name, text, BLIND[name].gap if name in BLIND else None)
 
 
 def persona_named(name: str) -> Persona:
@@ -64,8 +92,8 @@ def persona_named(name: str) -> Persona:
     Raises:
         InputError: There is none.
     """
-    if name not in PERSONAS:
-        known = ", ".join(PERSONAS)
-        remedy = did_you_mean(name, PERSONAS)
-        raise InputError("unknown persona", field="persona", expected=f"one of {known}", found=name, remedy=remedy)
-    return PERSONAS[name]
+    known = {**PERSONAS, **BLIND}
+    if name not in known:
+        expected, remedy = f"one of {', '.join(known)}", did_you_mean(name, known)
+        raise InputError("unknown persona", field="persona", expected=expected, found=name, remedy=remedy)
+    return known[name]

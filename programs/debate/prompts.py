@@ -29,7 +29,7 @@ from debate_judge.programs.judge import Item
 from debate_judge.programs.roles.guide import guide_in, with_guide
 from debate_judge.programs.roles.parsing import NO_ISSUE, REQUEST, escape
 from debate_judge.programs.roles.role import JudgeSignature, aspect_text, form, header, kinds, material
-from debate_judge.programs.transcript import Transcript
+from debate_judge.programs.transcript import BLIND_CRITIC, Transcript
 
 # --- the cells of a table ---
 
@@ -154,7 +154,9 @@ class Briefing:
     aspect: str
     rules: str
     issue: float
-    """The least change of the score that makes an objection an issue."""
+    """The least distance of two scores that makes an objection an issue, or that is debated at all."""
+    blind: bool = False
+    """Whether the Critic scores before it sees a score."""
     examples: Mapping[str, str] = field(default_factory=dict)
     """The input fields with rated examples, see `programs.roles.examples.shown`."""
 
@@ -165,7 +167,9 @@ class Briefing:
 
 
 @lru_cache(maxsize=256)
-def briefing(aspect: Aspect, whole: bool, scorer: Any, critic: Any, together: bool = False) -> Briefing:
+def briefing(
+    aspect: Aspect, whole: bool, scorer: Any, critic: Any, together: bool = False, gap: float | None = None
+) -> Briefing:
     """The briefing for an aspect; of the roles' instructions it contains only the Scorer's.
 
     Args:
@@ -174,6 +178,7 @@ def briefing(aspect: Aspect, whole: bool, scorer: Any, critic: Any, together: bo
         scorer: The Scorer's signature.
         critic: The Critic's signature.
         together: Whether the debate is about several candidates; the form of replies is then in the requests.
+        gap: Of the Critic's persona.
     """
     # Escaped, because instructions may be written by an LM that has read texts under evaluation.
     standard = escape(scorer.instructions)
@@ -182,19 +187,31 @@ def briefing(aspect: Aspect, whole: bool, scorer: Any, critic: Any, together: bo
     text = f"{aspect_text(aspect)}\n{fineness(aspect.scale, whole)}"
     # Half a step: the Critic scores in tenths, and whole points change from half a point on. A threshold of a whole
     # point would silence it.
-    size = aspect.scale.step / 2
-    debate_rules = rules(GUIDE if guide_in(standard) else DEFINITION, f"{size:g}")
+    size = aspect.scale.step * (0.5 if gap is None else gap)
+    debate_rules = rules(GUIDE if guide_in(standard) else DEFINITION, f"{size:g}", gap is not None)
     debate_rules += SEVERAL if together else f"The Critic replies with {form(critic)}."
-    return Briefing(standard, text, debate_rules, size)
+    return Briefing(standard, text, debate_rules, size, gap is not None)
 
 
-def rules(criterion: str, size: str) -> str:
+def rules(criterion: str, size: str, blind: bool = False) -> str:
     """The rules of a debate.
 
     Args:
         criterion: What to argue from, e.g. `GUIDE`.
         size: How far apart two scores must be for an issue.
+        blind: Whether the Critic has scored before it saw a score.
     """
+    if blind:
+        debated = "Every score is debated" if size == "0" else f"Only scores that lie at least {size} apart are debated"
+        return (
+            f"Scorer and Critic have each scored by {criterion} without knowing of the other's score. {debated}. What "
+            "the Critic arrived at is withheld from the Scorer on purpose: evidence decides, and no one is to meet "
+            "half-way.\n"
+            "An issue is an objection that holds against the texts. The feedback quotes the place that it rests on, "
+            f"says which rule of {criterion} was overlooked or applied wrongly there and whether the score is too high "
+            "or too low for it, and names no score. An objection against the direction of an earlier one needs new "
+            "evidence. NO ISSUE is as honourable as an issue: a score that holds should stand.\n"
+        )
     return (
         f"Scorer and Critic debate the score. The Critic first scores the candidate itself by {criterion}, as if no "
         "score had been given, and says in its review, in tenths, what it arrived at. Then it holds the latest score "
@@ -246,7 +263,8 @@ def joint_briefing(briefings: Mapping[str, Briefing]) -> Briefing:
         )
         for name in ("examples", "similar")
     }
-    return Briefing(standard, "\n\n".join(parts), rules(criterion, size) + SEVERAL_ASPECTS, first.issue, examples)
+    debate_rules = rules(criterion, size, first.blind) + SEVERAL_ASPECTS
+    return Briefing(standard, "\n\n".join(parts), debate_rules, first.issue, first.blind, examples)
 
 
 def _section(name: str, label: str, text: str) -> list[str]:
@@ -272,6 +290,12 @@ REVISION_TABLE = (
     "You are the Scorer. Say first of each disputed candidate how far the latest objection holds against the texts. "
     "Then change its score by what the part that holds is worth; if none of it does, keep the score."
 )
+_BLIND = "You are the Critic, and you score before you have seen any score. Look harder than a first reader would:"
+BLIND_READING = f"{_BLIND} weigh step by step what is easily passed over, in favour of the candidate and against it."
+BLIND_TABLE = (
+    f"{_BLIND} weigh for each candidate what is easily passed over, for it and against it, and hold the candidates "
+    "against each other before you score them: equal merit earns an equal score."
+)
 EACH_BY_ITSELF = (
     " Go through the aspects one after the other and score each by its own definition alone: a fault or a merit in one "
     "of them says nothing about the next."
@@ -284,6 +308,14 @@ def opening_task(part: Part) -> str:
     if len(aspects_in(part)) == 1:
         return OPENING_TABLE
     return (OPENING_ASPECTS if len(candidates_in(part)) == 1 else OPENING_TABLE) + EACH_BY_ITSELF
+
+
+def blind_task(part: Part) -> str:
+    """The Critic's task in the call in which it scores a table by itself."""
+    if not part:
+        return BLIND_READING
+    several = len(aspects_in(part)) > 1
+    return (BLIND_READING if len(candidates_in(part)) == 1 else BLIND_TABLE) + (EACH_BY_ITSELF if several else "")
 
 
 def revision_task(part: Part) -> str:
@@ -325,9 +357,10 @@ def _laid_out(texts: tuple[tuple[int, str], ...]) -> str:
 
 def debate_text(transcripts: Mapping[Cell, Transcript]) -> str:
     """The debate so far, a line for each turn and cell, oldest first, so that the text only grows."""
+    order = {BLIND_CRITIC: 0, "critic": 1}
     lines = [
         # In each round the Critic speaks first.
-        (turn.round, turn.role != "critic", place, f"{label(cell)}: {Transcript((turn,))}")
+        (turn.round, order.get(turn.role, 2), place, f"{label(cell)}: {Transcript((turn,))}")
         for place, (cell, transcript) in enumerate(transcripts.items())
         for turn in transcript.turns
     ]
@@ -354,13 +387,19 @@ def settling_request(cells: Sequence[Cell]) -> str:
     return _request(_sections(cells, why), _lines(FINAL_SCORES, cells))
 
 
-def reviewing_request(cells: Sequence[Cell]) -> str:
-    """The Critic's reply: a review, a decision about each score, and the evidence of each issue."""
+def reviewing_request(cells: Sequence[Cell], *, blind: bool = False) -> str:
+    """The Critic's reply: a review, a decision about each score, and the evidence of each issue.
+
+    Args:
+        cells: That are open.
+        blind: Whether it has scored them by itself.
+    """
     cells = _aspect_by_aspect(cells)
     first, name = label(cells[0]), "candidate and aspect" if cells[0].aspect else "candidate"
+    own = "where your own reading and the Scorer's part" if blind else "your own score and what it rests on"
     review = (
-        f"for each of {listed(cells)} your own score and what it rests on, then what speaks for a "
-        "higher score than its latest one and what for a lower"
+        f"for each of {listed(cells)} {own}, then what speaks for a higher score than its latest one and what for a "
+        "lower"
     )
     decision = (
         f"one line for each of {listed(cells)}, in the form `{first}: {NO_ISSUE}`, `{first}: {TOO_HIGH}` or "

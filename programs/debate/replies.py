@@ -171,7 +171,9 @@ def _decision(line: str, evidence: str | Unreadable) -> Objection | Unreadable:
     evidence = evidence or (direction[2] if direction else "")
     if not evidence:
         return Unreadable("an issue stood without its evidence")
-    return Objection(False, f"{direction[1].capitalize()}. {evidence}" if direction else evidence)
+    if direction and not evidence.lower().startswith(direction[1].lower()):
+        evidence = f"{direction[1].capitalize()}. {evidence}"
+    return Objection(False, evidence)
 
 
 # --- the lines of a field ---

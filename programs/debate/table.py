@@ -10,50 +10,40 @@ stays unreadable, and a call that fails because of its texts (the context is too
 refused), is asked again about each half of the candidates, for a single candidate about each half of the aspects, and
 so on; what an earlier call has said about the others is kept. A cell that is then alone is judged further with the
 prompts of a debate about one candidate.
-
-A role is a `dspy.Predict` of the debate, and its instructions are all that an optimizer may rewrite: the Scorer's are
-the standard of all roles, the Critic's its persona.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import dspy
 
 from debate_judge.programs.debate import prompts
-from debate_judge.programs.debate import replies as table_replies
 from debate_judge.programs.debate.prompts import Briefing, Cell, Part, aspects_in, candidates_in, label, listed
-from debate_judge.programs.debate.replies import Objection
+from debate_judge.programs.debate.speakers import (
+    Answer,
+    BlindCritic,
+    Critic,
+    DebateRole,
+    Opening,
+    Revision,
+    TieBreaker,
+)
 from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.limits.limiter import TOKENS_PER_BYTE
 from debate_judge.programs.lm.loop import gather
 from debate_judge.programs.lm.reply import Messages
 from debate_judge.programs.lm.usage import CallTag
-from debate_judge.programs.roles import parsing as replies
-from debate_judge.programs.roles.parsing import Unreadable, escape
-from debate_judge.programs.roles.role import (
-    SAMPLING,
-    Fields,
-    JudgeSignature,
-    NoAnswer,
-    RoleLastAdapter,
-    RoleReply,
-    ask,
-    call,
-)
-from debate_judge.programs.roles.score_modes import ParsedScore, mean_of, score
-from debate_judge.programs.transcript import EMPTY, Transcript, Turn
+from debate_judge.programs.roles.parsing import Unreadable
+from debate_judge.programs.roles.role import SAMPLING, NoAnswer, RoleLastAdapter, RoleReply, call
+from debate_judge.programs.roles.score_modes import mean_of
+from debate_judge.programs.transcript import EMPTY, Transcript
 
 if TYPE_CHECKING:
     from debate_judge.programs.debate.judge import Debate
-
-T = TypeVar("T")
 
 TOKENS_PER_SCORE, TOKENS_PER_SCORE_JOINT = 250, 150
 """Tokens of a reply for each score, in calls about one aspect and about several. A lower `max_tokens` is raised to the
@@ -62,13 +52,18 @@ sum, which for 16 candidates in five aspects is still below the longest reply of
 
 async def debate(table: ScoreTable, rounds: int, *, tie_breaker: bool = False) -> list[Transcript]:
     """Hold the debate about a table, or go on with it: Scorer; up to `rounds` times Critic and Scorer, until there is
-    NO ISSUE; Tie-breaker for what stays open.
+    NO ISSUE; Tie-breaker for what stays open. A blind Critic first scores the table by itself, which settles all scores
+    but those that it is too far from.
 
     A failed turn ends the debate about its cell, and is recorded in the cell's transcript.
     """
     if not table.begun:
         await table.turn(Opening, table.open())
         table.end_round()
+        if rounds and table.blind:
+            await table.turn(BlindCritic, table.open())
+            if not table.open():
+                table.end_round()
         for _ in range(rounds):
             if not table.open():
                 break
@@ -78,207 +73,6 @@ async def debate(table: ScoreTable, rounds: int, *, tie_breaker: bool = False) -
     if tie_breaker:
         await table.turn(TieBreaker, table.disputed())
     return table.transcripts
-
-
-# --- the roles ---
-
-Readings = dict[Cell, T | Unreadable]
-"""Cell -> what a reply says about it, or why that cannot be read."""
-
-Answer = RoleReply[Any] | NoAnswer
-"""What was said about a cell: a `ParsedScore` or an `Objection`."""
-
-
-class Scoring(JudgeSignature):
-    """Judge the candidate in the given aspect alone, by its definition; use the source as far as the definition needs
-    it. Faults and merits of other kinds do not count, however plain they are. Traces of processing, such as lower case,
-    blanks around punctuation, a dateline or a missing last full stop, count for nothing. Name the places in the texts
-    that raise or lower the score; for a clean text say that nothing was found. Use the whole scale: the best score is
-    for a text in which you find nothing that the definition names, and trifles take nothing off."""
-
-    # These instructions are the standard that all roles of the debate read (`programs.debate.prompts`), so they say
-    # how to judge and do not address the Scorer.
-    rationale: str = dspy.OutputField(desc="your reasons, step by step, with the places in the texts that they rest on")
-    score: str = dspy.OutputField(desc="one number on the aspect's scale and nothing else")
-
-
-class Criticism(JudgeSignature):
-    """The persona stands here."""
-
-    review: str = dspy.OutputField(desc="your own score with its reasons, then your check of the latest score")
-    decision: str = dspy.OutputField(desc=f"{replies.NO_ISSUE} or ISSUE")
-    # The other roles see only this field of the reply, so it has to contain the evidence.
-    feedback: str = dspy.OutputField(desc="with ISSUE, the objection and its evidence; empty with NO ISSUE")
-
-
-class TieBreaking(JudgeSignature):
-    """The rounds of the debate are used up. Check each disputed point against the texts, settle it by the guide to
-    the raters, or by the definition of the aspect where there is none, and give the final score."""
-
-    reasoning: str = dspy.OutputField(desc="the disputed points and how the texts settle them")
-    side: str = dspy.OutputField(desc="whose latest position is nearer to your score, Scorer or Critic")
-    final_score: str = dspy.OutputField(desc="one number on the aspect's scale and nothing else")
-
-
-class DebateRole(ABC):
-    """One role's turn about some cells.
-
-    Args:
-        debates: Name of an aspect -> the debate with its roles. In a table of several aspects these differ at most in
-            their guide to the raters and their rated examples.
-    """
-
-    name: ClassVar[str]
-    """In transcripts and accounts."""
-    predictor: ClassVar[str]
-    samples = 0
-    """Number of samples to average; 0 for a single reply at the LM's own temperature."""
-
-    def __init__(self, debates: Mapping[str, Debate]) -> None:
-        self._debates = debates
-        self._first = next(iter(debates.values()))
-
-    def predict(self, item: Item | None = None) -> dspy.Predict:
-        """The predictor that speaks about an item, or about a table: that of its first aspect."""
-        predict: dspy.Predict = getattr(self.of(item) if item else self._first, self.predictor)
-        return predict
-
-    def of(self, item: Item) -> Debate:
-        return self._debates[item.aspect.name]
-
-    def tag(self, transcripts: Sequence[Transcript]) -> CallTag:
-        """The tag of a call about the cells with these transcripts."""
-        return CallTag(self.name, max(map(self.round, transcripts)))
-
-    def round(self, transcript: Transcript) -> int:
-        """The round that the turn belongs to."""
-        return transcript.rounds
-
-    async def alone(self, item: Item, transcript: Transcript, briefing: Briefing) -> Answer:
-        """Speak about a candidate that is judged alone."""
-        inputs, read = self.inputs(briefing), partial(self.read_alone, item)
-        return await ask(self.predict(item), item, read, self.tag([transcript]), debate=str(transcript), inputs=inputs)
-
-    @abstractmethod
-    def inputs(self, briefing: Briefing, part: Part = ()) -> Mapping[str, str]:
-        """Input fields of the prompt other than its texts, about one candidate or about the cells of `part`."""
-
-    def read_alone(self, item: Item, fields: Fields) -> Any:
-        """Parse the reply about one candidate."""
-        raise NotImplementedError
-
-    @abstractmethod
-    def request(self, part: Part, concerned: Part, cells: Sequence[Cell]) -> str:
-        """The form of the reply about a table.
-
-        Args:
-            part: The cells that are shown.
-            concerned: The cells that the turn is about.
-            cells: Those among them without a readable reply so far.
-        """
-
-    @abstractmethod
-    def read(self, reply: str, cells: Sequence[Cell], items: Mapping[Cell, Item]) -> Readings[Any]:
-        """Parse what a reply says about `cells`; `items` has all cells of the prompt."""
-
-    def turn(self, transcript: Transcript, statement: ParsedScore | Objection, calls: float) -> Turn:
-        """What was said about a cell as a turn of its transcript."""
-        number = self.round(transcript)
-        if isinstance(statement, Objection):
-            return Turn(self.name, number, statement.text, no_issue=statement.content, calls=calls)
-        return Turn(self.name, number, statement.rationale, score=statement.score, calls=calls)
-
-
-class _Scorer(DebateRole):
-    name = predictor = "scorer"
-
-    def __init__(self, debates: Mapping[str, Debate]) -> None:
-        super().__init__(debates)
-        self.samples = self._first.mode.samples if self._first.mode.name == "sampled" else 0
-
-    async def alone(self, item: Item, transcript: Transcript, briefing: Briefing) -> Answer:
-        prompt: dict[str, Any] = {"debate": str(transcript), "inputs": self.inputs(briefing)}
-        return await score(self.predict(item), self.of(item).mode, item, self.tag([transcript]), **prompt)
-
-    def read(self, reply: str, cells: Sequence[Cell], items: Mapping[Cell, Item]) -> Readings[ParsedScore]:
-        return table_replies.read_scores(reply, prompts.SCORES, cells, items)
-
-
-class Opening(_Scorer):
-    """The Scorer's first turn, which is the single call."""
-
-    def inputs(self, briefing: Briefing, part: Part = ()) -> Mapping[str, str]:
-        return briefing.inputs(prompts.opening_task(part) if part else prompts.OPENING, debating=False)
-
-    def request(self, part: Part, concerned: Part, cells: Sequence[Cell]) -> str:
-        return prompts.scoring_request(cells, cells)
-
-
-class Revision(_Scorer):
-    """The Scorer's later turns. In each disputed aspect the LM gives all scores again, to keep them in proportion, but
-    only the disputed ones are read."""
-
-    def inputs(self, briefing: Briefing, part: Part = ()) -> Mapping[str, str]:
-        return briefing.inputs(prompts.revision_task(part) if part else prompts.REVISION)
-
-    def request(self, part: Part, concerned: Part, cells: Sequence[Cell]) -> str:
-        disputed = aspects_in(concerned)
-        again = [cell for cell in part if cell.aspect in disputed]
-        return prompts.scoring_request(cells, again if len(cells) == len(concerned) else cells)
-
-
-class Critic(DebateRole):
-    """Reviews the latest scores according to its persona, and decides whether an issue remains."""
-
-    name = predictor = "critic"
-
-    def round(self, transcript: Transcript) -> int:
-        return transcript.rounds + 1
-
-    def inputs(self, briefing: Briefing, part: Part = ()) -> Mapping[str, str]:
-        return briefing.inputs(f"You are the Critic. {escape(self.predict().signature.instructions)}")
-
-    def read_alone(self, item: Item, fields: Fields) -> Objection | Unreadable:
-        """Only the decision field counts: the words NO ISSUE elsewhere, quoted from the candidate or an earlier turn,
-        change nothing."""
-        content = table_replies.no_issue(fields["decision"])
-        if isinstance(content, Unreadable):
-            return content
-        feedback = fields["feedback"] or fields["review"]
-        if not content and not feedback:
-            return Unreadable("the decision was ISSUE but no feedback was given")
-        return Objection(content, replies.NO_ISSUE if content else feedback)
-
-    def request(self, part: Part, concerned: Part, cells: Sequence[Cell]) -> str:
-        return prompts.reviewing_request(cells)
-
-    def read(self, reply: str, cells: Sequence[Cell], items: Mapping[Cell, Item]) -> Readings[Objection]:
-        return table_replies.read_decisions(reply, cells, items)
-
-
-class TieBreaker(DebateRole):
-    """Reads a debate that ended without agreement and gives the final score (DEBATE, appendix E.3)."""
-
-    name, predictor = "tie-breaker", "tie_breaker"
-
-    def inputs(self, briefing: Briefing, part: Part = ()) -> Mapping[str, str]:
-        return briefing.inputs(f"You are the Tie-breaker. {escape(self.predict().signature.instructions)}")
-
-    def read_alone(self, item: Item, fields: Fields) -> ParsedScore | Unreadable:
-        value = replies.score(fields["final_score"], item.aspect.scale, item.aspect.name)
-        if isinstance(value, Unreadable):
-            return value
-        side, reasoning = fields["side"].strip(), fields["reasoning"]
-        return ParsedScore(value, f"({side}) {reasoning}" if side else reasoning)
-
-    def request(self, part: Part, concerned: Part, cells: Sequence[Cell]) -> str:
-        return prompts.settling_request(cells)
-
-    def read(self, reply: str, cells: Sequence[Cell], items: Mapping[Cell, Item]) -> Readings[ParsedScore]:
-        return table_replies.read_scores(reply, prompts.FINAL_SCORES, cells, items)
-
-
-# --- the table ---
 
 
 class ScoreTable:
@@ -311,6 +105,11 @@ class ScoreTable:
         self._alone: dict[Cell, Briefing] = {}
         self._spent: dict[Cell, float] = dict.fromkeys(self._items, 0)
         """Shares of failed calls, which are added to the calls of the cell's next turn."""
+
+    @property
+    def blind(self) -> bool:
+        """Whether the Critic scores by itself first."""
+        return next(iter(self._debates.values())).persona.gap is not None
 
     @property
     def transcripts(self) -> list[Transcript]:
@@ -371,7 +170,8 @@ class ScoreTable:
         """Add what was said about a cell to its transcript, unless it has to be asked about among fewer."""
         before, spent = self._transcripts[cell], self._spent[cell]
         if isinstance(answer, RoleReply):
-            self._transcripts[cell] = before.add(speaker.turn(before, answer.value, answer.calls + spent))
+            turn = speaker.turn(before, answer.value, answer.calls + spent, self._items[cell])
+            self._transcripts[cell] = before.add(turn)
         elif shared and (answer.divisible or (answer.reason == "unreadable reply" and not self._whole)):
             self._spent[cell] += answer.calls
             return False
@@ -392,7 +192,7 @@ class ScoreTable:
         own = prompts.joint_briefing({cell.aspect: self._briefings[item.aspect.name] for cell, item in items.items()})
         inputs = {
             **prompts.table_material(items),
-            "debate": prompts.debate_text({cell: self._transcripts[cell] for cell in part}),
+            "debate": prompts.debate_text({cell: speaker.said(self._transcripts[cell]) for cell in part}),
             **speaker.inputs(own, part),
         }
         tag = speaker.tag([self._transcripts[cell] for cell in concerned])

@@ -182,12 +182,13 @@ class Assessment:
             value = round(value, max(0, 3 - ceil(log10(high - low))))
         return f"{min(high, max(low, value)):.12g}"
 
-    def reasons(self) -> str:
-        """The heaviest features of the first look, and all raised ones."""
+    def reasons(self, merit: float | None = None) -> str:
+        """The heaviest features of the first look, and all raised ones; `merit` if it is not theirs."""
         own = sorted(self.rubric.first, key=lambda item: -item.weight)[:2]
         taken = [self.spoken(item) for item in self.rubric.later if item.name in self.raised]
         heard = f"; weighed in: {'; '.join(taken)}" if taken else ""
-        return f"{LABEL}{'; '.join(map(self.spoken, own))}{heard}. Merit {self.merit():.2f} of 1."
+        found = self.merit() if merit is None else merit
+        return f"{LABEL}{'; '.join(map(self.spoken, own))}{heard}. Merit {found:.2f} of 1."
 
     def spoken(self, item: Weighting) -> str:
         """An item as text: with its value and, if its merit is not high, a quotation of its place in the text."""
@@ -235,9 +236,20 @@ def _named(rubric: Rubric, text: str) -> frozenset[str]:
 
 
 def score(prompt: Prompt) -> dict[str, str]:
-    """The Scorer, G-Eval's form and ChatEval's referee: the first look and the named items."""
+    """The Scorer, G-Eval's form and ChatEval's referee: the first look and the named items; a Critic that scores blind
+    looks at all of them."""
     case = case_of(prompt)
-    return {"rationale": case.reasons(), "score": case.score(case.merit(), step_of(prompt.fineness))}
+    merit = case.merit(everything=BLIND in prompt.role)
+    if prompt.role == CONTRARY:
+        merit = float(merit < 0.5)
+    return {"rationale": case.reasons(merit), "score": case.score(merit, step_of(prompt.fineness))}
+
+
+BLIND = "before you have seen any score"
+"""The words by which a Critic that scores blind is known (`programs.debate.prompts`)."""
+
+CONTRARY = "Give the score that is farthest from the Scorer's."
+"""Role of a dry run in which nobody agrees."""
 
 
 @lru_cache(maxsize=256)

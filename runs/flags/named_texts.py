@@ -5,18 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 from debate_judge.data.files import reading
-from debate_judge.programs.debate.personas import PERSONAS
+from debate_judge.programs.debate.personas import BLIND, PERSONAS
 
 
 def personas(path: Path | None) -> dict[str, str]:
-    """Name -> text of the Critic's personas: the built-in five and those of a TOML file of `name = "text"` lines.
+    """Name -> text of the Critic's personas: the built-in ones and those of a TOML file of `name = "text"` lines.
 
     A name of the file that is a built-in one replaces it.
 
     Raises:
         InputError: The file cannot be read, or an entry is not a non-empty text.
     """
-    builtin = {name: persona.text for name, persona in PERSONAS.items()}
+    builtin = {name: persona.text for name, persona in [*PERSONAS.items(), *BLIND.items()]}
     return builtin if path is None else {**builtin, **named_texts(path, "persona")}
 
 

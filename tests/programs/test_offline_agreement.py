@@ -15,7 +15,7 @@ from scipy.stats import kendalltau, pearsonr, spearmanr
 
 from debate_judge.data.schema import Aspect, Corpus
 from debate_judge.data.sets import summeval, topical_chat
-from debate_judge.programs.debate.table import Scoring, TieBreaking
+from debate_judge.programs.debate.speakers import Scoring, TieBreaking
 from debate_judge.programs.judge import items_of
 from debate_judge.programs.offline.engine import OfflineEngine
 from debate_judge.programs.roles import parsing as replies

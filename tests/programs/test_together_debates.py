@@ -66,6 +66,7 @@ def test_no_issue_for_the_table_settles_all() -> None:
 DECISIONS = {
     "too high": ("TOO HIGH", "Quoted.", "Too high. Quoted."),
     "in bold": ("**TOO LOW**", "Quoted.", "Too low. Quoted."),
+    "said twice": ("TOO HIGH", "Too high: it is quoted.", "Too high: it is quoted."),
     "with its reason": ("TOO HIGH - the last sentence", "", "Too high. the last sentence"),
     "an issue of no direction": ("ISSUE", "Quoted.", "Quoted."),
     "none": ("no issue.", "", "NO ISSUE"),

@@ -22,7 +22,7 @@ from debate_judge.runs.export.folder import save
 from debate_judge.runs.export.manifest import read
 from debate_judge.runs.tracking import model
 from debate_judge.runs.tracking.champion import Challenger
-from debate_judge.runs.tracking.model import Registration, log_model
+from debate_judge.runs.tracking.model import Registration
 from debate_judge.runs.tracking.tracker import Tracker
 from tests.config_keys import keys
 from tests.fakes import debater
@@ -83,7 +83,7 @@ def judge(
     challenger = Challenger({}, partial(compare, statistic="spearman", level="summary", resamples=100, seed=0))
     registration = Registration(name=example()["JUDGE"], about="", version="", challenge=challenger)
     with Tracker(uri=served, store=store, experiment="debate/served", run_name="compiled") as tracker:
-        log_model(tracker.place, tracker.run_id, export, "judge", registration)
+        tracker.model(export, name="judge", registration=registration)
     given = {"POSTGRES_PASSWORD": PASSWORD, "OPENAI_API_KEY": "unused", "DEBATE_API_BASE": lm.url}
     here = {"http://mlflow:5000": served, "postgresql://judge@database:5432/replies": replies}
     here |= {"/replies": str(store), "0.0.0.0": "127.0.0.1", "8080": str(free_port())}

@@ -1,0 +1,159 @@
+"""A Critic that scores blind: its score is a call like the Scorer's, and only what is far from it is debated."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Literal
+
+import pytest
+
+from debate_judge.programs import build
+from debate_judge.programs.compiled import shared_judges
+from debate_judge.programs.debate.judge import Debate
+from debate_judge.programs.debate.personas import BLIND
+from debate_judge.programs.dry_run import DryRunEngine, EstimateCase
+from debate_judge.programs.judge import Verdict
+from debate_judge.programs.make_lm import make_lm
+from debate_judge.runs.runner.runner import JudgeRunner
+from tests.fakes import ScriptedLM, in_turn, only, scripted_lm, section
+from tests.programs.debates import ITEM, content, heard, hold, judged, objects, scores, settles
+from tests.programs.tables import cells, items, joint_reading, reading, shown, values, wanted, wanted_cells
+
+SECRET = "The end is odd."
+"""What the blind Critic says, which nobody else may read."""
+
+
+def test_a_score_that_is_near_stands_without_a_debate() -> None:
+    judgement, lm = judged(Debate("blind", rounds=3, tie_breaker=True), scores(4), scores(3.8, SECRET))
+    assert isinstance(judgement, Verdict)
+    assert (judgement.score, judgement.rounds, judgement.stop_reason, judgement.calls) == (4, 1, "no issue", 2)
+    assert judgement.reason == "Because."
+    single, blind = lm.prompts
+    # The same prompt but for the last section, so that a provider's cache serves it.
+    assert single.partition("[[ ## role ## ]]")[0] == blind.partition("[[ ## role ## ]]")[0]
+    assert section(blind, "role").startswith("You are the Critic, and you score before you have seen any score.")
+
+
+def test_what_is_far_is_debated_and_the_critics_score_is_withheld() -> None:
+    replies = [scores(4), scores(3, SECRET), objects('Too high: "Roads".'), scores(3.5, "Granted."), content()]
+    judgement, lm = judged(Debate("blind", rounds=2), *replies)
+    assert isinstance(judgement, Verdict)
+    assert (judgement.score, judgement.rounds, judgement.stop_reason, judgement.calls) == (3.5, 2, "no issue", 5)
+    said = heard(lm)
+    assert [SECRET in text for text in said] == [False, False, True, False, True]
+    assert "Blind critic, round 1, score 3" in said[2]
+    assert "score 3:" not in said[3]
+    assert "withheld from the Scorer on purpose" in lm.prompts[3]
+    assert "at least 0.25 apart" in lm.prompts[2]
+
+
+def test_the_tie_breaker_reads_no_blind_score() -> None:
+    replies = [scores(4), scores(3, SECRET), objects(), scores(4), settles(3.5)]
+    judgement, lm = judged(Debate("blind", rounds=1, tie_breaker=True), *replies)
+    assert isinstance(judgement, Verdict)
+    assert (judgement.score, judgement.stop_reason) == (3.5, "tie-breaker")
+    assert SECRET not in heard(lm)[-1]
+
+
+@pytest.mark.parametrize(
+    ("persona", "blind", "debated"),
+    [
+        ("blind", 3.8, False), ("blind", 3.75, True), ("blind-half", 3.6, False), ("blind-half", 4.5, True),
+        ("blind-every", 4, True), ("second-reading", 1, False),
+    ],
+)  # fmt: skip
+def test_the_distance_decides(persona: str, blind: float, debated: bool) -> None:
+    judgement, lm = judged(Debate(persona, rounds=1), scores(4), scores(blind), content())
+    assert len(lm.prompts) == 2 + debated
+    assert isinstance(judgement, Verdict)
+    assert judgement.score == ((4 + blind) / 2 if persona == "second-reading" else 4)
+
+
+def test_a_second_reading_needs_no_call_that_a_blind_critic_has_not_made() -> None:
+    lm = scripted_lm(in_turn([scores(4), scores(3), objects(), scores(3.5)]))
+    assert hold(lm, only(Debate("blind", rounds=1).judge([ITEM]))).calls == 4
+    again = hold(lm, only(Debate("second-reading", rounds=1).judge([ITEM])))
+    assert isinstance(again, Verdict)
+    assert (again.score, again.calls, len(lm.prompts)) == (3.5, 2, 4)
+
+
+def test_every_n_is_read_off_the_longest_debate() -> None:
+    judge = Debate("blind", rounds=2)
+    lm = scripted_lm(in_turn([scores(4), scores(3), objects(), scores(3.5), objects(), scores(3)]))
+    transcript = hold(lm, only(judge.converse([ITEM], 2)))
+    found = [judge.verdict(transcript, n) for n in range(3)]
+    assert [(v.score, v.stop_reason, v.calls) for v in found if isinstance(v, Verdict)] == [
+        (4, "single call", 1), (3.5, "rounds over", 4), (3, "rounds over", 6),
+    ]  # fmt: skip
+
+
+def far_about(far: str, blind: float) -> ScriptedLM:
+    """Everything is a 4, and for the blind Critic what has this text is another score; the Critic disputes all."""
+
+    def score(prompt: str, text: str) -> float:
+        if "before you have seen any score" in prompt:
+            return blind if text == far else 4
+        return 3 if section(prompt, "debate") else 4
+
+    return scripted_lm(reading(score, lambda prompt, text: "TOO HIGH"))
+
+
+def test_of_a_table_only_what_is_far_is_reviewed_and_revised() -> None:
+    lm = far_about("two", 2)
+    found = hold(lm, Debate("blind", rounds=1, together=8).judge(items("one", "two", "three")))
+    assert values(found) == [4, 3, 4]
+    assert [judgement.calls for judgement in found] == [2 / 3, 2 / 3 + 2, 2 / 3]
+    opening, blind, review, revision = lm.prompts
+    assert shown(opening) == shown(blind) == shown(review)
+    assert wanted(review, "decisions") == wanted(revision, "scores") == [2]
+    assert section(blind, "debate") == ""
+
+
+def test_aspects_that_share_a_call_are_far_by_their_own_scales() -> None:
+    """Half a step, of either scale."""
+
+    def score(prompt: str, text: str, aspect: str) -> float:
+        return 4.2 if "before you have seen any score" in prompt and aspect == "plain_style" else 4
+
+    lm = scripted_lm(joint_reading(score, lambda *_: "TOO LOW"))
+    judge = Debate("blind-half", rounds=1, together=8, joint=True)
+    hold(lm, judge.judge(cells("one", "two")))
+    assert len(lm.prompts) == 2
+    lm = scripted_lm(joint_reading(score, lambda *_: "TOO LOW"))
+    hold(lm, Debate("blind-every", rounds=1, together=8, joint=True).judge(cells("one", "two")))
+    assert len(wanted_cells(lm.prompts[2], "decisions")) == 4
+
+
+def test_it_is_exported_with_its_distance_and_shares_calls_with_its_like_only() -> None:
+    for name, persona in BLIND.items():
+        judge = build("debate", Debate(name, rounds=1, together=4).config())
+        assert isinstance(judge, Debate)
+        assert (judge.persona, judge.critic.signature.instructions) == (persona, persona.text)
+    half, every = Debate("blind-half", rounds=1, joint=True), Debate("blind-every", rounds=1, joint=True)
+    assert len(shared_judges({"a": half, "b": Debate("blind-half", rounds=1, joint=True)})) == 1
+    assert len(shared_judges({"a": half, "b": every})) == 2
+    assert BLIND["second-reading"].gap == inf
+
+
+def test_a_search_has_them_beside_the_papers_personas() -> None:
+    texts = {"mine": "You doubt.", "blind": "You argue."}
+    found = Debate(rounds=1).variants(texts)
+    assert {name: judge.persona.gap for name, judge in found.items() if isinstance(judge, Debate)} == {
+        "mine": None, "blind": 0.25,
+    }  # fmt: skip
+
+
+def test_the_smoke_test_asks_every_role() -> None:
+    lm = scripted_lm(in_turn([scores(4), scores(4), content(), settles(4)]))
+    transcript = hold(lm, Debate("blind", rounds=1, tie_breaker=True).smoke_test([ITEM]))
+    assert transcript.failure is None
+    assert len(lm.prompts) == 4
+
+
+@pytest.mark.parametrize(("name", "calls"), [("lower", 2), ("upper", 6)])
+def test_an_estimate_knows_its_bounds(name: Literal["lower", "upper"], calls: int) -> None:
+    lm = make_lm("offline", engine=DryRunEngine(EstimateCase(name, 80)))
+    with JudgeRunner(lm, progress=False) as runner:
+        for judge in (Debate("blind", rounds=2), Debate("blind", rounds=2, together=4)):
+            found = runner.judge(judge, items("One thing.", "And another thing.")[: 1 + (judge.together > 0)])
+            assert sum(judgement.calls for judgement in found) == pytest.approx(calls)
