@@ -20,7 +20,7 @@ from debate_judge.runs.tracking.traces import HeldDebate
 MOST_DEBATES = 200
 """Most debates in the run's table."""
 
-SAMPLED = 24
+SAMPLED = 12
 """Debates that are shown as traces, about equally many of each aspect."""
 
 

@@ -21,7 +21,7 @@ from tests.optimize.small_corpus import small_corpus
 
 CONCURRENCY = 8
 ARGUMENTS = [
-    *("--aspects", "coherence", "--max-rounds", "2", *keys(trials=9), "--effort", "light", *keys(resamples=200)),
+    *("--aspects", "coherence", "--max-rounds", "1", *keys(trials=6), "--effort", "light", *keys(resamples=200)),
     *("--concurrency", str(CONCURRENCY), "--folds", "1", *keys(report="none")),
 ]
 SCRIPT = Path(__file__).with_name("counted_compile.py")
@@ -60,7 +60,7 @@ def result(folder: Path, tuner: str) -> dict[str, object]:
     return dict(found)
 
 
-@pytest.mark.parametrize("tuner", ["guide", "gepa"])
+@pytest.mark.parametrize("tuner", ["guide", pytest.param("gepa", marks=pytest.mark.soak)])
 def test_a_killed_compile_resumes_to_the_same_result_without_paying_twice(
     tmp_path: Path, tuner: str, new_tables: Callable[[Path], None]
 ) -> None:
@@ -74,7 +74,7 @@ def test_a_killed_compile_resumes_to_the_same_result_without_paying_twice(
     assert len(set(calls(straight))) == needed
 
     rng, kills = random.Random(5), 0
-    for stop_after in sorted(rng.sample(range(1, needed), 3)):
+    for stop_after in sorted(rng.sample(range(1, needed), 2)):
         process = start(killed, 0.002, tuner)
         while process.poll() is None and len(calls(killed)) < stop_after:
             time.sleep(0.01)
@@ -82,7 +82,7 @@ def test_a_killed_compile_resumes_to_the_same_result_without_paying_twice(
             process.send_signal(signal.SIGKILL)
             kills += 1
         process.communicate(timeout=60)
-    assert kills >= 2
+    assert kills
     process = start(killed, 0.0, tuner)
     errors = process.communicate(timeout=300)[1]
     assert process.returncode == 0, errors.decode()

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import io
 import json
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -213,9 +214,13 @@ CASES = {
 
 
 def compile_sample(folder: Path) -> dict[str, Any]:
-    """Compile the sample offline with the default settings; returns what is chosen, its agreement and its calls."""
-    file = folder / "out.json"
-    debate("compile", "--store", folder / "store", *keys(json=file))
+    """Compile the sample offline with the default settings; returns what is chosen, its agreement and its calls.
+
+    It is the main job: where that has just been done, MAIN_JOB_RESULT names the file of its result.
+    """
+    file = Path(os.environ.get("MAIN_JOB_RESULT", folder / "out.json"))
+    if not file.exists():
+        debate("compile", "--store", folder / "store", *keys(json=file))
     found = json.loads(file.read_text(encoding="utf-8"))
     return {
         "chosen": chosen(found),
