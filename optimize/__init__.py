@@ -1,4 +1,5 @@
-"""The compile: tuning, the search on dev, held-out evidence, publishing. Everything is wired together here.
+"""The compile: an estimate, tuning, the search on train and dev, proof on held-out, its findings, publishing.
 
-May use all other folders; nothing imports it.
+Everything is wired together here, the console script included. May use all other folders; only the package's public
+`compile` leads back to it.
 """

@@ -3,7 +3,7 @@
 One example is one group in one aspect: its items and their human ratings. The metric is the group's correlation, so
 that the mean over examples, which DSPy's optimizers maximise, is the summary-level correlation. Without groups of
 several candidates there is no correlation within a group. Examples are then batches of items drawn by a seed, as a
-proxy; choices are made by the pooled agreement on dev.
+proxy; choices are made by the pooled agreement on train and dev.
 """
 
 from __future__ import annotations

@@ -125,8 +125,8 @@ class SearchFlags:
     )
     keep: Literal["cheaper", "compiled"] = setting(
         "cheaper",
-        "what to export if the compiled judge takes more calls than a single call and is not shown to be better on "
-        "held-out sources: the cheaper judge, which is the single call, or the compiled one",
+        "what to export if held-out shows that the compiled judge is worse than a single call, or does not show that "
+        "it is better although it takes more calls: the single call (cheaper) or the compiled judge",
         decides=False,
     )
     seed: int = SEED

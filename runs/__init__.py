@@ -1,4 +1,5 @@
-"""Running judges: scoring, comparing, exporting, tracking, and three of the commands.
+"""Running judges: scoring, serving, comparing, exporting, tracking, and what comes after a compile.
 
-Uses `data` and `programs`; knows no optimizer.
+Holds all commands but `compile`. Uses `data` and `programs`; knows no optimizer, except that `DebateAligner` calls the
+package's public `compile`.
 """

@@ -63,8 +63,6 @@ def _is_loopback(host: str) -> bool:
 def _run(arguments: ServeFlags) -> int:
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
     key = bearer_key(arguments.host)
-    if arguments.batch is not None:
-        raise InputError("a service cannot wait for batch jobs", field="--batch", remedy="leave it out")
     try:
         import fastapi  # noqa: F401
         import prometheus_client  # noqa: F401

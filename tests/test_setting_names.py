@@ -5,15 +5,16 @@ from __future__ import annotations
 import ast
 import importlib
 import re
+from argparse import ArgumentParser
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from debate_judge.optimize.settings import Settings
 from debate_judge.runs.flags.declared import REMOVED_FLAGS, choices_of, extra, fields_of, is_flag, keys_of, spelled
 from debate_judge.runs.flags.invocation import COMMANDS
-from debate_judge.runs.scoring.settings import ScoreFlags
 
 ROOT = Path(__file__).parents[1]
 ROOMS = {
@@ -78,19 +79,37 @@ def test_a_message_names_no_key_that_is_none() -> None:
     assert {(file, key) for file, key in found if key not in names(*COMMANDS)} == set()
 
 
-def table(*declarations: type) -> str:
-    """The settings of a command that are no flags, as the page of settings has them."""
-    rows = ["| key | default | what it is |", "|---|---|---|"]
-    for one in declarations:
-        for name in keys_of(one):
-            field = fields_of(one)[name]
-            value = extra(field, "shown") or (None if field.default == () else field.default)
-            default = str(value).lower() if isinstance(value, bool) else "–" if value is None else f"{value}"
-            known = f" ({', '.join(choices_of(field))})" if choices_of(field) else ""
-            rows.append(f"| `{spelled(one, name)}` | {default} | {field.description}{known} |")
-    return "\n".join(rows)
+class ParserReadyError(Exception):
+    """Raised where a command would use its parser."""
 
 
-@pytest.mark.parametrize("declaration", [Settings, ScoreFlags])
-def test_the_page_of_settings_has_every_key(declaration: type) -> None:
-    assert table(declaration) in (ROOT / "docs/settings.md").read_text(encoding="utf-8")
+def declarations(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[type, ...]]:
+    """Command -> the classes that its help and its keys come from."""
+    found: list[tuple[type, ...]] = []
+
+    def stop(parser: Any, *_: object) -> None:
+        found.append(parser.declarations)
+        raise ParserReadyError
+
+    monkeypatch.setattr(ArgumentParser, "parse_args", stop)
+    for module, _ in COMMANDS.values():
+        with suppress(ParserReadyError):
+            importlib.import_module(module).main([])
+    return dict(zip(COMMANDS, found, strict=True))
+
+
+def test_the_page_of_settings_has_the_keys_of_all_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows: dict[tuple[str, str, str], list[str]] = {}
+    for command, classes in declarations(monkeypatch).items():
+        for one in classes:
+            for name in keys_of(one):
+                field = fields_of(one)[name]
+                value = extra(field, "shown") or (None if field.default == () else field.default)
+                default = str(value).lower() if isinstance(value, bool) else "–" if value is None else f"{value}"
+                known = f" ({', '.join(choices_of(field))})" if choices_of(field) else ""
+                rows.setdefault((spelled(one, name), default, f"{field.description}{known}"), []).append(command)
+    assert {command for commands in rows.values() for command in commands} >= {"compile", "score", "serve", "compare"}
+    table = ["| key | of | default | what it is |", "|---|---|---|---|"]
+    table += [f"| `{key}` | {', '.join(of)} | {default} | {what} |" for (key, default, what), of in rows.items()]
+    page = (ROOT / "docs/settings.md").read_text(encoding="utf-8")
+    assert "\n".join(table) == page[page.index(table[0]) :].rstrip("\n")

@@ -1,4 +1,4 @@
-"""Measures the compiled judge: held-out scores, the loop over folds, and which judge is exported.
+"""Measures the compiled judge: held-out scores, their comparison, figures of folds, and which judge is exported.
 
-Uses selection, held-out scoring and the ledger of looks; writes nothing.
+Uses the plan of a compile, the search and agreement; writes nothing.
 """

@@ -1,4 +1,4 @@
-"""Which judge is exported: the compiled one, or the single call if that is cheaper and not shown to be worse."""
+"""Which judge is exported: the compiled one, or the single call if it is better, or cheaper and not shown worse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Optuna study over persona, rounds, Tie-breaker and granularity, and the dev scores that it reads.
+"""The Optuna study over knowledge, reading, persona, rounds, Tie-breaker and granularity, and the choice by pooling.
 
-Uses the runner and agreement; knows no tracking.
+It reads scores of train and dev. Uses the runner, agreement and what tuners learnt; knows no tracking.
 """

@@ -14,7 +14,16 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Corpus
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.reply import replies_folder
-from debate_judge.runs.flags.common import COLUMNS, EXPORT, MAX_UNSCORED, REPLIES, SOURCES, STORE, SourcesText
+from debate_judge.runs.flags.common import (
+    COLUMNS,
+    EXPORT,
+    MAX_UNSCORED,
+    OWN_JUDGES,
+    REPLIES,
+    SOURCES,
+    STORE,
+    SourcesText,
+)
 from debate_judge.runs.flags.declared import flag_group, setting
 from debate_judge.runs.flags.lm import EndpointFlags, LimitFlags, limits, require_server
 from debate_judge.runs.flags.parser import RESUMES, exit_code
@@ -55,6 +64,7 @@ class AskingFlags(EndpointFlags, LimitFlags):
     store: str = STORE
     replies: str | None = REPLIES
     max_unscored: float = MAX_UNSCORED
+    judge: tuple[str, ...] = OWN_JUDGES
 
 
 @dataclass(frozen=True)
@@ -86,12 +96,12 @@ class Asking:
         )
 
 
-def find_export(address: str | Path, store: Path | None, judges: Collection[str] = ()) -> Export:
+def find_export(address: str | Path, store: Path, judges: Collection[str]) -> Export:
     """The export at an address, see `runs.export.folder.find`."""
     from debate_judge.runs.export.folder import find
     from debate_judge.runs.export.from_mlflow import MLflowStore
 
-    return find(address, judges, MLflowStore(folder=store or Path("runs/store")))
+    return find(address, judges, MLflowStore(folder=store))
 
 
 def corpus_for(export: Export, data: str, flags: TextFlags) -> Corpus:
@@ -101,11 +111,12 @@ def corpus_for(export: Export, data: str, flags: TextFlags) -> Corpus:
         InputError: It cannot be read, or is rated for another task.
     """
     from debate_judge import data as rated_texts
+    from debate_judge.runs.human_ratings import rated_file
 
     task = export.judge.task
     builtin = data.partition("=")[0] in rated_texts.LOADERS
     chosen = flags.task or (task.name if data == "sample" else None if builtin else task)
-    corpus = rated_texts.load(data, chosen, flags.columns, flags.sources)
+    corpus = rated_texts.load(rated_file(data), chosen, flags.columns, flags.sources)
     if corpus.task.name != task.name:
         raise InputError(
             "the texts are rated for another task than the judge's",

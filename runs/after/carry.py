@@ -60,6 +60,7 @@ class CarryFlags(AskingFlags, TextFlags):
     """Settings of one change of LM."""
 
     export: str = setting(..., PROGRAM, name="EXPORT", metavar="EXPORT")
+    lm: str = setting(..., "the new one: PROVIDER/MODEL, or offline", metavar="LM")
     data: str | None = setting(
         None, "the rated data that it was compiled on, or others", shown="the export's, where these are built in"
     )
@@ -245,9 +246,7 @@ def carried(flags: CarryFlags) -> Carried:
     """What the settings ask for; raises as `carry`."""
     from debate_judge.data.inference.carried import Margins
 
-    if flags.lm is None:
-        raise InputError("no new LM is named", field="--lm", expected="PROVIDER/MODEL, or offline")
-    export = find_export(flags.export, Path(flags.store))
+    export = find_export(flags.export, Path(flags.store), flags.judge)
     return carry(
         export,
         corpus_for(export, flags.data or data_of(export), flags),

@@ -120,7 +120,7 @@ def _read(flags: MeasureFlags) -> tuple[Scores, dict[str, Scale]]:
         raise InputError("scores come from one place", field="--scores", expected="--scores or --program")
     if flags.program:
         store = Path(flags.store)
-        export = find_export(flags.program, store)
+        export = find_export(flags.program, store, flags.judge)
         corpus = corpus_for(export, flags.file, flags)
         aspects = shared_aspects(export, corpus, flags.aspects)
         scored = score_corpus(export, corpus, aspects, Asking.of(flags), "texts")
@@ -129,8 +129,9 @@ def _read(flags: MeasureFlags) -> tuple[Scores, dict[str, Scale]]:
         from debate_judge import data as rated_texts
         from debate_judge.data.requirements import require_ratings
         from debate_judge.runs.evaluation.score_files import read_external
+        from debate_judge.runs.human_ratings import rated_file
 
-        corpus = rated_texts.load(flags.file, flags.task, flags.columns, flags.sources)
+        corpus = rated_texts.load(rated_file(flags.file), flags.task, flags.columns, flags.sources)
         names = corpus.chosen_aspects(flags.aspects)
         require_ratings(corpus, names)
         aspects = tuple(corpus.task.aspect(name) for name in names)

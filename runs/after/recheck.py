@@ -62,7 +62,7 @@ class RecheckFlags(AskingFlags, TextFlags):
     """Settings of one look at new ratings."""
 
     export: str = setting(..., PROGRAM, name="EXPORT", metavar="EXPORT")
-    data: str = setting(..., "texts with ratings made since, in any format that a compile takes")
+    data: str = setting(..., "texts with ratings made since, in any format that a compile takes", metavar="FILE")
     again: str | None = setting(
         None, "rated data of the compile: score its held-out texts anew, to see whether the judge changed"
     )
@@ -281,7 +281,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def rechecked(flags: RecheckFlags) -> Rechecked:
     """What the settings ask for; raises as `recheck`."""
-    export = find_export(flags.export, Path(flags.store))
+    export = find_export(flags.export, Path(flags.store), flags.judge)
     return recheck(
         export,
         corpus_for(export, flags.data, flags),

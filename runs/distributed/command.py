@@ -130,9 +130,9 @@ def _preflight(
 
 
 def _items(
-    parts: Sequence[Unit], reading: UnitReading, aspects: Sequence[Aspect], notes: ReadingNotes
+    some: Sequence[Unit], reading: UnitReading, aspects: Sequence[Aspect], notes: ReadingNotes
 ) -> Iterator[Item]:
-    for unit in parts:
+    for unit in some:
         # What cannot be read is reported when it is read for good.
         for group, _ in read_unit(unit, reading, notes, lambda _: None):
             yield from group_items(reading.task, group, aspects)
@@ -186,10 +186,10 @@ def _summary(arguments: ScoreFlags, judge: LoadedJudge, totals: RunTotals) -> in
         return totals.failure[0]
     if totals.given_up:
         _say(
-            f"error: {len(totals.given_up):,} parts have no scores: the process died each time while they were scored\n"
+            f"error: {len(totals.given_up):,} units have no scores: the process died each time while they were scored\n"
             f"  found:    {'; '.join(totals.given_up[:3])}\n"
-            "  remedy:   see Ray's logs for the cause (a lack of memory?), then run the command again: all other parts "
-            "are kept, and these are tried again"
+            "  remedy:   see Ray's logs for the cause (a lack of memory?), then run the command again: what others "
+            "gave is kept, and these are tried again"
         )
         return EXIT_UNSCORED
     if totals.unread:

@@ -225,7 +225,8 @@ def _check_kind(entry: Record, judges: Collection[str]) -> None:
             "kind",
             expected="a judge of this project, or one that you have named",
             found=name,
-            remedy=f"if you trust that module: --judge {name}, or load(..., judges=[{name!r}])",
+            remedy=f"if you trust that module: --config judge={name} (of a comparison: in --judges beside the export), "
+            f"or load(..., judges=[{name!r}])",
         )
 
 

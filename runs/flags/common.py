@@ -55,6 +55,13 @@ EXPORT = (
     "the folder of an export, models:/NAME/VERSION, models:/NAME@champion, or the id of the MLflow run that made it"
 )
 
+OWN_JUDGES = setting(
+    (),
+    "a judge of your own that the export uses; its module is imported; may be repeated",
+    metavar="MODULE:CLASS",
+    repeated=True,
+)
+
 SOURCES = setting(None, f"use only some of the sources, in the order of the data: {FORM}", metavar="SOURCES")
 
 

@@ -2,7 +2,7 @@
 
     @flag_group("limits on LM calls")
     class LimitFlags:
-        deadline: float = setting(900.0, "for one call with its retries", metavar="SECONDS", gt=0)
+        timeout: float = setting(300.0, "time limit of one attempt of a call", metavar="SECONDS", gt=0)
 
     @command_settings
     class ScoreFlags(LimitFlags, EstimateFlags):

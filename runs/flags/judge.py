@@ -1,4 +1,4 @@
-"""What a user can set about a judge besides its name: the flags of every command that makes judges."""
+"""What a user can set about a judge besides its name: its options in a compile, and the file of personas."""
 
 from __future__ import annotations
 

@@ -18,11 +18,17 @@ MAX_TOKENS = "longest reply, in tokens; one that is cut off is asked for again w
 
 
 @flag_group("LM")
-class EndpointFlags:
+class AddressFlags:
     """Where calls go and how many at once."""
 
     api_base: str | None = setting(None, "OpenAI-compatible server; keys are read from the environment", metavar="URL")
     concurrency: int = setting(16, "LM calls in flight at once", ge=1, decides=False)
+
+
+@flag_group("LM")
+class EndpointFlags(AddressFlags):
+    """The LM of a run, which has a beginning at which it can be tried."""
+
     preflight: bool = setting(True, "try each role on the longest item before the run", decides=False)
 
 
@@ -59,7 +65,7 @@ def require_server(
 
 
 @flag_group("LM")
-class LimitFlags:
+class PaceFlags:
     """Rate, budget and prices: they decide when calls go out and when a run stops, never what is answered."""
 
     rpm: float | None = setting(None, "most requests a minute", gt=0, decides=False)
@@ -83,6 +89,12 @@ class LimitFlags:
         metavar="FILE",
         decides=False,
     )
+
+
+@flag_group("LM")
+class LimitFlags(PaceFlags):
+    """The same for a run that can wait a day for its replies."""
+
     batch: Literal["openai"] | None = setting(
         None,
         "send calls as OpenAI Batch jobs, one for each role and round: half the price, replies within 24 hours",
@@ -102,7 +114,7 @@ class EstimateFlags:
     )
 
 
-def limits(flags: LimitFlags) -> LMOptions:
+def limits(flags: PaceFlags) -> LMOptions:
     """The options that the flags ask for.
 
     Raises:
@@ -115,5 +127,5 @@ def limits(flags: LimitFlags) -> LMOptions:
         attempt=flags.timeout,
         deadline=flags.timeout * _RETRIED,
         prices=flags.prices,
-        batch=flags.batch,
+        batch=flags.batch if isinstance(flags, LimitFlags) else None,
     )

@@ -205,7 +205,7 @@ def make_parser(name: str, description: str, *declarations: type) -> ArgumentPar
 
 
 def _usage(flag: str, field: FieldInfo) -> str:
-    return f"{flag} {extra(field, 'metavar')}" if flag.startswith("-") else flag.upper()
+    return f"{flag} {extra(field, 'metavar') or flag[2:].upper()}" if flag.startswith("-") else flag.upper()
 
 
 def read(declaration: type[T], arguments: Namespace) -> T:

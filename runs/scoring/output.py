@@ -4,13 +4,10 @@ What makes a run continue is the store of LM replies alone (`programs.lm.store`)
 again from its beginning, and every answered call is recalled. Rows that an earlier run left are not written a second
 time but compared, byte for byte, with what this run gives; where they end, or where one is torn, the file grows on.
 Thus a further stop loses no row, and rows of another judge or input are never added to. Only an item that the LM had
-not answered may have another row now; it is written anew with all that follows it.
+not answered may have another row now; it is written anew with all that follows it. A judge that asks no LM, such as a
+reference metric, computes again.
 
 A table that is written whole (Excel, Parquet) is made at the end, from rows that grow in FILE.rows.jsonl until then.
-
-Measured on 2 cores with a mock server: 100,000 items of one call each are scored in 127 s and recalled in 29 s, at
-118 MB; 20,000 debates of four calls each are held in 49 s and recalled in 16 s. A judge that asks no LM, such as a
-reference metric, computes again.
 
 Beside FILE stand FILE.state.json, which says what the rows were made from (program, LM, aspects), so that another
 judge is refused by name before it asks anything, and FILE.lock, which keeps a second process out.

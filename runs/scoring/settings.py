@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from debate_judge.runs.flags.common import COLUMNS, EXPORT, MAX_UNSCORED, REPLIES, SOURCES, STORE, SourcesText
+from debate_judge.runs.flags.common import (
+    COLUMNS,
+    EXPORT,
+    MAX_UNSCORED,
+    OWN_JUDGES,
+    REPLIES,
+    SOURCES,
+    STORE,
+    SourcesText,
+)
 from debate_judge.runs.flags.declared import command_settings, flag_group, setting
 from debate_judge.runs.flags.engine import EngineFlags
-from debate_judge.runs.flags.lm import MAX_TOKENS, EndpointFlags, EstimateFlags, LimitFlags
+from debate_judge.runs.flags.lm import MAX_TOKENS, AddressFlags, EndpointFlags, EstimateFlags, LimitFlags, PaceFlags
 
 EXIT_INPUT, EXIT_LM, EXIT_UNSCORED, EXIT_INTERRUPTED = 2, 3, 4, 130
 
@@ -23,12 +32,7 @@ class ScoreFlags(EndpointFlags, LimitFlags, EstimateFlags, EngineFlags):
     REMOVED: ClassVar = {"--program": "the export is the first argument: debate score EXPORT --in FILE --out FILE"}
 
     program: str = setting(..., EXPORT, name="EXPORT", metavar="EXPORT")
-    judge: tuple[str, ...] = setting(
-        (),
-        "a judge of your own that the export uses; its module is imported; may be repeated",
-        metavar="MODULE:CLASS",
-        repeated=True,
-    )
+    judge: tuple[str, ...] = OWN_JUDGES
     source: str = setting(..., "texts to score, in any format that compile takes", name="--in", metavar="FILE")
     columns: tuple[str, ...] = COLUMNS
     sources: SourcesText | None = SOURCES
@@ -42,14 +46,14 @@ class ScoreFlags(EndpointFlags, LimitFlags, EstimateFlags, EngineFlags):
     scale: Literal["judge", "raters"] = setting("judge", "the judge's own scale, or the raters' (by a fitted map)")
     interval: float | None = setting(
         None,
-        "also give each score a conformal interval on the raters' scale, from held-out errors (with --scale raters)",
+        "also give each score a conformal interval, from held-out errors; scores are then as with --scale raters",
         metavar="LEVEL",
         ge=0.5,
         le=0.99,
     )
     abstain: float | None = setting(
         None,
-        "mark scores whose interval is wider than this as left to people (interval of 0.9 if no other)",
+        "mark scores whose interval is wider than this as left to people (without `interval`, that of 0.9)",
         metavar="WIDTH",
         gt=0,
     )
@@ -82,21 +86,20 @@ class ServiceFlags:
 
 
 @command_settings
-class ServeFlags(ServiceFlags, EndpointFlags, LimitFlags):
+class ServeFlags(ServiceFlags, AddressFlags, PaceFlags):
     """Settings of a service."""
 
     FLAGS: ClassVar = (
         *("program", "host", "port", "max_body", "max_requests", "request_time", "grace", "scale", "lm", "api_base"),
         *("rpm", "budget", "concurrency", "store"),
     )
+    REMOVED: ClassVar = {
+        "--batch": "leave it out: a service cannot wait for batch jobs",
+        "--preflight": "leave it out: a service makes no trial call",
+    }
 
     program: str = setting(..., EXPORT, name="EXPORT", metavar="EXPORT")
-    judge: tuple[str, ...] = setting(
-        (),
-        "a judge of your own that the export uses; its module is imported; may be repeated",
-        metavar="MODULE:CLASS",
-        repeated=True,
-    )
+    judge: tuple[str, ...] = OWN_JUDGES
     scale: Literal["judge", "raters"] = setting(
         "judge", "the judge's own scale, or the raters', by a map that the compile fitted"
     )

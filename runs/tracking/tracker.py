@@ -2,7 +2,7 @@
 
     with Tracker(uri=None, store=Path("runs/store"), experiment="debate/summeval", run_name="first") as tracker:
         tracker.params({"judge": "debate", "rounds": 3})
-        tracker.trial("n=2 plain", {"rounds": 2, "persona": "plain"}, {"dev/spearman": 0.41})
+        tracker.trial("n=2 plain", {"rounds": 2, "persona": "plain"}, {"choice_agreement": 0.41})
 
 One thread writes by MLflow's fluent functions, in the order of the calls, so that writing overlaps with waiting for an
 LM; the error of a write is raised by the next call or at the end of the block. The run is active in that thread alone,

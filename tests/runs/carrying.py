@@ -86,7 +86,9 @@ def scores_of(rated: Corpus, score: Callable[[float], float | None]) -> dict[str
     }
 
 
-def export(folder: Path, *, spec: str = "scripted/old", by: Any = "export", keeps: bool = True) -> Path:
+def export(
+    folder: Path, *, spec: str = "scripted/old", by: Any = "export", keeps: bool = True, kind: str = "debate"
+) -> Path:
     """The judge that gives each text its rating, compiled on the first `SEEN` sources and measured on the others."""
     held_out = part(RATED, SEEN, len(RATED.groups))
     own = scores_of(held_out, lambda rating: rating)
@@ -98,7 +100,7 @@ def export(folder: Path, *, spec: str = "scripted/old", by: Any = "export", keep
     if keeps:
         seen = {source_hash(group) for group in RATED.groups[:SEEN]}
         evidence[RECORDED] = record(held_out, own, own, by=by, seen=seen)
-    judge = AspectJudge(build("debate", JUDGES["single"].config), calibration=Calibration(((1, 1), (5, 5)), 4, 20))
+    judge = AspectJudge(build(kind, JUDGES["single"].config), calibration=Calibration(((1, 1), (5, 5)), 4, 20))
     compiled = CompiledJudge(TASK, {COHERENCE.name: judge})
     return save(folder, compiled, lm={"spec": spec}, evidence=evidence, name="mine")
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
+from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ import pytest
 from debate_judge.runs.after import carry as command
 from debate_judge.runs.export.folder import read
 from debate_judge.runs.export.recorded import recorded_in
+from debate_judge.runs.flags.invocation import COMMANDS
 from tests.runs.carrying import RATED, SEEN, asked, export, file_of
 
 __all__ = ["asked"]
@@ -110,6 +114,36 @@ def test_nothing_that_speaks_for_the_old_lm_is_an_error(carrying: Carrying, tmp_
         address = export(tmp_path / f"old{number}", spec="scripted/gone", **more)
         assert command.main([str(address), "--lm", "scripted/same", "--data", carrying.data]) == 2
         assert "keeps no scores" in capsys.readouterr().err
+
+
+OWN = "own_judge_after_a_compile:Small"
+
+
+@pytest.mark.parametrize("name", ["carry", "recheck", "measure"])
+def test_an_export_of_a_judge_of_ones_own_is_opened_where_it_is_named(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], asked: list[str]
+) -> None:
+    module = OWN.partition(":")[0]
+    (tmp_path / f"{module}.py").write_text(
+        "from debate_judge.programs.debate.judge import Debate\n\nclass Small(Debate): ...\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    address = str(export(tmp_path / "old", kind=OWN))
+    monkeypatch.delitem(sys.modules, module)
+    rated = file_of(
+        tmp_path / "rated.jsonl", [replace(g, id=f"n{g.id}", source=f"New: {g.source}") for g in RATED.groups]
+    )
+    arguments = {
+        "carry": [address, "--lm", "scripted/same", "--data", rated],
+        "recheck": [address, "--data", rated],
+        "measure": [rated, "--program", address],
+    }[name]
+    arguments += ["--store", str(tmp_path / "store")]
+    main = import_module(COMMANDS[name][0]).main
+    assert main(arguments) == 2
+    assert f"--config judge={OWN} " in " ".join(capsys.readouterr().err.split())
+    assert (asked, module in sys.modules) == ([], False)
+    assert main([*arguments, "--config", f"judge={OWN}"]) == 0, capsys.readouterr().err
 
 
 def test_what_is_missing_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

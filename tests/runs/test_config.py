@@ -60,6 +60,16 @@ def test_only_what_is_listed_is_a_flag() -> None:
     assert "Keys of --config that are no flags (docs/settings.md): minutes, spices, lid, note, rack, fan." in text
 
 
+def test_what_must_be_given_is_named_in_the_usage() -> None:
+    @command_settings
+    class BakeFlags:
+        pan: str = setting(..., "which pan")
+        oven: str = setting(..., "which oven", metavar="NAME")
+
+    text = make_parser("check", "Bake.", BakeFlags).format_usage()
+    assert "--pan PAN --oven NAME [FLAGS]" in " ".join(text.split())
+
+
 def test_every_setting_is_a_key(tmp_path: Path) -> None:
     path = file(tmp_path, 'dish = "soup"\nminutes = 5\nspices = ["pepper", "dill"]\nlid = false\nfan = true\n')
     found = cook("--config", path)

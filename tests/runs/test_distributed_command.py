@@ -346,7 +346,7 @@ def test_a_unit_that_ends_its_process_each_time_is_given_up(
     command.ray.dies_of = lambda handle, unit: unit == "00000-00001"
     assert command() == score.EXIT_UNSCORED
     said = capsys.readouterr().err
-    assert "1 parts have no scores" in said
+    assert "1 units have no scores" in said
     assert "the process died each time while they were scored" in said
     assert "in-0.jsonl, bytes 400 to 799" in said
     assert sum(handle.begun.count("00000-00001") for handle in command.ray.actors) == 4

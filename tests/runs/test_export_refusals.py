@@ -160,7 +160,7 @@ def test_an_export_of_a_judge_of_ones_own_is_loaded_only_where_it_is_named(
     monkeypatch.delitem(sys.modules, module)
     with pytest.raises(InputError) as refused:
         load(folder)
-    assert f"--judge {name}" in str(refused.value)
+    assert f"--config judge={name} " in str(refused.value)
     assert module not in sys.modules, "nothing is imported that was not named"
     with load(folder, judges=[name]) as loaded:
         assert loaded.score(text="It rained.", source="Rain fell.", aspects="tone")["tone"].score is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import mlflow
@@ -11,7 +12,14 @@ from mlflow.entities import AssessmentSource
 from debate_judge import data
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Scale, Task
+from debate_judge.optimize.rated_data import load
+from debate_judge.optimize.settings import Settings
+from debate_judge.programs import preset
+from debate_judge.programs.compiled import AspectJudge, CompiledJudge
+from debate_judge.runs.after.asking import corpus_for
+from debate_judge.runs.after.recheck import RecheckFlags
 from debate_judge.runs.check import main
+from debate_judge.runs.export.folder import read, save
 from debate_judge.runs.human_ratings import rated_file
 
 TASK = Task("support", "question", "answer", (Aspect("helpfulness", "Does it help?", Scale(1, 5)),))
@@ -48,6 +56,22 @@ def test_what_people_assessed_is_rated_data(store: str, capsys: pytest.CaptureFi
     assert "3 sources, 3 candidates" in capsys.readouterr().out
     with pytest.raises(InputError, match=r"(?s)no experiment 'support chats'.*did you mean 'support chat'"):
         data.load(rated_file("mlflow:support chats", store), TASK)
+
+
+def test_commands_after_a_compile_take_them(store: str, tmp_path: Path) -> None:
+    judge = CompiledJudge(TASK, {"helpfulness": AspectJudge(preset("single", {}))})
+    folder = save(tmp_path / "mine", judge, lm={"spec": "offline"}, evidence={}, name="mine")
+    spec = "mlflow:support chat"
+    assert len(corpus_for(read(folder), spec, RecheckFlags(export=str(folder), data=spec)).groups) == 3
+
+
+def test_a_compile_can_be_measured_on_them(store: str, tmp_path: Path) -> None:
+    rows = [{"question": f"How much is {n}?", "answer": f"{n} euros", "helpfulness": n} for n in (1, 2)]
+    (tmp_path / "old.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    corpus = data.load(str(tmp_path / "old.jsonl"), TASK, ["source=question", "text=answer"])
+    found = load(Settings(held_out="mlflow:support chat", tracking_uri=store), corpus)
+    assert found.held_out is not None
+    assert (len(found.held_out.groups), len(found.corpus.groups)) == (3, 5)
 
 
 def test_other_data_are_left_to_the_loader() -> None:
