@@ -50,6 +50,8 @@ class CompileData:
     """The level of agreement to choose by."""
     questions: Mapping[str, Question]
     """Aspect -> the decision that its ratings define, for aspects whose ratings define one."""
+    cuts: Mapping[str, float]
+    """Aspect -> the least value that counts as a yes where decisions are compared (`data.inference.closeness`)."""
     splits: Splits
     """The parts of the exported judge: train to tune on, dev to choose by, held-out to measure on. With folds the
     exported judge uses all sources, and held-out is empty."""

@@ -29,6 +29,7 @@ from debate_judge.runs.export import folder
 from debate_judge.runs.export.recorded import RECORDED, record, source_hash
 from debate_judge.runs.flags.declared import telling
 from debate_judge.runs.reports import calibration as calibration_tables
+from debate_judge.runs.reports import closeness as closeness_tables
 from debate_judge.runs.reports import decisions as decision_tables
 from debate_judge.runs.reports import figures
 from debate_judge.runs.reports.costs import cost_rows
@@ -91,6 +92,7 @@ def log(result: Result, tracker: Tracker) -> Result:
     for compared in COMPARED:
         tracker.json(f"agreement/{compared}.json", held_out.tables[compared].to_json())
     tracker.details(decision_tables.metrics(held_out.decisions))
+    tracker.details(closeness_tables.metrics(held_out.closeness))
     tracker.details(calibration_tables.metrics(result.calibration))
     tracker.json("calibration.json", calibration_tables.to_json(result.calibration))
     tracker.metrics(_metrics(result))

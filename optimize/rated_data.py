@@ -11,6 +11,7 @@ from debate_judge.data.agreement.decisions import Question, find_questions
 from debate_judge.data.agreement.tables import Level
 from debate_judge.data.errors import InputError
 from debate_judge.data.folds import Folds, fold, usual_folds
+from debate_judge.data.inference.closeness import cuts_of
 from debate_judge.data.requirements import aspects_to_judge, require_enough_rated, require_level
 from debate_judge.data.schema import Aspect, Corpus
 from debate_judge.data.splits import beside, split, split_beside
@@ -73,7 +74,7 @@ def split_sources(rated: RatedSources, settings: Settings, judge: Judge) -> Comp
         splits = folds.whole if folds else split(corpus, aspects=list(names), seed=settings.seed)
     if splits.joined:
         logger.info(splits.joined_note())
-    return CompileData(corpus, aspects, level, questions, splits, folds)
+    return CompileData(corpus, aspects, level, questions, cuts_of(aspects, questions, settings.cut), splits, folds)
 
 
 def _folds(corpus: Corpus, settings: Settings, aspects: Sequence[str]) -> Folds | None:

@@ -24,6 +24,7 @@ from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.runs.export.folder import load
 from debate_judge.runs.export.loaded import LoadedJudge
 from debate_judge.runs.reports import calibration as calibration_tables
+from debate_judge.runs.reports import closeness as closeness_tables
 from debate_judge.runs.reports import decisions as decision_tables
 from debate_judge.runs.reports import raters as rater_tables
 from debate_judge.runs.tracking.looks import FIRST_LOOK, Looks
@@ -116,6 +117,7 @@ class Result:
             "exported": {"judge": self.exported.name, "why": self.exported.why},
             "held_out": {name: held_out.tables[name].to_json() for name in COMPARED},
             "decisions": decision_tables.to_json(held_out.decisions),
+            "closeness": closeness_tables.to_json(held_out.closeness),
             "calibration": calibration_tables.to_json(self.calibration),
             "raters": rater_tables.to_json(held_out.raters),
             "gain": {**asdict(gain), "power": None if (power := power_of(gain)) is None else asdict(power)},

@@ -100,6 +100,11 @@ class SearchFlags:
     )
     max_rounds: int = setting(3, "most rounds of a debate; 0: single calls only", ge=0)
     metric: MetricText = METRIC
+    cut: float | None = setting(
+        None,
+        "decisions to compare besides scores: at least this, on the scale of the ratings",
+        shown="three quarters up the scale, or the midpoint of ratings of two values",
+    )
     shared: bool = setting(False, "compile one judge for all aspects together")
     examples: Annotated[str, AfterValidator(_examples)] | None = setting(
         None,

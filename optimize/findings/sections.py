@@ -7,7 +7,15 @@ from dataclasses import replace
 
 from debate_judge.data.agreement.results import NAMES, Agreement
 from debate_judge.optimize.context import CompilePlan
-from debate_judge.optimize.findings.verdict import NOT_SHOWN, agreement_of, gains, headings, undefined, verdict
+from debate_judge.optimize.findings.verdict import (
+    MAPPED_HEADING,
+    NOT_SHOWN,
+    agreement_of,
+    gains,
+    headings,
+    undefined,
+    verdict,
+)
 from debate_judge.optimize.findings.wording import describe, guides, in_words
 from debate_judge.optimize.measures.learning_curve import LearningCurve
 from debate_judge.optimize.proof.held_out import COMPARED, HeldOut, above_zero
@@ -16,6 +24,7 @@ from debate_judge.optimize.search.outcomes import Outcome, SearchResult
 from debate_judge.programs.compiled import CompiledJudge
 from debate_judge.runs.flags.parser import as_command
 from debate_judge.runs.reports import calibration as calibration_tables
+from debate_judge.runs.reports import closeness as closeness_tables
 from debate_judge.runs.reports import costs, learning
 from debate_judge.runs.reports import decisions as decision_tables
 from debate_judge.runs.reports import raters as rater_tables
@@ -57,6 +66,7 @@ def compile_report(result: Result) -> tuple[Report, DebateTexts]:
         "Verdict": _verdict(result),
         "Agreement on held-out sources": _agreement(plan, held_out, searches, kind),
         "Decisions": _decisions(held_out),
+        "Level and decisions": _closeness(held_out, kind),
         "Judge vs. individual raters": _raters(plan, held_out),
         "Scores on the raters' scale": _calibrated(result.calibration),
         "What was learnt of the raters": _learnt(plan, judge),
@@ -158,6 +168,12 @@ def _label(found: list[Agreement]) -> str:
 def _decisions(held_out: HeldOut) -> list[ReportBlock]:
     found = decision_tables.blocks(held_out.decisions)
     return [DataTable(block.header, block.rows, block.title) for block in found]
+
+
+def _closeness(held_out: HeldOut, kind: str) -> list[ReportBlock]:
+    found = held_out.closeness
+    names = [*headings(kind).values(), MAPPED_HEADING][: len(found)]
+    return [closeness_tables.table(found, names, closeness_tables.TITLE)] if found else []
 
 
 def _raters(plan: CompilePlan, held_out: HeldOut) -> list[ReportBlock]:

@@ -6,7 +6,16 @@ import shlex
 import textwrap
 from collections import Counter
 
-from debate_judge.optimize.findings.verdict import NOT_SHOWN, agreement_of, gains, headings, measure, undefined, verdict
+from debate_judge.optimize.findings.verdict import (
+    MAPPED_HEADING,
+    NOT_SHOWN,
+    agreement_of,
+    gains,
+    headings,
+    measure,
+    undefined,
+    verdict,
+)
 from debate_judge.optimize.findings.wording import describe, guides
 from debate_judge.optimize.proof.held_out import COMPARED, above_zero
 from debate_judge.optimize.result import Result
@@ -16,6 +25,7 @@ from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.flags.invocation import command
 from debate_judge.runs.flags.parser import written
 from debate_judge.runs.reports import calibration as calibration_tables
+from debate_judge.runs.reports import closeness as closeness_tables
 from debate_judge.runs.reports import decisions as decision_tables
 from debate_judge.runs.reports import learning
 from debate_judge.runs.reports import raters as rater_tables
@@ -65,6 +75,7 @@ def table(result: Result) -> list[Printed]:
         *([f"Split: {joined}"] if (joined := plan.data.splits.joined_note()) else []),
         *gains(held_out, kind),
         *_decisions(result),
+        *_closeness(result, [*header, MAPPED_HEADING]),
         *_raters(result),
         *(["", *calibration_tables.render(result.calibration), ""] if result.calibration else []),
         *(["", *learning.render(result.curve.steps, level, statistic, result.curve.added), ""] if result.curve else []),
@@ -108,6 +119,12 @@ def _decisions(result: Result) -> list[Printed]:
     """The held-out decisions, if the ratings define any."""
     found = result.held_out.decisions
     return ["", "Held-out decisions", *decision_tables.render(found), ""] if found else []
+
+
+def _closeness(result: Result, headings: list[str]) -> list[Printed]:
+    """Level and decisions, where scores are on the raters' scale."""
+    found = result.held_out.closeness
+    return ["", closeness_tables.TITLE, "", closeness_tables.table(found, headings[: len(found)]), ""] if found else []
 
 
 def _raters(result: Result) -> list[Printed]:

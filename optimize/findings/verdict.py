@@ -11,7 +11,8 @@ from debate_judge.data.agreement.sign_flips import correct
 from debate_judge.optimize.context import CompilePlan
 from debate_judge.optimize.proof.exported import Exported, costs_more
 from debate_judge.optimize.proof.fold_figures import procedure_note
-from debate_judge.optimize.proof.held_out import COMPARED, HeldOut, above_zero
+from debate_judge.optimize.proof.held_out import COMPARED, MAPPED, HeldOut, above_zero
+from debate_judge.runs.reports import closeness
 from debate_judge.runs.reports.text import basis, interval, p_text, powers_text
 
 NOT_SHOWN = (
@@ -25,6 +26,9 @@ _HEADINGS = {
     "uncompiled": "uncompiled {kind}",
     "compiled": "compiled {kind}",
 }
+
+
+MAPPED_HEADING = "compiled, on the raters' scale"
 
 
 def headings(kind: str) -> dict[str, str]:
@@ -45,6 +49,7 @@ def verdict(plan: CompilePlan, held_out: HeldOut, exported: Exported) -> list[st
         + ("." if above_zero(good) else ": agreement above chance is not shown."),
         f"Is it better than a single call of the same LM? {better} {_by_aspect(held_out)}",
         f"Where does that come from? {_sources_of_gain(held_out)}",
+        *_closer(held_out),
         *_beside_raters(held_out),
         f"What does it cost? {calls:.1f} LM calls per item, against {single:.1f} for a single call.",
         f"What is exported? {exported.why[0].upper()}{exported.why[1:]}.",
@@ -156,6 +161,12 @@ def _sources_of_gain(held_out: HeldOut) -> str:
             parts.append(f"{name}: {interval(effect)}")
     text = "; ".join(parts)
     return f"{text[0].upper()}{text[1:]}."
+
+
+def _closer(held_out: HeldOut) -> list[str]:
+    """Level and decisions, where scores are on the raters' scale."""
+    found = closeness.in_words(held_out.closeness, "compiled", MAPPED) if held_out.closeness else ""
+    return [f"Is it closer to the ratings themselves? Against a single call: {found}."] if found else []
 
 
 def _beside_raters(held_out: HeldOut) -> list[str]:

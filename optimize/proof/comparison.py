@@ -18,16 +18,17 @@ the procedure. The differences between folds are reported with them (`FoldFigure
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 from debate_judge.data.agreement.decisions import Decided, Question, decide, with_tuned_threshold
 from debate_judge.data.agreement.raters import RaterAgreement, beside_raters
 from debate_judge.data.agreement.tables import GroupScores, agreement_table, compare
+from debate_judge.data.inference.closeness import Closeness, closeness
 from debate_judge.optimize.context import CompilePlan
 from debate_judge.optimize.proof.fold_figures import fold_figures
-from debate_judge.optimize.proof.held_out import COMPARED, DEV_CUT, HeldOut, Proof, Scores, joined_scores
+from debate_judge.optimize.proof.held_out import COMPARED, DEV_CUT, MAPPED, HeldOut, Proof, Scores, joined_scores
 from debate_judge.programs.judge import Judgement, corpus_items
 from debate_judge.runs.reports.raters import several_raters
 from debate_judge.runs.runner.runner import calls_per_item, require_scored
@@ -45,7 +46,7 @@ def compare_held_out(plan: CompilePlan, proofs: Sequence[Proof]) -> HeldOut:
     """
     compiled = [j for proof in proofs for judged, _ in proof.scored["compiled"].values() for j in judged]
     require_scored(compiled, plan.settings.max_unscored, "held-out items")
-    scores = joined_scores(plan, proofs)
+    scores, calibrated = joined_scores(plan, proofs), _calibrated(plan, proofs)
     versus = partial(
         compare,
         statistic=plan.statistic,
@@ -69,7 +70,8 @@ def compare_held_out(plan: CompilePlan, proofs: Sequence[Proof]) -> HeldOut:
         over_uncompiled=versus(scores["compiled"], scores["uncompiled"]),
         judged={name: _judgements(plan, proofs, name) for name in COMPARED},
         scores=scores,
-        calibrated=_calibrated(plan, proofs),
+        calibrated=calibrated,
+        closeness=_closeness(plan, scores, calibrated),
         decisions=_decisions(plan, scores, proofs),
         raters=_beside_raters(plan, scores),
         folds=fold_figures(plan, proofs) if plan.data.folds else None,
@@ -112,6 +114,23 @@ def _calibrated(plan: CompilePlan, proofs: Sequence[Proof]) -> dict[str, list[Gr
         if all(one is not None for one in maps):
             found[aspect.name] = [mapped[group.id] for group in plan.data.measured.groups]
     return found
+
+
+def _closeness(
+    plan: CompilePlan, scores: Scores, calibrated: Mapping[str, Sequence[GroupScores]]
+) -> dict[str, dict[str, Closeness]]:
+    if not plan.judge.on_scale or plan.judge.compares:
+        return {}
+    judges = {name: scores[name] for name in COMPARED}
+    if len(calibrated) == len(plan.data.aspects):
+        judges[MAPPED] = calibrated
+    return closeness(
+        judges,
+        plan.data.cuts,
+        one_scale=len({aspect.scale for aspect in plan.data.aspects}) == 1,
+        resamples=plan.settings.resamples,
+        seed=plan.settings.seed,
+    )
 
 
 def _beside_raters(plan: CompilePlan, scores: Scores) -> dict[str, dict[str, RaterAgreement]]:

@@ -12,6 +12,7 @@ from debate_judge.data.agreement.decisions import Decided
 from debate_judge.data.agreement.raters import RaterAgreement
 from debate_judge.data.agreement.results import Agreement
 from debate_judge.data.agreement.tables import AgreementTable, Difference, GroupScores
+from debate_judge.data.inference.closeness import Closeness
 from debate_judge.data.schema import Corpus, Granularity
 from debate_judge.optimize.context import CompilePlan, Run
 from debate_judge.optimize.search.choice_scores import JOINTLY
@@ -31,6 +32,10 @@ third reads alone, or in a light search in the cheapest reading."""
 
 DEV_CUT = "compiled-dev-cut"
 """The compiled judge once more, with decisions at the cut that was best on dev."""
+
+
+MAPPED = "compiled-mapped"
+"""The compiled judge once more, with its scores mapped to the raters' scale."""
 
 
 HeldOutScores = Mapping[str, Mapping[str, tuple[list[Judgement], Granularity]]]
@@ -112,6 +117,9 @@ class HeldOut:
     raters: Mapping[str, Mapping[str, RaterAgreement]]
     """Judge name, of `COMPARED` -> aspect -> comparison with single raters; empty if only mean ratings are known."""
 
+    closeness: Mapping[str, Mapping[str, Closeness]]
+    """Judge name, of `COMPARED` or `MAPPED` -> aspect or average -> how close its scores are to the ratings; empty for
+    judges whose scores are not on the scale."""
     folds: FoldFigures | None = None
     """None for a single split."""
 

@@ -1,0 +1,77 @@
+"""Level and decisions as a table, as JSON and as metrics. Only renders; every number comes in finished."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from debate_judge.data.inference.closeness import AVERAGE, MEASURES, Closeness
+from debate_judge.runs.reports.decisions import cell
+from debate_judge.runs.reports.tables import DataTable
+
+Found = Mapping[str, Mapping[str, Closeness]]
+"""Judge -> aspect or average -> how close its scores are; the first judge is what the others are compared with."""
+
+_NAMES = {"mae": "mean absolute error", "kappa": "kappa"}
+_SHORT = {"mae": "error", "ccc": "CCC", "kappa": "kappa"}
+
+TITLE = (
+    "Level and decisions on held-out, over all candidates, with 95 % intervals from resampled sources: mean absolute "
+    "error in points (lower is better), concordance with the mean rating (1 only where every score is its rating), and "
+    "Cohen's kappa of the decision that a score and a mean rating are at least the cut"
+)
+
+
+def table(found: Found, headings: Sequence[str], title: str = "") -> DataTable:
+    """For each measure a row for every aspect, and one for their average.
+
+    Args:
+        found: The judges.
+        headings: Their names, in the same order.
+        title: Above the table.
+    """
+    rows = []
+    aspects = next(iter(found.values()))
+    for measure in MEASURES:
+        for aspect, one in aspects.items():
+            if aspect == AVERAGE and len(aspects) == 2:
+                continue
+            at = f" at {one.cut:g}" if measure == "kappa" and one.cut is not None else ""
+            figures = [cell(own[aspect].figures[measure]) for own in found.values()]
+            rows.append([f"{_SHORT[measure]}{at}, {aspect}", *figures])
+    return DataTable(["measure, aspect", *headings], rows, title)
+
+
+def in_words(found: Found, judge: str, mapped: str) -> str:
+    """What learning changed besides the order, on average over aspects.
+
+    Args:
+        found: The judges.
+        judge: The one that is spoken of; its changes are those from the first judge.
+        mapped: The same with scores on the raters' scale.
+    """
+    own, first = found[judge][AVERAGE], next(iter(found.values()))[AVERAGE]
+    parts = []
+    for measure in ("mae", "kappa"):
+        now, before, change = own.figures[measure], first.figures[measure], own.changes.get(measure)
+        if now.value is None or before.value is None or change is None:
+            continue
+        shown = change.low is not None and change.high is not None and not change.low <= 0 <= change.high
+        by = cell(change) if shown else f"no change shown, {cell(change)}"
+        after = found[mapped][AVERAGE].figures[measure].value if mapped in found else None
+        more = "" if after is None else f"; {after:.2f} on the raters' scale"
+        parts.append(f"{_NAMES[measure]} {now.value:.2f} against {before.value:.2f} ({by}{more})")
+    return "; ".join(parts)
+
+
+def to_json(found: Found) -> dict[str, dict[str, object]]:
+    return {judge: {aspect: one.to_json() for aspect, one in by.items()} for judge, by in found.items()}
+
+
+def metrics(found: Found) -> dict[str, float | None]:
+    """Metric name -> value, as runs hold them: `closeness/JUDGE/ASPECT/mae`."""
+    return {
+        f"closeness/{judge}/{aspect}/{measure}": one.figures[measure].value
+        for judge, by in found.items()
+        for aspect, one in by.items()
+        for measure in MEASURES
+    }
