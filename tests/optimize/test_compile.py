@@ -40,7 +40,7 @@ def test_the_sample_compiles_to_evidence_and_an_export(tmp_path: Path, capsys: p
     result = json.loads(Path("r.json").read_text())
     assert set(result) == {
         *("chosen", "held_out", "gain", "gain_of_knowledge", "gain_over_informed_single", "guides", "lm_calls"),
-        *("export", "run_id", "seed"),
+        *("export", "run_id", "seed", "closeness"),
         *("note", "looks", "calibration", "exported", "decisions", "raters", "objective", "lm_calls_per_item"),
         *("splits", "data", "near_duplicates"),
     }
