@@ -38,7 +38,7 @@ class GuideLimits:
 
     words: int = 220
     """Most words of a guide."""
-    tokens: int = 14_000
+    tokens: int = 40_000
     """Most tokens of rated texts in a prompt."""
     persona: int = 130
     """Most words of a Critic's persona; with 0 none is written."""

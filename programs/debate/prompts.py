@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import chain, count
 from typing import Any, NamedTuple
@@ -26,7 +26,7 @@ import dspy
 
 from debate_judge.data.schema import Aspect, Scale
 from debate_judge.programs.judge import Item
-from debate_judge.programs.roles.guide import guide_in, with_guide
+from debate_judge.programs.roles.guide import guide_in, with_guide, without_anchors
 from debate_judge.programs.roles.parsing import NO_ISSUE, REQUEST, escape
 from debate_judge.programs.roles.role import JudgeSignature, aspect_text, form, header, kinds, material
 from debate_judge.programs.transcript import BLIND_CRITIC, Transcript
@@ -118,6 +118,12 @@ def parts_of(transcripts: Mapping[Cell, Transcript]) -> Iterator[Part]:
 
 # --- the standard and the rules ---
 
+_WHOLE_SCALE = re.compile(
+    r"\s+Use\s+the\s+whole\s+scale:\s+the\s+best\s+score\s+is\s+for\s+a\s+text\s+in\s+which\s+you\s+find\s+nothing\s+"
+    r"that\s+the\s+definition\s+names,\s+and\s+trifles\s+take\s+nothing\s+off\."
+)
+"""Last sentence of the Scorer's own instructions, where no guide says how the scale is used."""
+
 GUIDE, DEFINITION = "the guide to the raters", "the definition"
 """How the rules of a debate name what to argue from."""
 
@@ -184,11 +190,16 @@ def briefing(
     standard = escape(scorer.instructions)
     if not together:
         standard = f"The Scorer replies with {form(scorer)}.\n{standard}"
+    guided = bool(guide_in(standard))
+    if guided:
+        # Nothing beside a guide may contradict it.
+        standard = _WHOLE_SCALE.sub("", standard)
+        aspect = replace(aspect, definition=without_anchors(aspect.definition))
     text = f"{aspect_text(aspect)}\n{fineness(aspect.scale, whole)}"
     # Half a step: the Critic scores in tenths, and whole points change from half a point on. A threshold of a whole
     # point would silence it.
     size = aspect.scale.step * (0.5 if gap is None else gap)
-    debate_rules = rules(GUIDE if guide_in(standard) else DEFINITION, f"{size:g}", gap is not None)
+    debate_rules = rules(GUIDE if guided else DEFINITION, f"{size:g}", gap is not None)
     debate_rules += SEVERAL if together else f"The Critic replies with {form(critic)}."
     return Briefing(standard, text, debate_rules, size, gap is not None)
 

@@ -6,6 +6,8 @@ of a debate read it, because the Scorer's instructions are the standard in all p
 
 from __future__ import annotations
 
+import re
+
 HEADING = "Guide to these raters, learnt from their ratings; it decides where it differs from all else here:"
 """The line between a role's own instructions and the guide."""
 
@@ -14,6 +16,16 @@ def with_guide(instructions: str, guide: str) -> str:
     """The instructions with `guide`, which replaces one that they contain; an empty guide removes it."""
     own = instructions.partition(HEADING)[0].rstrip()
     return f"{own}\n\n{HEADING}\n{guide.strip()}" if guide.strip() else own
+
+
+_ANCHOR = r"\d+(?:\.\d+)? (?:[^.;\d]|\d|\.(?=\d))+"
+_ANCHORS = re.compile(rf"(?:(?<=[.!?:] )|^){_ANCHOR}(?:; {_ANCHOR})+\.(?: |$)")
+"""What a definition says of the points of its scale: `1 is a heap; 3 can be followed; 5 leads on.`"""
+
+
+def without_anchors(definition: str) -> str:
+    """A definition without its anchors for points of the scale, because a guide has anchors of its own."""
+    return _ANCHORS.sub("", definition).rstrip()
 
 
 def guide_in(instructions: str) -> str:

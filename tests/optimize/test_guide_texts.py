@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from debate_judge.optimize.tuners.guide import guide_of
 from debate_judge.optimize.tuners.rated_material import RatedCandidate, RatedSource, pack, quoted
 from debate_judge.programs.roles.guide import guide_in, with_guide
@@ -37,7 +39,7 @@ def test_sources_that_exceed_the_limit_are_written_about_in_parts_and_merged() -
     judge, lm = tuned(author, proposals=1, tokens=450)
     drafts = [p for p in lm.prompts if "[[ ## drafts ## ]]" in p]
     assert len(drafts) == 1
-    assert "Guide 1:\nlarge\n\nGuide 2:\nlarge" in drafts[0]
+    assert re.search(r"Guide 1, from \d+ texts:\nlarge\n\nGuide 2, from \d+ texts:\nlarge", drafts[0])
     assert guide_of(judge) == "large merged"
 
 

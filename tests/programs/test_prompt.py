@@ -9,12 +9,13 @@ import dspy
 import pytest
 
 from debate_judge.data.errors import InputError
-from debate_judge.data.schema import Scale
+from debate_judge.data.schema import Scale, Task
+from debate_judge.data.tasks import SUMMARIZATION, TASKS
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.prompts import OPENING
 from debate_judge.programs.debate.speakers import Scoring
 from debate_judge.programs.judge import DebateConfig, Item
-from debate_judge.programs.roles.guide import with_guide
+from debate_judge.programs.roles.guide import with_guide, without_anchors
 from debate_judge.programs.roles.role import SYSTEM, material
 from tests.fakes import in_turn, only, scripted_lm, section
 from tests.programs.prompts import ADAPTER, COHERENCE, FLUENCY, ITEM, OPEN_DEBATE, headers, hold
@@ -231,3 +232,37 @@ def test_a_correction_follows_the_role() -> None:
     assert headers(second) == [*SHARED, "role", "correction", "rationale", "score"]
     # So it costs the cache nothing.
     assert common([first, second]).endswith(f"{OPENING}\n\n")
+
+
+def test_nothing_beside_a_guide_contradicts_it() -> None:
+    """Its anchors are the only ones, and no general advice says how the scale is used."""
+    coherence = SUMMARIZATION.aspect("coherence")
+    plain = Debate()
+    guided = Debate()
+    guided.scorer.signature = Scoring.with_instructions(with_guide(Scoring.instructions, "5 is for any text."))
+    item = replace(ITEM, aspect=coherence)
+    (before, after) = (one.brief(item) for one in (plain, guided))
+    assert "5 leads from the main point" in before.aspect
+    assert "Use the whole scale" in before.standard
+    assert "5 leads from" not in after.aspect
+    assert "Use the whole scale" not in after.standard
+    assert after.standard.endswith("5 is for any text.")
+    assert after.aspect.splitlines()[0].endswith("counts as far as it breaks the thread.")
+
+
+@pytest.mark.parametrize("task", TASKS.values(), ids=lambda task: task.name)
+def test_every_built_in_definition_can_do_without_its_anchors(task: Task) -> None:
+    for aspect in task.aspects:
+        left = without_anchors(aspect.definition)
+        assert len(left) < len(aspect.definition)
+        assert not re.search(r"\b[1-5] (?:is|has|says|would|ignores|uses)\b", left), left
+
+
+def test_numbers_that_are_no_anchors_stay() -> None:
+    for definition in (
+        "At most 3 sentences. 2 of them are enough.",
+        "Is it 1.5 times as long?",
+        "1 is bad. 5 is good.",
+    ):
+        assert without_anchors(definition) == definition
+    assert without_anchors("How good? 0.5 is fair; 1 is good.") == "How good?"
