@@ -126,6 +126,7 @@ class Result:
             "near_duplicates": [list(ids) for ids in plan.data.splits.joined],
             "looks": asdict(self.looks),
             **({"folds": folds_json(plan, held_out.folds)} if held_out.folds else {}),
+            **({"read_alone": asdict(held_out.alone)} if held_out.alone else {}),
             **({"learning_curve": self.curve.to_json()} if self.curve else {}),
             "guides": guides(self.compiled),
             "lm_calls_per_item": {name: held_out.calls_per_item(name) for name in COMPARED},

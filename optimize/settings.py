@@ -117,6 +117,11 @@ class SearchFlags:
         "also measure what is learnt from 0, 4, 8, 16, ... train sources, to see whether more ratings would pay",
         decides=False,
     )
+    read_alone: bool = setting(
+        False,
+        "also measure a judge that reads candidates side by side on each text by itself, as tools hand texts over",
+        decides=False,
+    )
     folds: int | None = setting(
         None,
         "folds, each held out once",

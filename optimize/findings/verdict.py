@@ -52,6 +52,7 @@ def verdict(plan: CompilePlan, held_out: HeldOut, exported: Exported) -> list[st
         *_closer(held_out),
         *_beside_raters(held_out),
         f"What does it cost? {calls:.1f} LM calls per item, against {single:.1f} for a single call.",
+        *_read_alone(held_out),
         f"What is exported? {exported.why[0].upper()}{exported.why[1:]}.",
     ]
     if held_out.folds:
@@ -161,6 +162,17 @@ def _sources_of_gain(held_out: HeldOut) -> str:
             parts.append(f"{name}: {interval(effect)}")
     text = "; ".join(parts)
     return f"{text[0].upper()}{text[1:]}."
+
+
+def _read_alone(held_out: HeldOut) -> list[str]:
+    """What the judge reaches where texts come one at a time, if that was measured."""
+    alone = held_out.alone
+    if alone is None:
+        return []
+    return [
+        f"And if texts come one at a time? {interval(alone.agreement)}, {alone.calls:.1f} LM calls per item; against "
+        f"reading as it was compiled {interval(alone.change)}."
+    ]
 
 
 def _closer(held_out: HeldOut) -> list[str]:

@@ -21,6 +21,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from statistics import fmean
 
 from debate_judge.data.agreement.decisions import Decided, Question, decide, with_tuned_threshold
 from debate_judge.data.agreement.raters import RaterAgreement, beside_raters
@@ -28,7 +29,17 @@ from debate_judge.data.agreement.tables import GroupScores, agreement_table, com
 from debate_judge.data.inference.closeness import Closeness, closeness
 from debate_judge.optimize.context import CompilePlan
 from debate_judge.optimize.proof.fold_figures import fold_figures
-from debate_judge.optimize.proof.held_out import COMPARED, DEV_CUT, MAPPED, HeldOut, Proof, Scores, joined_scores
+from debate_judge.optimize.proof.held_out import (
+    ALONE,
+    COMPARED,
+    DEV_CUT,
+    MAPPED,
+    HeldOut,
+    Proof,
+    ReadAlone,
+    Scores,
+    joined_scores,
+)
 from debate_judge.programs.judge import Judgement, corpus_items
 from debate_judge.runs.reports.raters import several_raters
 from debate_judge.runs.runner.runner import calls_per_item, require_scored
@@ -59,7 +70,7 @@ def compare_held_out(plan: CompilePlan, proofs: Sequence[Proof]) -> HeldOut:
             name: agreement_table(scores[name], resamples=plan.settings.resamples, seed=plan.settings.seed)
             for name in COMPARED
         },
-        calls=_calls(proofs),
+        calls={name: _calls(proofs, name) for name in COMPARED},
         gain=versus(scores["compiled"], scores["single"]),
         gains={
             aspect: versus({aspect: own}, {aspect: scores["single"][aspect]}, family=len(scores["compiled"]))
@@ -72,17 +83,29 @@ def compare_held_out(plan: CompilePlan, proofs: Sequence[Proof]) -> HeldOut:
         scores=scores,
         calibrated=calibrated,
         closeness=_closeness(plan, scores, calibrated),
+        alone=_read_alone(plan, proofs, scores),
         decisions=_decisions(plan, scores, proofs),
         raters=_beside_raters(plan, scores),
         folds=fold_figures(plan, proofs) if plan.data.folds else None,
     )
 
 
-def _calls(proofs: Sequence[Proof]) -> dict[str, dict[str, float]]:
-    return {
-        name: {a: calls_per_item([j for p in proofs for j in p.scored[name][a][0]]) for a in proofs[0].scored[name]}
-        for name in COMPARED
-    }
+def _read_alone(plan: CompilePlan, proofs: Sequence[Proof], scores: Scores) -> ReadAlone | None:
+    if ALONE not in scores:
+        return None
+    level, statistic = plan.data.level, plan.statistic
+    resamples, seed = plan.settings.resamples, plan.settings.seed
+    own, compiled = scores[ALONE], scores["compiled"]
+    return ReadAlone(
+        agreement_table(own, levels=(level,), resamples=resamples, seed=seed).average[level][statistic],
+        compare(own, compiled, statistic=statistic, level=level, resamples=resamples, seed=seed),
+        fmean(_calls(proofs, ALONE).values()),
+    )
+
+
+def _calls(proofs: Sequence[Proof], name: str) -> dict[str, float]:
+    """Aspect -> LM calls per item of a judge."""
+    return {a: calls_per_item([j for p in proofs for j in p.scored[name][a][0]]) for a in proofs[0].scored[name]}
 
 
 def _judgements(plan: CompilePlan, proofs: Sequence[Proof], judge: str) -> dict[str, list[Judgement]]:

@@ -18,7 +18,7 @@ from debate_judge.optimize.context import CompilePlan, Run
 from debate_judge.optimize.search.choice_scores import JOINTLY
 from debate_judge.optimize.search.outcomes import SearchResult
 from debate_judge.programs.compiled import CompiledJudge, SharedJudge, shared_judges, usual_granularity
-from debate_judge.programs.judge import Judgement, corpus_items
+from debate_judge.programs.judge import Judge, Judgement, corpus_items
 from debate_judge.runs.runner.billing import stage
 from debate_judge.runs.runner.runner import group_scores
 
@@ -29,6 +29,9 @@ COMPARED = ("single", "informed_single", "uncompiled", "compiled")
 raters, which separates the effect of the debate from that of tuning; the untuned debate; the compiled debate. The first
 reads each candidate alone, unless the user has set `together`; the second has the reading of the compiled judge; the
 third reads alone, or in a light search in the cheapest reading."""
+
+ALONE = "compiled-alone"
+"""The compiled judge on each text by itself, if that is to be measured."""
 
 DEV_CUT = "compiled-dev-cut"
 """The compiled judge once more, with decisions at the cut that was best on dev."""
@@ -84,6 +87,18 @@ class FoldFigures:
 
 
 @dataclass(frozen=True)
+class ReadAlone:
+    """The compiled judge on each text by itself."""
+
+    agreement: Agreement
+    """Averaged over aspects, in the objective."""
+    change: Difference
+    """This minus the compiled judge as it was compiled."""
+    calls: float
+    """LM calls per item."""
+
+
+@dataclass(frozen=True)
 class HeldOut:
     """The comparison on held-out."""
 
@@ -120,6 +135,8 @@ class HeldOut:
     closeness: Mapping[str, Mapping[str, Closeness]]
     """Judge name, of `COMPARED` or `MAPPED` -> aspect or average -> how close its scores are to the ratings; empty for
     judges whose scores are not on the scale."""
+    alone: ReadAlone | None = None
+    """None where that was not measured."""
     folds: FoldFigures | None = None
     """None for a single split."""
 
@@ -151,7 +168,6 @@ def evaluate(run: Run, compiled: CompiledJudge, searches: Mapping[str, SearchRes
     """
     plan = run.plan
     logger.info("scoring held-out with single calls, the uncompiled and the compiled judge")
-    found: dict[str, dict[str, tuple[list[Judgement], Granularity]]] = {name: {} for name in COMPARED}
     items = {aspect.name: corpus_items(plan.data.splits.held_out, aspect) for aspect in plan.data.aspects}
     # Copies, because a judge may keep what it has derived, and the plan may be carried out again.
     single, uncompiled = plan.single.deepcopy(), plan.read(plan.readings[0 if plan.breadth.cheap_only else -1])
@@ -165,6 +181,9 @@ def evaluate(run: Run, compiled: CompiledJudge, searches: Mapping[str, SearchRes
         "compiled": chosen,
         "informed_single": once,
     }
+    if plan.settings.read_alone:
+        asked[ALONE] = [SharedJudge(_alone(compiled.aspects[name].judge), (name,)) for name in items]
+    found: dict[str, dict[str, tuple[list[Judgement], Granularity]]] = {name: {} for name in asked}
     aspects = plan.data.aspects
     read: dict[str, dict[str, Granularity]] = {
         "uncompiled": {aspect.name: usual_granularity(uncompiled, aspect) for aspect in aspects},
@@ -185,6 +204,12 @@ def evaluate(run: Run, compiled: CompiledJudge, searches: Mapping[str, SearchRes
         for aspect in one.aspects:
             found[name][aspect] = list(islice(judgements, len(items[aspect]))), read.get(name, own)[aspect]
     return Proof(plan, compiled, searches, found)
+
+
+def _alone(judge: Judge) -> Judge:
+    copy = judge.deepcopy()
+    copy.together, copy.joint = 0, False
+    return copy
 
 
 def joined_scores(plan: CompilePlan, proofs: Sequence[Proof]) -> dict[str, dict[str, list[GroupScores]]]:

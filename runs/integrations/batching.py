@@ -120,7 +120,8 @@ class SourceBatcher:
             self._warned = True
             warnings.warn(
                 "this judge was compiled to read candidates of a source side by side, and a text came alone: it is "
-                "read alone, for which its agreement with the raters was not measured. Hand over the candidates of a "
+                "read alone, and its agreement with the raters was measured side by side (a compile with --config "
+                "read-alone=true tells both). Hand over the candidates of a "
                 "source together (score_frame, LoadedJudge.score_group, or concurrent calls), or compile a judge with "
                 "-J together=0",
                 stacklevel=3,

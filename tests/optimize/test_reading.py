@@ -11,7 +11,9 @@ from typing import Any, cast
 
 import pytest
 
+from debate_judge import offline_lm
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
+from debate_judge.optimize.result import Result
 from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.knowledge import Knowledge, rewritten, variants_of
 from debate_judge.optimize.search.outcomes import Criterion, SearchResult
@@ -25,8 +27,9 @@ from debate_judge.programs.debate.personas import PLAIN, STRICT
 from debate_judge.programs.judge import DebateConfig, Judge
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import Script, debater, requested, scripted_lm, section
-from tests.optimize.compiles import prepared
+from tests.optimize.compiles import compiled, prepared
 from tests.optimize.searches import Fake, breadth, plan, search, told, tried, varied
+from tests.optimize.small_corpus import small_corpus
 from tests.programs.tables import Scored, reading
 
 SPACE = Space(("none", "guide"), ("strict", "plain"), (0, 1, 2), (False, True), readings=("alone", "side by side"))
@@ -223,3 +226,35 @@ def test_candidates_are_read_alone_where_each_has_a_source_of_its_own(tmp_path: 
 
     assert readings(data=written(1)) == ("alone",)
     assert readings(data=written(2)) == ("side by side", "alone")
+
+
+def test_a_judge_that_reads_side_by_side_is_measured_alone_if_that_is_wanted(tmp_path: Path) -> None:
+    """As tools hand texts over; nothing else changes."""
+    found: list[Result] = []
+    for wanted in (False, True):
+        lm = offline_lm()
+        with JudgeRunner(lm, progress=False) as runner:
+            settings = Settings(
+                data=str(small_corpus(tmp_path)),
+                aspects=("coherence",),
+                max_rounds=0,
+                folds=1,
+                tuner="none",
+                resamples=200,
+                read_alone=wanted,
+            )
+            found.append(compiled(settings, {}, runner, lm))
+    without, with_it = (result.held_out for result in found)
+    alone = with_it.alone
+    assert without.alone is None
+    assert alone is not None
+    assert with_it.calls == without.calls
+    assert with_it.calls_per_item("compiled") < alone.calls == 1
+    # The offline stand-in reads each text for itself.
+    compiled_average = with_it.tables["compiled"].average["summary"]["spearman"]
+    assert (alone.change.value, alone.agreement.value) == (0, compiled_average.value)
+    before, after = (result.verdict.splitlines() for result in found)
+    (said,) = set(after) - set(before)
+    assert said.startswith("And if texts come one at a time? ")
+    assert "1.0 LM calls per item" in said
+    assert found[1].evidence()["read_alone"]["calls"] == 1

@@ -54,7 +54,7 @@ def test_the_identity_is_what_decides_the_result() -> None:
 def test_whether_a_setting_decides_is_declared_where_the_setting_is() -> None:
     aside = {field.name for field in dataclasses.fields(Settings)} - set(deciding(Settings()))
     assert aside == {
-        *("name", "tracking_uri", "store", "json", "report", "learning_curve", "keep"),
+        *("name", "tracking_uri", "store", "json", "report", "learning_curve", "read_alone", "keep"),
         *("concurrency", "preflight", "log_texts"),
         *("rpm", "tpm", "budget", "timeout", "prices", "batch"),
         *("replies", "studies"),
