@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import tempfile
 from collections.abc import Collection, Iterator
@@ -18,7 +17,6 @@ from debate_judge.runs.mlflow_setup import prepare_mlflow, sqlite_file
 EMBEDDED = Path("runs/store/mlflow.db")
 """The default store of compiles, below the working directory."""
 
-_VARIABLE = "MLFLOW_TRACKING_URI"
 
 _REGISTERED = re.compile(r"models:/(.+)")
 
@@ -118,6 +116,7 @@ def _store(uri: str, place: MLflowStore) -> Iterator[str]:
     is none, by default in the working directory.
     """
     import mlflow
+    from mlflow.tracking._tracking_service import utils as tracking
 
     before: str | None = mlflow.get_tracking_uri() if mlflow.is_tracking_uri_set() else None
     store = place.uri or before or embedded_uri(place.folder)
@@ -127,12 +126,10 @@ def _store(uri: str, place: MLflowStore) -> Iterator[str]:
     if store == before:
         yield store
         return
-    # Setting the URI also sets the environment variable, which MLflow reads.
-    variable = os.environ.get(_VARIABLE)
-    mlflow.set_tracking_uri(store)
+    # Not by MLflow's function, which sets a variable of the environment, too, while other threads may read these.
+    was = tracking._tracking_uri
+    tracking._tracking_uri = store
     try:
         yield store
     finally:
-        mlflow.set_tracking_uri(before if variable is None else None)
-        if variable is not None:
-            os.environ[_VARIABLE] = variable
+        tracking._tracking_uri = was

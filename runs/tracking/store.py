@@ -20,7 +20,6 @@ from debate_judge.runs.mlflow_setup import prepare_mlflow, sqlite_file
 from debate_judge.runs.tracking.address import check_address, is_server
 from debate_judge.runs.tracking.shared_view import experiment_tags
 
-_URIS = ("MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI")
 _TURN = RLock()
 
 
@@ -34,18 +33,13 @@ def used(uri: str) -> Iterator[None]:
     from mlflow.tracking._tracking_service import utils as tracking
 
     with _TURN:
-        before = tracking._tracking_uri, registry._registry_uri, {name: os.environ.get(name) for name in _URIS}
+        before = tracking._tracking_uri, registry._registry_uri
         try:
-            tracking.set_tracking_uri(uri)
-            registry.set_registry_uri(uri)
+            # Not by MLflow's functions, which set variables of the environment, too, while other threads read these.
+            tracking._tracking_uri = registry._registry_uri = uri
             yield
         finally:
-            tracking.set_tracking_uri(before[0])
-            registry.set_registry_uri(before[1])
-            for name, value in before[2].items():
-                os.environ.pop(name, None)
-                if value is not None:
-                    os.environ[name] = value
+            tracking._tracking_uri, registry._registry_uri = before
 
 
 @dataclass(frozen=True)

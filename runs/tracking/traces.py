@@ -39,8 +39,11 @@ def log_debates(place: Place, run_id: str, held: Sequence[HeldDebate]) -> None:
     import mlflow
     from mlflow.entities import AssessmentSource
 
+    # What writes traces keeps the store that was set when it wrote the first one.
+    mlflow.tracing.reset()
     traces = [_trace(place, run_id, one) for one in held]
     mlflow.flush_trace_async_logging()
+    mlflow.tracing.reset()
     judge, raters = (AssessmentSource(kind, name) for kind, name in (("LLM_JUDGE", "judge"), ("HUMAN", "raters")))
     for trace_id, one in zip(traces, held, strict=True):
         if one.score is not None:

@@ -59,7 +59,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     ) as process:
         assert process.stdout is not None
         try:
-            assert any("Application startup complete" in line for line in process.stdout), "the server ended"
+            assert any("Uvicorn running on" in line for line in process.stdout), "the server ended"
             # What it writes later must not fill the pipe.
             threading.Thread(target=process.stdout.read, daemon=True).start()
             yield f"http://127.0.0.1:{port}"
