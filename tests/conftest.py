@@ -122,6 +122,8 @@ def fluent_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[st
     for name in ("MLFLOW_EXPERIMENT_ID", "MLFLOW_EXPERIMENT_NAME"):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
+    # Else every flush of what is traced waits for a second.
+    monkeypatch.setenv("MLFLOW_ENABLE_ASYNC_TRACE_LOGGING", "false")
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
     (tmp_path / "mlflow.db").touch()
     store._make_tables(uri)
