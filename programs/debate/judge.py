@@ -19,7 +19,7 @@ from typing import Any
 import dspy
 
 from debate_judge.data.errors import InputError
-from debate_judge.programs.debate.personas import PERSONAS, STRICT, Persona, persona_named, persona_of
+from debate_judge.programs.debate.personas import STRICT, Persona, persona_named, persona_of
 from debate_judge.programs.debate.prompts import Briefing, briefing
 from debate_judge.programs.debate.speakers import (
     BlindCriticism,
@@ -219,8 +219,9 @@ class Debate(Judge):
     def from_config(cls, config: Mapping[str, Any]) -> Debate:
         """Rebuild a debate. A persona without a text is one of the built-in five."""
         name = str(config["persona"])
-        gap = float(config["gap"]) if "gap" in config else None
-        persona = Persona(name, str(config["persona_text"]), gap) if "persona_text" in config else PERSONAS[name]
+        persona = persona_of(name, str(config["persona_text"])) if "persona_text" in config else persona_named(name)
+        if "gap" in config:
+            persona = replace(persona, gap=float(config["gap"]))
         _refuse_removed(config)
         own = {name: config[name] for name in ("score_mode", "nearest_examples", *_READING) if name in config}
         return cls(persona, DebateConfig(config["rounds"], config["tie_breaker"]), **own)

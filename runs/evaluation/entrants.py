@@ -232,7 +232,7 @@ def _varied(judge: Judge, settings: Settings, texts: Mapping[str, str], one: Nam
     if not settings:
         return judge
     changed, state = {**judge.config(), **settings}, judge.dump_state()
-    known = [name for name in judge.config() if name != "persona_text"]
+    known = [name for name in judge.config() if name not in ("persona_text", "gap")]
     with _settings_of(one):
         for name in settings:
             if name not in known:
@@ -243,7 +243,8 @@ def _varied(judge: Judge, settings: Settings, texts: Mapping[str, str], one: Nam
             if name not in texts:
                 wanted = f"one of {', '.join(texts)}"
                 raise InputError(f"unknown persona {name!r}", expected=wanted, remedy=did_you_mean(name, texts))
-            # The instructions of the Critic are its persona.
+            # The instructions of the Critic are its persona, and whether it scores blind is part of that.
+            changed.pop("gap", None)
             changed["persona_text"], state = texts[name], {n: own for n, own in state.items() if n != "critic"}
         copy = build(judge.kind, changed)
     for name, predictor in copy.named_predictors():

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from math import inf
+from pathlib import Path
 from typing import Literal
 
 import pytest
 
 from debate_judge.programs import build
-from debate_judge.programs.compiled import shared_judges
+from debate_judge.programs.compiled import AspectJudge, CompiledJudge, shared_judges
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import BLIND
 from debate_judge.programs.dry_run import DryRunEngine, EstimateCase
 from debate_judge.programs.judge import Verdict
 from debate_judge.programs.make_lm import make_lm
+from debate_judge.runs.evaluation.entrants import entrants, named_judges
+from debate_judge.runs.export.folder import save
+from debate_judge.runs.flags.parser import listed
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import ScriptedLM, in_turn, only, scripted_lm, section
-from tests.programs.debates import ITEM, content, heard, hold, judged, objects, scores, settles
+from tests.programs.debates import COHERENCE, ITEM, TASK, content, heard, hold, judged, objects, scores, settles
 from tests.programs.tables import cells, items, joint_reading, reading, shown, values, wanted, wanted_cells
 
 SECRET = "The end is odd."
@@ -133,6 +137,29 @@ def test_it_is_exported_with_its_distance_and_shares_calls_with_its_like_only() 
     assert len(shared_judges({"a": half, "b": Debate("blind-half", rounds=1, joint=True)})) == 1
     assert len(shared_judges({"a": half, "b": every})) == 2
     assert BLIND["second-reading"].gap == inf
+
+
+def test_a_comparison_names_them_and_goes_back_to_the_papers(tmp_path: Path) -> None:
+    found = judges_of("debate[rounds=1,persona=blind|second-reading|plain]")
+    assert [(one.persona.name, one.persona.gap) for one in found] == [
+        ("blind", 0.25), ("second-reading", inf), ("plain", None),
+    ]  # fmt: skip
+    export = save(
+        tmp_path / "export",
+        CompiledJudge(TASK, {"coherence": AspectJudge(found[0])}),
+        lm={"spec": "offline"}, evidence={}, name="x",
+    )  # fmt: skip
+    again = judges_of(f"{export},{export}[persona=plain],{export}[persona=blind-half]")
+    assert [one.persona.gap for one in again] == [0.25, None, 0.5]
+
+
+def judges_of(named: str) -> list[Debate]:
+    found = []
+    for one in entrants(named_judges(listed(named)), [COHERENCE]):
+        judge = one.aspects["coherence"].judge
+        assert isinstance(judge, Debate)
+        found.append(judge)
+    return found
 
 
 def test_a_search_has_them_beside_the_papers_personas() -> None:
