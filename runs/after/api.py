@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from debate_judge.data.errors import InputError
+
 if TYPE_CHECKING:
     from debate_judge.data.inference.powered import SystemsTable
     from debate_judge.runs.after.carry import Carried
@@ -72,6 +74,8 @@ def recheck(export: str | Path, data: str | Path, **settings: Any) -> Rechecked:
 
 def _flags(make: Callable[..., T], settings: dict[str, Any], **named: Any) -> T:
     """The command's settings; what may be a list or a path in Python is what the parser makes of it."""
+    if "estimate" in settings:
+        raise InputError("an estimate is printed by the command alone", field="estimate", remedy="leave it out here")
     values = {**settings, **named}
     return make(
         **{

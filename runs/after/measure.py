@@ -26,6 +26,7 @@ from debate_judge.runs.after.asking import (
     PROGRAM,
     Asking,
     AskingFlags,
+    PlannedScoring,
     Scores,
     TextFlags,
     command_code,
@@ -33,6 +34,7 @@ from debate_judge.runs.after.asking import (
     find_export,
     score_corpus,
     shared_aspects,
+    show_estimate,
 )
 from debate_judge.runs.flags.declared import command_settings, setting
 from debate_judge.runs.flags.parser import settings_of
@@ -96,6 +98,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(flags: MeasureFlags) -> int:
     if flags.json not in (None, "-"):
         require_file(flags.json, "--json")
+    if flags.estimate is not None:
+        return show_estimate([_planned(flags)] if flags.program else [], flags.estimate)
     found = measured(flags)
     record = {aspect: table.to_json() for aspect, table in found.items()}
     if flags.json == "-":
@@ -119,12 +123,8 @@ def _read(flags: MeasureFlags) -> tuple[Scores, dict[str, Scale]]:
     if flags.scores and flags.program:
         raise InputError("scores come from one place", field="--scores", expected="--scores or --program")
     if flags.program:
-        store = Path(flags.store)
-        export = find_export(flags.program, store)
-        corpus = corpus_for(export, flags.file, flags)
-        aspects = shared_aspects(export, corpus, flags.aspects)
-        scored = score_corpus(export, corpus, aspects, Asking.of(flags), "texts")
-        return scored.scores, {aspect.name: aspect.scale for aspect in aspects}
+        planned = _planned(flags)
+        return score_corpus(planned).scores, {aspect.name: aspect.scale for aspect in planned.aspects}
     if flags.scores:
         from debate_judge import data as rated_texts
         from debate_judge.data.requirements import require_ratings
@@ -139,6 +139,12 @@ def _read(flags: MeasureFlags) -> tuple[Scores, dict[str, Scale]]:
     from debate_judge.runs.evaluation.score_files import read_rated
 
     return scores_of(read_rated(Path(flags.file), only=flags.aspects, sources=flags.sources).rows), {}
+
+
+def _planned(flags: MeasureFlags) -> PlannedScoring:
+    export = find_export(flags.program or "", Path(flags.store))
+    corpus = corpus_for(export, flags.file, flags)
+    return PlannedScoring("texts", export, corpus, shared_aspects(export, corpus, flags.aspects), Asking.of(flags))
 
 
 def render(found: Mapping[str, SystemsTable]) -> list[Printed]:
