@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,7 +45,7 @@ from debate_judge.runs.reports.terminal import Printed, show
 if TYPE_CHECKING:
     from debate_judge.data.agreement.results import GroupScores
     from debate_judge.data.inference.powered import PoweredEstimate, SystemsTable
-    from debate_judge.data.schema import Scale
+    from debate_judge.data.schema import Corpus, Scale
 
 SUSPICIOUS = 0.01
 """Below this p-value rated sources are said to have other scores than the rest."""
@@ -130,7 +131,7 @@ def _read(flags: MeasureFlags) -> tuple[Scores, dict[str, Scale]]:
         from debate_judge.data.requirements import require_ratings
         from debate_judge.runs.evaluation.score_files import read_external
 
-        corpus = rated_texts.load(flags.file, flags.task, flags.columns, flags.sources)
+        corpus = _at_random(rated_texts.load(flags.file, flags.task, flags.columns, flags.sources))
         names = corpus.chosen_aspects(flags.aspects)
         require_ratings(corpus, names)
         aspects = tuple(corpus.task.aspect(name) for name in names)
@@ -141,9 +142,14 @@ def _read(flags: MeasureFlags) -> tuple[Scores, dict[str, Scale]]:
     return scores_of(read_rated(Path(flags.file), only=flags.aspects, sources=flags.sources).rows), {}
 
 
+def _at_random(corpus: Corpus) -> Corpus:
+    """Sources that were chosen to be rated count as unrated: means of ratings are of sources drawn at random."""
+    return replace(corpus, groups=tuple(g if g.drawn is None else g.unrated for g in corpus.groups))
+
+
 def _planned(flags: MeasureFlags) -> PlannedScoring:
     export = find_export(flags.program or "", Path(flags.store))
-    corpus = corpus_for(export, flags.file, flags)
+    corpus = _at_random(corpus_for(export, flags.file, flags))
     return PlannedScoring("texts", export, corpus, shared_aspects(export, corpus, flags.aspects), Asking.of(flags))
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import require_file, write_json
-from debate_judge.runs.after.against_record import objective, recorded_scores, unseen_part
+from debate_judge.runs.after.against_record import objective, proving, recorded_scores, unseen_part
 from debate_judge.runs.after.asking import (
     ASPECTS,
     JSON_OUT,
@@ -168,8 +168,10 @@ def _new_part(corpus: Corpus, recorded: RecordedScores | None) -> tuple[Corpus, 
     """The sources that the compile did not know, how many it knew, and what to say about them."""
     from debate_judge.runs.export.recorded import source_hash
 
+    corpus, notes = proving(corpus)
     if recorded is None:
-        return corpus, 0, ["the export does not say which sources its compile knew; only others are evidence"]
+        note = "the export does not say which sources its compile knew; only others are evidence"
+        return corpus, 0, [*notes, note]
     known = recorded.sources | recorded.seen
     new = tuple(group for group in corpus.groups if source_hash(group) not in known)
     if not new:
@@ -180,7 +182,6 @@ def _new_part(corpus: Corpus, recorded: RecordedScores | None) -> tuple[Corpus, 
             expected="texts of sources that were rated since",
             found=f"{len(corpus.groups)} known sources",
         )
-    notes = []
     if recorded.by == "folds":
         notes.append("the old figures are those of folds: each source by a judge that was compiled without it")
     return replace(corpus, groups=new), len(corpus.groups) - len(new), notes
