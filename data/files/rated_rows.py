@@ -385,7 +385,7 @@ def _drawn(row: _Row) -> float | None:
             column,
             expected="more than 0 and at most 1, as `debate next` writes it, or nothing",
             found=f"{found:g}",
-            remedy="leave the column as it is; give another column of this name another one",
+            remedy="leave the column as `debate next` wrote it, or rename it if it means something else",
         )
     return found
 

@@ -93,8 +93,10 @@ class Pool:
         for aspect, groups in self.scores[judge].items():
             found = fit_intervals([groups[i] for i in known], self.scales[aspect], 0.9)
             assert found is not None
-            at = {s: found.at(s).width for g in groups for s in g.scores if s is not None}
-            widths.append([np.mean([at[s] for s in g.scores if s is not None]) for g in groups])
+            # To a tenth of a point, so that few have to be looked up.
+            tenths = [[round(s, 1) for s in g.scores if s is not None] for g in groups]
+            at = {tenth: found.at(tenth).width for own in tenths for tenth in own}
+            widths.append([np.mean([at[tenth] for tenth in own]) for own in tenths])
         return np.mean(widths, axis=0)
 
 
@@ -113,10 +115,6 @@ def scored(specs: Sequence[str]) -> Pool:
                 judgements = runner.judge(build(JUDGES[preset].kind, config), items)
                 found[name][aspect.name] = group_scores(corpus, aspect, judgements, "given")
     return Pool([g.source or g.judged for g in groups], found, {a.name: a.scale for a in aspects})
-
-
-Figures = dict[str, dict[str, list[float]]]
-"""Design -> figure -> one value for each pair of judges, and each draw in turn."""
 
 
 def simulated(pool: Pool, size: int, draws: int, seed: int) -> dict[str, dict[str, float]]:
