@@ -81,7 +81,7 @@ def proving(corpus: Corpus) -> tuple[Corpus, list[str]]:
             field="drawn",
             expected="sources that were drawn at random, with nothing in this column",
             found=f"{chosen} chosen ones",
-            remedy="rate sources that `debate next` draws with --draw random",
+            remedy="rate sources that `debate next` draws at random, as it does without --draw chosen",
         )
     return kept, [f"{chosen} sources were chosen to be rated and are left out, for they prove nothing"] * bool(chosen)
 

@@ -80,7 +80,7 @@ def next(export: str | Path, pool: str | Path, budget: int, **settings: Any) -> 
         export: The judge's folder, or its address in MLflow.
         pool: Texts to choose from.
         budget: Ratings that people can give: texts x aspects x raters.
-        settings: Settings of `debate next` by their names, e.g. `out="to-rate.csv"`, `draw="random"`.
+        settings: Settings of `debate next` by their names, e.g. `out="to-rate.csv"`, `draw="chosen"`.
 
     Raises:
         InputError: Settings or texts cannot be used, or the budget is too small for a source.

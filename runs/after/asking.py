@@ -203,12 +203,12 @@ def show_estimate(planned: Sequence[PlannedScoring], lengths: str) -> int:
             field="--estimate",
             remedy="run the command without it: that costs nothing",
         )
-    for number, one in enumerate(planned):
-        show(*([""] if number else []), *_estimated(one, lengths))
+    for one in planned:
+        show(*_estimated(one, lengths, assumed=one is planned[-1]))
     return 0
 
 
-def _estimated(planned: PlannedScoring, lengths: str) -> list[Printed]:
+def _estimated(planned: PlannedScoring, lengths: str, *, assumed: bool) -> list[Printed]:
     from debate_judge.runs.estimates.dry_run import reply_tokens
     from debate_judge.runs.estimates.items import estimate_scoring, scoring_target
     from debate_judge.runs.estimates.table import render
@@ -220,7 +220,7 @@ def _estimated(planned: PlannedScoring, lengths: str) -> list[Printed]:
     )
     items = (item for group in groups for item in group_items(export.judge.task, group, planned.aspects))
     estimate, count = estimate_scoring(target, export.judge, planned.aspects, items)
-    return [f"{planned.what}: {count:,} items of {len(groups):,} sources", *render(estimate, "role")]
+    return [f"{planned.what}: {count:,} items of {len(groups):,} sources", *render(estimate, "role", assumed=assumed)]
 
 
 def _opened(export: Export, asking: Asking) -> LoadedJudge:

@@ -1,16 +1,16 @@
-"""Which sources should people rate next? A sample that tells most about what is still open, ready for the rating tool.
+"""Which sources should people rate next? A sample of a pool, ready for the rating tool.
 
     python runs/after/next.py runs/store/exports/NAME --pool new.csv --budget 400 --out to-rate.csv
     python runs/after/next.py EXPORT --pool new.jsonl --budget 400 --out tasks.json
-    python runs/after/next.py EXPORT --pool new.jsonl --budget 400 --out proof.csv --draw random
+    python runs/after/next.py EXPORT --pool new.jsonl --budget 400 --out to-rate.csv --draw chosen
 
-The exported judge and a single call of its LM score the pool. The further their rankings of a source's texts are apart,
-the likelier it is drawn, since its ratings can tell which of the two is right; and the draw goes through all kinds of
-sources. Asked for are the aspects in which the compile could not tell the two apart, and as many raters as it had where
-these disagreed. The budget is in ratings: texts x aspects x raters; sources are rated whole. The file has a row a text
-with an empty column an aspect (.csv), or is for Label Studio (.json, with an interface beside it). Its column drawn
-holds the probability of each source: chosen sources may teach a judge, but no command takes them as proof. For proof
-there is --draw random, which asks no LM.
+The sources are drawn at random through all kinds of sources, which are clusters of their words. Asked for are the
+aspects in which the compile could not tell its judge from a single call, and as many raters as it had where these
+disagreed. The budget is in ratings: texts x aspects x raters; sources are rated whole. The file has a row a text with
+an empty column an aspect (.csv), or is for Label Studio (.json, with an interface beside it). With --draw chosen the
+exported judge and a single call of its LM score the pool, and the further their rankings of a source's texts are apart,
+the likelier it is drawn. A column drawn then holds the probability of each source: such sources may teach a judge, but
+no command takes them as proof.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class NextFlags(AskingFlags, TextFlags):
         None, "file to rate in: a table (.csv) or tasks of Label Studio (.json)", metavar="FILE", decides=False
     )
     draw: Literal["chosen", "random"] = setting(
-        "chosen", "by what a source would tell, to teach a judge; or at random, to prove one"
+        "random", "at random through all kinds of sources; or chosen by how far two judges' rankings are apart"
     )
     raters: int | None = setting(
         None, "raters of each text", shown="those of the compile where they disagreed, else 1", ge=1
@@ -140,8 +140,8 @@ def _run(flags: NextFlags) -> int:
     if flags.json not in (None, "-"):
         require_file(flags.json, "--json")
     if flags.estimate is not None:
-        asks = flags.draw == "chosen"
-        return show_estimate(_planned(_read(flags), _asking(flags)) if asks else [], flags.estimate)
+        asking = _budget(flags)[1]
+        return show_estimate(_planned(_read(flags), asking) if flags.draw == "chosen" else [], flags.estimate)
     found = next_sources(flags)
     if flags.json == "-":
         print(json.dumps(found.to_json(), indent=2, allow_nan=False))
@@ -164,13 +164,14 @@ def next_sources(flags: NextFlags) -> NextSources:
     from debate_judge.data.inference.drawing import drawn, inclusion_probabilities, kinds_of
 
     require_rating_file(flags.out)
+    ratings, asking = _budget(flags)
     choice = _read(flags)
     names = [aspect.name for aspect in choice.aspects]
     raters = dict.fromkeys(names, flags.raters) if flags.raters else raters_needed(choice.export, names)
     groups, chosen = choice.pool.groups, flags.draw == "chosen"
-    distances = _distances(choice, _asking(flags)) if chosen else np.zeros(len(groups))
+    distances = _distances(choice, asking) if chosen else np.zeros(len(groups))
     cost = np.array([len(group.candidates) for group in groups]) * sum(raters.values())
-    count = _affordable(distances, cost, _budget(flags)[0])
+    count = _affordable(distances, cost, ratings)
     probabilities = inclusion_probabilities(distances, count)
     kinds = kinds_of([group.source or group.judged for group in groups], count, flags.seed)
     places = drawn(probabilities, kinds, np.random.default_rng(flags.seed))
@@ -189,17 +190,13 @@ def next_sources(flags: NextFlags) -> NextSources:
     return found
 
 
-def _budget(flags: NextFlags) -> tuple[int, str | None]:
-    """The ratings, and the caps on the LM."""
+def _budget(flags: NextFlags) -> tuple[int, Asking]:
+    """The ratings, and how an LM is asked, within the caps that follow them."""
     number, _, caps = (flags.budget or "").partition(",")
     if not number.strip().isdecimal():
         expected = "a number of ratings, and after it caps on the LM if you like: 400 or 400,usd=5"
         raise InputError("not a number of ratings", field="--budget", expected=expected, found=flags.budget)
-    return int(number), caps or None
-
-
-def _asking(flags: NextFlags) -> Asking:
-    return Asking.of(replace(flags, budget=_budget(flags)[1]))
+    return int(number), Asking.of(replace(flags, budget=caps or None))
 
 
 def _read(flags: NextFlags) -> _Choice:
@@ -208,7 +205,6 @@ def _read(flags: NextFlags) -> _Choice:
     from debate_judge.runs.export.recorded import recorded_in, source_hash
     from debate_judge.runs.scoring.new_texts import new_groups
 
-    _budget(flags)
     export = find_export(flags.export, Path(flags.store))
     judged = tuple(chosen_aspects(export.judge, flags.aspects or None))
     settled = {} if flags.aspects else settled_aspects(export)
@@ -296,17 +292,18 @@ def render(found: NextSources, flags: NextFlags) -> list[Printed]:
     if found.known:
         lines.append(f"{found.known} others were known to the compile and left out")
     lines += [f"{name} is left out: {why}; --aspects asks for it" for name, why in found.settled.items()]
+    header, shown = ["source", "texts"], found.groups[:_SHOWN]
+    rows = [[group.id, str(len(group.candidates))] for group in shown]
     if found.distances:
-        rows = [
-            [group.id, str(len(group.candidates)), f"{group.drawn or 1:.3f}", f"{distance:.2f}"]
-            for group, distance in list(zip(found.groups, found.distances, strict=True))[:_SHOWN]
-        ]
-        more = len(found.groups) - len(rows)
-        lines += ["", DataTable(["source", "texts", "drawn", "rankings apart"], rows)]
-        lines += [*([f"and {more} more"] if more else []), ""]
+        header += ["drawn", "rankings apart"]
+        for row, group, distance in zip(rows, shown, found.distances, strict=False):
+            row += [f"{group.drawn or 1:.3f}", f"{distance:.2f}"]
+    more = len(found.groups) - len(shown)
+    lines += ["", DataTable(header, rows), *([f"and {more} more"] if more else []), ""]
+    if found.distances:
         lines.append(
             "drawn: the probability of the source; rankings apart: of the judge and its rival, from 0 to 1. Chosen "
-            "sources may teach a judge, but are held out by no compile and prove nothing; for proof: --draw random"
+            "sources may teach a judge, but are held out by no compile and prove nothing"
         )
     if flags.out is not None:
         lines.append(f"written to {flags.out}; filled in, it is read as rated data are")

@@ -6,9 +6,10 @@ The sources of all sets, which are rated for one task, form a pool; the offline 
 each draw 20 sources are those that a compile knew, and 10, 20 or 40 of the others are rated: at random, spread over
 kinds of sources, or with a probability that grows with the spread of a judge's scores, the width of the intervals
 around them, or the distance of two judges' rankings (`data/inference/drawing.py`). Two judges are then compared by what
-was rated, each source with the weight 1 / probability. For all pairs of judges, and the mean of aspects, are printed
-the precision of the difference and of one judge's agreement, as a multiple of that of random sources (the mean squared
-error of the latter, divided), and how much agreement the choice of the better judge gives away, on the whole pool.
+was rated, each source with the weight 1 / probability. For the mean of aspects, and the median pair of judges, are
+printed the precision of the difference and of one judge's agreement, as a multiple of that of random sources (the mean
+squared error of the latter, divided), and how much agreement the choice of the better judge gives away on the whole
+pool, with these weights and without, as a compile chooses.
 """
 
 from __future__ import annotations
@@ -125,7 +126,7 @@ def simulated(pool: Pool, size: int, draws: int, seed: int) -> dict[str, dict[st
     distance = {pair: pool.distance(*pair) for pair in pairs}
     spread = {name: pool.spread(name) for name in judges}
     squares = {design: np.zeros((2, len(pairs))) for design in DESIGNS}
-    lost = {design: 0.0 for design in DESIGNS}
+    lost = {design: np.zeros(2) for design in DESIGNS}
     for number in range(draws):
         rng = np.random.default_rng([seed, size, number])
         order = rng.permutation(len(pool.texts))
@@ -142,13 +143,16 @@ def simulated(pool: Pool, size: int, draws: int, seed: int) -> dict[str, dict[st
                 which = drawn(chances, kinds if "kinds" in design else np.zeros_like(kinds), rng)
                 found = [_weighted(v[:, rest[which]], chances[which]) for v in (apart, agreement[second])]
                 squares[design][:, place] += [(f - t) ** 2 / draws for f, t in zip(found, true, strict=True)]
-                lost[design] += abs(true[0]) * (np.sign(found[0]) != np.sign(true[0])) / draws / len(pairs)
+                plain = _weighted(apart[:, rest[which]], np.ones(size))
+                wrong = np.sign([found[0], plain]) != np.sign(true[0])
+                lost[design] += abs(true[0]) * wrong / draws / len(pairs)
     worth = {design: squares["random"] / own for design, own in squares.items()}
     return {
         design: {
             "difference": float(np.median(worth[design][0])),
             "agreement": float(np.median(worth[design][1])),
-            "given away": lost[design],
+            "given away": float(lost[design][0]),
+            "unweighted": float(lost[design][1]),
         }
         for design in DESIGNS
     }
@@ -169,9 +173,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = parser.parse_args(argv)
     pool = scored(given.data)
     found = {size: simulated(pool, size, given.draws, given.seed) for size in SIZES if size <= len(pool.texts) - KNOWN}
-    header = ["rated", "sources", "difference", "agreement", "given away"]
+    header = ["rated", "sources", "difference", "agreement", "given away", "unweighted"]
     rows = [
-        [str(size), design, f"{one['difference']:.2f}", f"{one['agreement']:.2f}", f"{one['given away']:.4f}"]
+        [str(size), design, *(f"{value:.{digits}f}" for value, digits in zip(one.values(), (2, 2, 4, 4), strict=True))]
         for size, by in found.items()
         for design, one in by.items()
     ]

@@ -68,7 +68,8 @@ def chosen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., 
         file = file_of(tmp_path / "pool.jsonl", POOL if pool is None else pool)
         store = str(tmp_path / "store")
         made = address or export(tmp_path / "judge")
-        assert command.main([made, "--pool", file, "--store", store, "--json", *more]) == 0
+        draw = [] if "--draw" in more else ["--draw", "chosen"]
+        assert command.main([made, "--pool", file, "--store", store, "--json", *draw, *more]) == 0
         found: dict[str, Any] = json.loads(capsys.readouterr().out)
         return found
 
@@ -97,7 +98,7 @@ def test_a_plain_single_call_has_a_debate_as_its_rival(
     totals = []
     for address in (single, told):
         arguments = [address, "--pool", pool, "--budget", "40", "--store", str(tmp_path / "none"), "--estimate"]
-        assert command.main(arguments) == 0
+        assert command.main([*arguments, "--draw", "chosen"]) == 0
         printed = capsys.readouterr().out
         upper = re.findall(r"^total\s+[\d,]+ / [\d,]+ / ([\d,]+)", printed, re.MULTILINE)
         totals.append([int(number.replace(",", "")) for number in upper])
@@ -106,7 +107,7 @@ def test_a_plain_single_call_has_a_debate_as_its_rival(
     # Three rounds of Critic and Scorer at most.
     assert totals[0] == [items, 7 * items]
     assert not (tmp_path / "none").exists()
-    assert command.main([single, "--pool", pool, "--budget", "40", "--draw", "random", "--estimate"]) == 2
+    assert command.main([single, "--pool", pool, "--budget", "40", "--estimate"]) == 2
 
 
 def test_random_sources_ask_no_lm_and_may_prove(
@@ -247,9 +248,13 @@ def test_what_cannot_be_used_is_told(
 def test_as_a_function_and_as_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     address, pool = export(tmp_path / "judge"), file_of(tmp_path / "pool.jsonl", POOL)
     found = debate_judge.next(address, pool, 40, store=str(tmp_path / "store"))
-    assert (found.ratings, len(found.groups)) == (40, 4)
+    assert (found.ratings, len(found.groups), found.distances) == (40, 4, ())
     arguments = ["--budget", "40", "--store", str(tmp_path / "store")]
     assert command.main([address, "--pool", pool, *arguments]) == 0
+    at_random = capsys.readouterr().out
+    assert all(group.id in at_random for group in found.groups)
+    assert command.main([address, "--pool", pool, *arguments, "--draw", "chosen"]) == 0
     printed = capsys.readouterr().out
+    assert "rankings apart" in printed
+    assert "rankings apart" not in at_random
     assert printed.startswith("4 of 16 sources to rate: 20 texts, 40 ratings of coherence, fluency")
-    assert all(group.id in printed for group in found.groups)
