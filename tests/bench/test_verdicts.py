@@ -25,7 +25,7 @@ def test_the_bench_prints_shares(
     monkeypatch.setattr(verdicts, "SIZES", (100,))
     out = tmp_path / "v.json"
     assert verdicts.main(["--replicates", "12", "--json", str(out)]) == 0
-    found = json.loads(out.read_text())["made up, 1 aspect"]["100"]
+    found = json.loads(out.read_text())["made up"]["100"]
     assert found["carry"]["margin"]["recompile"] >= 0.75
     assert found["carry"]["none"]["carry"] > found["carry"]["margin"].get("carry", 0)
     assert found["recheck"]["three margins"]["worse"] > 0.2

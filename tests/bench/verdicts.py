@@ -6,8 +6,9 @@
 Two judges whose true agreement with the raters differs by a known amount. Made-up sources have 16 texts whose ratings
 share an effect of the source, with the noise of three raters in whole points; the judges score in half points, with
 errors of which half are common to both and whose size differs from source to source. With --data the sources of a
-rated set are the population, drawn with replacement, and the judges are made from the ratings of all its aspects. The
-noise of the second judge is set so that its true agreement is lower by the margin, by nothing, or by three margins.
+rated set are the population, drawn with replacement, and the judges are made from the ratings of all its aspects. Each
+sample has a pair of judges of its own. The noise of the second one is set so that its true agreement is lower by the
+margin, by nothing, or by three margins.
 Printed are shares of samples of 20, 50 and 100 sources; in a recheck there are as many new as old ones.
 """
 
@@ -43,6 +44,8 @@ LOSSES = {"margin": 1.0, "none": 0.0, "three margins": 3.0}
 NOISE = 1.2
 """Of the first judge, in standard deviations of what raters look at."""
 TEXTS = 16
+LARGE = 20_000
+"""Sources that the true agreement is measured on."""
 SHARED = 0.5
 """Share of the errors' variance that the two judges have in common."""
 
@@ -98,10 +101,15 @@ def made_up(sources: int, rng: np.random.Generator) -> Sources:
     return with_errors(np.clip(np.round(points), 1, 5).mean(axis=0), quality, rng)
 
 
-def of_set(spec: str, seed: int) -> Sources:
-    ratings = np.stack([one.ratings for one in populations(spec, seed, judges=0)])
+def of_set(spec: str) -> Fresh:
+    ratings = np.stack([one.ratings for one in populations(spec, 0, judges=0)])
     quality = (ratings - ratings.mean(axis=(1, 2), keepdims=True)) / ratings.std(axis=(1, 2), keepdims=True)
-    return with_errors(ratings, quality, np.random.default_rng(seed))
+
+    def draw(sources: int, rng: np.random.Generator) -> Sources:
+        which = rng.integers(ratings.shape[1], size=sources)
+        return with_errors(ratings[:, which], quality[:, which], rng)
+
+    return draw
 
 
 def noise_for(population: Sources, loss: float) -> float:
@@ -140,20 +148,16 @@ def shares(draw: Callable[[int], Sources], noises: dict[str, dict[str, float]], 
     }
 
 
-def world(population: Sources, fresh: Fresh | None, given: argparse.Namespace) -> dict[int, Shares]:
-    """Size -> shares of samples that are drawn anew, or with replacement from the population itself."""
+def world(fresh: Fresh, given: argparse.Namespace) -> dict[int, Shares]:
+    """Size -> shares of samples."""
+    population = fresh(LARGE, np.random.default_rng(99))
     noises = {
         command: {loss: noise_for(population, times * margin) for loss, times in LOSSES.items()}
         for command, margin in (("carry", CARRY), ("recheck", RECHECK))
     }
 
     def draw(number: int, size: int) -> Sources:
-        rng = np.random.default_rng([given.seed, size, number])
-        if fresh is not None:
-            return fresh(2 * size, rng)
-        which = rng.integers(population.ratings.shape[1], size=2 * size)
-        errors = (population.errors[0][:, which], population.errors[1][:, which])
-        return Sources(population.ratings[:, which], population.quality[:, which], errors)
+        return fresh(2 * size, np.random.default_rng([given.seed, size, number]))
 
     return {n: shares(lambda number, n=n: draw(number, n), noises, n, given.replicates) for n in SIZES}
 
@@ -165,10 +169,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", help="also write the figures here")
     given = parser.parse_args(argv)
-    found = {"made up, 1 aspect": world(made_up(20_000, np.random.default_rng(99)), made_up, given)}
-    for spec in given.data:
-        population = of_set(spec, given.seed)
-        found[f"{spec.partition('=')[0]}, {len(population.ratings)} aspects"] = world(population, None, given)
+    found = {"made up": world(made_up, given)}
+    found |= {spec.partition("=")[0]: world(of_set(spec), given) for spec in given.data}
     header = ["population", "sources", "command", "verdict", *(f"true loss: {loss}" for loss in LOSSES)]
     rows = [
         [name, str(n), command, verdict, *(f"{by[loss].get(verdict, 0):.3f}" for loss in LOSSES)]
