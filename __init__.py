@@ -2,9 +2,9 @@
 
 `Debate` is a judge, a DSPy program; `examples` and `group_agreement` are what `dspy.Evaluate` and DSPy's optimizers
 need to measure and tune it on a `corpus` of rated texts. `compile` makes a judge from texts and ratings and measures it
-on held-out sources; `load` opens an exported judge; `measure`, `recheck` and `carry` are for the time after. `testing`
-holds the contracts that judges, data sets and tuners of your own must fulfil. Importing this package loads neither DSPy
-nor MLflow: these names are resolved when they are first used.
+on held-out sources; `load` opens an exported judge; `measure`, `recheck`, `carry` and `next` are for the time after.
+`testing` holds the contracts that judges, data sets and tuners of your own must fulfil. Importing this package loads
+neither DSPy nor MLflow: these names are resolved when they are first used.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from debate_judge.programs.debate.judge import Debate
     from debate_judge.programs.devset import corpus, examples, group_agreement
     from debate_judge.programs.make_lm import offline_lm
-    from debate_judge.runs.after.api import carry, measure, recheck
+    from debate_judge.runs.after.api import carry, measure, next, recheck
     from debate_judge.runs.export.folder import load
 
 __all__ = [
@@ -37,6 +37,7 @@ __all__ = [
     "group_agreement",
     "load",
     "measure",
+    "next",
     "offline_lm",
     "recheck",
     "testing",
@@ -54,6 +55,7 @@ _WHERE = {
     "group_agreement": ("debate_judge.programs.devset", "group_agreement"),
     "load": ("debate_judge.runs.export.folder", "load"),
     "measure": ("debate_judge.runs.after.api", "measure"),
+    "next": ("debate_judge.runs.after.api", "next"),
     "offline_lm": ("debate_judge.programs.make_lm", "offline_lm"),
     "recheck": ("debate_judge.runs.after.api", "recheck"),
     "testing": ("debate_judge.testing", None),

@@ -8,7 +8,7 @@ in what is chosen on dev, which costs no LM calls, because the same stored repli
 A single split holds out two fifths of the sources, and with few sources its figure depends on which. Folds measure on
 all of them. This is nested cross-validation (Stone, Cross-validatory choice and assessment of statistical predictions,
 1974; Varma and Simon, Bias in error estimation when using cross-validation for model selection, 2006): it measures the
-procedure of tuning and choosing, not one fixed judge.
+procedure of tuning and choosing, not one fixed judge. Sources that were chosen to be rated are never held out.
 """
 
 from __future__ import annotations
@@ -19,7 +19,16 @@ from dataclasses import dataclass, replace
 from debate_judge.data.errors import InputError
 from debate_judge.data.near_duplicates import near_duplicates
 from debate_judge.data.schema import Corpus
-from debate_judge.data.splits import MIN_GROUPS, MIN_ITEMS, Splits, cut, ordered_sets, require_enough, splits_of
+from debate_judge.data.splits import (
+    MIN_GROUPS,
+    MIN_ITEMS,
+    Splits,
+    cut,
+    ordered_sets,
+    refuse_chosen,
+    require_enough,
+    splits_of,
+)
 
 SMALL = 40
 """Number of sources below which folds are the default: six seeds of a single split of 40 items gave correlations from
@@ -91,7 +100,10 @@ def fold(corpus: Corpus, *, aspects: Sequence[str], seed: int, count: int) -> Fo
     halves = parts[:middle], parts[middle:]
 
     def made(train: Sequence[Corpus], dev: Sequence[Corpus], held_out: Sequence[Corpus]) -> Splits:
-        named = {"train": _joined(corpus, train), "dev": _joined(corpus, dev), "held_out": _joined(corpus, held_out)}
+        named = {"train": _joined(corpus, train), "dev": _joined(corpus, dev)}
+        named["held_out"] = _joined(corpus, held_out).at_random
+        if held_out and not named["held_out"].groups:
+            refuse_chosen(_joined(corpus, held_out), "--folds")
         least = {"train": MIN_GROUPS, "dev": 1} if corpus.grouped else {"train": MIN_ITEMS, "dev": MIN_ITEMS // 2}
         for aspect in aspects:
             require_enough(corpus, named, aspect, least)

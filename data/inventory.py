@@ -54,6 +54,8 @@ class Inventory:
     """Candidates with the text of an earlier one: of their group, or in a corpus without sources of any group."""
     near_duplicates: tuple[int, int]
     """Groups whose sources are nearly the same as another's, and the number of sets that they form."""
+    chosen: int
+    """Groups that were chosen to be rated (`RatedGroup.drawn`)."""
     aspects: tuple[AspectInventory, ...]
 
 
@@ -71,6 +73,7 @@ def inventory(corpus: Corpus) -> Inventory:
         comments=sum(len(texts) for g in corpus.groups for c in g.candidates for texts in c.comments.values()),
         repeated=_repeated(corpus),
         near_duplicates=(sum(map(len, joined)), len(joined)),
+        chosen=len(corpus.groups) - len(corpus.at_random.groups),
         aspects=tuple(_of_aspect(corpus, corpus.task.aspect(name)) for name in corpus.rated_aspects()),
     )
 

@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from debate_judge.data.errors import InputError, did_you_mean
@@ -153,6 +153,9 @@ class RatedGroup:
     candidates: tuple[Candidate, ...]
     context: str = ""
     references: tuple[str, ...] = ()
+    drawn: float | None = None
+    """The probability with which it was chosen to be rated (`debate next`); None for a source that was not chosen.
+    Chosen sources may teach a judge and are never held out."""
 
     def __post_init__(self) -> None:
         if not self.candidates:
@@ -174,6 +177,11 @@ class RatedGroup:
     def judged(self) -> str:
         """All candidates' texts, one after the other."""
         return "\n".join(candidate.text for candidate in self.candidates)
+
+    @property
+    def unrated(self) -> RatedGroup:
+        """Without ratings and comments."""
+        return replace(self, candidates=tuple(replace(c, ratings={}, comments={}) for c in self.candidates))
 
     def ratings(self, aspect: str) -> list[float | None]:
         """Mean human ratings in candidate order, shape (candidates,)."""
@@ -213,6 +221,11 @@ class Corpus:
         """Hash of all texts, ratings and comments; equal content gives equal digests in any process."""
         return fingerprint(group_record(g) for g in self.groups)
 
+    @property
+    def at_random(self) -> Corpus:
+        """Without the groups that were chosen to be rated, which would prove nothing about others."""
+        return replace(self, groups=tuple(group for group in self.groups if group.drawn is None))
+
     def rated_aspects(self) -> tuple[str, ...]:
         """The task's aspects that at least one candidate has a rating for, in the task's order."""
         seen = {name for g in self.groups for c in g.candidates for name, values in c.ratings.items() if values}
@@ -239,6 +252,7 @@ def group_record(group: RatedGroup) -> dict[str, object]:
         "context": group.context,
         "references": list(group.references),
         "candidates": [_candidate_record(c) for c in group.candidates],
+        **({} if group.drawn is None else {"drawn": group.drawn}),
     }
 
 

@@ -5,6 +5,9 @@ does not matter (groups without a source are hashed with their ids, which may be
 group moves at most one other group across each cut. Groups with nearly the same source (`data/near_duplicates.py`) are
 put where the first of them is and stay in one part, so that no judge is measured on what it was tuned on; a cut that
 would divide them moves to their nearer end.
+
+Sources that were chosen to be rated (`RatedGroup.drawn`) come first, in train and dev, and are never held out: they say
+nothing about others.
 """
 
 from __future__ import annotations
@@ -76,7 +79,9 @@ def split(
         )
     together = near_duplicates(corpus.groups)
     sets = ordered_sets(corpus, seed, together)
+    sets.sort(key=lambda one: all(group.drawn is None for group in one))
     parts = dict(zip(PARTS, cut(corpus, sets, fractions), strict=True))
+    refuse_chosen(parts["held_out"], "--held-out")
     for aspect in aspects:
         least = MIN_GROUPS if corpus.grouped else MIN_ITEMS
         require_enough(corpus, parts, corpus.task.aspect(aspect).name, dict.fromkeys(PARTS, least))
@@ -92,6 +97,7 @@ def beside(corpus: Corpus, held_out: Corpus) -> Corpus:
         InputError: The two are rated for different tasks, or a source of one is nearly the same as one of the other.
     """
     place, field = held_out.origin.location, "--held-out"
+    refuse_chosen(held_out, field)
     if held_out.task != corpus.task:
         raise InputError(
             "the held-out texts are rated for another task",
@@ -120,6 +126,25 @@ def beside(corpus: Corpus, held_out: Corpus) -> Corpus:
             remedy="take these out of one of the two files",
         )
     return replace(corpus, groups=groups)
+
+
+def refuse_chosen(held_out: Corpus, field: str) -> None:
+    """Refuse held-out sources that were chosen to be rated.
+
+    Raises:
+        InputError: There are some.
+    """
+    chosen = [group.id for group in held_out.groups if group.drawn is not None]
+    if chosen:
+        raise InputError(
+            "too few sources were drawn at random: some that were chosen to be rated would be held out, and agreement "
+            "on them proves nothing about others",
+            file=held_out.origin.location,
+            field=field,
+            expected="held-out sources with nothing in the column drawn",
+            found=f"{len(chosen)} chosen ones, e.g. {chosen[0]!r}",
+            remedy="rate more sources that are drawn at random, or name a file of such sources with --held-out",
+        )
 
 
 def _content(group: RatedGroup) -> tuple[str, ...]:

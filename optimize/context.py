@@ -60,8 +60,8 @@ class CompileData:
 
     @property
     def measured(self) -> Corpus:
-        """The sources of the held-out figures; with folds all sources."""
-        return self.corpus if self.folds else self.splits.held_out
+        """The sources of the held-out figures; with folds all but those that were chosen to be rated."""
+        return self.corpus.at_random if self.folds else self.splits.held_out
 
     def tells(self, group: RatedGroup, aspects: Sequence[Aspect]) -> bool:
         """Whether a group's ratings can tell better from worse judges in one of the aspects."""

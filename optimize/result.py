@@ -121,6 +121,7 @@ class Result:
             "calibration": calibration_tables.to_json(self.calibration),
             "raters": rater_tables.to_json(held_out.raters),
             "gain": {**asdict(gain), "power": None if (power := power_of(gain)) is None else asdict(power)},
+            "gains": {aspect: asdict(found) for aspect, found in held_out.gains.items()},
             "gain_of_knowledge": asdict(held_out.of_knowledge),
             "gain_over_informed_single": asdict(held_out.over_informed),
             "near_duplicates": [list(ids) for ids in plan.data.splits.joined],

@@ -162,6 +162,8 @@ def _counts(found: Inventory) -> list[Printed]:
     rows = [["groups", f"{found.groups:,} {kind}, {found.candidates:,} candidates ({size} a group)"]]
     with_fields = {"a context": found.contexts, "references": found.references}
     rows += [[name, f"{count:,} of {found.groups:,} groups"] for name, count in with_fields.items() if count]
+    if found.chosen:
+        rows.append(["chosen", f"{found.chosen:,} groups were chosen to be rated: they teach and are never held out"])
     if found.comments:
         rows.append(["comments", f"{found.comments:,} of raters"])
     repeated = f"{found.repeated:,} candidates repeat a text" + (" of their group" if found.sources else "")

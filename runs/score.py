@@ -109,23 +109,20 @@ def _refuse_on_ray(arguments: ScoreFlags) -> None:
 
 
 def _estimate(arguments: ScoreFlags) -> int:
-    from debate_judge.runs.estimates.dry_run import Target, reply_tokens
-    from debate_judge.runs.estimates.items import estimate_scoring
+    from debate_judge.runs.estimates.dry_run import reply_tokens
+    from debate_judge.runs.estimates.items import estimate_scoring, scoring_target
     from debate_judge.runs.estimates.table import render
-    from debate_judge.runs.export.lm_choice import foreign_address, lm_of
     from debate_judge.runs.export.loaded import chosen_aspects
 
     found = _export(arguments)
-    # Nothing is sent, so the export's address is as good as one that the user names.
-    api_base = arguments.api_base or foreign_address(found, arguments.lm, None)
-    spec, api_base, settings = lm_of(found, arguments.lm, api_base, arguments.max_tokens)
-    target = Target(
-        spec,
-        api_base,
-        replies_folder(arguments.store, spec),
-        settings,
+    target = scoring_target(
+        found,
+        arguments.lm,
+        arguments.api_base,
+        arguments.store,
         limits(arguments),
-        reply_tokens(arguments.estimate or ""),
+        max_tokens=arguments.max_tokens,
+        reply_tokens=reply_tokens(arguments.estimate or ""),
     )
     aspects = chosen_aspects(found.judge, arguments.aspects or None)
     items = _items(arguments, found.judge.task, aspects)

@@ -111,7 +111,7 @@ print("LOADED", *sorted(set(heavy) & set(sys.modules)))
 KNOWN = (
     "optimize/compile.py",
     *(f"runs/{name}.py" for name in ("agreement", "check", "compare", "report", "score", "serve")),
-    *(f"runs/after/{name}.py" for name in ("carry", "measure", "recheck")),
+    *(f"runs/after/{name}.py" for name in ("carry", "measure", "next", "recheck")),
 )
 
 

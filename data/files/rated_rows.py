@@ -248,7 +248,7 @@ class RowReader:
         if first is None or first.task is None:
             return None
         candidates = tuple(rated.finished(self._keep) for rated in made.values())
-        group = RatedGroup(name, source, candidates, first.optional("context"), tuple(references))
+        group = RatedGroup(name, source, candidates, first.optional("context"), tuple(references), _drawn(first))
         return GroupRecord(first.task, group, first.record)
 
     def _add(self, row: _Row, layout: RowLayout, task: Task, made: dict[str, _CandidateRows], group: str) -> None:
@@ -371,6 +371,23 @@ def _source(row: _Row) -> str:
         return source
     told = "repeat it in every row; in a spreadsheet, unmerge its cells and fill them down"
     return replace(row.record, remedy=told).text(row.roles["source"])
+
+
+def _drawn(row: _Row) -> float | None:
+    """The probability with which a source was chosen to be rated."""
+    column = row.roles.get("drawn", "")
+    if column not in row.record.values or is_missing(row.record.values[column]):
+        return None
+    found = row.record.number(column)
+    if not 0 < found <= 1:
+        raise row.record.error(
+            "not the probability with which a source was chosen",
+            column,
+            expected="more than 0 and at most 1, as `debate next` writes it, or nothing",
+            found=f"{found:g}",
+            remedy="leave the column as `debate next` wrote it, or rename it if it means something else",
+        )
+    return found
 
 
 def _references(row: _Row, layout: RowLayout) -> tuple[str, ...]:

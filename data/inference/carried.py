@@ -171,12 +171,16 @@ def compare_lms(
 def cross_fitted(groups: Sequence[GroupScores], scale: ScoreMeaning) -> list[GroupScores]:
     """The groups with scores on the raters' scale, each by the map of the other parts."""
     parts = min(_FOLDS, len(groups))
-    found = []
-    for place, group in enumerate(groups):
-        others = [g for other, g in enumerate(groups) if other % parts != place % parts]
-        own = fit_calibration(others, scale.scale, on_scale=scale.on_scale)
-        found += own.applied([group]) if own is not None else []
-    return found
+    maps = [
+        fit_calibration([g for i, g in enumerate(groups) if i % parts != part], scale.scale, on_scale=scale.on_scale)
+        for part in range(parts)
+    ]
+    return [
+        mapped
+        for i, group in enumerate(groups)
+        if (own := maps[i % parts]) is not None
+        for mapped in own.applied([group])
+    ]
 
 
 def _aspect(

@@ -16,11 +16,36 @@ if TYPE_CHECKING:
     from debate_judge.runs.export.manifest import Export
     from debate_judge.runs.export.recorded import RecordedScores
 
+RELIABLE = 0.8
+"""Krippendorff's alpha from which on raters are customarily taken to agree (Krippendorff 2019, chapter 12)."""
+
 
 def objective(export: Export, corpus: Corpus) -> tuple[Statistic, Level]:
     """The correlation, and its level, that the export was chosen by."""
     chosen: Mapping[str, Any] = export.manifest["evidence"].get("objective") or {}
     return chosen.get("statistic", "spearman"), chosen.get("level", "summary" if corpus.grouped else "sample")
+
+
+def settled_aspects(export: Export) -> dict[str, str]:
+    """Aspect -> what the compile showed of its judge and a single call, where it could tell them apart."""
+    gains: Mapping[str, Any] = export.manifest["evidence"].get("gains") or {}
+    return {
+        name: f"compiled judge minus single call {gain['value']:+.2f} [{gain['low']:+.2f}, {gain['high']:+.2f}]"
+        for name, gain in gains.items()
+        if gain["low"] is not None and gain["high"] is not None and not gain["low"] <= 0 <= gain["high"]
+    }
+
+
+def raters_needed(export: Export, aspects: Sequence[str]) -> dict[str, int]:
+    """Aspect -> how many people should rate a text: as many as at the compile where these disagreed, else one."""
+    by_judge: Mapping[str, Any] = export.manifest["evidence"].get("raters") or {}
+    known: Mapping[str, Any] = next(iter(by_judge.values()), {})
+    return {
+        name: int(known[name]["raters"])
+        if name in known and known[name]["alpha"] is not None and known[name]["alpha"] < RELIABLE
+        else 1
+        for name in aspects
+    }
 
 
 def data_of(export: Export) -> str:
@@ -41,6 +66,26 @@ def data_of(export: Export) -> str:
     return name
 
 
+def proving(corpus: Corpus) -> tuple[Corpus, list[str]]:
+    """The sources that were not chosen to be rated, and what to say about those that were.
+
+    Raises:
+        InputError: All were.
+    """
+    kept = corpus.at_random
+    chosen = len(corpus.groups) - len(kept.groups)
+    if not kept.groups:
+        raise InputError(
+            "all sources were chosen to be rated, which proves nothing about others",
+            file=corpus.origin.location,
+            field="drawn",
+            expected="sources that were drawn at random, with nothing in this column",
+            found=f"{chosen} chosen ones",
+            remedy="rate sources that `debate next` draws at random, as it does without --draw chosen",
+        )
+    return kept, [f"{chosen} sources were chosen to be rated and are left out, for they prove nothing"] * bool(chosen)
+
+
 def unseen_part(corpus: Corpus, recorded: RecordedScores | None) -> tuple[Corpus, bool, list[str]]:
     """The sources to measure an exported judge on again.
 
@@ -50,19 +95,21 @@ def unseen_part(corpus: Corpus, recorded: RecordedScores | None) -> tuple[Corpus
     """
     from debate_judge.runs.export.recorded import source_hash
 
+    corpus, notes = proving(corpus)
     if recorded is None:
-        return corpus, False, ["the export does not say which sources it was measured on, so that all are used"]
+        note = "the export does not say which sources it was measured on, so that all are used"
+        return corpus, False, [*notes, note]
     hashes = {group.id: source_hash(group) for group in corpus.groups}
     known = [g for g in corpus.groups if hashes[g.id] in recorded.sources]
     new = [g for g in corpus.groups if hashes[g.id] not in recorded.sources | recorded.seen]
     if known and recorded.by == "export" and not recorded.sources & recorded.seen:
         missing = len(recorded.sources) - len(known)
-        notes = [f"{missing} of {len(recorded.sources)} held-out sources are not in the data"] if missing else []
+        notes += [f"{missing} of {len(recorded.sources)} held-out sources are not in the data"] * bool(missing)
         return replace(corpus, groups=tuple(known)), True, notes
     if new:
-        return replace(corpus, groups=tuple(new)), True, []
+        return replace(corpus, groups=tuple(new)), True, notes
     note = "the judge was tuned and chosen on these sources with the old LM, which favours that one"
-    return corpus, False, [note]
+    return corpus, False, [*notes, note]
 
 
 def recorded_scores(export: Export, part: Corpus, aspects: Sequence[Aspect]) -> Scores:

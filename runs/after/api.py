@@ -1,4 +1,4 @@
-"""`debate_judge.measure`, `carry` and `recheck`: the commands from Python, with their settings as keywords."""
+"""`debate_judge.measure`, `carry`, `recheck` and `next`: the commands from Python, with their settings as keywords."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from debate_judge.data.errors import InputError
+
 if TYPE_CHECKING:
     from debate_judge.data.inference.powered import SystemsTable
     from debate_judge.runs.after.carry import Carried
+    from debate_judge.runs.after.next import NextSources
     from debate_judge.runs.after.recheck import Rechecked
 
 T = TypeVar("T")
@@ -70,8 +73,28 @@ def recheck(export: str | Path, data: str | Path, **settings: Any) -> Rechecked:
     return rechecked(_flags(RecheckFlags, settings, export=export, data=data))
 
 
+def next(export: str | Path, pool: str | Path, budget: int, **settings: Any) -> NextSources:
+    """Choose the sources that people should rate next.
+
+    Args:
+        export: The judge's folder, or its address in MLflow.
+        pool: Texts to choose from.
+        budget: Ratings that people can give: texts x aspects x raters.
+        settings: Settings of `debate next` by their names, e.g. `out="to-rate.csv"`, `draw="chosen"`.
+
+    Raises:
+        InputError: Settings or texts cannot be used, or the budget is too small for a source.
+        dspy.LMError: The LM cannot be used.
+    """
+    from debate_judge.runs.after.next import NextFlags, next_sources
+
+    return next_sources(_flags(NextFlags, settings, export=export, pool=pool, budget=str(budget)))
+
+
 def _flags(make: Callable[..., T], settings: dict[str, Any], **named: Any) -> T:
     """The command's settings; what may be a list or a path in Python is what the parser makes of it."""
+    if "estimate" in settings:
+        raise InputError("an estimate is printed by the command alone", field="estimate", remedy="leave it out here")
     values = {**settings, **named}
     return make(
         **{

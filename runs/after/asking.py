@@ -25,8 +25,9 @@ from debate_judge.runs.flags.common import (
     SourcesText,
 )
 from debate_judge.runs.flags.declared import flag_group, setting
-from debate_judge.runs.flags.lm import EndpointFlags, LimitFlags, limits, require_server
+from debate_judge.runs.flags.lm import EndpointFlags, EstimateFlags, LimitFlags, limits, require_server
 from debate_judge.runs.flags.parser import RESUMES, exit_code
+from debate_judge.runs.reports.terminal import Printed, show
 
 if TYPE_CHECKING:
     from debate_judge.programs.judge import Judgement
@@ -57,7 +58,7 @@ class TextFlags:
 
 
 @flag_group("LM")
-class AskingFlags(EndpointFlags, LimitFlags):
+class AskingFlags(EndpointFlags, LimitFlags, EstimateFlags):
     """The LM that an export is asked with, and where its replies are kept."""
 
     lm: str | None = setting(None, "PROVIDER/MODEL or offline", shown="as compiled")
@@ -162,7 +163,19 @@ class ScoredCorpus:
     calls_per_item: float
 
 
-def score_corpus(export: Export, corpus: Corpus, aspects: Sequence[Aspect], asking: Asking, what: str) -> ScoredCorpus:
+@dataclass(frozen=True)
+class PlannedScoring:
+    """An export's judge that is to score a corpus."""
+
+    what: str
+    """The texts, in a word or two."""
+    export: Export
+    corpus: Corpus
+    aspects: Sequence[Aspect]
+    asking: Asking
+
+
+def score_corpus(planned: PlannedScoring) -> ScoredCorpus:
     """Score a corpus with an export.
 
     Raises:
@@ -171,17 +184,54 @@ def score_corpus(export: Export, corpus: Corpus, aspects: Sequence[Aspect], aski
     """
     from debate_judge.runs.runner.runner import calls_per_item, group_scores, require_scored
 
+    export, corpus, aspects, asking = planned.export, planned.corpus, planned.aspects, planned.asking
     with _opened(export, asking) as judge:
-        judged = _judged(judge, corpus, aspects, asking, what)
+        judged = _judged(judge, planned)
         sampling = {name: judge.lm.kwargs.get(name) for name in ("temperature", "max_tokens")}
         spec = asking.lm or str(export.manifest["lm"]["spec"])
         lm = {"spec": spec, "api_base": judge.lm.endpoint or None, **sampling}
     for aspect in aspects:
-        require_scored(judged[aspect.name], asking.max_unscored, f"items of {aspect.name} ({what})")
+        require_scored(judged[aspect.name], asking.max_unscored, f"items of {aspect.name} ({planned.what})")
     own = export.judge.aspects
     scores = {a.name: group_scores(corpus, a, judged[a.name], own[a.name].granularity) for a in aspects}
     calls = calls_per_item([one for judgements in judged.values() for one in judgements])
     return ScoredCorpus(scores, spec, lm, calls)
+
+
+def show_estimate(planned: Sequence[PlannedScoring], lengths: str) -> int:
+    """Print what the scoring would take, a table for each part of it; returns the exit code.
+
+    Args:
+        planned: In the order in which they would be asked.
+        lengths: The value of `--estimate`.
+
+    Raises:
+        InputError: Nothing would be asked, or the lengths cannot be read.
+    """
+    if not planned:
+        raise InputError(
+            "no LM is asked, so that there is nothing to estimate",
+            field="--estimate",
+            remedy="run the command without it: that costs nothing",
+        )
+    for one in planned:
+        show(*_estimated(one, lengths, assumed=one is planned[-1]))
+    return 0
+
+
+def _estimated(planned: PlannedScoring, lengths: str, *, assumed: bool) -> list[Printed]:
+    from debate_judge.runs.estimates.dry_run import reply_tokens
+    from debate_judge.runs.estimates.items import estimate_scoring, scoring_target
+    from debate_judge.runs.estimates.table import render
+    from debate_judge.runs.runner.streaming import group_items
+
+    export, asking, groups = planned.export, planned.asking, planned.corpus.groups
+    target = scoring_target(
+        export, asking.lm, asking.api_base, asking.store, asking.options, reply_tokens=reply_tokens(lengths)
+    )
+    items = (item for group in groups for item in group_items(export.judge.task, group, planned.aspects))
+    estimate, count = estimate_scoring(target, export.judge, planned.aspects, items)
+    return [f"{planned.what}: {count:,} items of {len(groups):,} sources", *render(estimate, "role", assumed=assumed)]
 
 
 def _opened(export: Export, asking: Asking) -> LoadedJudge:
@@ -205,20 +255,19 @@ def _opened(export: Export, asking: Asking) -> LoadedJudge:
     return judge
 
 
-def _judged(
-    judge: LoadedJudge, corpus: Corpus, aspects: Sequence[Aspect], asking: Asking, what: str
-) -> dict[str, list[Judgement]]:
+def _judged(judge: LoadedJudge, planned: PlannedScoring) -> dict[str, list[Judgement]]:
     from debate_judge.runs.runner.progress import RunProgress
     from debate_judge.runs.runner.streaming import group_items
 
-    items = [item for group in corpus.groups for item in group_items(judge.task, group, aspects)]
+    aspects, asking = planned.aspects, planned.asking
+    items = [item for group in planned.corpus.groups for item in group_items(judge.task, group, aspects)]
     if asking.preflight:
         judge.smoke_test(items[: 2 * len(aspects)])
     found: dict[str, list[Judgement]] = {aspect.name: [] for aspect in aspects}
     shown = RunProgress(judge.lm, shown=asking.progress)
     shown.start()
     try:
-        with shown.over(what, len(items)) as done:
+        with shown.over(planned.what, len(items)) as done:
             for item, judgement in judge.stream(items):
                 found[item.aspect.name].append(judgement)
                 done.advance()

@@ -29,6 +29,7 @@ from debate_judge.runs.after.asking import (
     PROGRAM,
     Asking,
     AskingFlags,
+    PlannedScoring,
     ScoredCorpus,
     Scores,
     TextFlags,
@@ -37,6 +38,7 @@ from debate_judge.runs.after.asking import (
     find_export,
     score_corpus,
     shared_aspects,
+    show_estimate,
 )
 from debate_judge.runs.flags.common import SEED
 from debate_judge.runs.flags.declared import command_settings, setting
@@ -136,12 +138,11 @@ def carry(
     from debate_judge.data.inference.carried import Margins, compare_lms
     from debate_judge.runs.export.recorded import recorded_in
 
-    recorded = recorded_in(export.manifest)
-    chosen = shared_aspects(export, corpus, aspects)
-    part, held_out, notes = unseen_part(corpus, recorded)
-    asked = score_corpus(export, part, chosen, asking, f"new LM, {asking.lm}")
-    before, source, more = _old_scores(export, part, chosen, replace(asking, lm=None, api_base=old_api_base), old)
-    own = export.judge.aspects
+    part, held_out, notes = unseen_part(corpus, recorded_in(export.manifest))
+    with_new, with_old = _planned(export, part, shared_aspects(export, corpus, aspects), asking, old_api_base)
+    asked = score_corpus(with_new)
+    before, source, more = _old_scores(with_old, old)
+    own, chosen = export.judge.aspects, with_new.aspects
     scales = {a.name: _scale(a, own[a.name].judge.on_scale, own[a.name].calibration) for a in chosen}
     statistic, level = objective(export, part)
     found = compare_lms(before, asked.scores, scales, margins or Margins(), statistic=statistic, level=level, seed=seed)
@@ -158,22 +159,30 @@ def _scale(aspect: Aspect, on_scale: bool, calibration: Any) -> ScoreMeaning:
     return ScoreMeaning(aspect.scale, on_scale, calibration)
 
 
-def _old_scores(
-    export: Export, part: Corpus, aspects: Sequence[Aspect], asking: Asking, old: str
-) -> tuple[Scores, Literal["asked", "recorded"], list[str]]:
+def _planned(
+    export: Export, part: Corpus, aspects: Sequence[Aspect], asking: Asking, old_api_base: str | None
+) -> tuple[PlannedScoring, PlannedScoring]:
+    """What the new and the old LM are asked."""
+    # The old one without a trial call, which the store would not know.
+    old = replace(asking, lm=None, api_base=old_api_base, preflight=False)
+    return (
+        PlannedScoring(f"new LM, {asking.lm}", export, part, aspects, asking),
+        PlannedScoring("old LM, as compiled", export, part, aspects, old),
+    )
+
+
+def _old_scores(planned: PlannedScoring, old: str) -> tuple[Scores, Literal["asked", "recorded"], list[str]]:
     """The old LM's scores: asked for, which recalls stored replies, else those that the export keeps."""
     import dspy
 
     notes: list[str] = []
     if old == "ask":
         try:
-            # Without a trial call, which the store would not know.
-            quiet = replace(asking, preflight=False)
-            return score_corpus(export, part, aspects, quiet, "old LM, as compiled").scores, "asked", notes
+            return score_corpus(planned).scores, "asked", notes
         except (dspy.LMError, InputError) as error:
             text = error.problem if isinstance(error, InputError) else str(error)
             notes.append(f"the old LM cannot be asked ({text.splitlines()[0][:200]}); its recorded scores speak for it")
-    return recorded_scores(export, part, aspects), "recorded", notes
+    return recorded_scores(planned.export, planned.corpus, planned.aspects), "recorded", notes
 
 
 def _write(export: Export, part: Corpus, asked: ScoredCorpus, made: Carried, store: Path, name: str | None) -> Path:
@@ -246,10 +255,10 @@ def carried(flags: CarryFlags) -> Carried:
     """What the settings ask for; raises as `carry`."""
     from debate_judge.data.inference.carried import Margins
 
-    export = find_export(flags.export, Path(flags.store), flags.judge)
+    export, corpus = _read(flags)
     return carry(
         export,
-        corpus_for(export, flags.data or data_of(export), flags),
+        corpus,
         Asking.of(flags),
         margins=Margins(flags.margin, flags.shift),
         aspects=flags.aspects,
@@ -260,9 +269,28 @@ def carried(flags: CarryFlags) -> Carried:
     )
 
 
+def _read(flags: CarryFlags) -> tuple[Export, Corpus]:
+    if flags.lm is None:
+        raise InputError("no new LM is named", field="--lm", expected="PROVIDER/MODEL, or offline")
+    export = find_export(flags.export, Path(flags.store), flags.judge)
+    return export, corpus_for(export, flags.data or data_of(export), flags)
+
+
+def _estimate(flags: CarryFlags) -> int:
+    from debate_judge.runs.export.recorded import recorded_in
+
+    export, corpus = _read(flags)
+    part, _, _ = unseen_part(corpus, recorded_in(export.manifest))
+    aspects = shared_aspects(export, corpus, flags.aspects)
+    with_new, with_old = _planned(export, part, aspects, Asking.of(flags), flags.old_api_base)
+    return show_estimate([with_new, with_old] if flags.old == "ask" else [with_new], flags.estimate or "")
+
+
 def _run(flags: CarryFlags) -> int:
     if flags.json not in (None, "-"):
         require_file(flags.json, "--json")
+    if flags.estimate is not None:
+        return _estimate(flags)
     made = carried(flags)
     if flags.json == "-":
         print(json.dumps(made.to_json(), indent=2, allow_nan=False))

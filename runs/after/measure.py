@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ from debate_judge.runs.after.asking import (
     PROGRAM,
     Asking,
     AskingFlags,
+    PlannedScoring,
     Scores,
     TextFlags,
     command_code,
@@ -33,6 +35,7 @@ from debate_judge.runs.after.asking import (
     find_export,
     score_corpus,
     shared_aspects,
+    show_estimate,
 )
 from debate_judge.runs.flags.declared import command_settings, setting
 from debate_judge.runs.flags.parser import settings_of
@@ -42,7 +45,7 @@ from debate_judge.runs.reports.terminal import Printed, show
 if TYPE_CHECKING:
     from debate_judge.data.agreement.results import GroupScores
     from debate_judge.data.inference.powered import PoweredEstimate, SystemsTable
-    from debate_judge.data.schema import Scale
+    from debate_judge.data.schema import Corpus, Scale
 
 SUSPICIOUS = 0.01
 """Below this p-value rated sources are said to have other scores than the rest."""
@@ -96,6 +99,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(flags: MeasureFlags) -> int:
     if flags.json not in (None, "-"):
         require_file(flags.json, "--json")
+    if flags.estimate is not None:
+        return show_estimate([_planned(flags)] if flags.program else [], flags.estimate)
     found = measured(flags)
     record = {aspect: table.to_json() for aspect, table in found.items()}
     if flags.json == "-":
@@ -119,19 +124,15 @@ def _read(flags: MeasureFlags) -> tuple[Scores, dict[str, Scale]]:
     if flags.scores and flags.program:
         raise InputError("scores come from one place", field="--scores", expected="--scores or --program")
     if flags.program:
-        store = Path(flags.store)
-        export = find_export(flags.program, store, flags.judge)
-        corpus = corpus_for(export, flags.file, flags)
-        aspects = shared_aspects(export, corpus, flags.aspects)
-        scored = score_corpus(export, corpus, aspects, Asking.of(flags), "texts")
-        return scored.scores, {aspect.name: aspect.scale for aspect in aspects}
+        planned = _planned(flags)
+        return score_corpus(planned).scores, {aspect.name: aspect.scale for aspect in planned.aspects}
     if flags.scores:
         from debate_judge import data as rated_texts
         from debate_judge.data.requirements import require_ratings
         from debate_judge.runs.evaluation.score_files import read_external
         from debate_judge.runs.human_ratings import rated_file
 
-        corpus = rated_texts.load(rated_file(flags.file), flags.task, flags.columns, flags.sources)
+        corpus = _at_random(rated_texts.load(rated_file(flags.file), flags.task, flags.columns, flags.sources))
         names = corpus.chosen_aspects(flags.aspects)
         require_ratings(corpus, names)
         aspects = tuple(corpus.task.aspect(name) for name in names)
@@ -140,6 +141,17 @@ def _read(flags: MeasureFlags) -> tuple[Scores, dict[str, Scale]]:
     from debate_judge.runs.evaluation.score_files import read_rated
 
     return scores_of(read_rated(Path(flags.file), only=flags.aspects, sources=flags.sources).rows), {}
+
+
+def _at_random(corpus: Corpus) -> Corpus:
+    """Sources that were chosen to be rated count as unrated: means of ratings are of sources drawn at random."""
+    return replace(corpus, groups=tuple(g if g.drawn is None else g.unrated for g in corpus.groups))
+
+
+def _planned(flags: MeasureFlags) -> PlannedScoring:
+    export = find_export(flags.program or "", Path(flags.store), flags.judge)
+    corpus = _at_random(corpus_for(export, flags.file, flags))
+    return PlannedScoring("texts", export, corpus, shared_aspects(export, corpus, flags.aspects), Asking.of(flags))
 
 
 def render(found: Mapping[str, SystemsTable]) -> list[Printed]:

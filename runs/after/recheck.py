@@ -21,13 +21,14 @@ from typing import TYPE_CHECKING, Any
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import require_file, write_json
-from debate_judge.runs.after.against_record import objective, recorded_scores
+from debate_judge.runs.after.against_record import objective, proving, recorded_scores, unseen_part
 from debate_judge.runs.after.asking import (
     ASPECTS,
     JSON_OUT,
     PROGRAM,
     Asking,
     AskingFlags,
+    PlannedScoring,
     Scores,
     TextFlags,
     command_code,
@@ -35,6 +36,7 @@ from debate_judge.runs.after.asking import (
     find_export,
     score_corpus,
     shared_aspects,
+    show_estimate,
 )
 from debate_judge.runs.flags.common import SEED
 from debate_judge.runs.flags.declared import command_settings, setting
@@ -138,7 +140,7 @@ def recheck(
     recorded = recorded_in(export.manifest)
     chosen = shared_aspects(export, corpus, aspects)
     part, known, notes = _new_part(corpus, recorded)
-    scores = score_corpus(export, part, chosen, asking, "new texts").scores
+    scores = score_corpus(PlannedScoring("new texts", export, part, chosen, asking)).scores
     old = {} if recorded is None else {name: recorded.scores[name] for name in scores if name in recorded.scores}
     difference = _differences(export, part, scores, old, seed)
     drift = {
@@ -166,8 +168,10 @@ def _new_part(corpus: Corpus, recorded: RecordedScores | None) -> tuple[Corpus, 
     """The sources that the compile did not know, how many it knew, and what to say about them."""
     from debate_judge.runs.export.recorded import source_hash
 
+    corpus, notes = proving(corpus)
     if recorded is None:
-        return corpus, 0, ["the export does not say which sources its compile knew; only others are evidence"]
+        note = "the export does not say which sources its compile knew; only others are evidence"
+        return corpus, 0, [*notes, note]
     known = recorded.sources | recorded.seen
     new = tuple(group for group in corpus.groups if source_hash(group) not in known)
     if not new:
@@ -178,7 +182,6 @@ def _new_part(corpus: Corpus, recorded: RecordedScores | None) -> tuple[Corpus, 
             expected="texts of sources that were rated since",
             found=f"{len(corpus.groups)} known sources",
         )
-    notes = []
     if recorded.by == "folds":
         notes.append("the old figures are those of folds: each source by a judge that was compiled without it")
     return replace(corpus, groups=new), len(corpus.groups) - len(new), notes
@@ -261,17 +264,22 @@ def _asked_again(export: Export, corpus: Corpus, aspects: Sequence[Aspect], aski
     """
     from debate_judge.data.agreement.raters import differences_by_group
     from debate_judge.data.inference.rechecked import score_change
-    from debate_judge.runs.after.against_record import unseen_part
-    from debate_judge.runs.export.recorded import recorded_in
 
-    part, _, _ = unseen_part(corpus, recorded_in(export.manifest))
-    before = recorded_scores(export, part, aspects)
-    now = score_corpus(export, part, aspects, replace(asking, store=None, preflight=False), "old texts, anew").scores
+    planned = _planned_again(export, corpus, aspects, asking)
+    before = recorded_scores(export, planned.corpus, aspects)
+    now = score_corpus(planned).scores
     both = {
         name: [replace(n, ratings=o.scores, raters=()) for o, n in zip(before[name], groups, strict=True)]
         for name, groups in now.items()
     }
     return {name: score_change(differences_by_group(groups)) for name, groups in both.items()}
+
+
+def _planned_again(export: Export, corpus: Corpus, aspects: Sequence[Aspect], asking: Asking) -> PlannedScoring:
+    from debate_judge.runs.export.recorded import recorded_in
+
+    part, _, _ = unseen_part(corpus, recorded_in(export.manifest))
+    return PlannedScoring("old texts, anew", export, part, aspects, replace(asking, store=None, preflight=False))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -293,9 +301,24 @@ def rechecked(flags: RecheckFlags) -> Rechecked:
     )
 
 
+def _estimate(flags: RecheckFlags) -> int:
+    from debate_judge.runs.export.recorded import recorded_in
+
+    export, asking = find_export(flags.export, Path(flags.store), flags.judge), Asking.of(flags)
+    corpus = corpus_for(export, flags.data, flags)
+    chosen = shared_aspects(export, corpus, flags.aspects)
+    part, _, _ = _new_part(corpus, recorded_in(export.manifest))
+    planned = [PlannedScoring("new texts", export, part, chosen, asking)]
+    if flags.again is not None:
+        planned.append(_planned_again(export, corpus_for(export, flags.again, flags), chosen, asking))
+    return show_estimate(planned, flags.estimate or "")
+
+
 def _run(flags: RecheckFlags) -> int:
     if flags.json not in (None, "-"):
         require_file(flags.json, "--json")
+    if flags.estimate is not None:
+        return _estimate(flags)
     found = rechecked(flags)
     if flags.json == "-":
         print(json.dumps(found.to_json(), indent=2, allow_nan=False))

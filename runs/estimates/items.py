@@ -6,13 +6,18 @@ import random
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from debate_judge.data.schema import Aspect, RatedGroup, fingerprint
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge, shared_judges
-from debate_judge.programs.dry_run import EstimateCase
+from debate_judge.programs.dry_run import REPLY_TOKENS, EstimateCase
 from debate_judge.programs.grouping import CandidateTable, grouped
 from debate_judge.programs.judge import Item
+from debate_judge.programs.lm.options import LMOptions
+from debate_judge.programs.lm.reply import replies_folder
 from debate_judge.runs.estimates.dry_run import Estimate, Extent, Ledger, Stage, Target, dry_run_all
+from debate_judge.runs.export.lm_choice import foreign_address, lm_of
+from debate_judge.runs.export.manifest import Export
 from debate_judge.runs.runner.billing import stage
 from debate_judge.runs.runner.display import StepProgress
 from debate_judge.runs.runner.runner import JudgeRunner
@@ -97,6 +102,33 @@ def dry_run_copy(judge: CompiledJudge) -> CompiledJudge:
     """The judge without what must not be asked in a dry run: web searches, models of metrics."""
     aspects = {name: AspectJudge(one.judge.dry_run_copy(), one.granularity) for name, one in judge.aspects.items()}
     return CompiledJudge(judge.task, aspects)
+
+
+def scoring_target(
+    export: Export,
+    lm: str | None,
+    api_base: str | None,
+    store: str | Path | None,
+    options: LMOptions | None,
+    *,
+    max_tokens: int | None = None,
+    reply_tokens: tuple[int, int, int] = REPLY_TOKENS,
+) -> Target:
+    """The LM that an export's judge would ask.
+
+    Args:
+        export: The judge.
+        lm: Another LM than that of the compile.
+        api_base: Its address.
+        store: Folder of the store whose replies cost nothing; None where stored replies are not recalled.
+        options: Limits and prices.
+        max_tokens: Longest reply, where it is not that of the compile.
+        reply_tokens: Assumed lengths of a reply.
+    """
+    # Nothing is sent, so the export's address is as good as one that the user names.
+    spec, address, settings = lm_of(export, lm, api_base or foreign_address(export, lm, None), max_tokens)
+    replies = None if store is None else replies_folder(store, spec)
+    return Target(spec, address, replies, settings, options or LMOptions(), reply_tokens)
 
 
 def estimate_scoring(

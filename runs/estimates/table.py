@@ -12,13 +12,14 @@ from debate_judge.runs.reports.tables import DataTable
 from debate_judge.runs.reports.terminal import Printed
 
 
-def render(estimate: Estimate, first: str, notes: Sequence[str] = ()) -> list[Printed]:
+def render(estimate: Estimate, first: str, notes: Sequence[str] = (), *, assumed: bool = True) -> list[Printed]:
     """The estimate for the terminal.
 
     Args:
         estimate: What was found.
         first: Heading of the first column.
         notes: Lines about this run, before what every estimate assumes.
+        assumed: Whether to say that; it is the same for all parts of a command.
     """
     target = estimate.target
     total = estimate.total
@@ -34,7 +35,7 @@ def render(estimate: Estimate, first: str, notes: Sequence[str] = ()) -> list[Pr
     if not priced:
         blocks.append(f"US dollars: no price known for {target.spec}; give --config prices=FILE")
     blocks += [line for line in (_budget(target.options.budget, total),) if line]
-    return [*blocks, *notes, *_assumptions(target)]
+    return [*blocks, *notes, *(_assumptions(target) if assumed else [])]
 
 
 def _assumptions(target: Target) -> list[str]:

@@ -17,6 +17,7 @@ COMMANDS = {
     "carry": ("debate_judge.runs.after.carry", "carry an exported judge to a new LM, if it does as well"),
     "recheck": ("debate_judge.runs.after.recheck", "see whether a judge's proof holds on ratings made since"),
     "measure": ("debate_judge.runs.after.measure", "how good systems are, from few ratings and a judge's scores"),
+    "next": ("debate_judge.runs.after.next", "which sources people should rate next, ready for the rating tool"),
     "report": ("debate_judge.runs.report", "open the page of a compile or a comparison, with every debate"),
 }
 """Command -> its module and what it does."""

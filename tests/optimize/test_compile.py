@@ -42,13 +42,13 @@ def test_the_sample_compiles_to_evidence_and_an_export(tmp_path: Path, capsys: p
         *("chosen", "held_out", "gain", "gain_of_knowledge", "gain_over_informed_single", "guides", "lm_calls"),
         *("export", "run_id", "seed", "closeness"),
         *("note", "looks", "calibration", "exported", "decisions", "raters", "objective", "lm_calls_per_item"),
-        *("splits", "data", "near_duplicates"),
+        *("splits", "data", "near_duplicates", "gains"),
     }
     parts = [result[name] for name in ("gain_of_knowledge", "gain_over_informed_single", "gain")]
     assert parts[0]["value"] + parts[1]["value"] == pytest.approx(parts[2]["value"])
     assert "stand-in" in result["note"]
     assert "stand-in" in (Path(result["export"]) / "README.md").read_text()
-    assert set(result["chosen"]) == {"coherence", "consistency"}
+    assert set(result["chosen"]) == set(result["gains"]) == {"coherence", "consistency"}
     assert set(result["chosen"]["coherence"]) == {
         *("knowledge", "persona", "rounds", "tie_breaker", "granularity", "reading"),
     }

@@ -63,6 +63,11 @@ def test_scores_of_a_file_beside_the_ratings_of_another(tmp_path: Path, capsys: 
     found = json.loads(capsys.readouterr().out)["fluency"]
     assert (found["rated"], found["others"]) == (10, 14)
     assert found["left_out"]
+    # Means are of sources drawn at random: those that were chosen to be rated count as unrated.
+    chosen = lines(tmp_path / "chosen.jsonl", [{**r, "drawn": 0.5} if i < 4 else r for i, r in enumerate(records)])
+    assert command.main([chosen, "--scores", str(tmp_path / "scores.jsonl"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["fluency"]
+    assert (found["rated"], found["others"]) == (6, 18)
 
 
 def test_ids_that_name_no_system_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,314 @@
+"""Which sources should people rate next? A sample of a pool, ready for the rating tool.
+
+    python runs/after/next.py runs/store/exports/NAME --pool new.csv --budget 400 --out to-rate.csv
+    python runs/after/next.py EXPORT --pool new.jsonl --budget 400 --out tasks.json
+    python runs/after/next.py EXPORT --pool new.jsonl --budget 400 --out to-rate.csv --draw chosen
+
+The sources are drawn at random through all kinds of sources, which are clusters of their words. Asked for are the
+aspects in which the compile could not tell its judge from a single call, and as many raters as it had where these
+disagreed. The budget is in ratings: texts x aspects x raters; sources are rated whole. The file has a row a text with
+an empty column an aspect (.csv), or is for Label Studio (.json, with an interface beside it). With --draw chosen the
+exported judge and a single call of its LM score the pool, and the further their rankings of a source's texts are apart,
+the likelier it is drawn. A column drawn then holds the probability of each source: such sources may teach a judge, but
+no command takes them as proof.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from debate_judge.data.errors import InputError
+from debate_judge.data.files.writing import require_file, write_json
+from debate_judge.runs.after.against_record import raters_needed, settled_aspects
+from debate_judge.runs.after.asking import (
+    JSON_OUT,
+    PROGRAM,
+    Asking,
+    AskingFlags,
+    PlannedScoring,
+    TextFlags,
+    command_code,
+    find_export,
+    score_corpus,
+    show_estimate,
+)
+from debate_judge.runs.after.rating_files import require_rating_file, write_rating_file
+from debate_judge.runs.flags.common import SEED
+from debate_judge.runs.flags.declared import command_settings, setting
+from debate_judge.runs.flags.parser import settings_of
+from debate_judge.runs.reports.tables import DataTable
+from debate_judge.runs.reports.terminal import Printed, show
+
+if TYPE_CHECKING:
+    from debate_judge.data.agreement.correlations import Floats
+    from debate_judge.data.schema import Aspect, Corpus, RatedGroup
+    from debate_judge.runs.export.manifest import Export
+
+_SHOWN = 20
+"""Sources that the table has."""
+
+
+@command_settings
+class NextFlags(AskingFlags, TextFlags):
+    """Settings of one choice of sources."""
+
+    export: str = setting(..., PROGRAM, name="EXPORT", metavar="EXPORT")
+    pool: str = setting(
+        ...,
+        "texts to choose from, in any format that can be scored; ratings in them do not count",
+        metavar="FILE",
+    )
+    budget: str | None = setting(
+        ...,
+        "ratings that people can give, texts x aspects x raters; caps on the LM may follow, as in 400,usd=5",
+        metavar="N",
+    )
+    out: str | None = setting(
+        None, "file to rate in: a table (.csv) or tasks of Label Studio (.json)", metavar="FILE", decides=False
+    )
+    draw: Literal["chosen", "random"] = setting(
+        "random", "at random through all kinds of sources; or chosen by how far two judges' rankings are apart"
+    )
+    raters: int | None = setting(
+        None, "raters of each text", shown="those of the compile where they disagreed, else 1", ge=1
+    )
+    aspects: tuple[str, ...] = setting(
+        (), "aspects to rate, comma-separated", shown="those in which the compile could not tell"
+    )
+    seed: int = SEED
+    json: str | None = JSON_OUT
+
+
+@dataclass(frozen=True)
+class NextSources:
+    """What people should rate next."""
+
+    groups: tuple[RatedGroup, ...]
+    """The drawn sources, in random order, without ratings; `drawn` is empty where they were drawn at random."""
+    distances: tuple[float, ...]
+    """Of each, how far apart the two judges' rankings are, from 0 to 1; empty where no judge was asked."""
+    raters: Mapping[str, int]
+    """Aspect to rate -> raters of each text."""
+    settled: Mapping[str, str]
+    """Aspect that is left out -> what the compile showed."""
+    pool: int
+    """Sources to choose from."""
+    known: int
+    """Sources of the pool that the compile knew, and which are left out."""
+
+    @property
+    def texts(self) -> int:
+        return sum(len(group.candidates) for group in self.groups)
+
+    @property
+    def ratings(self) -> int:
+        return self.texts * sum(self.raters.values())
+
+    def to_json(self) -> dict[str, Any]:
+        distances: Sequence[float | None] = self.distances or [None] * len(self.groups)
+        sources = [
+            {"group": g.id, "texts": len(g.candidates), "drawn": g.drawn, "rankings_apart": distance}
+            for g, distance in zip(self.groups, distances, strict=True)
+        ]
+        about = {"ratings": self.ratings, "texts": self.texts, "raters": dict(self.raters)}
+        return {**about, "settled": dict(self.settled), "pool": self.pool, "known": self.known, "sources": sources}
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """What is to be chosen from, and for which aspects."""
+
+    export: Export
+    pool: Corpus
+    aspects: tuple[Aspect, ...]
+    settled: Mapping[str, str]
+    known: int
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print what was chosen; returns the exit code (0 done, 2 bad input, 3 the LM failed)."""
+    return command_code(lambda: _run(settings_of("next", __doc__, NextFlags, argv)))
+
+
+def _run(flags: NextFlags) -> int:
+    if flags.json not in (None, "-"):
+        require_file(flags.json, "--json")
+    if flags.estimate is not None:
+        asking = _budget(flags)[1]
+        return show_estimate(_planned(_read(flags), asking) if flags.draw == "chosen" else [], flags.estimate)
+    found = next_sources(flags)
+    if flags.json == "-":
+        print(json.dumps(found.to_json(), indent=2, allow_nan=False))
+    else:
+        show(*render(found, flags))
+        if flags.json:
+            write_json(flags.json, found.to_json(), "--json")
+    return 0
+
+
+def next_sources(flags: NextFlags) -> NextSources:
+    """Choose the sources, and write the file to rate in.
+
+    Raises:
+        InputError: Settings or texts cannot be used, or the budget is too small for a source.
+        dspy.LMError: The LM cannot be used.
+    """
+    import numpy as np
+
+    from debate_judge.data.inference.drawing import drawn, inclusion_probabilities, kinds_of
+
+    require_rating_file(flags.out)
+    ratings, asking = _budget(flags)
+    choice = _read(flags)
+    names = [aspect.name for aspect in choice.aspects]
+    raters = dict.fromkeys(names, flags.raters) if flags.raters else raters_needed(choice.export, names)
+    groups, chosen = choice.pool.groups, flags.draw == "chosen"
+    distances = _distances(choice, asking) if chosen else np.zeros(len(groups))
+    cost = np.array([len(group.candidates) for group in groups]) * sum(raters.values())
+    count = _affordable(distances, cost, ratings)
+    probabilities = inclusion_probabilities(distances, count)
+    kinds = kinds_of([group.source or group.judged for group in groups], count, flags.seed)
+    places = drawn(probabilities, kinds, np.random.default_rng(flags.seed))
+    # All sources are no choice.
+    told = chosen and count < len(groups)
+    found = NextSources(
+        tuple(replace(groups[i], drawn=round(float(probabilities[i]), 6) if told else None) for i in places),
+        tuple(round(float(distances[i]), 3) for i in places) if chosen else (),
+        raters,
+        choice.settled,
+        len(groups),
+        choice.known,
+    )
+    if flags.out is not None:
+        write_rating_file(flags.out, choice.export.judge.task, found.groups, raters)
+    return found
+
+
+def _budget(flags: NextFlags) -> tuple[int, Asking]:
+    """The ratings, and how an LM is asked, within the caps that follow them."""
+    number, _, caps = (flags.budget or "").partition(",")
+    if not number.strip().isdecimal():
+        expected = "a number of ratings, and after it caps on the LM if you like: 400 or 400,usd=5"
+        raise InputError("not a number of ratings", field="--budget", expected=expected, found=flags.budget)
+    return int(number), Asking.of(replace(flags, budget=caps or None))
+
+
+def _read(flags: NextFlags) -> _Choice:
+    from debate_judge.data.schema import Corpus, Origin
+    from debate_judge.runs.export.loaded import chosen_aspects
+    from debate_judge.runs.export.recorded import recorded_in, source_hash
+    from debate_judge.runs.scoring.new_texts import new_groups
+
+    export = find_export(flags.export, Path(flags.store), flags.judge)
+    judged = tuple(chosen_aspects(export.judge, flags.aspects or None))
+    settled = {} if flags.aspects else settled_aspects(export)
+    task, recorded = export.judge.task, recorded_in(export.manifest)
+    found = new_groups(flags.pool, task, flags.task, flags.columns, flags.sources)
+    everything = [replace(group.unrated, drawn=None) for group in found]
+    known = frozenset() if recorded is None else recorded.sources | recorded.seen
+    groups = tuple(group for group in everything if source_hash(group) not in known)
+    if not groups:
+        raise InputError(
+            "there is no source to choose: the compile knew all of them",
+            file=flags.pool,
+            field="--pool",
+            expected="texts of sources that it did not know",
+            found=f"{len(everything)} sources",
+        )
+    rest = tuple(aspect for aspect in judged if aspect.name not in settled)
+    pool = Corpus(task, groups, Origin(Path(flags.pool).name, flags.pool))
+    # Where everything is settled, there is nothing to leave out.
+    return _Choice(export, pool, rest or judged, settled if rest else {}, len(everything) - len(groups))
+
+
+def _planned(choice: _Choice, asking: Asking) -> list[PlannedScoring]:
+    """The exported judge, and the one that it could not, or not in all, be told from: a single call."""
+    from debate_judge.programs import preset
+    from debate_judge.programs.compiled import AspectJudge, CompiledJudge
+
+    exported = choice.export.judge
+    single, debate = AspectJudge(preset("single", {})), AspectJudge(preset("debate", {}))
+
+    def plain(name: str) -> bool:
+        own = exported.aspects[name].judge
+        same = own.kind == single.judge.kind and own.config() == single.judge.config()
+        return same and own.instructions() == single.judge.instructions()
+
+    others = {aspect.name: debate if plain(aspect.name) else single for aspect in choice.aspects}
+    rival = replace(choice.export, judge=CompiledJudge(exported.task, others))
+    return [
+        PlannedScoring("the exported judge", choice.export, choice.pool, choice.aspects, asking),
+        PlannedScoring("a single call, for comparison", rival, choice.pool, choice.aspects, asking),
+    ]
+
+
+def _distances(choice: _Choice, asking: Asking) -> Floats:
+    """How far apart the two judges' rankings of each source are: root mean square over aspects."""
+    import numpy as np
+
+    from debate_judge.data.inference.drawing import rank_distance
+
+    first, second = (score_corpus(planned).scores for planned in _planned(choice, asking))
+    return np.asarray(np.sqrt(np.mean([rank_distance(first[a], second[a]) ** 2 for a in first], axis=0)))
+
+
+def _affordable(priority: Floats, cost: Floats, budget: int) -> int:
+    """The largest number of sources whose expected cost is within the budget.
+
+    Raises:
+        InputError: It is none.
+    """
+    from debate_judge.data.inference.drawing import inclusion_probabilities
+
+    def expected(count: int) -> int:
+        # Rounded first, because probabilities add up to a hair more or less.
+        return math.ceil(round(float(inclusion_probabilities(priority, count) @ cost), 6))
+
+    found = bisect_right(range(1, len(cost) + 1), budget, key=expected)
+    if not found:
+        raise InputError(
+            "too few ratings for a single source",
+            field="--budget",
+            expected=f"at least {round(float(cost.mean())):,}: texts of a source x aspects x raters",
+            found=budget,
+            remedy="choose fewer aspects with --aspects, or fewer raters with --raters",
+        )
+    return found
+
+
+def render(found: NextSources, flags: NextFlags) -> list[Printed]:
+    """What was chosen, and why."""
+    asked = ", ".join(name if n == 1 else f"{name} by {n} raters" for name, n in found.raters.items())
+    lines: list[Printed] = [
+        f"{len(found.groups)} of {found.pool:,} sources to rate: {found.texts:,} texts, {found.ratings:,} ratings of "
+        + asked
+    ]
+    if found.known:
+        lines.append(f"{found.known} others were known to the compile and left out")
+    lines += [f"{name} is left out: {why}; --aspects asks for it" for name, why in found.settled.items()]
+    header, shown = ["source", "texts"], found.groups[:_SHOWN]
+    rows = [[group.id, str(len(group.candidates))] for group in shown]
+    if found.distances:
+        header += ["drawn", "rankings apart"]
+        for row, group, distance in zip(rows, shown, found.distances, strict=False):
+            row += [f"{group.drawn or 1:.3f}", f"{distance:.2f}"]
+    more = len(found.groups) - len(shown)
+    lines += ["", DataTable(header, rows), *([f"and {more} more"] if more else []), ""]
+    if found.distances:
+        lines.append(
+            "drawn: the probability of the source; rankings apart: of the judge and its rival, from 0 to 1. Chosen "
+            "sources may teach a judge, but are held out by no compile and prove nothing"
+        )
+    if flags.out is not None:
+        lines.append(f"written to {flags.out}; filled in, it is read as rated data are")
+    return lines
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
