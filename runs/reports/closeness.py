@@ -11,7 +11,7 @@ from debate_judge.runs.reports.tables import DataTable
 Found = Mapping[str, Mapping[str, Closeness]]
 """Judge -> aspect or average -> how close its scores are; the first judge is what the others are compared with."""
 
-_NAMES = {"mae": "mean absolute error", "kappa": "kappa"}
+_NAMES = {"mae": "mean absolute error", "kappa": "kappa of decisions"}
 _SHORT = {"mae": "error", "ccc": "CCC", "kappa": "kappa"}
 
 TITLE = (
