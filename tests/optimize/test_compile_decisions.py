@@ -111,7 +111,7 @@ def test_pairs_that_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
 def test_graded_ratings_call_for_no_decision(capsys: pytest.CaptureFixture[str]) -> None:
     result = compiled("--aspects", "fluency")
     assert result["decisions"] == {}
-    assert "decisions" not in capsys.readouterr().out
+    assert "Held-out decisions" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("calls", "expected"), [(1.0, "single call"), (1.2, "single call"), (3.0, "n = 0")])

@@ -184,7 +184,8 @@ def test_only_a_bounded_number_of_items_is_read_ahead(command: Command) -> None:
         assert command("--concurrency", "4") == 0
     assert len(ahead) == 600
     assert max(ahead) <= streaming.window(command.lm)
-    assert command.lm.peak == 4
+    # Whether the LM is ever asked by all four at once is a matter of chance.
+    assert 1 < command.lm.peak <= 4
 
 
 def test_help_needs_no_lm_library() -> None:
