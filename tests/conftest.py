@@ -26,6 +26,12 @@ os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
 gc.set_threshold(100_000, 50, 100)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores, for most tests wait for a process or a server."""
+    return (os.cpu_count() or 1) + 1
+
+
 def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()

@@ -217,6 +217,8 @@ class _Watch(BaseCallback):
     def __init__(self, stage: str, shown: ItemPass) -> None:
         self.over = False
         """Whether nothing may be asked any more: threads may still be at work when a run has ended."""
+        self._error: Exception | None = None
+        """That the run has ended with."""
         self._stage, self._shown = stage, shown
         self._judged: set[str] = set()
 
@@ -232,7 +234,8 @@ class _Watch(BaseCallback):
 
     def on_lm_start(self, call_id: str, instance: Any, inputs: dict[str, Any]) -> None:
         if self.over:
-            raise Abort
+            # The thread that has met the error may be heard of later than this one.
+            raise Abort from self._error
 
     def on_lm_end(self, call_id: str, outputs: Any, exception: BaseException | None = None) -> None:
         if isinstance(exception, Exception) and fatal(exception):
@@ -240,6 +243,7 @@ class _Watch(BaseCallback):
 
     def _end_with(self, error: BaseException | None) -> None:
         if isinstance(error, Exception):
+            self._error = self._error or error
             self.over = True
             raise Abort from error
 

@@ -42,6 +42,9 @@ def executed(*arguments: str) -> int:
 
 COMPILES: list[tuple[dict[str, Any], list[str], float]] = [
     ({}, [], 0.25),
+    ({"judge": "geval", "tuner": "none"}, ["--judge", "geval", "--tuner", "none"], 0.01),
+    # What two searches try differently adds up, and depends on a few points of each.
+    ({"max_rounds": 1, "trials": 4, "folds": 4}, ["--max-rounds", "1", *keys(trials=4), "--folds", "4"], 0.35),
     # In a small search much depends on the few points that a sampler happens to visit.
     ({"max_rounds": 1, "trials": 4}, ["--max-rounds", "1", *keys(trials=4)], 0.35),
     ({"tuner": "none", "max_rounds": 2}, ["--tuner", "none", "--max-rounds", "2"], 0.25),
@@ -51,14 +54,21 @@ COMPILES: list[tuple[dict[str, Any], list[str], float]] = [
         ["--tuner", "mipro", "--max-rounds", "1", *keys(trials=4)],
         0.35,
     ),
-    ({"judge": "geval", "tuner": "none"}, ["--judge", "geval", "--tuner", "none"], 0.01),
     ({"max_rounds": 0}, ["--max-rounds", "0"], 0.25),
-    # What two searches try differently adds up, and depends on a few points of each.
-    ({"max_rounds": 1, "trials": 4, "folds": 4}, ["--max-rounds", "1", *keys(trials=4), "--folds", "4"], 0.35),
 ]
 
 
-@pytest.mark.parametrize(("settings", "flags", "factor"), COMPILES, ids=[" ".join(c[1]) for c in COMPILES])
+LONG = 3
+"""The first ones are tried each time, the others in long runs."""
+
+
+@pytest.mark.parametrize(
+    ("settings", "flags", "factor"),
+    [
+        pytest.param(*one, id=" ".join(one[1]), marks=[pytest.mark.soak] if number >= LONG else [])
+        for number, one in enumerate(COMPILES)
+    ],
+)
 def test_what_a_compile_executes_lies_within_its_estimate(
     settings: dict[str, Any], flags: list[str], factor: float
 ) -> None:

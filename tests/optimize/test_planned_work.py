@@ -14,7 +14,13 @@ from tests.config_keys import keys
 from tests.optimize.small_corpus import small_corpus
 
 
-@pytest.mark.parametrize("more", [["--aspects", "coherence"], ["--aspects", "coherence,fluency", "--effort", "medium"]])
+@pytest.mark.parametrize(
+    "more",
+    [
+        ["--aspects", "coherence"],
+        pytest.param(["--aspects", "coherence,fluency", "--effort", "medium"], marks=pytest.mark.soak),
+    ],
+)
 def test_a_search_makes_about_as_many_passes_as_were_planned(
     more: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

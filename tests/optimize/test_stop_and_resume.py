@@ -110,6 +110,7 @@ def test_an_interrupted_compile_says_how_to_go_on(tmp_path: Path) -> None:
     assert "Traceback" not in errors
 
 
+@pytest.mark.soak
 def test_two_compiles_at_once_on_one_store_pay_for_each_call_once(tmp_path: Path) -> None:
     """Their settings differ, and with them their studies; most of their calls are equal."""
     folders = [tmp_path / "one", tmp_path / "two"]

@@ -49,7 +49,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_answer_without_end_is_given_up(kind: str) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with HostileServer(lambda _: endless(kind)) as server:
-        lm = make_lm("openai/m", api_base=server.url, options=replace(ONCE, attempt=2.0))
+        lm = make_lm("openai/m", api_base=server.url, options=replace(ONCE, attempt=1.0))
         with pytest.raises(dspy.LMError, match=r"too long|no whole answer|no answer in time|no call was answered"):
             by_ask(lm)
         # What is on its way when the client hangs up lies in the buffers of the system. Extensions of a chunk and
@@ -91,14 +91,14 @@ def test_an_answer_that_drips_is_given_up_at_the_deadline_whoever_calls(caller: 
 @pytest.mark.parametrize("spec", SPECS)
 @pytest.mark.parametrize("coding", [b"gzip", b"deflate", b"x-gzip"])
 def test_a_gzip_bomb_is_not_unpacked(spec: str, coding: bytes, caller: Callable[[JudgeLM], None]) -> None:
-    bomb = gzip_bomb(2**28)
+    bomb = gzip_bomb(2**29)
     with HostileServer(lambda _: [sized(bomb, b"Content-Encoding: " + coding)]) as server:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         with pytest.raises(dspy.LMError):
             caller(make_lm(spec, api_base=server.url, options=ONCE))
         grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    # Kilobytes; unpacked it would be 262,144.
-    assert grown < 100_000
+    # Kilobytes; unpacked it would be 524,288. A provider's first call imports much.
+    assert grown < 262_144
 
 
 def test_answers_that_announce_a_gigabyte_are_not_read() -> None:
