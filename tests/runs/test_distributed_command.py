@@ -128,14 +128,14 @@ def test_a_spent_budget_ends_with_its_code_and_the_same_command_goes_on(
     command: Command, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_jsonl(command.folder / "in-0.jsonl", range(20))
-    assert command(*keys(actors=1), budget="calls=40") == score.EXIT_LM
+    assert command(*keys(actors=1), budget="calls=100") == score.EXIT_LM
     said = capsys.readouterr().err
     assert "share of one actor" in said
     assert "raise --budget" in said
     # What was asked before the actors started counts.
-    assert command.server.asked.total() == 40
-    # Whether any debate was over by then is a matter of chance.
-    assert len(command.rows()) < 80
+    assert command.server.asked.total() == 100
+    # All 80 scores may be asked for before the first review; after so many reviews some debates are over.
+    assert 0 < len(command.rows()) < 80
     assert command() == 0
     assert "of them were there already" in capsys.readouterr().err
     assert len(command.rows()) == 80
