@@ -14,12 +14,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import mlflow
 import pytest
 
 from debate_judge.optimize.cli import main
 from debate_judge.programs.lm.prices import EXAMPLE_LM, price_of
 from debate_judge.programs.make_lm import is_reasoning_model
 from debate_judge.runs.flags.invocation import COMMANDS, script
+from debate_judge.runs.tracking.store import used
 from tests.config_keys import keys
 
 ROOT = Path(__file__).parents[1]
@@ -187,6 +189,15 @@ def tried(arguments: list[str]) -> list[str]:
     return [name, *rest]
 
 
+def register(name: str) -> None:
+    """Register the judge of the only compile: so few sources show no agreement, without which none is registered."""
+    with used("sqlite:///runs/store/mlflow.db"):
+        ids = [one.experiment_id for one in mlflow.search_experiments()]
+        (model,) = mlflow.search_logged_models(ids, output_format="list")
+        mlflow.register_model(model.model_uri, name)
+        mlflow.MlflowClient().set_registered_model_alias(name, "champion", "1")
+
+
 @pytest.mark.parametrize("readme", [page for page in READMES if page != OF_TOOLS])
 def test_the_commands_of_a_readme_work(
     readme: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -196,6 +207,7 @@ def test_the_commands_of_a_readme_work(
     if not (folder / "runs/store/exports/my-judge").exists():
         made = ["compile", "--data", "ratings.csv", "--lm", EXAMPLE_LM, "--name", "my-judge"]
         assert main(tried(made)) == 0
+        register("my-judge")
     for arguments in commands(readme):
         capsys.readouterr()
         Path("scores.jsonl").unlink(missing_ok=True)

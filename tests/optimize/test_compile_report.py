@@ -94,7 +94,8 @@ def test_texts_lie_in_the_store_where_the_readme_says(store: Path) -> None:
         if file.is_file() and any(text in file.read_text(errors="replace") for text in texts)
     ]
     places = {place.name if place.parts[0] == "artifacts" else place.parts[0] for place in quoting}
-    assert places == {"replies", "reports", "exports", "debates.json", "traces.json", "mlflow.db"}
+    # MLflow keeps the spans of a trace in its database, and in a file as well where the trace was there before them.
+    assert places - {"traces.json"} == {"replies", "reports", "exports", "debates.json", "mlflow.db"}
 
 
 def test_the_report_says_what_the_compile_printed(store: Path) -> None:
