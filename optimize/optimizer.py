@@ -26,11 +26,14 @@ from debate_judge.optimize.settings import EFFORTS
 from debate_judge.optimize.tuners import Effort, GuideLimits, Tuning
 from debate_judge.programs import named
 from debate_judge.programs.compiled import usual_granularity
-from debate_judge.programs.debate.personas import NOT_LIGHT
 from debate_judge.programs.judge import Judge
 from debate_judge.runs.runner.billing import stage
 
 logger = logging.getLogger(__name__)
+
+
+_NOT_LIGHT = ("blind-half", "blind-every")
+"""Personas that a light search leaves out, for what it tries is much like them."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +135,7 @@ def _personas(plan: CompilePlan) -> Mapping[str, str]:
     """The personas that the search may choose from: all, or only the judge's own if personas are not searched."""
     if "persona" in named(plan.settings.judge).searched:
         light = plan.settings.effort == "light"
-        return {name: text for name, text in plan.personas.items() if not (light and name in NOT_LIGHT)}
+        return {name: text for name, text in plan.personas.items() if not (light and name in _NOT_LIGHT)}
     name = str(plan.judge.config().get("persona", ""))
     return {name: plan.personas[name]} if name in plan.personas else {}
 

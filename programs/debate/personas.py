@@ -77,9 +77,6 @@ _GAPS = {"second-reading": inf, "blind": 0.25, "blind-half": 0.5, "blind-every":
 BLIND: Mapping[str, Persona] = MappingProxyType({name: Persona(name, _BLIND, gap) for name, gap in _GAPS.items()})
 """Critics that score blind."""
 
-NOT_LIGHT = ("blind-half", "blind-every")
-"""Personas that a light search leaves out, for what it tries is much like them."""
-
 
 def persona_of(name: str, text: str) -> Persona:
     """A persona with this text, which scores blind if its name is that of one that does."""

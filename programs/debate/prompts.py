@@ -118,10 +118,7 @@ def parts_of(transcripts: Mapping[Cell, Transcript]) -> Iterator[Part]:
 
 # --- the standard and the rules ---
 
-_WHOLE_SCALE = re.compile(
-    r"\s+Use\s+the\s+whole\s+scale:\s+the\s+best\s+score\s+is\s+for\s+a\s+text\s+in\s+which\s+you\s+find\s+nothing\s+"
-    r"that\s+the\s+definition\s+names,\s+and\s+trifles\s+take\s+nothing\s+off\."
-)
+_WHOLE_SCALE = re.compile(r"\s+Use\s+the\s+whole\s+scale:[^.]+\.")
 """Last sentence of the Scorer's own instructions, where no guide says how the scale is used."""
 
 GUIDE, DEFINITION = "the guide to the raters", "the definition"

@@ -101,7 +101,8 @@ def unseen_part(corpus: Corpus, recorded: RecordedScores | None) -> tuple[Corpus
         return corpus, False, [*notes, note]
     hashes = {group.id: source_hash(group) for group in corpus.groups}
     known = [g for g in corpus.groups if hashes[g.id] in recorded.sources]
-    new = [g for g in corpus.groups if hashes[g.id] not in recorded.sources | recorded.seen]
+    everything = recorded.known
+    new = [g for g in corpus.groups if hashes[g.id] not in everything]
     if known and recorded.by == "export" and not recorded.sources & recorded.seen:
         missing = len(recorded.sources) - len(known)
         notes += [f"{missing} of {len(recorded.sources)} held-out sources are not in the data"] * bool(missing)

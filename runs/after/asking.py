@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.errors import InputError
+from debate_judge.data.files.writing import require_file, write_json
 from debate_judge.data.schema import Aspect, Corpus
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.reply import replies_folder
@@ -274,6 +276,22 @@ def _judged(judge: LoadedJudge, planned: PlannedScoring) -> dict[str, list[Judge
     finally:
         shown.stop()
     return found
+
+
+def require_json(out: str | None) -> None:
+    """Check before anything is asked that the file of `--json` can be written; raises as `require_file`."""
+    if out != "-":
+        require_file(out, "--json")
+
+
+def print_result(out: str | None, record: Mapping[str, object], tables: Sequence[Printed]) -> None:
+    """Print a result: its tables, beside the file of `--json` if there is one, or JSON alone."""
+    if out == "-":
+        print(json.dumps(record, indent=2, allow_nan=False))
+        return
+    show(*tables)
+    if out is not None:
+        write_json(out, record, "--json")
 
 
 def command_code(work: Callable[[], int]) -> int:

@@ -12,7 +12,6 @@ scores that the export keeps.
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -21,7 +20,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from debate_judge.data.errors import InputError
-from debate_judge.data.files.writing import require_file, write_json
 from debate_judge.runs.after.against_record import data_of, objective, recorded_scores, unseen_part
 from debate_judge.runs.after.asking import (
     ASPECTS,
@@ -36,6 +34,8 @@ from debate_judge.runs.after.asking import (
     command_code,
     corpus_for,
     find_export,
+    print_result,
+    require_json,
     score_corpus,
     shared_aspects,
     show_estimate,
@@ -44,11 +44,10 @@ from debate_judge.runs.flags.common import SEED
 from debate_judge.runs.flags.declared import command_settings, setting
 from debate_judge.runs.flags.parser import settings_of
 from debate_judge.runs.reports.tables import DataTable
-from debate_judge.runs.reports.terminal import Printed, show
+from debate_judge.runs.reports.terminal import Printed
 from debate_judge.runs.reports.text import interval
 
 if TYPE_CHECKING:
-    from debate_judge.data.agreement.classification import Measure
     from debate_judge.data.inference.carried import LMComparison, Margins, ScoreMeaning
     from debate_judge.data.schema import Aspect, Corpus
     from debate_judge.runs.export.manifest import Export
@@ -270,8 +269,6 @@ def carried(flags: CarryFlags) -> Carried:
 
 
 def _read(flags: CarryFlags) -> tuple[Export, Corpus]:
-    if flags.lm is None:
-        raise InputError("no new LM is named", field="--lm", expected="PROVIDER/MODEL, or offline")
     export = find_export(flags.export, Path(flags.store), flags.judge)
     return export, corpus_for(export, flags.data or data_of(export), flags)
 
@@ -287,17 +284,11 @@ def _estimate(flags: CarryFlags) -> int:
 
 
 def _run(flags: CarryFlags) -> int:
-    if flags.json not in (None, "-"):
-        require_file(flags.json, "--json")
+    require_json(flags.json)
     if flags.estimate is not None:
         return _estimate(flags)
     made = carried(flags)
-    if flags.json == "-":
-        print(json.dumps(made.to_json(), indent=2, allow_nan=False))
-    else:
-        show(*render(made))
-        if flags.json:
-            write_json(flags.json, made.to_json(), "--json")
+    print_result(flags.json, made.to_json(), render(made))
     if made.export is not None:
         print(f"Export      {made.export}", file=sys.stderr)
     return _RECOMPILE if made.verdict == "recompile" else 0
@@ -323,7 +314,7 @@ def render(made: Carried) -> list[Printed]:
             interval(one.old),
             interval(one.new),
             interval(one.difference),
-            _measure(one.shift),
+            interval(one.shift, "+"),
             _plain(one.spread),
             _plain(one.between),
             *(_plain(None if m is None else m.value) for m in (one.error, one.error_new, one.error_refitted)),
@@ -339,13 +330,6 @@ def render(made: Carried) -> list[Printed]:
         "spread and mean absolute error of the scores are on the raters' scale, by the old map and, refitted, by a "
         "new one",
     ]
-
-
-def _measure(measure: Measure | None) -> str:
-    if measure is None or measure.value is None:
-        return "–"
-    ends = "" if measure.low is None or measure.high is None else f" [{measure.low:.2f}, {measure.high:.2f}]"
-    return f"{measure.value:+.2f}{ends}"
 
 
 def _plain(value: float | None) -> str:

@@ -13,14 +13,12 @@ than that of the ratings alone.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from debate_judge.data.errors import InputError
-from debate_judge.data.files.writing import require_file, write_json
 from debate_judge.runs.after.asking import (
     ASPECTS,
     JSON_OUT,
@@ -33,6 +31,8 @@ from debate_judge.runs.after.asking import (
     command_code,
     corpus_for,
     find_export,
+    print_result,
+    require_json,
     score_corpus,
     shared_aspects,
     show_estimate,
@@ -40,11 +40,12 @@ from debate_judge.runs.after.asking import (
 from debate_judge.runs.flags.declared import command_settings, setting
 from debate_judge.runs.flags.parser import settings_of
 from debate_judge.runs.reports.tables import DataTable
-from debate_judge.runs.reports.terminal import Printed, show
+from debate_judge.runs.reports.terminal import Printed
+from debate_judge.runs.reports.text import interval
 
 if TYPE_CHECKING:
     from debate_judge.data.agreement.results import GroupScores
-    from debate_judge.data.inference.powered import PoweredEstimate, SystemsTable
+    from debate_judge.data.inference.powered import SystemsTable
     from debate_judge.data.schema import Corpus, Scale
 
 SUSPICIOUS = 0.01
@@ -97,18 +98,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(flags: MeasureFlags) -> int:
-    if flags.json not in (None, "-"):
-        require_file(flags.json, "--json")
+    require_json(flags.json)
     if flags.estimate is not None:
         return show_estimate([_planned(flags)] if flags.program else [], flags.estimate)
     found = measured(flags)
-    record = {aspect: table.to_json() for aspect, table in found.items()}
-    if flags.json == "-":
-        print(json.dumps(record, indent=2, allow_nan=False))
-        return 0
-    show(*render(found))
-    if flags.json:
-        write_json(flags.json, record, "--json")
+    print_result(flags.json, {aspect: table.to_json() for aspect, table in found.items()}, render(found))
     return 0
 
 
@@ -164,7 +158,7 @@ def render(found: Mapping[str, SystemsTable]) -> list[Printed]:
         rows = [
             [
                 one.system,
-                _interval(one.mean.value, one.mean),
+                interval(one.mean),
                 f"{one.mean.alone:.2f} [{one.mean.alone_low:.2f}, {one.mean.alone_high:.2f}]",
                 f"{one.mean.weight:.2f}",
                 f"{one.ratings}",
@@ -193,10 +187,6 @@ def _notes(table: SystemsTable) -> list[Printed]:
             f"{table.drawn.p_value:.3f}): if they were not drawn at random, neither kind of mean holds for all sources"
         )
     return notes
-
-
-def _interval(value: float, found: PoweredEstimate) -> str:
-    return f"{value:.2f} [{found.low:.2f}, {found.high:.2f}]"
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ no command takes them as proof.
 
 from __future__ import annotations
 
-import json
 import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
@@ -24,7 +23,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from debate_judge.data.errors import InputError
-from debate_judge.data.files.writing import require_file, write_json
 from debate_judge.runs.after.against_record import raters_needed, settled_aspects
 from debate_judge.runs.after.asking import (
     JSON_OUT,
@@ -35,6 +33,8 @@ from debate_judge.runs.after.asking import (
     TextFlags,
     command_code,
     find_export,
+    print_result,
+    require_json,
     score_corpus,
     show_estimate,
 )
@@ -43,7 +43,7 @@ from debate_judge.runs.flags.common import SEED
 from debate_judge.runs.flags.declared import command_settings, setting
 from debate_judge.runs.flags.parser import settings_of
 from debate_judge.runs.reports.tables import DataTable
-from debate_judge.runs.reports.terminal import Printed, show
+from debate_judge.runs.reports.terminal import Printed
 
 if TYPE_CHECKING:
     from debate_judge.data.agreement.correlations import Floats
@@ -137,18 +137,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(flags: NextFlags) -> int:
-    if flags.json not in (None, "-"):
-        require_file(flags.json, "--json")
+    require_json(flags.json)
     if flags.estimate is not None:
         asking = _budget(flags)[1]
         return show_estimate(_planned(_read(flags), asking) if flags.draw == "chosen" else [], flags.estimate)
     found = next_sources(flags)
-    if flags.json == "-":
-        print(json.dumps(found.to_json(), indent=2, allow_nan=False))
-    else:
-        show(*render(found, flags))
-        if flags.json:
-            write_json(flags.json, found.to_json(), "--json")
+    print_result(flags.json, found.to_json(), render(found, flags))
     return 0
 
 
@@ -211,7 +205,7 @@ def _read(flags: NextFlags) -> _Choice:
     task, recorded = export.judge.task, recorded_in(export.manifest)
     found = new_groups(flags.pool, task, flags.task, flags.columns, flags.sources)
     everything = [replace(group.unrated, drawn=None) for group in found]
-    known = frozenset() if recorded is None else recorded.sources | recorded.seen
+    known = frozenset() if recorded is None else recorded.known
     groups = tuple(group for group in everything if source_hash(group) not in known)
     if not groups:
         raise InputError(

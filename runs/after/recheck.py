@@ -13,14 +13,12 @@ shown to be worse by more than the margin.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from debate_judge.data.errors import InputError
-from debate_judge.data.files.writing import require_file, write_json
 from debate_judge.runs.after.against_record import objective, proving, recorded_scores, unseen_part
 from debate_judge.runs.after.asking import (
     ASPECTS,
@@ -34,6 +32,8 @@ from debate_judge.runs.after.asking import (
     command_code,
     corpus_for,
     find_export,
+    print_result,
+    require_json,
     score_corpus,
     shared_aspects,
     show_estimate,
@@ -42,7 +42,7 @@ from debate_judge.runs.flags.common import SEED
 from debate_judge.runs.flags.declared import command_settings, setting
 from debate_judge.runs.flags.parser import settings_of
 from debate_judge.runs.reports.tables import DataTable
-from debate_judge.runs.reports.terminal import Printed, show
+from debate_judge.runs.reports.terminal import Printed
 from debate_judge.runs.reports.text import interval
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ def _new_part(corpus: Corpus, recorded: RecordedScores | None) -> tuple[Corpus, 
     if recorded is None:
         note = "the export does not say which sources its compile knew; only others are evidence"
         return corpus, 0, [*notes, note]
-    known = recorded.sources | recorded.seen
+    known = recorded.known
     new = tuple(group for group in corpus.groups if source_hash(group) not in known)
     if not new:
         raise InputError(
@@ -315,17 +315,11 @@ def _estimate(flags: RecheckFlags) -> int:
 
 
 def _run(flags: RecheckFlags) -> int:
-    if flags.json not in (None, "-"):
-        require_file(flags.json, "--json")
+    require_json(flags.json)
     if flags.estimate is not None:
         return _estimate(flags)
     found = rechecked(flags)
-    if flags.json == "-":
-        print(json.dumps(found.to_json(), indent=2, allow_nan=False))
-    else:
-        show(*render(found))
-        if flags.json:
-            write_json(flags.json, found.to_json(), "--json")
+    print_result(flags.json, found.to_json(), render(found))
     return _WORSE if found.verdict == "worse" else 0
 
 
@@ -351,11 +345,11 @@ def render(found: Rechecked) -> list[Printed]:
         rows.append(
             [
                 name,
-                "–" if then is None else interval(then),
+                interval(then),
                 interval(now),
-                _moved(apart),
+                interval(apart, "+"),
                 "–" if apart is None else f"{apart.p_value:.3f}",
-                *(_moved(None if drift is None else one) for one in _of(drift)),
+                *(interval(one, "+") for one in _of(drift)),
             ]
         )
     return [
@@ -370,13 +364,6 @@ def render(found: Rechecked) -> list[Printed]:
 
 def _of(drift: Drift | None) -> tuple[TwoSamples | None, ...]:
     return (None, None, None) if drift is None else (drift.scores, drift.ratings, drift.apart)
-
-
-def _moved(found: TwoSamples | None, digits: int = 2) -> str:
-    if found is None:
-        return "–"
-    value, low, high = (f"{number:+.{digits}f}" for number in (found.value, found.low, found.high))
-    return f"{value} [{low}, {high}]"
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator
 
-from debate_judge.data.errors import InputError
 from debate_judge.data.schema import ALL
 from debate_judge.programs import JUDGES
 from debate_judge.runs.evaluation.perturbations import PROBES
@@ -14,9 +13,7 @@ from debate_judge.runs.flags.common import EXPORT, JSON_FILE, REPLIES, REPORT, S
 from debate_judge.runs.flags.declared import command_settings, flag_group, setting, unknown_name
 from debate_judge.runs.flags.judge import PERSONAS_FILE
 from debate_judge.runs.flags.lm import MAX_TOKENS, EndpointFlags, EstimateFlags, LimitFlags
-
-_LEVELS = ("auto", "summary", "sample", "system")
-_STATISTICS = ("pearson", "spearman", "kendall")
+from debate_judge.runs.flags.metric import MetricChoice
 
 
 def _known_probes(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -26,14 +23,13 @@ def _known_probes(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(PROBES) if ALL in names else tuple(dict.fromkeys(names))
 
 
+def metric_of(text: str) -> MetricChoice:
+    """The level and the correlations that a comparison shows."""
+    return MetricChoice.of(text, ("summary", "sample", "system"), several=True)
+
+
 def _known_metric(text: str) -> str:
-    level, _, statistics = text.partition("/")
-    if level not in _LEVELS or not set(statistics.split(",") if statistics else ()) <= set(_STATISTICS):
-        raise InputError(
-            "not a metric",
-            expected=f"LEVEL/STATISTIC, levels {', '.join(_LEVELS)}, statistics {', '.join(_STATISTICS)}, e.g. "
-            "summary/spearman or summary/spearman,kendall",
-        )
+    metric_of(text)
     return text
 
 
@@ -91,7 +87,7 @@ class TableFlags:
     metric: Annotated[str, AfterValidator(_known_metric)] = setting(
         "auto",
         "agreement to show: within sources (summary), pooled (sample) or over systems (system), and the correlations",
-        metavar="LEVEL/STATISTIC,...",
+        metavar="LEVEL/CORRELATION,...",
         shown="what the data allow, the two correlations of the task's papers",
     )
     baseline: str | None = setting(None, "judge that the others are compared with", shown="the first one")
@@ -124,8 +120,8 @@ class CompareFlags(DataFlags, PartFlags, EntrantFlags, TableFlags, JudgesLMFlags
         "estimate",
     )
     REMOVED: ClassVar = {
-        "--level": "write --metric LEVEL/STATISTIC, e.g. --metric system/spearman",
-        "--statistics": "write --metric LEVEL/STATISTIC,..., e.g. --metric summary/pearson,spearman",
+        "--level": "write --metric LEVEL/CORRELATION, e.g. --metric system/spearman",
+        "--statistics": "write --metric LEVEL/CORRELATION,..., e.g. --metric summary/pearson,spearman",
         "--intervals": _INTERVALS,
         "--draw-systems": "intervals at system level are about these systems",
         "--figure": "the report draws the table, and further charts",

@@ -14,8 +14,8 @@ from debate_judge.data.schema import Aspect, Scale
 from debate_judge.runs.comparison.results import EvalSetup
 from debate_judge.runs.evaluation.perturbations import PROBES, Direction
 from debate_judge.runs.evaluation.rows import EvaluatedJudge, JudgementRow
-from debate_judge.runs.reports.decisions import cell
 from debate_judge.runs.reports.tables import DataTable
+from debate_judge.runs.reports.text import interval
 from debate_judge.runs.tracking.values import step_name
 
 ALL = "all aspects"
@@ -155,7 +155,7 @@ def probes_table(found: Mapping[str, ProbeEffects], setup: EvalSetup, where: str
 def _change(one: ProbeEffect, extent: bool) -> str:
     if one.change is None or one.change.value is None:
         return "–"
-    return (cell(one.change) if extent else f"{one.change.value:.2f}") + (" *" if one.shown else "")
+    return (interval(one.change) if extent else f"{one.change.value:.2f}") + (" *" if one.shown else "")
 
 
 def _counts(by_aspect: Mapping[str, ProbeEffect], names: Sequence[str], lost: bool) -> list[str]:

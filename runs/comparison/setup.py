@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from debate_judge import data
 from debate_judge.data.agreement.decisions import Question, find_questions
@@ -16,7 +16,7 @@ from debate_judge.data.requirements import aspects_to_judge, require_level
 from debate_judge.data.schema import Corpus
 from debate_judge.data.splits import split
 from debate_judge.programs.make_lm import OFFLINE
-from debate_judge.runs.comparison.flags import CompareFlags
+from debate_judge.runs.comparison.flags import CompareFlags, metric_of
 from debate_judge.runs.comparison.results import EvalSetup
 from debate_judge.runs.evaluation.entrants import Entrant, NamedJudge, entrants, expected, named_judges
 from debate_judge.runs.evaluation.perturbations import PROBES, Manipulation
@@ -24,6 +24,7 @@ from debate_judge.runs.evaluation.rows import EvaluatedJudge
 from debate_judge.runs.evaluation.score_files import read_external
 from debate_judge.runs.export.from_mlflow import MLflowStore
 from debate_judge.runs.export.lm_choice import lm_of
+from debate_judge.runs.flags.metric import AUTO
 from debate_judge.runs.human_ratings import rated_file
 
 
@@ -211,10 +212,11 @@ def _baseline(wanted: str | None, names: Sequence[str]) -> str:
 
 def _metric(arguments: CompareFlags, corpus: Corpus) -> tuple[Level, tuple[Statistic, ...]]:
     """Level and statistics; by default the two statistics of the task's published tables."""
-    level, _, statistics = arguments.metric.partition("/")
-    if level == "auto":
-        level = "summary" if corpus.grouped else "sample"
+    metric = metric_of(arguments.metric)
+    level: Level = ("summary" if corpus.grouped else "sample") if metric.level == AUTO else metric.level
     if level != "system":
-        require_level(corpus, cast(Level, level))
-    usual = "pearson,spearman" if corpus.task.name == "dialogue" else "spearman,kendall"
-    return cast(Level, level), cast(tuple[Statistic, ...], tuple(dict.fromkeys((statistics or usual).split(","))))
+        require_level(corpus, level)
+    usual: tuple[Statistic, ...] = (
+        ("pearson", "spearman") if corpus.task.name == "dialogue" else ("spearman", "kendall")
+    )
+    return level, metric.correlations or usual

@@ -38,6 +38,11 @@ class RecordedScores:
     def sources(self) -> frozenset[str]:
         return frozenset(group.group for groups in self.scores.values() for group in groups)
 
+    @property
+    def known(self) -> frozenset[str]:
+        """Hashes of all sources that the compile had."""
+        return self.sources | self.seen
+
 
 def source_hash(group: RatedGroup) -> str:
     return fingerprint(group.source_key)

@@ -22,32 +22,41 @@ class MetricChoice:
     """What judges are compared by."""
 
     level: Level | Literal["auto"] = AUTO
-    correlation: Statistic = "spearman"
+    correlations: tuple[Statistic, ...] = ()
+    """Those that were named."""
 
     @classmethod
-    def of(cls, text: str, levels: Sequence[str] = ("summary", "sample")) -> MetricChoice:
+    def of(cls, text: str, levels: Sequence[str] = ("summary", "sample"), *, several: bool = False) -> MetricChoice:
         """Read `LEVEL/CORRELATION`, or one of the two.
 
         Args:
             text: What the user gave.
             levels: The levels that there are, besides `auto`.
+            several: Whether there may be several correlations, joined by commas.
 
         Raises:
             InputError: It is neither.
         """
-        known: dict[str, Sequence[str]] = {"level": (AUTO, *levels), "correlation": STATISTICS}
-        found: dict[str, str] = {}
+        known: dict[str, Sequence[str]] = {"level": (AUTO, *levels), "correlations": STATISTICS}
+        found: dict[str, tuple[str, ...]] = {}
         for part in text.split("/"):
-            kind = next((kind for kind, names in known.items() if part in names and kind not in found), None)
-            if kind is None:
+            names = tuple(dict.fromkeys(part.split(",")))
+            kind = next((k for k, those in known.items() if k not in found and set(names) <= set(those)), None)
+            if kind is None or (len(names) > 1 and (kind == "level" or not several)):
                 raise InputError(
                     "not a metric",
-                    expected=f"LEVEL/CORRELATION: {', '.join(known['level'])}; {', '.join(STATISTICS)}",
+                    expected=f"LEVEL/CORRELATION{',...' * several}: {', '.join(known['level'])}; "
+                    + ", ".join(STATISTICS),
                     found=text,
                     remedy=did_you_mean(part, [name for names in known.values() for name in names]),
                 )
-            found[kind] = part
-        return cls(**cast(Any, found))
+            found[kind] = names
+        return cls(cast(Any, found.get("level", (AUTO,))[0]), cast(Any, found.get("correlations", ())))
+
+    @property
+    def correlation(self) -> Statistic:
+        """The first that was named, or the usual one."""
+        return self.correlations[0] if self.correlations else "spearman"
 
     def __str__(self) -> str:
         return f"{self.level}/{self.correlation}"

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from debate_judge.data.calibration import CalibrationEffect
-from debate_judge.runs.reports.decisions import cell
 from debate_judge.runs.reports.tables import DataTable
 from debate_judge.runs.reports.terminal import Printed
+from debate_judge.runs.reports.text import interval
 
 HEADER = ("aspect", "mean abs. error", "calibrated", "change", "RMS error", "bias", "calibrated bias", "fitted on")
 
@@ -31,12 +31,12 @@ def rows(found: Effects) -> list[tuple[str, ...]]:
     return [
         (
             aspect,
-            cell(one.error),
-            cell(one.error_after),
-            cell(one.change),
+            interval(one.error),
+            interval(one.error_after),
+            interval(one.change),
             " → ".join("–" if value is None else f"{value:.2f}" for value in (one.rms, one.rms_after)),
-            cell(one.bias),
-            cell(one.bias_after),
+            interval(one.bias),
+            interval(one.bias_after),
             f"{one.calibration.candidates:,} texts, {one.calibration.groups:,} sources",
         )
         for aspect, one in found.items()

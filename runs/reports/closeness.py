@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from debate_judge.data.inference.closeness import AVERAGE, MEASURES, Closeness
-from debate_judge.runs.reports.decisions import cell
 from debate_judge.runs.reports.tables import DataTable
+from debate_judge.runs.reports.text import interval
 
 Found = Mapping[str, Mapping[str, Closeness]]
 """Judge -> aspect or average -> how close its scores are; the first judge is what the others are compared with."""
@@ -36,7 +36,7 @@ def table(found: Found, headings: Sequence[str], title: str = "") -> DataTable:
             if aspect == AVERAGE and len(aspects) == 2:
                 continue
             at = f" at {one.cut:g}" if measure == "kappa" and one.cut is not None else ""
-            figures = [cell(own[aspect].figures[measure]) for own in found.values()]
+            figures = [interval(own[aspect].figures[measure]) for own in found.values()]
             rows.append([f"{_SHORT[measure]}{at}, {aspect}", *figures])
     return DataTable(["measure, aspect", *headings], rows, title)
 
@@ -56,7 +56,7 @@ def in_words(found: Found, judge: str, mapped: str) -> str:
         if now.value is None or before.value is None or change is None:
             continue
         shown = change.low is not None and change.high is not None and not change.low <= 0 <= change.high
-        by = cell(change) if shown else f"no change shown, {cell(change)}"
+        by = interval(change) if shown else f"no change shown, {interval(change)}"
         after = found[mapped][AVERAGE].figures[measure].value if mapped in found else None
         more = "" if after is None else f"; {after:.2f} on the raters' scale"
         parts.append(f"{_NAMES[measure]} {now.value:.2f} against {before.value:.2f} ({by}{more})")

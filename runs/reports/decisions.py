@@ -11,6 +11,7 @@ from debate_judge.data.agreement.decisions import Decided
 from debate_judge.data.agreement.intervals import METHODS
 from debate_judge.runs.reports.tables import DataTable
 from debate_judge.runs.reports.terminal import Printed
+from debate_judge.runs.reports.text import interval
 from debate_judge.runs.tracking.values import step_name
 
 Found = Mapping[str, Mapping[str, Decided]]
@@ -88,14 +89,19 @@ def _of_aspect(found: Found, aspect: str, units: str) -> list[Block]:
     made = "decided " + " / ".join(first.labels)
     header = ("judge", *(_NAMES[name] for name in columns), made, "undecided")
     rows = tuple(
-        (_judge(name, one), *(cell(one.measures.get(c)) for c in columns), _counts(one.decisions), str(one.undecided))
+        (
+            _judge(name, one),
+            *(interval(one.measures.get(c)) for c in columns),
+            _counts(one.decisions),
+            str(one.undecided),
+        )
         for name, one in judges.items()
     )
     blocks = [Block(_title(aspect, first, units), header, rows)]
     if any(one.lower for one in judges.values()):
         title = f"{aspect}: the same decisions with {_sides(first)[1]} as the positive label"
         lower = tuple(
-            (_judge(name, one), *(cell(_lower(one).get(c)) for c in _OF_A_LABEL)) for name, one in judges.items()
+            (_judge(name, one), *(interval(_lower(one).get(c)) for c in _OF_A_LABEL)) for name, one in judges.items()
         )
         blocks.append(Block(title, ("judge", *(_NAMES[name] for name in _OF_A_LABEL)), lower))
     return blocks
@@ -146,15 +152,6 @@ def _judge(name: str, one: Decided) -> str:
 
 def _counts(counts: Mapping[str, int]) -> str:
     return " / ".join(map(str, counts.values())) or "–"
-
-
-def cell(measure: Measure | None) -> str:
-    """`0.71 [0.60, 0.80]`, or a dash where there is no value."""
-    if measure is None or measure.value is None:
-        return "–"
-    if measure.low is None or measure.high is None:
-        return f"{measure.value:.2f}"
-    return f"{measure.value:.2f} [{measure.low:.2f}, {measure.high:.2f}]"
 
 
 def _lower(one: Decided) -> dict[str, Measure]:

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from debate_judge.data.agreement.raters import RaterAgreement
 from debate_judge.data.agreement.results import NAMES, GroupScores
 from debate_judge.data.agreement.tables import Level, Statistic
-from debate_judge.runs.reports.decisions import cell
 from debate_judge.runs.reports.text import interval
 
 BesideRaters = Mapping[str, Mapping[str, RaterAgreement]]
@@ -51,8 +50,8 @@ def _row(aspect: str, judge: str, one: RaterAgreement) -> tuple[str, ...]:
     return (
         aspect,
         judge,
-        *("–" if value is None else interval(value) for value in intervals),
+        *(interval(value) for value in intervals),
         *("–" if value is None else f"{value:.2f}" for value in numbers),
-        cell(one.error),
-        cell(one.bias),
+        interval(one.error),
+        interval(one.bias),
     )

@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal, Protocol
 
 from debate_judge.data.agreement.differences import SMALL, power_of
 from debate_judge.data.agreement.intervals import POWER
 from debate_judge.data.agreement.results import Agreement, Difference
 
 
-def interval(agreement: Agreement | Difference) -> str:
-    """`0.43 [0.36, 0.49]`, or a dash where the value is undefined."""
-    if agreement.value is None:
+class Figure(Protocol):
+    """A value with the ends of its interval, where it has one."""
+
+    @property
+    def value(self) -> float | None: ...
+    @property
+    def low(self) -> float | None: ...
+    @property
+    def high(self) -> float | None: ...
+
+
+def interval(figure: Figure | None, sign: Literal["", "+"] = "") -> str:
+    """`0.43 [0.36, 0.49]`, or a dash where there is no value; with a `sign`, that of numbers above 0 as well."""
+    if figure is None or figure.value is None:
         return "–"
-    if agreement.low is None or agreement.high is None:
-        return f"{agreement.value:.2f}"
-    return f"{agreement.value:.2f} [{agreement.low:.2f}, {agreement.high:.2f}]"
+    if figure.low is None or figure.high is None:
+        return f"{figure.value:{sign}.2f}"
+    return f"{figure.value:{sign}.2f} [{figure.low:{sign}.2f}, {figure.high:{sign}.2f}]"
 
 
 def basis(agreement: Agreement) -> str:
