@@ -82,6 +82,8 @@ class Aspect:
     name: str
     definition: str
     scale: Scale
+    source: bool = True
+    """Whether judges are shown the source, and what belongs to it: the language of a text can be judged without."""
 
     def __post_init__(self) -> None:
         if not self.name.strip() or not self.definition.strip():

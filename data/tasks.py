@@ -20,48 +20,56 @@ SUMMARIZATION = Task(
         Aspect(
             "coherence",
             "How well the summary holds together as one text. Look at how the sentences connect: whether each follows "
-            "from what came before, the order is sensible, pronouns, connectives and names point to something that the "
-            "summary itself has said, and no statement is made twice. True or false, important or not, well worded or "
-            "not, short or long: none of this counts here, and a sentence that breaks off or makes no sense counts as "
-            "far as it breaks the thread. 1 is a heap of sentences with no thread; 2 has a topic, but most sentences "
-            "stand unconnected or say the same; 3 can be followed, but a sentence is stray, a whole statement is made "
-            "twice, the order is wrong, or it opens on something that is never introduced; 4 has one rough joint that "
-            "does not stop the reader, or repeats a phrase; 5 leads from the main point through its details as one "
-            "organised whole, or is a single whole sentence.",
+            "from what came before, the order is sensible, and pronouns, connectives and names point to something that "
+            "the summary itself has said. Saying a thing again in the same words breaks the thread; taking it up with "
+            "something new does not, nor does a person who enters late and is introduced. True or false, important or "
+            "not, well worded or not, short or long, copied or not: none of this counts here, and a sentence that "
+            "breaks off or makes no sense counts as far as it breaks the thread. A single sentence is judged by "
+            "whether it makes one complete thought that leans on nothing unsaid. 1 is a heap of sentences with no "
+            "thread, or makes no sense; 2 has a topic, but most sentences stand unconnected or say the same; 3 can be "
+            "followed, but the thread is lost once: by a stray sentence, a wrong order, or an opening on something "
+            "that is never introduced; 4 has a rough joint or a repetition that does not stop the reader; 5 leads from "
+            "its main point through its details as one organised whole.",
             _FIVE_POINTS,
         ),
         Aspect(
             "consistency",
-            "Whether the article supports what the summary says. Check every statement, number, name and "
-            "who-did-what against the article; what contradicts it, or cannot be found in it, is an error even if "
-            "it may be true in the world. What the article's captions and other passages beside its running text say "
-            "is part of the article. Omissions, style, grammar and order do not count, nor does a broken sentence as "
-            "long as what it says, as it stands, is right. 1 is mostly contradicted or invented; 2 has a false main "
-            "statement or several errors; 3 has one serious error among supported statements, such as a quotation that "
-            "the article does not have; 4 has a slip that changes little, such as a hope told as a fact; 5 says "
-            "nothing that the article does not.",
+            "Whether the source supports what the summary says. Check every statement, number, name and "
+            "who-did-what against the source; what contradicts it, or cannot be found in it, is an error even if "
+            "it may be true in the world. Captions and other passages beside the running text belong to the source. "
+            "Sentences are taken at their word: one that is garbled or cut off is an error only where what stands "
+            "there says something false. Words copied from the source are supported, unless their order or what was "
+            "left out between them turns the sense. Omissions, style, grammar and order do not count. 1 is mostly "
+            "contradicted or invented, or makes a single statement that is; 2 is wrong in its main statement, or in "
+            "several others; 3 has its main statement right and one serious error beside it, such as an event or a "
+            "quotation that the source does not have; 4 has a slip that changes little, such as a hope told as a fact; "
+            "5 says nothing that the source does not.",
             _FIVE_POINTS,
         ),
         Aspect(
             "fluency",
             "The language of the summary, sentence by sentence. Look for broken grammar, fragments, words that are "
-            "missing, doubled or cut off within a sentence, and wrong punctuation. Lower-casing, blanks around "
-            "punctuation and other traces of tokenised text are no errors, and content, the order of sentences, how "
-            "they connect and whether a sentence is repeated do not count. 1 can hardly be read because of its errors; "
-            "2 has broken or garbled sentences in most places; 3 has one broken or garbled sentence among few, or "
-            "several errors that disturb; 4 has a slip that does not disturb, or one garbled sentence in a long clean "
-            "text; 5 reads like edited prose.",
+            "missing, doubled or cut off, sentences that run into one another without a stop, wrong punctuation, "
+            "damaged characters, and sentences that parse but mean nothing. Whether an error was copied from somewhere "
+            "makes no difference. Lower-casing, blanks around punctuation and other traces of tokenised text are no "
+            "errors, and content, the order of sentences, how they connect and whether a sentence is repeated do not "
+            "count. 1 can hardly be read because of its errors; 2 has broken or garbled sentences in most places, or "
+            "consists of one; 3 has one broken or garbled sentence among few, or several errors that disturb; 4 has "
+            "slips that do not disturb, such as a missing article, helper verb or stop, or one garbled sentence in a "
+            "long clean text; 5 reads like edited prose.",
             _FIVE_POINTS,
+            source=False,
         ),
         Aspect(
             "relevance",
-            "Whether the summary picks what matters in the article. Settle first what the article reports as its "
-            "news, who did what and under which important circumstances, then see how much of that is there and how "
-            "much room goes to side issues, repetition or padding. A short summary that has the news is not worse than "
-            "a long one, and details that support the news are no padding; grammar and connection do not count, and a "
-            "wrong fact counts only as a main point that is missing. 1 misses the news or is filled with trivia; 2 "
-            "only touches the news; 3 has some main points and leaves out or buries others; 4 has the news and lacks "
-            "one circumstance, or carries one idle detail; 5 has all main points and no idle detail.",
+            "Whether the summary picks what matters in the source. Settle first what the source is chiefly about, who "
+            "did what, with what outcome and under which important circumstances, then see how much of that is there "
+            "and how much room goes to side issues, repetition or filler. A short summary that has the main matter is "
+            "not worse than a long one, and details that support it are no padding, wherever in the source they stand "
+            "and whether or not they are copied; grammar and connection do not count. A wrong fact counts only as a "
+            "main point that is missing, and so does one that is turned round. 1 misses the main matter or is filled "
+            "with trivia; 2 only touches it; 3 has some main points and leaves out or buries others; 4 has the main "
+            "matter and lacks one circumstance, or carries one idle detail; 5 has all main points and no idle detail.",
             _FIVE_POINTS,
         ),
     ),

@@ -12,6 +12,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import make_folder
 from debate_judge.data.schema import Corpus, fingerprint
 from debate_judge.optimize import optimizer
@@ -120,6 +121,13 @@ def split(rated: RatedSources, settings: Settings, personas: Mapping[str, str]) 
     # The single call has the user's score mode, too.
     single = preset("single", {name: value for name, value in options.items() if name in options_of("single")})
     corpus = rated.corpus
+    if settings.wanted_examples and settings.wanted_examples.pairs and not corpus.grouped:
+        raise InputError(
+            "there are no pairs to show: each source has one text",
+            field="--examples",
+            expected="sources with several texts",
+            remedy="give N or nearest:N",
+        )
     return CompilePlan(
         settings=settings,
         data=split_sources(rated, settings, judge),

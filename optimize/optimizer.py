@@ -26,7 +26,8 @@ from debate_judge.optimize.settings import EFFORTS
 from debate_judge.optimize.tuners import Effort, GuideLimits, Tuning
 from debate_judge.programs import named
 from debate_judge.programs.compiled import usual_granularity
-from debate_judge.programs.judge import Judge
+from debate_judge.programs.grouping import corpus_items
+from debate_judge.programs.judge import Judge, Verdict
 from debate_judge.runs.runner.billing import stage
 
 logger = logging.getLogger(__name__)
@@ -91,8 +92,18 @@ def _learnt(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> _Learnt:
     found, plan, wanted = _tuned(run, base, aspects), run.plan, run.plan.settings.wanted_examples
     if wanted is None:
         return found
-    shown = rated_examples(plan.data.splits.train, aspects, wanted, plan.settings.seed)
+    scores = _first_scores(run, base, aspects) if wanted.pairs else {}
+    shown = rated_examples(plan.data.splits.train, aspects, wanted, plan.settings.seed, scores)
     return replace(found, kinds=[*found.kinds, shown, *(both(k, shown) for k in found.kinds if k.name != TUNED)])
+
+
+def _first_scores(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> dict[tuple[str, str, str], float]:
+    """What the judge gives the texts of train before a debate; a guide's author asks for the same."""
+    items = [item for aspect in aspects for item in corpus_items(run.plan.data.splits.train, aspect)]
+    with stage(f"{label_of(aspects)}: tuning"):
+        transcripts = run.runner.converse(base, items, 0, f"{label_of(aspects)}: train")
+    verdicts = zip(items, (base.verdict(transcript, 0) for transcript in transcripts), strict=True)
+    return {(i.aspect.name, i.group, i.candidate): v.score for i, v in verdicts if isinstance(v, Verdict)}
 
 
 def _tuned(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> _Learnt:

@@ -44,25 +44,28 @@ class WantedExamples:
     """The rated examples that a judge may be given."""
 
     count: int
-    nearest: bool
+    nearest: bool = False
     """Whether each item is shown the most similar examples, instead of the same ones for all items."""
+    pairs: bool = False
+    """Whether they are pairs of one source, first those that the judge orders the other way round; `count` is then the
+    number of pairs."""
 
     @classmethod
     def of(cls, text: str) -> WantedExamples:
-        """Read `N` or `nearest:N`.
+        """Read `N`, `nearest:N` or `pairs:N`.
 
         Raises:
             InputError: It is neither.
         """
         kind, _, number = text.rpartition(":")
-        if kind not in ("", "nearest") or text.startswith(":") or not number.isdecimal() or int(number) < 1:
+        if kind not in ("", "nearest", "pairs") or text.startswith(":") or not number.isdecimal() or int(number) < 1:
             raise InputError(
                 "not a number of rated examples",
                 field="--examples",
-                expected="N or nearest:N, with N of 1 or more",
+                expected="N, nearest:N or pairs:N, with N of 1 or more",
                 found=text,
             )
-        return cls(int(number), kind == "nearest")
+        return cls(int(number), kind == "nearest", kind == "pairs")
 
 
 def _examples(text: str) -> str:
@@ -108,7 +111,7 @@ class SearchFlags:
     shared: bool = setting(False, "compile one judge for all aspects together")
     examples: Annotated[str, AfterValidator(_examples)] | None = setting(
         None,
-        "rated texts in the prompts: N, or nearest:N that are like the item",
+        "rated texts in the prompts: N, nearest:N that are like the item, or pairs:N",
         metavar="N",
     )
     export_examples: bool = setting(False, "let a judge with examples be chosen, and its export hold their texts")

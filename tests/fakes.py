@@ -51,7 +51,7 @@ def requested(prompt: str) -> list[str]:
 
 def section(prompt: str, name: str) -> str:
     """The part of a prompt under the header `name`, or an empty text."""
-    end = r"(?=\n\n\[\[ ## |\n\nReply with these fields:|\Z)"
+    end = r"(?=\n\n\[\[ ## |\n\nReply with these fields|\Z)"
     found = re.search(rf"^\[\[ ## {name} ## \]\]\n(.*?){end}", prompt, re.MULTILINE | re.DOTALL)
     return found[1] if found else ""
 

@@ -34,7 +34,7 @@ RESERVED = frozenset({"group", "source", "candidate", "text", "context", "refere
 
 _LABELS = ("name", "source_label", "candidate_label")
 _TASK_FIELDS = (*_LABELS, "context_label", "aspects", "columns")
-_ASPECT_FIELDS = ("definition", "low", "high", "step")
+_ASPECT_FIELDS = ("definition", "low", "high", "step", "source")
 
 
 def find_task(name: str, folder: Path | None = None) -> Task:
@@ -98,4 +98,5 @@ def _aspect(aspects: Record, name: str) -> Aspect:
     stated = "step" in record.values
     step = record.number("step") if stated else 1.0
     with record.located():
-        return Aspect(name, definition, Scale(record.number("low"), record.number("high"), step, stated))
+        scale = Scale(record.number("low"), record.number("high"), step, stated)
+        return Aspect(name, definition, scale, "source" not in record.values or record.boolean("source"))

@@ -68,6 +68,7 @@ class GuessedTask:
             scale = aspect.scale
             lines += ["", f"[aspects.{_key(aspect.name)}]", f"definition = {_quoted(aspect.definition)}"]
             lines += [f"low = {scale.low:.15g}", f"high = {scale.high:.15g}"]
+            lines += [] if aspect.source else ["source = false    # judged without the source"]
             if scale.step != 1:
                 lines.append(f"step = {scale.step:.15g}")
             elif not scale.binary:

@@ -19,7 +19,7 @@ from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, Read
 from debate_judge.optimize.settings import WantedExamples
 from debate_judge.optimize.tuners import Tuned
 from debate_judge.optimize.tuners.guide import guide_of, guided
-from debate_judge.optimize.tuners.rated_examples import with_rated_examples
+from debate_judge.optimize.tuners.rated_examples import Scores, with_rated_examples
 from debate_judge.programs.judge import Judge
 
 TOGETHER = "together"
@@ -79,12 +79,14 @@ def guide_to_raters(base: Judge, tuned: Tuned, examples: Sequence[dspy.Example])
     return Knowledge("guide", _with_guide(tuned.judge), folds_of(tuned, examples, _with_guide))
 
 
-def rated_examples(corpus: Corpus, aspects: Sequence[Aspect], wanted: WantedExamples, seed: int) -> Knowledge:
-    """Rated candidates of train in the prompts. No prompt has an example of a source that it asks about, so that train
-    tells what they are worth like any other source."""
+def rated_examples(
+    corpus: Corpus, aspects: Sequence[Aspect], wanted: WantedExamples, seed: int, scores: Scores
+) -> Knowledge:
+    """Rated candidates of train in the prompts, pairs by the `scores` that the judge gave them. No prompt has an
+    example of a source that it asks about, so that train tells what they are worth like any other source."""
 
     def give(judge: Judge) -> Judge:
-        return with_rated_examples(judge, corpus, aspects, wanted, seed=seed)
+        return with_rated_examples(judge, corpus, aspects, wanted, seed=seed, scores=scores)
 
     everywhere = frozenset((aspect.name, group.id) for aspect in aspects for group in corpus.groups)
     return Knowledge("examples", give, ((give, everywhere),))

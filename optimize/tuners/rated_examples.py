@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from types import MappingProxyType
 
 from debate_judge.data.schema import Aspect, Candidate, Corpus, RatedGroup
 from debate_judge.optimize.settings import WantedExamples
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.roles.examples import RatedExample, with_examples
+
+Scores = Mapping[tuple[str, str, str], float]
+"""Names of aspect, group and candidate -> a judge's score."""
+
+_Pair = tuple[Candidate, Candidate]
 
 PER_SOURCE = 4
 """Most candidates of one source: several, because a source costs more tokens than its candidates, and ratings of the
@@ -22,6 +29,7 @@ def with_rated_examples(
     wanted: WantedExamples,
     *,
     seed: int,
+    scores: Scores = MappingProxyType({}),
     without: frozenset[str] = frozenset(),
 ) -> Judge:
     """A copy of the judge that shows rated candidates of `corpus`.
@@ -32,6 +40,7 @@ def with_rated_examples(
         aspects: The judge's aspects; each gets its own examples.
         wanted: How many, and whether to choose the most similar ones for each item.
         seed: For the choice.
+        scores: Of the judge for the candidates, by which pairs are chosen.
         without: Ids of groups whose ratings must not be shown.
 
     Raises:
@@ -41,6 +50,8 @@ def with_rated_examples(
     for aspect in aspects:
         if wanted.nearest:
             found += rated_candidates(corpus, aspect, without=without)
+        elif wanted.pairs:
+            found += choose_pairs(corpus, aspect, wanted.count, scores, seed=seed, without=without)
         else:
             found += choose_examples(corpus, aspect, wanted.count, seed=seed, without=without)
     return with_examples(judge, found, nearest=wanted.count if wanted.nearest else 0)
@@ -74,6 +85,53 @@ def choose_examples(
         chosen = _spread([(group, c) for c in candidates], aspect, min(PER_SOURCE, count - len(found)))
         found += [_example(group, candidate, aspect) for _, candidate in chosen]
     return found
+
+
+def choose_pairs(
+    corpus: Corpus,
+    aspect: Aspect,
+    count: int,
+    scores: Scores,
+    *,
+    seed: int,
+    without: frozenset[str] = frozenset(),
+) -> list[RatedExample]:
+    """Choose pairs of candidates of one source that the raters tell apart: first those that the judge orders the other
+    way round or not at all, spread over the sources, the furthest from the raters first. No candidate is in two pairs.
+
+    Args:
+        corpus: The train part.
+        aspect: The aspect of the ratings.
+        count: Number of pairs; fewer if there are not so many.
+        scores: Of the judge. A pair without both scores counts as ordered rightly.
+        seed: Decides between equals.
+        without: Ids of groups that must not be chosen.
+
+    Returns:
+        The examples, those of one source together, the better one first.
+    """
+    groups = _rated(corpus, aspect, without)
+    random.Random(seed).shuffle(groups)
+    found: list[tuple[tuple[bool, int, float], int, _Pair]] = []
+    for place, (group, candidates) in enumerate(groups):
+        best_first = sorted(candidates, key=lambda candidate: -_rating(candidate, aspect))
+        ranked = [(_order(group, pair, aspect, scores), pair) for pair in combinations(best_first, 2)]
+        shown: set[str] = set()
+        for (right, distance), pair in sorted(ranked, key=lambda one: one[0]):
+            if _rating(pair[0], aspect) > _rating(pair[1], aspect) and shown.isdisjoint(c.id for c in pair):
+                found.append(((right, len(shown), distance), place, pair))
+                shown |= {candidate.id for candidate in pair}
+    chosen = sorted(sorted(found, key=lambda one: one[0])[:count], key=lambda one: one[1])
+    return [_example(groups[place][0], candidate, aspect) for _, place, pair in chosen for candidate in pair]
+
+
+def _order(group: RatedGroup, pair: _Pair, aspect: Aspect, scores: Scores) -> tuple[bool, float]:
+    """Whether the judge does not order a pair otherwise than the raters; and how far its distance is from theirs, or,
+    if it orders it as they do, how close the ratings are."""
+    better, worse = (scores.get((aspect.name, group.id, candidate.id)) for candidate in pair)
+    apart = _rating(pair[0], aspect) - _rating(pair[1], aspect)
+    lead = None if better is None or worse is None else better - worse
+    return (True, -apart) if lead is None or lead > 0 else (False, lead - apart)
 
 
 def rated_candidates(corpus: Corpus, aspect: Aspect, *, without: frozenset[str] = frozenset()) -> list[RatedExample]:

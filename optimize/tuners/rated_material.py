@@ -10,6 +10,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import fmean
 from typing import Any
 
 import dspy
@@ -69,6 +70,8 @@ class RatedSource:
     source: str
     context: str
     candidates: tuple[RatedCandidate, ...]
+    group: str = ""
+    """Which group it is, where its text does not say so."""
 
     @property
     def difference(self) -> float:
@@ -76,8 +79,8 @@ class RatedSource:
         return sum(c.difference for c in self.candidates) / len(self.candidates)
 
     def line(self) -> str:
-        """The source as one line of JSON, the candidates with the largest differences first."""
-        ordered = sorted(self.candidates, key=lambda c: -c.difference)
+        """The source as one line of JSON, the candidates with the largest differences first, equal texts once."""
+        ordered = sorted(_once(self.candidates), key=lambda c: -c.difference)
         record: dict[str, Any] = {"source": self.source} if self.source else {}
         if self.context:
             record["context"] = self.context
@@ -119,7 +122,9 @@ def rated_sources(
         told = tuple(map(escape, comments))
         shown = debate(item, mean, transcript)
         candidate = RatedCandidate(escape(item.text), ratings, mean, score, escape(reason), told, number, shown)
-        found.append(RatedSource(escape(item.source), escape(item.context), (candidate,)))
+        # A guide to an aspect that is judged without the source is written without it.
+        known = (escape(item.source), escape(item.context)) if item.aspect.source else ("", "")
+        found.append(RatedSource(*known, (candidate,), item.group))
     return merged(found)
 
 
@@ -127,11 +132,20 @@ def merged(sources: Iterable[RatedSource]) -> list[RatedSource]:
     """Each source once, with the candidates of all that have its text and context."""
     found: dict[tuple[str, str], RatedSource] = {}
     for source in sources:
-        # Without a source, texts are not merged, unless they are equal.
-        key = (source.source or source.candidates[0].text, source.context)
+        key = (source.source or source.group or source.candidates[0].text, source.context)
         known = found[key].candidates if key in found else ()
         found[key] = replace(source, candidates=(*known, *source.candidates))
     return list(found.values())
+
+
+def _once(candidates: Iterable[RatedCandidate]) -> Iterator[RatedCandidate]:
+    """Each text once, with the ratings of all that have it; score and debate are those of the first."""
+    alike: dict[str, list[RatedCandidate]] = {}
+    for one in candidates:
+        alike.setdefault(one.text, []).append(one)
+    for first, *others in alike.values():
+        ratings = tuple(rating for one in (first, *others) for rating in one.ratings)
+        yield replace(first, ratings=ratings, mean=fmean(c.mean for c in (first, *others))) if others else first
 
 
 def pack(sources: Iterable[RatedSource], tokens: int, most: int) -> list[list[RatedSource]]:

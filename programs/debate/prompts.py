@@ -346,12 +346,13 @@ TablePrompt: Any = (
 
 def table_material(items: Mapping[Cell, Item]) -> dict[str, str]:
     """The input fields for the candidates of these cells. Every text of a data set is escaped."""
-    first = next(iter(items.values()))
+    # One aspect that needs the source is enough to show it.
+    first = max(items.values(), key=lambda item: item.aspect.source)
     shared = material(first, "")
     del shared["candidate"], shared["debate"]
     texts = {cell.candidate: item.text for cell, item in items.items()}
     what = "One aspect" if len(aspects_in(items)) == 1 else "More than one aspect"
-    task = f"{kinds(first.task, bool(first.context))} {what} of each candidate is rated."
+    task = f"{kinds(first.task, bool(first.context), first.aspect.source)} {what} of each candidate is rated."
     return {**shared, "task": task, "candidates": _laid_out(tuple(texts.items()))}
 
 
@@ -359,8 +360,8 @@ def table_material(items: Mapping[Cell, Item]) -> dict[str, str]:
 @lru_cache(maxsize=256)
 def _laid_out(texts: tuple[tuple[int, str], ...]) -> str:
     parts = [f"{header(label(Cell(number)))}\n{escape(text)}" for number, text in texts]
-    count = f"{len(texts)} candidates of this source, each under its own header; their order means nothing."
-    return "\n\n".join([count if len(texts) > 1 else "1 candidate of this source, under its own header.", *parts])
+    count = f"{len(texts)} candidates of one source, each under its own header; their order means nothing."
+    return "\n\n".join([count if len(texts) > 1 else "1 candidate, under its own header.", *parts])
 
 
 def debate_text(transcripts: Mapping[Cell, Transcript]) -> str:
@@ -434,4 +435,4 @@ def _lines(name: str, cells: Sequence[Cell]) -> tuple[str, str]:
 
 
 def _request(*fields: tuple[str, str]) -> str:
-    return "\n\n".join([REQUEST, *(f"{header(name)}\n<{description}>" for name, description in fields)])
+    return "\n\n".join([f"{REQUEST}:", *(f"{header(name)}\n<{description}>" for name, description in fields)])

@@ -164,11 +164,8 @@ RUBRICS: Mapping[Kind, Mapping[str, Rubric]] = MappingProxyType(
                 "numbers 1>0 -.3, wording .4>1 1, whole .3>1 1, joints .2>0 1, passage .6>1 1",
                 enough=0.8,
             ),
-            "fluency": _rubric(
-                "slips 2>0 1, shortest 5>12 1",
-                "fragments 15>0 1, cuts 4>0 1, wording .4>1 1, echoes .2>0 1, unfinished 1>0 -.1",
-                enough=0.85,
-            ),
+            # Judged without the source, so by nothing that is measured against it.
+            "fluency": _rubric("slips 2>0 1, shortest 5>12 1", "echoes .2>0 1, repeats .15>0 1, unfinished 1>0 -.1"),
             "relevance": _rubric(
                 "topic .4>.8 1.5", "opening .3>.7 1.5, repeats .15>0 1, overlap 1>.1 1, shortest 5>12 1"
             ),

@@ -24,8 +24,8 @@ from debate_judge.programs.roles.parsing import escape
 
 EXPLAINED = (
     "Candidates of other sources with what the raters gave them in this aspect: scores are to be given as these raters "
-    "give them. The examples are not judged themselves. One source a line, as JSON; rating is the mean over raters, "
-    "ratings are theirs."
+    "give them. The examples are not judged themselves. One source a line, as JSON, its candidates from the best rated "
+    "to the worst: see why these raters preferred one to the next. rating is the mean over raters, ratings are theirs."
 )
 
 
@@ -100,28 +100,32 @@ def shown(demos: Iterable[Any], aspect: str, items: Sequence[Item], nearest: int
     others = [example for example in of_aspect if _even(example.source or example.candidate) not in own]
     if not others:
         return {}
+    sources = all(item.aspect.source for item in items if item.aspect.name == aspect)
     if not nearest:
-        return {"examples": rendered(tuple(others))}
+        return {"examples": rendered(tuple(others), sources)}
     likeness = _likeness(of_aspect, items)
     best = sorted(others, key=lambda example: -likeness[example])[:nearest]
-    return {"similar": rendered(tuple(best))}
+    return {"similar": rendered(tuple(best), sources)}
 
 
 @lru_cache(maxsize=256)
-def rendered(examples: tuple[RatedExample, ...]) -> str:
-    """The examples as one text, each source once with its candidates.
+def rendered(examples: tuple[RatedExample, ...], sources: bool = True) -> str:
+    """The examples as one text, each source once with its candidates, the best rated first; with the `sources`' own
+    texts, if the aspect is judged with them.
 
     Texts of a data set may be hostile: as JSON values they cannot pose as a rating or another source, and `escape`
     keeps them from opening a section of the prompt.
     """
-    sources: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for example in examples:
+    by_source: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for example in sorted(examples, key=lambda example: -example.rating):
         record: dict[str, Any] = {"candidate": escape(example.candidate), "rating": round(example.rating, 2)}
         record |= {"ratings": list(example.ratings)} if len(example.ratings) > 1 else {}
-        sources.setdefault((example.source, example.context), []).append(record)
+        by_source.setdefault((example.source, example.context), []).append(record)
     lines = []
-    for (source, context), candidates in sources.items():
-        known = {name: escape(text) for name, text in (("source", source), ("context", context)) if text}
+    for source in dict.fromkeys((example.source, example.context) for example in examples):
+        candidates = by_source[source]
+        texts = dict(zip(("source", "context"), source, strict=True)) if sources else {}
+        known = {name: escape(text) for name, text in texts.items() if text}
         lines.append(json.dumps(known | {"candidates": candidates}, ensure_ascii=False))
     return "\n".join([EXPLAINED, *lines])
 

@@ -331,7 +331,7 @@ def _collect(bodies: Iterable[tuple[str, str]], names: Sequence[str]) -> Content
 NO_ISSUE = "NO ISSUE"
 """The decision of a Critic who has no objection (DEBATE, Algorithm 1, line 8)."""
 
-REQUEST = "Reply with these fields:"
+REQUEST = "Reply with these fields"
 """The line of a prompt before the headers of the requested fields."""
 
 FIELDS = (

@@ -10,6 +10,7 @@ prefix with, and the instructions come before the candidate.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Generic, TypeVar
@@ -162,6 +163,10 @@ def _fields(signature: Any, completion: str) -> dict[str, Any] | replies.Unreada
     return {name: values.get(name, values.get("", "")) for name in names}
 
 
+_ONE_ASPECT = re.compile(r"(.+?) \(")
+"""The name in `aspect_text`; the text about several aspects begins with a sentence."""
+
+
 def _user_text(signature: Any, inputs: Mapping[str, Any]) -> str:
     def sections(names: Iterable[str]) -> list[str]:
         return [f"{header(name)}\n{inputs[name]}" for name in names if inputs.get(name)]
@@ -173,6 +178,9 @@ def _user_text(signature: Any, inputs: Mapping[str, Any]) -> str:
     # Escaped, because an optimizer's LM may have written them after it had read texts under evaluation.
     role = inputs.get("role") or replies.escaped(signature.instructions)
     request = inputs.get("request") or _request_text(signature, f"{inputs.get('standard')}\n{inputs.get('rules')}")
+    if aspect := _ONE_ASPECT.match(inputs.get("aspect") or ""):
+        # The definition may stand a long source above it.
+        request = request.replace(replies.REQUEST, f"{replies.REQUEST}, about {aspect[1]} alone", 1)
     return "\n\n".join(
         [*sections(names[:place]), f"{header('role')}\n{role}", *sections([*names[place:], "correction"]), request]
     )
@@ -181,9 +189,9 @@ def _user_text(signature: Any, inputs: Mapping[str, Any]) -> str:
 def _request_text(signature: Any, stated: str) -> str:
     """The output fields, which end the prompt: with their descriptions, unless these were `stated` before."""
     outputs = signature.output_fields.items()
-    if form(signature) in stated:
-        return "\n".join([replies.REQUEST, *(header(name) for name, _ in outputs)])
-    return "\n\n".join([replies.REQUEST, *(f"{header(name)}\n<{_described(name, own)}>" for name, own in outputs)])
+    known = form(signature) in stated
+    told = (header(name) if known else f"{header(name)}\n<{_described(name, own)}>" for name, own in outputs)
+    return ("\n" if known else "\n\n").join([f"{replies.REQUEST}:", *told])
 
 
 def header(name: str) -> str:
@@ -393,10 +401,11 @@ def _failed(error: dspy.LMError | UnusableError) -> NoAnswer:
 
 def material(item: Item, debate: str) -> dict[str, str]:
     """The input fields of an item. Every text that a data set or an agent wrote is escaped."""
+    shown = item.aspect.source
     return {
-        "task": f"{kinds(item.task, bool(item.context))} One aspect of the candidate is rated.",
-        "source": replies.escaped(item.source),
-        "context": replies.escaped(item.context),
+        "task": f"{kinds(item.task, bool(item.context), shown)} One aspect of the candidate is rated.",
+        "source": replies.escaped(item.source) if shown else "",
+        "context": replies.escaped(item.context) if shown else "",
         "aspect": aspect_text(item.aspect),
         "candidate": replies.escaped(item.text),
         "debate": replies.escape(debate),
@@ -410,11 +419,13 @@ def aspect_text(aspect: Aspect) -> str:
     return replies.escaped(text)
 
 
-def kinds(task: Task, context: bool = False) -> str:
+def kinds(task: Task, context: bool = False, source: bool = True) -> str:
     """What source, candidate and, if wanted, context are, by the task's labels.
 
     A label may be any noun (`answer`, `knowledge`, `minutes`), so the sentence has no articles.
     """
+    if not source:
+        return replies.escaped(f"Candidate: {task.candidate_label}. The aspect is judged without its source.")
     text = f"Source: {task.source_label}. Candidate: {task.candidate_label}."
     text += f" Context, which belongs to the source: {task.context_label}." if context else ""
     return replies.escaped(text)

@@ -68,6 +68,8 @@ def task_record(task: Task) -> dict[str, Any]:
                 "low": float(a.scale.low),
                 "high": float(a.scale.high),
                 "step": float(a.scale.step),
+                # Only where it is not so: an older export has no such field.
+                **({} if a.source else {"source": False}),
             }
             for a in task.aspects
         ],
@@ -179,12 +181,15 @@ def _task(record: Record) -> Task:
             record.text("name"),
             record.text("source_label"),
             record.text("candidate_label"),
-            tuple(
-                Aspect(a.text("name"), a.text("definition"), Scale(a.number("low"), a.number("high"), a.number("step")))
-                for a in record.children("aspects", empty=True)
-            ),
+            tuple(map(_aspect, record.children("aspects", empty=True))),
             record.text("context_label"),
         )
+
+
+def _aspect(record: Record) -> Aspect:
+    scale = Scale(record.number("low"), record.number("high"), record.number("step"))
+    shown = "source" not in record.values or record.boolean("source")
+    return Aspect(record.text("name"), record.text("definition"), scale, shown)
 
 
 def _columns(root: Record) -> dict[str, str]:

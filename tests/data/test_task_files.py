@@ -30,6 +30,13 @@ def test_a_task_file_becomes_a_task(tmp_path: Path) -> None:
     assert task.aspect("tone").definition == "How it treats the customer."
 
 
+def test_an_aspect_may_be_judged_without_the_source(tmp_path: Path) -> None:
+    path = tmp_path / "support.toml"
+    path.write_text(GOOD + 'source = false\n[aspects.help]\ndefinition = "Solved?"\nlow = 1\nhigh = 5\nsource = true\n')
+    assert [aspect.source for aspect in read_task(path).aspects] == [False, True]
+    assert [aspect.name for aspect in TASKS["summarization"].aspects if not aspect.source] == ["fluency"]
+
+
 def test_the_context_has_its_label(tmp_path: Path) -> None:
     path = tmp_path / "support.toml"
     path.write_text('context_label = "policy"\n' + GOOD)
@@ -44,7 +51,7 @@ BAD: list[tuple[str, str, str | None, int | None, list[str]]] = [
     ("label is a number", GOOD.replace('"reply"', "3"), "candidate_label", None, ["a text in quotes", "a number: 3"]),
     ("unknown key", "lables = 1\n" + GOOD, "lables", None, ["unknown field", "one of name, source_label"]),
     ("misspelt key", 'candidat_label = "x"\n' + GOOD, "candidat_label", None, ["did you mean 'candidate_label'?"]),
-    ("unknown aspect key", GOOD + "max = 5\n", "aspects.tone.max", None, ["one of definition, low, high, step"]),
+    ("unknown aspect key", GOOD + "max = 5\n", "aspects.tone.max", None, ["one of definition, low, high, step, source"]),
     ("misspelt aspect key", GOOD + 'defnition = ""\n', "aspects.tone.defnition", None, ["did you mean 'definition'?"]),
     ("no aspects", HEAD, "aspects", None, ["'aspects' is missing"]),
     ("empty aspects", HEAD + "[aspects]\n", "aspects", None, ["at least one aspect", "[aspects.NAME]"]),
@@ -57,6 +64,7 @@ BAD: list[tuple[str, str, str | None, int | None, list[str]]] = [
         None,
         ["number without quotes"],
     ),
+    ("source is a text", GOOD + 'source = "no"\n', "aspects.tone.source", None, ["true or false"]),
     ("high is true", GOOD.replace("high = 5", "high = true"), "aspects.tone.high", None, ["found:    true"]),
     ("upside down", GOOD.replace("low = 1", "low = 9"), "aspects.tone", None, ["low < high", "low=9, high=5"]),
     ("step too wide", GOOD + "step = 5\n", "aspects.tone", None, ["0 < step <= high - low"]),
@@ -125,7 +133,7 @@ def test_built_in_rubrics_name_both_ends_of_their_scale_and_clash_with_no_column
     for task in TASKS.values():
         for aspect in task.aspects:
             sentences = aspect.definition.replace("?", ".").count(". ") + 1
-            assert 2 <= sentences <= 5, aspect.name
+            assert 2 <= sentences <= 7, aspect.name
             for end in (aspect.scale.low, aspect.scale.high):
                 assert f" {end:g} " in aspect.definition, aspect.name
             assert aspect.name not in RESERVED

@@ -119,7 +119,7 @@ def test_a_unit_without_a_kind_that_others_have_is_judged_as_it_comes() -> None:
 
 
 def test_examples_are_shown_beside_a_guide_and_every_train_group_counts() -> None:
-    shown = rated_examples(CORPUS, (ASPECT,), WantedExamples(2, nearest=False), seed=0)
+    shown = rated_examples(CORPUS, (ASPECT,), WantedExamples(2), 0, {})
     (guide,) = kinds_of(BASE, learnt(), EXAMPLES)
     together = both(guide, shown)
     variants = variants_of(PERSONAS, [guide, shown, together], space(guide, shown, together))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from debate_judge.data.errors import InputError
@@ -10,6 +12,7 @@ from debate_judge.optimize.settings import Settings, WantedExamples
 from debate_judge.optimize.tuners.rated_examples import (
     PER_SOURCE,
     choose_examples,
+    choose_pairs,
     rated_candidates,
     with_rated_examples,
 )
@@ -94,15 +97,54 @@ def test_the_nearest_are_chosen_from_all_that_is_rated() -> None:
     assert len(examples_of(judge)) == 11
 
 
+def scores(**given: tuple[float, ...]) -> dict[tuple[str, str, str], float]:
+    """`tone` of the candidates of groups `g1`, `g2`, …"""
+    return {("tone", group[1:], f"c{i}"): score for group, own in given.items() for i, score in enumerate(own)}
+
+
+def pairs(made: Corpus, count: int, given: dict[tuple[str, str, str], float], **other: Any) -> list[tuple[str, ...]]:
+    found = choose_pairs(made, TONE, count, given, seed=0, **other)
+    texts = [e.candidate[5:-1] for e in found]
+    return sorted(zip(texts[::2], texts[1::2], strict=True))
+
+
+def test_pairs_are_first_those_that_the_judge_orders_the_other_way_round() -> None:
+    made = corpus((1, 5), (2, 3), (1, 4))
+    # It orders 1 as the raters do, gives both of 2 the same, and orders 3 the other way round.
+    given = scores(g1=(1, 5), g2=(3, 3), g3=(5, 2))
+    assert pairs(made, 1, given) == [("3.1", "3.0")]
+    assert pairs(made, 2, given) == [("2.1", "2.0"), ("3.1", "3.0")]
+    assert pairs(made, 9, given) == [("1.1", "1.0"), ("2.1", "2.0"), ("3.1", "3.0")]
+    assert pairs(made, 9, given, without=frozenset("2")) == [("1.1", "1.0"), ("3.1", "3.0")]
+
+
+def test_pairs_share_no_text_and_are_spread_over_the_sources() -> None:
+    made = corpus((1, 2, 4, 5), (3, 4))
+    inverted = scores(g1=(5, 4, 2, 1), g2=(4, 3))
+    assert pairs(made, 2, inverted) == [("1.3", "1.0"), ("2.1", "2.0")]
+    assert pairs(made, 3, inverted) == [("1.2", "1.1"), ("1.3", "1.0"), ("2.1", "2.0")]
+
+
+def test_texts_that_the_raters_do_not_tell_apart_are_no_pair_and_unscored_ones_are_ordered_rightly() -> None:
+    made = corpus((3, 3), (1, 5), (2, 4))
+    assert pairs(made, 9, scores(g1=(1, 5))) == [("2.1", "2.0"), ("3.1", "3.0")]
+    assert pairs(made, 1, scores(g3=(4, 4))) == [("3.1", "3.0")]
+    judge = with_rated_examples(
+        Debate(), made, (TONE,), WantedExamples(1, pairs=True), seed=0, scores=scores(g2=(5, 1))
+    )
+    assert [e.rating for e in examples_of(judge)] == [5, 1]
+
+
 def test_wanted_examples_are_read_from_the_flag() -> None:
     assert Settings().wanted_examples is None
     assert Settings(examples="8").wanted_examples == WantedExamples(8, nearest=False)
     assert Settings(examples="nearest:4").wanted_examples == WantedExamples(4, nearest=True)
+    assert Settings(examples="pairs:4").wanted_examples == WantedExamples(4, pairs=True)
     assert Settings(examples="8").identity() != Settings().identity()
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "nearest", "nearest:0", "near:3", ":3", "3.5", "many"])
+@pytest.mark.parametrize("text", ["0", "-1", "nearest", "nearest:0", "near:3", "pairs", ":3", "3.5", "many"])
 def test_other_words_are_refused(text: str) -> None:
-    with pytest.raises(InputError, match="N or nearest:N") as error:
+    with pytest.raises(InputError, match="N, nearest:N or pairs:N") as error:
         Settings(examples=text)
     assert error.value.field == "--examples"

@@ -59,7 +59,7 @@ def mean_agreement(by_aspect: list[Scores], statistic: Any) -> float:
 @pytest.mark.parametrize(
     ("file", "load", "statistics", "least", "single_at_most"),
     [
-        ("summeval.jsonl", summeval.load, (spearmanr, kendalltau), (0.46, 0.38), (0.33, 0.29)),
+        ("summeval.jsonl", summeval.load, (spearmanr, kendalltau), (0.44, 0.36), (0.33, 0.29)),
         ("topical_chat.json", topical_chat.load, (pearsonr, spearmanr), (0.69, 0.65), (0.63, 0.60)),
     ],
 )

@@ -56,8 +56,26 @@ def test_what_the_roles_are_shown() -> None:
         "A score may lie between two points of the scale, where the candidate does."
     )
     assert prompt.endswith(
-        f"[[ ## role ## ]]\n{OPENING}\n\nReply with these fields:\n[[ ## rationale ## ]]\n[[ ## score ## ]]"
+        f"[[ ## role ## ]]\n{OPENING}\n\nReply with these fields, about coherence alone:\n"
+        "[[ ## rationale ## ]]\n[[ ## score ## ]]"
     )
+
+
+def test_an_aspect_that_needs_no_source_is_judged_without_it() -> None:
+    alone = replace(COHERENCE, source=False)
+    for prompt in asked(replace(ITEM, aspect=alone)):
+        assert not {"source", "context"} & set(headers(prompt))
+        assert not re.search("raining|Rain is wet", prompt)
+        assert section(prompt, "task").startswith("Candidate: reply. The aspect is judged without its source.")
+
+
+@pytest.mark.parametrize("shown", [True, False])
+def test_a_table_of_several_aspects_shows_the_source_if_one_of_them_needs_it(shown: bool) -> None:
+    aspects = replace(FLUENCY, source=False), replace(COHERENCE, source=shown)
+    items = [replace(ITEM, aspect=a, candidate=c, text=c) for a in aspects for c in ("One.", "Two.")]
+    lm = scripted_lm(lambda prompt: "")
+    hold(lm, Debate(rounds=0, together=2, joint=True).judge(items))
+    assert (section(lm.prompts[0], "source") == "Is it raining?") is shown
 
 
 def test_the_first_turn_of_a_debate_is_the_single_call_and_reads_of_no_other_role() -> None:
@@ -109,7 +127,7 @@ def test_a_role_by_itself_is_told_its_form_at_the_end() -> None:
     prompt = str(ADAPTER.format(Scoring, [], material(ITEM, ""))[-1]["content"])
     assert headers(prompt) == [*SHARED[1:], "role", "rationale", "score"]
     assert prompt.endswith(
-        "Reply with these fields:\n\n"
+        "Reply with these fields, about coherence alone:\n\n"
         "[[ ## rationale ## ]]\n<your reasons, step by step, with the places in the texts that they rest on>\n\n"
         "[[ ## score ## ]]\n<one number on the aspect's scale and nothing else>"
     )
@@ -242,12 +260,12 @@ def test_nothing_beside_a_guide_contradicts_it() -> None:
     guided.scorer.signature = Scoring.with_instructions(with_guide(Scoring.instructions, "5 is for any text."))
     item = replace(ITEM, aspect=coherence)
     (before, after) = (one.brief(item) for one in (plain, guided))
-    assert "5 leads from the main point" in before.aspect
+    assert "5 leads from its main point" in before.aspect
     assert "Use the whole scale" in before.standard
     assert "5 leads from" not in after.aspect
     assert "Use the whole scale" not in after.standard
     assert after.standard.endswith("5 is for any text.")
-    assert after.aspect.splitlines()[0].endswith("counts as far as it breaks the thread.")
+    assert after.aspect.splitlines()[0].endswith("makes one complete thought that leans on nothing unsaid.")
 
 
 @pytest.mark.parametrize("task", TASKS.values(), ids=lambda task: task.name)

@@ -127,6 +127,14 @@ def test_the_nearest_examples_are_those_most_like_source_and_candidate() -> None
     ] == ["Which river?"]
 
 
+def test_examples_of_an_aspect_that_needs_no_source_have_none() -> None:
+    item = replace(ITEM, aspect=replace(TONE, source=False))
+    shown = lines(section(prompts(with_examples(debate(), (CURT, RIVER)), item)[0], "examples"))
+    assert [list(source) for source in shown] == [["candidates"]]
+    # The best rated first, whatever their order was.
+    assert [c["rating"] for c in shown[0]["candidates"]] == [4.33, 2.0]
+
+
 def test_the_nearest_examples_without_a_source_are_those_with_the_most_similar_text() -> None:
     examples = [replace(RIVER, source="", context="", candidate=text) for text in ("The Oak.", "Sorry!", "An ash.")]
     judge = with_examples(debate(rounds=0), examples, nearest=1)
