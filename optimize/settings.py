@@ -25,7 +25,7 @@ from debate_judge.runs.flags.common import (
 from debate_judge.runs.flags.declared import command_settings, deciding, flag_group, setting
 from debate_judge.runs.flags.judge import PERSONAS_FILE, JudgeOptionFlags
 from debate_judge.runs.flags.lm import LimitFlags, LMFlags
-from debate_judge.runs.flags.metric import METRIC, MetricChoice, MetricText
+from debate_judge.runs.flags.metric import CUT, METRIC, MetricChoice, MetricText
 
 EFFORTS: dict[str, tuple[int, int]] = {"light": (2, 8), "medium": (6, 20), "heavy": (12, 50)}
 """Effort -> (instructions that the LM proposes per role, candidate programs that the tuner evaluates)."""
@@ -103,11 +103,7 @@ class SearchFlags:
     )
     max_rounds: int = setting(3, "most rounds of a debate; 0: single calls only", ge=0)
     metric: MetricText = METRIC
-    cut: float | None = setting(
-        None,
-        "decisions to compare besides scores: at least this, on the scale of the ratings",
-        shown="three quarters up the scale, or the midpoint of ratings of two values",
-    )
+    cut: float | None = CUT
     shared: bool = setting(False, "compile one judge for all aspects together")
     examples: Annotated[str, AfterValidator(_examples)] | None = setting(
         None,

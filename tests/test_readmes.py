@@ -190,12 +190,12 @@ def tried(arguments: list[str]) -> list[str]:
 
 
 def register(name: str) -> None:
-    """Register the judge of the only compile: so few sources show no agreement, without which none is registered."""
+    """Register the judge of the last compile: so few sources show no agreement, without which none is registered."""
     with used("sqlite:///runs/store/mlflow.db"):
         ids = [one.experiment_id for one in mlflow.search_experiments()]
-        (model,) = mlflow.search_logged_models(ids, output_format="list")
-        mlflow.register_model(model.model_uri, name)
-        mlflow.MlflowClient().set_registered_model_alias(name, "champion", "1")
+        newest, *_ = mlflow.search_logged_models(ids, output_format="list")
+        version = mlflow.register_model(newest.model_uri, name).version
+        mlflow.MlflowClient().set_registered_model_alias(name, "champion", version)
 
 
 @pytest.mark.parametrize("readme", [page for page in READMES if page != OF_TOOLS])

@@ -13,7 +13,7 @@ from debate_judge.runs.flags.common import EXPORT, JSON_FILE, REPLIES, REPORT, S
 from debate_judge.runs.flags.declared import command_settings, flag_group, setting, unknown_name
 from debate_judge.runs.flags.judge import PERSONAS_FILE
 from debate_judge.runs.flags.lm import MAX_TOKENS, EndpointFlags, EstimateFlags, LimitFlags
-from debate_judge.runs.flags.metric import MetricChoice
+from debate_judge.runs.flags.metric import CUT, MetricChoice
 
 
 def _known_probes(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -90,6 +90,7 @@ class TableFlags:
         metavar="LEVEL/CORRELATION,...",
         shown="what the data allow, the two correlations of the task's papers",
     )
+    cut: float | None = CUT
     baseline: str | None = setting(None, "judge that the others are compared with", shown="the first one")
     resamples: int = resampling()
     style: Literal["text", "markdown"] = setting("text", "format of the tables", decides=False)

@@ -31,6 +31,7 @@ from debate_judge.runs.evaluation.entrants import Entrant
 from debate_judge.runs.evaluation.estimate import estimate_evaluation
 from debate_judge.runs.evaluation.evaluate import evaluate, problem
 from debate_judge.runs.flags.lm import limits, require_server
+from debate_judge.runs.reports import closeness as closeness_tables
 from debate_judge.runs.reports.costs import cost_rows, cost_table
 from debate_judge.runs.reports.decisions import blocks
 from debate_judge.runs.reports.decisions import to_json as decisions_json
@@ -155,6 +156,9 @@ class _View:
 def _views(arguments: CompareFlags, work: Work, comparison: Comparison, entrants: Sequence[Entrant]) -> Iterator[_View]:
     """What the data, the judges and the flags call for."""
     setup, results = work.setup, comparison.results
+    if comparison.closeness:
+        shown = [closeness_tables.by_judge(comparison.closeness)]
+        yield _View("Level and decisions", shown, {"closeness": closeness_tables.to_json(comparison.closeness)})
     if work.questions:
         decided: dict[str, dict[str, Decided]] = {}
         for one in results:

@@ -25,6 +25,7 @@ from debate_judge.runs.evaluation.entrants import Entrant
 from debate_judge.runs.evaluation.rows import EvaluatedJudge
 from debate_judge.runs.flags.declared import deciding, telling
 from debate_judge.runs.flags.parser import as_command
+from debate_judge.runs.reports import closeness as closeness_tables
 from debate_judge.runs.reports import costs
 from debate_judge.runs.reports.html.blocks import (
     CostChart,
@@ -107,15 +108,7 @@ def comparison_report(
 
 
 def _judged(setup: EvalSetup, entry: EvaluatedJudge) -> JudgedScores:
-    # Scores from a file may lie on any scale.
-    fits = all(
-        aspect.scale.contains(score)
-        for aspect in setup.aspects
-        for group in entry.scores[aspect.name]
-        for score in group.scores
-        if score is not None
-    )
-    return JudgedScores(entry.scores, entry.judgements, entry.on_scale and fits)
+    return JudgedScores(entry.scores, entry.judgements, setup.on_scale(entry))
 
 
 def _result(comparison: Comparison) -> list[ReportBlock]:
@@ -293,6 +286,7 @@ def _log(
                 "agreement_high": average.high,
                 "calls_per_item": result.entry.calls,
                 "unscored": float(average.unscored),
+                **closeness_tables.averages(comparison.closeness, result.name),
             }
             tracker.trial(result.name, {"judge": result.name, **lm}, metrics)
         for judge, effects in found.effects.items():

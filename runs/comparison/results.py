@@ -20,6 +20,7 @@ from debate_judge.data.agreement.tables import (
     agreement_table,
     compare,
 )
+from debate_judge.data.inference.closeness import Closeness, closeness
 from debate_judge.data.schema import Aspect, Corpus
 from debate_judge.programs.lm.prices import Price
 from debate_judge.runs.evaluation.rows import EvaluatedJudge, Scores
@@ -43,6 +44,8 @@ class EvalSetup:
     resamples: int = 10_000
     seed: int = 0
     """Of the resampling."""
+    cuts: Mapping[str, float] = field(default_factory=dict)
+    """Aspect -> the least value that is a yes where decisions are compared; empty: none are."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -67,6 +70,25 @@ class EvalSetup:
             name: beside_raters(groups, statistic=self.statistics[0], on_scale=on_scale, **how)
             for name, groups in scores.items()
         }
+
+    def on_scale(self, entry: EvaluatedJudge) -> bool:
+        """Whether a judge's scores are on the raters' scale; those from a file may lie on any."""
+        return entry.on_scale and all(
+            aspect.scale.contains(score)
+            for aspect in self.aspects
+            for group in entry.scores[aspect.name]
+            for score in group.scores
+            if score is not None
+        )
+
+    def closeness(self, entries: Mapping[str, EvaluatedJudge]) -> dict[str, dict[str, Closeness]]:
+        """Level and decisions of the judges that score on the raters' scale; changes are from the first of them."""
+        judges = {name: entry.scores for name, entry in entries.items() if self.on_scale(entry)}
+        if not judges or not self.cuts:
+            return {}
+        one_scale = len({aspect.scale for aspect in self.aspects}) == 1
+        how: Any = {"one_scale": one_scale, "resamples": self.resamples, "seed": self.seed}
+        return closeness(judges, self.cuts, **how)
 
 
 @dataclass(frozen=True)
@@ -110,6 +132,8 @@ class Comparison:
     """Entrant -> its difference to the baseline in the first statistic, averaged over aspects."""
     corrected: Mapping[str, float | None]
     """Entrant -> p-value of that difference, corrected for the number of entrants (Holm); None below six groups."""
+    closeness: Mapping[str, Mapping[str, Closeness]]
+    """Entrant -> aspect or `AVERAGE` -> level and decisions; the baseline first, if it is on the raters' scale."""
     best: Mapping[str, str | None]
     """Aspect, or `AVERAGE` -> the entrant that differs from every other one, or None. One family of comparisons."""
     failed: Mapping[str, str] = field(default_factory=dict)
@@ -174,7 +198,9 @@ def compare_all(
     corrected = correct_named({name: d.p_value for name, d in differences.items()})
     best = _best(rivals)
     best.setdefault(AVERAGE, best[columns[0]])
-    return Comparison(setup, results, baseline, differences, corrected, best, dict(failed or {}))
+    first = {baseline: base} if base is not None else {}
+    close = setup.closeness({**first, **entries})
+    return Comparison(setup, results, baseline, differences, corrected, close, best, dict(failed or {}))
 
 
 Rivals = tuple[str, Mapping[str, float | None]]

@@ -12,6 +12,7 @@ from debate_judge.data.agreement.decisions import Question, find_questions
 from debate_judge.data.agreement.tables import Level, Statistic
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import require_file
+from debate_judge.data.inference.closeness import cuts_of
 from debate_judge.data.requirements import aspects_to_judge, require_level
 from debate_judge.data.schema import Corpus
 from debate_judge.data.splits import split
@@ -143,14 +144,16 @@ def prepare(arguments: CompareFlags) -> Work:
     aspects = tuple(corpus.task.aspect(name) for name in names)
     found = entrants(named, aspects, Path(arguments.personas) if arguments.personas else None)
     part, held_out = part_of(corpus, names, arguments.part, arguments.seed)
-    setup = EvalSetup(part, aspects, level, statistics, arguments.resamples, arguments.seed)
+    questions = find_questions(corpus.groups, aspects)
+    cuts = cuts_of(aspects, questions, arguments.cut)
+    setup = EvalSetup(part, aspects, level, statistics, arguments.resamples, arguments.seed, cuts)
     external = _external(arguments.external, setup, corpus, {c.name for c in found})
     work = Work(
         setup,
         tuple(found),
         external,
         _baseline(arguments.baseline, [*(c.name for c in found), *external]),
-        find_questions(corpus.groups, aspects),
+        questions,
         Setting(arguments.part, len(corpus.groups), arguments.seed, held_out, lm),
         tuple(PROBES[name] for name in arguments.probes),
         api_base,

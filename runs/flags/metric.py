@@ -69,3 +69,9 @@ METRIC = setting(
     str(MetricChoice()),
     "LEVEL/CORRELATION, e.g. summary/spearman",
 )
+
+CUT = setting(
+    None,
+    "decisions to compare besides scores: at least this, on the scale of the ratings",
+    shown="three quarters up the scale, or the midpoint of ratings of two values",
+)

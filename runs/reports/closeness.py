@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from debate_judge.data.agreement.classification import Measure
 from debate_judge.data.inference.closeness import AVERAGE, MEASURES, Closeness
 from debate_judge.runs.reports.tables import DataTable
 from debate_judge.runs.reports.text import interval
@@ -14,11 +15,14 @@ Found = Mapping[str, Mapping[str, Closeness]]
 _NAMES = {"mae": "mean absolute error", "kappa": "kappa of decisions"}
 _SHORT = {"mae": "error", "ccc": "CCC", "kappa": "kappa"}
 
-TITLE = (
-    "Level and decisions on held-out, over all candidates, with 95 % intervals from resampled sources: mean absolute "
-    "error in points (lower is better), concordance with the mean rating (1 only where every score is its rating), and "
-    "Cohen's kappa of the decision that a score and a mean rating are at least the cut"
+_WHAT = (
+    "over all candidates, with 95 % intervals from resampled sources: mean absolute error in points (lower is better), "
+    "concordance with the mean rating (1 only where every score is its rating), and Cohen's kappa of the decision that "
+    "a score and a mean rating are at least the cut"
 )
+TITLE = f"Level and decisions on held-out, {_WHAT}"
+COMPARED = f"Level and decisions, {_WHAT}; in parentheses the change from the first judge, on the same resamples"
+"""Title of a table in which the judges are rows."""
 
 
 def table(found: Found, headings: Sequence[str], title: str = "") -> DataTable:
@@ -39,6 +43,22 @@ def table(found: Found, headings: Sequence[str], title: str = "") -> DataTable:
             figures = [interval(own[aspect].figures[measure]) for own in found.values()]
             rows.append([f"{_SHORT[measure]}{at}, {aspect}", *figures])
     return DataTable(["measure, aspect", *headings], rows, title)
+
+
+def by_judge(found: Found) -> DataTable:
+    """A row for each judge, and a column for each measure: on average over aspects, or of the only aspect."""
+    rows = []
+    for judge, by_aspect in found.items():
+        one = by_aspect[AVERAGE] if len(by_aspect) > 2 else next(iter(by_aspect.values()))
+        cells = [interval(one.figures[m]) + _moved(one.changes.get(m)) for m in MEASURES]
+        rows.append([judge, *cells, str(one.candidates)])
+    cuts = {aspect: one.cut for aspect, one in next(iter(found.values())).items() if one.cut is not None}
+    at = f"at {next(iter(cuts.values())):g}" if len(set(cuts.values())) == 1 else "at each aspect's cut"
+    return DataTable(["judge", "error", "CCC", f"kappa {at}", "scores"], rows, COMPARED)
+
+
+def _moved(change: Measure | None) -> str:
+    return "" if change is None or change.value is None else f" ({interval(change, '+')})"
 
 
 def in_words(found: Found, judge: str, mapped: str) -> str:
@@ -65,6 +85,11 @@ def in_words(found: Found, judge: str, mapped: str) -> str:
 
 def to_json(found: Found) -> dict[str, dict[str, object]]:
     return {judge: {aspect: one.to_json() for aspect, one in by.items()} for judge, by in found.items()}
+
+
+def averages(found: Found, judge: str) -> dict[str, float | None]:
+    """Measure -> a judge's value on average over aspects; empty for a judge that is not on the raters' scale."""
+    return {measure: found[judge][AVERAGE].figures[measure].value for measure in MEASURES} if judge in found else {}
 
 
 def metrics(found: Found) -> dict[str, float | None]:

@@ -13,6 +13,7 @@ from debate_judge.programs.transcript import Transcript, Turn
 from debate_judge.runs.comparison.results import AVERAGE, Comparison, compare_all
 from debate_judge.runs.comparison.table import judges_table, money
 from debate_judge.runs.evaluation.rows import EvaluatedJudge
+from debate_judge.runs.reports.closeness import by_judge
 from debate_judge.runs.reports.tables import markdown
 from tests.printed import printed
 from tests.runs.rated import COHERENCE, FLUENCY, entry, setup
@@ -110,6 +111,32 @@ def test_json_has_agreement_and_calls_of_every_judge() -> None:
     assert judge["lm_calls_per_item"] == 1
     assert found["judges"]["file"]["lm_calls_per_item"] is None
     assert found["differences"]["file"]["p_corrected"] < 0.05
+
+
+def test_level_and_decisions_of_the_judges_on_the_raters_scale() -> None:
+    def high(rating: float, group: int) -> float:
+        return min(5.0, rating + 1)
+
+    entries = {
+        "high": entry(MANY, coherence=high, fluency=high),
+        "off the scale": entry(MANY, coherence=wrong, fluency=wrong),
+        "a metric": replace(entry(MANY, coherence=right, fluency=right), on_scale=False),
+        "right": entry(MANY, coherence=right, fluency=right),
+    }
+    found = compare_all(replace(MANY, cuts={"coherence": 4.0, "fluency": 4.0}), entries, baseline="right").closeness
+    # The baseline first, for changes are from it.
+    assert list(found) == ["right", "high"]
+    exact, off = found["right"][AVERAGE], found["high"][AVERAGE]
+    assert [exact.figures[m].value for m in ("mae", "ccc", "kappa")] == pytest.approx([0, 1, 1])
+    # 1, 2, 3, 4, 5 become 2, 3, 4, 5, 5: four of five a point off, and one decision of five another.
+    assert off.figures["mae"].value == pytest.approx(0.8)
+    assert off.figures["kappa"].value == pytest.approx((0.8 - 0.48) / (1 - 0.48))
+    assert off.changes["mae"].value == pytest.approx(0.8)
+    table = by_judge(found)
+    assert table.header == ("judge", "error", "CCC", "kappa at 4", "scores")
+    assert table.rows[1][1] == "0.80 [0.80, 0.80] (+0.80 [+0.80, +0.80])"
+    assert [row[-1] for row in table.rows] == ["240", "240"]
+    assert compare_all(MANY, entries, baseline="right").closeness == {}
 
 
 # --- how it is shown ---
