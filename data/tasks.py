@@ -34,29 +34,29 @@ SUMMARIZATION = Task(
         ),
         Aspect(
             "consistency",
-            "Whether the source supports what the summary says. Check every statement, number, name and "
-            "who-did-what against the source; what contradicts it, or cannot be found in it, is an error even if "
-            "it may be true in the world. Captions and other passages beside the running text belong to the source. "
-            "Sentences are taken at their word: one that is garbled or cut off is an error only where what stands "
-            "there says something false. Words copied from the source are supported, unless their order or what was "
-            "left out between them turns the sense. Omissions, style, grammar and order do not count. 1 is mostly "
-            "contradicted or invented, or makes a single statement that is; 2 is wrong in its main statement, or in "
-            "several others; 3 has its main statement right and one serious error beside it, such as an event or a "
-            "quotation that the source does not have; 4 has a slip that changes little, such as a hope told as a fact; "
-            "5 says nothing that the source does not.",
+            "Whether the source supports what the summary says. Check every statement, number, name and who-did-what "
+            "against the source; what contradicts it, or cannot be found in it, is an error even if it may be true in "
+            "the world. Captions and other passages beside the running text belong to the source. Sentences are taken "
+            "at their word: one that is garbled or cut off is an error only where what stands there says something "
+            "false. Words copied from the source are supported, unless their order or what was left out between them "
+            "turns the sense. Omissions, style, grammar and order do not count. 1 is mostly contradicted or invented; "
+            "2 is wrong in its main or only statement, by the person or the outcome, or in several others; 3 has its "
+            "main statement right and one serious error beside it, such as an event or a quotation that the source "
+            "does not have; 4 has a slip that changes little, such as a hope or a request told as a fact; 5 says "
+            "nothing that the source does not.",
             _FIVE_POINTS,
         ),
         Aspect(
             "fluency",
             "The language of the summary, sentence by sentence. Look for broken grammar, fragments, words that are "
-            "missing, doubled or cut off, sentences that run into one another without a stop, wrong punctuation, "
-            "damaged characters, and sentences that parse but mean nothing. Whether an error was copied from somewhere "
-            "makes no difference. Lower-casing, blanks around punctuation and other traces of tokenised text are no "
-            "errors, and content, the order of sentences, how they connect and whether a sentence is repeated do not "
-            "count. 1 can hardly be read because of its errors; 2 has broken or garbled sentences in most places, or "
-            "consists of one; 3 has one broken or garbled sentence among few, or several errors that disturb; 4 has "
-            "slips that do not disturb, such as a missing article, helper verb or stop, or one garbled sentence in a "
-            "long clean text; 5 reads like edited prose.",
+            "misspelt, missing, doubled or cut off, sentences that run into one another without a stop, wrong "
+            "punctuation, damaged characters, and sentences that parse but mean nothing. Whether an error was copied "
+            "from somewhere makes no difference. Lower-casing, blanks around punctuation, labels of speakers and other "
+            "traces of processing are no errors, and content, the order of sentences, how they connect and whether a "
+            "sentence is repeated do not count. 1 can hardly be read because of its errors; 2 has broken or garbled "
+            "sentences in most places, or consists of one; 3 has one broken or garbled sentence among few, or several "
+            "errors that disturb; 4 has slips that do not disturb, such as a missing article, helper verb or stop, or "
+            "a wrong preposition, or one garbled sentence in a long clean text; 5 reads like edited prose.",
             _FIVE_POINTS,
             source=False,
         ),

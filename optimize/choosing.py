@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
+from debate_judge.data.inference.closeness import POOLED
 from debate_judge.optimize.context import CompilePlan, Run, label_of
 from debate_judge.optimize.measures.calibrating import calibrations
 from debate_judge.optimize.optimizer import TunedJudges, fixed_granularities
@@ -53,7 +54,12 @@ def study_of(run: Run, tuned: TunedJudges) -> Study:
     for scores in units.values():
         scores.share_calls(units.values())
     search_plan = SearchPlan(
-        criterion=Criterion(plan.statistic, plan.data.level, settings.max_unscored),
+        criterion=Criterion(
+            plan.objective,
+            "sample" if plan.objective in POOLED else plan.data.level,
+            settings.max_unscored,
+            plan.bounds,
+        ),
         breadth=plan.breadth,
         seed=settings.seed,
         study=f"{plan.identity}-{FORMAT}",
@@ -118,6 +124,7 @@ def _log(run: Run, point: Point, found: Found) -> None:
     metrics = _metrics(found)
     if (agreement := metrics.get(CHOICE)) is not None:
         shown = run.runner.progress
+        shown.measure = run.plan.settings.chosen_by.closest or "agreement"
         shown.agreement = max(agreement, -1.0 if shown.agreement is None else shown.agreement)
     if run.tracker is not None:
         run.tracker.trial(f"{name}, {point.granularity}", params, metrics)

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from debate_judge.data.agreement.decisions import Question
+from debate_judge.data.agreement.results import NAMES
 from debate_judge.data.agreement.tables import Level, Statistic
 from debate_judge.data.errors import InputError
 from debate_judge.data.folds import Folds
+from debate_judge.data.inference.closeness import MAXIMIZED, Bounds, Objective
 from debate_judge.data.schema import Aspect, Corpus, RatedGroup
 from debate_judge.data.splits import Splits
 from debate_judge.optimize.search.knowledge import JOINT, TOGETHER, read_as
@@ -91,8 +93,24 @@ class CompilePlan:
 
     @property
     def statistic(self) -> Statistic:
-        """The correlation that is optimized."""
+        """The correlation that agreement is shown in, and the objective unless closeness is."""
         return self.settings.chosen_by.correlation
+
+    @property
+    def objective(self) -> Objective:
+        """What the search maximizes."""
+        return self.settings.chosen_by.closest or self.statistic
+
+    @property
+    def bounds(self) -> dict[str, Bounds]:
+        """Aspect -> what closeness is measured against."""
+        return {a.name: Bounds(a.scale.high - a.scale.low, self.data.cuts[a.name]) for a in self.data.aspects}
+
+    @property
+    def objective_in_words(self) -> str:
+        """What the figures of the search are, e.g. `summary-level Spearman`."""
+        closest = self.settings.chosen_by.closest
+        return f"{self.data.level}-level {NAMES[self.statistic]}" if closest is None else MAXIMIZED[closest]
 
     @property
     def units(self) -> list[tuple[Aspect, ...]]:

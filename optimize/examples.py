@@ -11,10 +11,14 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
+from statistics import fmean
+from typing import cast
 
 import dspy
+import numpy as np
 
-from debate_judge.data.agreement.tables import Statistic, correlation
+from debate_judge.data.agreement.tables import correlation
+from debate_judge.data.inference.closeness import Bounds, Objective, closest
 from debate_judge.data.schema import Aspect, Candidate, Corpus
 from debate_judge.programs.judge import Item, items_of
 
@@ -79,14 +83,29 @@ def _example(
     return rated.with_inputs("questions")
 
 
-def group_metric(ratings: Sequence[float | None], scores: Sequence[float | None], statistic: Statistic) -> float:
-    """The group's correlation mapped from [-1, 1] to [0, 1], as DSPy's optimizers expect.
+def group_metric(
+    ratings: Sequence[float | None],
+    scores: Sequence[float | None],
+    objective: Objective,
+    bounds: Bounds | None = None,
+) -> float:
+    """The group's correlation mapped from [-1, 1] to [0, 1], as DSPy's optimizers expect; concordance (CCC) likewise.
 
     Unscored items are left out. Constant scores count as a correlation of 0, that is 0.5 here. DSPy scores failures 0,
-    which is then never better than a negative correlation.
+    which is then never better than a negative correlation. Of the error it is what `closest` makes of it, and of kappa,
+    which few texts leave undefined, the share of decisions that are the raters'.
     """
     pairs = [(r, s) for r, s in zip(ratings, scores, strict=True) if r is not None and s is not None]
     if not pairs:
         return 0.0
-    rho = correlation([r for r, _ in pairs], [s for _, s in pairs], statistic)
-    return ((0.0 if rho is None else rho) + 1) / 2
+    match objective:
+        case "kappa":
+            cut = cast(Bounds, bounds).cut
+            return fmean((r >= cut) == (s >= cut) for r, s in pairs)
+        case "mae" | "ccc":
+            rated, scored = (np.array([side], dtype=float) for side in zip(*pairs, strict=True))
+            value = float(np.nan_to_num(closest(objective, rated, scored, cast(Bounds, bounds)))[0])
+            return value if objective == "mae" else (value + 1) / 2
+        case _:
+            rho = correlation([r for r, _ in pairs], [s for _, s in pairs], objective)
+            return ((0.0 if rho is None else rho) + 1) / 2

@@ -118,6 +118,8 @@ def _tuned(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> _Learnt:
         judge=base,
         examples=rated,
         statistic=plan.statistic,
+        objective=plan.objective,
+        bounds=plan.bounds,
         runner=run.runner,
         reflection=run.reflection,
         guide=GuideLimits(settings.guide_words, settings.guide_tokens),

@@ -10,7 +10,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from debate_judge.data.agreement.differences import power_of
-from debate_judge.data.agreement.tables import NAMES, compare
+from debate_judge.data.agreement.tables import compare
 from debate_judge.optimize.context import CompilePlan
 from debate_judge.optimize.findings.leaving import write_report
 from debate_judge.optimize.findings.run_page import debate_rows, description, sampled_debates
@@ -256,6 +256,6 @@ def _cost_figure(plan: CompilePlan, aspect: str, found: SearchResult) -> Figure:
         [(o.calls, o.agreement, describe(o.point, o.calls)) for o in found.front],
         (found.chosen.calls, found.chosen.agreement, describe(found.chosen.point, found.chosen.calls)),
         title=f"{aspect}: agreement against LM calls per item, on the sources that were chosen by",
-        measure=f"choice {plan.data.level}-level {NAMES[plan.statistic]}",
+        measure=f"choice {plan.objective_in_words}",
         note=plan.note,
     )

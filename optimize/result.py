@@ -131,7 +131,7 @@ class Result:
             **({"learning_curve": self.curve.to_json()} if self.curve else {}),
             "guides": guides(self.compiled),
             "lm_calls_per_item": {name: held_out.calls_per_item(name) for name in COMPARED},
-            "objective": {"statistic": plan.statistic, "level": plan.data.level},
+            "objective": {"statistic": plan.statistic, "level": plan.data.level, "maximized": plan.objective},
             "data": asdict(replace(origin, location=Path(origin.location).name)),
             # With folds there is no held-out part: the exported judge uses all sources.
             "splits": {part: digest for part, digest in splits.fingerprints.items() if getattr(splits, part).groups},

@@ -25,7 +25,7 @@ from debate_judge.runs.flags.common import (
 from debate_judge.runs.flags.declared import command_settings, deciding, flag_group, setting
 from debate_judge.runs.flags.judge import PERSONAS_FILE, JudgeOptionFlags
 from debate_judge.runs.flags.lm import LimitFlags, LMFlags
-from debate_judge.runs.flags.metric import CUT, METRIC, MetricChoice, MetricText
+from debate_judge.runs.flags.metric import CUT, METRIC, MetricChoice, MetricText, objective_of
 
 EFFORTS: dict[str, tuple[int, int]] = {"light": (2, 8), "medium": (6, 20), "heavy": (12, 50)}
 """Effort -> (instructions that the LM proposes per role, candidate programs that the tuner evaluates)."""
@@ -107,7 +107,7 @@ class SearchFlags:
     shared: bool = setting(False, "compile one judge for all aspects together")
     examples: Annotated[str, AfterValidator(_examples)] | None = setting(
         None,
-        "rated texts in the prompts: N, nearest:N that are like the item, or pairs:N",
+        "rated texts in the prompts: N, nearest:N or pairs:N",
         metavar="N",
     )
     export_examples: bool = setting(False, "let a judge with examples be chosen, and its export hold their texts")
@@ -189,8 +189,8 @@ class Settings(DataFlags, JudgeFlags, JudgeOptionFlags, LMFlags, LimitFlags, Sea
 
     @property
     def chosen_by(self) -> MetricChoice:
-        """The correlation that the search maximizes, and its level."""
-        return MetricChoice.of(self.metric)
+        """What the search maximizes, and its level."""
+        return objective_of(self.metric)
 
     @property
     def wanted_examples(self) -> WantedExamples | None:

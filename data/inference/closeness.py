@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -31,14 +31,28 @@ from debate_judge.data.agreement.bootstrap import (
     summing_each,
 )
 from debate_judge.data.agreement.classification import Measure
-from debate_judge.data.agreement.correlations import Floats
+from debate_judge.data.agreement.correlations import Floats, Statistic
 from debate_judge.data.agreement.decisions import Question
 from debate_judge.data.agreement.intervals import NONE, Interval, bootstrap_error, critical, of_replicates
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect
 
-MEASURES = ("mae", "ccc", "kappa")
+Closest = Literal["mae", "ccc", "kappa"]
+MEASURES: tuple[Closest, ...] = ("mae", "ccc", "kappa")
+
+Objective = Statistic | Closest
+"""What a compile maximizes."""
+
+MAXIMIZED: Mapping[Closest, str] = {
+    "mae": "1 less the mean absolute error as a share of the scale",
+    "ccc": "concordance (CCC) of all texts",
+    "kappa": "Cohen's kappa of all decisions at the cut",
+}
+"""What is maximized where these are the objective."""
+
+POOLED = ("ccc", "kappa")
+"""Measures of all texts together; an error is a mean over sources as well."""
 
 AVERAGE = "average"
 
@@ -143,6 +157,34 @@ def closeness(
             figures = _measures(value, drawn, groups, min(counts))
             changes = {} if judge == first else _changes(value - base, moved, groups)
             found[judge][name] = Closeness(cuts.get(name), sum(counts), figures, changes)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What closeness in one aspect is measured against."""
+
+    span: float
+    """From the lowest to the highest point of the scale."""
+    cut: float
+    """Of the decision."""
+
+
+def closest(measure: Closest, ratings: Floats, scores: Floats, bounds: Bounds) -> Floats:
+    """A measure of each row as something to maximize, 1 at best, shape (rows,); NaN where it is undefined.
+
+    Args:
+        measure: Which one; of the error, its share of the scale is subtracted from 1.
+        ratings: Shape (rows, width); NaN fills up shorter rows, at the same places as in `scores`.
+        scores: Likewise.
+        bounds: Of the aspect.
+    """
+    there = ~np.isnan(ratings)
+    s, r = np.where(there, scores, 0.0), np.where(there, ratings, 0.0)
+    yes, wanted = (there & (x >= bounds.cut) for x in (scores, ratings))
+    parts = [there, np.abs(s - r), s, r, s * s, r * r, s * r, yes & wanted, yes, wanted]
+    error, ccc, kappa = _figures(np.array([part.sum(axis=1) for part in parts], dtype=float))
+    found: Floats = {"mae": 1 - error / bounds.span, "ccc": ccc, "kappa": kappa}[measure]
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from debate_judge.data.agreement.results import NAMES, Agreement
+from debate_judge.data.agreement.results import Agreement
 from debate_judge.optimize.context import CompilePlan
 from debate_judge.optimize.findings.verdict import (
     MAPPED_HEADING,
@@ -237,7 +237,7 @@ def _rounds(plan: CompilePlan, searches: Mapping[str, SearchResult]) -> list[Rep
 
 
 def _cost(plan: CompilePlan, searches: Mapping[str, SearchResult]) -> list[ReportBlock]:
-    label = f"{plan.data.level}-level {NAMES[plan.statistic]}, {{}} sources"
+    label = f"{plan.objective_in_words}, {{}} sources"
     charts = [
         CostChart(
             aspect,

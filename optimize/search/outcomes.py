@@ -9,7 +9,8 @@ from functools import cached_property, partial
 import numpy as np
 
 from debate_judge.data.agreement.correlations import Floats
-from debate_judge.data.agreement.tables import GroupScores, Level, Statistic
+from debate_judge.data.agreement.tables import GroupScores, Level
+from debate_judge.data.inference.closeness import Bounds, Objective
 from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, Point, Space
 from debate_judge.optimize.search.pooling import Evaluated, group_values, pooled, pooled_means
@@ -78,10 +79,12 @@ class SearchResult:
 class Criterion:
     """What makes one choice better than another."""
 
-    statistic: Statistic
+    objective: Objective
     level: Level
     max_unscored: float = 1.0
     """Share of the texts that a chosen point may leave without a score, where others leave fewer."""
+    bounds: Mapping[str, Bounds] = field(default_factory=dict)
+    """Aspect -> what closeness is measured against; empty where the objective is a correlation."""
 
 
 class Outcomes:
@@ -181,31 +184,33 @@ class Outcomes:
         untuned = self.untuned(point)
         base = None if untuned is None else self.by_point[untuned][label]
         values = {
-            name: self._values(groups, None if base is None else (base.scores[name], base.values[name]))
+            name: self._values(name, groups, None if base is None else (base.scores[name], base.values[name]))
             for name, groups in scores.items()
         }
         agreement = sum(float(v.mean()) for v in values.values()) / len(values)
         return Outcome(point, agreement, calls, scores, values)
 
-    def _values(self, groups: Sequence[GroupScores], untuned: tuple[Sequence[GroupScores], Floats] | None) -> Floats:
+    def _values(
+        self, aspect: str, groups: Sequence[GroupScores], untuned: tuple[Sequence[GroupScores], Floats] | None
+    ) -> Floats:
         """Agreement by group. Groups that the point may not be judged by are filled in from the untuned judge: what
         that does there, and by how much the point differs from it in the groups that both are judged by."""
-        known = self.by_group(groups)
+        known = self.by_group(aspect, groups)
         if untuned is None or len(groups) == len(untuned[0]):
             return np.array(list(known.values()) or [0.0])
         everywhere, values = untuned
         ids = {group.group for group in groups}
-        same = self.by_group([group for group in everywhere if group.group in ids])
+        same = self.by_group(aspect, [group for group in everywhere if group.group in ids])
         gain = float(np.mean(list(known.values())) - np.mean(list(same.values()))) if known else 0.0
         if self.criterion.level == "sample":
             return values + gain
-        return np.array(
-            [known.get(name, value + gain) for name, value in zip(self.by_group(everywhere), values, strict=True)]
-        )
+        names = self.by_group(aspect, everywhere)
+        return np.array([known.get(name, value + gain) for name, value in zip(names, values, strict=True)])
 
-    def by_group(self, groups: Sequence[GroupScores]) -> dict[str, float]:
+    def by_group(self, aspect: str, groups: Sequence[GroupScores]) -> dict[str, float]:
         """What each group contributes to the agreement (`pooling.group_values`)."""
-        return group_values(groups, self.criterion.statistic, self.criterion.level)
+        criterion = self.criterion
+        return group_values(groups, criterion.objective, criterion.level, criterion.bounds.get(aspect))
 
     def untuned(self, point: Point) -> Point | None:
         """The evaluated point that has learnt nothing and is otherwise most like this one; None for such a point."""

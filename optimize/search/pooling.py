@@ -11,11 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
+from typing import cast
 
 import numpy as np
 
 from debate_judge.data.agreement.correlations import Floats, correlations
 from debate_judge.data.agreement.tables import GroupScores, Level, Statistic
+from debate_judge.data.inference.closeness import MEASURES, Bounds, Objective, closest
 
 BLOCKS = 25
 """Parts of the data that a pooled correlation is recomputed without, to see how much it rests on each."""
@@ -119,7 +122,9 @@ def _noise(values: Floats) -> float:
     return float((values - values.mean(axis=0)).var(axis=1, ddof=1).mean() / groups)
 
 
-def group_values(groups: Sequence[GroupScores], statistic: Statistic, level: Level) -> dict[str, float]:
+def group_values(
+    groups: Sequence[GroupScores], objective: Objective, level: Level, bounds: Bounds | None = None
+) -> dict[str, float]:
     """What each group contributes to the agreement, so that its mean is the agreement.
 
     At summary level that is the correlation within the group, by group id. Groups whose ratings are constant are left
@@ -127,9 +132,20 @@ def group_values(groups: Sequence[GroupScores], statistic: Statistic, level: Lev
     refusing to rank. At sample level there is one correlation over all candidates; its values are the pseudo-values of
     the jackknife over up to `BLOCKS` blocks of groups (Efron & Tibshirani, An Introduction to the Bootstrap, 1993,
     chapter 11), moved to the mean that they must have, by block number.
+
+    The error (`mae`, see `closest`) is a mean over the texts of a group, whose missing scores count as wrong by the
+    whole scale.
+
+    Args:
+        groups: Ratings and scores.
+        objective: What is maximized.
+        level: Of a correlation, and of the error.
+        bounds: Of the aspect, for an objective that is no correlation.
     """
     if level == "sample":
-        return _pseudo_values(groups, statistic)
+        return _pseudo_values(groups, objective, bounds)
+    if objective == "mae":
+        return _nearness(groups, bounds)
     ranked = [group for group in groups if len({r for r in group.ratings if r is not None}) > 1]
     if not ranked:
         return {}
@@ -139,11 +155,22 @@ def group_values(groups: Sequence[GroupScores], statistic: Statistic, level: Lev
         for column, (rating, score) in enumerate(zip(group.ratings, group.scores, strict=True)):
             if rating is not None and score is not None:
                 ratings[row, column], scores[row, column] = rating, score
-    found = np.nan_to_num(_correlated(ratings, scores, statistic))
+    found = np.nan_to_num(_of_rows(ratings, scores, objective, bounds))
     return {group.group: float(value) for group, value in zip(ranked, found, strict=True)}
 
 
-def _pseudo_values(groups: Sequence[GroupScores], statistic: Statistic) -> dict[str, float]:
+def _nearness(groups: Sequence[GroupScores], bounds: Bounds | None) -> dict[str, float]:
+    """1 less the mean error as a share of the scale, by group."""
+    span = cast(Bounds, bounds).span
+    found = {}
+    for group in groups:
+        rated = [(r, s) for r, s in zip(group.ratings, group.scores, strict=True) if r is not None]
+        if rated:
+            found[group.group] = 1 - fmean(span if s is None else abs(s - r) for r, s in rated) / span
+    return found
+
+
+def _pseudo_values(groups: Sequence[GroupScores], objective: Objective, bounds: Bounds | None) -> dict[str, float]:
     blocks = min(BLOCKS, len(groups))
     pairs = [
         (number % blocks, rating, score)
@@ -158,13 +185,15 @@ def _pseudo_values(groups: Sequence[GroupScores], statistic: Statistic) -> dict[
     # The first row is the correlation over everything, each other one that without a block.
     gone = np.vstack([np.zeros((1, len(block)), dtype=bool), left_out])
     whole, *without = np.nan_to_num(
-        _correlated(np.where(gone, np.nan, rating), np.where(gone, np.nan, score), statistic)
+        _of_rows(np.where(gone, np.nan, rating), np.where(gone, np.nan, score), objective, bounds)
     )
     pseudo = blocks * whole - (blocks - 1) * np.array(without)
     return {str(b): float(value) for b, value in enumerate(pseudo - pseudo.mean() + whole)}
 
 
-def _correlated(ratings: Floats, scores: Floats, statistic: Statistic) -> Floats:
+def _of_rows(ratings: Floats, scores: Floats, objective: Objective, bounds: Bounds | None) -> Floats:
+    if bounds is not None and objective in MEASURES:
+        return closest(objective, ratings, scores, bounds)
     with np.errstate(invalid="ignore"):
-        found: Floats = correlations(ratings, scores, [statistic])[0]
+        found: Floats = correlations(ratings, scores, [cast(Statistic, objective)])[0]
     return found

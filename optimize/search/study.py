@@ -367,24 +367,26 @@ class Study:
         number = 0
         for scores in outcomes.units.values():
             by_aspect, calls = scores.scores(point, only=None if every else only)
-            for groups in by_aspect.values():
+            for aspect, groups in by_aspect.items():
                 parts = takewhile(only.issuperset, self._parts[begin:])
-                for place, values in enumerate(self._by_part(groups, parts), start=begin):
+                for place, values in enumerate(self._by_part(aspect, groups, parts), start=begin):
                     if values:
                         found[place * self._aspects + number] = sum(values) / len(values) - PRICE * calls
                 number += 1
         return dict(sorted(found.items()))
 
-    def _by_part(self, groups: Sequence[GroupScores], parts: Iterable[Sequence[str]]) -> Iterator[list[float]]:
+    def _by_part(
+        self, aspect: str, groups: Sequence[GroupScores], parts: Iterable[Sequence[str]]
+    ) -> Iterator[list[float]]:
         """What the groups of each part contribute to the agreement."""
         if self._plan.criterion.level == "summary":
-            known = self._outcomes.by_group(groups)
+            known = self._outcomes.by_group(aspect, groups)
             for part in parts:
                 yield [known[name] for name in part if name in known]
             return
         by_id = {group.group: group for group in groups}
         for part in parts:
-            yield list(self._outcomes.by_group([by_id[name] for name in part if name in by_id]).values())
+            yield list(self._outcomes.by_group(aspect, [by_id[name] for name in part if name in by_id]).values())
 
     def _complete(self, point: Point) -> None:
         outcomes = self._outcomes

@@ -8,7 +8,7 @@ out.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import dspy
 
     from debate_judge.data.agreement.tables import Statistic
+    from debate_judge.data.inference.closeness import Bounds, Objective
     from debate_judge.programs.judge import Judge
     from debate_judge.runs.runner.runner import JudgeRunner
 
@@ -53,7 +54,10 @@ class Tuning:
     examples: list[dspy.Example]
     """Groups of rated items (`optimize.examples`)."""
     statistic: Statistic
-    """The correlation that is optimized."""
+    """The correlation within a group that is optimized."""
+    objective: Objective | None = None
+    """What a guide is compared by, if that is no correlation; `bounds` are then those of the aspects."""
+    bounds: Mapping[str, Bounds] = field(default_factory=dict)
     runner: JudgeRunner
     reflection: dspy.BaseLM
     """The LM that writes guides and instructions (`--reflection-lm`)."""

@@ -77,7 +77,7 @@ class GuideOptimizer(Teleprompter):
         evaluate: (judge, items) -> transcripts of at most `rounds` rounds.
         reflect: The LM that writes guides.
         rounds: Rounds of debate that guides are evaluated with.
-        statistic: The correlation within a group.
+        metric: (example, scores) -> what guides are compared by (`optimize.examples.group_metric`).
         proposals: Number of guides to write, each from other sources.
         limits: Limits of lengths.
         seed: For the division of the examples.
@@ -91,7 +91,7 @@ class GuideOptimizer(Teleprompter):
         evaluate: Callable[[Judge, Sequence[Item]], list[Transcript]],
         reflect: dspy.BaseLM,
         rounds: int,
-        statistic: Any,
+        metric: Callable[[dspy.Example, Sequence[float | None]], float],
         proposals: int,
         limits: GuideLimits,
         seed: int,
@@ -103,7 +103,7 @@ class GuideOptimizer(Teleprompter):
         self._evaluate = evaluate
         self._reflect = reflect
         self._rounds = rounds
-        self._statistic = statistic
+        self._metric = metric
         self._proposals = proposals
         self._limits = limits
         self._seed = seed
@@ -197,7 +197,7 @@ class GuideOptimizer(Teleprompter):
         for example in examples:
             own = [next(transcripts) for _ in example.questions]
             scores = [_score(judge.verdict(t, self._rounds)) for t in own]
-            found.append(_Rated(example, own, group_metric(example.ratings, scores, self._statistic)))
+            found.append(_Rated(example, own, self._metric(example, scores)))
         return found
 
     def _proposal(self, student: Judge, rated: Sequence[_Rated], unseen: Sequence[int]) -> _Proposal | None:
@@ -334,13 +334,18 @@ def tune(tuning: Tuning, *, persona: bool = True) -> Tuned:
     """
     if not informed(tuning.judge) or not tuning.examples:
         return Tuned(tuning.judge)
+
+    def metric(example: dspy.Example, scores: Sequence[float | None]) -> float:
+        bounds = tuning.bounds.get(example.questions[0].aspect.name)
+        return group_metric(example.ratings, scores, tuning.objective or tuning.statistic, bounds)
+
     # One round shows most of a guide's effect on a debate, for a fraction of its calls.
     rounds = min(1, tuning.rounds)
     optimizer = GuideOptimizer(
         evaluate=lambda judge, items: tuning.runner.converse(judge, items, rounds, f"{tuning.label}: guide"),
         reflect=tuning.reflection,
         rounds=rounds,
-        statistic=tuning.statistic,
+        metric=metric,
         proposals=max(FEWEST_PROPOSALS, tuning.effort.proposals),
         limits=tuning.guide if persona else replace(tuning.guide, persona=0),
         seed=tuning.seed,

@@ -10,6 +10,7 @@ from pydantic import AfterValidator
 
 from debate_judge.data.agreement.correlations import STATISTICS, Statistic
 from debate_judge.data.errors import InputError, did_you_mean
+from debate_judge.data.inference.closeness import MEASURES, Closest
 from debate_judge.data.schema import Level
 from debate_judge.runs.flags.declared import setting
 
@@ -24,34 +25,40 @@ class MetricChoice:
     level: Level | Literal["auto"] = AUTO
     correlations: tuple[Statistic, ...] = ()
     """Those that were named."""
+    closest: Closest | None = None
+    """What a compile maximizes in place of a correlation."""
 
     @classmethod
-    def of(cls, text: str, levels: Sequence[str] = ("summary", "sample"), *, several: bool = False) -> MetricChoice:
+    def of(cls, text: str, levels: Sequence[str], *, several: bool = False, closest: bool = False) -> MetricChoice:
         """Read `LEVEL/CORRELATION`, or one of the two.
 
         Args:
             text: What the user gave.
             levels: The levels that there are, besides `auto`.
             several: Whether there may be several correlations, joined by commas.
+            closest: Whether a measure of closeness may stand in place of the correlation.
 
         Raises:
             InputError: It is neither.
         """
         known: dict[str, Sequence[str]] = {"level": (AUTO, *levels), "correlations": STATISTICS}
+        known |= {"closest": MEASURES} if closest else {}
         found: dict[str, tuple[str, ...]] = {}
         for part in text.split("/"):
             names = tuple(dict.fromkeys(part.split(",")))
             kind = next((k for k, those in known.items() if k not in found and set(names) <= set(those)), None)
-            if kind is None or (len(names) > 1 and (kind == "level" or not several)):
+            double = "closest" in found or (kind == "closest" and "correlations" in found)
+            if kind is None or double or (len(names) > 1 and (kind != "correlations" or not several)):
                 raise InputError(
                     "not a metric",
                     expected=f"LEVEL/CORRELATION{',...' * several}: {', '.join(known['level'])}; "
-                    + ", ".join(STATISTICS),
+                    + ", ".join((*STATISTICS, *known.get("closest", ()))),
                     found=text,
                     remedy=did_you_mean(part, [name for names in known.values() for name in names]),
                 )
             found[kind] = names
-        return cls(cast(Any, found.get("level", (AUTO,))[0]), cast(Any, found.get("correlations", ())))
+        (level,), (measure,) = found.get("level", (AUTO,)), found.get("closest", (None,))
+        return cls(cast(Any, level), cast(Any, found.get("correlations", ())), cast(Any, measure))
 
     @property
     def correlation(self) -> Statistic:
@@ -59,15 +66,20 @@ class MetricChoice:
         return self.correlations[0] if self.correlations else "spearman"
 
     def __str__(self) -> str:
-        return f"{self.level}/{self.correlation}"
+        return f"{self.level}/{self.closest or self.correlation}"
 
 
-MetricText = Annotated[str, AfterValidator(lambda text: str(MetricChoice.of(text)))]
+def objective_of(text: str) -> MetricChoice:
+    """What a compile maximizes, by the value of `metric`."""
+    return MetricChoice.of(text, ("summary", "sample"), closest=True)
+
+
+MetricText = Annotated[str, AfterValidator(lambda text: str(objective_of(text)))]
 """What a user gives as `metric` of a compile, in full."""
 
 METRIC = setting(
     str(MetricChoice()),
-    "LEVEL/CORRELATION, e.g. summary/spearman",
+    "LEVEL/CORRELATION, or mae, ccc, kappa",
 )
 
 CUT = setting(

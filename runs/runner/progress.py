@@ -68,6 +68,8 @@ class RunProgress(ProgressDisplay):
         self.phases: Sequence[RunPhase] = ()
         self.agreement: float | None = None
         """Best so far, on what is chosen by."""
+        self.measure = "agreement"
+        """What that is."""
         self._passes: list[ItemPass] = []
         self._step = 0
         self._finished = 0
@@ -123,7 +125,7 @@ class RunProgress(ProgressDisplay):
         if self.phases:
             parts.append(f"step {self._step + 1} of {len(self.phases)}, {self.phases[self._step].name}")
         if self.agreement is not None:
-            parts.append(f"agreement so far {self.agreement:.2f}")
+            parts.append(f"{self.measure} so far {self.agreement:.2f}")
         share = self.share
         known = share if share is not None and share >= _EXTRAPOLATED_FROM else None
         # Phases are shares of the whole run; without them nothing is known but of the pass that began last.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
-from debate_judge.optimize.examples import examples
+from debate_judge.optimize.examples import examples, group_metric
 from debate_judge.optimize.tuners import GuideLimits
 from debate_judge.optimize.tuners.guide import GuideOptimizer
 from debate_judge.programs import JUDGES, build
@@ -72,7 +72,7 @@ def tuned(
             evaluate=lambda j, items: runner.converse(j, items, rounds, "test"),
             reflect=lm,
             rounds=rounds,
-            statistic="spearman",
+            metric=lambda example, scores: group_metric(example.ratings, scores, "spearman"),
             proposals=proposals,
             limits=replace(GuideLimits(), **limits),
             seed=0,

@@ -7,6 +7,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from debate_judge.data.agreement.tables import GroupScores, agreement_table
+from debate_judge.data.inference.closeness import Bounds, Objective
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.optimize.examples import BATCH, examples, group_metric
 
@@ -113,6 +114,16 @@ def test_the_metric_of_a_group(ratings: list[float | None], scores: list[float |
     value = group_metric(ratings, scores, "spearman")
     assert type(value) is float
     assert value == pytest.approx(expected)
+
+
+# Errors 1, 0, 2 of a scale of 4; two of three decisions; covariance 1/3, variances 2/3, means 3 and 2.
+@pytest.mark.parametrize(
+    ("objective", "expected"), [("mae", 1 - 3 / 3 / 4), ("kappa", 2 / 3), ("ccc", (2 / 3 / (4 / 3 + 1) + 1) / 2)]
+)
+def test_the_metric_of_a_group_may_be_closeness(objective: Objective, expected: float) -> None:
+    value = group_metric([2, 3, 4, None], [1, 3, 2, 5], objective, Bounds(4.0, 4.0))
+    assert value == pytest.approx(expected)
+    assert group_metric([2, 3], [None, None], objective, Bounds(4.0, 4.0)) == 0
 
 
 def test_the_mean_of_the_metric_is_the_summary_level_correlation() -> None:

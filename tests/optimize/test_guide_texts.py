@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
+from dataclasses import replace
 
+from debate_judge.data.schema import Scale
 from debate_judge.optimize.tuners.guide import guide_of
-from debate_judge.optimize.tuners.rated_material import RatedCandidate, RatedSource, pack, quoted
+from debate_judge.optimize.tuners.guide_author import spread_of
+from debate_judge.optimize.tuners.rated_material import RatedCandidate, RatedSource, merged, pack, quoted
 from debate_judge.programs.roles.guide import guide_in, with_guide
 from tests.optimize.guide_author import Author, tuned
 
@@ -98,3 +102,25 @@ def test_a_quotation_is_a_run_of_words_whatever_the_punctuation() -> None:
     source = RatedSource("The cat sat, on the red mat all day.", "", ())
     assert quoted("It says the cat sat on the red mat all day", [source], 7) == "the cat sat on the red mat"
     assert quoted("the cat sat on a red mat all day", [source], 7) == ""
+
+
+def test_the_spread_lists_each_mean_until_there_are_too_many() -> None:
+    scale = Scale(1, 5)
+    assert spread_of([4.6667, 4.6667, 3.3333], scale) == "Of 3 texts, 1 at 3.33, 2 at 4.67."
+    many = [1 + number / 10 for number in range(41)]
+    assert spread_of(many, scale).endswith("6 near 5; 1 at exactly 1 and 1 at exactly 5.")
+
+
+def test_equal_texts_of_a_source_are_shown_once_with_all_their_ratings() -> None:
+    same = RatedCandidate("same", (4.0, 2.0), 3.0, 2.5, "why")
+    other = replace(same, ratings=(5.0,), mean=5.0, score=4.0)
+    line = json.loads(RatedSource("source", "", (same, other, replace(same, text="another"))).line())
+    assert [c["candidate"] for c in line["candidates"]] == ["same", "another"]
+    assert line["candidates"][0] == {
+        "candidate": "same", "raters_mean": 4.0, "ratings": [4.0, 2.0, 5.0], "judge": 2.5, "judge_reason": "why"
+    }  # fmt: skip
+
+
+def test_texts_without_a_source_are_shown_by_group() -> None:
+    made = [replace(rated_source(n, 0, 1), source="", group="g" if n < 2 else "h") for n in range(3)]
+    assert [len(source.candidates) for source in merged(made)] == [2, 1]

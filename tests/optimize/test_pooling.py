@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import stats
+from sklearn.metrics import cohen_kappa_score  # type: ignore[import-untyped]
 
 from debate_judge.data.agreement.correlations import Floats
 from debate_judge.data.agreement.tables import GroupScores
+from debate_judge.data.inference.closeness import Bounds, Objective
 from debate_judge.optimize.search.pooling import MANY_GROUPS, Evaluated, group_values, pooled, pooled_means
 
 RNG = np.random.default_rng
@@ -123,6 +125,38 @@ def test_scores_that_never_differ_agree_with_nothing() -> None:
     same = [group(str(i), (1, 2), (3, 3)) for i in range(4)]
     assert set(group_values(same, "spearman", "sample").values()) == {0.0}
     assert set(group_values([group("a", (1, 2), (None, None))], "spearman", "sample").values()) == {0.0}
+
+
+def test_the_error_within_groups_counts_a_missing_score_as_wrong_by_the_whole_scale() -> None:
+    found = group_values(
+        [
+            group("off by one", (1, 2, 3), (2, 3, 4)),
+            group("silent", (1, 2), (None, None)),
+            group("unranked", (2, 2), (2, 2)),
+            group("half", (1, None, 3), (1, 5, None)),
+            group("unrated", (None, None), (1, 2)),
+        ],
+        "mae",
+        "summary",
+        Bounds(4.0, 4.0),
+    )
+    assert found == pytest.approx({"off by one": 0.75, "silent": 0, "unranked": 1, "half": 0.5})
+
+
+@pytest.mark.parametrize("objective", ["mae", "ccc", "kappa"])
+def test_pooled_values_of_closeness_have_the_whole_for_mean(objective: Objective) -> None:
+    rng = RNG(7)
+    ratings = rng.integers(1, 6, size=(12, 5)).astype(float)
+    scores = np.clip(ratings + rng.integers(-1, 2, size=(12, 5)), 1, 5)
+    made_of = [group(str(i), tuple(ratings[i]), tuple(scores[i])) for i in range(12)]
+    found = np.array(list(group_values(made_of, objective, "sample", Bounds(4.0, 4.0)).values()))
+    r, s = ratings.ravel(), scores.ravel()
+    whole = {
+        "mae": 1 - np.abs(r - s).mean() / 4,
+        "ccc": 2 * np.cov(r, s, bias=True)[0, 1] / (r.var() + s.var() + (r.mean() - s.mean()) ** 2),
+        "kappa": cohen_kappa_score(r >= 4, s >= 4),
+    }
+    assert found.mean() == pytest.approx(whole[objective])
 
 
 # --- the choice ---

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -11,11 +11,14 @@ import optuna
 import pytest
 
 from debate_judge.data.agreement.tables import GroupScores
+from debate_judge.data.inference.closeness import Bounds, Objective
 from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.outcomes import Criterion, Outcome, Outcomes, SearchResult
 from debate_judge.optimize.search.points import JudgeVariant, Point, Space
 from debate_judge.optimize.search.study import BREADTHS, PRICE, Breadth
 from tests.optimize.searches import SPACE, Fake, breadth, plan, run, search, tried, varied
+
+BOUNDS = {"a": Bounds(5.0, 4.0)}
 
 # --- the starting points ---
 
@@ -202,6 +205,28 @@ def test_what_no_group_may_judge_is_worth_what_the_untuned_judge_is() -> None:
     found = [outcomes.evaluate(Point(k, "strict", 0, False, "given"))["a"].agreement for k in space.knowledge]
     assert found[0] == found[1]
     assert outcomes.chosen()["a"].knowledge == "none"
+
+
+@pytest.mark.parametrize(("objective", "rounds"), [("spearman", 1), ("mae", 0), ("ccc", 0), ("kappa", 0)])
+def test_what_is_maximized_decides_between_order_and_level(objective: Objective, rounds: int) -> None:
+    class Levels(Fake):
+        """A debate orders rightly and is two points too low; the single call has the level and swaps the last two."""
+
+        def scores(self, point: Point, *args: Any, **options: Any) -> tuple[dict[str, list[GroupScores]], float]:
+            found, calls = super().scores(point, *args, **options)
+
+            def scored(ratings: Sequence[float | None]) -> tuple[float | None, ...]:
+                *first, one, other = ratings
+                return tuple((r or 0.0) - 2 for r in ratings) if point.rounds else (*first, other, one)
+
+            return {"a": [replace(g, scores=scored(g.ratings)) for g in found["a"]]}, calls
+
+    space = Space(("none",), ("strict",), (0, 1), (False,), ("given",))
+    criterion = Criterion(objective, "summary" if objective in ("spearman", "mae") else "sample", 1.0, BOUNDS)
+    outcomes = Outcomes({"a": cast(ChoiceScores, Levels(lambda p: 0.0))}, space, criterion)
+    for n in (0, 1):
+        outcomes.evaluate(Point("none", "strict", n, False, "given"))
+    assert outcomes.chosen()["a"].rounds == rounds
 
 
 def test_the_pareto_front() -> None:

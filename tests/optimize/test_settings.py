@@ -70,8 +70,21 @@ def test_a_metric_is_a_level_and_a_correlation(given: str, level: str, correlati
     assert found.metric == f"{level}/{correlation}", "however it is written, it is the same compile"
 
 
+@pytest.mark.parametrize("measure", ["mae", "ccc", "kappa"])
+def test_a_compile_may_maximize_closeness(measure: str) -> None:
+    found = settings("--metric", f"summary/{measure}").chosen_by
+    assert (found.closest, found.level) == (measure, "summary")
+    # What is shown of agreement stays a correlation.
+    assert found.correlation == "spearman"
+    assert settings("--metric", measure).metric == f"auto/{measure}"
+
+
 @pytest.mark.parametrize(
-    "given", ["", "summary/sample", "spearman/pearson", "summary/spearman/auto", "system/spearman"]
+    "given",
+    [
+        *("", "summary/sample", "spearman/pearson", "summary/spearman/auto", "system/spearman"),
+        *("mae/spearman", "spearman/mae", "mae,ccc"),
+    ],
 )
 def test_what_is_no_metric_is_refused(given: str) -> None:
     with pytest.raises(InputError, match="not a metric") as caught:
