@@ -132,6 +132,10 @@ LOADERS: dict[str, Loader] = {
     "factool": public_set("factool"),
     "factool_claims": public_set("factool", "claim"),
     "faireval": public_set("faireval"),
+    "llmbar": public_set("compared"),
+    "llmbar_adversarial": public_set("compared", "llmbar_adversarial"),
+    "pandalm": public_set("compared", "pandalm"),
+    "dialsummeval": public_set("dialsummeval"),
     "sample": _sample,
 }
 """Name after --data -> loader."""

@@ -175,6 +175,11 @@ class RatedGroup:
         """
         return " ".join(self.source.split()) or f"{self.id}\n{self.judged}"
 
+    def key_among(self, aspects: Sequence[Aspect]) -> str:
+        """What no two groups of a corpus share: the source; of a pair also its texts, for several pairs of a source are
+        no ranking of all of them. A split keeps groups of one source together."""
+        return self.source_key + (f"\n{self.judged}" if any(map(self.compares, aspects)) else "")
+
     @property
     def judged(self) -> str:
         """All candidates' texts, one after the other."""
@@ -188,6 +193,12 @@ class RatedGroup:
     def ratings(self, aspect: str) -> list[float | None]:
         """Mean human ratings in candidate order, shape (candidates,)."""
         return [c.rating(aspect) for c in self.candidates]
+
+    def compares(self, aspect: Aspect) -> bool:
+        """Whether the ratings are outcomes of a comparison: loss 0, tie 0.5 and win 1 of two candidates."""
+        scale, rated = aspect.scale, [rating for rating in self.ratings(aspect.name) if rating is not None]
+        outcomes = (scale.low, scale.high, scale.step) == (0, 1, 0.5)
+        return outcomes and len(self.candidates) == len(rated) == 2 and math.isclose(sum(rated), 1)
 
     def ranks_humans(self, aspect: str) -> bool:
         """Whether at least two candidates have different mean ratings, so that a correlation can exist."""

@@ -204,24 +204,25 @@ def ordered_sets(corpus: Corpus, seed: int, together: Sequence[tuple[int, ...]])
     Raises:
         InputError: A source text in two groups.
     """
-    keyed: dict[str, RatedGroup] = {}
+    names: dict[str, str] = {}
     for group in corpus.groups:
-        key = hashlib.sha256(f"{seed}\n{group.source_key}".encode()).hexdigest()
-        if key in keyed:
+        name = group.key_among(corpus.task.aspects)
+        if name in names:
             raise InputError(
-                f"groups {keyed[key].id!r} and {group.id!r} have the same source text",
+                f"groups {names[name]!r} and {group.id!r} have the same source text",
                 file=corpus.origin.location,
                 field="source",
                 expected="every source in one group only, so that none is both trained on and tested on",
                 found=repr(group.source),
                 remedy="put all candidates of this source into one group",
             )
-        keyed[key] = group
-    keys = list(keyed)
+        names[name] = group.id
+    keys = [hashlib.sha256(f"{seed}\n{group.source_key}".encode()).hexdigest() for group in corpus.groups]
     set_of = {i: number for number, members in enumerate(together) for i in members}
     found: dict[object, list[RatedGroup]] = {}
     for key, i in sorted(zip(keys, range(len(keys)), strict=True)):
-        found.setdefault(set_of.get(i, key), []).append(keyed[key])
+        # Pairs of one source have one key.
+        found.setdefault(set_of.get(i, key), []).append(corpus.groups[i])
     return list(found.values())
 
 

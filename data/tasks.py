@@ -1,4 +1,5 @@
-"""The built-in tasks: summaries of news articles and replies in a dialogue, with rubrics in our own words.
+"""The built-in tasks: summaries of articles, replies in a dialogue and answers that were compared, with rubrics in our
+own words.
 
 The aspects and scales are those of the two sets that judges are usually compared on, SummEval (Fabbri et al.
 2021) and USR's ratings of Topical-Chat (Mehri and Eskenazi 2020). Other tasks come from task files.
@@ -134,4 +135,21 @@ DIALOGUE = Task(
     ),
 )
 
-TASKS: dict[str, Task] = {task.name: task for task in (SUMMARIZATION, DIALOGUE)}
+PAIRS = Task(
+    name="pairs",
+    source_label="question",
+    candidate_label="answer",
+    aspects=(
+        Aspect(
+            "preference",
+            "How good the answer is as a whole, so that it would be preferred to another answer or not. Weigh how "
+            "helpful it is for this question, whether it stays with it, whether it is accurate, and whether it goes as "
+            "deep as the question wants; mere length is no merit. The lower end of the scale is an answer that would "
+            "lose against most others, its middle one that is level with them, its upper end one that would win.",
+            Scale(0, 1, 0.5),
+        ),
+    ),
+)
+"""Texts that were compared with one another (`data.files.pairs`): their ratings are wins, losses and ties."""
+
+TASKS: dict[str, Task] = {task.name: task for task in (SUMMARIZATION, DIALOGUE, PAIRS)}

@@ -13,7 +13,8 @@ def check_corpus(corpus: Corpus, again: Corpus | None = None, *, raters: int = 1
     """Assert what splitting, judging and agreement rely on:
 
     1. There are groups, each with an id of its own, and each candidate has an id of its own in its group.
-    2. All candidates of a source are in one group: no source text occurs twice, whitespace aside.
+    2. All candidates of a source are in one group: no source text occurs twice, whitespace aside. Of texts that were
+       compared with one another a group is a pair, and no pair occurs twice.
     3. Every text has a visible character and can be written as UTF-8; only source and context may be empty.
     4. Every rating belongs to an aspect of the task, is a finite float and lies on the aspect's scale; some
        candidate is rated, and the values of several raters are all kept.
@@ -30,7 +31,7 @@ def check_corpus(corpus: Corpus, again: Corpus | None = None, *, raters: int = 1
     """
     _require(corpus.groups, "the corpus has no groups")
     _require_distinct("group id", [group.id for group in corpus.groups])
-    _require_distinct("source text", [group.source_key for group in corpus.groups])
+    _require_distinct("source text", [group.key_among(corpus.task.aspects) for group in corpus.groups])
     for group in corpus.groups:
         _check_group(group, corpus.task)
     _require(corpus.rated_aspects(), "no candidate has a rating")

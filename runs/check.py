@@ -47,7 +47,7 @@ class CheckFlags:
 
     file: str = setting(..., "rated data, as --data of a compile takes them", name="FILE", metavar="FILE")
     columns: tuple[str, ...] = COLUMNS
-    task: str | None = setting(None, "what the texts are: summarization, dialogue, or a task file of your own (.toml)")
+    task: str | None = setting(None, "summarization, dialogue, pairs, or a task file of your own (.toml)")
     sources: SourcesText | None = SOURCES
     write_task: str | None = setting(None, "save the guessed task to this file, for you to correct", metavar="FILE")
     tracking_uri: str | None = setting(
@@ -112,7 +112,7 @@ def _guess(flags: CheckFlags) -> GuessedTask | None:
     first = next(records, None)
     if first is None or "task" in columns.find(tuple(map(str, first.values)), ("task",))[0]:
         return None
-    records = held(long_rows(chain([first], records)), flags.file)
+    records = held(long_rows(chain([first], records), columns), flags.file)
     return guess_task(records, columns, stem_of(flags.file))
 
 

@@ -109,8 +109,11 @@ def find_questions(groups: Iterable[RatedGroup], aspects: Sequence[Aspect]) -> d
     found: dict[str, Question] = {}
     for aspect in aspects:
         scale, name = aspect.scale, aspect.name
+        rated = [g for g in groups if any(r is not None for r in g.ratings(name))]
         values = {v for g in groups for c in g.candidates for v in c.ratings.get(name, ())}
-        if values == {scale.low, scale.high}:
+        if all(g.compares(aspect) for g in rated) and any(g.ranks_humans(name) for g in rated):
+            found[name] = Question("pairs")
+        elif values == {scale.low, scale.high}:
             found[name] = _binary(scale.low, scale.high)
         elif all(len(g.candidates) == 2 for g in groups) and any(g.ranks_humans(name) for g in groups):
             found[name] = Question("pairs")

@@ -168,9 +168,9 @@ def _groups(
     first = next(records, None)
     if first is None:
         return
-    if tool := recognized_layout(first):
-        notes.add(f"an export of {tool}")
-    records = long_rows(chain([first], records))
+    if layout := recognized_layout(first):
+        notes.add(layout)
+    records = long_rows(chain([first], records), reader.columns)
     records = held(records, file.name) if gather else records
     found = reader.group_a_record(records, tell) if reader.grouped(first) else reader.groups(records, gather=gather)
     for number, entry in enumerate(found):
@@ -220,7 +220,7 @@ class _Tasks:
 
 
 def _refuse_twice(entry: GroupRecord, ids: dict[str, Record], sources: dict[str, GroupRecord]) -> None:
-    group, source = entry.group, entry.group.source_key
+    group, source = entry.group, entry.group.key_among(entry.task.aspects)
     if group.id in ids:
         raise entry.record.error(
             f"a second group with the id {group.id!r}",

@@ -14,6 +14,8 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any, NamedTuple
 
+from debate_judge.data.files.columns import Columns
+from debate_judge.data.files.pairs import pair_columns, pair_rows
 from debate_judge.data.files.records import Record, is_missing, looks_like_a_number
 
 _COMMENT = re.compile(r"(?:(.+?)[ _.-]+)?(?:comments?|reasons?|why|notes?|explanations?|rationales?|feedback)", re.I)
@@ -46,18 +48,23 @@ class _Layout(NamedTuple):
 
 
 def recognized_layout(record: Record) -> str | None:
-    """The tool that the record is an export of; None for a table of one's own."""
-    found = _layout_of(record)
-    return found and found.tool
+    """What the record is: an export of a tool, or a pair of texts; None for a row of one's own."""
+    if found := _layout_of(record):
+        return f"an export of {found.tool}"
+    return f"pairs, the columns {' and '.join(pair.texts)}" if (pair := pair_columns(record)) else None
 
 
-def long_rows(records: Iterable[Record]) -> Iterator[Record]:
-    """The records of an export as rows of ratings; other records as they are. The first one tells which they are."""
+def long_rows(records: Iterable[Record], columns: Columns) -> Iterator[Record]:
+    """The records of an export, or of pairs, as rows of ratings; other records as they are. The first one tells which
+    they are."""
     stream = iter(records)
     first = next(stream, None)
-    layout = None if first is None else _layout_of(first)
-    everything = stream if first is None else chain([first], stream)
-    return everything if layout is None else (row for record in everything for row in _rows(record, layout))
+    if first is None:
+        return stream
+    layout, everything = _layout_of(first), chain([first], stream)
+    if layout is not None:
+        return (row for record in everything for row in _rows(record, layout))
+    return everything if pair_columns(first) is None else pair_rows(everything, columns)
 
 
 def joined(records: Iterable[Record], texts: Iterable[Record]) -> Iterator[Record]:

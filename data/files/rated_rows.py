@@ -126,6 +126,11 @@ class RowReader:
         self._raters: dict[str, int] = {}
         self._sourced: bool | None = None
 
+    @property
+    def columns(self) -> Columns:
+        """Names that the user gave, and those that were found."""
+        return self._columns
+
     def grouped(self, record: Record) -> bool:
         """Whether a record holds a group with its candidates, and is no row of a table."""
         return "candidates" in self._columns.find(tuple(map(str, record.values)), NESTED)[0]

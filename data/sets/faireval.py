@@ -23,8 +23,9 @@ from types import MappingProxyType
 from debate_judge.data.errors import InputError
 from debate_judge.data.files import reading
 from debate_judge.data.files.records import Record
-from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
+from debate_judge.data.schema import Candidate, Corpus, Origin, RatedGroup, Task
 from debate_judge.data.sets import hub
+from debate_judge.data.tasks import PAIRS
 
 COMMIT = "453c117a69159fd7b7de2f4e0519bac57bee21f4"
 HOME = f"https://raw.githubusercontent.com/i-Eval/FairEval/{COMMIT}/"
@@ -43,16 +44,7 @@ TASK = Task(
     name="open-questions",
     source_label="question",
     candidate_label="answer",
-    aspects=(
-        Aspect(
-            "preference",
-            "How good the answer is as a whole, so that it would be preferred to another answer or not. Weigh how "
-            "helpful it is for this question, whether it stays with it, whether it is accurate, and whether it goes as "
-            "deep as the question wants; mere length is no merit. The lower end of the scale is an answer that would "
-            "lose against most others, its middle one that is level with them, its upper end one that would win.",
-            Scale(0, 1, 0.5),
-        ),
-    ),
+    aspects=PAIRS.aspects,
 )
 
 

@@ -23,8 +23,7 @@ from typing import Any, BinaryIO
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.columns import Columns
-from debate_judge.data.files.formats import TEXT_TABLES, recognized
-from debate_judge.data.files.hub import HUB, HubName, first_line
+from debate_judge.data.files.formats import HUB, TEXT_TABLES, HubName, first_line, recognized
 from debate_judge.runs.runner.display import StepProgress
 
 LARGEST, SMALLEST, UNITS = 8 << 20, 256 << 10, 64

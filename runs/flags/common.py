@@ -78,7 +78,7 @@ class DataFlags:
         "a file, hf:NAME@SPLIT, a public set or NAME=PATH of one",
     )
     columns: tuple[str, ...] = COLUMNS
-    task: str | None = setting(None, "summarization, dialogue, or a task file of yours (.toml)")
+    task: str | None = setting(None, "summarization, dialogue, pairs, or a task file of yours (.toml)")
     aspects: tuple[str, ...] = setting(
         (),
         "aspects to judge, comma-separated, or all",

@@ -13,9 +13,8 @@ import pytest
 
 from debate_judge import data
 from debate_judge.data.errors import InputError
-from debate_judge.data.files.formats import rows
+from debate_judge.data.files.formats import rows, typed_rows
 from debate_judge.data.files.groups import load
-from debate_judge.data.files.hub import typed_rows
 from debate_judge.data.schema import Corpus, group_record
 from tests.data.files_of_rows import TASK, Table, separated
 

@@ -58,7 +58,7 @@ def test_ratings_are_read_where_people_make_them(
 
 @pytest.mark.parametrize(("names", "tool", "columns", "general"), EXPORTS, ids=[row[0] for row in EXPORTS])
 def test_a_task_is_guessed_from_them(names: str, tool: str, columns: object, general: object) -> None:
-    guess = guess_task(long_rows(recognized(path_of(names)).records()), Columns(), "support")
+    guess = guess_task(long_rows(recognized(path_of(names)).records(), Columns()), Columns(), "support")
     assert {aspect.name for aspect in guess.task.aspects} >= {"helpfulness"}
     assert load(path_of(names), TASK, guess.columns).groups[0].candidates[0].ratings["helpfulness"] == (5.0, 3.0)
 

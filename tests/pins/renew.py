@@ -4,8 +4,8 @@
     python -m tests.pins.renew debate geval     # some
     git diff --stat tests/pins/pinned
 
-`python -m tests.pins.renew recorded` records tests/pins/recorded anew. That folder shows that what an earlier version
-has stored is found: record it with the earlier version, in a checkout of its own.
+`python -m tests.pins.renew recorded` records tests/pins/recorded anew, in the files in which earlier versions kept
+replies: it shows that what these have stored is found, as long as the prompts are those of today.
 
 With PINS_CALLS=DIR all calls are also written to DIR, one file of messages each, to compare two checkouts by `diff -r`.
 """
@@ -15,8 +15,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sqlite3
 import sys
 import tempfile
+import zlib
+from contextlib import closing
 from pathlib import Path
 
 from tests.pins.cases import CASES, PINNED, RECORDED, REPLAYED, compared, compile_sample
@@ -36,7 +39,26 @@ def record() -> None:
     shutil.rmtree(RECORDED, ignore_errors=True)
     with tempfile.TemporaryDirectory() as folder, Recorder() as server:
         tables = {name: compared(name, Path(folder), RECORDED / "store", server) for name in REPLAYED}
+    for file in (RECORDED / "store" / "replies").rglob("replies.sqlite"):
+        as_lines(file)
     (RECORDED / "tables.json").write_text(json.dumps(tables, indent=1) + "\n", encoding="utf-8")
+
+
+def as_lines(file: Path) -> None:
+    """Put lines of text, as `programs.lm.sql.old_folders` reads them, in the place of a database of replies."""
+    with closing(sqlite3.connect(file)) as database:
+        database.row_factory = sqlite3.Row
+        found = [dict(row) for row in database.execute("SELECT * FROM replies ORDER BY key")]
+    folder = file.parent
+    for other in folder.iterdir():
+        other.unlink()
+    with (folder / "recorded.replies").open("wb") as out:
+        for row in found:
+            record = {name: row[name] for name in ("role", "text", "input_tokens", "output_tokens", "cached_tokens")}
+            logprobs = row["logprobs"] and json.loads(row["logprobs"])
+            text = json.dumps({**record, "finish": row["finish"], "logprobs": logprobs}).encode()
+            key = row["key"].encode()
+            out.write(b"%b\t%08x\t%b\n" % (key, zlib.crc32(text, zlib.crc32(key)), text))
 
 
 def main(names: list[str]) -> None:

@@ -1,0 +1,150 @@
+"""Preferences between two texts as ratings: a record holds both texts and which of them is the better one.
+
+    {"question": "…", "response_a": "…", "response_b": "…", "winner": "tie"}
+
+A pair becomes a group of two candidates. In each comparison the better text has 1 and the other 0, and in a tie both
+have 0.5; a `strength` between 0 and 1 moves them apart from there. Columns that hold the verdict: `winner`,
+`preference`, `label` and the like; `tone_winner` for an aspect of its own, `winner_anna` or `annotator1` for one of
+several raters; or a list. What was `chosen` beside what was `rejected` needs no verdict.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from debate_judge.data.files.columns import OTHER_NAMES, RATER_NAME, Columns, even
+from debate_judge.data.files.records import Record, is_missing
+from debate_judge.data.schema import fingerprint
+
+PREFERENCE = "preference"
+"""The aspect of a verdict that names none."""
+
+_TEXT = "text|response|answer|output|summary|completion|candidate|reply|generation|translation|story"
+_MARKS = (("a", "b"), ("1", "2"), ("left", "right"))
+_CHOSEN = ("chosen", "rejected")
+_VERDICT = "winner|preference|preferred|better|verdict|choice|vote|label"
+_RATER = "annotator|rater|annotation"
+_TIES = frozenset(("tie", "tied", "draw", "equal", "same", "both", "neither", "0", "0.5"))
+_STRENGTH = "strength"
+
+
+_Outcome = tuple[str, str, str, float | None]
+"""Column, aspect, rater, and the rating of the first text."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairColumns:
+    """What the columns of a record with a pair hold."""
+
+    texts: tuple[str, str]
+    verdicts: Mapping[str, tuple[str, str]]
+    """Column -> aspect and rater; empty where the first text is the chosen one."""
+    marks: tuple[str, str]
+    """What a verdict may call the two, besides the names of their columns."""
+
+
+def pair_columns(record: Record) -> PairColumns | None:
+    """The columns of a pair and of what was said of it; None where the record holds no pair."""
+    keys = {even(str(key)): str(key) for key in record.values}
+    if all(name in keys for name in _CHOSEN):
+        return PairColumns((keys[_CHOSEN[0]], keys[_CHOSEN[1]]), {}, _CHOSEN)
+    for first, second in _MARKS:
+        for name, key in keys.items():
+            found = re.fullmatch(rf"((?:model_)?(?:{_TEXT})_?){first}", name)
+            if found and (other := keys.get(f"{found[1]}{second}")):
+                verdicts = {keys[n]: said for n in keys if (said := _said(n)) is not None}
+                return PairColumns((key, other), verdicts, (first, second)) if verdicts else None
+    return None
+
+
+def _said(name: str) -> tuple[str, str] | None:
+    """Aspect and rater of a column with verdicts, by its name."""
+    if RATER_NAME.fullmatch(name):
+        return None
+    if re.fullmatch(_VERDICT, name):
+        return PREFERENCE, ""
+    if by_rater := re.fullmatch(rf"(?:{_VERDICT}|{_RATER})_?(\w+)", name):
+        return PREFERENCE, by_rater[1].strip("_")
+    if of_aspect := re.fullmatch(rf"(\w+?)_(?:{_VERDICT})", name):
+        return of_aspect[1], ""
+    return None
+
+
+def pair_rows(records: Iterable[Record], columns: Columns) -> Iterator[Record]:
+    """Records of pairs as rows of ratings: two for each verdict, one for each text."""
+    for record in records:
+        found = pair_columns(record)
+        if found is None:
+            raise record.error("not a pair", expected="the columns of the first record", found=", ".join(record.values))
+        yield from _rows(record, found, columns)
+
+
+def _rows(record: Record, found: PairColumns, columns: Columns) -> Iterator[Record]:
+    texts = [record.text(column) for column in found.texts]
+    sources = (columns.renamed.get("source"), "source", *OTHER_NAMES["source"])
+    names = {even(str(key)): str(key) for key in record.values}
+    source = next((record.values[names[even(name)]] for name in sources if name and even(name) in names), "")
+    used = {*found.texts, *found.verdicts, names.get(_STRENGTH, "")}
+    rest = {key: value for key, value in record.values.items() if key not in used}
+    # Every pair is a group of its own, also where one source has several, and where a rater has a row.
+    rest = {"group": fingerprint([str(source), *texts])} | rest
+    if not found.verdicts:
+        # Which one was chosen must not follow from the order in which they are shown.
+        outcomes: list[_Outcome] = [("", PREFERENCE, "", 1.0)]
+        flipped = fingerprint(texts) > fingerprint(texts[::-1])
+    else:
+        outcomes = [one for column in found.verdicts for one in _outcomes(record, column, found)]
+        flipped = False
+    order = (1, 0) if flipped else (0, 1)
+    for column, aspect, rater, first in outcomes or [("", PREFERENCE, "", None)]:
+        for place in order:
+            rating = None if first is None else first if place == 0 else 1 - first
+            given = {"candidate": found.texts[place], "text": texts[place], "aspect": aspect, "rating": rating}
+            values = {**rest, **given, **({"rater": rater} if rater else {})}
+            places = {"text": found.texts[place], "rating": column or found.texts[0], "aspect": column}
+            yield replace(record, values=values, places=places, format="csv", comma_columns=None, decimal_comma=False)
+
+
+def _outcomes(record: Record, column: str, found: PairColumns) -> Iterator[_Outcome]:
+    aspect, rater = found.verdicts[column]
+    given = record.values[column]
+    several = given if isinstance(given, list) else [given]
+    for number, value in enumerate(several, start=1):
+        if not is_missing(value):
+            name = rater or (str(number) if len(several) > 1 else "")
+            yield column, aspect, name, outcome(record, column, value, found)
+
+
+def outcome(record: Record, column: str, value: Any, found: PairColumns) -> float:
+    """The rating of the first text by a verdict: 1, 0.5 or 0, or what `strength` makes of it.
+
+    Raises:
+        InputError: The verdict names neither text and no tie, or its strength is none.
+    """
+    told = even(str(int(value) if isinstance(value, float) and value.is_integer() else value))
+    # `A`, `response_a`, `model_a`; or the text's whole column.
+    said = re.sub(rf"^(?:model|{_TEXT})_?(?=(?:{'|'.join(found.marks)})$)", "", told)
+    named = [even(text) for text in found.texts]
+    if told in _TIES or told.startswith("tie"):
+        return 0.5
+    if said not in (*found.marks, *named):
+        raise record.error(
+            "not a verdict on the pair",
+            column,
+            expected=f"{found.marks[0]}, {found.marks[1]}, the name of a column, or tie",
+            found=value,
+        )
+    return 0.5 + (0.5 if said in (found.marks[0], named[0]) else -0.5) * _strength(record)
+
+
+def _strength(record: Record) -> float:
+    name = next((str(key) for key in record.values if even(str(key)) == _STRENGTH), None)
+    if name is None or is_missing(record.values[name]):
+        return 1.0
+    found = record.number(name)
+    if not 0 < found <= 1:
+        raise record.error("not a strength", name, expected="a number above 0 and up to 1", found=f"{found:g}")
+    return found

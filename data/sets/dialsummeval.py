@@ -1,0 +1,60 @@
+"""DialSummEval (Gao and Wan 2022): 100 dialogues with 14 summaries each, rated by three people from 1 to 5.
+
+Home: annotation_campus/human_judgment.jsonl in the GitHub repository kite99520/DialSummEval. It has no licence, so it
+must not be redistributed. A record looks like this (made up):
+
+    {"id": "13", "dialogue": "| Ann: Is it raining? | Ben: It is.", "summary": "It rains, says Ben.", "model_id": "A",
+     "annotations": [{"coherence": 5, "consistency": 4, "fluency": 5, "relevance": 4}, …]}
+
+A group is a dialogue. The aspects are those of summaries of articles; their definitions hold for any source.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from debate_judge.data.files.ratings import ratings_in
+from debate_judge.data.files.records import Record
+from debate_judge.data.schema import Candidate, Corpus, RatedGroup
+from debate_judge.data.sets import hub
+from debate_judge.data.tasks import SUMMARIZATION
+
+COMMIT = "667118e10ae69ef8cbc5cbddec0ce91b5c9c6187"
+COLUMNS = ("id", "dialogue", "summary", "model_id", "annotations")
+HOME = hub.Home(
+    f"https://raw.githubusercontent.com/kite99520/DialSummEval/{COMMIT}/annotation_campus/human_judgment.jsonl",
+    COMMIT,
+    COLUMNS,
+)
+TASK = replace(SUMMARIZATION, name="dialogue-summaries", source_label="dialogue")
+
+
+def load(path: str | Path | None = None) -> Corpus:
+    """Load the set from a local copy, or from its home.
+
+    Raises:
+        InputError: The copy cannot be used, or the home cannot be reached.
+    """
+    records, origin = hub.read("dialsummeval", path, HOME)
+    groups: dict[str, tuple[str, dict[str, Candidate]]] = {}
+    for record in records:
+        record.require(*COLUMNS)
+        dialogue = "\n".join(turn.strip() for turn in record.text("dialogue").split("|") if turn.strip())
+        known, summaries = groups.setdefault(record.identifier("id"), (dialogue, {}))
+        summary = _candidate(record)
+        if known != dialogue or summary.id in summaries:
+            raise record.error(
+                "another dialogue with this id, or a second summary of a model",
+                "id",
+                expected="one dialogue an id, and one summary of each model",
+            )
+        summaries[summary.id] = summary
+    return Corpus(TASK, tuple(RatedGroup(i, d, tuple(found.values())) for i, (d, found) in groups.items()), origin)
+
+
+def _candidate(record: Record) -> Candidate:
+    names = [aspect.name for aspect in TASK.aspects]
+    by_rater = [ratings_in(annotation, TASK, names) for annotation in record.children("annotations")]
+    ratings = {name: tuple(value for one in by_rater for value in one.get(name, ())) for name in names}
+    return Candidate(record.identifier("model_id"), record.text("summary"), {n: v for n, v in ratings.items() if v})

@@ -1,0 +1,191 @@
+"""Preferences between two texts: read as pairs, split by source, decided as win, tie or loss."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from debate_judge import data
+from debate_judge.data.agreement.decisions import find_questions
+from debate_judge.data.errors import InputError
+from debate_judge.data.files.groups import iter_groups
+from debate_judge.data.files.pairs import pair_columns
+from debate_judge.data.files.records import Record
+from debate_judge.data.schema import Aspect, Corpus, Scale, Task
+from debate_judge.data.sets import compared
+from debate_judge.data.splits import split
+from debate_judge.data.tasks import PAIRS
+from debate_judge.data.testing import check_corpus
+
+ROW = {"question": "Which river?", "response_a": "The Ash.", "response_b": "Water."}
+
+
+def written(path: Path, *rows: dict[str, Any]) -> Path:
+    path.write_text("\n".join(map(json.dumps, rows)) + "\n")
+    return path
+
+
+def loaded(
+    path: Path, *rows: dict[str, Any], task: Task = PAIRS, columns: tuple[str, ...] = ("source=question",)
+) -> Corpus:
+    return data.load(str(written(path / "pairs.jsonl", *rows)), task, columns)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "first"),
+    [
+        *(
+            ("A", 1),
+            ("b", 0),
+            ("response_a", 1),
+            ("Response B", 0),
+            ("model_b", 0),
+            ("tie", 0.5),
+            ("Tie (both bad)", 0.5),
+        ),
+        *(("both", 0.5), (0, 0.5), ("equal", 0.5)),
+    ],
+)
+def test_the_better_text_has_1_and_in_a_tie_both_have_a_half(tmp_path: Path, verdict: object, first: float) -> None:
+    corpus = loaded(tmp_path, ROW | {"winner": verdict})
+    check_corpus(corpus, loaded(tmp_path, ROW | {"winner": verdict}))
+    (group,) = corpus.groups
+    assert (group.source, [c.text for c in group.candidates]) == ("Which river?", ["The Ash.", "Water."])
+    assert [c.id for c in group.candidates] == ["response_a", "response_b"]
+    assert group.ratings("preference") == [first, 1 - first]
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        *(("output_1", "output_2", "label", 2), ("answer1", "answer2", "preference", 2.0)),
+        *(("Text A", "Text B", "better", "B"), ("model_response_left", "model_response_right", "choice", "right")),
+    ],
+)
+def test_pairs_are_known_by_the_names_of_their_columns(tmp_path: Path, columns: tuple[str, str, str, object]) -> None:
+    first, second, verdict, value = columns
+    corpus = loaded(tmp_path, {"question": "Which?", first: "One.", second: "Two.", verdict: value})
+    assert corpus.groups[0].ratings("preference") == [0, 1]
+
+
+def test_a_table_is_read_like_records_and_says_what_it_was_taken_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "pairs.csv"
+    path.write_text("question,response_a,response_b,winner\nWhich?,One.,Two.,2\n".replace(",2\n", ",b\n"))
+    assert data.load(str(path), PAIRS, ("source=question",)).groups[0].ratings("preference") == [0, 1]
+    assert "pairs, the columns response_a and response_b" in caplog.text
+
+
+def test_several_raters_have_a_column_a_list_or_a_row_each(tmp_path: Path) -> None:
+    columns = loaded(tmp_path, ROW | {"winner_anna": "A", "winner_ben": "tie", "winner_cleo": None})
+    numbered = loaded(tmp_path, ROW | {"annotator1": "A", "annotator2": "tie"})
+    listed = loaded(tmp_path, ROW | {"winner": ["A", "tie"]})
+    rows = [ROW | {"winner": verdict, "rater": who} for verdict, who in (("A", "anna"), ("tie", "ben"))]
+    for corpus in (columns, numbered, listed, loaded(tmp_path, *rows)):
+        (group,) = corpus.groups
+        assert [c.ratings["preference"] for c in group.candidates] == [(1.0, 0.5), (0.0, 0.5)]
+
+
+def test_strength_moves_the_two_apart(tmp_path: Path) -> None:
+    corpus = loaded(tmp_path, ROW | {"winner": "B", "strength": 0.5})
+    assert corpus.groups[0].ratings("preference") == [0.25, 0.75]
+    with pytest.raises(InputError, match="not a strength") as error:
+        loaded(tmp_path, ROW | {"winner": "B", "strength": 3})
+    assert error.value.field == "strength"
+
+
+def test_aspects_have_verdicts_of_their_own(tmp_path: Path) -> None:
+    task = Task("replies", "question", "reply", tuple(Aspect(n, "?", Scale(0, 1, 0.5)) for n in ("tone", "help")))
+    corpus = loaded(tmp_path, ROW | {"tone_winner": "A", "help_preference": "B"}, task=task)
+    assert [corpus.groups[0].ratings(name) for name in ("tone", "help")] == [[1, 0], [0, 1]]
+
+
+def test_what_was_chosen_needs_no_verdict_and_does_not_always_come_first(tmp_path: Path) -> None:
+    rows = [{"question": f"Which {n}?", "chosen": f"Good {n}.", "rejected": f"Bad {n}."} for n in range(20)]
+    groups = loaded(tmp_path, *rows).groups
+    assert {tuple(group.ratings("preference")) for group in groups} == {(1, 0), (0, 1)}
+    assert all(c.text.startswith("Good") == (c.rating("preference") == 1) for g in groups for c in g.candidates)
+
+
+@pytest.mark.parametrize("verdict", ["C", "response", 3, "The Ash."])
+def test_what_names_neither_text_is_refused(tmp_path: Path, verdict: object) -> None:
+    with pytest.raises(InputError, match="not a verdict on the pair") as error:
+        loaded(tmp_path, ROW | {"winner": verdict})
+    assert (error.value.field, error.value.line) == ("winner", 1)
+    assert "a, b, the name of a column, or tie" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"text": "One.", "coherence_1": 4, "coherence_2": 5},
+        {"response_a": "One.", "response_b": "Two."},
+        {"response_a": "One.", "response_b": "Two.", "annotator_id": "anna"},
+        {"answer_1": "One.", "winner": "1"},
+    ],
+)
+def test_other_tables_are_no_pairs(row: dict[str, Any]) -> None:
+    assert pair_columns(Record(row, "f", 1)) is None
+
+
+def test_unrated_pairs_can_be_scored(tmp_path: Path) -> None:
+    path = written(tmp_path / "new.jsonl", ROW | {"winner": None})
+    (entry,) = iter_groups(path, PAIRS, data.files.columns.Columns.of(["source=question"]))
+    assert [c.ratings for c in entry.group.candidates] == [{}, {}]
+
+
+def test_several_pairs_of_a_source_stay_on_one_side_of_a_split(tmp_path: Path) -> None:
+    rows = [
+        {
+            "question": f"Which {q}?",
+            "response_a": f"Good {q} {n}.",
+            "response_b": f"Bad {q} {n}.",
+            "winner": "AB"[n % 2],
+        }
+        for q in ("river", "hill", "wood", "lake", "town", "road")
+        for n in range(6)
+    ]
+    corpus = loaded(tmp_path, *rows)
+    check_corpus(corpus)
+    assert len(corpus.groups) == 36
+    parts = split(corpus, aspects=["preference"], seed=0)
+    sources = [{group.source for group in part.groups} for part in (parts.train, parts.dev, parts.held_out)]
+    assert sum(map(len, sources)) == 6
+    # Without a tie the ratings are 0 and 1, and still no yes and no.
+    assert find_questions(corpus.groups, PAIRS.aspects)["preference"].kind == "pairs"
+    # The same pair again is another rating of it.
+    again = loaded(tmp_path, *rows, rows[0]).groups[0].candidates
+    assert [c.ratings["preference"] for c in again] == [(1.0, 1.0), (0.0, 0.0)]
+
+
+# --- public sets of pairs ---
+
+
+def test_llmbar_has_a_better_output(tmp_path: Path) -> None:
+    rows = [{"input": f"Name a river {n}.", "output_1": "The Ash.", "output_2": "Water.", "label": n} for n in (1, 2)]
+    path = tmp_path / "dataset.json"
+    path.write_text(json.dumps(rows))
+    corpus = compared.load(path)
+    check_corpus(corpus, compared.load(path))
+    assert [group.ratings("preference") for group in corpus.groups] == [[1, 0], [0, 1]]
+
+
+def test_pandalm_has_three_annotators_and_instructions_with_input(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    row = {"instruction": "Shorten.", "input": "It rains a lot.", "response1": "It rains.", "response2": True}
+    rows = [row | {"annotator1": 0, "annotator2": 1, "annotator3": 2}] * 2
+    rows += [row | {"response1": " ", "annotator1": 1, "annotator2": 1, "annotator3": 1}]
+    path = tmp_path / "testset.json"
+    path.write_text(json.dumps(rows))
+    corpus = compared.load(path, "pandalm")
+    check_corpus(corpus, compared.load(path, "pandalm"), raters=6)
+    (group,) = corpus.groups
+    assert (group.source, group.candidates[1].text) == ("Shorten.\n\nIt rains a lot.", "True")
+    # The same pair twice has the ratings of both.
+    assert group.candidates[0].ratings["preference"] == (0.5, 1.0, 0.0) * 2
+    assert "1 pairs with an empty answer are left out" in caplog.text
