@@ -282,4 +282,4 @@ def fingerprint(values: Iterator[object] | object) -> str:
     if isinstance(values, Iterator):
         values = list(values)
     text = json.dumps(values, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

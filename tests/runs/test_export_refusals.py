@@ -52,6 +52,8 @@ BROKEN: list[tuple[str, str, Change, str]] = [
     ("a state elsewhere", "manifest.json", setting("aspects", "tone", "state", to="../secret.json"), "outside"),
     ("no LM", "manifest.json", setting("lm", to={}), "'spec' is missing"),
     ("changed instructions", STATE, setting("critic", "signature", "instructions", to="x"), "changed after"),
+    ("half a character", STATE, setting("critic", "signature", "instructions", to="\ud800"), "changed after"),
+    ("half a character in a name", "manifest.json", setting("aspects", "tone", "kind", to="\ud800"), "changed after"),
     ("predictors of another judge", STATE, lambda s: s.update(oracle=s.pop("critic")), "other names"),
     ("other fields", STATE, lambda s: s["critic"]["signature"]["fields"].pop(), "other fields"),
     ("demos that are none", STATE, setting("critic", "demos", to=["x"]), "demos"),
