@@ -136,6 +136,7 @@ LOADERS: dict[str, Loader] = {
     "llmbar_adversarial": public_set("compared", "llmbar_adversarial"),
     "pandalm": public_set("compared", "pandalm"),
     "dialsummeval": public_set("dialsummeval"),
+    "newsroom": public_set("newsroom"),
     "sample": _sample,
 }
 """Name after --data -> loader."""

@@ -27,6 +27,8 @@ class Home:
     columns: tuple[str, ...]
     """Columns that the loader needs. They are checked, because a home can change."""
     split: str = "train"
+    field: str | None = None
+    """Of a JSON file that is one object: its list of records."""
 
 
 def read(name: str, path: str | Path | None, home: Home) -> tuple[list[Record], Origin]:
@@ -42,7 +44,8 @@ def read(name: str, path: str | Path | None, home: Home) -> tuple[list[Record], 
     """
     if path is None:
         return fetch(name, home), Origin(name, home.address, home.revision)
-    records = list(reading.json_records(Path(path)))
+    file = Path(path)
+    records = list(reading.json_records(file) if home.field is None else reading.json_array(file, home.field))
     if not records:
         expected = "records with " + ", ".join(home.columns)
         raise InputError("no records in the file", file=path, expected=expected)
@@ -57,9 +60,10 @@ def fetch(name: str, home: Home) -> list[Record]:
     """
     import datasets
 
+    inner = {} if home.field is None else {"field": home.field}
     with reaching(name, home.address):
         if home.address.startswith("https://"):
-            rows = datasets.load_dataset("json", data_files=home.address, split=home.split)
+            rows = datasets.load_dataset("json", data_files=home.address, split=home.split, **inner)
         else:
             rows = datasets.load_dataset(home.address, split=home.split, revision=home.revision)
     missing = [column for column in home.columns if column not in rows.column_names]

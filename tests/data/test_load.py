@@ -26,6 +26,7 @@ COPIES = {
     "factool": "factool_knowledge_qa.jsonl",
     "factool_claims": "factool_knowledge_qa.jsonl",
     "faireval": "faireval",
+    "dialsummeval": "dialsummeval.jsonl",
 }
 
 

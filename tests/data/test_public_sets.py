@@ -14,7 +14,7 @@ import pytest
 from debate_judge import data
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Candidate, Corpus, RatedGroup, Scale
-from debate_judge.data.sets import summeval, topical_chat
+from debate_judge.data.sets import dialsummeval, newsroom, summeval, topical_chat
 from debate_judge.data.tasks import DIALOGUE, SUMMARIZATION
 from debate_judge.data.testing import check_corpus
 
@@ -98,6 +98,59 @@ def test_replies_to_one_history_become_a_group(tmp_path: Path) -> None:
         "the longest game took 269 moves .",
     )
     assert (second.id, second.source, second.context, second.references) == ("2", "hi ", "", ())
+
+
+SAID: dict[str, Any] = {
+    "id": "13",
+    "dialogue": "| Ann: Is it raining? | Ben: It is. ",
+    "summary": "It rains.",
+    "model_id": "A",
+    "annotations": [
+        {"coherence": 5, "consistency": 4, "fluency": 5, "relevance": 3},
+        {"coherence": 4, "consistency": 4, "fluency": 5, "relevance": 2},
+    ],
+}
+
+
+def test_summaries_of_a_dialogue_become_a_group_with_the_raters_in_order(tmp_path: Path) -> None:
+    rows = [SAID, {**SAID, "model_id": "B"}, {**SAID, "id": "14", "dialogue": "| Ann: Hi!"}]
+    path = written(tmp_path / "d.jsonl", rows)
+    corpus = dialsummeval.load(path)
+    check_corpus(corpus, dialsummeval.load(path), raters=2)
+    assert [(g.source, [c.id for c in g.candidates]) for g in corpus.groups] == [
+        ("Ann: Is it raining?\nBen: It is.", ["A", "B"]),
+        ("Ann: Hi!", ["A"]),
+    ]
+    assert corpus.groups[0].candidates[0].ratings["relevance"] == (3.0, 2.0)
+    assert corpus.task.source_label == "dialogue"
+
+
+@pytest.mark.parametrize("change", [{"dialogue": "| Ann: Hi!"}, {}])
+def test_another_dialogue_or_a_second_summary_of_a_model_is_refused(tmp_path: Path, change: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="line 2, field 'id': another dialogue with this id, or a second summary"):
+        dialsummeval.load(written(tmp_path / "d.jsonl", [SAID, {**SAID, **change}]))
+
+
+def test_newsroom_is_a_list_inside_of_an_object(tmp_path: Path) -> None:
+    asked = ("Informativeness", "Relevance", "Fluency", "Coherence")
+    given = {name: {"mean_human": 4.0, "individual_human_scores": [4, n, 5]} for n, name in enumerate(asked, 1)}
+    text = "### Generated Summary\n\nelm has a plough .\n\n### Source Article\n\nThe town of Elm."
+    rows = [
+        {"id": i, "instance": text.replace("plough", w), "annotations": given} for i, w in enumerate(("bus", "inn"))
+    ]
+    path = tmp_path / "newsroom.json"
+    path.write_text(json.dumps({"dataset": "newsroom", "annotations": [{"metric": "x"}], "instances": rows}))
+    corpus = newsroom.load(path)
+    check_corpus(corpus, newsroom.load(path), raters=3)
+    (group,) = corpus.groups
+    assert (group.source, [c.text for c in group.candidates]) == (
+        "The town of Elm.",
+        ["elm has a bus .", "elm has a inn ."],
+    )
+    assert group.candidates[0].ratings["relevance"] == (4.0, 2.0, 5.0)
+    path.write_text(json.dumps({"instances": [{**rows[0], "instance": "elm has a plough ."}]}))
+    with pytest.raises(InputError, match="no summary with its article"):
+        newsroom.load(path)
 
 
 def test_one_id_for_two_articles_is_refused(tmp_path: Path) -> None:
