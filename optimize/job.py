@@ -105,6 +105,25 @@ def compile_judge(
         return log(result, run.tracker)
 
 
+def _require_fitting(settings: Settings, judge: Judge, corpus: Corpus) -> None:
+    """Refuse settings that ask for what this judge, or these data, do not have."""
+    if settings.wanted_examples and settings.wanted_examples.pairs and not corpus.grouped:
+        raise InputError(
+            "there are no pairs to show: each source has one text",
+            field="--examples",
+            expected="sources with several texts",
+            remedy="give N or nearest:N",
+        )
+    measure = settings.chosen_by.closest
+    if measure and (judge.compares or not judge.on_scale):
+        raise InputError(
+            f"the values of {settings.judge} are not on the raters' scale, so that there is no {measure}",
+            field="--metric",
+            expected="a correlation",
+            found=settings.metric,
+        )
+
+
 def split(rated: RatedSources, settings: Settings, personas: Mapping[str, str]) -> CompilePlan:
     """Make the plan of a compile: the judge, the data, their split, the level to choose by.
 
@@ -121,13 +140,7 @@ def split(rated: RatedSources, settings: Settings, personas: Mapping[str, str]) 
     # The single call has the user's score mode, too.
     single = preset("single", {name: value for name, value in options.items() if name in options_of("single")})
     corpus = rated.corpus
-    if settings.wanted_examples and settings.wanted_examples.pairs and not corpus.grouped:
-        raise InputError(
-            "there are no pairs to show: each source has one text",
-            field="--examples",
-            expected="sources with several texts",
-            remedy="give N or nearest:N",
-        )
+    _require_fitting(settings, judge, corpus)
     return CompilePlan(
         settings=settings,
         data=split_sources(rated, settings, judge),

@@ -36,6 +36,7 @@ BAD = [
     (["--aspects", "coherense"], "coherence"),
     (["--metric", "spearmann"], "did you mean 'spearman'?"),
     (["--metric", "sumary"], "did you mean 'summary'?"),
+    (["--judge", "rouge-l", "--metric", "mae"], "not on the raters' scale"),
     (keys(trials=0), "at least 1"),
     (["--data", "missing.jsonl"], "missing.jsonl"),
     (["--config", "missing.toml"], "missing.toml"),
@@ -56,6 +57,13 @@ def test_bad_input_is_refused_before_anything_is_spent(
     assert "Traceback" not in error
     assert not Path("r.json").exists()
     assert not any(count(file.parent) for file in Path(".").rglob(FILE))
+
+
+def test_pairs_are_shown_of_sources_with_several_texts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = "".join(f"Source {n}.,Text {n}.,{1 + n % 5}\n" for n in range(60))
+    data = write(tmp_path / "single.csv", f"source,text,coherence\n{rows}")
+    assert command.main(["--data", data, "--task", "summarization", "--examples", "pairs:3"]) == 2
+    assert "field '--examples': there are no pairs to show" in capsys.readouterr().err
 
 
 def test_a_key_that_no_header_can_hold_is_refused_and_not_quoted(
