@@ -155,6 +155,8 @@ def test_several_pairs_of_a_source_stay_on_one_side_of_a_split(tmp_path: Path) -
     parts = split(corpus, aspects=["preference"], seed=0)
     sources = [{group.source for group in part.groups} for part in (parts.train, parts.dev, parts.held_out)]
     assert sum(map(len, sources)) == 6
+    assert "held-out pairs are of " in parts.joined_note()
+    assert "count as independent" in parts.joined_note()
     # Without a tie the ratings are 0 and 1, and still no yes and no.
     assert find_questions(corpus.groups, PAIRS.aspects)["preference"].kind == "pairs"
     # The same pair again is another rating of it.
