@@ -31,7 +31,7 @@ def offline(body: bytes) -> str:
 def compiled(folder: Path, server: FaultyServer) -> dict[str, Any]:
     folder.mkdir()
     options = ["--aspects", "coherence,fluency", "--max-rounds", "1", "--effort", "light", *keys(report="none")]
-    place = ["--store", str(folder / "store"), *keys(json=folder / "result.json"), "--folds", "2"]
+    place = ["--store", str(folder / "store"), *keys(json=folder / "result.json"), "--folds", "4"]
     lm = ["--lm", "openai/m", "--api-base", server.url, "--concurrency", "64"]
     assert command.main([*options, *place, *lm, "--data", str(small_corpus(folder, 8, 3)), *keys(resamples=200)]) == 0
     found: dict[str, Any] = json.loads((folder / "result.json").read_text())

@@ -94,7 +94,7 @@ def test_a_light_compile_by_folds_executes_no_more_than_its_upper_estimate(
     # The compile, too, prunes nothing.
     monkeypatch.setattr(study, "_FALLS_BEHIND", 0.0)
     monkeypatch.setattr(study, "_NOT_AHEAD", 0.0)
-    settings = light(tmp_path, 8, 3, 2, folds=3)
+    settings = light(tmp_path, 8, 3, 2, folds=4)
     executed, most = paid(settings), most_estimated(settings, monkeypatch)
     assert 0.5 * most < executed <= most
 
