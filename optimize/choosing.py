@@ -65,6 +65,7 @@ def study_of(run: Run, tuned: TunedJudges) -> Study:
         study=f"{plan.identity}-{FORMAT}",
         storage=plan.study,
     )
+    run.runner.progress.measure = settings.chosen_by.closest or "agreement"
     where = f"fold {plan.fold}" if plan.fold else "the judge that is exported"
     parts = plan.data.splits
     sources = f"{len(parts.train.groups)} train, {len(parts.dev.groups)} dev, {len(parts.held_out.groups)} held-out"
@@ -124,7 +125,6 @@ def _log(run: Run, point: Point, found: Found) -> None:
     metrics = _metrics(found)
     if (agreement := metrics.get(CHOICE)) is not None:
         shown = run.runner.progress
-        shown.measure = run.plan.settings.chosen_by.closest or "agreement"
         shown.agreement = max(agreement, -1.0 if shown.agreement is None else shown.agreement)
     if run.tracker is not None:
         run.tracker.trial(f"{name}, {point.granularity}", params, metrics)

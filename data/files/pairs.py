@@ -93,37 +93,37 @@ def _rows(record: Record, found: PairColumns, columns: Columns) -> Iterator[Reco
     rest = {"group": fingerprint([str(source), *texts])} | rest
     if not found.verdicts:
         # Which one was chosen must not follow from the order in which they are shown.
-        outcomes: list[_Outcome] = [("", PREFERENCE, "", 1.0)]
+        given: list[_Outcome] = [("", PREFERENCE, "", 1.0)]
         flipped = fingerprint(texts) > fingerprint(texts[::-1])
     else:
-        outcomes = [one for column in found.verdicts for one in _outcomes(record, column, found)]
-        flipped = False
+        given, flipped = list(outcomes(record, found)), False
     order = (1, 0) if flipped else (0, 1)
-    for column, aspect, rater, first in outcomes or [("", PREFERENCE, "", None)]:
+    for column, aspect, rater, first in given or [("", PREFERENCE, "", None)]:
         for place in order:
             rating = None if first is None else first if place == 0 else 1 - first
-            given = {"candidate": found.texts[place], "text": texts[place], "aspect": aspect, "rating": rating}
-            values = {**rest, **given, **({"rater": rater} if rater else {})}
+            ours = {"candidate": found.texts[place], "text": texts[place], "aspect": aspect, "rating": rating}
+            values = {**rest, **ours, **({"rater": rater} if rater else {})}
             places = {"text": found.texts[place], "rating": column or found.texts[0], "aspect": column}
             yield replace(record, values=values, places=places, format="csv", comma_columns=None, decimal_comma=False)
 
 
-def _outcomes(record: Record, column: str, found: PairColumns) -> Iterator[_Outcome]:
-    aspect, rater = found.verdicts[column]
-    given = record.values[column]
-    several = given if isinstance(given, list) else [given]
-    for number, value in enumerate(several, start=1):
-        if not is_missing(value):
-            name = rater or (str(number) if len(several) > 1 else "")
-            yield column, aspect, name, outcome(record, column, value, found)
-
-
-def outcome(record: Record, column: str, value: Any, found: PairColumns) -> float:
-    """The rating of the first text by a verdict: 1, 0.5 or 0, or what `strength` makes of it.
+def outcomes(record: Record, found: PairColumns) -> Iterator[_Outcome]:
+    """What the verdicts of a record say of its first text.
 
     Raises:
-        InputError: The verdict names neither text and no tie, or its strength is none.
+        InputError: A verdict names neither text and no tie, or its strength is none.
     """
+    for column, (aspect, rater) in found.verdicts.items():
+        given = record.values[column]
+        several = given if isinstance(given, list) else [given]
+        for number, value in enumerate(several, start=1):
+            if not is_missing(value):
+                name = rater or (str(number) if len(several) > 1 else "")
+                yield column, aspect, name, _rating(record, column, value, found)
+
+
+def _rating(record: Record, column: str, value: Any, found: PairColumns) -> float:
+    """The rating of the first text by a verdict: 1, 0.5 or 0, or what `strength` makes of it."""
     told = even(str(int(value) if isinstance(value, float) and value.is_integer() else value))
     # `A`, `response_a`, `model_a`; or the text's whole column.
     said = re.sub(rf"^(?:model|{_TEXT})_?(?=(?:{'|'.join(found.marks)})$)", "", told)

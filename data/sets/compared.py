@@ -15,46 +15,44 @@ where 1 and 2 are the better answer, and 0 is a tie. A group is a pair; an instr
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from types import MappingProxyType
 
-from debate_judge.data.files.pairs import PREFERENCE, PairColumns, outcome
+from debate_judge.data.files.pairs import PREFERENCE, PairColumns, outcomes, pair_columns
 from debate_judge.data.files.records import Record
-from debate_judge.data.schema import Candidate, Corpus, Origin, RatedGroup, fingerprint
+from debate_judge.data.schema import Candidate, Corpus, RatedGroup, fingerprint
 from debate_judge.data.sets import hub
 from debate_judge.data.tasks import PAIRS
 
 logger = logging.getLogger(__name__)
 
-LLMBAR = (
-    "https://raw.githubusercontent.com/princeton-nlp/LLMBar/900616bff90b6c6c8e1681f7d079250637c55992/Dataset/LLMBar/"
+
+def _homes(place: str, commit: str, files: Sequence[str], *columns: str) -> tuple[hub.Home, ...]:
+    address = f"https://raw.githubusercontent.com/{place}/{commit}/"
+    return tuple(hub.Home(address + file, commit, columns) for file in files)
+
+
+def _llmbar(*parts: str) -> tuple[hub.Home, ...]:
+    files = [f"Dataset/LLMBar/{part}/dataset.json" for part in parts]
+    commit = "900616bff90b6c6c8e1681f7d079250637c55992"
+    return _homes("princeton-nlp/LLMBar", commit, files, "input", "output_1", "output_2", "label")
+
+
+HOMES: Mapping[str, tuple[hub.Home, ...]] = MappingProxyType(
+    {
+        "llmbar": _llmbar("Natural"),
+        "llmbar_adversarial": _llmbar(*(f"Adversarial/{part}" for part in ("Neighbor", "GPTInst", "GPTOut", "Manual"))),
+        "pandalm": _homes(
+            "WeOpenML/PandaLM",
+            "3871806e72b4832f815ecafd24d3503c73403f48",
+            ["data/testset-v1.json"],
+            *("instruction", "input", "response1", "response2", "annotator1", "annotator2", "annotator3"),
+        ),
+    }
 )
-PANDALM = (
-    "https://raw.githubusercontent.com/WeOpenML/PandaLM/3871806e72b4832f815ecafd24d3503c73403f48/data/testset-v1.json"
-)
-
-
-class _PairFields(NamedTuple):
-    texts: tuple[str, str]
-    verdicts: tuple[str, ...]
-    source: tuple[str, ...]
-    """Fields that make up the instruction."""
-
-
-_OF_LLMBAR = _PairFields(("output_1", "output_2"), ("label",), ("input",))
-_OF_PANDALM = _PairFields(
-    ("response1", "response2"), ("annotator1", "annotator2", "annotator3"), ("instruction", "input")
-)
-PARTS: dict[str, tuple[_PairFields, tuple[str, ...]]] = {
-    "llmbar": (_OF_LLMBAR, (f"{LLMBAR}Natural/dataset.json",)),
-    "llmbar_adversarial": (
-        _OF_LLMBAR,
-        tuple(f"{LLMBAR}Adversarial/{part}/dataset.json" for part in ("Neighbor", "GPTInst", "GPTOut", "Manual")),
-    ),
-    "pandalm": (_OF_PANDALM, (PANDALM,)),
-}
-"""Name of the set -> its layout and the files at its home."""
+"""Name of the set -> its files at its home."""
 
 
 def load(path: str | Path | None = None, part: str = "llmbar") -> Corpus:
@@ -62,27 +60,25 @@ def load(path: str | Path | None = None, part: str = "llmbar") -> Corpus:
 
     Args:
         path: One file in the layout of the set.
-        part: One of `PARTS`.
+        part: One of `HOMES`.
 
     Raises:
         InputError: The copy cannot be used, or the home cannot be reached.
     """
-    layout, addresses = PARTS[part]
-    columns = (*layout.source, *layout.texts, *layout.verdicts)
-    homes = [hub.Home(address, address.split("/")[5], columns) for address in addresses]
-    read = [hub.read(part, path, home) for home in (homes if path is None else homes[:1])]
+    homes = HOMES[part] if path is None else HOMES[part][:1]
+    read = [hub.read(part, path, home) for home in homes]
     records = [record for found, _ in read for record in found]
     for record in records:
-        record.require(*columns)
-    whole = [record for record in records if all(str(record.value(column)).strip() for column in layout.texts)]
+        record.require(*homes[0].columns)
+    pairs = [(record, pair) for record in records if (pair := pair_columns(record))]
+    whole = [(record, pair) for record, pair in pairs if all(str(record.value(c)).strip() for c in pair.texts)]
     if len(whole) < len(records):
         logger.warning("%s: %d pairs with an empty answer are left out", part, len(records) - len(whole))
     groups: dict[str, RatedGroup] = {}
-    for group in (_group(record, layout) for record in whole):
+    for group in (_group(record, pair) for record, pair in whole):
         # A pair that was compared twice has the ratings of both.
         groups[group.id] = _together(groups[group.id], group) if group.id in groups else group
-    origin = read[0][1] if path is not None else Origin(part, addresses[0], homes[0].revision)
-    return Corpus(PAIRS, tuple(groups.values()), origin)
+    return Corpus(PAIRS, tuple(groups.values()), read[0][1])
 
 
 def _together(one: RatedGroup, other: RatedGroup) -> RatedGroup:
@@ -97,17 +93,14 @@ def _answer(record: Record, column: str) -> str:
     return str(value) if isinstance(value, bool) else record.text(column)
 
 
-def _group(record: Record, layout: _PairFields) -> RatedGroup:
-    pair = PairColumns(layout.texts, {}, ("1", "2"))
-    first = [outcome(record, column, record.value(column), pair) for column in layout.verdicts]
-    ratings = (tuple(first), tuple(1 - rating for rating in first))
-    source = "\n\n".join(filter(str.strip, (record.optional_text(field) for field in layout.source)))
-    texts = [_answer(record, column) for column in layout.texts]
+def _group(record: Record, pair: PairColumns) -> RatedGroup:
+    first = tuple(rating for *_, rating in outcomes(record, pair) if rating is not None)
+    asked = (record.optional_text(field) for field in ("instruction", "input") if field in record.values)
+    source = "\n\n".join(filter(str.strip, asked))
+    texts = [_answer(record, column) for column in pair.texts]
+    ratings = (first, tuple(1 - rating for rating in first))
     return RatedGroup(
         fingerprint([source, *texts]),
         source,
-        tuple(
-            Candidate(str(number), text, {PREFERENCE: values})
-            for number, (text, values) in enumerate(zip(texts, ratings, strict=True), start=1)
-        ),
+        tuple(Candidate(n, text, {PREFERENCE: r}) for n, text, r in zip("12", texts, ratings, strict=True)),
     )

@@ -179,7 +179,7 @@ def _user_text(signature: Any, inputs: Mapping[str, Any]) -> str:
     role = inputs.get("role") or replies.escaped(signature.instructions)
     request = inputs.get("request") or _request_text(signature, f"{inputs.get('standard')}\n{inputs.get('rules')}")
     if aspect := _ONE_ASPECT.match(inputs.get("aspect") or ""):
-        # The definition may stand a long source above it.
+        # The definition may stand far above it.
         request = request.replace(replies.REQUEST, f"{replies.REQUEST}, about {aspect[1]} alone", 1)
     return "\n\n".join(
         [*sections(names[:place]), f"{header('role')}\n{role}", *sections([*names[place:], "correction"]), request]

@@ -41,24 +41,27 @@ class MetricChoice:
         Raises:
             InputError: It is neither.
         """
-        known: dict[str, Sequence[str]] = {"level": (AUTO, *levels), "correlations": STATISTICS}
-        known |= {"closest": MEASURES} if closest else {}
+        known: dict[str, Sequence[str]] = {
+            "level": (AUTO, *levels),
+            "measures": (*STATISTICS, *(MEASURES if closest else ())),
+        }
         found: dict[str, tuple[str, ...]] = {}
         for part in text.split("/"):
             names = tuple(dict.fromkeys(part.split(",")))
             kind = next((k for k, those in known.items() if k not in found and set(names) <= set(those)), None)
-            double = "closest" in found or (kind == "closest" and "correlations" in found)
-            if kind is None or double or (len(names) > 1 and (kind != "correlations" or not several)):
+            if kind is None or (len(names) > 1 and (kind == "level" or not several)):
                 raise InputError(
                     "not a metric",
                     expected=f"LEVEL/CORRELATION{',...' * several}: {', '.join(known['level'])}; "
-                    + ", ".join((*STATISTICS, *known.get("closest", ()))),
+                    + ", ".join(known["measures"]),
                     found=text,
                     remedy=did_you_mean(part, [name for names in known.values() for name in names]),
                 )
             found[kind] = names
-        (level,), (measure,) = found.get("level", (AUTO,)), found.get("closest", (None,))
-        return cls(cast(Any, level), cast(Any, found.get("correlations", ())), cast(Any, measure))
+        (level,), measures = found.get("level", (AUTO,)), found.get("measures", ())
+        # In the order in which they were named: intervals are of the first.
+        correlations = tuple(name for name in measures if name in STATISTICS)
+        return cls(cast(Any, level), cast(Any, correlations), next((m for m in MEASURES if m in measures), None))
 
     @property
     def correlation(self) -> Statistic:

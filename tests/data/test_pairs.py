@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -174,6 +176,24 @@ def test_llmbar_has_a_better_output(tmp_path: Path) -> None:
     corpus = compared.load(path)
     check_corpus(corpus, compared.load(path))
     assert [group.ratings("preference") for group in corpus.groups] == [[1, 0], [0, 1]]
+
+
+def test_the_adversarial_part_of_llmbar_is_four_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    class Rows(list[dict[str, Any]]):
+        column_names = ("input", "output_1", "output_2", "label")
+
+    def load_dataset(kind: str, *, data_files: str, split: str) -> Rows:
+        asked.append(data_files)
+        return Rows([{"input": data_files, "output_1": "The Ash.", "output_2": "Water.", "label": 1}])
+
+    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
+    corpus = data.load("llmbar_adversarial")
+    check_corpus(corpus)
+    assert [address.split("/")[-2] for address in asked] == ["Neighbor", "GPTInst", "GPTOut", "Manual"]
+    assert [group.source for group in corpus.groups] == asked
+    assert corpus.origin.revision in asked[0]
 
 
 def test_pandalm_has_three_annotators_and_instructions_with_input(

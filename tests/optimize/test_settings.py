@@ -12,6 +12,7 @@ from debate_judge.optimize.compile import build_parser
 from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners import tuner_named
 from debate_judge.runs import score
+from debate_judge.runs.comparison.flags import metric_of
 from debate_judge.runs.flags.declared import spelled
 from debate_judge.runs.flags.lm import limits
 from debate_judge.runs.flags.parser import make_parser, read
@@ -68,6 +69,13 @@ def test_a_metric_is_a_level_and_a_correlation(given: str, level: str, correlati
     found = settings("--metric", given)
     assert (found.chosen_by.level, found.chosen_by.correlation) == (level, correlation)
     assert found.metric == f"{level}/{correlation}", "however it is written, it is the same compile"
+
+
+def test_a_comparison_keeps_the_order_of_its_correlations() -> None:
+    found = metric_of("system/kendall,spearman")
+    assert (found.level, found.correlations, found.correlation) == ("system", ("kendall", "spearman"), "kendall")
+    with pytest.raises(InputError, match="not a metric"):
+        metric_of("mae")
 
 
 @pytest.mark.parametrize("measure", ["mae", "ccc", "kappa"])

@@ -1,0 +1,65 @@
+"""What a compile is told to maximize, and to show, reaches those who do it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from debate_judge.optimize.search import outcomes
+from debate_judge.optimize.settings import Settings
+from debate_judge.optimize.tuners import guide, rated_examples
+from debate_judge.programs.make_lm import make_lm
+from debate_judge.runs.flags.named_texts import personas
+from debate_judge.runs.runner.runner import JudgeRunner
+from tests.optimize.compiles import compiled
+from tests.optimize.small_corpus import small_corpus
+
+
+class Spy:
+    """Keeps what a function of a module is called with."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, module: Any, name: str) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+        real = getattr(module, name)
+
+        def spied(*given: Any, **named: Any) -> Any:
+            self.calls.append(given)
+            return real(*given, **named)
+
+        patch.setattr(module, name, spied)
+
+
+def test_guides_are_compared_and_judges_chosen_by_the_error_and_pairs_by_the_judges_scores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen, tuned, shown = (
+        Spy(monkeypatch, *place)
+        for place in ((outcomes, "group_values"), (guide, "group_metric"), (rated_examples, "choose_pairs"))
+    )
+    settings = Settings(
+        data=str(small_corpus(tmp_path)),
+        aspects=("coherence",),
+        metric="mae",
+        examples="pairs:2",
+        export_examples=True,
+        max_rounds=0,
+        folds=1,
+        resamples=100,
+        store=str(tmp_path / "store"),
+    )
+    lm = make_lm("offline")
+    with JudgeRunner(lm, progress=False) as runner:
+        result = compiled(settings, personas(None), runner, lm)
+    # Scores of groups, the objective, the level, and the scale of 1 to 5 with its cut.
+    assert {(objective, level, bounds.span, bounds.cut) for _, objective, level, bounds in chosen.calls} == {
+        ("mae", "summary", 4.0, 4.0)
+    }
+    assert {(objective, bounds.span) for _, _, objective, bounds in tuned.calls} == {("mae", 4.0)}
+    train = result.plan.data.splits.train
+    for corpus, _, count, scores, *_ in shown.calls:
+        assert (corpus, count) == (train, 2)
+        assert set(scores) == {("coherence", g.id, c.id) for g in train.groups for c in g.candidates}
+    assert shown.calls
+    assert result.to_json()["objective"]["maximized"] == "mae"
