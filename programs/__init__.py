@@ -28,8 +28,8 @@ KINDS: Mapping[str, str] = MappingProxyType(
         "hallucination-check": "debate_judge.programs.hallucination.baselines:HallucinationCheck",
         "rouge-l": "debate_judge.programs.metrics.metric:RougeL",
         "bleu": "debate_judge.programs.metrics.metric:Bleu",
-        "bertscore": "debate_judge.programs.metrics.learned:BertScore",
-        "bartscore": "debate_judge.programs.metrics.learned:BartScore",
+        "bertscore": "debate_judge.programs.metrics.metric:BertScore",
+        "bartscore": "debate_judge.programs.metrics.metric:BartScore",
     }
 )
 """Short name of a judge's class -> its `module:Class`, which is the name of all other classes."""
@@ -140,14 +140,9 @@ def judge_class(kind: str) -> type[Judge]:
 def named_object(place: str, field: str, what: str, example: str) -> Any:
     """What stands at `module:Class`, or None. The module is imported, which runs the code in it.
 
-    Args:
-        place: `module:Class`.
-        field: The flag that names it, for messages.
-        what: It should be, with its article.
-        example: Another place.
-
     Raises:
-        InputError: It is no such place, or the module cannot be imported.
+        InputError: It is no such place, or the module cannot be imported; it names the flag `field`, says `what` is
+            expected and gives an `example`.
     """
 
     def wrong(problem: str, remedy: str) -> InputError:
@@ -164,11 +159,7 @@ def named_object(place: str, field: str, what: str, example: str) -> Any:
 
 
 def build(kind: str, config: Mapping[str, Any]) -> Judge:
-    """Make the judge of a kind.
-
-    Raises:
-        InputError: There is no such judge.
-    """
+    """Make the judge of a kind."""
     return judge_class(kind).from_config(config)
 
 

@@ -81,7 +81,10 @@ def make_lm(
     _require_usable(spec, flag, options := options or LMOptions())
     common: dict[str, Any] = {"store": store, "concurrency": concurrency, "options": options}
     if spec == OFFLINE:
-        return _offline(engine, common)
+        from debate_judge.programs.offline import engine as offline
+
+        own = engine or offline.OfflineEngine()
+        return JudgeLM(offline.MODEL, engine=own, price=Price(0.0, 0.0, 0.0), **common)
     # The offline LM starts a fifth faster without these.
     from debate_judge.programs.lm.batch.engine import BatchEngine, warn_of_jobs
     from debate_judge.programs.lm.http.chat_completions import OpenAICompatible
@@ -107,12 +110,6 @@ def make_lm(
         warn_of_jobs(lm.store)
     lm.context = None if api_base else context_of(spec)
     return lm
-
-
-def _offline(engine: LocalEngine | None, common: dict[str, Any]) -> JudgeLM:
-    from debate_judge.programs.offline import engine as offline
-
-    return JudgeLM(offline.MODEL, engine=engine or offline.OfflineEngine(), price=Price(0.0, 0.0, 0.0), **common)
 
 
 def _require_usable(spec: str, flag: str, options: LMOptions) -> None:

@@ -25,7 +25,6 @@ according to the paper's text:
 from __future__ import annotations
 
 import asyncio
-import difflib
 import math
 import re
 from collections import Counter
@@ -33,7 +32,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from debate_judge.data.errors import InputError
+from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.schema import Scale
 from debate_judge.programs.chateval.referees import ROLES, Opinion, Referee, Summarizing, compared_aspect, read_summary
 from debate_judge.programs.judge import MOST_ROUNDS, DebateConfig, Item, ItemJudge, StopReason, Verdict
@@ -66,12 +65,6 @@ class Message(Turn):
     scores: tuple[float, ...] = ()
     """One, which is the turn's, or in a comparison one for each answer; none for a summary."""
 
-    @classmethod
-    def of(cls, speaker: str, turn: int, opinion: Opinion, calls: float) -> Message:
-        """The message of a speaker in a turn, from 0."""
-        score = opinion.scores[0] if len(opinion.scores) == 1 else None
-        return cls(speaker, turn, opinion.text, score, calls=calls, scores=opinion.scores)
-
     def __str__(self) -> str:
         """The message as others read it, on one line, so that it cannot pose as another speaker's message."""
         text = " ".join(self.text.split())
@@ -86,9 +79,7 @@ class ChatEval(ItemJudge):
 
     Args:
         roles: Name -> role text; the order is the order of speaking.
-        communication: One of `COMMUNICATION`. With `one-by-one` every referee reads all earlier messages; with
-            `one-by-one-printed`, Algorithm 1 to the letter, only its own and those of referees before it in the order,
-            and the first referee reads none.
+        communication: One of `COMMUNICATION`.
         turns: T, how often each referee speaks.
         samples: k, number of replies that are averaged each time a referee speaks (multiple evidence calibration).
         both_orders: Whether a comparison shows the answers in both orders (balanced position calibration).
@@ -127,7 +118,6 @@ class ChatEval(ItemJudge):
         self.summarizer = Role(SUMMARIZER, Summarizing) if communication == "summarizer" else None
 
     async def converse_about(self, item: Item, rounds: int) -> Transcript:
-        """Hold the discussion: a first turn and `rounds` more, which are T = `rounds` + 1."""
         return await self._discuss(item, rounds, lambda referee, *heard: referee.rate(item, *heard))
 
     async def _discuss(
@@ -203,11 +193,7 @@ class ChatEval(ItemJudge):
         """Rebuild a judge.
 
         `roles` is a mapping from name to text, or a list of names of built-in roles. `same_role` is the name of one of
-        these or of a built-in role, which is given to all referees. Referees who share a role are numbered
-        (annotator-1, annotator-2).
-
-        Raises:
-            InputError: As the constructor, or a name is not that of a built-in role.
+        these or of a built-in role, which is given to all referees. Referees who share a role are numbered.
         """
         options = {name: value for name, value in config.items() if name not in ("roles", "same_role")}
         return cls(_referees(config["roles"], config.get("same_role")), **options)
@@ -220,7 +206,11 @@ def _with(discussion: Transcript, turn: int, answers: Mapping[str, Answer]) -> T
         if isinstance(answer, NoAnswer):
             failures.append(answer.at(name, turn))
         else:
-            discussion = discussion.add(Message.of(name, turn, answer.value, answer.calls))
+            scores = answer.value.scores
+            score = scores[0] if len(scores) == 1 else None
+            discussion = discussion.add(
+                Message(name, turn, answer.value.text, score, calls=answer.calls, scores=scores)
+            )
     return discussion.add(replace(failures[0], calls=sum(f.calls for f in failures))) if failures else discussion
 
 
@@ -230,31 +220,27 @@ def _text(discussion: Transcript, speakers: Sequence[str]) -> str:
 
 
 def messages_of(discussion: Transcript) -> list[Message]:
-    """The messages of a discussion."""
     return [turn for turn in discussion.turns if isinstance(turn, Message)]
 
 
 def pair_transcript(discussions: Sequence[Transcript], answer: int, turns: int, scale: Scale) -> Transcript:
-    """The transcript of one of two answers: the messages and, after every turn, the outcome as a score.
+    """The transcript of one of two answers (0, 1): the messages and, after every turn, the outcome as a score.
 
     The outcome is the upper end of the scale for a win, its middle for a tie, its lower end for a loss. It is the only
-    score in a transcript; the referees' scores are in the texts. The calls of a discussion are counted in one
-    transcript, that of the answer which was shown first in it.
-
-    Args:
-        discussions: The discussion with the first answer shown first, and with both orders the other discussion.
-        answer: 0 for the first of the two answers, 1 for the second.
-        turns: T, the number of turns.
-        scale: The aspect's scale.
+    score in a transcript; the referees' scores are in the texts. There is a discussion with the first answer shown
+    first, and with both orders another one; its calls are counted for the answer which was shown first in it.
     """
     failures = [discussion.failure for discussion in discussions if discussion.failure is not None]
     complete = min((failure.round for failure in failures), default=turns)
     reported: list[Turn] = []
     for turn in range(turns):
         for order, discussion in enumerate(discussions):
+            shown_first = order == answer
             for message in messages_of(discussion):
                 if message.round == turn:
-                    reported.append(_reported(message, shown_first=order == answer))
+                    scores = "answer 1: {:g}, answer 2: {:g}. ".format(*message.scores) if message.scores else ""
+                    text = f"(this is answer {1 if shown_first else 2}) {scores}{message.text}"
+                    reported.append(Turn(message.role, turn, text, calls=message.calls if shown_first else 0))
         if turn < complete:
             reported.append(_outcome(discussions, answer, turn, scale))
     if not failures:
@@ -262,13 +248,6 @@ def pair_transcript(discussions: Sequence[Transcript], answer: int, turns: int, 
     own = discussions[answer].failure if answer < len(discussions) else None
     first = min(failures, key=lambda failure: failure.round)
     return Transcript(tuple(reported), replace(first, calls=own.calls if own else 0))
-
-
-def _reported(message: Message, shown_first: bool) -> Turn:
-    """A message of a comparison in the transcript of one answer."""
-    scores = "answer 1: {:g}, answer 2: {:g}. ".format(*message.scores) if message.scores else ""
-    text = f"(this is answer {1 if shown_first else 2}) {scores}{message.text}"
-    return Turn(message.role, message.round, text, calls=message.calls if shown_first else 0)
 
 
 def _outcome(discussions: Sequence[Transcript], answer: int, turn: int, scale: Scale) -> Turn:
@@ -299,13 +278,12 @@ def _referees(roles: Mapping[str, str] | Sequence[str], same: str | None) -> dic
         names = [str(same)] * len(names)
     unknown = [name for name in names if name not in known]
     if unknown:
-        near = difflib.get_close_matches(unknown[0], known, n=1)
         raise InputError(
             f"there is no role {unknown[0]!r}",
             field="roles",
             expected="names out of " + ", ".join(known),
             found=unknown[0],
-            remedy=f"did you mean {near[0]!r}?" if near else "give your own roles in a file of name = text lines",
+            remedy=did_you_mean(unknown[0], known) or "give your own roles in a file of name = text lines",
         )
     numbered: dict[str, str] = {}
     for index, name in enumerate(names):

@@ -129,24 +129,17 @@ class Opinion:
 class Referee(Role):
     """One referee; its instructions are its role and how to take part in the discussion.
 
-    Args:
-        name: Its name in the discussion.
-        role: The text of its role.
-        alone: Whether there is no discussion; other referees are then not mentioned to it.
+    If there is none, it is `alone`, and other referees are not mentioned to it.
     """
 
     def __init__(self, name: str, role: str, alone: bool) -> None:
         super().__init__(name, Refereeing, f"{role.strip()} {_ALONE if alone else _TOGETHER}")
 
     async def rate(self, item: Item, heard: str, turn: int, samples: Sequence[int]) -> RoleReply[Opinion] | NoAnswer:
-        """Score the candidate of `item` after the discussion so far.
+        """Score the candidate of `item` after the messages in `heard`.
 
-        Args:
-            item: The item.
-            heard: The messages that this referee has read.
-            turn: Number of the turn, from 0.
-            samples: Numbers of the samples to draw. Scores are averaged, and the words are those of the first sample. A
-                single sample is drawn with the LM's own settings.
+        Several `samples`, by their numbers, are averaged, and the words are those of the first; a single one is drawn
+        with the LM's own settings.
         """
 
         def read(fields: Fields) -> Opinion | replies.Unreadable:

@@ -21,14 +21,7 @@ import dspy
 from debate_judge.data.errors import InputError
 from debate_judge.programs.debate.personas import STRICT, Persona, persona_named, persona_of
 from debate_judge.programs.debate.prompts import Briefing, briefing
-from debate_judge.programs.debate.speakers import (
-    BlindCriticism,
-    Critic,
-    Criticism,
-    Scoring,
-    TieBreaker,
-    TieBreaking,
-)
+from debate_judge.programs.debate.speakers import BlindCriticism, Critic, Criticism, Scoring, TieBreaker, TieBreaking
 from debate_judge.programs.debate.table import ScoreTable, debate
 from debate_judge.programs.judge import DebateConfig, Item, Judge, StopReason, Verdict, least_failed
 from debate_judge.programs.lm.loop import gather
@@ -44,10 +37,9 @@ _READING = ("together", "joint", "order")
 
 @dataclass(frozen=True)
 class _Members:
-    """The debates of single aspects that a joint debate stands for. In a class, to hide them from DSPy."""
+    """The debates of single aspects, by name, that a joint debate stands for. In a class, to hide them from DSPy."""
 
     by_aspect: Mapping[str, Debate] = field(default_factory=dict)
-    """Name of an aspect -> its debate, with the guide and examples of this aspect."""
 
 
 class Debate(Judge):
@@ -75,7 +67,6 @@ class Debate(Judge):
     shows_examples = True
     settable = ("score_mode", "together", "joint", "order")
     _members = _Members()
-    """The debates that this one stands for (`jointly`)."""
 
     def __init__(
         self,
@@ -112,15 +103,17 @@ class Debate(Judge):
         self, items: Sequence[Item], transcripts: Sequence[Transcript] | None, rounds: int, tie_breaker: bool = False
     ) -> list[Transcript]:
         tables = await self._tables(items, transcripts)
-        held = await gather(debate(table, rounds, tie_breaker=tie_breaker) for table in tables)
+        blind = self.persona.gap is not None
+        held = await gather(debate(table, rounds, blind=blind, tie_breaker=tie_breaker) for table in tables)
         return [transcript for own in held for transcript in own]
 
     async def smoke_test(self, items: Sequence[Item]) -> Transcript:
         tables = await self._tables(items, whole=True)
         for table in tables:
             # Also roles that nothing is left for: one that the LM cannot play would otherwise be found late.
-            await debate(table, min(self.debate_config.rounds, 1))
-            if self.debate_config.rounds and self.persona.gap is not None:
+            blind = self.persona.gap is not None
+            await debate(table, min(self.debate_config.rounds, 1), blind=blind)
+            if self.debate_config.rounds and blind:
                 await table.turn(Critic, table.debated())
             if self.debate_config.tie_breaker:
                 await table.turn(TieBreaker, table.debated())
@@ -142,8 +135,7 @@ class Debate(Judge):
         briefings: dict[str, Briefing] = {}
         if len(items) > 1:
             # Rated examples are chosen once, for the whole table.
-            shared = await asyncio.gather(*(own[name].briefed(item, items) for name, item in first.items()))
-            briefings = dict(zip(first, shared, strict=True))
+            briefings = {name: await own[name].briefed(item, items) for name, item in first.items()}
         return ScoreTable(own, briefings, items, transcripts, whole=whole)
 
     def brief(self, item: Item, table: Sequence[Item] = ()) -> Briefing:
@@ -217,7 +209,6 @@ class Debate(Judge):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Debate:
-        """Rebuild a debate. A persona without a text is one of the built-in five."""
         name = str(config["persona"])
         persona = persona_of(name, str(config["persona_text"])) if "persona_text" in config else persona_named(name)
         if "gap" in config:
@@ -241,11 +232,7 @@ def _check_reading(judge: Debate) -> None:
 
 
 def _refuse_removed(config: Mapping[str, Any]) -> None:
-    """Refuse the configuration of an older export whose prompts cannot be asked any more.
-
-    Raises:
-        InputError: It asks for half or whole points in prompts, or scores batches of different sources.
-    """
+    """Refuse an older export that asks for half or whole points in prompts, or scores batches of different sources."""
     own = "whole" if str(config.get("score_mode", "text")) == "expected" else "free"
     for name, usual in (("granularity", own), ("batch_rounds", 0)):
         if config.get(name, usual) != usual:

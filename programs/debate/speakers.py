@@ -63,12 +63,10 @@ class Criticism(JudgeSignature):
     feedback: str = dspy.OutputField(desc="with ISSUE, the objection and its evidence; empty with NO ISSUE")
 
 
-class BlindCriticism(JudgeSignature):
+class BlindCriticism(Criticism):
     """The persona stands here."""
 
     review: str = dspy.OutputField(desc="where your own reading and the Scorer's part, and what the texts show there")
-    decision: str = dspy.OutputField(desc=f"{replies.NO_ISSUE} or ISSUE")
-    feedback: str = dspy.OutputField(desc="with ISSUE, the objection and its evidence; empty with NO ISSUE")
 
 
 class TieBreaking(JudgeSignature):
@@ -114,36 +112,31 @@ class DebateRole(ABC):
         """The round that the turn belongs to."""
         return transcript.rounds
 
+    def said(self, transcript: Transcript) -> Transcript:
+        """What the role is shown of the debate."""
+        return transcript.heard_by(self.name)
+
     async def alone(self, item: Item, transcript: Transcript, briefing: Briefing) -> Answer:
         """Speak about a candidate that is judged alone."""
         inputs, read, debate = self.inputs(briefing), partial(self.read_alone, item), str(self.said(transcript))
         return await ask(self.predict(item), item, read, self.tag([transcript]), debate=debate, inputs=inputs)
 
-    @abstractmethod
-    def inputs(self, briefing: Briefing, part: Part = ()) -> Mapping[str, str]:
-        """Input fields of the prompt other than its texts, about one candidate or about the cells of `part`."""
-
     def read_alone(self, item: Item, fields: Fields) -> Any:
         """Parse the reply about one candidate."""
         raise NotImplementedError
 
+    def inputs(self, briefing: Briefing, part: Part = ()) -> Mapping[str, str]:
+        """Input fields of the prompt other than its texts, about one candidate or about the cells of `part`."""
+        return briefing.inputs(f"You are the {self.name.capitalize()}. {escape(self.predict().signature.instructions)}")
+
     @abstractmethod
     def request(self, part: Part, concerned: Part, cells: Sequence[Cell]) -> str:
-        """The form of the reply about a table.
-
-        Args:
-            part: The cells that are shown.
-            concerned: The cells that the turn is about.
-            cells: Those among them without a readable reply so far.
-        """
+        """The form of the reply about a table that shows `part`, in a turn about the `concerned` cells, of which
+        `cells` have no readable reply so far."""
 
     @abstractmethod
     def read(self, reply: str, cells: Sequence[Cell], items: Mapping[Cell, Item]) -> Readings[Any]:
         """Parse what a reply says about `cells`; `items` has all cells of the prompt."""
-
-    def said(self, transcript: Transcript) -> Transcript:
-        """What the role is shown of the debate."""
-        return transcript.heard_by(self.name)
 
     def turn(self, transcript: Transcript, statement: ParsedScore | Objection, calls: float, item: Item) -> Turn:
         """What was said about a cell as a turn of its transcript."""
@@ -164,6 +157,9 @@ class _Scorer(DebateRole):
         prompt: dict[str, Any] = {"debate": str(self.said(transcript)), "inputs": self.inputs(briefing)}
         return await score(self.predict(item), self.of(item).mode, item, self.tag([transcript]), **prompt)
 
+    def request(self, part: Part, concerned: Part, cells: Sequence[Cell]) -> str:
+        return prompts.scoring_request(cells, cells)
+
     def read(self, reply: str, cells: Sequence[Cell], items: Mapping[Cell, Item]) -> Readings[ParsedScore]:
         return table_replies.read_scores(reply, prompts.SCORES, cells, items)
 
@@ -172,10 +168,7 @@ class Opening(_Scorer):
     """The Scorer's first turn, which is the single call."""
 
     def inputs(self, briefing: Briefing, part: Part = ()) -> Mapping[str, str]:
-        return briefing.inputs(prompts.opening_task(part) if part else prompts.OPENING, debating=False)
-
-    def request(self, part: Part, concerned: Part, cells: Sequence[Cell]) -> str:
-        return prompts.scoring_request(cells, cells)
+        return briefing.inputs(prompts.opening_task(part), debating=False)
 
 
 class BlindCritic(_Scorer):
@@ -193,9 +186,6 @@ class BlindCritic(_Scorer):
     def inputs(self, briefing: Briefing, part: Part = ()) -> Mapping[str, str]:
         return briefing.inputs(prompts.blind_task(part), debating=False)
 
-    def request(self, part: Part, concerned: Part, cells: Sequence[Cell]) -> str:
-        return prompts.scoring_request(cells, cells)
-
     def said(self, transcript: Transcript) -> Transcript:
         return EMPTY
 
@@ -211,14 +201,13 @@ class Revision(_Scorer):
     to keep them in proportion, but only the disputed ones are read."""
 
     def inputs(self, briefing: Briefing, part: Part = ()) -> Mapping[str, str]:
-        return briefing.inputs(prompts.revision_task(part) if part else prompts.REVISION)
+        return briefing.inputs(prompts.revision_task(part))
 
     def request(self, part: Part, concerned: Part, cells: Sequence[Cell]) -> str:
-        if self._first.persona.gap is not None:
-            return prompts.scoring_request(cells, cells)
+        if self._first.persona.gap is not None or len(cells) < len(concerned):
+            return super().request(part, concerned, cells)
         disputed = aspects_in(concerned)
-        again = [cell for cell in part if cell.aspect in disputed]
-        return prompts.scoring_request(cells, again if len(cells) == len(concerned) else cells)
+        return prompts.scoring_request(cells, [cell for cell in part if cell.aspect in disputed])
 
 
 class Critic(DebateRole):
@@ -230,12 +219,9 @@ class Critic(DebateRole):
         # The round of a blind score is that of the objection which follows from it.
         return transcript.rounds + (transcript.turns[-1].role != BLIND_CRITIC)
 
-    def inputs(self, briefing: Briefing, part: Part = ()) -> Mapping[str, str]:
-        return briefing.inputs(f"You are the Critic. {escape(self.predict().signature.instructions)}")
-
     def read_alone(self, item: Item, fields: Fields) -> Objection | Unreadable:
-        """Only the decision field counts: the words NO ISSUE elsewhere, quoted from the candidate or an earlier turn,
-        change nothing."""
+        # Only the decision field counts: the words NO ISSUE elsewhere, quoted from the candidate or an earlier turn,
+        # change nothing.
         content = table_replies.no_issue(fields["decision"])
         if isinstance(content, Unreadable):
             return content
@@ -255,9 +241,6 @@ class TieBreaker(DebateRole):
     """Reads a debate that ended without agreement and gives the final score (DEBATE, appendix E.3)."""
 
     name, predictor = "tie-breaker", "tie_breaker"
-
-    def inputs(self, briefing: Briefing, part: Part = ()) -> Mapping[str, str]:
-        return briefing.inputs(f"You are the Tie-breaker. {escape(self.predict().signature.instructions)}")
 
     def read_alone(self, item: Item, fields: Fields) -> ParsedScore | Unreadable:
         value = replies.score(fields["final_score"], item.aspect.scale, item.aspect.name)

@@ -22,15 +22,7 @@ import dspy
 
 from debate_judge.programs.debate import prompts
 from debate_judge.programs.debate.prompts import Briefing, Cell, Part, aspects_in, candidates_in, label, listed
-from debate_judge.programs.debate.speakers import (
-    Answer,
-    BlindCritic,
-    Critic,
-    DebateRole,
-    Opening,
-    Revision,
-    TieBreaker,
-)
+from debate_judge.programs.debate.speakers import Answer, BlindCritic, Critic, DebateRole, Opening, Revision, TieBreaker
 from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.limits.limiter import TOKENS_PER_BYTE
@@ -50,17 +42,17 @@ TOKENS_PER_SCORE, TOKENS_PER_SCORE_JOINT = 250, 150
 sum, which for 16 candidates in five aspects is still below the longest reply of LMs."""
 
 
-async def debate(table: ScoreTable, rounds: int, *, tie_breaker: bool = False) -> list[Transcript]:
+async def debate(table: ScoreTable, rounds: int, *, blind: bool = False, tie_breaker: bool = False) -> list[Transcript]:
     """Hold the debate about a table, or go on with it: Scorer; up to `rounds` times Critic and Scorer, until there is
-    NO ISSUE; Tie-breaker for what stays open. A blind Critic first scores the table by itself, which settles all scores
-    but those that it is too far from.
+    NO ISSUE; Tie-breaker for what stays open. A `blind` Critic first scores the table by itself, which settles all
+    scores but those that it is too far from.
 
     A failed turn ends the debate about its cell, and is recorded in the cell's transcript.
     """
     if not table.begun:
         await table.turn(Opening, table.open())
         table.end_round()
-        if rounds and table.blind:
+        if rounds and blind:
             await table.turn(BlindCritic, table.open())
             if not table.open():
                 table.end_round()
@@ -70,8 +62,9 @@ async def debate(table: ScoreTable, rounds: int, *, tie_breaker: bool = False) -
             await table.turn(Critic, table.open())
             await table.turn(Revision, table.open())
             table.end_round()
-    if tie_breaker:
+    if tie_breaker and table.disputed():
         await table.turn(TieBreaker, table.disputed())
+        table.end_round(again=True)
     return table.transcripts
 
 
@@ -81,7 +74,7 @@ class ScoreTable:
     Args:
         debates: Name of an aspect -> the debate with its roles.
         briefings: Name of an aspect -> its briefing for several candidates; not needed for a single item.
-        items: The items to score, candidate by candidate in the order in which they are shown.
+        items: Candidate by candidate, in the order in which they are shown.
         transcripts: The debate so far, one for each item; by default it has not begun.
         whole: Whether a reply that stays unreadable is a failure, and not asked for again about fewer; for smoke tests.
     """
@@ -107,11 +100,6 @@ class ScoreTable:
         """Shares of failed calls, which are added to the calls of the cell's next turn."""
 
     @property
-    def blind(self) -> bool:
-        """Whether the Critic scores by itself first."""
-        return next(iter(self._debates.values())).persona.gap is not None
-
-    @property
     def transcripts(self) -> list[Transcript]:
         """One for each item, in the order of the items."""
         return list(self._transcripts.values())
@@ -128,16 +116,16 @@ class ScoreTable:
         """The cells that a Tie-breaker could be asked about, settled ones included."""
         return [cell for cell, t in self._transcripts.items() if t.failure is None and t.rounds]
 
-    def end_round(self) -> None:
-        """Record the sizes of the parts after a round."""
-        for cell, size in self._sizes():
-            before = self._transcripts[cell]
-            self._transcripts[cell] = replace(before, sizes=(*before.sizes, size))
-
-    def _sizes(self) -> list[tuple[Cell, tuple[int, int]]]:
+    def end_round(self, *, again: bool = False) -> None:
+        """Record the sizes of the parts after a round, or `again` after the last one."""
         if len(self._items) == 1:
-            return []
-        return [(cell, (len(candidates_in(part)), len(aspects_in(part)))) for part in self._parts for cell in part]
+            return
+        for part in self._parts:
+            size = len(candidates_in(part)), len(aspects_in(part))
+            for cell in part:
+                before = self._transcripts[cell]
+                sizes = before.sizes[:-1] if again else before.sizes
+                self._transcripts[cell] = replace(before, sizes=(*sizes, size))
 
     async def turn(self, role: type[DebateRole], cells: Collection[Cell]) -> None:
         """Have a role speak about some cells, in one call for each part of the table that they are in."""
@@ -160,11 +148,6 @@ class ScoreTable:
             return [piece for some in pieces for piece in some]
 
         self._parts = await each(self._parts, cells)
-        if role is TieBreaker:
-            # It speaks in the last round, whose sizes are known from before.
-            for cell, size in self._sizes():
-                before = self._transcripts[cell]
-                self._transcripts[cell] = replace(before, sizes=(*before.sizes[:-1], size))
 
     def _add(self, speaker: DebateRole, cell: Cell, answer: Answer, shared: bool) -> bool:
         """Add what was said about a cell to its transcript, unless it has to be asked about among fewer."""
@@ -205,10 +188,7 @@ class ScoreTable:
     async def _ask_once(
         self, speaker: DebateRole, part: Part, concerned: Part, inputs: Mapping[str, str], tag: CallTag
     ) -> dict[Cell, Answer]:
-        """Make one call about the concerned cells, and a second one about what cannot be read from the first reply.
-
-        Each cell has its share of the calls.
-        """
+        """Make one call about the concerned cells, and a second one about what cannot be read from the first reply."""
         items = {cell: self._items[cell] for cell in part}
         answers: dict[Cell, Answer] = {}
         calls = dict.fromkeys(concerned, 0.0)

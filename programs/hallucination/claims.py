@@ -102,8 +102,7 @@ async def extract_claims(
 def read_claims(text: str, most: int) -> tuple[str, ...] | replies.Unreadable:
     """Parse a list of claims: a claim on each line, with or without bullets or numbers, or a JSON list; NONE is empty.
 
-    Repeated claims count once. A list longer than `most` is refused and not cut, because a missing claim could be the
-    false one.
+    A list longer than `most` is refused and not cut, because a missing claim could be the false one.
     """
     text = text.strip()
     if _NOTHING.fullmatch(text):

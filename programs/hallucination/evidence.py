@@ -61,25 +61,23 @@ def _read_queries(fields: Fields) -> tuple[str, str] | replies.Unreadable:
     return (first, second) if first and second else replies.Unreadable("two queries are needed")
 
 
-async def find_evidence(
-    item: Item, form: Form, claim: str, writer: Role, *, whole: int, limit: int, search: SearchProvider | None
-) -> RoleReply[Evidence] | NoAnswer:
-    """Find evidence about `claim`.
+WHOLE = 1500
+"""Longest knowledge, in characters, that is evidence as a whole."""
 
-    Args:
-        item: The item with the response.
-        form: The form of its response.
-        claim: A claim of the response.
-        writer: Asked for two queries if they are used.
-        whole: Longest knowledge, in characters, that is used as a whole.
-        limit: Number of sentences or snippets that are used otherwise; sentences with their subjects come in addition.
-        search: The provider that is asked if no knowledge is given.
-    """
+SNIPPETS = 10
+"""Number of sentences of longer knowledge, or of snippets from the web, that are evidence for a claim; sentences with
+their subjects come in addition."""
+
+
+async def find_evidence(
+    item: Item, form: Form, claim: str, writer: Role, search: SearchProvider | None
+) -> RoleReply[Evidence] | NoAnswer:
+    """Find evidence about a claim of the item's response; the `writer` is asked for two queries if they are used."""
     # All texts of the item except the response and a mere question.
     parts = (item.context,) if form in ("answer", "claim") else (item.source, item.context)
     given = "\n\n".join(part.strip() for part in parts if part.strip())
     passages = sentences(given)
-    if given and (len(given) <= whole or len(passages) <= limit):
+    if given and (len(given) <= WHOLE or len(passages) <= SNIPPETS):
         return RoleReply(Evidence(given, AS_GIVEN), 0)
     if not given and search is None:
         return RoleReply(Evidence("", NOTHING), 0)
@@ -88,15 +86,15 @@ async def find_evidence(
         return queries
     if search is None or given:
         # In a thread, because fitting a long document, or the first import, would block all other debates.
-        chosen = await asyncio.to_thread(best, passages, queries.value, limit)
+        chosen = await asyncio.to_thread(best, passages, queries.value, SNIPPETS)
         return RoleReply(Evidence("\n".join(chosen), RANKED, queries.value), queries.calls)
     try:
-        results = await asyncio.gather(*(kept(search, query, limit) for query in queries.value))
+        results = await asyncio.gather(*(kept(search, query, SNIPPETS) for query in queries.value))
     except SearchError as error:
         return NoAnswer("search error", str(error), queries.calls)
     # Alternately, so that the second query contributes as much as the first.
     mixed = [snippet for rank in zip_longest(*results) for snippet in rank if snippet is not None]
-    snippets = list(dict.fromkeys(mixed))[:limit]
+    snippets = list(dict.fromkeys(mixed))[:SNIPPETS]
     evidence = Evidence("\n".join(snippets), SEARCHED if snippets else NOTHING, queries.value)
     return RoleReply(evidence, queries.calls)
 
@@ -154,13 +152,7 @@ _WORTH_ANOTHER = {408, 429, 500, 502, 503, 504}
 
 
 class SearchError(Exception):
-    """No result for one query; the message holds no key.
-
-    Args:
-        message: What happened.
-        passing: Whether another attempt may succeed.
-        retry_after: Seconds to wait before it, if the provider says so.
-    """
+    """No result for one query; if `passing`, another attempt may succeed, after `retry_after` seconds if given."""
 
     def __init__(self, message: str, *, passing: bool = False, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -246,11 +238,8 @@ def _passages(raw: bytes) -> list[str]:
 
 
 async def kept(search: SearchProvider, query: str, limit: int) -> list[str]:
-    """Search, or return what the same search found before.
-
-    Passages are stored with the LM's replies: the web changes, and a resumed run needs the same evidence as before, at
-    no further cost.
-    """
+    """Search, or return what the same search found before: the web changes, and a resumed run needs the same
+    evidence."""
     lm = dspy.settings.lm
     if not isinstance(lm, JudgeLM):
         return await search.snippets(query, limit)

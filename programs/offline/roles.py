@@ -200,12 +200,7 @@ class Assessment:
 
 
 def case_of(prompt: Prompt, candidate: str = "candidate") -> Assessment:
-    """Measure the candidate of a prompt.
-
-    Args:
-        prompt: The prompt.
-        candidate: Name of the input field with the candidate.
-    """
+    """Measure the candidate of a prompt, which is in the input field `candidate`."""
     question = question_of(prompt)
     features = measured(question.kind, prompt.input("source"), prompt.input("context"), prompt.input(candidate))
     rubric = offline_rubric.rubric_for(question.kind, question.aspect)

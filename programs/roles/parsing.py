@@ -368,14 +368,9 @@ def excerpt(text: str, most: int = 100) -> str:
 def sections(reply: str, names: Sequence[str]) -> dict[str, str] | Unreadable:
     """Split a reply into the named fields.
 
-    A reply has one of three forms: marker headers, a JSON object, or lines that start with `name:`. What looks like
-    another form inside it is text, and thinking is dropped. Text before the first header belongs to the first field if
-    that has no header of its own. A field that occurs twice with different content is refused, because one of the two
-    may come from the text under evaluation.
-
-    Returns:
-        Field name -> text, for the fields that the reply has. A reply without any structure is returned as a whole
-        under the only name, or under "" if several fields were asked for.
+    Text before the first header belongs to the first field if that has no header of its own. A field that occurs twice
+    with different content is refused, because one of the two may come from the text under evaluation. A reply without
+    any structure is returned as a whole under the only name, or under "" if several fields were asked for.
     """
     text = answer_of(reply, names)
     if isinstance(text, Unreadable):
@@ -409,17 +404,9 @@ _QUOTED = re.compile(r"\"[^\"]*\"|“[^“”]*”|«[^«»]*»|^[ \t]*>.*$", re
 def score(text: str, scale: Scale, aspect: str = "") -> float | Unreadable:
     """Read one number on the scale. A number outside the scale is refused and never clamped.
 
-    Accepted, with digits of any script, are
-
-    - a number that is alone on the first line, perhaps followed by a dash and a reason;
-    - a number with a label such as `Score:` at the start of a sentence or list item, in the first or the last line.
-
-    Refused are numbers in prose, in words or in quotation marks, and several different numbers.
-
-    Args:
-        text: A reply, or one of its fields.
-        scale: The aspect's scale.
-        aspect: The aspect's name, which may be the label: filled-in forms say `Coherence: 3`.
+    Accepted, with digits of any script, are a number alone on the first line, perhaps followed by a dash and a reason;
+    and a number with a label such as `Score:`, or the aspect's name, at the start of a sentence or list item in the
+    first or the last line. Refused are numbers in prose, in words or in quotation marks, and several different ones.
     """
     lines = _RANGE.sub("", _LABEL_TAG.sub(" ", text)).split("\n")
     bare = _bare("\n".join(map(_without_reason, lines)))

@@ -46,8 +46,6 @@ ALTERNATIVES = 20
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """A score mode."""
-
     name: Literal["text", "sampled", "expected"] = "text"
     samples: int = 1
 
@@ -56,11 +54,7 @@ class Mode:
 
     @classmethod
     def of(cls, text: str) -> Mode:
-        """Read `text`, `expected`, `sampled` or `sampled:k`.
-
-        Raises:
-            InputError: It is none of these.
-        """
+        """Read `text`, `expected`, `sampled` or `sampled:k`; anything else is an `InputError`."""
         name, colon, number = text.partition(":")
         if name in ("text", "expected") and not colon:
             return cls("text" if name == "text" else "expected")
@@ -78,8 +72,6 @@ TEXT = Mode()
 
 @dataclass(frozen=True, slots=True)
 class ParsedScore:
-    """A score, parsed in some mode."""
-
     score: float
     rationale: str = ""
     how: str = ""
@@ -89,12 +81,7 @@ class ParsedScore:
 async def score(predict: Any, mode: Mode, item: Item, tag: CallTag, **prompt: Any) -> RoleReply[ParsedScore] | NoAnswer:
     """Score `item` by a predictor with an output field `score` and perhaps a `rationale`.
 
-    Args:
-        predict: The predictor.
-        mode: How its replies become a score.
-        item: What is scored.
-        tag: Who speaks, and in which round.
-        prompt: `debate` and `inputs`, as `programs.roles.role.ask` takes them.
+    `prompt` has `debate` and `inputs`, as `programs.roles.role.ask` takes them.
 
     Raises:
         InputError: The mode is `expected` and the points of the aspect's scale cannot be tokens.
@@ -122,18 +109,13 @@ async def score(predict: Any, mode: Mode, item: Item, tag: CallTag, **prompt: An
     if isinstance(answer, NoAnswer):
         return answer
     if answer.value is None:
-        return NoAnswer("no log-probabilities", NO_LOGPROBS, answer.calls)
+        detail = "the endpoint gave no log-probabilities with its reply, which score mode 'expected' needs; "
+        return NoAnswer("no log-probabilities", f"{detail}choose 'sampled:{SAMPLES}' or 'text'", answer.calls)
     return RoleReply(answer.value, answer.calls)
 
 
 class ScoringRole(Role):
-    """A role of a judge of one's own, whose reply has a field `score` and perhaps a `rationale`.
-
-    Args:
-        speaker: As for `Role`.
-        signature: As for `Role`; with an output field `score`.
-        mode: How its replies become scores.
-    """
+    """A role of a judge of one's own, whose reply has a field `score` and perhaps a `rationale`."""
 
     def __init__(self, speaker: str, signature: type[dspy.Signature], mode: Mode = TEXT) -> None:
         super().__init__(speaker, signature)
@@ -163,12 +145,6 @@ def mean_of(answers: Sequence[RoleReply[ParsedScore] | NoAnswer]) -> RoleReply[P
     return RoleReply(ParsedScore(mean, nearest.rationale, f"{k} samples: {counts}{lost}"), calls)
 
 
-NO_LOGPROBS = (
-    "the endpoint gave no log-probabilities with its reply, which score mode 'expected' needs; "
-    f"choose 'sampled:{SAMPLES}' or 'text'"
-)
-
-
 # --- the expected score ---
 
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)?")
@@ -190,11 +166,7 @@ class Expectation:
 
 
 def whole_points(scale: Scale) -> range:
-    """The points of a scale, which must be whole numbers from 0 up so that each can be one token.
-
-    Raises:
-        InputError: They are not.
-    """
+    """The points of a scale, which must be whole numbers from 0 up so that each can be one token."""
     if scale.low < 0 or any(v != int(v) for v in (scale.low, scale.high, scale.step)):
         raise InputError(
             "mode 'expected' weighs the points of a scale by the probability of their tokens",

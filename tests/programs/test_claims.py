@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable
 from dataclasses import replace
 from typing import Any
 
-import dspy
 import pytest
 
-from debate_judge.data.schema import Aspect, Scale, Task
+from debate_judge.data.schema import Task
 from debate_judge.data.sets.factuality import CLAIMS
 from debate_judge.data.tasks import DIALOGUE, SUMMARIZATION
 from debate_judge.programs.hallucination.baselines import HallucinationCheck
 from debate_judge.programs.hallucination.claims import CHECKED_ANSWER, form_of, read_claims
-from debate_judge.programs.hallucination.judge import Hallucination, Options
-from debate_judge.programs.judge import DebateConfig, Item, Unscored
+from debate_judge.programs.hallucination.judge import MOST_CLAIMS, SHORT_ANSWER, Hallucination
+from debate_judge.programs.judge import Item, Unscored
 from debate_judge.programs.roles.parsing import Unreadable
 from tests.fakes import ScriptedLM, debater, only, scripted_lm, section
+from tests.programs.hallucination_talks import ASPECT, run
 
-ASPECT = Aspect("factuality", "Is all of it factual?", Scale(0, 1))
 QA = Task("questions", "question", "answer", (ASPECT,))
 ITEM = Item("g", "c", QA, ASPECT, "Who was he?", "He was a king. He died in 1066.", "Harold was king.")
+LONG = replace(ITEM, text="word " * (SHORT_ANSWER + 1))
 
 LISTS: list[tuple[str, str, tuple[str, ...] | str]] = [
     ("lines", "Ann won.\n\nBob  lost.", ("Ann won.", "Bob lost.")),
@@ -66,16 +64,8 @@ def test_the_form_of_a_response_is_read_off_its_source(task: Task, form: str) ->
     assert form_of(task) == form
 
 
-def under_lm(lm: ScriptedLM, work: Awaitable[Any]) -> Any:
-    async def awaited() -> Any:
-        with dspy.context(lm=lm, trace=None):
-            return await work
-
-    return asyncio.run(awaited())
-
-
-def asked(item: Item, lm: ScriptedLM, **options: Any) -> Any:
-    return under_lm(lm, only(Hallucination(Options(**options), DebateConfig(rounds=0)).judge([item])))
+def asked(item: Item, lm: ScriptedLM) -> Any:
+    return run(lm, only(Hallucination(0).judge([item])))
 
 
 def factual(claims: str) -> ScriptedLM:
@@ -84,9 +74,8 @@ def factual(claims: str) -> ScriptedLM:
 
 def test_a_short_answer_is_joined_with_its_question() -> None:
     lm = factual("never asked")
-    # Eight words: as long as a short answer may be.
-    asked(ITEM, lm, short_answer=8)
-    assert [section(prompt, "claim") for prompt in lm.prompts] == ["Who was he? He was a king. He died in 1066."]
+    asked(replace(ITEM, text=" ".join(["word"] * SHORT_ANSWER)), lm)
+    assert [section(prompt, "claim")[:16] for prompt in lm.prompts] == ["Who was he? word"]
 
 
 def test_a_claim_stands_as_it_is_without_the_prompt_that_brought_it_about() -> None:
@@ -99,8 +88,8 @@ def test_a_claim_stands_as_it_is_without_the_prompt_that_brought_it_about() -> N
 def test_whoever_checks_an_answer_is_told_what_of_it_is_under_test() -> None:
     joined, apart, single = factual("never asked"), factual("Harold was a king."), factual("never asked")
     asked(ITEM, joined)
-    asked(ITEM, apart, short_answer=0)
-    under_lm(single, only(HallucinationCheck().judge([ITEM])))
+    asked(LONG, apart)
+    run(single, only(HallucinationCheck().judge([ITEM])))
     # Premises of the question and evasive answers have a rule where question and answer are read together; a claim
     # that was taken out of the answer stands without the question.
     told = [section(lm.prompts[-1], "task") for lm in (joined, single, apart)]
@@ -115,7 +104,7 @@ def test_whoever_checks_an_answer_is_told_what_of_it_is_under_test() -> None:
 
 def test_a_longer_answer_is_taken_apart_beside_its_question() -> None:
     lm = factual("Harold was a king.\nHarold died in 1066.")
-    verdict = asked(ITEM, lm, short_answer=7)
+    verdict = asked(LONG, lm)
     assert section(lm.prompts[0], "source") == "Who was he?"
     assert [section(prompt, "claim") for prompt in lm.prompts[1:]] == ["Harold was a king.", "Harold died in 1066."]
     assert verdict.transcript.turns[0].text == "1. Harold was a king.\n2. Harold died in 1066."
@@ -131,8 +120,8 @@ def test_who_takes_a_summary_apart_does_not_see_the_article() -> None:
 
 
 def test_a_list_that_is_too_long_is_asked_for_again_and_never_cut() -> None:
-    lm = factual("a\nb\nc")
-    found = asked(ITEM, lm, short_answer=0, max_claims=2)
+    lm = factual("\n".join(f"claim {n}" for n in range(MOST_CLAIMS + 1)))
+    found = asked(LONG, lm)
     assert isinstance(found, Unscored)
-    assert found.detail.startswith("claims, round 0: there were 3 claims; give at most 2")
+    assert f"give at most {MOST_CLAIMS}" in found.detail
     assert [section(prompt, "correction") != "" for prompt in lm.prompts] == [False, True]

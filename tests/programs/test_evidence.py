@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from debate_judge.data.tasks import SUMMARIZATION
-from debate_judge.programs.hallucination.evidence import best, sentences
+from debate_judge.programs.hallucination.evidence import SNIPPETS, WHOLE, best, sentences
 from debate_judge.programs.judge import Item
 from tests.fakes import only, section
-from tests.programs.evidence_judge import ARTICLE, BARE, checker, judge, run
+from tests.programs.hallucination_talks import ARTICLE, BARE, checker, judge, run
 
 
 @pytest.mark.parametrize(
@@ -73,11 +73,11 @@ def test_few_passages_need_no_ranking(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_long_knowledge_is_searched_by_two_queries() -> None:
     lm = checker()
     item = Item("g", "c", SUMMARIZATION, SUMMARIZATION.aspects[1], ARTICLE, "Ann won.")
-    verdict = run(lm, only(judge(whole=100, snippets=2).judge([item])))
+    verdict = run(lm, only(judge(0).judge([item])))
     _, querying, checking = lm.prompts
     assert section(querying, "claim") == "Ann won."
     shown = section(checking, "evidence").splitlines()
-    assert len(shown) == 2
+    assert len(shown) == SNIPPETS
     assert shown[-1] == "Robbers struck in the city."
     # Claims, queries, verification; and the transcript tells what was looked for and found.
     assert verdict.calls == 3
@@ -86,17 +86,17 @@ def test_long_knowledge_is_searched_by_two_queries() -> None:
     assert turn.text.startswith("claim 1: ranked for 'robbery city' and 'police appeal'\n")
 
 
-@pytest.mark.parametrize(("whole", "calls"), [(len(ARTICLE), 2), (len(ARTICLE) - 1, 3)])
-def test_knowledge_up_to_the_limit_is_evidence_as_it_stands(whole: int, calls: int) -> None:
-    lm = checker()
-    item = Item("g", "c", SUMMARIZATION, SUMMARIZATION.aspects[1], ARTICLE, "Ann won.")
-    assert run(lm, only(judge(whole=whole).judge([item]))).calls == calls
-    assert (section(lm.prompts[-1], "evidence") == ARTICLE) == (calls == 2)
+@pytest.mark.parametrize(("length", "calls"), [(WHOLE, 2), (WHOLE + 1, 3)])
+def test_knowledge_up_to_the_limit_is_evidence_as_it_stands(length: int, calls: int) -> None:
+    lm, article = checker(), ARTICLE[-length:].lstrip().rjust(length, "x")
+    item = Item("g", "c", SUMMARIZATION, SUMMARIZATION.aspects[1], article, "Ann won.")
+    assert run(lm, only(judge(0).judge([item]))).calls == calls
+    assert (section(lm.prompts[-1], "evidence") == article) == (calls == 2)
 
 
 def test_without_knowledge_and_search_the_agents_are_told_so() -> None:
     lm = checker()
-    verdict = run(lm, only(judge().judge([BARE])))
+    verdict = run(lm, only(judge(0).judge([BARE])))
     assert section(lm.prompts[0], "evidence") == ""
     assert "No evidence could be had" in section(lm.prompts[0], "task")
     assert verdict.transcript.turns[1].text == "claim 1: nothing\n"

@@ -10,8 +10,9 @@ import pytest
 
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs.hallucination.baselines import HallucinationCheck
-from debate_judge.programs.hallucination.judge import Hallucination, Options
-from debate_judge.programs.judge import DebateConfig, Item, Judge, Verdict
+from debate_judge.programs.hallucination.evidence import SNIPPETS, WHOLE
+from debate_judge.programs.hallucination.judge import MOST_CLAIMS, Hallucination
+from debate_judge.programs.judge import Item, Judge, Verdict
 from debate_judge.programs.offline import other_roles
 from debate_judge.programs.offline.roles import Prompt, parse, render
 from tests.fakes import only, scripted_lm
@@ -42,7 +43,7 @@ def judged(task: Task, source: str, text: str, judge: Judge | None = None, conte
 
     async def under_lm() -> Verdict:
         with dspy.context(lm=lm, trace=None):
-            verdict = await only((judge or Hallucination(Options(), DebateConfig(rounds=3))).judge([item]))
+            verdict = await only((judge or Hallucination()).judge([item]))
             assert isinstance(verdict, Verdict), verdict
             return verdict
 
@@ -66,8 +67,8 @@ def test_words_and_numbers_without_ground_are_seen(text: str, factual: bool) -> 
 
 
 def test_long_knowledge_is_searched_and_a_debate_held() -> None:
-    judge = Hallucination(Options(whole=0, snippets=1), DebateConfig(rounds=2))
-    verdict = judged(NEWS, ARTICLE, "Police asked witnesses.", judge)
+    knowledge = f"{ARTICLE} {' '.join(f'Rain fell on day {n}.' for n in range(WHOLE // SNIPPETS))}"
+    verdict = judged(NEWS, knowledge, "Police asked witnesses.", Hallucination(2))
     # Claims, queries, the initial agent and two rounds.
     assert (verdict.score, verdict.calls) == (1.0, 9)
 
@@ -85,7 +86,7 @@ def test_nothing_is_known_about_a_bare_question() -> None:
 
 
 def test_too_many_sentences_become_fewer_claims() -> None:
-    text = " ".join(f"Van {n} drove." for n in range(5))
-    judge = Hallucination(Options(max_claims=2), DebateConfig(rounds=0))
-    claims = judged(NEWS, ARTICLE, text, judge).transcript.turns[0].text
-    assert claims == "1. Van 0 drove. Van 1 drove. Van 2 drove.\n2. Van 3 drove. Van 4 drove."
+    text = " ".join(f"Van {n} drove." for n in range(MOST_CLAIMS + 5))
+    claims = judged(NEWS, ARTICLE, text, Hallucination(0)).transcript.turns[0].text.splitlines()
+    assert claims[0] == "1. Van 0 drove. Van 1 drove."
+    assert len(claims) <= MOST_CLAIMS
