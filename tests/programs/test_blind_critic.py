@@ -73,14 +73,6 @@ def test_the_distance_decides(persona: str, blind: float, debated: bool) -> None
     assert judgement.score == ((4 + blind) / 2 if persona == "second-reading" else 4)
 
 
-def test_a_second_reading_needs_no_call_that_a_blind_critic_has_not_made() -> None:
-    lm = scripted_lm(in_turn([scores(4), scores(3), objects(), scores(3.5)]))
-    assert hold(lm, only(Debate("blind", rounds=1).judge([ITEM]))).calls == 4
-    again = hold(lm, only(Debate("second-reading", rounds=1).judge([ITEM])))
-    assert isinstance(again, Verdict)
-    assert (again.score, again.calls, len(lm.prompts)) == (3.5, 2, 4)
-
-
 def test_every_n_is_read_off_the_longest_debate() -> None:
     judge = Debate("blind", rounds=2)
     lm = scripted_lm(in_turn([scores(4), scores(3), objects(), scores(3.5), objects(), scores(3)]))
@@ -168,13 +160,6 @@ def test_a_search_has_them_beside_the_papers_personas() -> None:
     assert {name: judge.persona.gap for name, judge in found.items() if isinstance(judge, Debate)} == {
         "mine": None, "blind": 0.25,
     }  # fmt: skip
-
-
-def test_the_smoke_test_asks_every_role() -> None:
-    lm = scripted_lm(in_turn([scores(4), scores(4), content(), settles(4)]))
-    transcript = hold(lm, Debate("blind", rounds=1, tie_breaker=True).smoke_test([ITEM]))
-    assert transcript.failure is None
-    assert len(lm.prompts) == 4
 
 
 @pytest.mark.parametrize(("name", "calls"), [("lower", 2), ("upper", 6)])

@@ -14,10 +14,8 @@ import pytest
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs.chateval.judge import ChatEval
-from debate_judge.programs.chateval.referees import ROLES as BUILT_IN
-from debate_judge.programs.chateval.referees import Referee
 from tests.fakes import ScriptedLM, only, scripted_lm, section
-from tests.programs.chateval_talks import ITEM, ONE, ROLES, TWO, numbered, run, speaker
+from tests.programs.chateval_talks import ITEM, ROLES, TWO, numbered, run, speaker
 
 
 def heard(lm: ScriptedLM) -> list[tuple[str, str]]:
@@ -93,38 +91,12 @@ def test_the_summarizer_replaces_the_history_as_in_algorithm_3() -> None:
     assert "A long letter." not in lm.prompts[2]
 
 
-@pytest.mark.parametrize(
-    ("communication", "together"),
-    [("one-by-one", 1), ("one-by-one-printed", 1), ("simultaneous", 3), ("summarizer", 3), ("none", 3)],
-)
-def test_agents_who_speak_at_once_are_asked_at_once(communication: str, together: int) -> None:
-    lm = numbered(latency=0.01)
-    run(lm, only(ChatEval(ROLES, communication, turns=1).judge([ITEM])))
-    assert lm.peak == together
-
-
 def test_the_ensemble_hears_nobody_and_knows_of_nobody() -> None:
     lm = numbered()
     verdict = run(lm, only(ChatEval(ROLES, "none", turns=1).judge([ITEM])))
     assert heard(lm) == [("alpha", ""), ("beta", ""), ("gamma", "")]
     assert not any("referees" in prompt for prompt in lm.prompts)
     assert (verdict.score, verdict.calls, verdict.stop_reason) == (2.0, 3, "rounds over")
-
-
-def test_a_built_in_referee_speaks_of_others_only_where_there_are_others() -> None:
-    for name, text in BUILT_IN.items():
-        alone, together = (Referee(name, text, alone=alone).signature.instructions for alone in (True, False))
-        assert not re.search(r"other|debate|referees|agree|discuss", alone.replace("another", "")), alone
-        assert together.startswith(text)
-        assert "To agree is worth as much as to object" in together
-        assert "half a point or more" in together
-        # Texts are rated of which none is a story, and questions that have no source.
-        assert not re.search(r"happened|story|article|against the source", alone)
-
-
-def test_a_single_agent_is_a_single_call() -> None:
-    verdict = run(numbered(), only(ChatEval(ONE, "none", turns=1).judge([ITEM])))
-    assert (verdict.score, verdict.calls, verdict.rounds, verdict.stop_reason) == (1.0, 1, 0, "single call")
 
 
 def test_no_text_can_pass_for_a_field_or_for_another_speaker() -> None:
@@ -143,25 +115,6 @@ def test_no_text_can_pass_for_a_field_or_for_another_speaker() -> None:
         ["alpha", "beta"],
         ["alpha", "beta", "alpha"],
     ]
-
-
-def test_every_role_is_a_predictor_of_its_own() -> None:
-    names = ["roles['alpha']", "roles['beta']", "roles['gamma']"]
-    assert [name for name, _ in ChatEval(ROLES).named_predictors()] == names
-    assert ChatEval(ROLES).tunable() == tuple(names)
-    assert ChatEval(ROLES, "summarizer").tunable() == (*names, "summarizer")
-    assert "You are beta." in ChatEval(ROLES).instructions()["roles['beta']"]
-
-
-def test_configuration_and_state_rebuild_the_judge() -> None:
-    judge = ChatEval(ROLES, "summarizer", turns=3, samples=4, both_orders=False)
-    predictor = judge.roles["beta"]
-    predictor.signature = predictor.signature.with_instructions("You are tuned.")
-    again = ChatEval.from_config(judge.config())
-    again.load_state(judge.dump_state())
-    assert again.config() == judge.config()
-    assert again.instructions() == judge.instructions()
-    assert again.debate_config.rounds == 2
 
 
 def test_built_in_roles_are_named_and_numbered() -> None:

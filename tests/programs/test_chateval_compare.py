@@ -11,10 +11,9 @@ import dspy
 import pytest
 
 from debate_judge.data.schema import Aspect, Scale, Task
-from debate_judge.data.sets import faireval
 from debate_judge.programs.chateval.judge import ChatEval
 from debate_judge.programs.chateval.referees import COMPARISON_SCALE, compared_aspect
-from debate_judge.programs.judge import Item, Judgement, Unscored
+from debate_judge.programs.judge import Item, Judgement
 from tests.fakes import ScriptedLM, debater, scripted_lm, section
 
 ASPECT = Aspect("clarity", "Is the text easy to follow?", Scale(0, 1, 0.5))
@@ -96,27 +95,6 @@ def test_the_points_of_a_definition_are_told_on_the_scale_of_the_comparison() ->
     assert compared_aspect(same) == same
 
 
-def test_faireval_is_asked_about_on_the_scale_that_its_anchors_are_on() -> None:
-    aspect = faireval.TASK.aspects[0]
-    assert not re.search(r"\d", aspect.definition)
-    lm = by_position(biased)
-    items = [Item("g", text, faireval.TASK, aspect, "How?", text) for text in ("good", "bad")]
-    compared(ChatEval(ONE, "none", turns=1), lm, *items)
-    assert section(lm.prompts[0], "aspect") == f"preference (1 to 10, 1 worst, 10 best): {aspect.definition}"
-    assert section(lm.prompts[0], "task").startswith("Source: question. Candidate: answer. Answer 1 and answer 2 are ")
-
-
-def test_a_comparison_is_a_discussion_by_the_same_strategy() -> None:
-    lm = scripted_lm(debater(rationale="because", score_1="7", score_2="5"))
-    comparison = compared(ChatEval(TWO, "one-by-one", both_orders=False), lm, GOOD, BAD)
-    a, b = "alpha, turn 1, scores 7 and 5: because", "beta, turn 1, scores 7 and 5: because"
-    again = "alpha, turn 2, scores 7 and 5: because"
-    histories = ["", a, f"{a}\n\n{b}", f"{a}\n\n{b}\n\n{again}"]
-    assert [section(prompt, "debate") for prompt in lm.prompts] == histories
-    assert comparison[0].transcript.turns[0].text == "(this is answer 1) answer 1: 7, answer 2: 5. because"
-    assert sum(judgement.calls for judgement in comparison) == 4
-
-
 def test_a_tuned_role_speaks_in_comparisons_too() -> None:
     judge, lm = ChatEval(ONE, "none", turns=1), by_position(biased)
     predictor = judge.roles["alpha"]
@@ -143,12 +121,3 @@ def test_the_majority_decides(scores: dict[str, tuple[int, int]], outcome: str) 
     lm = scripted_lm(debater(score_1=lambda p: str(of(p)[0]), score_2=lambda p: str(of(p)[1])))
     judge = ChatEval({name: ROLES[name] for name in scores}, "none", turns=1, both_orders=False)
     assert votes(compared(judge, lm, GOOD, BAD)).startswith(outcome)
-
-
-def test_a_referee_without_scores_leaves_the_comparison_open() -> None:
-    lm = scripted_lm(debater(score_1="7", score_2="11"))
-    judgements = compared(ChatEval(ONE, "none", turns=1), lm, GOOD, BAD)
-    for judgement in judgements:
-        assert isinstance(judgement, Unscored)
-        assert judgement.detail.startswith("alpha, round 0: score_2: the score 11 is outside the scale")
-    assert sum(judgement.calls for judgement in judgements) == 4

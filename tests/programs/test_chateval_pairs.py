@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.programs.chateval.judge import MAJORITY, ChatEval
-from debate_judge.programs.grouping import grouped
 from debate_judge.programs.judge import Item, Judgement, Unscored, Verdict, corpus_items
 from debate_judge.runs.runner.runner import JudgeRunner, calls_per_item, group_scores
 from tests.fakes import ScriptedLM, debater, scripted_lm, section
@@ -75,14 +73,6 @@ def test_a_pair_is_seen_in_both_orders_and_ends_in_win_tie_or_loss() -> None:
     # Two orders for each of three pairs of six items.
     assert calls_per_item(judgements) == 1
     assert [j.calls for j in judgements] == [1] * 6
-
-
-def test_one_order_is_one_call_and_counted_once() -> None:
-    lm = referees(by_text)
-    judgements = judged(judge_of(both_orders=False), lm, corpus_items(corpus(("7", "5")), PREFERENCE))
-    assert shown(lm) == [("7", "5")]
-    assert values(judgements) == [1, 0]
-    assert [j.calls for j in judgements] == [1, 0]
 
 
 def test_a_bias_for_the_first_place_cancels_out() -> None:
@@ -151,35 +141,6 @@ def test_other_groups_are_scored_one_by_one() -> None:
         judgements = judged(judge_of(), lm, corpus_items(corpus(*groups), PREFERENCE))
         assert values(judgements) == [0.5] * 3
         assert all(section(prompt, "candidate") and not section(prompt, "answer_1") for prompt in lm.prompts)
-
-
-def test_only_a_judge_that_compares_does() -> None:
-    lm = referees(by_text)
-    judged(judge_of(comparing=False), lm, corpus_items(corpus(("7", "5")), PREFERENCE))
-    assert {section(prompt, "answer_1") for prompt in lm.prompts} == {""}
-
-
-def test_outcomes_lie_on_the_scale_of_the_aspect() -> None:
-    graded = replace(PREFERENCE, scale=Scale(1, 5))
-    items = [replace(item, aspect=graded) for item in corpus_items(corpus(("7", "5"), ("4", "4.0")), PREFERENCE)]
-    lm = referees(by_text)
-    assert values(judged(judge_of(), lm, items)) == [5, 1, 3, 3]
-    assert all("1 to 10" in section(prompt, "aspect") for prompt in lm.prompts)
-
-
-def test_items_are_paired_by_group_and_aspect_in_any_order() -> None:
-    other = replace(PREFERENCE, name="depth")
-    items = corpus_items(corpus(("7", "5"), ("2", "8")), PREFERENCE)
-    items += [replace(item, aspect=other) for item in items]
-    mixed = items[::2] + items[1::2]
-    tables = grouped(judge_of(), mixed).tables
-    assert [(t.items[0].aspect.name, *(item.text for item in t.items)) for t in tables] == [
-        ("preference", "7", "5"),
-        ("preference", "2", "8"),
-        ("depth", "7", "5"),
-        ("depth", "2", "8"),
-    ]
-    assert values(judged(judge_of(), referees(by_text), mixed)) == [1, 0, 1, 0, 0, 1, 0, 1]
 
 
 def test_it_is_configured_by_name_and_nobody_is_called_as_the_majority() -> None:

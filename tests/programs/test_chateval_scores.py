@@ -8,7 +8,7 @@ from debate_judge.programs.chateval.judge import ChatEval
 from debate_judge.programs.judge import Unscored, Verdict
 from debate_judge.programs.transcript import Transcript
 from tests.fakes import ScriptedLM, debater, in_turn, only, scripted_lm, section, settings_seen
-from tests.programs.chateval_talks import ITEM, ONE, ROLES, numbered, run, speaker
+from tests.programs.chateval_talks import ITEM, ROLES, numbered, run, speaker
 
 
 def test_the_final_score_is_the_average_of_the_latest_scores() -> None:
@@ -43,13 +43,6 @@ def test_multiple_evidence_averages_samples_of_its_own_for_each_referee(monkeypa
     assert (verdict.score, verdict.calls) == (3.0, 4)
 
 
-def test_a_single_sample_is_asked_with_the_settings_of_the_lm(monkeypatch: pytest.MonkeyPatch) -> None:
-    lm = numbered()
-    seen = settings_seen(lm, monkeypatch)
-    run(lm, only(ChatEval(ONE, "none", turns=1).judge([ITEM])))
-    assert seen == [{}]
-
-
 def silent(name: str) -> ScriptedLM:
     return scripted_lm(debater(score=lambda prompt: "no number" if speaker(prompt) == name else "3"))
 
@@ -72,19 +65,3 @@ def test_calls_of_those_who_spoke_beside_the_failure_are_counted() -> None:
     assert judgement.detail.startswith("alpha, round 0")
     assert judgement.calls == 4
     assert [t.role for t in judgement.transcript.turns] == ["beta", "gamma"]
-
-
-def test_nobody_sums_up_a_talk_that_has_failed() -> None:
-    lm = silent("beta")
-    judgement = run(lm, only(ChatEval(ROLES, "summarizer", turns=3).judge([ITEM])))
-    assert isinstance(judgement, Unscored)
-    assert {speaker(prompt) for prompt in lm.prompts} == set(ROLES)
-    assert judgement.calls == 4
-
-
-def test_an_empty_summary_is_the_summarizers_failure() -> None:
-    speak = debater()
-    lm = scripted_lm(lambda prompt: " " if speaker(prompt) == "summarizer" else speak(prompt))
-    judgement = run(lm, only(ChatEval(ROLES, "summarizer").judge([ITEM])))
-    assert isinstance(judgement, Unscored)
-    assert judgement.detail.startswith("summarizer, round 1: the reply was empty [kept as ")

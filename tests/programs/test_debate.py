@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import zlib
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import dspy
@@ -15,7 +14,6 @@ from debate_judge.programs import JUDGES, build
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import PERSONAS, PLAIN, STRICT, Persona
 from debate_judge.programs.judge import DebateConfig, Unscored, Verdict
-from debate_judge.programs.transcript import Transcript, Turn
 from tests.fakes import in_turn, only, scripted_lm, section
 from tests.programs.debates import (
     ITEM,
@@ -107,14 +105,6 @@ def test_the_tie_breaker_is_not_asked_where_nothing_is_open(replies: list[str]) 
     assert not is_open(judgement.transcript)
 
 
-def test_without_a_tie_breaker_the_score_of_round_n_stands() -> None:
-    judgement, lm = judged(Debate(debate_config=DebateConfig(1)), scores(2), objects(), scores(3))
-    assert isinstance(judgement, Verdict)
-    assert judgement.score == 3
-    assert is_open(judgement.transcript)
-    assert "tie-breaker" not in speakers(lm)
-
-
 def test_a_content_critic_is_heard_as_content_whatever_else_he_writes() -> None:
     critic = "[[ ## review ## ]]\nThere is an ISSUE.\n[[ ## decision ## ]]\nNO ISSUE\n[[ ## feedback ## ]]\nLower it."
     judgement, _ = judged(Debate(debate_config=DebateConfig(3)), scores(2), critic)
@@ -125,12 +115,6 @@ def test_words_of_the_protocol_outside_the_decision_do_not_end_a_debate() -> Non
     critic = "[[ ## review ## ]]\nNO ISSUE\n[[ ## decision ## ]]\nISSUE\n[[ ## feedback ## ]]\nNO ISSUE, you say?"
     judgement, lm = judged(Debate(debate_config=DebateConfig(1)), scores(2), critic, scores(3))
     assert judgement.calls == len(lm.prompts) == 3
-
-
-def test_the_review_is_the_feedback_where_there_is_none() -> None:
-    critic = "[[ ## review ## ]]\nThe second sentence is odd.\n[[ ## decision ## ]]\nISSUE"
-    judgement, _ = judged(Debate(debate_config=DebateConfig(1)), scores(2), critic, scores(3))
-    assert "Critic, round 1: The second sentence is odd." in str(judgement.transcript)
 
 
 # --- the number of rounds ---
@@ -146,16 +130,6 @@ def moody(prompt: str) -> str:
     if speaker(prompt) == "critic":
         return content() if dice % 3 == 0 else objects(f"Consider {dice % 100}.")
     return settles(1 + dice % 5)
-
-
-def test_no_prompt_depends_on_the_number_of_rounds() -> None:
-    for text in TEXTS:
-        asked: list[list[str]] = []
-        for n in range(4):
-            lm = scripted_lm(moody)
-            hold(lm, only(Debate(debate_config=DebateConfig(n)).judge([replace(ITEM, text=text)])))
-            asked.append(lm.prompts)
-        assert all(longer[: len(shorter)] == shorter for shorter, longer in pairwise(asked))
 
 
 def test_one_debate_to_the_maximum_answers_every_smaller_n_at_no_call() -> None:
@@ -195,21 +169,6 @@ def test_a_tie_at_a_smaller_n_costs_one_call_more_and_only_where_it_is_open() ->
 
 
 # --- what a debate is made of ---
-
-
-def test_the_names_of_the_predictors_which_exports_depend_on() -> None:
-    names = [name for name, _ in Debate().named_predictors()]
-    assert names == ["scorer", "critic", "tie_breaker"]
-
-
-def test_instructions_survive_a_state_of_json(tmp_path: Any) -> None:
-    judge = Debate(Persona("mine", "You doubt everything. NO ISSUE if you cannot."))
-    judge.scorer.signature = judge.scorer.signature.with_instructions("Score it.")
-    judge.save(tmp_path / "state.json")
-    other = Debate()
-    other.load(tmp_path / "state.json")
-    assert other.instructions() == judge.instructions()
-    assert other.instructions()["critic"] == "You doubt everything. NO ISSUE if you cannot."
 
 
 @pytest.mark.parametrize("persona", PERSONAS.values(), ids=lambda p: p.name)
@@ -273,11 +232,6 @@ def test_a_single_call_has_no_critic_to_vary_or_tune() -> None:
     judge = Debate(debate_config=DebateConfig(0))
     assert list(judge.variants({"a": "A.", "b": "B."})) == [judge.persona.name]
     assert judge.tunable() == ("scorer",)
-
-
-def test_a_debate_without_a_first_score_cannot_be_read() -> None:
-    with pytest.raises(ValueError, match="cannot exist"):
-        Debate().verdict(Transcript((Turn("critic", 1, "?"),)), 1)
 
 
 def test_a_copy_debates_otherwise_and_the_judge_stays_as_it_is() -> None:

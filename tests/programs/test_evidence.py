@@ -61,15 +61,6 @@ def test_a_sentence_that_begins_with_a_pronoun_comes_with_the_one_that_names_its
     assert best(many, ("bees",), 1) == many[2:]
 
 
-def test_passages_that_no_query_touches_are_taken_from_the_top() -> None:
-    assert best(PASSAGES, ("zzz",), 2) == PASSAGES[:2]
-
-
-def test_few_passages_need_no_ranking(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr("debate_judge.programs.hallucination.evidence.fitted")
-    assert best(PASSAGES, ("x",), 4) == PASSAGES
-
-
 def test_long_knowledge_is_searched_by_two_queries() -> None:
     lm = checker()
     item = Item("g", "c", SUMMARIZATION, SUMMARIZATION.aspects[1], ARTICLE, "Ann won.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Any
 
@@ -45,13 +44,6 @@ def test_points_are_weighed_where_the_score_stands(
     assert found.weights == pytest.approx(weights)
 
 
-def test_only_points_of_the_scale_count() -> None:
-    # On 0, 5, 10 the 7 is no point: (0.3 * 10 + 0.3 * 5) / 0.6
-    found = expectation("10", [token(("10", 0.3), ("5", 0.3), ("7", 0.4))], Scale(0, 10, 5))
-    assert isinstance(found, Expectation)
-    assert found.score == pytest.approx(7.5)
-
-
 @pytest.mark.parametrize(
     ("written", "tokens", "why"),
     [
@@ -71,10 +63,3 @@ def test_points_that_are_all_called_impossible_are_weighed_all_the_same() -> Non
     found = expectation("4", [(("4", -9999.0), ("5", -9999.0), ("x", -9999.0))], Scale(1, 5))
     assert isinstance(found, Expectation)
     assert found.weights == {4: 0.5, 5: 0.5}
-
-
-def test_log_probabilities_are_read_as_a_journal_gives_them_back() -> None:
-    stored = json.loads(json.dumps([token(("4", 0.5), ("2", 0.5))]))
-    found = expectation("4", stored, Scale(1, 5))
-    assert isinstance(found, Expectation)
-    assert found.score == pytest.approx(3)

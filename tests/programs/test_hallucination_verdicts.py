@@ -74,12 +74,6 @@ def test_the_subjective_part_of_a_reply_goes_before_claims_are_taken() -> None:
     assert verdict.calls == 3
 
 
-def test_a_reply_without_facts_is_not_hallucinated() -> None:
-    lm = by_claim({}, "", facts="[[ ## facts ## ]]\nNone.")
-    verdict = run(lm, only(judge().judge([REPLY])))
-    assert (verdict.score, verdict.calls, verdict.rounds, verdict.stop_reason) == (1.0, 1, 0, "no issue")
-
-
 def test_a_failed_agent_leaves_the_response_unscored() -> None:
     lm = scripted_lm(lambda prompt: view(True, 0, "ok") if speaker(prompt) != "trust" else "What do I know?")
     found = judge().verdict(run(lm, only(judge().converse([ITEM], 3))), 3)

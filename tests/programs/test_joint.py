@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
-import dspy
 import pytest
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs import preset
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.debate.prompts import aspect_labels, cells_of
+from debate_judge.programs.debate.prompts import aspect_labels
 from debate_judge.programs.judge import Judgement, Verdict
-from debate_judge.programs.lm import loop
-from tests.fakes import Script, requested, scripted_lm, section
-from tests.programs.debates import hold
+from tests.fakes import Script, requested, section
 from tests.programs.joint_cells import HONEST, THREE, TRUE, WORTH, limited, name_of, true
 from tests.programs.tables import (
-    cell_lines,
     headers,
-    items,
     joint_judge,
     joint_reading,
     judged,
@@ -121,47 +115,6 @@ def test_only_disputed_cells_are_revised_and_debated_further() -> None:
     assert f"{both[1]}: Critic, round 1: Too low. It says two" in told
 
 
-def test_one_debate_to_the_maximum_answers_every_smaller_n() -> None:
-    def issues(prompt: str, text: str, aspect: str) -> str | None:
-        return "TOO LOW" if section(prompt, "debate").count("Critic") < 9 and text != "one" else None
-
-    longest: list[str] = []
-    for rounds in (3, 0, 1, 2):
-        judge, lm = joint_judge(rounds), scripted_lm(joint_reading(true, issues))
-        items = [item for pair in zip(THREE[:3], THREE[3:], strict=True) for item in pair]
-        transcripts = hold(lm, judge.converse(items, rounds))
-        longest = longest or lm.prompts
-        assert longest[: len(lm.prompts)] == lm.prompts
-        if rounds == 3:
-            held = transcripts
-        read = [judge.verdict(t, rounds) for t in held]
-        assert values(read) == values([judge.verdict(t, rounds) for t in transcripts])
-        assert sum(j.calls for j in read) == pytest.approx(len(lm.prompts))
-
-
-def test_samples_are_averaged_cell_by_cell() -> None:
-    replies = iter([0, 1, 1, 0])
-
-    def script(prompt: str) -> str:
-        more = next(replies)
-        return joint_reading(lambda p, text, aspect: true(p, text, aspect) - more * (aspect == "plain_style"))(prompt)
-
-    judgements, lm = judged(joint_judge(score_mode="sampled:4"), script, THREE)
-    assert values(judgements) == [1, 2, 3, 9.5, 8.5, 7.5]
-    assert len(lm.prompts) == 4
-
-
-def test_a_trace_has_the_calls_that_were_made() -> None:
-    judge = joint_judge(1)
-    script = joint_reading(true, lambda p, text, aspect: "TOO LOW" if (text, aspect) == ("two", "coherence") else None)
-    with dspy.context(lm=scripted_lm(script), trace=[]):
-        loop.run(judge.judge_all(THREE))
-        calls = dspy.settings.trace
-    assert [predict for predict, _, _ in calls] == [judge.scorer, judge.critic, judge.scorer]
-    assert "candidate_1_coherence" in calls[-1][1]["debate"]
-    assert "candidate_1_plain_style: 9" in calls[0][2].reply
-
-
 # --- cells ---
 
 
@@ -177,20 +130,6 @@ def test_candidates_need_not_be_asked_about_in_the_same_aspects() -> None:
     assert sum(j.calls for j in cut) == pytest.approx(len(lm.prompts))
 
 
-def test_a_cell_beyond_those_asked_for_is_no_harm() -> None:
-    def script(prompt: str) -> str:
-        return f"{HONEST(prompt)}\n{name_of(prompt, 'one', 'plain_style')}: 3"
-
-    judgements, lm = judged(joint_judge(), script, [*THREE[:3], THREE[4]])
-    assert values(judgements) == [1, 2, 3, 9]
-    assert len(lm.prompts) == 1
-
-
-def test_equal_texts_are_candidates_of_their_own_where_they_come_as_such() -> None:
-    twice = items("one", "one", "two")
-    assert [cell.candidate for cell in cells_of(twice)] == [1, 2, 3]
-
-
 @pytest.mark.parametrize(
     ("names", "labels"),
     [
@@ -203,19 +142,6 @@ def test_equal_texts_are_candidates_of_their_own_where_they_come_as_such() -> No
 )
 def test_labels_of_aspects_are_words_and_no_two_alike(names: list[str], labels: list[str]) -> None:
     assert list(aspect_labels(names).values()) == labels
-
-
-def test_aspects_whose_names_hold_each_other_are_told_apart() -> None:
-    names = ("style", "style of words", "2nd style")
-    labels = tuple(aspect_labels(names).values())
-    texts = [f"{name}: {value}" for value, name in enumerate((f"candidate_1_{one}" for one in labels), 1)]
-
-    def script(prompt: str) -> str:
-        return part("scores", cell_lines(dict(text.split(": ") for text in texts)))
-
-    task = replace(THREE[0].task, aspects=tuple(replace(THREE[0].aspect, name=name) for name in names))
-    asked = [replace(THREE[0], task=task, aspect=aspect) for aspect in task.aspects]
-    assert values(judged(joint_judge(together=0), script, asked)[0]) == [1, 2, 3]
 
 
 # --- the judge ---

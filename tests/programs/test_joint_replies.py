@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 
@@ -30,38 +29,6 @@ def first_changed(change: Callable[[str, str], str]) -> Script:
 
 
 # --- what is read of a reply ---
-
-
-def nested(prompt: str) -> str:
-    found: dict[str, dict[str, float]] = {}
-    for name in wanted_cells(prompt, "scores"):
-        _, number, aspect = name.split("_", 2)
-        text = shown(prompt)[int(number)]
-        found.setdefault(f"candidate_{number}", {})[aspect.replace("_", " ")] = true(prompt, text, aspect)
-    return json.dumps({"scores": found})
-
-
-DRESSES: dict[str, Callable[[str, str], str]] = {
-    "backwards": lambda prompt, reply: "\n\n".join(reply.split("\n\n")[::-1]),
-    "no underscores": lambda prompt, reply: re.sub(r"^(candidate)_(\d)_(\w+): ", r"\1 \2 \3: ", reply, flags=re.M),
-    "its name": lambda prompt, reply: reply.replace("_plain_style: ", ", Plain style: "),
-    "numbers alone": lambda prompt, reply: re.sub(r"^candidate_(\d_\w+: )", r"\1", reply, flags=re.M),
-    "in brackets": lambda p, reply: re.sub(r"^candidate_(\d)_(\w+): ", r"- **Candidate \1** (\2): ", reply, flags=re.M),
-    "a table": lambda p, reply: re.sub(r"^(candidate_\d)_(\w+): (\d+)$", r"| \1 | \2 | \3 |", reply, flags=re.M),
-    "of the scale": lambda prompt, reply: re.sub(r"^(\w+_plain_style: \d+)$", r"\1/10", reply, flags=re.M),
-    "nothing but the lines": lambda prompt, reply: reply.partition("[[ ## scores ## ]]\n")[2],
-    "an object of objects": lambda prompt, reply: nested(prompt),
-    "the same line twice": lambda prompt, reply: f"{reply}\n{line_of(prompt, 'two', 'coherence')}",
-    "words around": lambda p, reply: reply.replace("scores ## ]]\n", "scores ## ]]\nBest is 1:\n") + "\nDone.",
-    "thoughts first": lambda prompt, reply: f"<think>\ncandidate_1_coherence: 5\n</think>\n{reply}",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("dress", DRESSES)
-def test_scores_are_read_in_any_order_and_dress(dress: str) -> None:
-    judgements, lm = judged(joint_judge(), first_changed(DRESSES[dress]), THREE)
-    assert values(judgements) == TRUE
-    assert len(lm.prompts) == 1
 
 
 def instead(text: str, aspect: str, line: str) -> Callable[[str, str], str]:

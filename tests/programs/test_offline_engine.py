@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import json
 import os
-import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -27,7 +25,6 @@ from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.offline import engine as offline
 from debate_judge.programs.offline import roles as offline_roles
 from tests.fakes import only
-from tests.programs.engines import request_of
 from tests.programs.offline_items import CRACKS, DEFECTS, GOOD, LIVELY, STOCK, answer, ask, final, item, prompt
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -66,11 +63,6 @@ def test_equal_answers_in_every_process_and_for_every_hash_seed() -> None:
     assert [in_new_process(program, seed, json.dumps(asked)) for seed in ("0", "1", "77")] == [here] * 3
 
 
-def test_importing_it_loads_no_dspy() -> None:
-    program = "import sys; from debate_judge.programs.offline import engine; print('dspy' in sys.modules)"
-    assert in_new_process(program, "0", "").strip() == "False"
-
-
 def test_the_real_debate_runs_on_it_both_ways() -> None:
     asked = item("coherence", f"{GOOD} {CRACKS}")
 
@@ -82,21 +74,6 @@ def test_the_real_debate_runs_on_it_both_ways() -> None:
     assert isinstance(verdict, Verdict)
     assert verdict.score == same.score == final(asked)
     assert verdict.stop_reason == "tie-breaker"
-
-
-def test_the_engine_can_be_copied_and_pickled_and_answers_alike_in_all_ways() -> None:
-    system, user = prompt(Scoring, item("fluency"))
-    messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
-    engine = offline.OfflineEngine()
-    copies = [copy.deepcopy(engine), pickle.loads(pickle.dumps(engine))]
-    answers = [asyncio.run(e.chat(offline.MODEL, messages, {})) for e in (engine, *copies)]
-    assert len({a.text for a in answers}) == 1
-    assert answers[0].input_tokens == (len(system) + len(user)) // 4
-    lm = make_lm("offline")
-    request = request_of(offline.MODEL, messages, {})
-    responses = [lm(request), asyncio.run(lm.acall(request)), plain_lm()(request)]
-    assert {response.message.text for response in responses} == {answers[0].text}
-    assert "Text statistics" in answers[0].text
 
 
 def test_it_proposes_instructions_to_dspys_optimizers() -> None:

@@ -90,11 +90,6 @@ def test_ratings_that_do_not_differ_teach_nothing() -> None:
     assert read_guide(guide("no JSON at all")) is None
 
 
-def test_equal_material_gives_equal_guides() -> None:
-    material = rated(good=5, repeating=2, swapped=3, cut=1)
-    assert guide(material) == guide(material)
-
-
 def test_the_scorer_ranks_by_the_guide_that_it_is_given() -> None:
     before = scores(None)
     punishing_order = scores(guide(rated(good=5, repeating=5, swapped=1, cut=5)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import json
 import sys
 from collections.abc import Iterator, Mapping
@@ -14,17 +13,15 @@ import dspy
 import pytest
 
 from debate_judge.data.errors import InputError
-from debate_judge.programs import JUDGES, build, judge_class, named, preset
-from debate_judge.programs.debate.judge import Debate
+from debate_judge.programs import JUDGES, build, named, preset
 from debate_judge.programs.dry_run import DryRunEngine, EstimateCase
 from debate_judge.programs.judge import DebateConfig, Item, ItemJudge, Unscored
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.metrics.metric import Metric
 from debate_judge.programs.roles import parsing as replies
 from debate_judge.programs.roles.role import Fields, JudgeSignature, NoAnswer, Role, material
-from debate_judge.programs.testing import check_judge, in_turn, sample_items, scripted_lm
+from debate_judge.programs.testing import check_judge, sample_items
 from debate_judge.programs.transcript import EMPTY, Transcript, Turn
-from tests.fakes import only
 from tests.programs.prompts import ADAPTER
 
 MODULE = "own_judge_of_a_test"
@@ -126,29 +123,6 @@ def test_a_judge_without_a_method_cannot_be_made_and_the_error_names_both() -> N
         Silent()  # type: ignore[abstract]
 
 
-def test_the_metaclass_leaves_dspy_as_it_is() -> None:
-    class Forgetful(Scales):
-        def __init__(self) -> None:
-            self.weigher = Role("weigher", Weighing)
-
-    assert Forgetful().callbacks == []
-    judge = Scales()
-    twin = copy.deepcopy(judge)
-    twin.weigher.signature = Weighing.with_instructions("Weigh well.")
-    assert judge.instructions() == {"weigher": "Weigh the candidate."}
-    judge.load_state(twin.dump_state())
-    assert judge.instructions() == {"weigher": "Weigh well."}
-
-
-def test_a_class_without_a_kind_goes_by_its_place_and_inherits_none() -> None:
-    class Sterner(Debate):
-        pass
-
-    assert Debate.kind == "debate"
-    assert Scales.kind == f"{__name__}:Scales"
-    assert Sterner.kind.startswith(f"{__name__}:")
-
-
 def test_a_failure_is_read_in_one_place_and_a_transcript_without_a_score_is_an_error() -> None:
     failed = EMPTY.add(NoAnswer("refused", "no", 2).at("weigher", 1))
     judgement = Scales().verdict(failed, 1)
@@ -208,13 +182,6 @@ def test_what_is_no_judge_is_refused_with_what_to_do(module: str, name: str, say
     assert says in str(raised.value)
 
 
-def test_an_error_inside_the_module_is_the_authors_to_see(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "broken_judge_of_a_test.py").write_text("1 / 0")
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ZeroDivisionError):
-        judge_class("broken_judge_of_a_test:X")
-
-
 # --- the offline LM and the dry run ---
 
 
@@ -252,17 +219,6 @@ def test_a_judge_with_fields_of_its_own_keeps_the_contract() -> None:
     check_judge(Scales())
 
 
-def test_the_table_of_costs_names_the_role_also_under_a_trace() -> None:
-    async def go(lm: Any, **settings: Any) -> None:
-        with dspy.context(lm=lm, disable_history=True, **settings):
-            await only(Scales().judge([sample_items()[0]]))
-
-    for settings in ({"trace": None}, {"trace": []}):
-        lm = make_lm("offline")
-        asyncio.run(go(lm, **settings))
-        assert set(lm.meter.asked) == {"weigher"}
-
-
 @pytest.mark.parametrize("tokens", [80, 250, 800])
 def test_the_dry_run_takes_unknown_texts_for_long_ones(tokens: int) -> None:
     case = EstimateCase("upper" if tokens == 800 else "expected", tokens)
@@ -273,15 +229,3 @@ def test_the_dry_run_takes_unknown_texts_for_long_ones(tokens: int) -> None:
     assert tokens <= reply.output_tokens <= tokens + 100
     assert max(found, key=lambda name: len(found[name])) == "musings"
     assert len(found["side"]) < 10
-
-
-def test_a_scripted_lm_remembers_what_a_role_asked_twice() -> None:
-    lm = scripted_lm(in_turn(["[[ ## side ## ]]\nbest", "[[ ## side ## ]]\ngood"]))
-
-    async def go() -> Any:
-        with dspy.context(lm=lm, disable_history=True, trace=None):
-            return await only(Scales().judge([sample_items()[0]]))
-
-    verdict = asyncio.run(go())
-    assert (verdict.score, verdict.calls, len(lm.prompts)) == (5.0, 2, 2)
-    assert "the side must be poor, fair or good" in lm.prompts[1]

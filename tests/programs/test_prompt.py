@@ -16,8 +16,8 @@ from debate_judge.programs.debate.prompts import OPENING
 from debate_judge.programs.debate.speakers import Scoring
 from debate_judge.programs.judge import DebateConfig, Item
 from debate_judge.programs.roles.guide import with_guide, without_anchors
-from debate_judge.programs.roles.role import SYSTEM, material
-from tests.fakes import in_turn, only, scripted_lm, section
+from debate_judge.programs.roles.role import SYSTEM
+from tests.fakes import only, scripted_lm, section
 from tests.programs.prompts import ADAPTER, COHERENCE, FLUENCY, ITEM, OPEN_DEBATE, headers, hold
 
 
@@ -42,25 +42,6 @@ def test_the_source_comes_first_and_the_role_last() -> None:
     assert headers(tie_breaker) == [*debating, "reasoning", "side", "final_score"]
 
 
-def test_what_the_roles_are_shown() -> None:
-    prompt = asked()[0]
-    assert section(prompt, "task") == (
-        "Source: conversation. Candidate: reply. Context, which belongs to the source: fact. "
-        "One aspect of the candidate is rated."
-    )
-    assert section(prompt, "source") == "Is it raining?"
-    assert section(prompt, "context") == "Rain is wet."
-    assert section(prompt, "candidate") == "It is."
-    assert section(prompt, "aspect") == (
-        "coherence (1 to 5, 1 worst, 5 best): Do the sentences build on each other?\n"
-        "A score may lie between two points of the scale, where the candidate does."
-    )
-    assert prompt.endswith(
-        f"[[ ## role ## ]]\n{OPENING}\n\nReply with these fields, about coherence alone:\n"
-        "[[ ## rationale ## ]]\n[[ ## score ## ]]"
-    )
-
-
 def test_an_aspect_that_needs_no_source_is_judged_without_it() -> None:
     alone = replace(COHERENCE, source=False)
     for prompt in asked(replace(ITEM, aspect=alone)):
@@ -82,19 +63,6 @@ def test_the_first_turn_of_a_debate_is_the_single_call_and_reads_of_no_other_rol
     first, (single,) = asked()[0], asked(debate_config=DebateConfig(0))
     assert first == single
     assert not re.search("critic|tie-breaker|debate|issue", single, re.IGNORECASE)
-
-
-def test_all_roles_hold_one_standard_and_debate_by_one_set_of_rules() -> None:
-    scorer, *debating = asked()
-    standards = {section(prompt, "standard") for prompt in (scorer, *debating)}
-    assert standards == {
-        "The Scorer replies with rationale: your reasons, step by step, with the places in the texts that they rest "
-        "on; score: one number on the aspect's scale and nothing else.\n" + Scoring.instructions
-    }
-    assert len({section(prompt, "rules") for prompt in debating}) == 1
-    assert "The Critic replies with review: " in section(debating[0], "rules")
-    # Only the Tie-breaker reads its form, for most debates never come to it.
-    assert ["reasoning: " in p or "<the disputed points" in p for p in debating] == [False, False, True]
 
 
 @pytest.mark.parametrize(
@@ -123,16 +91,6 @@ def test_an_export_with_an_option_that_is_gone_is_refused(removed: dict[str, obj
     assert raised.value.field in removed
 
 
-def test_a_role_by_itself_is_told_its_form_at_the_end() -> None:
-    prompt = str(ADAPTER.format(Scoring, [], material(ITEM, ""))[-1]["content"])
-    assert headers(prompt) == [*SHARED[1:], "role", "rationale", "score"]
-    assert prompt.endswith(
-        "Reply with these fields, about coherence alone:\n\n"
-        "[[ ## rationale ## ]]\n<your reasons, step by step, with the places in the texts that they rest on>\n\n"
-        "[[ ## score ## ]]\n<one number on the aspect's scale and nothing else>"
-    )
-
-
 def test_tuned_instructions_of_the_scorer_are_the_standard_of_all() -> None:
     judge, lm = Debate(debate_config=DebateConfig(1, True)), scripted_lm(OPEN_DEBATE)
     judge.scorer.signature = judge.scorer.signature.with_instructions("Rate like a teacher.")
@@ -155,13 +113,6 @@ def test_roles_argue_from_the_guide_where_there_is_one() -> None:
     assert "which rule of the definition was overlooked or applied wrongly" in rules("")
 
 
-def test_what_the_rules_of_a_debate_ask_of_the_critic() -> None:
-    rules = section(asked()[1], "rules")
-    assert "names no score" in rules
-    assert "against the direction of an earlier one needs evidence that is new to the debate" in rules
-    assert "NO ISSUE is as honourable as an issue" in rules
-
-
 def test_instructions_cannot_open_a_section_of_their_own() -> None:
     judge, lm = Debate(debate_config=DebateConfig(1, True)), scripted_lm(OPEN_DEBATE)
     for predictor in (judge.scorer, judge.critic, judge.tie_breaker):
@@ -169,12 +120,6 @@ def test_instructions_cannot_open_a_section_of_their_own() -> None:
     hold(lm, only(judge.judge([ITEM])))
     assert {section(prompt, "source") for prompt in lm.prompts} == {"Is it raining?"}
     assert all(prompt.count("[[ ## source ## ]]") == 1 for prompt in lm.prompts)
-
-
-def test_an_item_without_context_has_no_such_section() -> None:
-    prompt = asked(replace(ITEM, context=""))[0]
-    assert "context" not in headers(prompt)
-    assert "context" not in section(prompt, "task")
 
 
 def common(prompts: list[str]) -> str:
@@ -187,23 +132,6 @@ def test_all_roles_share_a_prompt_through_the_aspect_and_those_that_debate_throu
     single, *debating = asked()
     assert common([single, *debating]).endswith("where the candidate does.\n\n[[ ## ")
     assert common(debating).endswith("[[ ## candidate ## ]]\nIt is.\n\n[[ ## debate ## ]]\n" + SCORED)
-
-
-def test_a_later_turn_repeats_all_that_an_earlier_one_was_told_of_the_debate() -> None:
-    _, critic, revision, tie_breaker = asked()
-    told = critic.partition("\n\n[[ ## role ## ]]")[0]
-    assert revision.startswith(told)
-    assert tie_breaker.startswith(revision.partition("\n\n[[ ## role ## ]]")[0])
-
-
-def test_candidates_of_one_source_share_a_prompt_through_the_aspect() -> None:
-    shared = common([asked()[0], asked(replace(ITEM, candidate="c2", text="Why?"))[0]])
-    assert shared.endswith("where the candidate does.\n\n[[ ## candidate ## ]]\n")
-
-
-def test_aspects_of_one_candidate_share_a_prompt_through_the_context() -> None:
-    shared = common([asked()[0], asked(replace(ITEM, aspect=FLUENCY))[0]])
-    assert shared.endswith("[[ ## context ## ]]\nRain is wet.\n\n[[ ## aspect ## ]]\n")
 
 
 class Alone(dspy.Signature):
@@ -228,28 +156,6 @@ def test_who_never_debates_is_told_its_role_before_the_candidate() -> None:
 
 def test_the_ids_of_an_item_are_nobodys_business() -> None:
     assert asked() == asked(replace(ITEM, group="reference", candidate="human"))
-
-
-def test_each_roles_instructions_stand_in_one_place() -> None:
-    judge = Debate()
-    scorer, critic, revision, tie_breaker = asked()
-    instructions = {name.removesuffix(""): text for name, text in judge.instructions().items()}
-    for prompt in (scorer, critic, revision, tie_breaker):
-        assert prompt.count(instructions["scorer"]) == 1
-        assert instructions["scorer"] not in SYSTEM
-    assert [p.count(instructions["critic"]) for p in (scorer, critic, revision, tie_breaker)] == [0, 1, 0, 0]
-    assert [p.count(instructions["tie_breaker"]) for p in (scorer, critic, revision, tie_breaker)] == [0, 0, 0, 1]
-    assert section(critic, "role") == f"You are the Critic. {instructions['critic']}"
-    assert section(tie_breaker, "role") == f"You are the Tie-breaker. {instructions['tie_breaker']}"
-
-
-def test_a_correction_follows_the_role() -> None:
-    lm = scripted_lm(in_turn(["nothing", "[[ ## score ## ]]\n3"]))
-    hold(lm, only(Debate(debate_config=DebateConfig(0)).judge([ITEM])))
-    first, second = lm.prompts
-    assert headers(second) == [*SHARED, "role", "correction", "rationale", "score"]
-    # So it costs the cache nothing.
-    assert common([first, second]).endswith(f"{OPENING}\n\n")
 
 
 def test_nothing_beside_a_guide_contradicts_it() -> None:

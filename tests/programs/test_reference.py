@@ -10,7 +10,7 @@ import pytest
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import GRANULARITIES, Aspect, Scale, Task
-from debate_judge.programs import JUDGES, KINDS, build, preset
+from debate_judge.programs import JUDGES, build, preset
 from debate_judge.programs.compiled import AspectJudge
 from debate_judge.programs.judge import Item, Judgement, Unscored, Verdict
 from debate_judge.programs.make_lm import make_lm
@@ -101,13 +101,6 @@ def test_a_missing_package_is_said_with_the_command_that_mends_it(name: str, mon
     assert "pip install -e '.[metrics]'" in str(caught.value.remedy)
 
 
-def test_every_metric_is_a_kind_that_asks_nobody() -> None:
-    assert set(METRICS) <= set(KINDS) & set(JUDGES)
-    for judge in (RougeL(), Bleu()):
-        assert judge.tunable() == ()
-        assert not judge.on_scale
-
-
 class Moody(Metric):
     """Fails on some texts, and remembers where and when it was called."""
 
@@ -163,11 +156,6 @@ def test_a_text_with_nothing_to_compare_it_with_is_unscored_and_not_0() -> None:
         assert "no reference, context or source to compare with" in found.detail
 
 
-def test_equal_texts_with_other_references_are_other_questions() -> None:
-    same, other = item("the cat", "the cat", source=""), item("the cat", "a dog", source="")
-    assert [j.score for j in judged(RougeL(), same, other) if isinstance(j, Verdict)] == [1.0, 0.0]
-
-
 def test_what_no_text_can_be_scored_without_ends_the_run() -> None:
     class Without(Moody):
         def measure(self, text: str, others: tuple[str, ...]) -> float:
@@ -175,14 +163,6 @@ def test_what_no_text_can_be_scored_without_ends_the_run() -> None:
 
     with pytest.raises(InputError, match="no such model"):
         judged(Without(), item("a"), item("b"))
-
-
-def test_metrics_compute_one_text_at_a_time_in_a_thread_of_their_own() -> None:
-    judge = Moody()
-    judged(judge, *(item("x" * n) for n in range(1, 50)))
-    assert judge.most == 1
-    (thread,) = judge.threads
-    assert thread.startswith("metrics")
 
 
 def test_a_dry_run_computes_nothing() -> None:

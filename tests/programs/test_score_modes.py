@@ -11,12 +11,10 @@ from dspy.lm15 import Request
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Scale
-from debate_judge.programs import build
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import DebateConfig, Unscored, Verdict
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.reply import Messages, Reply
-from debate_judge.programs.roles.score_modes import Mode
 from tests.fakes import debater, only, requested, scripted_lm, section
 from tests.programs.debates import COHERENCE, ITEM, content, hold, objects, scores
 
@@ -118,19 +116,3 @@ def test_an_unreadable_sample_is_left_out_and_too_many_leave_the_item_unscored()
     assert isinstance(found, Unscored)
     assert "2 of 3 samples, e.g. sample 2" in found.detail
     assert found.calls == 5
-
-
-@pytest.mark.parametrize("mode", ["text", "sampled:5", "expected"])
-def test_the_mode_stands_in_the_configuration_and_every_variant_keeps_it(mode: str) -> None:
-    judge = Debate(score_mode=mode)
-    assert judge.config()["score_mode"] == mode
-    again = build("debate", judge.config())
-    assert again.config() == judge.config()
-    assert again.instructions() == judge.instructions()
-    for variant in judge.variants({"mild": "Be mild.", "harsh": "Be harsh."}).values():
-        assert variant.config()["score_mode"] == mode
-
-
-def test_an_export_from_before_there_were_modes_is_text() -> None:
-    config = {"persona": "plain", "rounds": 1, "tie_breaker": False}
-    assert build("debate", config).config()["score_mode"] == str(Mode.of("text"))

@@ -43,11 +43,6 @@ TWICE = "it stood twice with different content"
 # --- objects of JSON under a header ---
 
 
-@pytest.mark.parametrize("content", ['json\n{"candidate_1": 4, "candidate_2": 3}', f"\n{BOTH}"])
-def test_a_field_may_stand_in_a_code_fence(content: str) -> None:
-    assert scores(f"```{content}\n```") == READ
-
-
 def test_a_key_twice_with_different_values_is_refused_like_a_line() -> None:
     assert scores('{"candidate_1": 3, "candidate_1": 5, "candidate_2": 3}') == {"candidate_1": TWICE, "candidate_2": 3}
     assert scores('{"candidate_1": 4, "candidate_1": 4, "candidate_2": 3}') == READ
@@ -155,15 +150,6 @@ def test_a_reply_with_a_foreign_cell_is_refused(line: str, name: str) -> None:
 def test_words_about_candidates_are_no_foreign_names(line: str) -> None:
     assert scores(f"{line}\n{BOTH}") == scores(f"{BOTH}\n{line}") == scores_of(f"{line}\n{BOTH}", ALONE) == READ
     assert set(scores(f"{line}\n{JOINT_LINES}", JOINT).values()) == {4}
-
-
-@pytest.mark.parametrize(
-    "text", ["Candidate 2's summary: 3 facts.", "candidate_A: 4", "candidate_9: 5", "candidate_1: 2", "TOO LOW"]
-)
-def test_in_the_reasons_anything_may_stand(text: str) -> None:
-    reasons = [part(name, f"It is fair.\n{text}\nSo.") for name in READ]
-    assert scores("\n\n".join([*reasons, part("scores", BOTH)])) == READ
-    assert scores("\n\n".join([part("scores", BOTH), *reasons])) == READ
 
 
 def test_a_cell_is_told_from_its_value_by_any_of_the_separators() -> None:

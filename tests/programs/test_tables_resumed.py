@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sqlite3
@@ -14,13 +13,10 @@ import pytest
 
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import DebateConfig, Item, Judgement
-from debate_judge.programs.lm.client import LMOptions, ReplyStore
-from debate_judge.programs.lm.errors import ProviderDownError
+from debate_judge.programs.lm.client import ReplyStore
 from debate_judge.programs.lm.store import FILE, SqlStore
 from debate_judge.runs.runner.runner import JudgeRunner
-from tests.batch_server import BatchServer
 from tests.fakes import requested, scripted_lm, section
-from tests.programs.batches import HURRY, lm_at
 from tests.programs.debates import ITEM
 from tests.programs.tables import JOINT_TASK, joint_reading
 
@@ -92,35 +88,3 @@ def test_a_process_that_is_killed_at_any_call_goes_on_with_that_call(tmp_path: P
         left.close()
         assert prompts == lm.prompts[number:]
         assert again == expected
-
-
-TURNS = [("critic", "1"), ("scorer", "1"), ("critic", "2"), ("scorer", "2")]
-
-
-def test_a_run_that_is_stopped_again_and_again_makes_each_batch_job_once(tmp_path: Path) -> None:
-    # Six tables: opening, correction, two rounds, Tie-breaker.
-    made = [*[("scorer", "0", 6)] * 2, *[(*turn, 6) for turn in TURNS], ("tie-breaker", "2", 6)]
-    judge, items = debate(), sources(6, 2)
-    expected, prompts = judged(judge, items, None)
-
-    def run(options: LMOptions = HURRY) -> list[Judgement]:
-        journal = SqlStore(tmp_path)
-        try:
-            with JudgeRunner(lm_at(server, store=journal, options=options), progress=False) as runner:
-                return runner.judge(judge, items)
-        finally:
-            journal.close()
-
-    with BatchServer(lambda body: forgetful(json.loads(body)["messages"][-1]["content"])) as server:
-        # After a correction, a review, and the Tie-breaker, of which nothing more is heard.
-        for number in (2, 5, len(made)):
-            server.door = lambda method, path, _, job=f"batch_{number - 1}": "500" if path.endswith(job) else None
-            with pytest.raises(ProviderDownError):
-                run(replace(HURRY, batch_pace=replace(HURRY.batch_pace, patience=2.0)))
-            assert server.made == made[:number]
-        server.door = lambda method, path, number: None
-        assert run() == expected
-        assert server.made == made
-    assert set(server.executed.values()) == {1}
-    assert server.direct == 0
-    assert server.executed.total() == len(prompts) == sum(count for _, _, count in made)

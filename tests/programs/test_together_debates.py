@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import dspy
 import pytest
 from dspy import lm15
 
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import DebateConfig, Verdict
-from debate_judge.programs.lm import loop
 from debate_judge.programs.transcript import Transcript
 from tests.fakes import requested, scripted_lm, section
 from tests.programs.debates import hold
 from tests.programs.four_candidates import FOUR, by_text, number_of
 from tests.programs.joint_cells import THREE, limited
-from tests.programs.tables import judged, lines, or_alone, part, reading, shown, table_judge, values, wanted
+from tests.programs.tables import judged, or_alone, part, reading, shown, table_judge, values, wanted
 
 
 def disputing(*texts: str) -> Callable[[str, str], str | None]:
@@ -63,75 +61,6 @@ def test_no_issue_for_the_table_settles_all() -> None:
     assert {j.stop_reason for j in judgements if isinstance(j, Verdict)} == {"no issue"}
 
 
-DECISIONS = {
-    "too high": ("TOO HIGH", "Quoted.", "Too high. Quoted."),
-    "in bold": ("**TOO LOW**", "Quoted.", "Too low. Quoted."),
-    "said twice": ("TOO HIGH", "Too high: it is quoted.", "Too high: it is quoted."),
-    "with its reason": ("TOO HIGH - the last sentence", "", "Too high. the last sentence"),
-    "an issue of no direction": ("ISSUE", "Quoted.", "Quoted."),
-    "none": ("no issue.", "", "NO ISSUE"),
-}
-
-
-@pytest.mark.parametrize("kind", DECISIONS)
-def test_decisions_are_read_as_they_are_written(kind: str) -> None:
-    decision, evidence, heard = DECISIONS[kind]
-    honest = reading(by_text)
-
-    def script(prompt: str) -> str:
-        if "decisions" not in requested(prompt):
-            return honest(prompt)
-        two = number_of(prompt, "two")
-        decisions = {n: decision if n == two else "NO ISSUE" for n in wanted(prompt, "decisions")}
-        return "\n\n".join(["Well.", part("decisions", lines(decisions)), part(f"candidate_{two}", evidence)])
-
-    judgements, lm = judged(table_judge(1), script, FOUR)
-    assert judgements[1].transcript.turns[1].text == heard
-    assert len(lm.prompts) == (2 if heard == "NO ISSUE" else 3)
-
-
-UNDECIDED = ["maybe", "NO ISSUE, but too high", "TOO HIGH", "ISSUE: none", ""]
-
-
-@pytest.mark.parametrize("decision", UNDECIDED)
-def test_an_undecided_critic_is_asked_again_about_this_candidate(decision: str) -> None:
-    honest = reading(by_text)
-
-    def script(prompt: str) -> str:
-        if "decisions" not in requested(prompt) or section(prompt, "correction"):
-            return honest(prompt)
-        two = number_of(prompt, "two")
-        decisions = {n: decision if n == two else "NO ISSUE" for n in wanted(prompt, "decisions")}
-        return "\n\n".join([part("review", "Well."), part("decisions", lines(decisions))])
-
-    judgements, lm = judged(table_judge(1), script, FOUR)
-    assert values(judgements) == [1, 2, 3, 4]
-    assert wanted(lm.prompts[-1], "decisions") == [number_of(lm.prompts[0], "two")]
-    assert [j.calls for j in judgements] == [0.5, 1.5, 0.5, 0.5]
-
-
-def test_one_debate_to_the_maximum_answers_every_smaller_n() -> None:
-    def score(prompt: str, text: str) -> float:
-        return min(5, by_text(prompt, text) + 0.5 * section(prompt, "debate").count("Critic"))
-
-    def issues(prompt: str, text: str) -> str | None:
-        said = section(prompt, "debate").count("Critic")
-        return "TOO LOW" if said < 6 and text in ("two", "three") else None
-
-    longest: list[str] = []
-    for rounds in (3, 0, 1, 2):
-        judge, lm = table_judge(rounds), scripted_lm(reading(score, issues))
-        transcripts = hold(lm, judge.converse(FOUR, rounds))
-        longest = longest or lm.prompts
-        assert longest[: len(lm.prompts)] == lm.prompts
-        if rounds == 3:
-            held = transcripts
-        read = [judge.verdict(t, rounds) for t in held]
-        straight = [judge.verdict(t, rounds) for t in transcripts]
-        assert values(read) == values(straight)
-        assert sum(j.calls for j in read) == pytest.approx(len(lm.prompts))
-
-
 @pytest.mark.parametrize(("cut_in", "left"), [(1, 2), (2, 2), (2, 1)])
 @pytest.mark.parametrize("joint", [False, True])
 def test_a_table_that_is_cut_late_is_read_at_a_smaller_n_as_if_held_so_far_alone(
@@ -161,30 +90,3 @@ def test_a_table_that_is_cut_late_is_read_at_a_smaller_n_as_if_held_so_far_alone
         assert read == straight
         assert from_longest == settled
         assert sum(t.calls for t in settled) == pytest.approx(sum(t.calls for t in read) + calls)
-
-
-def test_samples_of_a_table_are_averaged_candidate_by_candidate() -> None:
-    replies = iter([0, 1, 1, 0])
-
-    def script(prompt: str) -> str:
-        more = next(replies)
-        return reading(lambda p, text: by_text(p, text) + more * (text == "two"))(prompt)
-
-    judgements, lm = judged(table_judge(score_mode="sampled:4"), script, FOUR)
-    assert values(judgements) == [1, 2.5, 3, 4]
-    assert len(lm.prompts) == 4
-    assert [j.calls for j in judgements] == [1] * 4
-
-
-def test_a_trace_has_the_calls_that_were_made() -> None:
-    judge = table_judge(1)
-    with dspy.context(lm=scripted_lm(reading(by_text, disputing("two"))), trace=[]):
-        loop.run(judge.judge_all(FOUR))
-        calls = dspy.settings.trace
-    assert [predict for predict, _, _ in calls] == [judge.scorer, judge.critic, judge.scorer]
-    opening, review, revision = (inputs for _, inputs, _ in calls)
-    assert all(text in opening["candidates"] for text in ("one", "two", "three", "four"))
-    assert not opening["debate"]
-    assert "Scorer, round 0, score 2" in review["debate"]
-    assert "Critic, round 1: Too low. It says two" in revision["debate"]
-    assert "It says two" in calls[1][2].reply

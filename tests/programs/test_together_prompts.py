@@ -9,11 +9,10 @@ from debate_judge.programs.debate.personas import Persona
 from debate_judge.programs.judge import DebateConfig, Unscored
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.roles.examples import RatedExample, with_examples
-from debate_judge.programs.roles.guide import with_guide
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import requested, scripted_lm, section
 from tests.programs.debates import ITEM
-from tests.programs.tables import headers, items, judged, reading, shown, values
+from tests.programs.tables import items, judged, reading, shown, values
 
 TEXTS = items("one", "two", "three")
 PERSONA = Persona("mine", "You doubt everything on Mondays.")
@@ -25,34 +24,6 @@ def debate() -> Debate:
 
 def prompts(judge: Debate) -> list[str]:
     return judged(judge, reading(lambda prompt, text: 3, lambda prompt, text: "TOO LOW"), TEXTS)[1].prompts
-
-
-def test_all_roles_read_the_standard_with_the_guide_and_only_the_critic_its_persona() -> None:
-    judge = debate()
-    scorer = judge.scorer
-    scorer.signature = scorer.signature.with_instructions(with_guide("Judge well.", "These raters like rain."))
-    opening, review, revision, settling = prompts(judge)
-    told = [section(prompt, "standard") for prompt in (opening, review, revision, settling)]
-    assert set(told) == {told[0]}
-    assert told[0].startswith("Judge well.")
-    assert told[0].endswith("These raters like rain.")
-    assert [PERSONA.text in prompt for prompt in (opening, review, revision, settling)] == [False, True, False, False]
-    assert [bool(section(prompt, "rules")) for prompt in (opening, review, revision, settling)] == [
-        False,
-        True,
-        True,
-        True,
-    ]
-    assert "the guide to the raters" in section(review, "rules")
-
-
-def test_what_is_shared_comes_first_and_what_is_said_only_grows() -> None:
-    _, review, revision, settling = prompts(debate())
-    order = ["standard", "task", "source", "aspect", "rules", "candidates", "candidate_1", "candidate_2", "candidate_3"]
-    assert headers(review)[: len(order) + 2] == [*order, "debate", "role"]
-    before = review.partition("\n\n[[ ## role ## ]]")[0]
-    assert revision.startswith(before)
-    assert settling.startswith(revision.partition("\n\n[[ ## role ## ]]")[0])
 
 
 def test_rated_examples_are_shown_once_for_the_table_and_never_of_its_own_source() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from debate_judge.programs.judge import Unscored
 from tests.fakes import Script, debater, requested, section
-from tests.programs.four_candidates import FOUR, ORDERS, by_text, line_of, number_of
+from tests.programs.four_candidates import FOUR, by_text, line_of, number_of
 from tests.programs.tables import judged, part, reading, shown, table_judge, values, wanted
 
 
@@ -22,13 +22,6 @@ def replying(change: Callable[[str, str], str]) -> Script:
         return change(prompt, honest(prompt)) if len(seen) == 1 else honest(prompt)
 
     return script
-
-
-@pytest.mark.parametrize("change", ORDERS)
-def test_scores_are_read_in_any_order_and_dress(change: str) -> None:
-    judgements, lm = judged(table_judge(), replying(ORDERS[change]), FOUR)
-    assert values(judgements) == [1, 2, 3, 4]
-    assert len(lm.prompts) == 1
 
 
 def without(*texts: str) -> Callable[[str, str], str]:

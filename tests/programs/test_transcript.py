@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from itertools import pairwise
 
 import pytest
 
@@ -17,22 +16,6 @@ TIE = Turn("tie-breaker", 1, "(Critic) one error", score=4)
 FAILURE = Failure("critic", 2, "unreadable reply", "no decision", 2)
 
 DEBATE = Transcript((OPENING, OBJECTION, REVISION, CONTENT))
-
-
-def test_an_empty_debate() -> None:
-    empty = Transcript()
-    assert (empty.score, empty.settled, empty.rounds, empty.calls, str(empty)) == (None, False, 0, 0, "")
-
-
-def test_a_debate_grows_by_copies() -> None:
-    before = Transcript((OPENING,))
-    after = before.add(OBJECTION)
-    assert before.turns == (OPENING,)
-    assert after.turns == (OPENING, OBJECTION)
-    assert after.add(FAILURE).turns == after.turns
-    assert after.failure is None
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        before.turns = ()  # type: ignore[misc]
 
 
 def test_the_score_is_the_latest_one_that_the_scorer_stands_by() -> None:
@@ -49,19 +32,6 @@ def test_what_is_counted() -> None:
     assert (failed.rounds, failed.calls) == (1, 6)
 
 
-@pytest.mark.parametrize(
-    ("rounds", "turns"),
-    [
-        (0, (OPENING,)),
-        (1, (OPENING, OBJECTION, REVISION)),
-        (2, (OPENING, OBJECTION, REVISION, CONTENT)),
-        (3, (OPENING, OBJECTION, REVISION, CONTENT)),
-    ],
-)
-def test_a_debate_until_n_is_its_prefix(rounds: int, turns: tuple[Turn, ...]) -> None:
-    assert DEBATE.until(rounds) == Transcript(turns)
-
-
 def test_the_company_of_a_score_is_that_of_the_round() -> None:
     cut = dataclasses.replace(DEBATE, sizes=((4, 2), (2, 2), (1, 1)))
     assert [(cut.until(n).together, cut.until(n).joint) for n in range(4)] == [(4, 2), (2, 2), (1, 1), (1, 1)]
@@ -72,21 +42,6 @@ def test_a_failure_counts_from_its_own_round_on() -> None:
     failed = Transcript((OPENING, OBJECTION, REVISION)).add(FAILURE)
     assert failed.until(1) == Transcript((OPENING, OBJECTION, REVISION))
     assert failed.until(2) == failed
-
-
-def test_the_debate_as_the_roles_read_it() -> None:
-    assert str(Transcript((OPENING, OBJECTION, REVISION, CONTENT, TIE))) == (
-        "Scorer, round 0, score 2: Two errors.\n\n"
-        "Critic, round 1: One of them is none.\n\n"
-        "Scorer, round 1, score 3.5: Granted.\n\n"
-        "Critic, round 2: NO ISSUE\n\n"
-        "Tie-breaker, round 1, score 4: (Critic) one error"
-    )
-
-
-def test_what_the_roles_read_only_ever_grows() -> None:
-    read = [str(DEBATE.until(n)) for n in range(3)]
-    assert all(later.startswith(earlier) for earlier, later in pairwise(read))
 
 
 @pytest.mark.parametrize("gap", ["\n", "\n\n", "\r\n\r\n", "\x0b", "\x0c", "\x1c", "\x85", "\u2028\u2029", " \t\n "])
