@@ -60,8 +60,6 @@ Answer = RoleReply[Opinion] | NoAnswer
 
 @dataclass(frozen=True, slots=True)
 class Message(Turn):
-    """A turn of a discussion."""
-
     scores: tuple[float, ...] = ()
     """One, which is the turn's, or in a comparison one for each answer; none for a summary."""
 

@@ -178,11 +178,10 @@ class Referee(Role):
         tags = [replace(tag, sample=number) for number in samples]
         answers = await asyncio.gather(*(ask(self, item, read, t, settings=SAMPLING, **prompt) for t in tags))
         calls = sum(answer.calls for answer in answers)
-        opinions: list[Opinion] = []
-        for answer in answers:
-            if isinstance(answer, NoAnswer):
-                return replace(answer, calls=calls)
-            opinions.append(answer.value)
+        failed = next((answer for answer in answers if isinstance(answer, NoAnswer)), None)
+        if failed is not None:
+            return replace(failed, calls=calls)
+        opinions = [answer.value for answer in answers if isinstance(answer, RoleReply)]
         columns = zip(*(opinion.scores for opinion in opinions), strict=True)
         means = tuple(math.fsum(column) / len(opinions) for column in columns)
         return RoleReply(Opinion(opinions[0].text, means), calls)

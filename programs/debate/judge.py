@@ -57,10 +57,6 @@ class Debate(Judge):
         together: K, most candidates of one source that share a call (`programs.debate.table`); 0 judges each alone.
         joint: Whether all aspects that a candidate is judged in share the call as well.
         order: Seed of the order in which candidates are shown.
-
-    Raises:
-        InputError: An option has a value that it cannot have, or the score mode cannot be combined with `together` or
-            `joint`.
     """
 
     kind = "debate"

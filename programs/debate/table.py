@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import dspy
 
@@ -25,9 +25,7 @@ from debate_judge.programs.debate.prompts import Briefing, Cell, Part, aspects_i
 from debate_judge.programs.debate.speakers import Answer, BlindCritic, Critic, DebateRole, Opening, Revision, TieBreaker
 from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.client import JudgeLM
-from debate_judge.programs.lm.limits.limiter import TOKENS_PER_BYTE
 from debate_judge.programs.lm.loop import gather
-from debate_judge.programs.lm.reply import Messages
 from debate_judge.programs.lm.usage import CallTag
 from debate_judge.programs.roles.parsing import Unreadable
 from debate_judge.programs.roles.role import SAMPLING, NoAnswer, RoleLastAdapter, RoleReply, call
@@ -197,16 +195,17 @@ class ScoreTable:
         settings = {**({} if tag.sample is None else SAMPLING), **_reply_limit(concerned)}
         for _ in range(2):
             missing, adapter = tuple(wrong), RoleLastAdapter()
-            request = speaker.request(part, concerned, missing)
-            reply = await _reply(
-                speaker.predict(), {**inputs, "request": request, "correction": correction}, tag, adapter, settings
+            prompt = {**inputs, "request": speaker.request(part, concerned, missing), "correction": correction}
+            reply = await call(
+                speaker.predict(), prompt, tag, adapter, settings, signature=prompts.TablePrompt, demos=[]
             )
             for cell in missing:
-                calls[cell] += (reply.calls if isinstance(reply, NoAnswer) else 1) / len(missing)
+                calls[cell] += 1 / len(missing)
             if isinstance(reply, NoAnswer):
                 return answers | {cell: replace(reply, calls=calls[cell]) for cell in missing}
             wrong = {}
-            for cell, reading in speaker.read(reply, missing, items).items():
+            text = "" if isinstance(reply, Unreadable) else reply["reply"]
+            for cell, reading in speaker.read(text, missing, items).items():
                 if isinstance(reading, Unreadable):
                     wrong[cell] = reading.why
                 else:
@@ -224,17 +223,6 @@ def _mean(samples: Sequence[Answer]) -> Answer:
     return mean_of(samples) if failed is None else replace(failed, calls=sum(answer.calls for answer in samples))
 
 
-async def _reply(
-    predict: Any, prompt: dict[str, str], tag: CallTag, adapter: RoleLastAdapter, settings: Mapping[str, Any]
-) -> str | NoAnswer:
-    if _exceeds(adapter.format(prompts.TablePrompt, [], prompt)):
-        return NoAnswer("too long", "the prompt is longer than the LM's context", 0, divisible=True)
-    fields = await call(predict, prompt, tag, adapter, settings, signature=prompts.TablePrompt, demos=[])
-    if isinstance(fields, NoAnswer):
-        return fields
-    return "" if isinstance(fields, Unreadable) else fields["reply"]
-
-
 def _correction(wrong: Mapping[Cell, str]) -> str:
     reasons: dict[str, list[Cell]] = {}
     for cell, why in wrong.items():
@@ -250,10 +238,3 @@ def _reply_limit(concerned: Sequence[Cell]) -> dict[str, int]:
     # A reply that is cut off at the limit would be paid for twice: it has to be asked for again with more tokens.
     needed = len(concerned) * (TOKENS_PER_SCORE_JOINT if concerned[0].aspect else TOKENS_PER_SCORE)
     return {"max_tokens": needed} if limit is not None and limit < needed else {}
-
-
-def _exceeds(messages: Messages) -> bool:
-    """Whether a prompt is longer than the LM's context, if that is known."""
-    lm = dspy.settings.lm
-    size = sum(len(message["content"].encode("utf-8", "surrogatepass")) for message in messages)
-    return isinstance(lm, JudgeLM) and lm.context is not None and size * TOKENS_PER_BYTE > lm.context

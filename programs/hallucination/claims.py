@@ -108,8 +108,8 @@ def read_claims(text: str, most: int) -> tuple[str, ...] | replies.Unreadable:
     if _NOTHING.fullmatch(text):
         return ()
     lines = _json_list(text) if text.startswith("[") else _lines(text)
-    if isinstance(lines, replies.Unreadable):
-        return lines
+    if lines is None:
+        return replies.Unreadable("the claims looked like a JSON list but were not one of texts; give one claim a line")
     claims = tuple(dict.fromkeys(" ".join(line.split()) for line in lines if line.strip()))
     if not claims:
         return replies.Unreadable("no claims were given; write NONE where the text states nothing")
@@ -128,12 +128,11 @@ def _lines(text: str) -> list[str]:
     return lines
 
 
-def _json_list(text: str) -> list[str] | replies.Unreadable:
-    wrong = replies.Unreadable("the claims looked like a JSON list but were not one of texts; give one claim a line")
+def _json_list(text: str) -> list[str] | None:
     try:
         values = json.loads(text, strict=False)
     except (ValueError, RecursionError):
-        return wrong
+        return None
     claims = [value.get("claim") if isinstance(value, dict) else value for value in values]
     texts = [claim for claim in claims if isinstance(claim, str)]
-    return texts if len(texts) == len(claims) else wrong
+    return texts if len(texts) == len(claims) else None

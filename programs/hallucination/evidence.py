@@ -166,12 +166,8 @@ class SearchProvider:
     """Identity of the provider: results are stored under it and reused for equal queries."""
 
     async def snippets(self, query: str, limit: int) -> list[str]:
-        """At most `limit` passages, best first.
-
-        Raises:
-            SearchError: This query cannot be answered.
-            InputError: No query can be, e.g. for a wrong key.
-        """
+        """At most `limit` passages, best first; a `SearchError` if this query cannot be answered, an `InputError` if
+        none can be."""
         return [f"{number}: {'a passage that was not looked up ' * 6}" for number in range(limit)]
 
 

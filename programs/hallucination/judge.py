@@ -60,7 +60,7 @@ TRANSITIONS: Mapping[str, Mapping[bool, tuple[str, ...]]] = MappingProxyType(
 
 SEARCHES = ("none", "serper")
 
-RETIRED = {
+RETIRED: dict[str, Any] = {
     **{"ranker": "tfidf", "scoring": "verdict+severity", "form": "auto"},
     **{"short_answer": 40, "max_claims": 30, "whole": 1500, "snippets": 10},
 }
@@ -134,8 +134,6 @@ AGENTS: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """An agent's opinion of a claim."""
-
     text: str
     factual: bool
     severity: int
@@ -296,7 +294,12 @@ class Hallucination(ItemJudge):
         gathered = await find_evidence(item, form, claim.text, self.queries, self.provider)
         if isinstance(gathered, NoAnswer):
             return EMPTY.add(claim.failure(gathered, "evidence", 0))
-        transcript = EMPTY.add(_evidence_turn(claim.number, gathered.value, gathered.calls))
+        evidence = gathered.value
+        queries = f" for {evidence.queries[0]!r} and {evidence.queries[1]!r}" if evidence.queries else ""
+        # Evidence that was given is part of the item; transcripts need no copy of it for every claim.
+        text = "" if evidence.how == evidences.AS_GIVEN else f"\n{evidence.text}"
+        found = f"claim {claim.number}: {evidence.how}{queries}{text}"
+        transcript = EMPTY.add(Turn("evidence", 0, found, calls=gathered.calls))
         state: list[ClaimTurn] = []
         speakers: tuple[str, ...] = ("initial",)
         for turn in range(rounds + 1):
@@ -308,7 +311,7 @@ class Hallucination(ItemJudge):
             for name in speakers:
                 # The Leader reads the two others of its state; each of them reads the agent that spoke just before.
                 heard = state if name == "leader" else (state or before)[-1:]
-                answer = await self._assess(name, item, claim, gathered.value, heard, turn)
+                answer = await self._assess(name, item, claim, evidence, heard, turn)
                 if isinstance(answer, NoAnswer):
                     return transcript.add(claim.failure(answer, name, turn))
                 score = claim_score(answer.value, item.aspect.scale)
@@ -382,10 +385,3 @@ def _with_claims(transcript: Transcript, claims: tuple[str, ...], calls: float, 
     score = None if claims else item.aspect.scale.high
     text = "\n".join(f"{number}. {claim}" for number, claim in enumerate(claims, 1))
     return transcript.add(Turn("claims", 0, text or "none", score=score, calls=calls))
-
-
-def _evidence_turn(number: int, evidence: Evidence, calls: float) -> Turn:
-    queries = f" for {evidence.queries[0]!r} and {evidence.queries[1]!r}" if evidence.queries else ""
-    # Evidence that was given is part of the item; transcripts need no copy of it for every claim.
-    text = "" if evidence.how == evidences.AS_GIVEN else f"\n{evidence.text}"
-    return Turn("evidence", 0, f"claim {number}: {evidence.how}{queries}{text}", calls=calls)

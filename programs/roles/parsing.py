@@ -79,11 +79,9 @@ def split(text: str, names: Sequence[str]) -> Contents | Unreadable:
 
 
 def under_headers(text: str, names: Sequence[str]) -> Contents | Unreadable:
-    """The contents of a reply with headers; what looks like another form in it may be quoted, and is text.
-
-    Where labels stand before the first header, the headers may be the ones that are quoted.
-    """
+    """The contents of a reply with headers; what looks like another form in it may be quoted, and is text."""
     heads = list(HEADER.finditer(text))
+    # Where labels stand before the first header, the headers may be the ones that are quoted.
     mixed = label_of(tuple(names)).search(text, 0, heads[0].start())
     return MIXED if mixed else under(heads, text, names)
 
@@ -257,7 +255,9 @@ def _by_json(text: str, objects: _Objects, names: Sequence[str]) -> Contents | U
             if text.startswith("{"):
                 return Unreadable("the reply looked like a JSON object but was not a valid one")
             continue
-        members += [(_field(key), _as_text(v)) for key, v in value.items() if v is not None]
+        for key, v in value.items():
+            if v is not None:
+                members.append((_field(key), v if isinstance(v, str) else json.dumps(v, ensure_ascii=False)))
     return _collect(members, names)
 
 
@@ -312,10 +312,6 @@ def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
     if len(members) != len(pairs):
         raise ValueError("a key occurs twice")
     return members
-
-
-def _as_text(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _collect(bodies: Iterable[tuple[str, str]], names: Sequence[str]) -> Contents:

@@ -386,10 +386,7 @@ def aspect_text(aspect: Aspect) -> str:
 
 
 def kinds(task: Task, context: bool = False, source: bool = True) -> str:
-    """What source, candidate and, if wanted, context are, by the task's labels.
-
-    A label may be any noun (`answer`, `knowledge`, `minutes`), so the sentence has no articles.
-    """
+    """What source, candidate and context are, by the task's labels; these may be any noun, so there are no articles."""
     if not source:
         return replies.escaped(f"Candidate: {task.candidate_label}. The aspect is judged without its source.")
     text = f"Source: {task.source_label}. Candidate: {task.candidate_label}."

@@ -93,10 +93,13 @@ async def score(predict: Any, mode: Mode, item: Item, tag: CallTag, **prompt: An
         return value if isinstance(value, replies.Unreadable) else ParsedScore(value, fields.get("rationale", ""))
 
     def as_expected(fields: Fields) -> ParsedScore | replies.Unreadable | None:
-        value = expectation(fields["score"], fields.logprobs, scale, name) if fields.logprobs else None
-        if not isinstance(value, Expectation):
-            return value
-        return ParsedScore(value.score, fields.get("rationale", ""), f"probabilities: {value}")
+        weights = expectation(fields["score"], fields.logprobs, scale, name) if fields.logprobs else None
+        if weights is None or isinstance(weights, replies.Unreadable):
+            return weights
+        likeliest = sorted(weights.items(), key=lambda pair: -pair[1])
+        how = ", ".join(f"{point} ({weight:.1%})" for point, weight in likeliest)
+        mean = math.fsum(point * weight for point, weight in weights.items())
+        return ParsedScore(mean, fields.get("rationale", ""), f"probabilities: {how}")
 
     if mode.name == "text":
         return await ask(predict, item, as_written, tag, **prompt)
@@ -151,20 +154,6 @@ _NUMBER = re.compile(r"\d+(?:[.,]\d+)?")
 _POINT = re.compile(r"[^\w-]*(\d+)\W*")
 
 
-@dataclass(frozen=True, slots=True)
-class Expectation:
-    """A distribution over the points of a scale."""
-
-    score: float
-    """The expected value, on the scale."""
-    weights: dict[int, float]
-    """Point -> probability; they sum to 1, and points whose token was not listed are missing."""
-
-    def __str__(self) -> str:
-        likeliest = sorted(self.weights.items(), key=lambda pair: -pair[1])
-        return ", ".join(f"{point} ({weight:.1%})" for point, weight in likeliest)
-
-
 def whole_points(scale: Scale) -> range:
     """The points of a scale, which must be whole numbers from 0 up so that each can be one token."""
     if scale.low < 0 or any(v != int(v) for v in (scale.low, scale.high, scale.step)):
@@ -177,8 +166,11 @@ def whole_points(scale: Scale) -> range:
     return range(int(scale.low), int(scale.high) + 1, int(scale.step))
 
 
-def expectation(written: str, tokens: Alternatives, scale: Scale, aspect: str = "") -> Expectation | replies.Unreadable:
-    """Read the distribution at the token that contains the score.
+def expectation(
+    written: str, tokens: Alternatives, scale: Scale, aspect: str = ""
+) -> dict[int, float] | replies.Unreadable:
+    """Point of the scale -> its probability at the token that contains the score; points that were not listed are
+    missing, and the others sum to 1.
 
     Args:
         written: The score field of the reply; it is at the reply's end.
@@ -203,8 +195,7 @@ def expectation(written: str, tokens: Alternatives, scale: Scale, aspect: str = 
     for token, logprob in logprobs.items():
         weights[_point(token) or 0] += math.exp(logprob - likeliest)
     total = math.fsum(weights.values())
-    shares = {point: weight / total for point, weight in weights.items()}
-    return Expectation(math.fsum(point * share for point, share in shares.items()), shares)
+    return {point: weight / total for point, weight in weights.items()}
 
 
 def _token_of(written: str, value: float, tokens: Alternatives) -> int | None:

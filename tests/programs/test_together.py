@@ -113,15 +113,6 @@ def test_a_table_that_is_too_long_is_cut_into_halves(most: int, size: int, calls
     assert sum(j.calls for j in judgements) == pytest.approx(calls)
 
 
-def test_a_prompt_that_is_known_to_be_too_long_is_not_sent() -> None:
-    lm = scripted_lm(too_small(1))
-    lm.context = 10
-    judgements = hold(lm, table_judge().judge(FOUR))
-    assert values(judgements) == [1, 2, 3, 4]
-    assert len(lm.prompts) == 4
-    assert [(j.calls, j.transcript.together) for j in judgements] == [(1, 1)] * 4
-
-
 @pytest.mark.parametrize(("limit", "given"), [(2000, 2000), (300, 1000), (None, None)])
 def test_a_reply_about_several_has_room_for_all(limit: int | None, given: int | None) -> None:
     assert reply_limits(table_judge(), FOUR, limit) == [given]
