@@ -71,17 +71,15 @@ def make_lm(
         flag: The flag that the spec comes from, for messages.
 
     Raises:
-        InputError: The spec is not `offline` and has no provider prefix, or an unknown one; its key cannot be sent; a
-            budget in money was given, but no price is known; the prices are unreadable; or `api_base` is not an
-            address.
+        InputError: The spec names no LM; its key cannot be sent; a budget in money was given, but no price is known;
+            the prices are unreadable; or `api_base` is not an address.
     """
     _require_usable(spec, flag, options := options or LMOptions())
     common: dict[str, Any] = {"store": store, "concurrency": concurrency, "options": options}
     if spec == OFFLINE:
         from debate_judge.programs.offline import engine as offline
 
-        own = engine or offline.OfflineEngine()
-        return JudgeLM(offline.MODEL, engine=own, price=Price(0.0, 0.0, 0.0), **common)
+        return JudgeLM(offline.MODEL, engine=engine or offline.OfflineEngine(), price=Price(0.0, 0.0, 0.0), **common)
     # The offline LM starts a fifth faster without these.
     from debate_judge.programs.lm.batch.engine import BatchEngine, warn_of_jobs
     from debate_judge.programs.lm.http.chat_completions import OpenAICompatible

@@ -19,9 +19,9 @@ from debate_judge.runs.evaluation.entrants import entrants, named_judges
 from debate_judge.runs.export.folder import save
 from debate_judge.runs.flags.parser import listed
 from debate_judge.runs.runner.runner import JudgeRunner
-from tests.fakes import ScriptedLM, in_turn, only, scripted_lm, section
-from tests.programs.debates import COHERENCE, ITEM, TASK, content, heard, hold, judged, objects, scores, settles
-from tests.programs.tables import cells, items, joint_reading, reading, shown, values, wanted, wanted_cells
+from tests.fakes import ScriptedLM, scripted_lm, section
+from tests.programs.debates import COHERENCE, TASK, content, heard, hold, judged, objects, scores, settles
+from tests.programs.tables import items, reading, shown, values, wanted
 
 SECRET = "The end is odd."
 """What the blind Critic says, which nobody else may read."""
@@ -73,16 +73,6 @@ def test_the_distance_decides(persona: str, blind: float, debated: bool) -> None
     assert judgement.score == ((4 + blind) / 2 if persona == "second-reading" else 4)
 
 
-def test_every_n_is_read_off_the_longest_debate() -> None:
-    judge = Debate("blind", rounds=2)
-    lm = scripted_lm(in_turn([scores(4), scores(3), objects(), scores(3.5), objects(), scores(3)]))
-    transcript = hold(lm, only(judge.converse([ITEM], 2)))
-    found = [judge.verdict(transcript, n) for n in range(3)]
-    assert [(v.score, v.stop_reason, v.calls) for v in found if isinstance(v, Verdict)] == [
-        (4, "single call", 1), (3.5, "rounds over", 4), (3, "rounds over", 6),
-    ]  # fmt: skip
-
-
 def far_about(far: str, blind: float) -> ScriptedLM:
     """Everything is a 4, and for the blind Critic what has this text is another score; the Critic disputes all."""
 
@@ -103,21 +93,6 @@ def test_of_a_table_only_what_is_far_is_reviewed_and_revised() -> None:
     assert shown(opening) == shown(blind) == shown(review)
     assert wanted(review, "decisions") == wanted(revision, "scores") == [2]
     assert section(blind, "debate") == ""
-
-
-def test_aspects_that_share_a_call_are_far_by_their_own_scales() -> None:
-    """Half a step, of either scale."""
-
-    def score(prompt: str, text: str, aspect: str) -> float:
-        return 4.2 if "before you have seen any score" in prompt and aspect == "plain_style" else 4
-
-    lm = scripted_lm(joint_reading(score, lambda *_: "TOO LOW"))
-    judge = Debate("blind-half", rounds=1, together=8, joint=True)
-    hold(lm, judge.judge(cells("one", "two")))
-    assert len(lm.prompts) == 2
-    lm = scripted_lm(joint_reading(score, lambda *_: "TOO LOW"))
-    hold(lm, Debate("blind-every", rounds=1, together=8, joint=True).judge(cells("one", "two")))
-    assert len(wanted_cells(lm.prompts[2], "decisions")) == 4
 
 
 def test_it_is_exported_with_its_distance_and_shares_calls_with_its_like_only() -> None:

@@ -12,7 +12,6 @@ import pytest
 
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs.chateval.judge import ChatEval
-from debate_judge.programs.chateval.referees import COMPARISON_SCALE, compared_aspect
 from debate_judge.programs.judge import Item, Judgement
 from tests.fakes import ScriptedLM, debater, scripted_lm, section
 
@@ -79,28 +78,6 @@ def test_a_prompt_shows_two_answers_and_no_candidate() -> None:
     for prompt in lm.prompts:
         assert re.findall(r"^\[\[ ## (\w+) ## \]\]", prompt, re.MULTILINE) == names
         assert "1 to 10" in section(prompt, "aspect")
-
-
-def test_the_points_of_a_definition_are_told_on_the_scale_of_the_comparison() -> None:
-    anchored = replace(ASPECT, definition="How clear it is. 0 is muddled, 1 is clear.")
-    told = compared_aspect(anchored)
-    assert told.scale == COMPARISON_SCALE
-    assert told.definition == (
-        "How clear it is. 0 is muddled, 1 is clear. Points named in this definition are on a scale of 0 to 1; yours is "
-        "1 to 10: what it says of 0 holds for 1, and what it says of 1 for 10."
-    )
-    # Nothing is to be told where no point is named, or where the scales are one.
-    assert compared_aspect(ASPECT).definition == ASPECT.definition
-    same = replace(anchored, scale=COMPARISON_SCALE)
-    assert compared_aspect(same) == same
-
-
-def test_a_tuned_role_speaks_in_comparisons_too() -> None:
-    judge, lm = ChatEval(ONE, "none", turns=1), by_position(biased)
-    predictor = judge.roles["alpha"]
-    predictor.signature = predictor.signature.with_instructions("You are tuned.")
-    compared(judge, lm, GOOD, BAD)
-    assert all(section(prompt, "role").startswith("You are tuned.") for prompt in lm.prompts)
 
 
 @pytest.mark.parametrize(

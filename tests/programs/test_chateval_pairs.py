@@ -82,33 +82,6 @@ def test_a_bias_for_the_first_place_cancels_out() -> None:
     assert values(judged(judge_of(both_orders=False), lm, pair)) == [1, 0]
 
 
-def test_the_majority_decides_and_not_the_mean() -> None:
-    given = {"alpha": {"one": 6, "two": 5}, "beta": {"one": 6, "two": 5}, "gamma": {"one": 1, "two": 10}}
-
-    def of(prompt: str, text: str) -> float:
-        return next(scores[text] for name, scores in given.items() if f"You are {name}." in prompt)
-
-    # Means: one 13/3, two 20/3. Votes: two of three for one.
-    judgements = judged(judge_of("alpha beta gamma"), referees(of), corpus_items(corpus(("one", "two")), PREFERENCE))
-    assert values(judgements) == [1, 0]
-    last = [j.transcript.turns[-1] for j in judgements]
-    assert [(t.role, t.score, t.calls) for t in last] == [(MAJORITY, 1, 0), (MAJORITY, 0, 0)]
-    assert last[0].text == "win by the votes of alpha win, 6 to 5; beta win, 6 to 5; gamma lose, 1 to 10"
-    assert last[1].text == "lose by the votes of alpha lose, 5 to 6; beta lose, 5 to 6; gamma win, 10 to 1"
-
-
-def test_each_transcript_tells_which_answer_is_its_own() -> None:
-    first, second = judged(judge_of(), referees(by_text), corpus_items(corpus(("7", "5")), PREFERENCE))
-    assert [(t.text, t.calls, t.score) for t in first.transcript.turns[:2]] == [
-        ("(this is answer 1) answer 1: 7, answer 2: 5. because", 1, None),
-        ("(this is answer 2) answer 1: 5, answer 2: 7. because", 0, None),
-    ]
-    assert [(t.text, t.calls) for t in second.transcript.turns[:2]] == [
-        ("(this is answer 2) answer 1: 7, answer 2: 5. because", 0),
-        ("(this is answer 1) answer 1: 5, answer 2: 7. because", 1),
-    ]
-
-
 def test_a_comparison_of_two_turns_holds_the_one_of_one_turn() -> None:
     # Whoever has heard something prefers the other answer.
     lm = referees(lambda prompt, text: 10 - float(text) if section(prompt, "debate") else float(text))

@@ -57,11 +57,3 @@ def test_one_agent_without_a_score_leaves_the_item_unscored_and_is_named() -> No
     assert [speaker(prompt) for prompt in lm.prompts] == ["alpha", "beta", "beta"]
     assert "could not be used" in section(lm.prompts[2], "correction")
     assert judgement.calls == 3
-
-
-def test_calls_of_those_who_spoke_beside_the_failure_are_counted() -> None:
-    judgement = run(silent("alpha"), only(ChatEval(ROLES, "simultaneous").judge([ITEM])))
-    assert isinstance(judgement, Unscored)
-    assert judgement.detail.startswith("alpha, round 0")
-    assert judgement.calls == 4
-    assert [t.role for t in judgement.transcript.turns] == ["beta", "gamma"]

@@ -102,23 +102,6 @@ def test_whoever_checks_an_answer_is_told_what_of_it_is_under_test() -> None:
     assert not any("question" in section(prompt, "task") for prompt in summary.prompts)
 
 
-def test_a_longer_answer_is_taken_apart_beside_its_question() -> None:
-    lm = factual("Harold was a king.\nHarold died in 1066.")
-    verdict = asked(LONG, lm)
-    assert section(lm.prompts[0], "source") == "Who was he?"
-    assert [section(prompt, "claim") for prompt in lm.prompts[1:]] == ["Harold was a king.", "Harold died in 1066."]
-    assert verdict.transcript.turns[0].text == "1. Harold was a king.\n2. Harold died in 1066."
-
-
-def test_who_takes_a_summary_apart_does_not_see_the_article() -> None:
-    lm = factual("Ann won.")
-    item = Item("g", "c", SUMMARIZATION, SUMMARIZATION.aspects[1], "A long article.", "Ann won.")
-    assert asked(item, lm).score == 5.0
-    extracting, checking = lm.prompts
-    assert (section(extracting, "source"), section(extracting, "candidate")) == ("", "Ann won.")
-    assert section(checking, "evidence") == "A long article."
-
-
 def test_a_list_that_is_too_long_is_asked_for_again_and_never_cut() -> None:
     lm = factual("\n".join(f"claim {n}" for n in range(MOST_CLAIMS + 1)))
     found = asked(LONG, lm)

@@ -105,12 +105,6 @@ def test_the_tie_breaker_is_not_asked_where_nothing_is_open(replies: list[str]) 
     assert not is_open(judgement.transcript)
 
 
-def test_a_content_critic_is_heard_as_content_whatever_else_he_writes() -> None:
-    critic = "[[ ## review ## ]]\nThere is an ISSUE.\n[[ ## decision ## ]]\nNO ISSUE\n[[ ## feedback ## ]]\nLower it."
-    judgement, _ = judged(Debate(debate_config=DebateConfig(3)), scores(2), critic)
-    assert str(judgement.transcript).endswith("Critic, round 1: NO ISSUE")
-
-
 def test_words_of_the_protocol_outside_the_decision_do_not_end_a_debate() -> None:
     critic = "[[ ## review ## ]]\nNO ISSUE\n[[ ## decision ## ]]\nISSUE\n[[ ## feedback ## ]]\nNO ISSUE, you say?"
     judgement, lm = judged(Debate(debate_config=DebateConfig(1)), scores(2), critic, scores(3))
@@ -171,14 +165,6 @@ def test_a_tie_at_a_smaller_n_costs_one_call_more_and_only_where_it_is_open() ->
 # --- what a debate is made of ---
 
 
-@pytest.mark.parametrize("persona", PERSONAS.values(), ids=lambda p: p.name)
-def test_a_persona_is_what_the_critic_is_told_and_nobody_else(persona: Persona) -> None:
-    _, lm = judged(Debate(persona, DebateConfig(1, True)), scores(2), objects(), scores(3), settles(4))
-    told = [persona.text in prompt for prompt in lm.prompts]
-    assert told == [False, True, False, False]
-    assert section(lm.prompts[1], "role") == f"You are the Critic. {persona.text}"
-
-
 def test_a_debate_rebuilds_from_its_configuration() -> None:
     for judge in (
         Debate(),
@@ -226,12 +212,6 @@ def test_the_variants_of_a_debate_differ_in_the_critic_alone() -> None:
     assert len({v.instructions()["scorer"] for v in variants.values()}) == 1
     assert all(v.debate_config == judge.debate_config for v in variants.values())
     assert judge.tunable() == ("scorer", "critic")
-
-
-def test_a_single_call_has_no_critic_to_vary_or_tune() -> None:
-    judge = Debate(debate_config=DebateConfig(0))
-    assert list(judge.variants({"a": "A.", "b": "B."})) == [judge.persona.name]
-    assert judge.tunable() == ("scorer",)
 
 
 def test_a_copy_debates_otherwise_and_the_judge_stays_as_it_is() -> None:

@@ -71,19 +71,14 @@ DECISION = "the decision must be NO ISSUE or ISSUE and nothing else"
     ("before", "bad", "why"),
     [
         ([], scores(7), "the score 7 is outside the scale; give one number from 1 to 5"),
-        ([], scores("8/10"), "the score was given on another scale (of 10); give one number from 1 to 5"),
         ([], scores("good"), "no score could be found; give one number from 1 to 5"),
-        ([], scores(""), "the score was missing; give one number from 1 to 5"),
         ([], scores("4\nScore: 2"), "several different scores were given (2, 4); give one number from 1 to 5"),
         ([], scores(3) + "\n\n" + scores(4), "the field 'score' stood twice with different content"),
-        ([], " \n", "the reply was empty"),
         ([], "<think>Let me see", "the reply ended before the thinking did"),
         ([], '{"score": 3,', "the reply looked like a JSON object but was not a valid one"),
         ([scores(2)], "[[ ## decision ## ]]\nperhaps", DECISION),
-        ([scores(2)], "[[ ## review ## ]]\nFine.", f"the decision was missing; {DECISION}"),
         ([scores(2)], "[[ ## decision ## ]]\nISSUE\nNO ISSUE", f"the decision was both; {DECISION}"),
         ([scores(2)], "[[ ## decision ## ]]\nISSUE", "the decision was ISSUE but no feedback was given"),
-        ([scores(2)], "", "the reply was empty"),
     ],
 )
 @pytest.mark.parametrize("traced", [False, True])

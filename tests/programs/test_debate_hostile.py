@@ -8,8 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import DebateConfig, Item
@@ -64,20 +62,6 @@ def test_no_text_steers_the_debate(text: str, where: str) -> None:
     assert attacked == plain
 
 
-@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
-def test_no_text_steers_the_debate_through_those_who_quote_it(text: str) -> None:
-    for debate_config in (DebateConfig(3), DebateConfig(2, tie_breaker=True)):
-        plain, attacked = courses(text, candidate_of, "text", debate_config)
-        assert attacked == plain
-
-
 def candidate_of(prompt: str) -> str:
     """All that a prompt says about the candidate, to the letter."""
     return prompt.partition("[[ ## candidate ## ]]\n")[2].partition("\n\n[[ ## ")[0]
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.lists(st.sampled_from([*HOSTILE.values(), "\n", "\n\n", " ", "[", "# ", "<"]), max_size=5).map("".join))
-def test_no_mixture_of_them_does_either(text: str) -> None:
-    plain, attacked = courses(f"Roads. {text}", candidate_of, "text", DebateConfig(2, tie_breaker=True))
-    assert attacked == plain

@@ -69,14 +69,6 @@ def test_each_critique_is_blamed_or_praised_for_what_it_moved() -> None:
     ]
 
 
-def test_the_tie_breaker_answers_for_its_own_decision() -> None:
-    found = told(by_text("4", "2"), [(5.0,), (1.0,)], DebateConfig(1, tie_breaker=True))
-    assert (
-        "Candidate 1: the Tie-breaker moved the score from 4 to 1, 3.00 further from the raters' mean of 5.00." in found
-    )
-    assert "Candidate 2: the Tie-breaker moved the score from 2 to 1, 1.00 closer to the raters' mean of 1.00." in found
-
-
 def test_no_text_of_the_data_or_of_a_reply_is_repeated() -> None:
     number = count()
     script = debater(score="3", decision="ISSUE", feedback="Ignore the raters.", rationale=lambda _: f"r{next(number)}")

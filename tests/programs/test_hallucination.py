@@ -17,7 +17,7 @@ from debate_judge.programs.hallucination.baselines import EXAMPLES, Hallucinatio
 from debate_judge.programs.hallucination.judge import Hallucination
 from debate_judge.programs.judge import Verdict
 from debate_judge.programs.transcript import Transcript
-from tests.fakes import ScriptedLM, only, requested, scripted_lm, section
+from tests.fakes import ScriptedLM, only, scripted_lm, section
 from tests.programs.hallucination_talks import ITEM, course, judge, run, speaker, view
 
 CLAIM = "Which city? Lima."
@@ -115,32 +115,6 @@ def test_a_compile_may_choose_that_one_round_of_agreement_is_enough() -> None:
 @pytest.mark.parametrize("one", [judge(min_rounds=1), judge(min_rounds=3), judge(rounds=1)])
 def test_a_minimum_that_was_set_or_cannot_matter_is_not_searched(one: Hallucination) -> None:
     assert list(one.variants({}).values()) == [one]
-
-
-def test_a_chain_holds_every_shorter_chain() -> None:
-    def script() -> ScriptedLM:
-        return panel(initial="T", trust="TFT", skeptic="FTT", leader="FFT")
-
-    longer: Transcript = run(script(), only(judge().converse([ITEM], 3)))
-    for rounds in (0, 1, 2):
-        assert run(script(), only(judge().converse([ITEM], rounds))) == longer.until(rounds)
-    read = [judge().verdict(longer, rounds) for rounds in (0, 1, 2, 3)]
-    assert [(v.score, v.rounds, v.stop_reason) for v in read if isinstance(v, Verdict)] == [
-        (1.0, 0, "single call"),
-        (pytest.approx(0.1), 1, "rounds over"),
-        (pytest.approx(0.1), 2, "rounds over"),
-        (1.0, 3, "no issue"),
-    ]
-
-
-def test_an_agent_sees_claim_and_evidence_and_not_the_item() -> None:
-    lm = panel(initial="T")
-    run(lm, only(judge(rounds=0).judge([ITEM])))
-    prompt = lm.prompts[0]
-    assert section(prompt, "claim") == CLAIM
-    assert section(prompt, "evidence") == "Lima is the capital."
-    assert not any(section(prompt, name) for name in ("source", "candidate", "context", "debate"))
-    assert requested(prompt) == ["opinion", "factuality", "severity"]
 
 
 def test_a_judge_is_rebuilt_from_its_configuration() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from debate_judge.data.schema import Aspect, Scale, Task
-from debate_judge.programs.hallucination.judge import View, claim_score, read_view
+from debate_judge.programs.hallucination.judge import View, read_view
 from debate_judge.programs.judge import Item, Unscored, Verdict
 from tests.fakes import ScriptedLM, only, scripted_lm, section
 from tests.programs.hallucination_talks import ASPECT, ITEM, QA, course, judge, run, speaker, view
@@ -46,14 +46,6 @@ def test_the_score_of_a_response_is_that_of_its_worst_claim() -> None:
     lm = by_claim({"Ann won.": (True, 2), "Bob won.": (False, 1)}, "Ann won.\nBob won.")
     # Factual with severity 2 against hallucinated with severity 1, on 1 to 5.
     assert run(lm, only(judge(rounds=0).judge([NEWS]))).score == pytest.approx(1 + 2 * (5 - 1) / 5)
-
-
-def test_the_middle_of_the_scale_separates_the_verdicts() -> None:
-    scale = Scale(0, 1)
-    factual = [claim_score(View("", True, s), scale) for s in range(4)]
-    wrong = [claim_score(View("", False, s), scale) for s in range(1, 6)]
-    assert factual == pytest.approx([1.0, 0.9, 0.8, 0.7])
-    assert wrong == pytest.approx([0.4, 0.3, 0.2, 0.1, 0.0])
 
 
 CHAT = Task("chat", "dialogue history", "reply", (ASPECT,), "fact")

@@ -9,12 +9,10 @@ import pytest
 from debate_judge.data.errors import InputError
 from debate_judge.programs import preset
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.debate.prompts import aspect_labels
 from debate_judge.programs.judge import Judgement, Verdict
 from tests.fakes import Script, requested, section
 from tests.programs.joint_cells import HONEST, THREE, TRUE, WORTH, limited, name_of, true
 from tests.programs.tables import (
-    headers,
     joint_judge,
     joint_reading,
     judged,
@@ -43,25 +41,6 @@ def test_one_call_scores_all_candidates_in_all_aspects() -> None:
     # Candidates are held against each other aspect by aspect.
     order = [name.split("_", 2)[2] for name in wanted_cells(prompt, "scores")]
     assert order == ["coherence"] * 3 + ["plain_style"] * 3
-
-
-def test_one_call_scores_a_candidate_in_all_aspects() -> None:
-    judgements, lm = judged(joint_judge(together=0), HONEST, THREE)
-    assert values(judgements) == TRUE
-    assert sorted(text for prompt in lm.prompts for text in shown(prompt).values()) == ["one", "three", "two"]
-    assert len(lm.prompts) == 3
-    assert shapes(judgements) == {(0.5, 1, 2)}
-
-
-def test_each_aspect_has_its_own_sections_and_the_rest_is_said_once() -> None:
-    _, lm = judged(joint_judge(1), joint_reading(true, lambda *_: "TOO LOW"), THREE)
-    opening, review, revision = lm.prompts
-    order = ["standard", "task", "source", "aspect", "aspect_coherence", "aspect_plain_style", "candidates"]
-    assert headers(opening)[: len(order)] == order
-    assert section(opening, "aspect_plain_style").startswith("plain style (0 to 10, 0 worst, 10 best): Are the")
-    assert "each by its own definition alone" in section(opening, "role")
-    assert section(review, "rules").count("at least 0.5 apart") == 1
-    assert revision.startswith(review.partition("\n\n[[ ## role ## ]]")[0])
 
 
 @pytest.mark.parametrize("rounds", [0, 1])
@@ -128,20 +107,6 @@ def test_candidates_need_not_be_asked_about_in_the_same_aspects() -> None:
     cut, lm = judged(joint_judge(), limited(2), ragged)
     assert values(cut) == [1, 2, 3, 9]
     assert sum(j.calls for j in cut) == pytest.approx(len(lm.prompts))
-
-
-@pytest.mark.parametrize(
-    ("names", "labels"),
-    [
-        (["coherence"], [""]),
-        (["Plain style", "plain-style", "PLAIN  STYLE!"], ["plain_style", "plain_style_2", "plain_style_3"]),
-        (["a_2", "a", "A"], ["a_2", "a", "a_3"]),
-        (["?!", "…"], ["aspect", "aspect_2"]),
-        (["Größe", "Τόνος"], ["größe", "τόνος"]),
-    ],
-)
-def test_labels_of_aspects_are_words_and_no_two_alike(names: list[str], labels: list[str]) -> None:
-    assert list(aspect_labels(names).values()) == labels
 
 
 # --- the judge ---

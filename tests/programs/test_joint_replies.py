@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 import pytest
 
 from debate_judge.programs.judge import Unscored
-from tests.fakes import Script, debater, requested, section
-from tests.programs.joint_cells import ALL, HONEST, THREE, TRUE, limited, name_of, true
-from tests.programs.tables import joint_judge, judged, part, reply_limits, shown, values, wanted_cells
+from tests.fakes import debater, requested, section
+from tests.programs.joint_cells import HONEST, THREE, TRUE, limited, name_of, true
+from tests.programs.tables import joint_judge, judged, reply_limits, shown, values, wanted_cells
 
 
 def line_of(prompt: str, text: str, aspect: str) -> str:
     return f"{name_of(prompt, text, aspect)}: {true(prompt, text, aspect):g}"
-
-
-def first_changed(change: Callable[[str, str], str]) -> Script:
-    """The honest LM, whose first reply is changed by `change` of the prompt and the reply."""
-    seen: list[str] = []
-
-    def script(prompt: str) -> str:
-        seen.append(prompt)
-        return change(prompt, HONEST(prompt)) if len(seen) == 1 else HONEST(prompt)
-
-    return script
 
 
 # --- what is read of a reply ---
@@ -36,49 +24,6 @@ def instead(text: str, aspect: str, line: str) -> Callable[[str, str], str]:
     return lambda prompt, reply: reply.replace(
         line_of(prompt, text, aspect), line.format(name_of(prompt, text, aspect))
     )
-
-
-GAPS: dict[str, tuple[Callable[[str, str], str], list[tuple[str, str]], str]] = {
-    "one cell missing": (instead("two", "coherence", ""), [("two", "coherence")], "it was missing"),
-    "an aspect missing": (
-        lambda prompt, reply: re.sub(r"^\w+_plain_style: \d+$", "", reply, flags=re.MULTILINE),
-        ALL[3:],
-        "it was missing",
-    ),
-    "twice, and different": (
-        instead("one", "plain_style", "{0}: 3\n{0}: 4"),
-        [("one", "plain_style")],
-        "twice with different content",
-    ),
-    "on the other aspect's scale": (instead("three", "coherence", "{}: 9"), [("three", "coherence")], "outside the"),
-    "no number": (instead("one", "coherence", "{}: fine"), [("one", "coherence")], "no score could be found"),
-    "its section twice": (
-        lambda prompt, reply: part(name_of(prompt, "two", "coherence"), "Other.") + "\n\n" + reply,
-        [("two", "coherence")],
-        "twice with different content",
-    ),
-    "no aspect": (
-        lambda prompt, reply: re.sub(r"^candidate_(\d)_\w+: (\d+)$", r"candidate_\1: \2", reply, flags=re.MULTILINE),
-        ALL,
-        "it was missing",
-    ),
-    "a foreign candidate": (lambda p, reply: f"{reply}\ncandidate_4_coherence: 3", ALL, "no candidate_4_coherence"),
-    "a foreign aspect": (lambda p, reply: f"{reply}\ncandidate_1_overall: 3", ALL, "no candidate_1_overall"),
-    "nothing": (lambda p, reply: " ", ALL, "empty"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("gap", GAPS)
-def test_what_cannot_be_read_is_asked_for_once_more_about_these_cells_alone(gap: str) -> None:
-    change, lost, why = GAPS[gap]
-    judgements, lm = judged(joint_judge(), first_changed(change), THREE)
-    assert values(judgements) == TRUE
-    first, second = lm.prompts
-    assert sorted(wanted_cells(second, "scores")) == sorted(name_of(first, *cell) for cell in lost)
-    assert why in section(second, "correction")
-    assert shown(second) == shown(first)
-    calls = [1 / 6 + (1 / len(lost) if cell in lost else 0) for cell in ALL]
-    assert [j.calls for j in judgements] == [pytest.approx(share) for share in calls]
 
 
 def test_what_stays_unreadable_leaves_its_cell_unscored_and_no_other() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from debate_judge.data.schema import Aspect, Scale, Task
+from debate_judge.data.schema import Aspect
 from debate_judge.data.tasks import DIALOGUE, SUMMARIZATION
 from debate_judge.programs.debate.personas import PERSONAS, STRICT
 from debate_judge.programs.debate.speakers import Criticism, Scoring
@@ -12,7 +12,7 @@ from debate_judge.programs.judge import Item
 from debate_judge.programs.offline import roles as offline_roles
 from debate_judge.programs.offline import rubric as offline_rubric
 from debate_judge.programs.roles import parsing as replies
-from tests.programs.offline_items import DEFECTS, GOOD, LIVELY, SOURCE, STOCK, WRONG_NUMBER, ask, final, item
+from tests.programs.offline_items import DEFECTS, LIVELY, SOURCE, STOCK, WRONG_NUMBER, ask, final, item
 
 LEAD = SOURCE[: SOURCE.index(" Traffic")]
 
@@ -57,12 +57,6 @@ def test_stock_phrases_are_rated_below_a_reply_with_something_to_say(aspect: str
     assert final(item(aspect, STOCK, DIALOGUE)) < final(item(aspect, LIVELY, DIALOGUE))
 
 
-def test_where_no_fact_is_given_no_reply_misses_it() -> None:
-    for text in (STOCK, LIVELY):
-        assert final(item("groundedness", text, DIALOGUE, fact="")) == 1
-    assert final(item("groundedness", STOCK, DIALOGUE)) < 0.5
-
-
 def test_a_stronger_persona_never_raises_fewer_items() -> None:
     by_strength = sorted(PERSONAS.values(), key=lambda p: -offline_roles.threshold(p.text))
     raised = [[len(critique(item(*defect), p.text)) for p in by_strength] for defect in DEFECTS]
@@ -80,17 +74,6 @@ def test_a_personas_wording_sets_the_threshold_by_degree() -> None:
     assert degree("You are not a lenient critic.") < 0.04
     assert degree("You play the devil's advocate.") == 0.02
     assert degree("You play the devil's advocate. Be strict.") < 0.02
-
-
-@pytest.mark.parametrize("scale", [Scale(0, 1), Scale(1, 5), Scale(0, 100), Scale(-1, 1), Scale(1, 4.999)])
-def test_scores_lie_on_the_scale(scale: Scale) -> None:
-    aspect = Aspect("coherence (1 to 9, text)", "In order.", scale)
-    task = Task("t", "article", "summary", (aspect,))
-    for text in (GOOD, "Nothing.", "", SOURCE):
-        given = scored(Item("g", "c", task, aspect, SOURCE, text))
-        whole = scored(Item("g", "c", task, aspect, SOURCE, text), role="Give a whole number.")
-        assert scale.contains(given)
-        assert whole == int(whole) or whole == scale.high
 
 
 @pytest.mark.parametrize("aspect", [*SUMMARIZATION.aspects, *DIALOGUE.aspects])

@@ -75,21 +75,6 @@ def test_the_weights_follow_what_the_raters_punish() -> None:
     assert repeats["repeats"] > order.get("repeats", 0.0)
 
 
-def test_the_ends_of_the_scale_follow_the_level_of_the_ratings() -> None:
-    kind, strict = (
-        read_guide(guide(rated(good=top, repeating=low, swapped=top, cut=low))) for top, low in ((5, 4), (3, 1))
-    )
-    assert kind is not None
-    assert strict is not None
-    assert kind.high > strict.high
-    assert kind.low > strict.low
-
-
-def test_ratings_that_do_not_differ_teach_nothing() -> None:
-    assert read_guide(guide(rated(good=4, repeating=4, swapped=4, cut=4))) is None
-    assert read_guide(guide("no JSON at all")) is None
-
-
 def test_the_scorer_ranks_by_the_guide_that_it_is_given() -> None:
     before = scores(None)
     punishing_order = scores(guide(rated(good=5, repeating=5, swapped=1, cut=5)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,8 +14,7 @@ import pytest
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs import JUDGES, build, named, preset
-from debate_judge.programs.dry_run import DryRunEngine, EstimateCase
-from debate_judge.programs.judge import DebateConfig, Item, ItemJudge, Unscored
+from debate_judge.programs.judge import DebateConfig, Item, ItemJudge
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.metrics.metric import Metric
 from debate_judge.programs.roles import parsing as replies
@@ -123,15 +122,6 @@ def test_a_judge_without_a_method_cannot_be_made_and_the_error_names_both() -> N
         Silent()  # type: ignore[abstract]
 
 
-def test_a_failure_is_read_in_one_place_and_a_transcript_without_a_score_is_an_error() -> None:
-    failed = EMPTY.add(NoAnswer("refused", "no", 2).at("weigher", 1))
-    judgement = Scales().verdict(failed, 1)
-    assert isinstance(judgement, Unscored)
-    assert (judgement.reason, judgement.detail, judgement.calls) == ("refused", "weigher, round 1: no", 2)
-    with pytest.raises(ValueError, match="neither a score nor a failure"):
-        Scales().verdict(failed, 0)
-
-
 def test_what_breaks_the_contract_is_named() -> None:
     class Loose(Scales):
         def config(self) -> dict[str, Any]:
@@ -185,14 +175,6 @@ def test_what_is_no_judge_is_refused_with_what_to_do(module: str, name: str, say
 # --- the offline LM and the dry run ---
 
 
-def test_the_prompt_tells_the_type_of_what_is_more_than_a_text() -> None:
-    _, user = prompt()
-    assert "[[ ## side ## ]]\n<one word (Literal['poor', 'fair', 'good'])>" in user
-    assert "[[ ## weight ## ]]\n<a grade from 1 to 10 (int)>" in user
-    assert "[[ ## sound ## ]]\n<sound (bool)>" in user
-    assert "[[ ## advice ## ]]\n<keep or drop>" in user
-
-
 def test_the_offline_lm_answers_fields_by_type_and_description() -> None:
     asked: dict[str, str] = {}
 
@@ -217,15 +199,3 @@ def test_the_offline_lm_answers_fields_by_type_and_description() -> None:
 
 def test_a_judge_with_fields_of_its_own_keeps_the_contract() -> None:
     check_judge(Scales())
-
-
-@pytest.mark.parametrize("tokens", [80, 250, 800])
-def test_the_dry_run_takes_unknown_texts_for_long_ones(tokens: int) -> None:
-    case = EstimateCase("upper" if tokens == 800 else "expected", tokens)
-    reply = DryRunEngine(case).answer(*prompt(), {})
-    found = replies.sections(reply.text, [*Weighing.output_fields])
-    assert isinstance(found, Mapping)
-    # Besides the text there are seven short fields.
-    assert tokens <= reply.output_tokens <= tokens + 100
-    assert max(found, key=lambda name: len(found[name])) == "musings"
-    assert len(found["side"]) < 10

@@ -12,7 +12,6 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Scale, Task
 from debate_judge.data.tasks import DIALOGUE, SUMMARIZATION
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.debate.prompts import OPENING
 from debate_judge.programs.debate.speakers import Scoring
 from debate_judge.programs.judge import DebateConfig, Item
 from debate_judge.programs.roles.guide import with_guide, without_anchors
@@ -31,15 +30,6 @@ def asked(item: Item = ITEM, debate_config: DebateConfig = DebateConfig(1, True)
 SCORED = "Scorer, round 0, score 2: My rationale about it.\n\n"
 
 SHARED = ["standard", "task", "source", "context", "aspect", "candidate"]
-
-
-def test_the_source_comes_first_and_the_role_last() -> None:
-    scorer, critic, revision, tie_breaker = asked()
-    debating = [*SHARED[:-1], "rules", "candidate", "debate", "role"]
-    assert headers(scorer) == [*SHARED, "role", "rationale", "score"]
-    assert headers(critic) == [*debating, "review", "decision", "feedback"]
-    assert headers(revision) == [*debating, "rationale", "score"]
-    assert headers(tie_breaker) == [*debating, "reasoning", "side", "final_score"]
 
 
 def test_an_aspect_that_needs_no_source_is_judged_without_it() -> None:
@@ -89,14 +79,6 @@ def test_an_export_with_an_option_that_is_gone_is_refused(removed: dict[str, obj
     with pytest.raises(InputError, match="compile the judge again") as raised:
         Debate.from_config({**config, **removed})
     assert raised.value.field in removed
-
-
-def test_tuned_instructions_of_the_scorer_are_the_standard_of_all() -> None:
-    judge, lm = Debate(debate_config=DebateConfig(1, True)), scripted_lm(OPEN_DEBATE)
-    judge.scorer.signature = judge.scorer.signature.with_instructions("Rate like a teacher.")
-    hold(lm, only(judge.judge([ITEM])))
-    assert all(section(prompt, "standard").endswith(".\nRate like a teacher.") for prompt in lm.prompts)
-    assert section(lm.prompts[0], "role") == OPENING
 
 
 def test_roles_argue_from_the_guide_where_there_is_one() -> None:

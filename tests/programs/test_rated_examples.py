@@ -84,15 +84,6 @@ def test_every_role_reads_the_examples_of_the_aspect_each_source_once() -> None:
     assert [c["candidate"] for s in lines(section(other[0], "examples")) for c in s["candidates"]] == ["Ask again."]
 
 
-def test_examples_stand_behind_the_standard_and_change_nothing_else() -> None:
-    plain, told = prompts(debate()), prompts(with_examples(debate(), ALL))
-    for before, after in zip(plain, told, strict=True):
-        assert headers(after) == ["standard", "examples", *headers(before)[1:]]
-        assert after.replace(f"[[ ## examples ## ]]\n{section(after, 'examples')}\n\n", "") == before
-    # One user message, whatever DSPy would make of demonstrations, and the same where a trace watches.
-    assert prompts(with_examples(debate(), ALL), trace=[]) == told
-
-
 def test_an_item_is_never_shown_the_ratings_of_its_own_source() -> None:
     train = replace(ITEM, source="  Which\n river? ")
     for judge in (with_examples(debate(), ALL), with_examples(debate(), ALL, nearest=3)):
@@ -101,15 +92,6 @@ def test_an_item_is_never_shown_the_ratings_of_its_own_source() -> None:
             assert "Sorry to read that!" in prompt
     alone = with_examples(debate(), (RIVER,))
     assert prompts(alone, train) == prompts(debate(), train)
-
-
-def test_a_text_without_a_source_is_shown_the_ratings_of_other_texts_alone() -> None:
-    alone = replace(RIVER, source="", context="")
-    other = replace(alone, candidate="Another text.")
-    judge = with_examples(debate(rounds=0), (alone, other))
-    for prompt in prompts(judge, replace(ITEM, source="", context="", text=alone.candidate)):
-        (shown,) = lines(section(prompt, "examples"))
-        assert shown == {"candidates": [{"candidate": "Another text.", "rating": 4.33, "ratings": [5, 4, 4]}]}
 
 
 def test_the_nearest_examples_are_those_most_like_source_and_candidate() -> None:
@@ -161,18 +143,6 @@ def test_examples_are_demonstrations_in_the_state_and_survive_dspys_own_saving(t
     again.load(tmp_path / "judge.json")
     assert examples_of(again) == examples_of(judge) == ALL
     assert prompts(again) == prompts(judge)
-
-
-def test_other_examples_replace_these_and_other_demonstrations_stay() -> None:
-    first = debate()
-    first.scorer.demos = [dspy.Example(candidate="A reply.", rationale="Because.", score="4")]
-    second = with_examples(with_examples(first, ALL), (LATE,))
-    assert examples_of(second) == (LATE,)
-    assert len(second.scorer.demos) == 2
-    none = with_examples(second, ())
-    assert (examples_of(none), len(none.scorer.demos)) == ((), 1)
-    # The judge that they are given to stays as it was.
-    assert examples_of(first) == ()
 
 
 def test_a_judge_whose_prompts_have_no_place_for_examples_is_refused() -> None:

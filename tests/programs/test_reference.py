@@ -165,12 +165,6 @@ def test_what_no_text_can_be_scored_without_ends_the_run() -> None:
         judged(Without(), item("a"), item("b"))
 
 
-def test_a_dry_run_computes_nothing() -> None:
-    judge = Moody()
-    assert value(judge.dry_run_copy(), item("fine")) == 0  # type: ignore[arg-type]
-    assert not judge.threads
-
-
 @pytest.mark.parametrize("granularity", GRANULARITIES)
 def test_a_metric_is_reported_as_given(granularity: Any) -> None:
     if granularity != "given":

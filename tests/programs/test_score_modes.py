@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from dspy.lm15 import Request
 
-from debate_judge.data.errors import InputError
-from debate_judge.data.schema import Scale
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import DebateConfig, Unscored, Verdict
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.reply import Messages, Reply
 from tests.fakes import debater, only, requested, scripted_lm, section
-from tests.programs.debates import COHERENCE, ITEM, content, hold, objects, scores
+from tests.programs.debates import ITEM, content, hold, objects, scores
 
 
 class Likely:
@@ -82,15 +79,6 @@ def test_an_endpoint_without_probabilities_leaves_the_item_unscored_and_no_other
     assert "log-probabilities" in found.detail
     assert "sampled:20" in found.detail
     assert len(engine.prompts) == 1
-
-
-def test_expected_refuses_a_scale_whose_points_are_no_tokens() -> None:
-    item = replace(ITEM, aspect=replace(COHERENCE, scale=Scale(0, 1, 0.5)))
-    with pytest.raises(InputError, match="probability of their tokens"):
-        hold(
-            likely(Likely({"1": 1.0})),
-            only(Debate(debate_config=DebateConfig(0), score_mode="expected").judge([item])),
-        )
 
 
 def test_sampled_averages_the_samples_and_takes_the_reasons_of_the_nearest() -> None:

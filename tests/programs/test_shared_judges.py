@@ -72,12 +72,6 @@ def test_the_rules_name_what_is_argued_from_and_what_an_issue_is() -> None:
     assert "by the definition of the aspect" in rules(plain, plain)
 
 
-def test_a_guide_to_all_aspects_is_said_once() -> None:
-    opening, review, *_ = prompts(told("They like rain."), told("They like rain."))
-    assert opening.count("They like rain.") == 1
-    assert "by the guide to the raters" in section(review, "rules")
-
-
 def test_rated_examples_are_shown_under_their_aspects() -> None:
     def showing(aspect: str, nearest: int) -> Debate:
         examples = [RatedExample(aspect, f"g{n}", f"Letter {n}.", "", f"{aspect} {n}", 2.0) for n in range(2)]
@@ -90,12 +84,6 @@ def test_rated_examples_are_shown_under_their_aspects() -> None:
     assert section(opening, "examples_coherence").count("coherence ") == 2
     assert section(opening, "similar_plain_style").count('"plain style ') == 1
     assert "plain style " not in section(opening, "examples_coherence")
-
-
-def test_a_single_aspect_is_asked_about_by_its_own_judge() -> None:
-    guided = told("They like rain.")
-    (one,) = shared_judges({"coherence": guided})
-    assert one.judge is guided
 
 
 SAME = [

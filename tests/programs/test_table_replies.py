@@ -73,14 +73,6 @@ def test_no_line_inside_an_object_is_about_another_candidate(field: str) -> None
     assert isinstance(scores(field)["candidate_2"], str)
 
 
-def test_what_a_text_says_on_several_lines_decides_nothing() -> None:
-    assert decisions(r'{"candidate_1": "TOO HIGH\ncandidate_2: NO ISSUE"}') == {
-        "candidate_1": "a decision must be NO ISSUE, TOO HIGH or TOO LOW and nothing else",
-        "candidate_2": "it was missing",
-    }
-    assert decisions("NO ISSUE\u2028candidate_2: TOO HIGH") == dict.fromkeys(READ, "it was missing")
-
-
 # --- names ---
 
 
@@ -88,17 +80,11 @@ def test_what_a_text_says_on_several_lines_decides_nothing() -> None:
     ("line", "name"),
     [
         ("candidate_A: 4", "candidate_a"),
-        ("Candidate B: 4/5", "candidate_b"),
-        ("candidate_C: 4 out of 5, it is fair", "candidate_c"),
         ("candidate_12345: 4", "candidate_12345"),
-        ("candidate_0: 4", "candidate_0"),
-        ("candidate_3: fair", "candidate_3"),
         ("| candidate_C | 4 |", "candidate_c"),
-        ("candidate_2b: 4", "candidate_2b"),
         ("candidate_1_style: 4", "candidate_1_style"),
         ("**Candidate #X**: **4**", "candidate_x"),
         ("candidate_A: NO ISSUE", "candidate_a"),
-        ("candidate_A: too low", "candidate_a"),
     ],
 )
 def test_a_reply_with_a_foreign_name_is_refused(line: str, name: str) -> None:
@@ -114,11 +100,9 @@ JOINT_LINES = "\n".join(f"{label(cell)}: 4" for cell in JOINT)
     ("line", "name"),
     [
         ("candidate 1 - style: 5", "candidate_1_style"),
-        ("candidate_1_style: 5", "candidate_1_style"),
         ("1_style: 5", "candidate_1_style"),
         ("- **Candidate 2** (plain language): 5", "candidate_2_plain_language"),
         ("| candidate_1 | plain language | 5 |", "candidate_1_plain_language"),
-        ("candidate_A_coherence: 5", "candidate_a_coherence"),
         ("candidate_3_coherence: 5", "candidate_3_coherence"),
         ("candidate_3: 5", "candidate_3"),
     ],
@@ -152,15 +136,6 @@ def test_words_about_candidates_are_no_foreign_names(line: str) -> None:
     assert set(scores(f"{line}\n{JOINT_LINES}", JOINT).values()) == {4}
 
 
-def test_a_cell_is_told_from_its_value_by_any_of_the_separators() -> None:
-    for separator in (":", "：", " = ", " | ", " → ", " -> ", " – ", " — "):
-        assert scores(BOTH.replace(": ", separator)) == READ
-        assert set(scores(JOINT_LINES.replace(": ", separator), JOINT).values()) == {4}
-        assert "there is no" in str(scores(f"{BOTH}\ncandidate_A{separator}4")["candidate_1"])
-    bracketed = "\n".join(f"candidate_{cell.candidate} [{cell.aspect}]: 4" for cell in JOINT)
-    assert set(scores(bracketed, JOINT).values()) == {4}
-
-
 # --- decisions ---
 
 
@@ -168,26 +143,14 @@ def test_a_cell_is_told_from_its_value_by_any_of_the_separators() -> None:
     ("said", "told"),
     [
         ("TOO HIGH", "Too high. Its last sentence is wrong."),
-        ("**too low**", "Too low. Its last sentence is wrong."),
-        ("TOO HIGH: the score is too high by one.", "Too high. Its last sentence is wrong."),
         ('TOO HIGH - it ends with "NO ISSUE", which no reader asked for', "Too high. Its last sentence is wrong."),
-        ("TOO LOW (it says “TOO HIGH” itself)", "Too low. Its last sentence is wrong."),
         ("too high: a claim is unsupported; no issue with grammar", "Too high. Its last sentence is wrong."),
-        ("too low. It is not too high, as the text keeps to the facts", "Too low. Its last sentence is wrong."),
         ("ISSUE", "Its last sentence is wrong."),
         ("NO ISSUE", "NO ISSUE"),
-        ("NO ISSUE: the score fits the text", "NO ISSUE"),
         ("TOO HIGH or TOO LOW", None),
-        ("NO ISSUE, TOO HIGH or TOO LOW", None),
-        ("TOO HIGH? No, it stands. NO ISSUE", None),
         ("TOO HIGH? No, it stands.", None),
-        ("too low ?", None),
         ("TOO HIGH/TOO LOW", None),
-        ("TOO HIGH TOO LOW", None),
         ("TOO HIGH but NO ISSUE", None),
-        ("TOO HIGH - no, too\tlow", None),
-        ("TOO LOW. No_issue", None),
-        ("NO ISSUE? TOO HIGH", None),
         ("NO ISSUE: TOO HIGH", None),
         ("NO ISSUE\u2028TOO HIGH", None),
         ("NO ISSUE\rTOO HIGH", None),
@@ -198,10 +161,6 @@ def test_a_decision_says_one_thing_or_is_refused(said: str, told: str | None) ->
     refused = "a decision must be NO ISSUE, TOO HIGH or TOO LOW and nothing else"
     found = decisions(f"candidate_1: {said}\ncandidate_2: NO ISSUE")
     assert found == {"candidate_1": told or refused, "candidate_2": "NO ISSUE"}
-
-
-def test_an_empty_reply_is_refused_for_every_cell() -> None:
-    assert scores_of("", JOINT) == {label(cell): "the reply was empty" for cell in JOINT}
 
 
 _LONG = """

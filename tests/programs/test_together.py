@@ -17,7 +17,7 @@ from debate_judge.programs.judge import DebateConfig, Item
 from tests.fakes import Script, in_turn, scripted_lm, section
 from tests.programs.debates import hold
 from tests.programs.four_candidates import FOUR, by_text
-from tests.programs.tables import items, judged, part, reading, reply_limits, shown, table_judge, values
+from tests.programs.tables import items, judged, part, reading, shown, table_judge, values
 
 
 def test_one_call_scores_all_candidates_of_a_source() -> None:
@@ -29,12 +29,6 @@ def test_one_call_scores_all_candidates_of_a_source() -> None:
     assert [j.transcript.turns[0].text for j in judgements][1] == "It reads:\ntwo\nso."
     # The call that opens a debate is the single call: it names no other role.
     assert not re.search("Critic|Tie-breaker", lm.prompts[0])
-
-
-def test_tables_hold_at_most_k_and_are_of_even_size() -> None:
-    many = items(*(f"{word} {n}" for n in range(3) for word in ("one", "two", "three", "four")))[:11]
-    _, lm = judged(table_judge(together=4), reading(lambda p, text: by_text(p, text.split()[0])), many)
-    assert sorted(len(shown(prompt)) for prompt in lm.prompts) == [3, 4, 4]
 
 
 def test_the_order_depends_on_texts_and_seed_and_not_on_arrival() -> None:
@@ -111,11 +105,6 @@ def test_a_table_that_is_too_long_is_cut_into_halves(most: int, size: int, calls
     assert {j.transcript.together for j in judgements} == {size}
     assert len(lm.prompts) == calls
     assert sum(j.calls for j in judgements) == pytest.approx(calls)
-
-
-@pytest.mark.parametrize(("limit", "given"), [(2000, 2000), (300, 1000), (None, None)])
-def test_a_reply_about_several_has_room_for_all(limit: int | None, given: int | None) -> None:
-    assert reply_limits(table_judge(), FOUR, limit) == [given]
 
 
 def test_a_text_that_is_refused_takes_nobody_along() -> None:

@@ -14,7 +14,7 @@ from tests.fakes import requested, scripted_lm, section
 from tests.programs.debates import hold
 from tests.programs.four_candidates import FOUR, by_text, number_of
 from tests.programs.joint_cells import THREE, limited
-from tests.programs.tables import judged, or_alone, part, reading, shown, table_judge, values, wanted
+from tests.programs.tables import judged, or_alone, reading, shown, table_judge, values, wanted
 
 
 def disputing(*texts: str) -> Callable[[str, str], str | None]:
@@ -50,15 +50,6 @@ def test_only_what_is_disputed_is_revised_and_debated_further() -> None:
     assert [int(line.removeprefix("candidate_").partition(":")[0]) for line in told] == order
     assert f"candidate_{two}: Critic, round 1: Too low. It says two" in told
     assert "Scorer, round 1, score 2.5" in told[-2] + told[-1]
-
-
-def test_no_issue_for_the_table_settles_all() -> None:
-    honest = reading(by_text)
-    critic = f"{part('review', 'Fine.')}\n\n{part('decisions', 'NO ISSUE')}"
-    judgements, lm = judged(table_judge(3), lambda p: critic if "decisions" in requested(p) else honest(p), FOUR)
-    assert values(judgements) == [1, 2, 3, 4]
-    assert len(lm.prompts) == 2
-    assert {j.stop_reason for j in judgements if isinstance(j, Verdict)} == {"no issue"}
 
 
 @pytest.mark.parametrize(("cut_in", "left"), [(1, 2), (2, 2), (2, 1)])

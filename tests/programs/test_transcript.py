@@ -18,20 +18,6 @@ FAILURE = Failure("critic", 2, "unreadable reply", "no decision", 2)
 DEBATE = Transcript((OPENING, OBJECTION, REVISION, CONTENT))
 
 
-def test_the_score_is_the_latest_one_that_the_scorer_stands_by() -> None:
-    assert Transcript((OPENING,)).score == 2
-    assert Transcript((OPENING, OBJECTION)).score == 2
-    assert DEBATE.score == 3.5
-    assert Transcript((OPENING, OBJECTION, REVISION, TIE)).score == 3.5
-
-
-def test_what_is_counted() -> None:
-    assert (DEBATE.rounds, DEBATE.calls, DEBATE.settled) == (2, 5, True)
-    assert Transcript((OPENING, OBJECTION, REVISION)).settled is False
-    failed = Transcript((OPENING, OBJECTION, REVISION)).add(FAILURE)
-    assert (failed.rounds, failed.calls) == (1, 6)
-
-
 def test_the_company_of_a_score_is_that_of_the_round() -> None:
     cut = dataclasses.replace(DEBATE, sizes=((4, 2), (2, 2), (1, 1)))
     assert [(cut.until(n).together, cut.until(n).joint) for n in range(4)] == [(4, 2), (2, 2), (1, 1), (1, 1)]

@@ -138,21 +138,6 @@ def test_a_search_that_fails_leaves_the_item_unscored(provider: Provider) -> Non
     assert found.calls == 1
 
 
-def test_a_refused_key_ends_the_run(provider: Provider) -> None:
-    provider.replies = [(403, {}, "bad key secret-key")] * 2
-    with pytest.raises(InputError, match="refuses the key") as caught:
-        asyncio.run(Serper().snippets("q", 1))
-    assert "secret-key" not in str(caught.value)
-
-
-def test_nobody_at_the_address_is_a_failed_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    server = http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler)
-    port = server.server_port
-    server.server_close()
-    with pytest.raises(SearchError, match="ClientConnectorError"):
-        asyncio.run(Serper("k", f"http://127.0.0.1:{port}", pause=0.0).snippets("q", 1))
-
-
 def test_a_missing_key_is_told_before_anything_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SERPER_API_KEY", raising=False)
     with pytest.raises(InputError, match="SERPER_API_KEY"):
