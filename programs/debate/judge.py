@@ -21,8 +21,18 @@ import dspy
 from debate_judge.data.errors import InputError
 from debate_judge.programs.debate.personas import STRICT, Persona, persona_named, persona_of
 from debate_judge.programs.debate.prompts import Briefing, briefing
-from debate_judge.programs.debate.speakers import BlindCriticism, Critic, Criticism, Scoring, TieBreaker, TieBreaking
-from debate_judge.programs.debate.table import ScoreTable, debate
+from debate_judge.programs.debate.table import (
+    BlindCritic,
+    BlindCriticism,
+    Critic,
+    Criticism,
+    Opening,
+    Revision,
+    ScoreTable,
+    Scoring,
+    TieBreaker,
+    TieBreaking,
+)
 from debate_judge.programs.judge import DebateConfig, Item, Judge, StopReason, Verdict, least_failed
 from debate_judge.programs.lm.loop import gather
 from debate_judge.programs.option_values import whole_number, yes_or_no
@@ -212,6 +222,32 @@ class Debate(Judge):
         _refuse_removed(config)
         own = {name: config[name] for name in ("score_mode", "nearest_examples", *_READING) if name in config}
         return cls(persona, DebateConfig(config["rounds"], config["tie_breaker"]), **own)
+
+
+async def debate(table: ScoreTable, rounds: int, *, blind: bool = False, tie_breaker: bool = False) -> list[Transcript]:
+    """Hold the debate about a table, or go on with it: Scorer; up to `rounds` times Critic and Scorer, until there is
+    NO ISSUE; Tie-breaker for what stays open. A `blind` Critic first scores the table by itself, which settles all
+    scores but those that it is too far from.
+
+    A failed turn ends the debate about its cell, and is recorded in the cell's transcript.
+    """
+    if not table.begun:
+        await table.turn(Opening, table.open())
+        table.end_round()
+        if rounds and blind:
+            await table.turn(BlindCritic, table.open())
+            if not table.open():
+                table.end_round()
+        for _ in range(rounds):
+            if not table.open():
+                break
+            await table.turn(Critic, table.open())
+            await table.turn(Revision, table.open())
+            table.end_round()
+    if tie_breaker and table.disputed():
+        await table.turn(TieBreaker, table.disputed())
+        table.end_round(again=True)
+    return table.transcripts
 
 
 def _check_reading(judge: Debate) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import dspy
 
-from debate_judge.programs.hallucination.claims import CHECKED_ANSWER, form_of
+from debate_judge.programs.hallucination.evidence import CHECKED_ANSWER, form_of
 from debate_judge.programs.hallucination.judge import (
     FACTUALITY,
     OPINION,

@@ -1,7 +1,6 @@
 """Hallucination detection by claims, evidence and a debate about each claim (Sun et al. 2024, section 3).
 
-A response is divided into claims (`claims.py`), evidence is found for each (`evidence.py`), and each is verified by a
-debate. One hallucinated claim makes the response hallucinated; its score is that of its worst claim. With 0 rounds the
+A response is divided into claims, evidence is found for each (`evidence.py`), and each is verified by a debate. One hallucinated claim makes the response hallucinated; its score is that of its worst claim. With 0 rounds the
 initial agent's opinion is final: claim verification without debate. The judge uses an aspect's scale and not its
 definition: high is factual.
 
@@ -29,16 +28,20 @@ import dspy
 
 from debate_judge.data.schema import Scale
 from debate_judge.programs.hallucination import evidence as evidences
-from debate_judge.programs.hallucination.claims import (
+from debate_judge.programs.hallucination.evidence import (
     CHECKED_ANSWER,
+    Evidence,
     Extracting,
     Form,
+    Querying,
+    SearchProvider,
     Selecting,
+    Serper,
     extract_claims,
+    find_evidence,
     form_of,
     read_facts,
 )
-from debate_judge.programs.hallucination.evidence import Evidence, Querying, SearchProvider, Serper, find_evidence
 from debate_judge.programs.judge import DebateConfig, Item, ItemJudge, Judge, StopReason, Verdict
 from debate_judge.programs.option_values import one_of, whole_number
 from debate_judge.programs.roles import parsing as replies

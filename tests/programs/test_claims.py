@@ -11,7 +11,7 @@ from debate_judge.data.schema import Task
 from debate_judge.data.sets.factuality import CLAIMS
 from debate_judge.data.tasks import DIALOGUE, SUMMARIZATION
 from debate_judge.programs.hallucination.baselines import HallucinationCheck
-from debate_judge.programs.hallucination.claims import CHECKED_ANSWER, form_of, read_claims
+from debate_judge.programs.hallucination.evidence import CHECKED_ANSWER, form_of, read_claims
 from debate_judge.programs.hallucination.judge import MOST_CLAIMS, SHORT_ANSWER, Hallucination
 from debate_judge.programs.judge import Item, Unscored
 from debate_judge.programs.roles.parsing import Unreadable

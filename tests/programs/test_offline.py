@@ -7,7 +7,7 @@ import pytest
 from debate_judge.data.schema import Aspect
 from debate_judge.data.tasks import DIALOGUE, SUMMARIZATION
 from debate_judge.programs.debate.personas import PERSONAS, STRICT
-from debate_judge.programs.debate.speakers import Criticism, Scoring
+from debate_judge.programs.debate.table import Criticism, Scoring
 from debate_judge.programs.judge import Item
 from debate_judge.programs.offline import roles as offline_roles
 from debate_judge.programs.offline import rubric as offline_rubric

@@ -14,10 +14,10 @@ import dspy
 import pytest
 
 from debate_judge.data.tasks import DIALOGUE
-from debate_judge.programs.chateval.referees import Comparing, Summarizing
+from debate_judge.programs.chateval.judge import Comparing, Summarizing
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import PERSONAS, STRICT
-from debate_judge.programs.debate.speakers import Criticism, Scoring, TieBreaking
+from debate_judge.programs.debate.table import Criticism, Scoring, TieBreaking
 from debate_judge.programs.geval.judge import Deriving
 from debate_judge.programs.judge import DebateConfig, Verdict
 from debate_judge.programs.lm.engine import response_of

@@ -12,7 +12,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Scale, Task
 from debate_judge.data.tasks import DIALOGUE, SUMMARIZATION
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.debate.speakers import Scoring
+from debate_judge.programs.debate.table import Scoring
 from debate_judge.programs.judge import DebateConfig, Item
 from debate_judge.programs.roles.guide import with_guide, without_anchors
 from debate_judge.programs.roles.role import SYSTEM

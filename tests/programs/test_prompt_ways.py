@@ -11,7 +11,7 @@ import pytest
 from dspy.lm15 import Message, Request, Response, Usage
 
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.debate.speakers import Scoring
+from debate_judge.programs.debate.table import Scoring
 from debate_judge.programs.judge import DebateConfig, Verdict
 from debate_judge.programs.lm.usage import CallTag
 from debate_judge.programs.roles.role import SYSTEM, Role, material

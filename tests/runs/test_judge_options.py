@@ -10,8 +10,7 @@ import pytest
 from debate_judge.data.errors import InputError
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs import JUDGES, options_of, preset
-from debate_judge.programs.chateval.judge import ChatEval
-from debate_judge.programs.chateval.referees import ROLES
+from debate_judge.programs.chateval.judge import ROLES, ChatEval
 from debate_judge.runs.flags.parser import make_parser, read
 
 
