@@ -129,14 +129,6 @@ def judges_of(named: str) -> list[Debate]:
     return found
 
 
-def test_a_search_has_them_beside_the_papers_personas() -> None:
-    texts = {"mine": "You doubt.", "blind": "You argue."}
-    found = Debate(rounds=1).variants(texts)
-    assert {name: judge.persona.gap for name, judge in found.items() if isinstance(judge, Debate)} == {
-        "mine": None, "blind": 0.25,
-    }  # fmt: skip
-
-
 @pytest.mark.parametrize(("name", "calls"), [("lower", 2), ("upper", 6)])
 def test_an_estimate_knows_its_bounds(name: Literal["lower", "upper"], calls: int) -> None:
     lm = make_lm("offline", engine=DryRunEngine(EstimateCase(name, 80)))

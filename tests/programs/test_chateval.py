@@ -1,21 +1,56 @@
-"""ChatEval against its algorithms: who is asked what, in which order, having heard which messages.
-
-Each expected history is written down by hand from the pseudo-code (paper, appendix C). An LM is asked one
-question once: where the algorithm has an agent answer the very same prompt again, the stored reply is used.
-"""
+"""ChatEval against its algorithms: who is asked what, in which order, having heard which messages, and the figures."""
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections import Counter
+from collections.abc import Awaitable
 from dataclasses import replace
 from typing import Any
 
+import dspy
 import pytest
 
 from debate_judge.data.errors import InputError
+from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs.chateval.judge import ChatEval
-from tests.fakes import ScriptedLM, only, scripted_lm, section
-from tests.programs.chateval_talks import ITEM, ROLES, TWO, numbered, run, speaker
+from debate_judge.programs.judge import Item, Unscored, Verdict
+from debate_judge.programs.transcript import Transcript
+from tests.fakes import ScriptedLM, debater, in_turn, only, scripted_lm, section, settings_seen
+
+ASPECT = Aspect("clarity", "Is the text easy to follow?", Scale(1, 5))
+ITEM = Item("g", "c", Task("notes", "letter", "note", (ASPECT,)), ASPECT, "A long letter.", "A short note.")
+ROLES = {"alpha": "You are alpha.", "beta": "You are beta.", "gamma": "You are gamma."}
+TWO = {name: ROLES[name] for name in ("alpha", "beta")}
+ONE = {"alpha": ROLES["alpha"]}
+
+
+def run(lm: ScriptedLM, work: Awaitable[Any]) -> Any:
+    async def under_lm() -> Any:
+        with dspy.context(lm=lm, trace=None):
+            return await work
+
+    return asyncio.run(under_lm())
+
+
+def speaker(prompt: str) -> str:
+    named = re.match(r"You are (\w+)\.", section(prompt, "role"))
+    return named[1] if named else "summarizer"
+
+
+def numbered(**options: Any) -> ScriptedLM:
+    """Each says its initial and how often it was asked; alpha scores 1, beta 2, gamma 3, and each time 1 more."""
+    counts: Counter[str] = Counter()
+
+    def count(prompt: str) -> str:
+        counts[speaker(prompt)] += 1
+        return f"{speaker(prompt)[0]}{counts[speaker(prompt)]}"
+
+    def score(prompt: str) -> str:
+        return str("abg".index(speaker(prompt)[0]) + counts[speaker(prompt)])
+
+    return scripted_lm(debater(rationale=count, score=score, summary=count), **options)
 
 
 def heard(lm: ScriptedLM) -> list[tuple[str, str]]:
@@ -142,3 +177,51 @@ def test_settings_that_cannot_be_carried_out_are_refused(config: dict[str, Any],
     with pytest.raises(InputError) as error:
         ChatEval.from_config(config)
     assert error.value.field == field
+
+
+def test_the_final_score_is_the_average_of_the_latest_scores() -> None:
+    judge = ChatEval(ROLES, "simultaneous", turns=2)
+    transcript = run(numbered(), only(judge.converse([ITEM], 1)))
+    # Turn 1: 1, 2, 3. Turn 2: 2, 3, 4.
+    assert judge.verdict(transcript, 1) == Verdict(3.0, 1, "rounds over", 6, transcript)
+    first = judge.verdict(transcript.until(0), 0)
+    assert isinstance(first, Verdict)
+    assert (first.score, first.rounds, first.calls) == (2.0, 0, 3)
+
+
+@pytest.mark.parametrize("communication", ["one-by-one", "one-by-one-printed", "simultaneous", "summarizer"])
+def test_a_talk_holds_every_shorter_talk(communication: str) -> None:
+    judge = ChatEval(ROLES, communication)
+    longer: Transcript = run(numbered(), only(judge.converse([ITEM], 2)))
+    for rounds in (0, 1):
+        assert run(numbered(), only(judge.converse([ITEM], rounds))) == longer.until(rounds)
+
+
+def test_multiple_evidence_averages_samples_of_its_own_for_each_referee(monkeypatch: pytest.MonkeyPatch) -> None:
+    replies = [f'{{"rationale": "evidence {n}", "score": {score}}}' for n, score in enumerate((1, 2, 4, 5))]
+    lm = scripted_lm(in_turn(replies))
+    seen = settings_seen(lm, monkeypatch)
+    judge = ChatEval({"alpha": "You are same.", "beta": "You are same."}, "none", turns=1, samples=2)
+    verdict = run(lm, only(judge.judge([ITEM])))
+    # The two share a role, so the four questions are one text; the number of the sample tells them apart.
+    assert len(set(lm.prompts)) == 1
+    assert seen == [{"temperature": 1.0, "sample": number} for number in range(4)]
+    turns = [(t.score, t.text, t.calls) for t in verdict.transcript.turns]
+    assert turns == [(1.5, "evidence 0", 2), (4.5, "evidence 2", 2)]
+    assert (verdict.score, verdict.calls) == (3.0, 4)
+
+
+def silent(name: str) -> ScriptedLM:
+    return scripted_lm(debater(score=lambda prompt: "no number" if speaker(prompt) == name else "3"))
+
+
+def test_one_agent_without_a_score_leaves_the_item_unscored_and_is_named() -> None:
+    lm = silent("beta")
+    judgement = run(lm, only(ChatEval(ROLES, "one-by-one").judge([ITEM])))
+    assert isinstance(judgement, Unscored)
+    assert judgement.reason == "unreadable reply"
+    assert judgement.detail.startswith("beta, round 0: no score could be found")
+    # beta is asked again with what was wrong; then the talk is over and gamma is not asked.
+    assert [speaker(prompt) for prompt in lm.prompts] == ["alpha", "beta", "beta"]
+    assert "could not be used" in section(lm.prompts[2], "correction")
+    assert judgement.calls == 3

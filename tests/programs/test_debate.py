@@ -10,9 +10,8 @@ from typing import Any
 import dspy
 import pytest
 
-from debate_judge.programs import JUDGES, build
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.debate.personas import PERSONAS, PLAIN, STRICT, Persona
+from debate_judge.programs.debate.personas import PERSONAS, STRICT
 from debate_judge.programs.judge import DebateConfig, Unscored, Verdict
 from tests.fakes import in_turn, only, scripted_lm, section
 from tests.programs.debates import (
@@ -165,43 +164,11 @@ def test_a_tie_at_a_smaller_n_costs_one_call_more_and_only_where_it_is_open() ->
 # --- what a debate is made of ---
 
 
-def test_a_debate_rebuilds_from_its_configuration() -> None:
-    for judge in (
-        Debate(),
-        Debate(PLAIN, DebateConfig(2, True)),
-        Debate(Persona("mine", "You doubt. NO ISSUE."), DebateConfig(0)),
-    ):
-        again = build("debate", judge.config())
-        assert again.config() == judge.config()
-        assert again.instructions() == judge.instructions()
-        assert again.debate_config == judge.debate_config
-    assert build("debate", {"persona": "plain", "rounds": 1, "tie_breaker": False}).instructions()["critic"] == (
-        PLAIN.text
-    )
-
-
 def test_rewritten_instructions_no_longer_carry_the_personas_name() -> None:
     judge = Debate(STRICT)
     judge.critic.signature = judge.critic.signature.with_instructions("Doubt. NO ISSUE.")
     assert judge.config()["persona"] == "tuned"
     assert judge.config()["persona_text"] == "Doubt. NO ISSUE."
-
-
-@pytest.mark.parametrize(
-    ("name", "n", "tie_breaker", "persona"),
-    [
-        ("single", 0, False, None),
-        ("multiagent", 3, False, "plain"),
-        ("multiagent+tiebreak", 3, True, "plain"),
-        ("debate", 3, False, "devils-advocate"),
-        ("debate+tiebreak", 3, True, "devils-advocate"),
-    ],
-)
-def test_the_systems_of_the_paper(name: str, n: int, tie_breaker: bool, persona: str | None) -> None:
-    judge = build(JUDGES[name].kind, JUDGES[name].config)
-    assert judge.debate_config == DebateConfig(n, tie_breaker)
-    if persona is not None:
-        assert judge.instructions()["critic"] == PERSONAS[persona].text
 
 
 def test_the_variants_of_a_debate_differ_in_the_critic_alone() -> None:
@@ -212,17 +179,6 @@ def test_the_variants_of_a_debate_differ_in_the_critic_alone() -> None:
     assert len({v.instructions()["scorer"] for v in variants.values()}) == 1
     assert all(v.debate_config == judge.debate_config for v in variants.values())
     assert judge.tunable() == ("scorer", "critic")
-
-
-def test_a_copy_debates_otherwise_and_the_judge_stays_as_it_is() -> None:
-    judge = Debate(PLAIN, DebateConfig(3, False))
-    assert judge.with_debate(rounds=1).debate_config == DebateConfig(1, False)
-    assert judge.with_debate(tie_breaker=True).debate_config == DebateConfig(3, True)
-    longest = judge.with_debate(rounds=5, tie_breaker=True)
-    assert longest.debate_config == DebateConfig(5, True)
-    assert longest.with_debate(rounds=0, tie_breaker=False).debate_config == DebateConfig(0, False)
-    assert longest.instructions() == judge.instructions()
-    assert judge.debate_config == judge.with_debate().debate_config == DebateConfig(3, False)
 
 
 def test_a_verdict_has_the_reason_of_who_spoke_last() -> None:

@@ -16,8 +16,6 @@ from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.store import SqlStore
 from tests.fakes import in_turn, only, requested, scripted_lm, section
 from tests.programs.debates import ITEM, content, hold, judged, objects, scores, settles, speaker, speakers, summary
-from tests.programs.engines import judge_lm, response
-from tests.programs.engines import judged as judged_by
 from tests.stores import count, get
 
 # --- replies that cannot be read ---
@@ -113,15 +111,6 @@ def test_an_unreadable_reply_is_shown_and_kept(tmp_path: Path, traced: bool) -> 
     assert kept is not None
     assert kept.text == hostile
     assert "Never." in "".join(path.read_bytes().decode("latin-1") for path in tmp_path.iterdir())
-
-
-def test_a_reply_that_was_cut_off_and_then_unreadable_is_the_one_that_is_named() -> None:
-    endings = iter(["length", "stop", "length", "stop"])
-    lm, engine = judge_lm(lambda number: response(f"Hm {number}.", next(endings)), max_tokens=100)
-    judgement = judged_by(lm)
-    assert isinstance(judgement, Unscored)
-    assert len(engine.requests) == 4
-    assert "; the reply was: Hm 4. [kept as " in judgement.detail
 
 
 # --- calls that fail ---

@@ -3,25 +3,71 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import pytest
+from dspy import lm15
 
-from debate_judge.data.errors import InputError
 from debate_judge.programs import preset
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.judge import Judgement, Verdict
-from tests.fakes import Script, requested, section
-from tests.programs.joint_cells import HONEST, THREE, TRUE, WORTH, limited, name_of, true
+from debate_judge.programs.judge import Judgement, Unscored, Verdict
+from tests.fakes import Script, debater, requested, section
 from tests.programs.tables import (
+    cells,
     joint_judge,
     joint_reading,
     judged,
     part,
+    reply_limits,
     shown,
     table_judge,
     values,
     wanted_cells,
 )
+
+THREE = cells("one", "two", "three")
+"""Three candidates in two aspects; all of coherence come first."""
+
+WORTH = {"one": 1, "two": 2, "three": 3}
+
+TRUE = [1, 2, 3, 10, 9, 8]
+"""Their scores: coherence as `WORTH` has it, plain style the other way round on its own scale."""
+
+
+def true(prompt: str, text: str, aspect: str) -> float:
+    return WORTH[text] if aspect == "coherence" else 11 - WORTH[text]
+
+
+HONEST = joint_reading(true)
+
+
+def name_of(prompt: str, text: str, aspect: str) -> str:
+    number = next(number for number, told in shown(prompt).items() if told == text)
+    return f"candidate_{number}_{aspect}"
+
+
+ALL = [(item.text, "plain_style" if "style" in item.aspect.name else "coherence") for item in THREE]
+
+
+# --- calls that fail ---
+
+
+def limited(most: int) -> Script:
+    """An LM whose context holds no more than `most` cells; it finds an issue in everything."""
+    honest = joint_reading(true, lambda *_: "TOO LOW")
+
+    def script(prompt: str) -> str:
+        if section(prompt, "candidate"):
+            score = true(prompt, section(prompt, "candidate"), section(prompt, "aspect").partition(" (")[0])
+            field = "final_score" if "final_score" in requested(prompt) else "score"
+            if "decision" in requested(prompt):
+                return "\n\n".join([part("review", "Well."), part("decision", "ISSUE"), part("feedback", "It is.")])
+            return f"{part('rationale', 'So.')}\n\n{part('reasoning', 'So.')}\n\n{part(field, f'{score:g}')}"
+        if len(shown(prompt)) * max(1, len(re.findall("## aspect_", prompt))) > most:
+            raise lm15.ContextLengthError("prompt is too long", status=400)
+        return honest(prompt)
+
+    return script
 
 
 def shapes(judgements: list[Judgement]) -> set[tuple[float, int, int]]:
@@ -112,15 +158,75 @@ def test_candidates_need_not_be_asked_about_in_the_same_aspects() -> None:
 # --- the judge ---
 
 
-def test_what_cannot_be_read_jointly_is_refused() -> None:
-    for options in ({"joint": True, "score_mode": "expected"}, {"joint": 1}, {"joint": "yes"}):
-        with pytest.raises(InputError, match="joint"):
-            preset("debate", options)
-
-
 def test_the_configuration_holds_it_and_variants_and_exports_have_it() -> None:
     judge = preset("debate", {"joint": True, "together": 4, "order": 2})
     assert isinstance(judge, Debate)
     assert {(v.joint, v.together, v.order) for v in judge.variants({"a": "A.", "b": "B."}).values()} == {(True, 4, 2)}
     assert Debate.from_config(judge.config()).joint
     assert not Debate.from_config({k: v for k, v in judge.config().items() if k != "joint"}).joint
+
+
+def line_of(prompt: str, text: str, aspect: str) -> str:
+    return f"{name_of(prompt, text, aspect)}: {true(prompt, text, aspect):g}"
+
+
+# --- what is read of a reply ---
+
+
+def instead(text: str, aspect: str, line: str) -> Callable[[str, str], str]:
+    """Another line for a cell; `line` has its name in place of {}."""
+    return lambda prompt, reply: reply.replace(
+        line_of(prompt, text, aspect), line.format(name_of(prompt, text, aspect))
+    )
+
+
+def test_what_stays_unreadable_leaves_its_cell_unscored_and_no_other() -> None:
+    alone = debater(score="great")
+
+    def script(prompt: str) -> str:
+        if section(prompt, "candidate"):
+            return alone(prompt)
+        reply = HONEST(prompt)
+        return instead("three", "coherence", "{}: great")(prompt, reply) if "scores" in requested(prompt) else reply
+
+    judgements, lm = judged(joint_judge(1), script, THREE)
+    assert values(judgements) == [*TRUE[:2], "unreadable reply", *TRUE[3:]]
+    lost = judgements[2]
+    assert isinstance(lost, Unscored)
+    assert lost.detail.startswith("scorer, round 0: no score could be found")
+    assert "[kept as " in lost.detail
+    # It is no longer debated, and the other aspect of the same candidate is: alone, as the table was divided.
+    debated = [prompt for prompt in lm.prompts if {"decision", "decisions"} & set(requested(prompt))]
+    tables = [prompt for prompt in debated if "three" in shown(prompt).values()]
+    assert not [p for p in tables if name_of(p, "three", "coherence") in wanted_cells(p, "decisions")]
+    aspects = [section(p, "aspect").partition(" (")[0] for p in debated if section(p, "candidate") == "three"]
+    assert aspects == ["plain style"]
+
+
+@pytest.mark.parametrize(
+    ("most", "shape", "calls"),
+    # Whole; a pair and one; then candidates by themselves; then every cell alone.
+    [(6, {(3, 2)}, 1), (4, {(1, 2), (2, 2)}, 3), (2, {(1, 2)}, 5), (1, {(1, 1)}, 11)],
+)
+def test_what_is_too_long_is_cut_between_candidates_and_then_between_aspects(
+    most: int, shape: set[tuple[int, int]], calls: int
+) -> None:
+    judgements, lm = judged(joint_judge(), limited(most), THREE)
+    assert values(judgements) == TRUE
+    assert {(j.transcript.together, j.transcript.joint) for j in judgements} == shape
+    assert len(lm.prompts) == calls
+    assert sum(j.calls for j in judgements) == pytest.approx(calls)
+
+
+@pytest.mark.parametrize(("limit", "given"), [(2000, 2000), (300, 900), (None, None)])
+def test_a_reply_about_several_cells_has_room_for_all(limit: int | None, given: int | None) -> None:
+    assert reply_limits(joint_judge(), THREE, limit) == [given]
+
+
+@pytest.mark.parametrize(("most", "parts", "tried"), [(6, 1, 0), (4, 2, 1), (2, 3, 2), (1, 6, 5)])
+def test_later_turns_and_the_tie_breaker_keep_to_the_parts(most: int, parts: int, tried: int) -> None:
+    judgements, lm = judged(joint_judge(1, tie_breaker=True), limited(most), THREE)
+    assert values(judgements) == TRUE
+    # Opening, review, revision and tie-break of each part, and once what was too long.
+    assert len(lm.prompts) == tried + 4 * parts
+    assert sum(j.calls for j in judgements) == pytest.approx(len(lm.prompts))

@@ -2,47 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import dspy
 import pytest
 
 from debate_judge.data.tasks import DIALOGUE
 from debate_judge.programs.chateval.judge import Comparing, Summarizing
-from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import PERSONAS, STRICT
 from debate_judge.programs.debate.table import Criticism, Scoring, TieBreaking
 from debate_judge.programs.geval.judge import Deriving
-from debate_judge.programs.judge import DebateConfig, Verdict
-from debate_judge.programs.lm.engine import response_of
 from debate_judge.programs.make_lm import make_lm
-from debate_judge.programs.offline import engine as offline
 from debate_judge.programs.offline import roles as offline_roles
-from tests.fakes import only
-from tests.programs.offline_items import CRACKS, DEFECTS, GOOD, LIVELY, STOCK, answer, ask, final, item, prompt
+from tests.programs.offline_items import CRACKS, DEFECTS, GOOD, LIVELY, STOCK, answer, ask, item, prompt
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def plain_lm() -> dspy.LM:
-    """The stand-in in an LM of DSPy's own."""
-
-    class Engine:
-        def complete(self, request: dspy.lm15.Request) -> dspy.lm15.Response:
-            reply = offline.OfflineEngine().answer(request.system or "", request.messages[-1].text or "", {})
-            return response_of(request.model, "key", reply)
-
-    class Awaited:
-        async def complete(self, request: dspy.lm15.Request) -> dspy.lm15.Response:
-            return Engine().complete(request)
-
-    return dspy.LM(offline.MODEL, engine=Engine(), async_engine=Awaited(), cache=False)
 
 
 def in_new_process(program: str, seed: str, given: str) -> str:
@@ -61,19 +40,6 @@ def test_equal_answers_in_every_process_and_for_every_hash_seed() -> None:
     )
     here = f"{[answer(*p) for p in asked]}\n"
     assert [in_new_process(program, seed, json.dumps(asked)) for seed in ("0", "1", "77")] == [here] * 3
-
-
-def test_the_real_debate_runs_on_it_both_ways() -> None:
-    asked = item("coherence", f"{GOOD} {CRACKS}")
-
-    def judged(lm: Any) -> Any:
-        with dspy.context(lm=lm):
-            return asyncio.run(only(Debate(debate_config=DebateConfig(rounds=3, tie_breaker=True)).judge([asked])))
-
-    verdict, same = judged(make_lm("offline")), judged(plain_lm())
-    assert isinstance(verdict, Verdict)
-    assert verdict.score == same.score == final(asked)
-    assert verdict.stop_reason == "tie-breaker"
 
 
 def test_it_proposes_instructions_to_dspys_optimizers() -> None:

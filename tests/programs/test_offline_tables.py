@@ -48,14 +48,5 @@ def test_side_by_side_gives_the_scores_that_each_candidate_has_alone(name: str, 
         assert counted == pytest.approx(made.total())
 
 
-def test_a_single_call_is_made_once_for_each_table(corpus: Corpus, items: list[Item]) -> None:
-    tables = GROUPS * len(corpus.task.aspects)
-    for together, calls in ((8, tables), (4, 2 * tables), (3, 3 * tables), (16, tables)):
-        assert judged("single", items, together=together)[1] == {"scorer": calls}
-    # Jointly, all aspects share it: one call a candidate, or one a table of candidates.
-    for together, calls in ((0, GROUPS * EACH), (8, GROUPS), (3, 3 * GROUPS)):
-        assert judged("single", items, together=together, joint=True)[1] == {"scorer": calls}
-
-
 def test_such_a_judge_keeps_the_contract() -> None:
     check_judge(preset("debate+tiebreak", {"together": 4, "joint": True}))

@@ -7,6 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from debate_judge.data.schema import Scale
+from debate_judge.programs.debate.replies import no_issue
 from debate_judge.programs.roles.parsing import Unreadable, score
 
 FIVE = Scale(1, 5)
@@ -182,10 +183,6 @@ def test_yes_and_no_on_a_scale_of_two_values(text: str, expected: float | None) 
     assert isinstance(value, Unreadable) if expected is None else value == expected
 
 
-def test_yes_is_no_rating_where_the_scale_has_more_than_two_values() -> None:
-    assert isinstance(score("yes", Scale(0, 1, 0.5)), Unreadable)
-
-
 @given(st.floats(1, 5).map(lambda v: round(v, 3)))
 def test_every_number_of_the_scale_is_read_as_it_is_written(value: float) -> None:
     for written in (f"{value:.3f}", f"**{value:.3f}**", f"Score: {value:.3f}", f"{value:.3f}/5"):
@@ -198,3 +195,53 @@ def test_every_number_of_the_scale_is_read_as_it_is_written(value: float) -> Non
 def test_a_score_is_on_the_scale_or_refused_whatever_the_text(text: str) -> None:
     value = score(text, FIVE)
     assert isinstance(value, Unreadable) or 1 <= value <= 5
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("NO ISSUE", True),
+        ("NO ISSUES", True),
+        ("NO-ISSUE", True),
+        ("**NO ISSUE**", True),
+        ("[NO ISSUE]", True),
+        ("no issues found.", True),
+        ("There is no issue.", True),
+        ("Decision: NO ISSUE", True),
+        ("NO ISSUE\n\nThe score is accurate.", True),
+        ("ISSUE", False),
+        ("**ISSUE**", False),
+        ("There is an issue.", False),
+        ("Decision: ISSUE", False),
+        ("ISSUE\nThe score is too high.", False),
+        ("", None),
+        ("yes", None),
+        ("NO", None),
+        ("non-issue", None),
+        ("NO ISSUE or ISSUE", None),
+        ("ISSUE / NO ISSUE", None),
+        ("NO ISSUE. However, the second sentence is odd.", None),
+        ("NO ISSUE, except that the score is far too high", None),
+        ("There is no issue with grammar but the score is too high.", None),
+        ("The candidate says NO ISSUE", None),
+        ("ISSUE: none", None),
+        ("ISSUE: too high", False),
+        ("NO ISSUE (the score is fine)", True),
+        ("NO ISSUE - with grammar, the facts are wrong", None),
+        ("NO ISSUE (in grammar)", None),
+        ("NO ISSUE - the score fits the text", True),
+        ("NO ISSUE: I agree.", True),
+        ("NO ISSUE\nISSUE", None),
+        ("ISSUE\n\nDecision: NO ISSUE", None),
+        ("TOO HIGH or TOO LOW", None),
+        ("TOO HIGH? No, it stands. NO ISSUE", None),
+        ("ISSUE? No, it stands. NO ISSUE", None),
+    ],
+)
+def test_decision(text: str, expected: bool | None) -> None:
+    decision = no_issue(text)
+    if expected is None:
+        assert isinstance(decision, Unreadable)
+        assert "NO ISSUE or ISSUE" in decision.why
+    else:
+        assert decision is expected

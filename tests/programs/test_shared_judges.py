@@ -15,7 +15,6 @@ from debate_judge.programs.geval.judge import GEval
 from debate_judge.programs.judge import DebateConfig, Item, Judge
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.offline.rubric import PHRASES
-from debate_judge.programs.roles.examples import RatedExample, with_examples
 from debate_judge.programs.roles.guide import with_guide
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import section
@@ -70,20 +69,6 @@ def test_the_rules_name_what_is_argued_from_and_what_an_issue_is() -> None:
     assert "at least 0.5 (coherence), 1 (plain_style) apart" in rules(plain, plain, coarse)
     assert "or, where it has none, its definition" in rules(told("Rain."), plain)
     assert "by the definition of the aspect" in rules(plain, plain)
-
-
-def test_rated_examples_are_shown_under_their_aspects() -> None:
-    def showing(aspect: str, nearest: int) -> Debate:
-        examples = [RatedExample(aspect, f"g{n}", f"Letter {n}.", "", f"{aspect} {n}", 2.0) for n in range(2)]
-        found = with_examples(joint_judge(1, tie_breaker=True), examples, nearest)
-        assert isinstance(found, Debate)
-        return found
-
-    # How many an item is shown may differ as well.
-    opening, *_ = prompts(showing("coherence", 0), showing("plain style", 1))
-    assert section(opening, "examples_coherence").count("coherence ") == 2
-    assert section(opening, "similar_plain_style").count('"plain style ') == 1
-    assert "plain style " not in section(opening, "examples_coherence")
 
 
 SAME = [

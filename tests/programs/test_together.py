@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Callable
 from dataclasses import replace
 
 import dspy
@@ -12,12 +14,45 @@ from dspy import lm15
 from debate_judge.data.errors import InputError
 from debate_judge.programs import preset
 from debate_judge.programs.debate.judge import Debate
+from debate_judge.programs.debate.personas import Persona
 from debate_judge.programs.grouping import grouped
-from debate_judge.programs.judge import DebateConfig, Item
-from tests.fakes import Script, in_turn, scripted_lm, section
-from tests.programs.debates import hold
-from tests.programs.four_candidates import FOUR, by_text
-from tests.programs.tables import items, judged, part, reading, shown, table_judge, values
+from debate_judge.programs.judge import DebateConfig, Item, Unscored
+from debate_judge.programs.lm.options import LMOptions
+from debate_judge.programs.roles.examples import RatedExample, with_examples
+from debate_judge.runs.runner.runner import JudgeRunner
+from tests.fakes import Script, debater, in_turn, requested, scripted_lm, section
+from tests.programs.debates import ITEM, hold
+from tests.programs.tables import items, judged, part, reading, shown, table_judge, values, wanted
+
+FOUR = items("one", "two", "three", "four")
+
+
+def by_text(prompt: str, text: str) -> int:
+    return {"one": 1, "two": 2, "three": 3, "four": 4}[text]
+
+
+def number_of(prompt: str, text: str) -> int:
+    return next(number for number, told in shown(prompt).items() if told == text)
+
+
+def line_of(prompt: str, text: str) -> str:
+    return f"candidate_{number_of(prompt, text)}: {by_text(prompt, text)}"
+
+
+# --- what is read of a reply ---
+
+ORDERS: dict[str, Callable[[str, str], str]] = {
+    "backwards": lambda prompt, reply: "\n\n".join(reply.split("\n\n")[::-1]),
+    "numbers alone": lambda prompt, reply: re.sub(r"^candidate_(\d: )", r"\1", reply, flags=re.MULTILINE),
+    "bold": lambda prompt, reply: re.sub(r"^candidate_(\d): (\d)$", r"- **Candidate \1**: **\2**", reply, flags=re.M),
+    "a table": lambda prompt, reply: re.sub(r"^candidate_(\d): (\d)$", r"| candidate_\1 | \2 |", reply, flags=re.M),
+    "of the scale": lambda prompt, reply: re.sub(r"^(candidate_\d: \d)$", r"\1/5", reply, flags=re.MULTILINE),
+    "nothing but the lines": lambda prompt, reply: reply.partition("[[ ## scores ## ]]\n")[2],
+    "an object": lambda prompt, reply: json.dumps({"scores": {n: by_text("", t) for n, t in shown(prompt).items()}}),
+    "the same line twice": lambda prompt, reply: f"{reply}\n{line_of(prompt, 'two')}",
+    "words around": lambda prompt, reply: reply.replace("scores ## ]]\n", "scores ## ]]\nHere they are:\n") + "\nDone.",
+    "thoughts first": lambda prompt, reply: f"<think>\ncandidate_1: 5\n</think>\n{reply}",
+}  # fmt: skip
 
 
 def test_one_call_scores_all_candidates_of_a_source() -> None:
@@ -140,3 +175,164 @@ def test_texts_without_a_source_are_no_candidates_of_one() -> None:
     assert [len(table.items) for table in grouped(table_judge(), alone).tables] == [1, 1]
     together = [replace(item, group="g") for item in alone]
     assert [len(table.items) for table in grouped(table_judge(), together).tables] == [2]
+
+
+def replying(change: Callable[[str, str], str]) -> Script:
+    """The honest script, whose first reply is changed by `change` of the prompt and the reply."""
+    honest, seen = reading(by_text), list[str]()
+
+    def script(prompt: str) -> str:
+        seen.append(prompt)
+        return change(prompt, honest(prompt)) if len(seen) == 1 else honest(prompt)
+
+    return script
+
+
+def without(*texts: str) -> Callable[[str, str], str]:
+    def change(prompt: str, reply: str) -> str:
+        for text in texts:
+            reply = reply.replace(line_of(prompt, text), "")
+        return reply
+
+    return change
+
+
+def instead(text: str, line: str) -> Callable[[str, str], str]:
+    """Another line for a candidate; `line` has its label in place of {}."""
+    return lambda prompt, reply: reply.replace(
+        line_of(prompt, text), line.format(f"candidate_{number_of(prompt, text)}")
+    )
+
+
+GAPS: dict[str, tuple[Callable[[str, str], str], list[str], str]] = {
+    "one missing": (without("two"), ["two"], "it was missing"),
+    "two missing": (without("two", "four"), ["two", "four"], "it was missing"),
+    "twice, and different": (instead("three", "{0}: 3\n{0}: 4"), ["three"], "twice with different content"),
+    "no number": (instead("one", "{}: excellent"), ["one"], "no score could be found"),
+    "two numbers": (instead("one", "{}: 1 or 2"), ["one"], "no score could be found"),
+    "off the scale": (instead("four", "{}: 9"), ["four"], "outside the scale"),
+    "of another scale": (instead("four", "{}: 4/10"), ["four"], "on another scale"),
+    "its section twice": (
+        lambda prompt, reply: part(line_of(prompt, "two").split(":")[0], "Other reasons.") + "\n\n" + reply,
+        ["two"],
+        "twice with different content",
+    ),
+    "a foreign name": (lambda p, reply: f"{reply}\ncandidate_5: 3", ["one", "two", "three", "four"], "no candidate_5"),
+    "counted from zero": (
+        lambda p, reply: re.sub(r"^candidate_(\d):", lambda m: f"candidate_{int(m[1]) - 1}:", reply, flags=re.M),
+        ["one", "two", "three", "four"],
+        "no candidate_0",
+    ),
+    "no lines at all": (lambda p, reply: "They are all fine.", ["one", "two", "three", "four"], "it was missing"),
+    "nested too deeply": (
+        lambda p, reply: "[[ ## scores ## ]]\n" + '{"a":' * 5000,
+        ["one", "two", "three", "four"],
+        "'scores' looked like a JSON object but was not a valid one",
+    ),
+    "nothing": (lambda p, reply: " ", ["one", "two", "three", "four"], "empty"),
+    "lines elsewhere": (
+        lambda p, reply: reply.replace("[[ ## scores ## ]]", "[[ ## summary ## ]]"),
+        ["one", "two", "three", "four"],
+        "'scores' was missing",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("gap", GAPS)
+def test_what_cannot_be_read_is_asked_for_once_more_about_these_alone(gap: str) -> None:
+    change, texts, why = GAPS[gap]
+    judgements, lm = judged(table_judge(), replying(change), FOUR)
+    assert values(judgements) == [1, 2, 3, 4]
+    first, second = lm.prompts
+    asked = sorted(number_of(first, text) for text in texts)
+    assert sorted(wanted(second, "scores")) == asked
+    assert why in section(second, "correction")
+    # The company stays: the table is the same.
+    assert shown(second) == shown(first)
+    again = {item.text for item in FOUR if item.text in texts}
+    calls = [j.calls for j in judgements]
+    assert calls == [pytest.approx(0.25 + (1 / len(again) if item.text in again else 0)) for item in FOUR]
+    assert sum(calls) == pytest.approx(2)
+
+
+def spoiling(text: str) -> Script:
+    """An LM whose replies about a table with `text` cannot be read, as if it repeated the headers in that text."""
+    honest = reading(by_text)
+
+    def script(prompt: str) -> str:
+        if section(prompt, "candidate"):
+            return debater(score=str(by_text(prompt, section(prompt, "candidate"))))(prompt)
+        return "They are all fine." if text in shown(prompt).values() else honest(prompt)
+
+    return script
+
+
+def test_a_table_whose_reply_stays_unreadable_is_asked_again_in_halves() -> None:
+    judgements, lm = judged(table_judge(), spoiling("three"), FOUR)
+    assert values(judgements) == [1, 2, 3, 4]
+    # Twice about all, once about the half without the text, twice about the other, and about either of its two alone.
+    assert sorted(len(shown(p)) for p in lm.prompts if not section(p, "candidate")) == [2, 2, 2, 4, 4]
+    alone = [section(p, "candidate") for p in lm.prompts if section(p, "candidate")]
+    assert len(alone) == 2
+    assert "three" in alone
+    assert sum(judgement.calls for judgement in judgements) == pytest.approx(len(lm.prompts))
+
+
+def test_what_cannot_be_read_alone_either_leaves_its_candidate_unscored_and_no_other() -> None:
+    honest = spoiling("three")
+    judgements, lm = judged(
+        table_judge(1), lambda p: "Great." if section(p, "candidate") == "three" else honest(p), FOUR
+    )
+    assert values(judgements)[2] == "unreadable reply"
+    assert not [judgement for judgement in judgements[:2] + judgements[3:] if isinstance(judgement, Unscored)]
+    lost = judgements[2]
+    assert isinstance(lost, Unscored)
+    assert "no score could be found" in lost.detail
+    assert "[kept as " in lost.detail
+    # It is no longer debated.
+    assert "three" not in [section(prompt, "candidate") for prompt in lm.prompts if "decision" in requested(prompt)]
+
+
+TEXTS = items("one", "two", "three")
+PERSONA = Persona("mine", "You doubt everything on Mondays.")
+
+
+def debate() -> Debate:
+    return Debate(PERSONA, DebateConfig(1, tie_breaker=True), together=4)
+
+
+def prompts(judge: Debate) -> list[str]:
+    return judged(judge, reading(lambda prompt, text: 3, lambda prompt, text: "TOO LOW"), TEXTS)[1].prompts
+
+
+def test_rated_examples_are_shown_once_for_the_table_and_never_of_its_own_source() -> None:
+    own = RatedExample("coherence", "g1", ITEM.source, "", "A leak.", 1.0)
+    others = [
+        RatedExample("coherence", f"g{n}", f"Letter {n}.", "", f"{word} text", 2.0)
+        for n, word in enumerate(("one", "far"))
+    ]
+    for nearest, field in ((0, "examples"), (1, "similar")):
+        told = [section(prompt, field) for prompt in prompts(with_examples(debate(), [own, *others], nearest))]
+        assert len(set(told)) == 1
+        assert "one text" in told[0]
+        assert ("far text" in told[0]) == (nearest == 0)
+        assert "A leak." not in told[0]
+
+
+def test_a_server_that_fails_leaves_the_table_whole() -> None:
+    """Cut, it would be scored otherwise than by the next run, which finds the server well."""
+
+    def script(prompt: str) -> str:
+        if "Reply with OK" in prompt:
+            return "OK"
+        if "decisions" in requested(prompt):
+            raise lm15.RateLimitError("slow down", retry_after=0.001)
+        return reading(lambda p, text: 3)(prompt)
+
+    lm = scripted_lm(script, options=LMOptions(first_wait=0.01))
+    with JudgeRunner(lm, progress=False) as runner:
+        judgements = runner.judge(debate(), TEXTS)
+    assert values(judgements) == ["lm error"] * 3
+    assert {len(shown(prompt)) for prompt in lm.prompts if section(prompt, "task")} == {3}
+    assert all(isinstance(j, Unscored) and j.detail.startswith("critic, round 1: ") for j in judgements)
+    assert [round(j.calls, 9) for j in judgements] == [round(2 / 3, 9)] * 3

@@ -12,9 +12,9 @@ from debate_judge.programs.judge import DebateConfig, Verdict
 from debate_judge.programs.transcript import Transcript
 from tests.fakes import requested, scripted_lm, section
 from tests.programs.debates import hold
-from tests.programs.four_candidates import FOUR, by_text, number_of
-from tests.programs.joint_cells import THREE, limited
 from tests.programs.tables import judged, or_alone, reading, shown, table_judge, values, wanted
+from tests.programs.test_joint import THREE, limited
+from tests.programs.test_together import FOUR, by_text, number_of
 
 
 def disputing(*texts: str) -> Callable[[str, str], str | None]:

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from debate_judge.programs.judge import Judgement
 from tests.fakes import ScriptedLM, requested, section
-from tests.programs.hostile_texts import HOSTILE as ALONE
 from tests.programs.tables import (
     cells,
     headers,
@@ -28,6 +27,7 @@ from tests.programs.tables import (
     table_judge,
     values,
 )
+from tests.programs.test_debate_hostile import HOSTILE as ALONE
 
 SECOND = "The bridge opened. It was late."
 
