@@ -192,20 +192,6 @@ CHAT = Task("chat", "dialogue history", "reply", (ASPECT,), "fact")
 REPLY = Item("g", "c", CHAT, ASPECT, "Who won in 2005?", "They did, in 2005. Are you a fan?", "They lost in 2005.")
 
 
-def test_the_subjective_part_of_a_reply_goes_before_claims_are_taken() -> None:
-    facts = "[[ ## facts ## ]]\nThey did, in 2005."
-    lm = by_claim({"They won in 2005.": (False, 4)}, "They won in 2005.", facts=facts)
-    verdict = run(lm, only(judge(rounds=0).judge([REPLY])))
-    assert [name for name, _ in course(lm)] == ["facts", "claims", "initial"]
-    selecting, extracting, checking = lm.prompts
-    assert section(selecting, "candidate") == REPLY.text
-    assert section(extracting, "candidate") == "They did, in 2005."
-    assert section(extracting, "source") == REPLY.source
-    # History and fact are both evidence.
-    assert section(checking, "evidence") == "Who won in 2005?\n\nThey lost in 2005."
-    assert verdict.calls == 3
-
-
 def test_a_failed_agent_leaves_the_response_unscored() -> None:
     lm = scripted_lm(lambda prompt: view(True, 0, "ok") if speaker(prompt) != "trust" else "What do I know?")
     found = judge().verdict(run(lm, only(judge().converse([ITEM], 3))), 3)

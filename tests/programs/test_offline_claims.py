@@ -73,11 +73,6 @@ def test_long_knowledge_is_searched_and_a_debate_held() -> None:
     assert (verdict.score, verdict.calls) == (1.0, 9)
 
 
-def test_small_talk_is_no_claim() -> None:
-    verdict = judged(CHAT, "Elm lies on the Ash.", "Thanks! Do you like it?")
-    assert (verdict.score, verdict.calls) == (1.0, 1)
-
-
 def test_nothing_is_known_about_a_bare_question() -> None:
     for judge in (None, HallucinationCheck(True, 3)):
         verdict = judged(QA, "Which river?", "The Oak.", judge)

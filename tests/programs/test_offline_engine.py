@@ -7,10 +7,8 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Literal
 
 import dspy
-import pytest
 
 from debate_judge.data.tasks import DIALOGUE
 from debate_judge.programs.chateval.judge import Comparing, Summarizing
@@ -59,26 +57,6 @@ def test_it_proposes_instructions_to_dspys_optimizers() -> None:
         new = InstructionProposer()({"critic": STRICT.text}, {"critic": examples}, ["critic"])
         assert "NO ISSUE" in new["critic"]
     assert len({offline_roles.threshold(text) for text in seen}) > 1
-
-
-class _Various(dspy.Signature):
-    """Say many things."""
-
-    question: str = dspy.InputField()
-    remark: str = dspy.OutputField()
-    choice: Literal["red", "blue"] = dspy.OutputField()
-    sure: bool = dspy.OutputField()
-    amount: float = dspy.OutputField()
-    names: list[str] = dspy.OutputField(desc="of\nall")
-    notes: dict[str, str] = dspy.OutputField()
-
-
-@pytest.mark.parametrize("adapter", [dspy.ChatAdapter(use_json_adapter_fallback=False), dspy.JSONAdapter()])
-def test_fields_it_knows_nothing_about_get_a_value_of_their_type(adapter: dspy.Adapter) -> None:
-    with dspy.context(lm=make_lm("offline"), adapter=adapter):
-        reply = dspy.Predict(_Various)(question="?")
-    assert "text statistics" in reply.remark
-    assert (reply.choice, reply.sure, reply.amount, reply.names, reply.notes) == ("red", False, 0.0, [], {})
 
 
 def test_the_other_judges_roles_are_answered() -> None:

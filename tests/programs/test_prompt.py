@@ -13,8 +13,7 @@ from dspy.lm15 import Message, Request, Response, Usage
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Scale, Task
-from debate_judge.data.sets import factuality, faireval, qags
-from debate_judge.data.tasks import DIALOGUE, SUMMARIZATION, TASKS
+from debate_judge.data.tasks import DIALOGUE, SUMMARIZATION
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.table import Scoring
 from debate_judge.programs.judge import DebateConfig, Item, Verdict
@@ -24,16 +23,6 @@ from debate_judge.programs.roles.role import SYSTEM, Role, kinds, material
 from debate_judge.programs.roles.score_modes import TEXT, score
 from tests.fakes import ScriptedLM, only, scripted_lm, section
 from tests.programs.prompts import ADAPTER, COHERENCE, FLUENCY, ITEM, OPEN_DEBATE, headers, hold
-
-SHIPPED = [*TASKS.values(), factuality.ANSWERS, factuality.REPLIES, factuality.SUMMARIES, faireval.TASK, qags.TASK]
-
-
-@pytest.mark.parametrize("task", SHIPPED, ids=[task.name for task in SHIPPED])
-@pytest.mark.parametrize("context", [True, False])
-def test_no_label_has_an_article(task: Task, context: bool) -> None:
-    told = kinds(task, context)
-    assert not re.search(r"\ban?\b", told)
-    assert (task.context_label in told) is context
 
 
 def test_every_text_is_named_by_its_label() -> None:
@@ -138,26 +127,6 @@ def test_all_roles_share_a_prompt_through_the_aspect_and_those_that_debate_throu
     single, *debating = asked()
     assert common([single, *debating]).endswith("where the candidate does.\n\n[[ ## ")
     assert common(debating).endswith("[[ ## candidate ## ]]\nIt is.\n\n[[ ## debate ## ]]\n" + SCORED)
-
-
-class Alone(dspy.Signature):
-    """You rate it."""
-
-    source: str = dspy.InputField()
-    candidate: str = dspy.InputField()
-    correction: str = dspy.InputField(default="")
-    score: str = dspy.OutputField(desc="one number")
-
-
-def test_who_never_debates_is_told_its_role_before_the_candidate() -> None:
-    def prompt(candidate: str, correction: str = "") -> str:
-        inputs = {"source": "Rain fell.", "candidate": candidate, "correction": correction}
-        return str(ADAPTER.format(Alone, [], inputs)[-1]["content"])
-
-    assert headers(prompt("a")) == ["source", "role", "candidate", "score"]
-    assert headers(prompt("a", "No.")) == ["source", "role", "candidate", "correction", "score"]
-    # There is no other role to share a candidate with, so the candidates share the role.
-    assert common([prompt("a"), prompt("b")]).endswith("You rate it.\n\n[[ ## candidate ## ]]\n")
 
 
 def test_the_ids_of_an_item_are_nobodys_business() -> None:

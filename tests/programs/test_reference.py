@@ -10,12 +10,12 @@ import pytest
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import GRANULARITIES, Aspect, Scale, Task
-from debate_judge.programs import JUDGES, build, preset
+from debate_judge.programs import JUDGES, build
 from debate_judge.programs.compiled import AspectJudge
 from debate_judge.programs.judge import Item, Judgement, Unscored, Verdict
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.metrics import metric
-from debate_judge.programs.metrics.metric import TOKENIZERS, Bleu, Metric, RougeL
+from debate_judge.programs.metrics.metric import Bleu, Metric, RougeL
 from debate_judge.runs.runner.runner import JudgeRunner
 
 ASPECTS = (Aspect("tone", "Whether it is kind.", Scale(1, 5)), Aspect("help", "Whether it helps.", Scale(1, 5)))
@@ -80,15 +80,6 @@ def test_references_come_before_the_context_and_that_before_the_source(judge: Me
     assert value(judge, item(same, source=same)) == best
     # A reference, or a context, without any text is none.
     assert value(judge, item(same, " ", source=same, context=" \n")) == best
-
-
-def test_the_tokenizer_of_bleu_can_be_chosen() -> None:
-    assert value(Bleu("char"), item("abcd", "abcx")) > value(Bleu(), item("abcd", "abcx")) == 0
-    for name in TOKENIZERS:
-        assert value(Bleu(name), item("the cat sat on it", "the cat sat on it")) == pytest.approx(100)
-    assert preset("bleu", {"tokenize": "zh"}).config() == {"tokenize": "zh"}
-    with pytest.raises(InputError, match="13a, intl, char, zh, none"):
-        preset("bleu", {"tokenize": "mecab"})
 
 
 @pytest.mark.parametrize("name", METRICS)

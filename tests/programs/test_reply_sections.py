@@ -156,11 +156,6 @@ def test_json_in_a_sentence_is_no_answer(reply: str) -> None:
     assert sections(reply, FIELDS) == {"": reply}
 
 
-def test_a_block_that_a_sentence_quotes_is_no_answer_of_one_field() -> None:
-    reply = 'It has\n```json\n{"score": 5}\n```\nin it. I give it a 2.'
-    assert sections(reply, ("score",)) == {"score": reply}
-
-
 def test_a_reply_of_one_field_needs_no_header() -> None:
     assert sections("Read it twice.\nThen judge.", ("steps",)) == {"steps": "Read it twice.\nThen judge."}
     assert sections("[[ ## steps ## ]]\nRead it.", ("steps",)) == {"steps": "Read it."}
@@ -174,12 +169,3 @@ def test_a_name_of_two_words_may_be_written_as_words() -> None:
         '{"side": "Critic", "Final score": 4}',
     ):
         assert sections(reply, ("reasoning", "side", "final_score")) == {"side": "Critic", "final_score": "4"}
-
-
-def test_a_critics_reply() -> None:
-    reply = "The score is too high.\n\n**Decision:** ISSUE\n\n**Feedback:** Lower it:\n- one error\n- another"
-    assert sections(reply, REVIEW) == {
-        "review": "The score is too high.",
-        "decision": "ISSUE",
-        "feedback": "Lower it:\n- one error\n- another",
-    }
