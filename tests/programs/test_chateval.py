@@ -23,7 +23,6 @@ ASPECT = Aspect("clarity", "Is the text easy to follow?", Scale(1, 5))
 ITEM = Item("g", "c", Task("notes", "letter", "note", (ASPECT,)), ASPECT, "A long letter.", "A short note.")
 ROLES = {"alpha": "You are alpha.", "beta": "You are beta.", "gamma": "You are gamma."}
 TWO = {name: ROLES[name] for name in ("alpha", "beta")}
-ONE = {"alpha": ROLES["alpha"]}
 
 
 def run(lm: ScriptedLM, work: Awaitable[Any]) -> Any:

@@ -131,7 +131,6 @@ def test_it_is_configured_by_name_and_nobody_is_called_as_the_majority() -> None
 ASPECT = Aspect("clarity", "Is the text easy to follow?", Scale(0, 1, 0.5))
 BAD = Item("g", "c", Task("notes", "letter", "note", (ASPECT,)), ASPECT, "A long letter.", "bad")
 GOOD = replace(BAD, text="good")
-TWO = {name: ROLES[name] for name in ("alpha", "beta")}
 ONE = {"alpha": ROLES["alpha"]}
 
 

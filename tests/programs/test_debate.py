@@ -79,16 +79,6 @@ def test_no_issue_ends_the_debate_and_the_latest_score_stands(round_: int) -> No
     assert speakers(lm)[-1] == "critic"
 
 
-@pytest.mark.parametrize("n", [0, 1, 2, 3])
-def test_n_is_the_number_of_critic_replies(n: int) -> None:
-    replies = [scores(1)] + [r for i in range(1, n + 1) for r in (objects(), scores(1 + i))]
-    judgement, lm = judged(Debate(debate_config=DebateConfig(n)), *replies)
-    assert isinstance(judgement, Verdict)
-    assert (judgement.score, judgement.rounds, judgement.calls) == (1 + n, n, 1 + 2 * n)
-    assert judgement.stop_reason == ("rounds over" if n else "single call")
-    assert speakers(lm) == ["scorer", *["critic", "scorer"] * n]
-
-
 def test_the_tie_breaker_settles_what_stayed_open() -> None:
     replies = [scores(2), objects("Too low."), scores(3), settles(4.5, "Critic")]
     judgement, lm = judged(Debate(debate_config=DebateConfig(1, tie_breaker=True)), *replies)
@@ -216,7 +206,6 @@ OPENING = Turn("scorer", 0, "Two errors.", score=2)
 OBJECTION = Turn("critic", 1, "One of them\nis none.", calls=2)
 REVISION = Turn("scorer", 1, "Granted.", score=3.5)
 CONTENT = Turn("critic", 2, "NO ISSUE", no_issue=True)
-TIE = Turn("tie-breaker", 1, "(Critic) one error", score=4)
 FAILURE = Failure("critic", 2, "unreadable reply", "no decision", 2)
 
 DEBATE = Transcript((OPENING, OBJECTION, REVISION, CONTENT))

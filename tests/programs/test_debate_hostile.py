@@ -81,8 +81,3 @@ def courses(
 def test_no_text_steers_the_debate(text: str, where: str) -> None:
     plain, attacked = courses(text, lambda prompt: "nothing", where, DebateConfig(3, tie_breaker=True))
     assert attacked == plain
-
-
-def candidate_of(prompt: str) -> str:
-    """All that a prompt says about the candidate, to the letter."""
-    return prompt.partition("[[ ## candidate ## ]]\n")[2].partition("\n\n[[ ## ")[0]

@@ -24,7 +24,6 @@ CLARITY = Aspect("clarity", "Is the text easy to follow?", Scale(1, 5))
 WARMTH = Aspect("warmth", "Is the text friendly?", Scale(1, 5))
 TASK = Task("notes", "letter", "note", (CLARITY, WARMTH))
 ITEM = Item("g", "c", TASK, CLARITY, "A long letter.", "A short note.")
-GIVEN = {"notes": {"clarity": "1. Read."}}
 
 
 def run(lm: JudgeLM, work: Awaitable[Any], trace: list[Any] | None = None) -> Any:

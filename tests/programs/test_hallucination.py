@@ -18,8 +18,6 @@ from debate_judge.programs.transcript import Transcript
 from tests.fakes import ScriptedLM, only, scripted_lm, section
 from tests.programs.hallucination_talks import ASPECT, ITEM, QA, course, judge, run, speaker, view
 
-CLAIM = "Which city? Lima."
-
 
 def panel(**views: str) -> ScriptedLM:
     """Agents with views such as `TFF`: factual the first time, not factual afterwards (severity 0 and 4)."""
@@ -188,10 +186,6 @@ def test_the_score_of_a_response_is_that_of_its_worst_claim() -> None:
     assert run(lm, only(judge(rounds=0).judge([NEWS]))).score == pytest.approx(1 + 2 * (5 - 1) / 5)
 
 
-CHAT = Task("chat", "dialogue history", "reply", (ASPECT,), "fact")
-REPLY = Item("g", "c", CHAT, ASPECT, "Who won in 2005?", "They did, in 2005. Are you a fan?", "They lost in 2005.")
-
-
 def test_a_failed_agent_leaves_the_response_unscored() -> None:
     lm = scripted_lm(lambda prompt: view(True, 0, "ok") if speaker(prompt) != "trust" else "What do I know?")
     found = judge().verdict(run(lm, only(judge().converse([ITEM], 3))), 3)
@@ -201,19 +195,6 @@ def test_a_failed_agent_leaves_the_response_unscored() -> None:
     # Initial, Skeptic, and Trust asked twice; the debate of no rounds is whole all the same.
     assert found.calls == 4
     assert isinstance(judge().verdict(found.transcript, 0), Verdict)
-
-
-def test_the_earliest_failure_of_several_claims_is_told() -> None:
-    def reply(prompt: str) -> str:
-        if speaker(prompt) == "claims":
-            return "[[ ## claims ## ]]\nAnn won.\nBob won."
-        late = section(prompt, "claim") == "Ann won."
-        return "hm" if speaker(prompt) == ("leader" if late else "initial") else view(True, 0, "ok")
-
-    transcript = run(scripted_lm(reply), only(judge().converse([NEWS], 1)))
-    assert transcript.failure is not None
-    assert (transcript.failure.role, transcript.failure.round, transcript.failure.calls) == ("initial", 0, 4)
-    assert isinstance(judge().verdict(transcript, 0), Unscored)
 
 
 VIEWS: list[tuple[str, str, str, object]] = [

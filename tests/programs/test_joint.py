@@ -46,9 +46,6 @@ def name_of(prompt: str, text: str, aspect: str) -> str:
     return f"candidate_{number}_{aspect}"
 
 
-ALL = [(item.text, "plain_style" if "style" in item.aspect.name else "coherence") for item in THREE]
-
-
 # --- calls that fail ---
 
 
@@ -141,18 +138,6 @@ def test_only_disputed_cells_are_revised_and_debated_further() -> None:
 
 
 # --- cells ---
-
-
-def test_candidates_need_not_be_asked_about_in_the_same_aspects() -> None:
-    ragged = [*THREE[:3], THREE[4]]
-    judgements, lm = judged(joint_judge(), HONEST, ragged)
-    assert values(judgements) == [1, 2, 3, 9]
-    (prompt,) = lm.prompts
-    assert len(wanted_cells(prompt, "scores")) == 4
-    assert {j.calls for j in judgements} == {0.25}
-    cut, lm = judged(joint_judge(), limited(2), ragged)
-    assert values(cut) == [1, 2, 3, 9]
-    assert sum(j.calls for j in cut) == pytest.approx(len(lm.prompts))
 
 
 # --- the judge ---

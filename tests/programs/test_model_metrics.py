@@ -122,16 +122,6 @@ def test_bartscore_conditions_on_the_right_text(tmp_path: Path) -> None:
     assert {d: value(_bart(folder, d), about) for d in expected} == pytest.approx(expected, abs=1e-4)
 
 
-def test_bartscore_takes_the_best_reference(tmp_path: Path) -> None:
-    skip_without("bartscore")
-    folder = tiny_bart(tmp_path)
-    references = ("a dog", "the dog ran on the mat in a mat", "the cat sat")
-    for direction in ("precision", "recall", "f"):
-        alone = [value(_bart(folder, direction), item("the cat sat", r)) for r in references]
-        found = value(_bart(folder, direction), item("the cat sat", *references))
-        assert found == pytest.approx(max(alone), abs=1e-4)
-
-
 @pytest.fixture
 def as_if_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("debate_judge.programs.metrics.metric.absent", lambda packages: ())

@@ -11,7 +11,7 @@ import pytest
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs.hallucination.baselines import HallucinationCheck
 from debate_judge.programs.hallucination.evidence import SNIPPETS, WHOLE
-from debate_judge.programs.hallucination.judge import MOST_CLAIMS, Hallucination
+from debate_judge.programs.hallucination.judge import Hallucination
 from debate_judge.programs.judge import Item, Judge, Verdict
 from debate_judge.programs.offline import other_roles
 from debate_judge.programs.offline.roles import Prompt, parse, render
@@ -19,7 +19,6 @@ from tests.fakes import only, scripted_lm
 
 ASPECT = Aspect("factuality", "Is all of it factual?", Scale(0, 1))
 NEWS = Task("news", "article", "summary", (ASPECT,))
-CHAT = Task("chat", "dialogue history", "reply", (ASPECT,))
 QA = Task("questions", "question", "answer", (ASPECT,))
 ARTICLE = "Robbers took 500 pounds from a van in Glasgow. Police asked witnesses to come forward."
 
@@ -71,17 +70,3 @@ def test_long_knowledge_is_searched_and_a_debate_held() -> None:
     verdict = judged(NEWS, knowledge, "Police asked witnesses.", Hallucination(2))
     # Claims, queries, the initial agent and two rounds.
     assert (verdict.score, verdict.calls) == (1.0, 9)
-
-
-def test_nothing_is_known_about_a_bare_question() -> None:
-    for judge in (None, HallucinationCheck(True, 3)):
-        verdict = judged(QA, "Which river?", "The Oak.", judge)
-        assert verdict.score == 1.0
-        assert "nothing is given" in verdict.transcript.turns[-1].text
-
-
-def test_too_many_sentences_become_fewer_claims() -> None:
-    text = " ".join(f"Van {n} drove." for n in range(MOST_CLAIMS + 5))
-    claims = judged(NEWS, ARTICLE, text, Hallucination(0)).transcript.turns[0].text.splitlines()
-    assert claims[0] == "1. Van 0 drove. Van 1 drove."
-    assert len(claims) <= MOST_CLAIMS

@@ -18,10 +18,9 @@ from debate_judge.programs.judge import DebateConfig, Item, ItemJudge
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.metrics.metric import Metric
 from debate_judge.programs.roles import parsing as replies
-from debate_judge.programs.roles.role import Fields, JudgeSignature, NoAnswer, Role, material
+from debate_judge.programs.roles.role import Fields, JudgeSignature, NoAnswer, Role
 from debate_judge.programs.testing import check_judge, sample_items
 from debate_judge.programs.transcript import EMPTY, Transcript, Turn
-from tests.programs.prompts import ADAPTER
 
 MODULE = "own_judge_of_a_test"
 CODE = """
@@ -96,12 +95,6 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.syspath_prepend(tmp_path)
     yield MODULE
     sys.modules.pop(MODULE, None)
-
-
-def prompt(signature: Any = Weighing) -> tuple[str, str]:
-    inputs = {**material(sample_items()[0], ""), "correction": ""}
-    system, user = ADAPTER.format(signature, [], inputs)
-    return system["content"], user["content"]
 
 
 # --- the contract ---

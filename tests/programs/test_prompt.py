@@ -17,10 +17,8 @@ from debate_judge.data.tasks import DIALOGUE, SUMMARIZATION
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.table import Scoring
 from debate_judge.programs.judge import DebateConfig, Item, Verdict
-from debate_judge.programs.lm.usage import CallTag
 from debate_judge.programs.roles.guide import with_guide, without_anchors
-from debate_judge.programs.roles.role import SYSTEM, Role, kinds, material
-from debate_judge.programs.roles.score_modes import TEXT, score
+from debate_judge.programs.roles.role import SYSTEM, kinds, material
 from tests.fakes import ScriptedLM, only, scripted_lm, section
 from tests.programs.prompts import ADAPTER, COHERENCE, FLUENCY, ITEM, OPEN_DEBATE, headers, hold
 
@@ -41,8 +39,6 @@ def asked(item: Item = ITEM, debate_config: DebateConfig = DebateConfig(1, True)
 
 
 SCORED = "Scorer, round 0, score 2: My rationale about it.\n\n"
-
-SHARED = ["standard", "task", "source", "context", "aspect", "candidate"]
 
 
 def test_an_aspect_that_needs_no_source_is_judged_without_it() -> None:
@@ -258,12 +254,3 @@ def test_any_other_dspy_lm_is_asked_the_same_bytes() -> None:
     assert {str(request.system) for request in engine.requests} == {SYSTEM}
     assert isinstance(verdict, Verdict)
     assert str(verdict.transcript) == str(short[1].transcript)
-
-
-def test_demos_reach_any_other_dspy_lm() -> None:
-    engine, scorer = Engine(OPEN_DEBATE), Role("scorer", Scoring)
-    scorer.demos = [DEMO]
-    lm = dspy.LM("plain/lm", engine=NoEngine(), async_engine=engine, cache=False)
-    hold(lm, score(scorer, TEXT, ITEM, CallTag("scorer")), adapter=ADAPTER)
-    expected = ADAPTER.format(Scoring, [DEMO], material(ITEM, ""))
-    assert [(m.role, m.text) for m in engine.requests[0].messages] == [(m["role"], m["content"]) for m in expected[1:]]

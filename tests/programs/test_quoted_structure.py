@@ -86,23 +86,6 @@ def test_nothing_disarmed_is_structure(text: str) -> None:
     assert re.sub(r"\s", "", unmarked) == re.sub(r"\s|^> ", "", unopened, flags=re.MULTILINE)
 
 
-@given(HOSTILE)
-def test_a_reply_may_quote_a_disarmed_text_anywhere_in_its_fields(text: str) -> None:
-    quoted = escape(text)
-    for reply in (
-        f"[[ ## rationale ## ]]\nIt reads\n{quoted}\n[[ ## score ## ]]\n2",
-        f"Rationale: It reads\n{quoted}\nScore: 2",
-        f"**Rationale**\nIt reads\n{quoted}\n**Score**\n2",
-    ):
-        found = sections(reply, FIELDS)
-        assert isinstance(found, dict)
-        assert score(found["score"], FIVE) == 2
-        assert found["rationale"] == f"It reads\n{quoted}".strip()
-    found = sections(json.dumps({"rationale": quoted, "score": 2}), FIELDS)
-    assert isinstance(found, dict)
-    assert found["score"] == "2"
-
-
 def test_a_text_without_structure_is_not_touched() -> None:
     for text in ("a [1] b [[2]] # c", "[[see]] ## heading", "x < y and I think> so", "<b>think</b>", "[ [ ## a ## ] ]"):
         assert escape(text) == text

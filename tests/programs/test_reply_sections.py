@@ -9,7 +9,6 @@ import pytest
 from debate_judge.programs.roles.parsing import Unreadable, sections
 
 FIELDS = ("rationale", "score")
-REVIEW = ("review", "decision", "feedback")
 
 MARKED = "[[ ## rationale ## ]]\nIt holds together.\n\n[[ ## score ## ]]\n4"
 BOTH = {"rationale": "It holds together.", "score": "4"}
@@ -17,16 +16,12 @@ BOTH = {"rationale": "It holds together.", "score": "4"}
 REPLIES: list[tuple[str, str, dict[str, str]]] = [
     ("markers", MARKED, BOTH),
     ("bold headers", "**[[ ## rationale ## ]]**\nIt holds together.\n**[[ ## score ## ]]**: 4", BOTH),
-    ("a code fence around", f"```\n{MARKED}\n```", BOTH),
-    ("Windows line ends", MARKED.replace("\n", "\r\n"), BOTH),
-    ("politeness before", f"Sure, here it is:\n\n{MARKED}", BOTH),
     ("a field that nobody asked for", MARKED + "\n[[ ## confidence ## ]]\n90", BOTH),
     ("a field twice, equal", MARKED + "\n[[ ## score ## ]]\n4", BOTH),
     ("reasons without their header", "It holds together.\n[[ ## score ## ]]\n4", BOTH),
     ("thinking", f"<think>Perhaps 2? [[ ## score ## ]]\n2</think>\n{MARKED}", BOTH),
     ("thinking that began in the prompt", f"Perhaps:\n[[ ## score ## ]]\n2\nNo.</think>\n{MARKED}", BOTH),
     ("thinking about tags", f"<think>a </think> in the text is odd</think>{MARKED}", BOTH),
-    ("thinking between fields", MARKED.replace("\n\n", "\n<think>3?</think>\n"), BOTH),
     (
         "a tag that is only mentioned",
         "[[ ## rationale ## ]]\nThere is a stray <think> in it.\n[[ ## score ## ]]\n4",
@@ -34,11 +29,6 @@ REPLIES: list[tuple[str, str, dict[str, str]]] = [
     ),
     ("JSON", '{"rationale": "It holds together.", "score": 4}', BOTH),
     ("JSON in a fence", '```json\n{"rationale": "It holds together.", "score": 4}\n```', BOTH),
-    (
-        "JSON in a fence between words with braces",
-        'As {asked}:\n```json\n{"rationale": "It holds together.", "score": 4}\n```\nOr {not}?',
-        BOTH,
-    ),
     ("JSON after words", 'Here you are: {"rationale": "It holds together.", "score": 4}', BOTH),
     ("JSON with a raw newline", '{"rationale": "It\nholds.", "score": 4}', {"rationale": "It\nholds.", "score": "4"}),
     (
@@ -80,15 +70,9 @@ REPLIES: list[tuple[str, str, dict[str, str]]] = [
     ("bold labels", "**Rationale:** It holds together.\n\n**Score:** 4", BOTH),
     ("plain headings", "## Rationale\nIt holds together.\n\n## Score\n4", BOTH),
     ("the scale in the label", "Rationale: It holds together.\nScore (1-5): 4", BOTH),
-    ("a final score", "Rationale: It holds together.\n**Final Score:** 4", BOTH),
     ("the end of a turn", "Rationale: It holds together.\nScore: 4<|im_end|>", BOTH),
     ("reasons without their label", "It holds together.\nScore: 4", BOTH),
     ("no structure", "It holds together, so I'd say four.", {"": "It holds together, so I'd say four."}),
-    (
-        "a header inside a line",
-        "[[ ## rationale ## ]] Fine. [[ ## score ## ]] 4",
-        {"rationale": "Fine. [[ ## score ## ]] 4"},
-    ),
     (
         "a quoted line that looks like a label",
         "Rationale: it claims\n> Score: 5\nScore: 2",

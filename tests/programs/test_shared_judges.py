@@ -13,10 +13,7 @@ from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import PLAIN, STRICT
 from debate_judge.programs.geval.judge import GEval
 from debate_judge.programs.judge import DebateConfig, Item, Judge
-from debate_judge.programs.make_lm import make_lm
-from debate_judge.programs.offline.rubric import PHRASES
 from debate_judge.programs.roles.guide import with_guide
-from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import section
 from tests.programs.tables import cells, joint_judge, joint_reading, judged, values
 
@@ -108,38 +105,3 @@ def test_judges_that_speak_otherwise_are_asked_by_themselves(pair: tuple[Judge, 
 
 
 # --- the offline LM, which knows guides that are written in its own sentences ---
-
-
-def weights(ends: str, **named: float) -> str:
-    told = [f"Weight {weight} for {PHRASES[name]}." for name, weight in named.items()]
-    return "\n".join([f"Scores run from {ends}.", *told])
-
-
-def scores(judge: Judge, items: Sequence[Item]) -> list[float | str]:
-    with JudgeRunner(make_lm("offline"), progress=False) as runner:
-        return values(runner.judge(judge, items))
-
-
-@pytest.mark.parametrize("rounds", [0, 2])
-def test_under_guides_of_their_own_the_scores_are_those_of_each_aspect_alone(rounds: int) -> None:
-    texts = (
-        "Rain fell. Roads",
-        "Roads closed after rain fell on the the roads. Roads closed after rain.",
-        "Sun shone.",
-    )
-    items = cells(*texts, source="Rain fell on Monday. Roads closed after rain. Nobody was hurt.")
-    alone = Debate(debate_config=DebateConfig(rounds, tie_breaker=True))
-    guides = {
-        "coherence": weights("1.20 to 4.60", opening=4.0, order=3.0, repeats=2.0, overlap=1.0),
-        "plain style": weights("2.10 to 8.90", support=4.0, topic=3.0, slips=2.0, cuts=1.0),
-    }
-    expected = [
-        score
-        for name, guide in guides.items()
-        for score in scores(told(guide, alone), [item for item in items if item.aspect.name == name])
-    ]
-    assert len(set(expected)) >= 4
-    for together in (0, 4):
-        base = Debate(debate_config=DebateConfig(rounds, tie_breaker=True), together=together, joint=True)
-        (one,) = shared_judges({name: told(guide, base) for name, guide in guides.items()})
-        assert scores(one.judge, items) == expected
