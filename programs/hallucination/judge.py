@@ -1,8 +1,9 @@
 """Hallucination detection by claims, evidence and a debate about each claim (Sun et al. 2024, section 3).
 
-A response is divided into claims, evidence is found for each (`evidence.py`), and each is verified by a debate. One hallucinated claim makes the response hallucinated; its score is that of its worst claim. With 0 rounds the
-initial agent's opinion is final: claim verification without debate. The judge uses an aspect's scale and not its
-definition: high is factual.
+A response is divided into claims, evidence is found for each (`evidence.py`), and each is verified by a debate. One
+hallucinated claim makes the response hallucinated; its score is that of its worst claim. With 0 rounds the initial
+agent's opinion is final: claim verification without debate. The judge uses an aspect's scale and not its definition:
+high is factual.
 
 The debate about a claim is a Markov chain (section 3.3, appendix A.1). The initial agent's opinion is the state S0. In
 each later state three agents speak: S1 is Trust, Skeptic, Leader and S2 is Skeptic, Trust, Leader. Which of the two

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
@@ -108,7 +108,7 @@ def answer_of(reply: str, names: Sequence[str], decisive: str = "") -> str | Unr
     reply = reply.strip()
     if _is_json(unfenced(reply)):
         return unfenced(reply)  # Tags in it are in one of its strings.
-    text = _without_thinking(reply, _Outline(reply, names, decisive)) if TAG.search(reply) else reply
+    text = _without_thinking(reply, names, decisive) if TAG.search(reply) else reply
     if isinstance(text, Unreadable):
         return text
     text = text.strip()
@@ -119,82 +119,59 @@ def answer_of(reply: str, names: Sequence[str], decisive: str = "") -> str | Unr
     return unfenced(text) or Unreadable("the reply was empty")
 
 
-def _without_thinking(reply: str, outline: _Outline) -> str | Unreadable:
+def _without_thinking(reply: str, names: Sequence[str], decisive: str) -> str | Unreadable:
+    """A reply without its thinking, which a closing tag ends. A tag may also be quoted, and then is text."""
+    fields, headers = _fields_between(reply, names), [head.start() for head in HEADER.finditer(reply)]
     kept: list[str] = []
     begun = start = 0
     opened = False
     for tag in TAG.finditer(reply):
+        first, last = tag.span()
         if not tag[1]:
             if not opened:
-                kept.append(reply[start : tag.start()])
-                start, opened = tag.start(), True
+                kept.append(reply[start:first])
+                start, opened = first, True
             continue
+        before = fields(begun, start if opened else first)
         if opened:
-            before = outline.fields(begun, start)
-            if before and outline.fields(start, tag.start()) - before - outline.fields(tag.end()):
+            if before and fields(start, first) - before - fields(last, len(reply)):
                 return Unreadable("a field stood in thinking tags only")
-            begun = begun if before else tag.end()
+            begun = begun if before else last
         else:
-            thinking = outline.is_thinking(begun, *tag.span())
-            if isinstance(thinking, Unreadable):
-                return thinking
-            if not thinking:
+            # Thinking may have begun in the prompt, but does not begin with a field. If a whole reply stands before the
+            # tag and another one after it, either may be quoted.
+            whole = not begun and bool(fields(0, 1) or headers[:1] == [0])
+            whole = whole or (decisive in before if decisive else len(before) >= min(2, len(names)))
+            notes = decisive and not whole and bisect_left(headers, begun) == bisect_left(headers, first)
+            if not notes and before - fields(last, len(reply)):
                 continue
+            # Compared once, because each time costs a pass over the reply.
+            if whole and (begun or split(reply[:first], names) != split(reply[last:], names)):
+                return Unreadable(
+                    f"different replies stood before and after {tag[0]}; give one, and do not write that tag"
+                )
             kept.clear()
-            begun = tag.end()
-        start, opened = tag.end(), False
+            begun = last
+        start, opened = last, False
     # An opening tag without a closing one is text, but not at the beginning of a reply.
     if opened and not "".join(kept).strip():
         return Unreadable("the reply ended before the thinking did")
     return "".join(kept) + reply[start:]
 
 
-class _Outline:
-    """Where the fields of a reply begin, in any of the forms; arguments as of `answer_of`."""
+def _fields_between(reply: str, names: Sequence[str]) -> Callable[[int, int], set[str]]:
+    """A function that tells which fields begin between two places of a reply, in any of the forms."""
+    keys = re.compile('"(' + "|".join(map(re.escape, names)) + r')"\s*:', re.IGNORECASE)
+    places: dict[str, list[int]] = {name: [] for name in names}
+    heads = [head for pattern in (HEADER, label_of(tuple(names)), keys) for head in pattern.finditer(reply)]
+    for place, name in sorted((head.start(), name_of(head)) for head in heads):
+        places.get(name, []).append(place)
 
-    def __init__(self, reply: str, names: Sequence[str], decisive: str) -> None:
-        self._reply, self._names, self._decisive = reply, names, decisive
-        keys = re.compile('"(' + "|".join(map(re.escape, names)) + r')"\s*:', re.IGNORECASE)
-        patterns = (HEADER, label_of(tuple(names)), keys) if "</" in reply else ()
-        heads = sorted((head.start(), name_of(head)) for pattern in patterns for head in pattern.finditer(reply))
-        self._places: dict[str, list[int]] = {name: [] for name in names}
-        for place, name in heads:
-            self._places.get(name, []).append(place)
-        self._headers = [head.start() for head in HEADER.finditer(reply)]
-        self._leading = bool(heads) and heads[0][0] == 0
+    def fields(first: int, last: int) -> set[str]:
+        found = ((name, own, bisect_left(own, first)) for name, own in places.items())
+        return {name for name, own, place in found if place < len(own) and own[place] < last}
 
-    def fields(self, first: int, last: int | None = None) -> set[str]:
-        """The fields that begin between two places."""
-        return {name for name, places in self._places.items() if _any_between(places, first, last)}
-
-    def is_thinking(self, begun: int, first: int, last: int) -> bool | Unreadable:
-        """Whether a closing tag without an opening one, from `first` to `last`, ends thinking that began in the prompt.
-
-        It does not if fields before it do not occur again after it: then it is text of a field. If a whole reply stands
-        before it and another one after it, either may be quoted.
-        """
-        before = self.fields(begun, first)
-        # Thinking does not begin with a field.
-        whole = self._leading and not begun
-        if self._decisive:
-            whole = whole or self._decisive in before
-            if not whole and not _any_between(self._headers, begun, first):
-                return True  # Notes about single candidates.
-        else:
-            whole = whole or len(before) >= min(2, len(self._names))
-        if before - self.fields(last):
-            return False
-        # Compared once, because each time costs a pass over the reply.
-        if whole and (begun or split(self._reply[:first], self._names) != split(self._reply[last:], self._names)):
-            tag = self._reply[first:last]
-            return Unreadable(f"different replies stood before and after {tag}; give one, and do not write that tag")
-        return True
-
-
-def _any_between(places: Sequence[int], first: int, last: int | None) -> bool:
-    """Whether one of the ascending `places` lies between two others."""
-    place = bisect_left(places, first)
-    return place < len(places) and (last is None or places[place] < last)
+    return fields
 
 
 def unfenced(text: str) -> str:
