@@ -108,7 +108,7 @@ class Transcript:
         """The debate as the roles read it: a paragraph for each turn, oldest first, so that the text only grows."""
         return "\n\n".join(_line(turn) for turn in self.turns)
 
-    def heard_by(self, role: Role) -> Transcript:
+    def visible_to(self, role: Role) -> Transcript:
         """What a role is shown: a blind score is nobody's but the Critic's, so that no score is met half-way."""
         own = role in ("critic", BLIND_CRITIC)
         return replace(self, turns=tuple(t for t in self.turns if own or t.role != BLIND_CRITIC))

@@ -321,7 +321,7 @@ class ChatEval(ItemJudge):
             if turn and self.summarizer is not None:
                 messages = _text(discussion, names)
                 answer = await self.summarizer.ask(item, read_summary, round=turn, debate=messages)
-                discussion = _with(discussion, turn, {SUMMARIZER: answer})
+                discussion = _add_answers(discussion, turn, {SUMMARIZER: answer})
                 if discussion.failure is not None:
                     return discussion
                 summary = str(discussion.turns[-1])
@@ -332,7 +332,7 @@ class ChatEval(ItemJudge):
                     # Distinct numbers, so that referees with the same role do not get each other's samples.
                     first = names.index(name) * self.samples
                     calls.append(ask(self.roles[name], heard, turn, range(first, first + self.samples)))
-                discussion = _with(discussion, turn, dict(zip(group, await asyncio.gather(*calls), strict=True)))
+                discussion = _add_answers(discussion, turn, dict(zip(group, await asyncio.gather(*calls), strict=True)))
                 if discussion.failure is not None:
                     return discussion
         return discussion
@@ -387,7 +387,7 @@ class ChatEval(ItemJudge):
         return cls(_referees(config["roles"], config.get("same_role")), **options)
 
 
-def _with(discussion: Transcript, turn: int, answers: Mapping[str, Answer]) -> Transcript:
+def _add_answers(discussion: Transcript, turn: int, answers: Mapping[str, Answer]) -> Transcript:
     """A discussion with the answers of those who spoke at once."""
     failures = []
     for name, answer in answers.items():
