@@ -93,7 +93,8 @@ def _tests(path: Path) -> list[ast.expr]:
 
 def commands() -> list[Path]:
     """The scripts with flags of their own."""
-    return [path for path in scripts() if "debate_judge.runs.flags.parser" in imports(path)]
+    reading = {"debate_judge.runs.flags.parser", "debate_judge.runs.after.asking"}
+    return [path for path in scripts() if reading & set(imports(path))]
 
 
 _HELP = """

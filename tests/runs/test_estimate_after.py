@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+import debate_judge
 from debate_judge.data.errors import InputError
-from debate_judge.runs.after import api, carry, measure, recheck
+from debate_judge.runs.after import carry, measure, recheck
 from tests.runs.carrying import RATED, SEEN, export, file_of
 
 NEW = [replace(g, id=f"new {g.id}", source=f"A new source: {g.source}") for g in RATED.groups[:3]]
@@ -78,4 +79,4 @@ def test_measure_asks_only_where_a_judge_is_named(tmp_path: Path, capsys: pytest
 
 def test_a_function_does_not_spend_where_an_estimate_is_asked_for(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="by the command alone"):
-        api.recheck(export(tmp_path / "judge"), "new.jsonl", estimate="")
+        debate_judge.recheck(export(tmp_path / "judge"), "new.jsonl", estimate="")
