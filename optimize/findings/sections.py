@@ -41,7 +41,6 @@ from debate_judge.runs.reports.html.blocks import (
     Section,
     Span,
     TextChange,
-    rows_of,
 )
 from debate_judge.runs.reports.html.debates import DebateTexts
 from debate_judge.runs.reports.html.document import Report
@@ -150,7 +149,7 @@ def _agreement(
     joined = plan.data.splits.joined_note()
     notes = [*undefined(plan, held_out), *([f"Split: {joined}"] if joined else []), *gains(held_out, kind)]
     return [
-        DataTable(header, rows_of(cells), note, total=len(aspects) > 1),
+        DataTable(header, cells, note, total=len(aspects) > 1),
         JudgesChart("Held-out agreement with the raters", _label(found["compiled"]), tuple(rows), series, ceiling),
         Paragraph("\n".join(notes), look="small"),
     ]
@@ -166,38 +165,30 @@ def _label(found: list[Agreement]) -> str:
 
 
 def _decisions(held_out: HeldOut) -> list[ReportBlock]:
-    found = decision_tables.blocks(held_out.decisions)
-    return [DataTable(block.header, block.rows, block.title) for block in found]
+    return [*decision_tables.tables(held_out.decisions)]
 
 
 def _closeness(held_out: HeldOut, kind: str) -> list[ReportBlock]:
     found = held_out.closeness
     names = [*headings(kind).values(), MAPPED_HEADING][: len(found)]
-    return [closeness_tables.table(found, names, closeness_tables.TITLE)] if found else []
+    return [closeness_tables.table(found, names)] if found else []
 
 
 def _raters(plan: CompilePlan, held_out: HeldOut) -> list[ReportBlock]:
-    if not held_out.raters:
-        return []
-    rows = rows_of(rater_tables.rows(held_out.raters))
-    return [DataTable(rater_tables.HEADER, rows, rater_tables.title(plan.data.level, plan.statistic))]
+    return [rater_tables.table(held_out.raters, plan.data.level, plan.statistic)] if held_out.raters else []
 
 
 def _calibrated(found: calibration_tables.Effects) -> list[ReportBlock]:
-    if not found:
-        return []
-    table = DataTable(calibration_tables.HEADER, rows_of(calibration_tables.rows(found)), calibration_tables.TITLE)
-    return [table, Paragraph(calibration_tables.ranks(found), look="small")]
+    return [calibration_tables.table(found), Paragraph(calibration_tables.ranks(found), look="small")] if found else []
 
 
 def _curve(plan: CompilePlan, curve: LearningCurve | None) -> list[ReportBlock]:
     if curve is None:
         return []
-    rows = rows_of(learning.rows(curve.steps, plan.data.level, plan.statistic))
     question, mark, answer = learning.in_words(curve.steps).partition("? ")
     blocks: list[ReportBlock] = [
         Paragraph(answer, question + mark.strip()),
-        DataTable(learning.header(curve.steps), rows, learning.TITLE),
+        learning.table(curve.steps, plan.data.level, plan.statistic),
     ]
     return [*blocks, Paragraph(learning.unlearnt(curve.added), look="small")] if curve.added else blocks
 
@@ -261,7 +252,7 @@ def _importances(found: SearchResult) -> list[ReportBlock]:
         f"Share of each parameter in what makes the {trials} trials that were completed differ, by Optuna's PED-ANOVA, "
         "over all aspects. A parameter with a small share could have been left as it was."
     )
-    return [Paragraph(note), DataTable(("parameter", "share"), rows_of(rows))]
+    return [Paragraph(note), DataTable(("parameter", "share"), rows)]
 
 
 def _point(outcome: Outcome) -> CostPoint:
@@ -274,7 +265,7 @@ def _costs(result: Result) -> list[ReportBlock]:
     header, body = costs.cells(rows)
     asked, executed = meter.asked.total(), meter.executed.total()
     note = f"LM calls: {asked:,} asked, {executed:,} executed now, the rest were answered before."
-    return [Paragraph(note), DataTable(header, rows_of(body), "\n".join(costs.notes(rows)), total=True)]
+    return [Paragraph(note), DataTable(header, body, "\n".join(costs.notes(rows)), total=True)]
 
 
 def _reproduce(plan: CompilePlan) -> list[ReportBlock]:
@@ -291,6 +282,6 @@ def _reproduce(plan: CompilePlan) -> list[ReportBlock]:
     note = "Equal settings, data and replies of the LM give equal results; calls that were answered are not made again."
     return [
         Quotation("Command", as_command("compile", settings)),
-        DataTable(("what", "value"), rows_of(rows)),
+        DataTable(("what", "value"), rows),
         Paragraph(note, look="small"),
     ]

@@ -6,7 +6,6 @@ A section is a title over blocks; the page shows whatever sections there are, so
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -177,8 +176,3 @@ class Section:
     blocks: tuple[ReportBlock, ...]
     figures: bool = True
     """Whether it shows figures that an LM has a part in; where that is a stand-in, the section says so."""
-
-
-def rows_of(rows: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], ...]:
-    """The rows of a table as a `DataTable` keeps them."""
-    return tuple(tuple(row) for row in rows)
