@@ -33,17 +33,16 @@ from debate_judge.runs.reports.html.blocks import (
     CostPoint,
     DataTable,
     JudgesChart,
+    LineChart,
     LineSeries,
     Paragraph,
     Quotation,
     ReportBlock,
-    RoundsChart,
     Section,
     Span,
     TextChange,
 )
-from debate_judge.runs.reports.html.debates import DebateTexts
-from debate_judge.runs.reports.html.document import Report
+from debate_judge.runs.reports.html.document import DebateTexts, Report
 from debate_judge.runs.reports.html.items import JudgedScores, beside_ratings, debates_of, labels_of
 from debate_judge.runs.reports.text import basis, interval
 from debate_judge.runs.tracking.values import versions
@@ -190,6 +189,14 @@ def _curve(plan: CompilePlan, curve: LearningCurve | None) -> list[ReportBlock]:
         Paragraph(answer, question + mark.strip()),
         learning.table(curve.steps, plan.data.level, plan.statistic),
     ]
+    level, statistic, steps = plan.data.level, plan.statistic, curve.steps
+    found = {aspect: [step.table.aspects[aspect][level][statistic] for step in steps] for aspect in curve.fixed}
+    if len(found) > 1:
+        found["average"] = [step.table.average[level][statistic] for step in steps]
+    series = tuple(LineSeries(name, tuple(map(Span.of, values))) for name, values in found.items())
+    sources = tuple(str(step.sources) for step in steps)
+    label = _label(next(iter(found.values())))
+    blocks.append(LineChart("Learning curve", label, series, x="train sources learnt from", ticks=sources))
     return [*blocks, Paragraph(learning.unlearnt(curve.added), look="small")] if curve.added else blocks
 
 
@@ -219,7 +226,7 @@ def _rounds(plan: CompilePlan, searches: Mapping[str, SearchResult]) -> list[Rep
             label = label or _label(values)
         if any(len(one.values) > 1 for one in series):
             chosen = None if point.tie_breaker else (in_words(point.variant), point.rounds)
-            charts.append(RoundsChart(aspect, label, tuple(series), chosen))
+            charts.append(LineChart(aspect, label, tuple(series), chosen))
     note = (
         "On the sources that were chosen by, without Tie-breaker and as given; the largest of many such figures is too "
         "large."

@@ -31,16 +31,15 @@ from debate_judge.runs.reports.html.blocks import (
     CostChart,
     CostPoint,
     JudgesChart,
+    LineChart,
     LineSeries,
     Paragraph,
     Quotation,
     ReportBlock,
-    RoundsChart,
     Section,
     Span,
 )
-from debate_judge.runs.reports.html.debates import DebateTexts
-from debate_judge.runs.reports.html.document import Report
+from debate_judge.runs.reports.html.document import DebateTexts, Report
 from debate_judge.runs.reports.html.items import JudgedScores, beside_ratings, debates_of, labels_of
 from debate_judge.runs.reports.html.keeping import ReportFiles, keep
 from debate_judge.runs.reports.tables import DataTable, markdown
@@ -164,7 +163,7 @@ def _rounds(comparison: Comparison, entrants: Sequence[Entrant]) -> list[ReportB
             own = [results[names[n]] for n in range(len(names))]
             series = [LineSeries(c, tuple(Span.of(one.at(setup, c)[first]) for one in own)) for c in setup.columns]
             label = _label(own[-1].at(setup, setup.columns[-1])[first])
-            blocks.append(RoundsChart(f"{judge}: agreement by the number of rounds n", label, tuple(series)))
+            blocks.append(LineChart(f"{judge}: agreement by the number of rounds n", label, tuple(series)))
     return blocks
 
 

@@ -194,7 +194,7 @@ class Tracker:
 
     def figure(self, path: str, figure: Figure) -> None:
         """Keep a figure; the ending of `path` names its format."""
-        self._write(lambda: _mlflow().log_figure(figure, path))
+        self._write(lambda: _mlflow().log_figure(figure, path, save_kwargs={"dpi": 140, "bbox_inches": "tight"}))
 
     def prompts(self, judge: str, prompts: Mapping[str, str]) -> None:
         """Keep a judge's prompts in the prompt registry, see `runs.tracking.prompts`."""

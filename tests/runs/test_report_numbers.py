@@ -10,7 +10,7 @@ from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.schema import Aspect, Scale
 from debate_judge.runs.reports.html.blocks import Confusion, ScatterChart, SharesChart
 from debate_judge.runs.reports.html.items import JudgedScores, beside_ratings
-from debate_judge.runs.reports.html.wording import MOST_WORDS, changed_words
+from debate_judge.runs.reports.html.page import MOST_WORDS, changed_words
 
 
 def beside(

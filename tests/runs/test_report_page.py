@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from debate_judge.runs.reports.html.debates import DebateTexts
+from debate_judge.runs.reports.html.document import DebateTexts
 from debate_judge.runs.reports.html.page import Page
 from tests.browser import Browser, needs_browser
 from tests.runs.report_pages import HOSTILE, SHORT, blocks, choose, corpus, opened, report

@@ -60,21 +60,24 @@ class TextChange:
 
 @dataclass(frozen=True, slots=True)
 class LineSeries:
-    """One line of a chart: a value for each n from 0 on."""
+    """One line or kind of point of a chart: a value for each step or row."""
 
     name: str
     values: tuple[Span, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class RoundsChart:
-    """Agreement by the number of rounds."""
+class LineChart:
+    """Agreement by the number of rounds n, from 0 on, or by other steps."""
 
     title: str
     measure: str
     series: tuple[LineSeries, ...]
     chosen: tuple[str, int] | None = None
     """Series and n of the choice."""
+    x: str = "rounds n (0 is a single call of the Scorer)"
+    ticks: tuple[str, ...] = ()
+    """Names of the steps, if these are not numbers of rounds."""
     kind: Literal["rounds"] = "rounds"
 
 
@@ -158,7 +161,7 @@ ReportBlock = Annotated[
     | DataTable
     | Quotation
     | TextChange
-    | RoundsChart
+    | LineChart
     | CostChart
     | JudgesChart
     | ScatterChart

@@ -11,7 +11,7 @@ from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Scale, Task
 from debate_judge.programs.judge import Judgement, Unscored
 from debate_judge.runs.reports.html.blocks import Confusion, ScatterChart, SharesChart
-from debate_judge.runs.reports.html.debates import (
+from debate_judge.runs.reports.html.document import (
     AspectScale,
     BrowsedJudge,
     Debates,

@@ -17,8 +17,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.files.reading import json_object
 from debate_judge.data.files.writing import opening
 from debate_judge.runs.export.from_mlflow import run_artifact
-from debate_judge.runs.reports.html.debates import DebateTexts
-from debate_judge.runs.reports.html.document import AGAIN, Report, report_from, texts_from, to_json
+from debate_judge.runs.reports.html.document import AGAIN, DebateTexts, Report, report_from, texts_from, to_json
 from debate_judge.runs.reports.html.page import Page
 
 _RUN = re.compile(r"(?:runs:/)?([0-9a-f]{32})")
