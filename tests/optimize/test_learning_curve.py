@@ -16,7 +16,7 @@ from debate_judge.optimize import compile as command
 from debate_judge.optimize.estimation.estimate import estimate_compile, notes
 from debate_judge.optimize.measures.learning_curve import first_sources, sizes_of
 from debate_judge.optimize.settings import Settings
-from debate_judge.runs.flags.named_texts import personas
+from debate_judge.runs.flags.judge import personas
 from debate_judge.runs.reports.learning import in_words
 from tests.config_keys import keys
 

@@ -113,26 +113,24 @@ def test_an_unknown_key_is_refused_with_the_nearest_name_or_what_became_of_it(tm
     error = refused("stew", "--config", file(tmp_path, "minuts = 5\n"))
     assert (error.file, error.field) == (str(tmp_path / "cook.toml"), "minuts")
     assert "'minutes'" in str(error.remedy)
+    alone = refused("stew", "--config", "minuts=5")
+    assert (alone.field, alone.remedy) == ("minuts", error.remedy)
     assert "the dish decides" in str(refused("stew", "--config", file(tmp_path, "oil = 5\n")).remedy)
 
 
 @pytest.mark.parametrize(
-    ("argv", "toml", "typed"),
+    ("argv", "typed"),
     [
-        (("--minutes", "5"), "minutes = 5 ", "--config minutes=5"),
-        (("--minutes=5",), "minutes = 5 ", "--config minutes=5"),
-        (("--spices", "pepper,dill"), 'spices = ["pepper", "dill"]', "--config spices=pepper,dill"),
-        (("--note", "for Ann"), 'note = "for Ann"', "--config 'note=for Ann'"),
-        (("--no-lid",), "lid = false", "--config lid=false"),
-        (("--fan",), "fan = true", "-S fan=true"),
-        (("--fan", "stew"), "fan = true", "-S fan=true"),
-        (("--rack", "3"), "rack = 3", "-S rack=3"),
+        (("--minutes", "5"), "--config minutes=5"),
+        (("--minutes=5",), "--config minutes=5"),
+        (("--note", "for Ann"), "--config 'note=for Ann'"),
+        (("--no-lid",), "--config lid=false"),
+        (("--fan", "stew"), "--config fan=true"),
     ],
 )
-def test_an_old_flag_says_how_the_key_is_written(argv: tuple[str, ...], toml: str, typed: str) -> None:
+def test_a_key_that_is_given_as_a_flag_says_how_it_is_written(argv: tuple[str, ...], typed: str) -> None:
     error = refused("stew", *argv)
     assert error.field == argv[0].partition("=")[0]
-    assert toml in str(error.remedy)
     assert typed in str(error.remedy)
     assert cook("stew", *shlex.split(typed)) != cook("stew")
 
