@@ -9,8 +9,7 @@ from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.files.formats import RecordFile
 from debate_judge.data.files.records import Record
 from debate_judge.runs.mlflow_setup import prepare_mlflow
-from debate_judge.runs.tracking.address import check_address
-from debate_judge.runs.tracking.store import explained
+from debate_judge.runs.tracking.store import check_address, explained
 
 PREFIX = "mlflow:"
 

@@ -80,7 +80,7 @@ def test_a_killed_run_is_closed_by_the_next_and_a_live_one_is_not(
     live, alive = tracking("mine")
     killed.send_signal(signal.SIGKILL)
     killed.wait(timeout=60)
-    lock = RunLock(store)
+    lock = RunLock("sqlite:///mlflow.db", store)
     lock.acquire()
     other_dead = started(open_place(None, store, experiment), "another", {TAG: lock.name})
     lock.release(closed=False)
@@ -116,7 +116,7 @@ def test_a_run_that_the_store_could_not_close_is_closed_later(store: Path, exper
 def test_runs_of_which_nothing_is_known_here_are_left_alone(store: Path, experiment: str, tmp_path: Path) -> None:
     """Those without a lock, and those whose lock lies in another store, on this machine or on another."""
     place = open_place(None, store, experiment)
-    foreign = RunLock(tmp_path / "elsewhere")
+    foreign = RunLock("sqlite:///mlflow.db", tmp_path / "elsewhere")
     foreign.acquire()
     runs = [started(place, "mine", tags) for tags in ({}, {TAG: foreign.name}, {TAG: "../../elsewhere"})]
     foreign.release(closed=False)
@@ -126,7 +126,7 @@ def test_runs_of_which_nothing_is_known_here_are_left_alone(store: Path, experim
 
 def test_a_run_that_was_closed_in_the_meantime_keeps_its_end(store: Path, experiment: str) -> None:
     place = open_place(None, store, experiment)
-    lock = RunLock(store)
+    lock = RunLock("sqlite:///mlflow.db", store)
     lock.acquire()
     run = started(place, "mine", {TAG: lock.name})
 

@@ -98,10 +98,10 @@ def test_a_champion_whose_scores_cannot_be_read_stays(tracker: Tracker, broken: 
 
 def test_scores_survive_being_written_and_nothing_else_is_read_as_them() -> None:
     gaps = {"clarity": [GroupScores("g", ("a", "b"), (1.0, None), (None, 2.5))]}
-    assert from_json(json.loads(json.dumps(to_json(gaps)))) == gaps
+    assert from_json(json.dumps(to_json(gaps))) == gaps
     for broken in ({"group": "g", "candidates": ["a"], "ratings": [1], "scores": []}, {"group": "g"}, 3):
-        with pytest.raises(ValueError, match=r"no record|needs one rating"):
-            from_json({"clarity": [broken]})
+        with pytest.raises(ValueError, match="clarity"):
+            from_json(json.dumps({"clarity": [broken]}))
 
 
 def test_a_prompt_has_a_version_a_wording_and_the_judges_name_as_alias(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def status(place: Place, run: str) -> str:
 
 def test_a_run_is_logged_to_the_database(runs_database: str, place: Place, tmp_path: Path) -> None:
     with tracker(runs_database, tmp_path / "a", place) as tracking:
-        tracking.params({"lm": "offline"})
+        tracking.settings({}, {"lm": "offline"})
         tracking.metrics({"agreement": 0.5})
     run = place.client.get_run(tracking.run_id)
     assert (run.info.status, run.data.params["lm"], run.data.metrics["agreement"]) == ("FINISHED", "offline", 0.5)
@@ -41,7 +41,7 @@ def test_a_run_is_logged_to_the_database(runs_database: str, place: Place, tmp_p
 def test_the_run_of_a_process_that_died_on_another_machine_is_closed_and_that_of_a_live_one_is_not(
     runs_database: str, place: Place, tmp_path: Path
 ) -> None:
-    locks = [RunLock(tmp_path / "elsewhere", runs_database) for _ in range(2)]
+    locks = [RunLock(runs_database, tmp_path / "elsewhere") for _ in range(2)]
     for lock in locks:
         lock.acquire()
     dead, alive = (started(place, "mine", {TAG: lock.name}) for lock in locks)

@@ -51,7 +51,8 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
         patch.chdir(elsewhere)
         patch.setenv("SOME_API_KEY", "an-unusual-value-0815")
         with _tracker(store, "everything") as tracker:
-            tracker.params(
+            tracker.settings(
+                {},
                 {
                     "judge": "debate",
                     "rounds": (0, 1, 2),
@@ -60,7 +61,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
                     "api_key": SECRET,
                     "api_base": f"http://me:{SECRET}@127.0.0.1:8000/v1",
                     "headers": {"Authorization": f"Bearer {SECRET}", "X-Team": "judges"},
-                }
+                },
             )
             tracker.tags({"level": "summary", "note": "seen an-unusual-value-0815 here"})
             tracker.metrics({"kept": 0.5, "absent": None, "broken": math.nan, "endless": math.inf})
@@ -204,8 +205,8 @@ def _run(tracker: Tracker, work: Callable[[], None]) -> None:
 
 
 def _refused_write(tracker: Tracker) -> None:
-    tracker.params({"rounds": 1})
-    tracker.params({"rounds": 2})
+    tracker.settings({}, {"rounds": 1})
+    tracker.settings({}, {"rounds": 2})
 
 
 def test_interrupt_leaves_a_killed_run_with_what_was_logged(kept: SimpleNamespace) -> None:

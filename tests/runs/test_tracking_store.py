@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from debate_judge.data.errors import InputError
-from debate_judge.runs.tracking import address
 from debate_judge.runs.tracking import store as tracking_store
 from debate_judge.runs.tracking.tracker import Tracker
 from tests.runs.started import started
@@ -35,7 +34,7 @@ def _enter(store: Path, uri: str) -> None:
 @pytest.fixture
 def no_mlflow(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is wrong with an address must be found before MLflow is so much as imported."""
-    monkeypatch.setattr(address, "TIMEOUT", 0.3)
+    monkeypatch.setattr(tracking_store, "TIMEOUT", 0.3)
     monkeypatch.setattr(tracking_store, "prepare_mlflow", lambda: pytest.fail("MLflow was started"))
 
 
