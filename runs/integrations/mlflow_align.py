@@ -150,7 +150,7 @@ class AlignedJudge(Judge):
             source, text = text_in(inputs, "source", self._keys[0]), text_in(outputs, "text", self._keys[1])
         score = self._batcher.score(source=source, text=text)[self.name]
         value = None if score.score is None else _as_type(score.score, self._value_type)
-        return feedback_of(self._batcher.judge, self.name, self.name, score, value)
+        return feedback_of(self._batcher.judge, self.name, score, value)
 
 
 def _definition(instructions: str) -> str:
