@@ -23,19 +23,11 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"debate {metadata.version('debate-judge')}\n"
 
 
-@pytest.mark.parametrize("asked", [["help"], ["--help"], ["-h"]])
-def test_help_names_the_commands(asked: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(asked) == 0
+@pytest.mark.parametrize("asked", ["help", "--help", "-h"])
+def test_help_names_the_commands(asked: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([asked]) == 0
     shown = capsys.readouterr().out
     assert all(f"  {name} " in shown for name in COMMANDS)
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_help_about_a_command(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["help", name])
-    assert ended.value.code == 0
-    assert f"debate {name} [-h]" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("asked", [["scor"], ["help", "scor"]])
@@ -46,9 +38,7 @@ def test_an_unknown_command_is_answered_with_its_neighbour(
     assert "unknown command 'scor'; did you mean 'score'?" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("asked", "unbuffered"), [("help", ""), ("help", "1"), ("--version", ""), ("help score", ""), ("scor", "")]
-)
+@pytest.mark.parametrize(("asked", "unbuffered"), [("help", "1"), ("help score", ""), ("scor", "")])
 def test_output_that_is_not_read_to_its_end_is_no_error(asked: str, unbuffered: str) -> None:
     read, write = os.pipe()
     os.close(read)
@@ -71,11 +61,10 @@ def closed_port() -> int:
         return int(one.getsockname()[1])
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 def test_a_server_of_this_machine_that_is_not_running_is_told_before_anything_is_loaded(
-    host: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    address = f"http://{host}:{closed_port()}/v1"
+    address = f"http://localhost:{closed_port()}/v1"
     for command in ("compile", "compare"):
         assert main([command, "--lm", "openai/m", "--api-base", address, "--store", str(tmp_path)]) == 3
         shown = capsys.readouterr().err
@@ -125,7 +114,7 @@ def test_the_usual_address_of_a_provider_is_asked_for_as_well(tmp_path: Path, mo
     require_server("anthropic/m", None, str(tmp_path))
 
 
-@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+@pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&-"])
 def test_a_stream_that_was_closed_before_is_no_failure(closed: str, tmp_path: Path) -> None:
     (tmp_path / "rated.csv").write_text("text,tone\na,1\nb,2\nc,5\n", encoding="utf-8")
     start = f"{sys.executable} -c 'from debate_judge.optimize.cli import main; raise SystemExit(main())'"
