@@ -58,7 +58,9 @@ def test_stored_replies_cost_nothing_but_are_not_recalled_for_old_texts(
     assert totals(capsys.readouterr().out) == [calls(0), calls(HELD_OUT)]
 
 
-def test_a_carry_asks_both_lms(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_carry_asks_both_lms_and_measure_only_where_a_judge_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     judge, data = export(tmp_path / "judge", spec="openai/old"), file_of(tmp_path / "rated.jsonl", RATED.groups)
     arguments = [str(judge), "--lm", "openai/gpt-4o-mini", "--data", data, "--estimate"]
     assert carry.main(arguments) == 0
@@ -67,10 +69,6 @@ def test_a_carry_asks_both_lms(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert told.index("Estimate for openai/gpt-4o-mini") < told.index("Estimate for openai/old")
     assert carry.main([*arguments, "--old", "recorded"]) == 0
     assert totals(capsys.readouterr().out) == [calls(HELD_OUT)]
-
-
-def test_measure_asks_only_where_a_judge_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    judge, data = export(tmp_path / "judge", spec="offline"), file_of(tmp_path / "rated.jsonl", RATED.groups)
     assert measure.main([data, "--program", str(judge), "--store", str(tmp_path / "s"), "--estimate"]) == 0
     assert totals(capsys.readouterr().out) == [calls(len(RATED.groups))]
     assert measure.main([data, "--scores", data, "--estimate"]) == 2
