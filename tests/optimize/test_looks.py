@@ -74,18 +74,6 @@ def test_other_sources_do_not_count(tmp_path: Path) -> None:
     assert len(ledger(tmp_path)) == 2
 
 
-def test_ratings_ids_and_white_space_do_not_make_another_source(tmp_path: Path) -> None:
-    one = plan(tmp_path)
-    corpus = one.data.corpus
-    groups = tuple(
-        replace(group, id=f"again {group.id}", source=group.source.replace(" ", "  "), candidates=group.candidates[:2])
-        for group in corpus.groups
-    )
-    other = replace(one, identity="another", data=replace(one.data, corpus=replace(corpus, groups=groups)))
-    look(one)
-    assert look(other).times == 2
-
-
 @pytest.mark.parametrize(
     "broken",
     [
