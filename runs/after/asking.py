@@ -403,15 +403,12 @@ def run_command(
 
     Args:
         name: Of the command.
-        description: Of the command, for its help.
+        description: For its help.
         make: The class of its settings.
         argv: The command line; None is that of the process.
         planned: What an LM would be asked for, in this order; for the estimate.
         found: Asks it, and computes the result.
         shown: The result as JSON values and as tables, and the exit code.
-
-    Returns:
-        2 for bad input, 3 where the LM failed, and else as `shown` and `runs.flags.parser.exit_code`.
     """
     # DSPy and LiteLLM would fetch a price list on import; nothing here needs it.
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")

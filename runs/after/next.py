@@ -349,12 +349,8 @@ def _require_rating_file(out: str | None) -> None:
 def _write_rating_file(out: str, task: Task, groups: Sequence[RatedGroup], raters: Mapping[str, int]) -> None:
     """Write texts to rate: a table, or where the name ends in .json tasks of Label Studio beside its interface (.xml).
 
-    Args:
-        out: The file.
-        task: Its labels and rubrics are what raters see in Label Studio.
-        groups: The sources, in this order.
-        raters: Aspect -> how many people are to rate each text. In a table each has a column; in Label Studio each
-            makes an annotation.
+    `raters` says how many people are to rate each text in an aspect. In a table each has a column; in Label Studio each
+    makes an annotation, and sees the task's labels and rubrics.
     """
     rows, path = list(_rows(groups)), Path(out)
     with opening(path, "--out"):

@@ -96,11 +96,7 @@ def personas(path: Path | None) -> dict[str, str]:
 
 
 def named_texts(path: Path, what: str) -> dict[str, str]:
-    """Name -> text, from a TOML file of `name = "text"` lines, in their order.
-
-    Args:
-        path: The file.
-        what: What a text is, in the singular, for messages.
+    """Name -> text, from a TOML file of `name = "text"` lines, in their order; `what` a text is, in the singular.
 
     Raises:
         InputError: The file cannot be read, is empty, or an entry is not a non-empty text.

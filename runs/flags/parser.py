@@ -30,13 +30,9 @@ RESUMES = "run the command again: it resumes, and finished calls are not paid fo
 def exit_code(work: Callable[[], int], stopped: str = "") -> int:
     """Carry out a command; what is wrong with its input is printed, and a reader of its output may go early.
 
-    Args:
-        work: The command; it returns its exit code.
-        stopped: What is said when the user interrupts it.
-
     Returns:
         What `work` returned, 2 for input that cannot be used, 3 for a server that is not running, 130 for an interrupt,
-        141 where the reader of the output has gone, as in `debate help | head -1`.
+        after which `stopped` is said, and 141 where the reader of the output has gone, as in `debate help | head -1`.
     """
     try:
         code = work()
@@ -125,13 +121,8 @@ class _Parser(ArgumentParser):
 
 
 def settings_of(name: str, description: str, declaration: type[T], argv: Sequence[str] | None) -> T:
-    """The settings of a command from its command line, and from what its `--config` names.
-
-    Args:
-        name: Of the command, e.g. `score`.
-        description: See `make_parser`.
-        declaration: The class of its settings.
-        argv: The command line; None is that of the process.
+    """The settings of a command from its command line, and from what its `--config` names; arguments as of
+    `make_parser`.
 
     Raises:
         InputError: A value, a key or an old flag cannot be used.
@@ -142,10 +133,7 @@ def settings_of(name: str, description: str, declaration: type[T], argv: Sequenc
 def make_parser(name: str, description: str, *declarations: type) -> ArgumentParser:
     """A parser with the flags of the declared settings and `--config`; what is not given is absent from its result.
 
-    Args:
-        name: Of the command, e.g. `score`.
-        description: Text above the flags; commands in it are shown as this process was started.
-        declarations: Classes made by `command_settings`.
+    Commands in the description are shown as this process was started. The declarations were made by `command_settings`.
     """
     settings = [one for declaration in declarations for one in declared(declaration).values()]
     keys = [one.spelled for one in settings if not one.is_flag]
@@ -275,12 +263,8 @@ def as_command(name: str, settings: object) -> str:
 
 
 def written(settings: object, names: Iterable[str], shown: Callable[[str], str] = str) -> list[str]:
-    """Those of the named settings that differ from their defaults, as words of a command line.
-
-    Args:
-        settings: Of a command.
-        names: Of settings.
-        shown: What becomes of the text of a value.
+    """Those of the named settings that differ from their defaults, as words of a command line, each value as `shown`
+    has it.
     """
     words = []
     for one in (declared(type(settings))[name] for name in names):

@@ -52,10 +52,7 @@ class DebateAligner(AlignmentOptimizer):
         self._settings = settings
 
     def align(self, judge: Judge, traces: list[Trace]) -> AlignedJudge:
-        """Compile a judge; for the settings see `debate_judge.compile`.
-
-        Returns:
-            A judge of the same name and type of value, with the compile in `compiled`.
+        """Compile a judge of the same name and type of value, with the compile in `compiled`.
 
         Raises:
             InputError: A value is not on the scale, or there is too little feedback to learn and to prove anything.

@@ -54,12 +54,9 @@ def _moved(change: Measure | None) -> str:
 
 
 def in_words(found: Found, judge: str, mapped: str) -> str:
-    """What learning changed besides the order, on average over aspects.
-
-    Args:
-        found: The judges.
-        judge: The one that is spoken of; its changes are those from the first judge.
-        mapped: The same with scores on the raters' scale.
+    """What learning changed besides the order, on average over aspects: the changes of a judge from the first one, and
+    its
+    figures as `mapped`, the same with scores on the raters' scale.
     """
     own, first = found[judge][AVERAGE], next(iter(found.values()))[AVERAGE]
     parts = []

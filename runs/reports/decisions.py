@@ -30,9 +30,7 @@ _OF_A_LABEL = ("precision", "recall", "f1")
 def tables(found: Found, units: str = "sources") -> list[DataTable]:
     """The tables of all aspects, those about the lower label after the others of their aspect; a row for each judge.
 
-    Args:
-        found: All judges on the same groups.
-        units: What a group is called.
+    All judges decide on the same groups, which are called `units`.
     """
     aspects = dict.fromkeys(aspect for by_aspect in found.values() for aspect in by_aspect)
     return [table for aspect in aspects for table in _of_aspect(found, aspect, units)]

@@ -62,19 +62,11 @@ class RunLock:
 
 
 def close_abandoned(place: Place, store: Path, successor: str) -> list[str]:
-    """Set the runs of an experiment whose process is gone, and their unfinished trials, to KILLED.
+    """Set the runs of an experiment whose process is gone, and their unfinished trials, to KILLED; returns their ids.
 
-    Each gets a tag `error`, and `successor` with the id of the run that replaces it if they have the same name. Runs of
-    processes that are alive are left alone, and so are runs whose lock is kept in another store, unless the database of
-    the runs has it as well: nothing is known about them here.
-
-    Args:
-        place: The open store.
-        store: Folder of the locks.
-        successor: Id of the run that has just been started.
-
-    Returns:
-        The ids of the closed runs.
+    Each gets a tag `error`, and `successor` with the id of the run that has just been started if that has the same
+    name. Runs of processes that are alive are left alone, and so are those whose lock is kept in another store, `store`
+    being that of this process: nothing is known about them here.
 
     Raises:
         InputError: The store cannot be used.

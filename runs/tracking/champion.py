@@ -59,16 +59,9 @@ def from_json(text: str) -> dict[str, list[GroupScores]]:
 
 
 def challenge(place: Place, name: str, version: str, new: Challenger) -> str:
-    """Give the alias to a version if nothing holds it or the version is shown to be better than what does.
-
-    Args:
-        place: The open store.
-        name: Registered name.
-        version: The version that was just registered.
-        new: Its held-out scores.
-
-    Returns:
-        What was decided and why, in a sentence.
+    """Give the alias to a new version of a registered model if nothing holds it, or if the version is shown to be
+    better than
+    what does; returns what was decided and why, in a sentence.
     """
     holder = _holder(place, name)
     if holder is None:

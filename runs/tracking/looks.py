@@ -68,9 +68,9 @@ def record_look(
         store: Folder of the ledger.
         identity: Fingerprint of all that decides the compile's result.
         corpus: All sources of the compile.
-        held_out: Those of them that the figure rests on.
-        figure: The compiled judge's held-out agreement, averaged over aspects.
-        about: More JSON values for people who read the ledger.
+        held_out: Those of them that `figure` rests on, the compiled judge's agreement averaged over aspects.
+        figure: Which is kept in the ledger.
+        about: More JSON values for people who read it.
     """
     from filelock import FileLock
 

@@ -102,14 +102,9 @@ class Registration:
 
 
 def log_model(place: Place, run_id: str, export: Path, name: str, registration: Registration | None) -> str:
-    """Keep an export in the active run, as a folder and as a model, and register the model; return the model's URI.
-
-    Args:
-        place: The open store.
-        run_id: The run that made the export.
-        export: Folder that `runs.export.folder.save` wrote.
-        name: Name of the model in the run.
-        registration: How it is registered; None: not at all.
+    """Keep an export in the active run, as a folder and as the model `name`, and register the model if it is to be;
+    returns
+    the model's URI.
     """
     import mlflow
     import pandas as pd

@@ -90,7 +90,7 @@ def open_place(uri: str | None, store: Path, experiment: str) -> Place:
     Args:
         uri: Tracking URI; None for the SQLite database in `store`.
         store: Folder of the embedded database, and of the artifacts of every store without a server.
-        experiment: Name of the experiment.
+        experiment: Its name.
 
     Raises:
         InputError: The address is malformed, no server answers there, or the store cannot be used.

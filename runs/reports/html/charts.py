@@ -104,10 +104,7 @@ def draw(chart: AnyChart, name: str) -> DrawnChart:
 def figure(chart: AnyChart, title: str, note: str | None = None) -> Figure:
     """Any chart as a figure of its own, with its legend beside it; to be saved with `bbox_inches="tight"`.
 
-    Args:
-        chart: What it shows.
-        title: Above it.
-        note: Under it, e.g. that the LM was a stand-in.
+    `note` stands below the title, e.g. that the LM was a stand-in.
     """
     axes, legend, caption = _drawn(chart, 7.2)
     heading = "\n".join(filter(None, (title, caption, note)))
@@ -308,10 +305,8 @@ def _plain(text: str, most: int) -> str:
 def _inline(axes: Axes, name: str, label: str) -> str:
     """The figure of axes as an `<svg>` element that takes its colours and its font from the page around it.
 
-    Args:
-        axes: The only ones of their figure.
-        name: Differs between all charts of a page, for their parts have names that must not be each other's.
-        label: Says what the chart shows to people who cannot see it.
+    `name` differs between all charts of a page, for their parts have names that must not be each other's; `label` says
+    what the chart shows to people who cannot see it.
     """
     import matplotlib
 

@@ -46,13 +46,9 @@ class JudgedScores:
 def debates_of(
     corpus: Corpus, aspects: Sequence[Aspect], judges: Mapping[str, JudgedScores], identity: str
 ) -> tuple[Debates, DebateTexts]:
-    """What can be looked through, without texts and with them.
-
-    Args:
-        corpus: The groups that were judged.
-        aspects: In which aspects.
-        judges: Name -> what the judge made of them; the page begins with the first.
-        identity: Of the report.
+    """What can be looked through of the groups that were judged, without texts and with them; the page begins with the
+    first
+    judge. `identity` is that of the report.
     """
     items: list[RatedDebate] = []
     texts: list[ItemTexts] = []

@@ -62,8 +62,8 @@ def make_again(address: str, store: Path | None, default_store: Path, *, share: 
     Args:
         address: Folder of an export or of a comparison's report, the `.json` file of a report, or the id of an MLflow
             run, also as `runs:/ID`.
-        store: Folder that holds the texts and the embedded MLflow store; None for the one that an export lies in, else
-            the default.
+        store: Folder of the texts and of the embedded MLflow store; None for the one that an export lies in, else the
+            default.
         default_store: The store of commands that name none.
         share: Which page.
 
