@@ -23,7 +23,7 @@ from debate_judge.programs.judge import Judge
 from debate_judge.programs.roles.examples import examples_of, rendered
 from debate_judge.runs.export import folder
 from debate_judge.runs.export.recorded import RECORDED, record, source_hash
-from debate_judge.runs.flags.declared import telling
+from debate_judge.runs.flags.declared import changed_settings
 from debate_judge.runs.reports import calibration as calibration_tables
 from debate_judge.runs.reports import closeness as closeness_tables
 from debate_judge.runs.reports import decisions as decision_tables
@@ -48,7 +48,7 @@ def announce(plan: CompilePlan, tracker: Tracker) -> None:
     """Log what is known before any LM call: settings, data and split."""
     data = plan.data
     found = {"aspects": ",".join(a.name for a in data.aspects), "level": data.level}
-    tracker.settings(asdict(plan.settings) | found, telling(plan.settings, _ALWAYS) | found)
+    tracker.settings(asdict(plan.settings) | found, changed_settings(plan.settings, _ALWAYS) | found)
     tracker.tags({"identity": plan.identity, "note": plan.note or None})
     tracker.dataset("train", data.splits.train, data.splits.fingerprints["train"])
     tracker.dataset("dev", data.splits.dev, data.splits.fingerprints["dev"])

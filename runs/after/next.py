@@ -175,9 +175,9 @@ def _drawn(flags: NextFlags) -> NextSources:
     kinds = kinds_of([group.source or group.judged for group in groups], count, flags.seed)
     places = drawn(probabilities, kinds, np.random.default_rng(flags.seed))
     # All sources are no choice.
-    told = chosen and count < len(groups)
+    by_distance = chosen and count < len(groups)
     found = NextSources(
-        tuple(replace(groups[i], drawn=round(float(probabilities[i]), 6) if told else None) for i in places),
+        tuple(replace(groups[i], drawn=round(float(probabilities[i]), 6) if by_distance else None) for i in places),
         tuple(round(float(distances[i]), 3) for i in places) if chosen else (),
         raters,
         choice.settled,

@@ -23,7 +23,7 @@ from debate_judge.runs.comparison.setup import Work
 from debate_judge.runs.comparison.table import judges_table
 from debate_judge.runs.evaluation.entrants import Entrant
 from debate_judge.runs.evaluation.rows import EvaluatedJudge
-from debate_judge.runs.flags.declared import deciding, telling
+from debate_judge.runs.flags.declared import changed_settings, result_settings
 from debate_judge.runs.flags.parser import as_command
 from debate_judge.runs.reports import closeness as closeness_tables
 from debate_judge.runs.reports import costs
@@ -272,7 +272,7 @@ def _log(
     name, lm = arguments.name or report.name, {"lm": work.setting.lm}
     with Tracker(uri=arguments.tracking_uri, store=store, experiment=f"debate/{corpus}", run_name=name) as tracker:
         lm["aspects"] = ",".join(aspect.name for aspect in setup.aspects)
-        tracker.settings(deciding(arguments) | lm, telling(arguments, ("data", "judges")) | lm)
+        tracker.settings(result_settings(arguments) | lm, changed_settings(arguments, ("data", "judges")) | lm)
         tracker.tags({"identity": report.identity, "level": setup.level, "note": report.stand_in or None})
         if work.setting.held_out:
             tracker.dataset("held_out", setup.corpus, work.setting.held_out)

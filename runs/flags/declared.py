@@ -71,10 +71,10 @@ def setting(
         decides: Whether results depend on it; what is only stored, shown or limited has no part in an identity.
         bounds: `ge`, `gt`, `le` of a number.
     """
-    told: dict[str, Any] = {"metavar": metavar, "name": name, "const": const, "shown": shown, "bounds": bounds}
-    told |= {"repeated": repeated, "assigns": assigns, "decides": decides}
+    options: dict[str, Any] = {"metavar": metavar, "name": name, "const": const, "shown": shown, "bounds": bounds}
+    options |= {"repeated": repeated, "assigns": assigns, "decides": decides}
     make: Any = pydantic.Field
-    return make(default, description=description, json_schema_extra=told, **bounds)
+    return make(default, description=description, json_schema_extra=options, **bounds)
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
@@ -128,15 +128,15 @@ class SettingField:
     is_flag: bool
     """Otherwise it is a key of `--config` alone."""
 
-    def told(self, what: str) -> Any:
-        """What `setting` was told."""
+    def option(self, what: str) -> Any:
+        """What was given to `setting`."""
         return cast(dict[str, Any], self.field.json_schema_extra)[what]
 
     @property
     def spelled(self) -> str:
         """As a user writes it: the flag, e.g. `--max-rounds`, or the key of `--config`, e.g. `guide-words`."""
         words = self.name.replace("_", "-")
-        return (self.told("name") or f"--{words}") if self.is_flag else words
+        return (self.option("name") or f"--{words}") if self.is_flag else words
 
     @property
     def kind(self) -> Any:
@@ -193,17 +193,17 @@ def listed(text: str | None) -> list[str]:
     return [part.strip() for part in parts if part.strip()]
 
 
-def deciding(settings: Any) -> dict[str, Any]:
+def result_settings(settings: Any) -> dict[str, Any]:
     """Name -> value of the settings that results depend on."""
-    return {name: getattr(settings, name) for name, one in declared(type(settings)).items() if one.told("decides")}
+    return {name: getattr(settings, name) for name, one in declared(type(settings)).items() if one.option("decides")}
 
 
-def telling(settings: Any, always: Collection[str] = ()) -> dict[str, Any]:
+def changed_settings(settings: Any, always: Collection[str] = ()) -> dict[str, Any]:
     """Name -> value of the settings that tell a run from others: what is in `always`, and what was changed."""
     known = declared(type(settings))
     return {
         name: value
-        for name, value in deciding(settings).items()
+        for name, value in result_settings(settings).items()
         if value not in (None, "", ()) and (name in always or value != known[name].field.default)
     }
 
@@ -236,7 +236,7 @@ def _input_error(cls: type, error: pydantic.ValidationError) -> InputError:
         return unknown_name(name.replace("_", " "), flag, str(found), one.choices)
     if why.startswith(("greater_than", "less_than")):
         problem = "number too small" if why.startswith("greater") else "number too large"
-        return InputError(problem, field=flag, expected=_range(one.told("bounds")), found=found)
+        return InputError(problem, field=flag, expected=_range(one.option("bounds")), found=found)
     if why == "finite_number":
         return InputError("not a finite number", field=flag, expected="a finite number", found=found)
     words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", tuple: "a list of texts"}

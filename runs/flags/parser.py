@@ -16,7 +16,7 @@ from debate_judge.data.files.reading import toml
 from debate_judge.data.files.records import Record
 from debate_judge.programs.lm.http.address import NoServerError
 from debate_judge.programs.lm.redaction import clean_text
-from debate_judge.runs.flags.declared import REMOVED_FLAGS, SettingField, deciding, declared, nearest
+from debate_judge.runs.flags.declared import REMOVED_FLAGS, SettingField, declared, nearest, result_settings
 from debate_judge.runs.flags.invocation import as_started, command
 from debate_judge.runs.flags.prose import filled, paragraphs, print_error, width_of
 
@@ -104,7 +104,7 @@ class _Parser(ArgumentParser):
                 if not one.is_flag and flag in (f"--{words}", f"--no-{words}"):
                     if one.kind is bool:
                         value = str(flag == f"--{words}").lower()
-                    given = shlex.quote(f"{words}={clean_text(value) or one.told('const') or 'VALUE'}")
+                    given = shlex.quote(f"{words}={clean_text(value) or one.option('const') or 'VALUE'}")
                     remedy = f"it is a key of --config: give --config {given}, or write it in a TOML file"
                     raise InputError("not a flag", field=flag, remedy=remedy)
 
@@ -152,7 +152,7 @@ def make_parser(name: str, description: str, *declarations: type) -> ArgumentPar
             groups[one.group] = parser.add_argument_group(one.group)
         if one.field.is_required():
             flag = one.spelled
-            value = one.told("metavar") or flag[2:].upper()
+            value = one.option("metavar") or flag[2:].upper()
             needed.append(f"{flag} {value}" if flag.startswith("-") else flag.upper())
         _add(groups[one.group], one)
     parser.usage = " ".join(["%(prog)s [-h]", *needed, "[FLAGS]"])
@@ -172,11 +172,11 @@ def _add(group: Any, one: SettingField) -> None:
         options["action"] = BooleanOptionalAction if one.field.default else "store_true"
     else:
         names = "{" + ",".join(choices) + "}" + (",..." if kind is tuple else "") if choices else None
-        options["type"] = str if one.told("repeated") else one.read
-        options["metavar"] = one.told("metavar") or names or {int: "N", float: "X"}.get(kind)
-    if (const := one.told("const")) is not None:
+        options["type"] = str if one.option("repeated") else one.read
+        options["metavar"] = one.option("metavar") or names or {int: "N", float: "X"}.get(kind)
+    if (const := one.option("const")) is not None:
         options |= {"nargs": "?", "const": const}
-    if one.told("repeated"):
+    if one.option("repeated"):
         options["action"] = "append"
     # What must be given may also come from --config, so that its absence is found when all is read.
     if one.spelled.startswith("-"):
@@ -187,7 +187,7 @@ def _add(group: Any, one: SettingField) -> None:
 
 def _help(one: SettingField) -> str:
     """Help with the default at its end."""
-    value, default = one.field.default, one.told("shown")
+    value, default = one.field.default, one.option("shown")
     if default is None and not one.field.is_required() and value is not None and value is not False and value != ():
         default = f"{value:g}" if isinstance(value, float) else _text(value)
     text = (one.field.description or "").replace("%", "%%")
@@ -215,7 +215,7 @@ def read(declaration: type[T], arguments: Namespace) -> T:
             values[name], places[name] = _frozen(value), (record, key)
     for name, value in given.items():
         if name in known:
-            values |= _options(known, name, value) if known[name].told("assigns") else {name: _frozen(value)}
+            values |= _options(known, name, value) if known[name].option("assigns") else {name: _frozen(value)}
     try:
         return declaration(**values)
     except InputError as error:
@@ -259,7 +259,7 @@ def as_command(name: str, settings: object) -> str:
 
     For people elsewhere, too: of an absolute path the last part is kept, and secrets are taken out.
     """
-    return " ".join([command(name), *written(settings, deciding(settings), _portable)])
+    return " ".join([command(name), *written(settings, result_settings(settings), _portable)])
 
 
 def written(settings: object, names: Iterable[str], shown: Callable[[str], str] = str) -> list[str]:
@@ -276,7 +276,7 @@ def written(settings: object, names: Iterable[str], shown: Callable[[str], str] 
         elif value is True:
             words.append(given)
         else:
-            values = value if isinstance(value, tuple) and one.told("repeated") else (value,)
+            values = value if isinstance(value, tuple) and one.option("repeated") else (value,)
             flag = [given] if given.startswith("-") else []
             words += [word for part in values for word in (*flag, shlex.quote(shown(_text(part))))]
     return words

@@ -25,7 +25,7 @@ from debate_judge.runs.tracking.abandoned import TAG, RunLock, close_abandoned
 from debate_judge.runs.tracking.prompts import register_prompts
 from debate_judge.runs.tracking.shared_view import KEY, TRAINING
 from debate_judge.runs.tracking.store import Place, explained, open_place, used
-from debate_judge.runs.tracking.traces import HeldDebate, log_debates
+from debate_judge.runs.tracking.traces import TracedDebate, log_debates
 from debate_judge.runs.tracking.values import finite, first_line, source_tags, standing_tags, texts
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ class Tracker:
         """Whether the store is the embedded one, which nobody else reads: texts of the data may lie there."""
         return self._uri is None
 
-    def debates(self, held: Sequence[HeldDebate]) -> None:
+    def debates(self, held: Sequence[TracedDebate]) -> None:
         """Show debates as traces of the run, see `runs.tracking.traces`. They quote the texts of the data."""
         self._write(lambda _: log_debates(self.place, self.run_id, held))
 

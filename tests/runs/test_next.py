@@ -94,11 +94,11 @@ def test_sources_whose_rankings_are_apart_come_first(chosen: Callable[..., dict[
 def test_a_judges_rival_is_a_single_call_and_that_of_a_plain_one_a_debate(
     told: bool, most: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    address, pool = export(tmp_path / "judge", told), file_of(tmp_path / "pool.jsonl", POOL)
-    arguments = [address, "--pool", pool, "--budget", "40", "--store", str(tmp_path / "none"), "--estimate"]
+    address, pool = export(tmp_path / "judge", told), file_of(tmp_path / "pool.jsonl", POOL[:4])
+    arguments = [address, "--pool", pool, "--budget", "10", "--store", str(tmp_path / "none"), "--estimate"]
     assert command.main([*arguments, "--draw", "chosen"]) == 0
     upper = re.findall(r"^total\s+[\d,]+ / [\d,]+ / ([\d,]+)", capsys.readouterr().out, re.MULTILINE)
-    items = 2 * TEXTS * len(POOL)
+    items = 2 * TEXTS * 4
     # Three rounds of Critic and Scorer at most.
     assert [int(number.replace(",", "")) for number in upper] == [items, most * items]
     assert not (tmp_path / "none").exists()

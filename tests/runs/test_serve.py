@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -27,10 +26,8 @@ from debate_judge import load
 from debate_judge.data.errors import InputError
 from debate_judge.runs import serve
 from debate_judge.runs.export.loaded import LoadedJudge
-from debate_judge.runs.flags.parser import make_parser
 from debate_judge.runs.integrations.batching import missing_text
 from debate_judge.runs.integrations.http_service import AspectAnswer, ServiceLimits, make_app
-from debate_judge.runs.scoring.settings import ServeFlags
 from tests.fakes import ScriptedLM
 from tests.runs.integrated import save_judge, score_for, script
 
@@ -171,16 +168,6 @@ def test_loopback_unless_there_is_a_key(monkeypatch: pytest.MonkeyPatch) -> None
         serve.bearer_key("127.0.0.1")
     monkeypatch.setenv(serve.KEY, KEY)
     assert serve.bearer_key("0.0.0.0") == KEY
-
-
-def test_what_a_service_has_no_use_for_is_not_offered(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = make_parser("serve", "", ServeFlags).format_help()
-    assert "timeout" in text
-    assert not re.search("batch|preflight", text)
-    file = tmp_path / "settings.toml"
-    file.write_text('batch = "openai"\n')
-    assert serve.main(["export", "--config", str(file)]) == 2
-    assert "a service cannot wait for batch jobs" in capsys.readouterr().err
 
 
 def test_a_thousand_requests_at_once_lose_and_mix_up_nothing(judge: LoadedJudge, lms: list[ScriptedLM]) -> None:

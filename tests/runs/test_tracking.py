@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.programs.transcript import Transcript, Turn
-from debate_judge.runs.tracking.traces import HeldDebate
+from debate_judge.runs.tracking.traces import TracedDebate
 from debate_judge.runs.tracking.tracker import Tracker, TrackingError
 
 EXPERIMENT = "debate/tests"
@@ -54,7 +54,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
         patch.setenv("SOME_API_KEY", "an-unusual-value-0815")
         with _tracker(store, "everything") as tracker:
             tracker.settings(
-                {},
+                {"deadline": 900, "api_key": SECRET},
                 {
                     "judge": "debate",
                     "rounds": (0, 1, 2),
@@ -116,7 +116,7 @@ def test_trials_are_finished_children_with_their_own_params_and_metrics(kept: Si
     assert (plain.data.params, plain.data.metrics) == ({"rounds": "1", "persona": "plain"}, {"dev/spearman": 0.5})
 
 
-DEBATE = HeldDebate(
+DEBATE = TracedDebate(
     "tone: a, 1", "a", "1", "tone", "one", "x",
     Transcript((Turn("scorer", 0, "Fine.", 4.0), Turn("critic", 1, "NO ISSUE", no_issue=True))), 4.0, "Fine.", 3.5,
 )  # fmt: skip
@@ -178,6 +178,7 @@ def test_settings_are_kept_and_secrets_are_not(kept: SimpleNamespace) -> None:
         "api_base": "http://127.0.0.1:8000/v1",
         "headers": '{"Authorization": "[removed]", "X-Team": "judges"}',
     }
+    assert json.loads((kept.artifacts / "settings.json").read_text()) == {"deadline": "900", "api_key": "[removed]"}
     assert kept.run.data.tags["note"] == "seen [removed] here"
     everything = b"".join(p.read_bytes() for p in kept.store.rglob("*") if p.is_file())
     assert b"max_tokens" in everything

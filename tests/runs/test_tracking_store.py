@@ -105,7 +105,7 @@ assert get_telemetry_client() is None, "usage statistics are on"
 """
 
 
-def test_three_processes_may_start_on_a_fresh_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_processes_may_start_on_a_fresh_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("CI", "GITHUB_ACTIONS", "PYTEST_CURRENT_TEST", "MLFLOW_DISABLE_TELEMETRY", "MLFLOW_LOGGING_LEVEL"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
@@ -117,15 +117,15 @@ def test_three_processes_may_start_on_a_fresh_store(tmp_path: Path, monkeypatch:
             stderr=subprocess.STDOUT,
             text=True,
         )
-        for name in "abc"
+        for name in "ab"
     ]
     outputs = [process.communicate(timeout=120)[0] for process in started]
-    assert outputs == ["", "", ""]
-    assert [process.returncode for process in started] == [0, 0, 0]
+    assert outputs == ["", ""]
+    assert [process.returncode for process in started] == [0, 0]
     with sqlite3.connect(tmp_path / "store" / "mlflow.db") as database:
         assert database.execute("SELECT count(*) FROM experiments WHERE name = 'debate/race'").fetchone() == (1,)
         runs = database.execute("SELECT name, status FROM runs ORDER BY name").fetchall()
-    assert runs == [*((name, "FINISHED") for name in "abc"), *[("child", "FINISHED")] * 3]
+    assert runs == [*((name, "FINISHED") for name in "ab"), *[("child", "FINISHED")] * 2]
 
 
 def test_a_store_whose_making_was_stopped_midway_can_be_made_again(tmp_path: Path) -> None:
