@@ -80,6 +80,9 @@ def test_a_compile_can_be_measured_on_them(store: str, tmp_path: Path) -> None:
     found = load(Settings(held_out="mlflow:support chat", tracking_uri=store), corpus)
     assert found.held_out is not None
     assert (len(found.held_out.groups), len(found.corpus.groups)) == (3, 5)
+    with pytest.raises(InputError) as caught:
+        load(Settings(held_out="mlflow:nothing", tracking_uri=store), corpus)
+    assert caught.value.field == "--held-out"
 
 
 def test_other_data_are_left_to_the_loader() -> None:
