@@ -43,8 +43,8 @@ class RunTotals:
     given_up: list[str] = field(default_factory=list)
     """Units that have ended every process that began them."""
     done: set[str] = field(default_factory=set)
-    at: dict[str, dict[str, tuple[int, float]]] = field(default_factory=dict)
-    """Actor -> the units that it is at, see `ActorReport`."""
+    at: dict[str, Mapping[str, int]] = field(default_factory=dict)
+    """Actor -> items of the units that it is at."""
 
     def add(self, one: UnitDone) -> list[str]:
         """Take in what has become of a unit; returns what the user has to be told of it."""
@@ -61,23 +61,18 @@ class RunTotals:
 
     def report(self, actor: str, report: ActorReport) -> None:
         """Take in what an actor has done so far."""
-        self.meters[actor], self.at[actor] = report.meter, report.units
+        self.meters[actor], self.at[actor] = report.meter, report.items
 
     @property
     def items(self) -> int:
         """Items that this run has scored, those of unfinished units included."""
-        return self.rows.rows - self.rows.kept + sum(items for _, items, _ in self._unfinished())
+        at = [one for units in self.at.copy().values() for one in units.items()]
+        return self.rows.rows - self.rows.kept + sum(items for name, items in at if name not in self.done)
 
     @property
     def share(self) -> float:
-        """Of what this run has to do, about; 0 where nothing is known of it."""
-        size = sum(self.sizes[name] for name in self.done)
-        size += sum(int(self.sizes[name] * share) for name, _, share in self._unfinished())
-        return min(0.99, size / max(1, sum(self.sizes.values())))
-
-    def _unfinished(self) -> list[tuple[str, int, float]]:
-        at = [one for units in self.at.copy().values() for one in units.items()]
-        return [(name, items, share) for name, (items, share) in at if name not in self.done]
+        """Of the bytes that this run has to score, those of finished units."""
+        return sum(self.sizes[name] for name in self.done) / max(1, sum(self.sizes.values()))
 
     def meter(self) -> Meter:
         """The counts of all actors together."""

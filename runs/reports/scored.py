@@ -12,7 +12,7 @@ from debate_judge.runs.reports.tables import DataTable
 from debate_judge.runs.reports.terminal import Printed
 from debate_judge.runs.reports.text import interval
 from debate_judge.runs.scoring.output import RowTotals
-from debate_judge.runs.scoring.uncertainty import RowIntervals
+from debate_judge.runs.scoring.scorer import RowIntervals
 
 
 def scored_summary(meter: Meter, price: Price | None, out: object, tally: RowTotals) -> list[Printed]:

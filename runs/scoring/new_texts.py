@@ -83,7 +83,7 @@ def _new_keys(entry: GroupRecord, lines: Mapping[bytes, int]) -> list[bytes]:
         if key in lines:
             raise entry.record.error(
                 f"group {entry.group.id!r} has the candidate {candidate.id!r} a second time",
-                found=f"the candidate of {entry.record.unit} {lines[key]}",
+                found=f"it is {entry.record.line - lines[key]} {entry.record.unit}s above, too",
                 remedy="give each candidate of a group an id of its own",
             )
     return keys

@@ -29,7 +29,7 @@ from filelock import FileLock, Timeout
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import opening
-from debate_judge.runs.scoring.rows import LINES, TABLES, Csv, JsonLines, LongRows, Row, RowForm, Transcripts
+from debate_judge.runs.scoring.rows import LINES, TABLES, Csv, JsonLines, Row, RowForm, Transcripts
 from debate_judge.runs.scoring.tables import require_writer, write_table
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ class RowFile:
 class Results:
     """The rows, and the debates if they are wanted."""
 
-    def __init__(self, rows: RowFile, items: int = 1, debates: RowFile | None = None) -> None:
+    def __init__(self, rows: RowFile, items: int, debates: RowFile | None) -> None:
         self._rows = rows
         self._items = items
         self._debates = debates
@@ -147,13 +147,8 @@ class Results:
         self.begun = rows.begun
         self.tally = RowTotals()
 
-    def add(self, item: Item, score: Score, row: Row | None = None) -> None:
-        """Add one item; its transcript goes first, so that no row is ever without one.
-
-        Args:
-            item: Those of one row follow one another.
-            score: Its score.
-            row: The input's columns, where they are kept.
+    def add(self, item: Item, score: Score, row: Row) -> None:
+        """Add one item, those of one row after one another; its transcript goes first, so that no row is without one.
 
         Raises:
             InputError: Another row of an earlier run stands in its place.
@@ -162,7 +157,7 @@ class Results:
             self._debates.add([(item, score)], {})
         self._scored.append((item, score))
         if len(self._scored) == self._items:
-            kept = self._rows.add(self._scored, row or {})
+            kept = self._rows.add(self._scored, row)
             for _, one in self._scored:
                 self.tally.count(one, kept)
             self._scored = []
@@ -185,7 +180,7 @@ def open_results(
     made_from: Mapping[str, Any],
     source: Path,
     transcripts: Path | None = None,
-    form: RowForm | None = None,
+    form: RowForm,
     extra: tuple[str, ...] = (),
 ) -> Iterator[Results]:
     """Open the files that a scoring run writes.
@@ -195,20 +190,19 @@ def open_results(
         made_from: JSON values that an earlier run must have had alike.
         source: The file that is scored.
         transcripts: File for the debates, if they are wanted.
-        form: Of the rows; by default `LongRows`.
-        extra: As `runs.scoring.rows.extra_fields` has it.
+        form: Of the rows.
+        extra: Fields of a `Score` that transcripts have besides those that all have.
 
     Raises:
         InputError: A place cannot be written, another process writes there, or what is there was made otherwise.
     """
-    form = form or LongRows(extra)
     suffix = _suffix(path)
     _check_places(path, source, transcripts)
     with ExitStack() as opened:
         place = path.with_name(path.name + ".rows.jsonl") if suffix in TABLES else path
         file = opened.enter_context(_exclusive(place, "--out", lock=path))
         _check_state(path, made_from, begun=any(one.is_file() and one.stat().st_size for one in (path, place)))
-        rows = RowFile(place, (Csv if suffix == ".csv" else JsonLines)(extra, form), file)
+        rows = RowFile(place, (Csv if suffix == ".csv" else JsonLines)(form), file)
         debates = None
         if transcripts is not None:
             file = opened.enter_context(_exclusive(transcripts, "transcripts"))

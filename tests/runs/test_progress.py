@@ -266,7 +266,7 @@ def test_a_distributed_run_says_what_its_actors_have_done(clock: Clock) -> None:
     add_rows(totals.rows, RowTotals(rows=10, kept=10))
     assert shown.line().startswith("50 items scored, 0.5 a second · 10 were there already")
     calls = {"a": Tokens(calls=3, fresh=900_000), "b": Tokens(calls=2, fresh=100_000, output=500_000)}
-    for (name, used), at in zip(calls.items(), ({"0": (50, 1.0), "1": (4, 0.5)}, {"2": (4, 0.0625)}), strict=True):
+    for (name, used), at in zip(calls.items(), ({"0": 50, "1": 4}, {"2": 4}), strict=True):
         meter = Meter(executed=Counter({"scorer": used.calls}), accounts={("scorer", 0): used})
         totals.report(name, ActorReport(meter, at))
     spending = DistributedProgress(totals, Price(1.0, 0.5, 4.0))
@@ -274,5 +274,5 @@ def test_a_distributed_run_says_what_its_actors_have_done(clock: Clock) -> None:
     assert " · 5 LM calls, $3.00 · " in spending.line()
     # What a unit that is done has said before counts once.
     assert spending.line().startswith("58 items scored")
-    assert spending.share == 0.2
+    assert spending.share == 0.1
     assert DistributedProgress(RunTotals({"all": 900}), None).share is None, "how much of it is done is not known"

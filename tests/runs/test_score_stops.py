@@ -13,6 +13,7 @@ import pytest
 from filelock import FileLock
 
 from debate_judge.runs import score
+from debate_judge.runs.scoring.settings import EXIT_UNSCORED
 from tests.config_keys import keys
 from tests.fakes import debater, section
 from tests.runs.score_command import SCRIPT, Command, digit, line
@@ -29,7 +30,7 @@ def test_unscored_rows_have_a_reason_and_too_many_are_a_failure(
     assert {k: missing[0][k] for k in expected} == expected
     assert "4 unscored: unreadable reply, e.g. scorer, round 0: no score" in capsys.readouterr().err
     # 4 of 20; the same is said of a file that is finished already.
-    assert command(*keys(max_unscored=0.19)) == score.EXIT_UNSCORED
+    assert command(*keys(max_unscored=0.19)) == EXIT_UNSCORED
     assert "20 % of the items" in capsys.readouterr().err
     assert len(command.rows()) == 20
 
