@@ -16,11 +16,8 @@ PREFIX = "mlflow:"
 
 
 def rated_file(spec: str, tracking_uri: str | None = None) -> str | RecordFile:
-    """What `data.load` takes for a value of --data: an experiment of MLflow as its records, anything else as it is.
-
-    Args:
-        spec: `mlflow:NAME`, with the experiment's name or id, or another value.
-        tracking_uri: Where the experiment is; by default where MLFLOW_TRACKING_URI says, or MLflow's own default.
+    """What `data.load` takes for a value of --data: `mlflow:NAME` with an experiment's name or id as its records, from
+    where MLFLOW_TRACKING_URI says or MLflow's own default; anything else as it is.
     """
     if not spec.startswith(PREFIX):
         return spec

@@ -126,7 +126,7 @@ def _groups(flags: ScoreFlags, task: Task) -> Iterator[RatedGroup]:
 
 
 def _score(flags: ScoreFlags, scorer: TextScorer) -> int:
-    from debate_judge.runs.export.intervals import held_out_intervals
+    from debate_judge.runs.export.recorded import held_out_intervals
     from debate_judge.runs.reports.scored import scored_summary, uncertainty_summary
     from debate_judge.runs.scoring.output import open_results
     from debate_judge.runs.scoring.scorer import unscored_code

@@ -16,8 +16,8 @@ from debate_judge.programs.lm.reply import replies_folder
 from debate_judge.programs.lm.usage import Meter
 from debate_judge.runs.distributed import driver, units
 from debate_judge.runs.distributed.actor import ScoringJob, packed, shared_out
+from debate_judge.runs.distributed.driver import DistributedProgress, RunTotals, add_rows
 from debate_judge.runs.distributed.out_folder import OutFolder
-from debate_judge.runs.distributed.progress import DistributedProgress, RunTotals, add_rows
 from debate_judge.runs.distributed.reading import UnitReading, read_unit
 from debate_judge.runs.distributed.units import Unit
 from debate_judge.runs.export.loaded import LoadedJudge
@@ -31,12 +31,8 @@ from debate_judge.runs.scoring.settings import EXIT_INPUT, EXIT_UNSCORED, ScoreF
 
 
 def score_distributed(flags: ScoreFlags) -> int:
-    """Score all files of the input by actors; returns the exit code.
-
-    Raises:
-        InputError: Something cannot be used; a file that cannot be read is reported, and ends the run with another
-            code.
-        dspy.LMError: The LM cannot be used at all.
+    """Score all files of the input by actors; returns the exit code. A file that cannot be read does not stop the
+    others.
     """
     _require_supported(flags)
     driver.require_ray()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.usage import Meter
-from debate_judge.runs.export.intervals import HeldOutIntervals
+from debate_judge.runs.export.recorded import HeldOutIntervals
 from debate_judge.runs.reports.costs import cost_rows, cost_table
 from debate_judge.runs.reports.tables import DataTable
 from debate_judge.runs.reports.terminal import Printed

@@ -81,22 +81,11 @@ class RowFile:
             self._put(form.header, [])
 
     def add(self, scored: Scored, row: Row) -> bool:
-        """Compare or append one row.
-
-        Returns:
-            Whether it was there already.
-
-        Raises:
-            InputError: Another row is there.
-        """
+        """Compare or append one row; returns whether it was there already. Another row there is refused."""
         return self._put(*self._form.row(scored, row))
 
     def finish(self) -> None:
-        """Say that no row follows; what a stop left torn behind the last one is cut off.
-
-        Raises:
-            InputError: The file has further rows.
-        """
+        """Say that no row follows; what a stop left torn behind the last one is cut off, a further row refused."""
         self.complete = True
         if self._comparing:
             end = self._file.tell()
@@ -148,11 +137,7 @@ class Results:
         self.tally = RowTotals()
 
     def add(self, item: Item, score: Score, row: Row) -> None:
-        """Add one item, those of one row after one another; its transcript goes first, so that no row is without one.
-
-        Raises:
-            InputError: Another row of an earlier run stands in its place.
-        """
+        """Add an item, those of one row after one another; its transcript goes first, so that no row is without one."""
         if self._debates is not None:
             self._debates.add([(item, score)], {})
         self._scored.append((item, score))
@@ -163,11 +148,7 @@ class Results:
             self._scored = []
 
     def finish(self) -> None:
-        """Say that all items have their rows.
-
-        Raises:
-            InputError: There are further rows.
-        """
+        """Say that all items have their rows; further rows are refused."""
         self._rows.finish()
         if self._debates is not None:
             self._debates.finish()

@@ -113,12 +113,8 @@ class LongRows(RowForm):
 
 
 class WideRows(RowForm):
-    """A row a text: the score in a column for each aspect, and beside it decision, reason, and why there is none.
-
-    Args:
-        cuts: Aspect -> the least score that is a yes; None where there is nothing to decide.
-        extra: As for `LongRows`; how many texts and aspects shared the calls is left out.
-        kept: As for `RowForm`.
+    """A row a text: the score in a column for each aspect, and beside it decision (where the aspect has a cut, the
+    least score that is a yes), reason, and why there is none.
     """
 
     def __init__(self, cuts: Mapping[str, float | None], extra: Sequence[str] = (), kept: Sequence[str] = ()) -> None:

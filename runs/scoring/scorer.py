@@ -17,10 +17,10 @@ from debate_judge.programs.lm.reply import replies_folder
 from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.export.folder import find
 from debate_judge.runs.export.from_mlflow import MLflowStore
-from debate_judge.runs.export.intervals import fitted_intervals
 from debate_judge.runs.export.lm_choice import confirmed, lm_of
 from debate_judge.runs.export.loaded import LoadedJudge, open_judge
 from debate_judge.runs.export.manifest import Export
+from debate_judge.runs.export.recorded import fitted_intervals
 from debate_judge.runs.flags.declared import spelled
 from debate_judge.runs.flags.lm import limits, require_server
 from debate_judge.runs.flags.parser import RESUMES

@@ -28,11 +28,7 @@ _ELSEWHERE = "choose another --out, ending in .parquet, .csv or .jsonl; answers 
 
 
 def require_writer(path: Path) -> None:
-    """Check, before anything is paid for, that the library is there which the file's ending needs.
-
-    Raises:
-        InputError: It is not installed.
-    """
+    """Check, before anything is paid for, that the library is there which the file's ending needs."""
     if path.suffix.lower() != ".xlsx":
         return
     try:

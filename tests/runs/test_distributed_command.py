@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -178,17 +177,6 @@ def test_a_budget_ends_with_the_last_actor_that_has_a_share(
     said = capsys.readouterr().err
     assert "all actors were killed" in said
     assert "--budget" in said
-
-
-def test_requests_a_minute_and_calls_hold_over_all_actors(command: Command) -> None:
-    write_jsonl(command.folder / "in-0.jsonl", range(10))
-    begun = time.monotonic()
-    assert command(*keys(preflight=False), rpm="1200") == 0
-    arrived = sorted(command.server.arrived)
-    assert len(command.ray.actors) == 2
-    assert len(arrived) == 60
-    # Twenty a second, and one second's worth at once; a busy machine only makes them later.
-    assert all(number <= 21 + 20 * (at - begun) for number, at in enumerate(arrived))
 
 
 def test_an_interrupt_ends_in_order_and_the_same_command_goes_on(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -57,17 +56,6 @@ def test_a_wrong_key_ends_the_run_and_the_next_goes_on(command: Command, capsys:
     assert len(command.lm.prompts) == 20
 
 
-def refusing(after: int) -> Callable[[str], str]:
-    calls = iter(range(10_000))
-
-    def script(prompt: str) -> str:
-        if next(calls) >= after:
-            raise dspy.LMInvalidRequestError("not today")
-        return SCRIPT(prompt)
-
-    return script
-
-
 def test_a_source_that_the_lm_cannot_take_is_no_outage(command: Command) -> None:
     command.write([line(1), line(2, candidates=40), *(line(g) for g in range(3, 40))])
 
@@ -81,14 +69,6 @@ def test_a_source_that_the_lm_cannot_take_is_no_outage(command: Command) -> None
     rows = command.rows()
     assert len(rows) == 4 + 80 + 37 * 4
     assert all((r["unscored"] == "lm error") == (r["group"] == "g2") for r in rows)
-
-
-def test_a_run_that_accepts_everything_gives_every_item_a_row(command: Command) -> None:
-    command.write([line(g) for g in range(40)])
-    command.script = refusing(after=30)
-    assert command("--concurrency", "1", *keys(max_unscored=1)) == 0
-    assert len(command.rows()) == 160
-    assert {r["unscored"] for r in command.rows()} == {None, "lm error"}
 
 
 def test_a_stop_by_the_user(
