@@ -272,9 +272,6 @@ class ChatEval(ItemJudge):
         samples: k, number of replies that are averaged each time a referee speaks (multiple evidence calibration).
         both_orders: Whether a comparison shows the answers in both orders (balanced position calibration).
         comparing: Whether candidates that come in pairs are compared; others are scored one by one.
-
-    Raises:
-        InputError: There is no referee, or an argument has a value that it cannot have.
     """
 
     kind = "chateval"
@@ -367,14 +364,8 @@ class ChatEval(ItemJudge):
         return await self._discuss(first, rounds, lambda referee, *heard: referee.compare((first, second), *heard))
 
     def config(self) -> dict[str, Any]:
-        return {
-            "roles": dict(self.texts),
-            "communication": self.communication,
-            "turns": self.debate_config.rounds + 1,
-            "samples": self.samples,
-            "both_orders": self.both_orders,
-            "comparing": self.compares,
-        }
+        own = {name: getattr(self, name) for name in ("communication", "samples", "both_orders")}
+        return {"roles": dict(self.texts), "turns": self.debate_config.rounds + 1, **own, "comparing": self.compares}
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> ChatEval:

@@ -302,7 +302,7 @@ class Serper(SearchProvider):
     """Google's results by serper.dev, the provider that Factool uses.
 
     Args:
-        key: Sent as `X-API-KEY`; by default from SERPER_API_KEY.
+        key: By default from SERPER_API_KEY.
         url: Address of the service; by default from SERPER_API_BASE, else serper.dev's.
         pause: Approximate seconds before a second attempt; twice as many before a third. If the server says how long to
             wait, that is used, up to 30 s.
