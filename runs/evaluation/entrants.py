@@ -96,8 +96,9 @@ def named_judges(names: Sequence[str], store: MLflowStore = USUAL_STORE) -> list
 def entrants(
     named: Sequence[NamedJudge], aspects: Sequence[Aspect], personas_file: Path | None = None
 ) -> list[Entrant]:
-    """The judges that a user named, in that order, with the user's own personas by name. A judge named twice, an
-    unknown setting, and an export that does not judge one of the aspects are refused.
+    """The judges that a user named, in that order, with the user's own personas by name.
+
+    A judge named twice, an unknown setting, and an export that does not judge one of the aspects are refused.
     """
     texts = personas(personas_file)
     found = [_entrant(one, aspects, texts) for one in named]

@@ -265,17 +265,6 @@ def test_a_folder_is_written_by_one_run_that_all_actors_see(
     assert "cannot be reached" in capsys.readouterr().err
 
 
-def test_too_many_items_without_a_score_end_with_their_code(
-    command: Command, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_jsonl(command.folder / "in-0.jsonl", range(6))
-    whole = command.server._answer
-    command.server._answer = lambda prompt: "nothing" if "reply 1" in prompt else whole(prompt)
-    assert command(*keys(preflight=False)) == EXIT_UNSCORED
-    assert "unscored: unreadable reply" in capsys.readouterr().err
-    assert len(command.rows()) == 24
-
-
 def test_a_misspelt_column_is_told(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
     (command.folder / "in-0.csv").write_text("group,source,text,candidat\ng,m,reply 1,x\n", encoding="utf-8")
     assert command() == 0
@@ -295,14 +284,6 @@ def test_what_makes_no_sense_is_refused(command: Command, capsys: pytest.Capture
     assert "at least 2, one for each of" in said
     assert command(**{"in": command.folder / "nothing*"}) == score.EXIT_INPUT
     assert "no such file" in capsys.readouterr().err
-
-
-def test_an_estimate_is_of_all_files(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
-    write_jsonl(command.folder / "in-0.jsonl", range(4))
-    write_csv(command.folder / "in-1.csv", range(4, 40))
-    assert command("--estimate") == 0
-    assert "160 items to score" in capsys.readouterr().out
-    assert command.server.asked.total() == 0
 
 
 def test_without_ray_it_is_said_what_to_install(

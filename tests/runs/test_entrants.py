@@ -26,7 +26,6 @@ from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import ScriptedLM, debater, scripted_lm
 from tests.printed import printed
 from tests.programs.engines import call_key
-from tests.programs.tables import reading, shown
 from tests.runs.rated import TASK, arguing, entry, setup
 
 SETUP = setup([1, 2, 5], [4, 2, 3], [5, 1, 3])
@@ -196,24 +195,3 @@ def test_variability_is_over_runs_and_items() -> None:
     assert found.changed == pytest.approx(2 / 6)
     assert found.to_json()["agreement"]["coherence"]["runs"] == pytest.approx(expected)
     assert "33.3 %" in printed(variability_table([found], comparison, "openai/m"))
-
-
-def ordered(lm: ScriptedLM) -> tuple[list[RunVariability], Comparison]:
-    text = "debate[rounds=0|1,together=8,order=0|1|2|3|4]"
-    comparison = compare_all(SETUP, evaluated(lm, text).judges, baseline="")
-    return run_variability(comparison, made(text)), comparison
-
-
-def test_an_lm_that_scores_by_place_shows_in_five_orders() -> None:
-    lm = scripted_lm(reading(lambda prompt, text: 5 if shown(prompt)[1] == text else 1))
-    found, comparison = ordered(lm)
-    assert [one.judge for one in found] == ["debate[rounds=0,together=8]", "debate[rounds=1,together=8]"]
-    assert [len(one.agreement["coherence"]) for one in found] == [5, 5]
-    assert found[0].items == ITEMS
-    assert found[0].changed is not None
-    assert found[0].changed > 0.5
-    assert (found[0].deviation("coherence") or 0) > 0.05
-    # Each group in five orders, some of which are the same; the Critic is content with all of them.
-    opened = [tuple(shown(prompt).values()) for prompt in lm.prompts[: len(lm.prompts) // 2]]
-    assert 3 < len(set(opened)) == len(lm.prompts) / 2 <= 15
-    assert "orders" in printed(variability_table(found, comparison, "openai/m"))

@@ -186,29 +186,6 @@ def test_what_cannot_be_used_is_refused_with_its_place(
         assert part in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["nan", "inf", "-Infinity", "four", "4;5"])
-@pytest.mark.parametrize("rows", [long_rows, wide_rows])
-def test_a_cell_that_is_no_finite_number_is_refused(rows: Any, text: str, tmp_path: Path) -> None:
-    cells = rows()
-    name = "score" if rows is long_rows else "fluency"
-    cells[1][name] = text
-    with pytest.raises(InputError) as caught:
-        read(as_csv(tmp_path, cells))
-    assert (caught.value.line, caught.value.field) == (3, name)
-    cells[1][name] = "  "
-    assert counts(read(as_csv(tmp_path, cells)))[1] == 1
-
-
-def test_columns_that_are_nearly_an_aspect_are_asked_about(tmp_path: Path) -> None:
-    rows = [{("coherance" if k == "coherence" else k): v for k, v in row.items()} for row in wide_rows()]
-    with pytest.raises(InputError, match="no column for the aspect 'coherence'") as caught:
-        read(as_csv(tmp_path, rows))
-    assert caught.value.remedy == "is it called 'coherance'?"
-    with pytest.raises(InputError, match="neither an aspect and its score nor a column") as caught:
-        read(as_csv(tmp_path, [{"group": "doc-0", "candidate": "system-1", "value": 4}]))
-    assert "group, candidate and columns coherence, fluency" in str(caught.value.expected)
-
-
 def test_layouts_do_not_mix(tmp_path: Path) -> None:
     for rows in ([*long_rows(), *wide_rows()], [*wide_rows()[:3], *long_rows()]):
         with pytest.raises(InputError, match="another layout"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import mlflow
@@ -12,8 +11,6 @@ from mlflow.entities import AssessmentSource
 from debate_judge import data
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Scale, Task
-from debate_judge.optimize.rated_data import load
-from debate_judge.optimize.settings import Settings
 from debate_judge.programs import preset
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.runs.after.asking import corpus_for
@@ -63,15 +60,6 @@ def test_commands_after_a_compile_take_them(store: str, tmp_path: Path) -> None:
     folder = save(tmp_path / "mine", judge, lm={"spec": "offline"}, evidence={}, name="mine")
     spec = "mlflow:support chat"
     assert len(corpus_for(read(folder), spec, RecheckFlags(export=str(folder), data=spec)).groups) == 3
-
-
-def test_a_compile_can_be_measured_on_them(store: str, tmp_path: Path) -> None:
-    rows = [{"question": f"How much is {n}?", "answer": f"{n} euros", "helpfulness": n} for n in (1, 2)]
-    (tmp_path / "old.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    corpus = data.load(str(tmp_path / "old.jsonl"), TASK, ["source=question", "text=answer"])
-    found = load(Settings(held_out="mlflow:support chat", tracking_uri=store), corpus)
-    assert found.held_out is not None
-    assert (len(found.held_out.groups), len(found.corpus.groups)) == (3, 5)
 
 
 def test_other_data_are_left_to_the_loader() -> None:

@@ -21,6 +21,7 @@ from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.runs import score
 from debate_judge.runs.export.folder import save
+from debate_judge.runs.scoring import scorer
 from tests.config_keys import keys
 from tests.faulty_server import FaultyServer
 
@@ -35,8 +36,9 @@ SCALED = """
 import json, sys
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.runs import score
+from debate_judge.runs.scoring import scorer
 
-score.limits = lambda arguments: LMOptions(**json.loads(sys.argv[1]))
+scorer.limits = lambda arguments: LMOptions(**json.loads(sys.argv[1]))
 sys.exit(score.main(sys.argv[2:]))
 """
 
@@ -92,7 +94,7 @@ class Command:
             err = io.StringIO()
             with pytest.MonkeyPatch.context() as patch, redirect_stderr(err):
                 patch.setenv("OPENAI_API_KEY", key)
-                patch.setattr(score, "limits", lambda arguments: LMOptions(**limits))
+                patch.setattr(scorer, "limits", lambda arguments: LMOptions(**limits))
                 return Done(score.main(arguments), err.getvalue(), out.read_bytes())
         done = subprocess.run(
             [sys.executable, "-c", SCALED, json.dumps(limits), *arguments],

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import dspy
 import pytest
@@ -25,7 +24,6 @@ from debate_judge.programs.judge import (
     in_granularity,
     items_of,
 )
-from debate_judge.programs.lm.loop import event_loop
 from debate_judge.programs.transcript import Transcript, Turn
 from debate_judge.runs.runner.runner import JudgeRunner, calls_per_item, group_scores, require_scored, scored
 from tests.fakes import ScriptedLM, debater, only, scripted_lm, section
@@ -97,12 +95,6 @@ def test_the_runner_settles_what_is_open_and_nothing_else() -> None:
     assert calls_per_item(judgements) == 14 / 5
 
 
-def test_calls_of_many_items_overlap() -> None:
-    lm = scripted_lm(literal(), latency=0.05, concurrency=4)
-    judged(lm, corpus_items(CORPUS, COHERENCE), DebateConfig(0))
-    assert 2 <= lm.peak <= 4
-
-
 def test_any_thread_may_ask() -> None:
     items = corpus_items(CORPUS, COHERENCE)
     found: dict[int, list[float | None]] = {}
@@ -117,14 +109,6 @@ def test_any_thread_may_ask() -> None:
         for thread in threads:
             thread.join()
     assert found == {i: [2, 4, 3, 5, 1] for i in range(4)}
-
-
-def test_a_runner_that_was_left_runs_no_thread_of_its_own() -> None:
-    event_loop()
-    before = set(threading.enumerate())
-    with JudgeRunner(scripted_lm(literal()), progress=False) as runner:
-        assert copy.deepcopy({"panel": runner})["panel"] is runner
-    assert set(threading.enumerate()) <= before
 
 
 def test_leaving_a_panel_ends_what_still_runs() -> None:
@@ -163,26 +147,6 @@ def test_an_error_that_concerns_all_items_is_raised_as_itself(text: str) -> None
     lm = scripted_lm(failing(lm15.AuthError("wrong key"), text), latency=0.01)
     with pytest.raises(dspy.LMAuthError, match="wrong key"):
         judged(lm, corpus_items(CORPUS, COHERENCE))
-
-
-def test_an_error_that_all_items_meet_at_once_is_raised_as_itself() -> None:
-    def script(prompt: str) -> str:
-        raise lm15.AuthError("wrong key")
-
-    with pytest.raises(dspy.LMAuthError):
-        judged(scripted_lm(script, latency=0.01), corpus_items(CORPUS, COHERENCE))
-
-
-class Refusing(Debate):
-    """A judge that cannot use its input."""
-
-    async def converse(self, items: Sequence[Item], rounds: int) -> list[Transcript]:
-        raise InputError("not for me", found=items[0].text)
-
-
-def test_input_that_a_judge_cannot_use_is_raised_as_itself() -> None:
-    with JudgeRunner(scripted_lm(literal()), progress=False) as runner, pytest.raises(InputError, match="not for me"):
-        runner.judge(Refusing(), corpus_items(CORPUS, COHERENCE))
 
 
 def test_an_interrupt_stops_the_wait_and_keeps_what_was_answered() -> None:
@@ -241,10 +205,6 @@ def test_granularity_changes_the_reported_score_alone() -> None:
     assert [g.scores for g in whole] == [(1, 5, None), (5, 2)]
     assert [score_of(j) for j in judgements] == [1.2, 4.6, None, 5, 2.25]
     assert in_granularity(UNSCORED, COHERENCE, "whole") is None
-
-
-def test_calls_per_item_count_unscored_items_too() -> None:
-    assert calls_per_item([verdict(3, calls=1), verdict(3, calls=4), UNSCORED]) == (1 + 4 + 2) / 3
 
 
 def test_a_judge_that_scores_too_little_is_refused_with_the_reasons() -> None:
