@@ -26,9 +26,8 @@ from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.runs.export.folder import find
 from debate_judge.runs.export.from_mlflow import USUAL_STORE, MLflowStore, in_mlflow
 from debate_judge.runs.export.manifest import Export
-from debate_judge.runs.flags.judge import option_value, roles_of
-from debate_judge.runs.flags.named_texts import personas
-from debate_judge.runs.flags.parser import listed
+from debate_judge.runs.flags.declared import listed
+from debate_judge.runs.flags.judge import option_value, personas, roles_of
 
 _USUAL_TEMPERATURE = 1.0
 """Of samples."""
@@ -246,13 +245,7 @@ def _settings_of(one: NamedJudge) -> Iterator[None]:
         yield
     except (KeyError, TypeError, ValueError) as error:
         known = error if isinstance(error, InputError) else InputError(f"the judge cannot be made: {error!r}")
-        raise InputError(
-            known.problem,
-            field="--judges",
-            expected=known.expected,
-            found=one.address + one.brackets,
-            remedy=known.remedy,
-        ) from error
+        raise known.changed(field="--judges", found=one.address + one.brackets) from error
 
 
 def _check_sampling(one: NamedJudge) -> None:

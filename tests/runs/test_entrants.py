@@ -21,7 +21,7 @@ from debate_judge.runs.comparison.variability import RunVariability, run_variabi
 from debate_judge.runs.evaluation.entrants import Entrant, entrants, named_judges
 from debate_judge.runs.evaluation.evaluate import Evaluation, evaluate
 from debate_judge.runs.export import folder as export
-from debate_judge.runs.flags.parser import listed
+from debate_judge.runs.flags.declared import listed
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import ScriptedLM, debater, scripted_lm
 from tests.printed import printed
