@@ -71,7 +71,7 @@ def test_rows_are_those_of_one_process_and_repeated_runs_pay_nothing(
     assert command.server.asked.total() == asked
 
 
-@pytest.mark.parametrize("flags", [("--wide",), ("--keep-columns",), ("--wide", "--keep-columns")])
+@pytest.mark.parametrize("flags", [("--keep-columns",), ("--wide", "--keep-columns")])
 def test_rows_can_be_joined_as_those_of_one_process(command: Command, flags: tuple[str, ...]) -> None:
     groups = [{**group(n), "topic": f"t{n}", "year": n, "tags": ["x", n]} for n in range(12)]
     write_groups(command.folder / "in-0.jsonl", groups)
@@ -312,8 +312,7 @@ def shared_judge(command: Command, **options: int) -> Path:
     return save(command.folder / "shared", CompiledJudge(TASK, judges), lm={"spec": "offline"}, evidence={}, name="x")
 
 
-@pytest.mark.parametrize("together", [0, 4])
-@pytest.mark.parametrize("sources", [3, 7, 100])
+@pytest.mark.parametrize(("together", "sources"), [(0, 7), (4, 3), (4, 100)])
 def test_groups_of_one_source_share_calls_as_in_one_process(
     command: Command, monkeypatch: pytest.MonkeyPatch, together: int, sources: int
 ) -> None:

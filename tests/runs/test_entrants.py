@@ -15,7 +15,6 @@ from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import PERSONAS
 from debate_judge.programs.judge import DebateConfig
-from debate_judge.programs.make_lm import OFFLINE, make_lm
 from debate_judge.runs.comparison.results import Comparison, compare_all
 from debate_judge.runs.comparison.variability import RunVariability, run_variability, variability_table
 from debate_judge.runs.evaluation.entrants import Entrant, entrants, named_judges
@@ -23,9 +22,8 @@ from debate_judge.runs.evaluation.evaluate import Evaluation, evaluate
 from debate_judge.runs.export import folder as export
 from debate_judge.runs.flags.declared import listed
 from debate_judge.runs.runner.runner import JudgeRunner
-from tests.fakes import ScriptedLM, debater, scripted_lm
+from tests.fakes import ScriptedLM, scripted_lm
 from tests.printed import printed
-from tests.programs.engines import call_key
 from tests.runs.rated import TASK, arguing, entry, setup
 
 SETUP = setup([1, 2, 5], [4, 2, 3], [5, 1, 3])
@@ -145,20 +143,6 @@ def test_samples_ask_anew_and_find_their_replies_again() -> None:
     # Fewer samples are the first of more.
     evaluated(lm, "debate[rounds=2,sample=1|2,temperature=0.7]")
     assert lm.meter.executed.total() == 4 * once
-
-
-def test_another_sample_is_the_same_lm_but_for_temperature_and_identity() -> None:
-    lm = scripted_lm(debater(), temperature=0.0, max_tokens=50)
-    one, other = lm.another_sample(1, 0.7), lm.another_sample(2, 0.7)
-    messages = [{"role": "user", "content": "hello"}]
-    assert len({call_key(x, messages) for x in (lm, one, other)}) == 3
-    # A judge that samples by itself numbers its samples; they must differ between runs as well.
-    assert call_key(one, messages, temperature=1.0, sample=0) != call_key(other, messages, temperature=1.0, sample=0)
-    assert (one.kwargs, lm.kwargs["temperature"]) == ({**lm.kwargs, "temperature": 0.7}, 0.0)
-    assert one.recorded.limiter is lm.recorded.limiter
-    assert one.meter is lm.meter
-    assert one.store is lm.store
-    assert make_lm(OFFLINE).another_sample(1, 0.7).kwargs["temperature"] is None
 
 
 # --- how runs of one judge differ ---

@@ -122,15 +122,6 @@ def test_missing_and_unreadable_files(tmp_path: Path, break_it: Callable[[Path],
         read(folder)
 
 
-def test_is_found_inside_a_model_folder_and_not_among_several(tmp_path: Path) -> None:
-    write(tmp_path / "model" / "artifacts" / "export")
-    assert read(tmp_path / "model").manifest["name"] == "mine"
-    write(tmp_path / "exports" / "a")
-    write(tmp_path / "exports" / "b")
-    with pytest.raises(InputError, match="several"):
-        read(tmp_path / "exports")
-
-
 OWN = """
 from debate_judge.programs.debate.judge import Debate
 

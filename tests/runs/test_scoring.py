@@ -22,11 +22,10 @@ from debate_judge.programs.judge import (
     Verdict,
     corpus_items,
     in_granularity,
-    items_of,
 )
 from debate_judge.programs.transcript import Transcript, Turn
 from debate_judge.runs.runner.runner import JudgeRunner, calls_per_item, group_scores, require_scored, scored
-from tests.fakes import ScriptedLM, debater, only, scripted_lm, section
+from tests.fakes import ScriptedLM, debater, scripted_lm, section
 
 COHERENCE = Aspect("coherence", "Do the sentences build on each other?", Scale(1, 5))
 FLUENCY = Aspect("fluency", "Is it good English?", Scale(1, 5))
@@ -71,17 +70,6 @@ def test_results_come_in_the_order_of_the_items() -> None:
     assert [score_of(j) for j in judged(scripted_lm(literal()), items)] == [2, 4, 3, 5, 1]
 
 
-def test_equal_questions_are_asked_once() -> None:
-    group = RatedGroup("g", "Rain fell.", (candidate("a", "2"), candidate("b", "2"), candidate("c", "3")))
-    lm = scripted_lm(literal())
-    judgements = judged(lm, items_of(TASK, group, COHERENCE))
-    assert [score_of(j) for j in judgements] == [2, 2, 3]
-    assert len(lm.prompts) == lm.meter.asked.total() == 4
-    # The same text under another aspect is another question.
-    judged(lm, items_of(TASK, group, FLUENCY))
-    assert lm.meter.asked.total() == 8
-
-
 def test_the_runner_settles_what_is_open_and_nothing_else() -> None:
     decision = debater(
         score=the_text,
@@ -109,14 +97,6 @@ def test_any_thread_may_ask() -> None:
         for thread in threads:
             thread.join()
     assert found == {i: [2, 4, 3, 5, 1] for i in range(4)}
-
-
-def test_leaving_a_panel_ends_what_still_runs() -> None:
-    lm = scripted_lm(literal(), latency=60)
-    with JudgeRunner(lm, progress=False) as runner:
-        future = runner.submit(only(Debate(debate_config=DebateConfig(0)).judge([corpus_items(CORPUS, COHERENCE)[0]])))
-        time.sleep(0.05)
-    assert future.cancelled() or future.exception() is not None
 
 
 # --- failures and interrupts ---
