@@ -160,8 +160,9 @@ class JudgeRunner:
         return [future.result() for future in futures]
 
     def converse(self, judge: Judge, items: Sequence[Item], rounds: int, what: str = "debates") -> list[Transcript]:
-        """Hold one debate of at most `rounds` rounds for each item; results are in the order of the items. Items that
-        the judge wants to be asked about together are (`programs.grouping`).
+        """Hold one debate of at most `rounds` rounds for each item; results are in the order of the items.
+
+        Items that the judge wants to be asked about together are (`programs.grouping`).
         """
         grouping = grouped(judge, items)
 
