@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 from debate_judge.data.agreement.tables import Agreement, GroupScores, Level, Statistic, agreement_table
@@ -58,10 +58,26 @@ class _Held:
     """One for each item; None where it was not asked about, or where every judge has seen its rating."""
     rounds: list[float]
     """The most rounds for which each item was asked about; -1 where it was not."""
+    verdicts: dict[tuple[int, int], Judgement] = field(default_factory=dict)
+    """Item and n -> the judgement after n rounds, which every granularity and every block of a search asks for."""
 
     @classmethod
     def none(cls, items: Sequence[Item]) -> _Held:
         return cls([None] * len(items), [-1.0] * len(items))
+
+    def keep(self, place: int, transcript: Transcript, rounds: int) -> None:
+        self.transcripts[place], self.rounds[place] = transcript, rounds
+        # What failed before may have gone well this time.
+        self.verdicts.clear()
+
+    def verdict(self, judge: Judge, place: int, rounds: int) -> Judgement | None:
+        """The judgement of an item after so many rounds; None where none is allowed."""
+        transcript = self.transcripts[place]
+        if transcript is None:
+            return None
+        if (place, rounds) not in self.verdicts:
+            self.verdicts[place, rounds] = judge.verdict(transcript, rounds)
+        return self.verdicts[place, rounds]
 
 
 Held = Mapping[ChoicePart, _Held]
@@ -134,10 +150,8 @@ class ChoiceScores:
             self._broken(variant, rounds, only) if point.tie_breaker and rounds else self._debate(variant, rounds, only)
         )
         judge = self.variants[variant].judge
-        told = zip(self._items[part], held[part].transcripts, strict=True)
-        return [
-            None if t is None else judge.verdict(t, rounds) for item, t in told if only is None or item.group in only
-        ]
+        items = enumerate(self._items[part])
+        return [held[part].verdict(judge, place, rounds) for place, i in items if only is None or i.group in only]
 
     def scores(
         self, point: Point, parts: Iterable[ChoicePart] = PARTS, only: Collection[str] | None = None
@@ -254,8 +268,7 @@ class ChoiceScores:
             with stage(search_stage(label, kind, part)):
                 transcripts = ask(judge, spots, label)
             for spot, transcript in zip(spots, transcripts, strict=True):
-                own = held(spot.unit)[part]
-                own.transcripts[spot.place], own.rounds[spot.place] = transcript, rounds
+                held(spot.unit)[part].keep(spot.place, transcript, rounds)
 
         works: list[Callable[[], None]] = []
         for part in self._items:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from debate_judge.runs.reports.drawing import MARKERS
 from debate_judge.runs.reports.html.blocks import (
     CostChart,
     CostPoint,
@@ -24,6 +23,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 AnyChart = RoundsChart | CostChart | JudgesChart | ScatterChart | SharesChart
+
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+"""Of series, which then differ by more than their colours."""
 
 _SYMBOLS = dict(zip(MARKERS, "●■▲◆▼✚✖", strict=True))
 
