@@ -6,18 +6,17 @@ import shlex
 import textwrap
 from collections import Counter
 
+from debate_judge.optimize.evaluation.held_out import COMPARED
 from debate_judge.optimize.findings.verdict import (
     MAPPED_HEADING,
     NOT_SHOWN,
-    agreement_of,
-    gains,
     headings,
+    held_out_note,
     measure,
-    undefined,
+    table_notes,
     verdict,
 )
 from debate_judge.optimize.findings.wording import describe, guides
-from debate_judge.optimize.proof.held_out import COMPARED, above_zero
 from debate_judge.optimize.result import Result
 from debate_judge.programs.lm.http.address import without_credentials
 from debate_judge.programs.lm.prices import EXAMPLE_LM
@@ -49,21 +48,18 @@ def table(result: Result) -> list[Printed]:
     level, statistic = plan.data.level, plan.statistic
     rows, chosen, meter = [], [], result.lm.meter
     for aspect, found in result.searches.items():
-        rows.append([aspect, *(interval(agreement_of(plan, held_out, judge, aspect)) for judge in COMPARED)])
+        rows.append([aspect, *(interval(result.agreement(judge, aspect)) for judge in COMPARED)])
         calls = "/".join(f"{held_out.calls[judge][aspect]:.1f}" for judge in COMPARED)
         chosen.append([aspect, calls, describe(found.chosen.point, found.chosen.calls)])
-    rows.append(["average", *(interval(held_out.tables[judge].average[level][statistic]) for judge in COMPARED)])
+    rows.append(["average", *(interval(result.agreement(judge)) for judge in COMPARED)])
     chosen.append(["average", "/".join(f"{held_out.calls_per_item(judge):.1f}" for judge in COMPARED), ""])
-    kind = next(iter(result.compiled.aspects.values())).judge.kind
-    header = headings(kind).values()
-    never = "each from a judge that never saw it" if held_out.folds else "never used for tuning or choosing"
+    header = headings(result).values()
     lines: list[Printed] = [
         "",
-        *verdict(plan, held_out, result.exported),
+        *verdict(result),
         *([f"{result.looks}."] if str(result.looks) else []),
         "",
-        f"Held-out {measure(plan, held_out)} with the human ratings, with 95 % intervals "
-        f"({len(plan.data.measured.groups)} sources, {never})",
+        f"Held-out {measure(result)} with the human ratings, with 95 % intervals ({held_out_note(result)})",
         "",
         DataTable(["aspect", *header], rows, total=True),
         "",
@@ -71,9 +67,7 @@ def table(result: Result) -> list[Printed]:
         "",
         DataTable(["aspect", "LM calls", "chosen"], chosen, total=True),
         "",
-        *undefined(plan, held_out),
-        *([f"Split: {joined}"] if (joined := plan.data.splits.joined_note()) else []),
-        *gains(held_out, kind),
+        *table_notes(result),
         *_decisions(result),
         *_closeness(result, [*header, MAPPED_HEADING]),
         *_raters(result),
@@ -85,7 +79,7 @@ def table(result: Result) -> list[Printed]:
         "",
         *cost_table(cost_rows(meter, result.lm.price)),
     ]
-    if not above_zero(held_out.tables[result.exported.name].average[level][statistic]):
+    if not result.shown:
         lines += ["", NOT_SHOWN]
     if plan.settings.lm == OFFLINE:
         lines += ["", _OFFLINE]
