@@ -25,11 +25,14 @@ from debate_judge.programs.judge import Judge
 from debate_judge.programs.roles.examples import examples_of, rendered
 from debate_judge.runs.export import folder
 from debate_judge.runs.export.recorded import RECORDED, record, source_hash
-from debate_judge.runs.flags.declared import telling
+from debate_judge.runs.flags.declared import changed_settings
 from debate_judge.runs.reports import calibration as calibration_tables
 from debate_judge.runs.reports import closeness as closeness_tables
 from debate_judge.runs.reports import decisions as decision_tables
 from debate_judge.runs.reports.costs import cost_rows
+from debate_judge.runs.reports.html.blocks import CostChart, JudgesChart, LineChart
+from debate_judge.runs.reports.html.charts import figure
+from debate_judge.runs.reports.html.document import DebateTexts, Report
 from debate_judge.runs.reports.html.keeping import ReportFiles, keep
 from debate_judge.runs.tracking import champion
 from debate_judge.runs.tracking.champion import Challenger
@@ -54,7 +57,7 @@ def announce(plan: CompilePlan, tracker: Tracker) -> None:
     """Log what is known before any LM call: settings, data and split."""
     data = plan.data
     found = {"aspects": ",".join(a.name for a in data.aspects), "level": data.level}
-    tracker.settings(asdict(plan.settings) | found, telling(plan.settings, _ALWAYS) | found)
+    tracker.settings(asdict(plan.settings) | found, changed_settings(plan.settings, _ALWAYS) | found)
     tracker.tags({"identity": plan.identity, "note": plan.note or None})
     tracker.dataset("train", data.splits.train, data.splits.fingerprints["train"])
     tracker.dataset("dev", data.splits.dev, data.splits.fingerprints["dev"])
@@ -106,6 +109,8 @@ def log(result: Result, tracker: Tracker) -> Result:
     if held_out.folds:
         tracker.json("folds.json", folds_json(plan, held_out.folds))
     tracker.tags({f"chosen/{a}": describe(s.chosen.point, s.chosen.calls) for a, s in result.searches.items()})
+    report, texts = compile_report(result)
+    _log_figures(report, tracker)
     if result.curve is not None:
         log_curve(plan, tracker, result.curve)
     tracker.text("instructions-diff.txt", instruction_diff(plan, result.compiled))
@@ -124,18 +129,18 @@ def log(result: Result, tracker: Tracker) -> Result:
         link=tracker.run_link(),
         runs_link=tracker.runs_link(),
     )
-    page = None if plan.settings.report == "none" else _write_report(result, tracker)
+    page = None if plan.settings.report == "none" else _write_report(result, tracker, report, texts)
     return replace(result, tracked=tracked, report=page)
 
 
-def _write_report(result: Result, tracker: Tracker) -> Path | None:
+def _write_report(result: Result, tracker: Tracker, report: Report, texts: DebateTexts) -> Path | None:
     """Write the report beside the export and log it in the run; returns the page.
 
     If the page cannot be written, this is only a warning, because the compile has been paid for by now.
     """
     full, files = result.plan.settings.report == "full", ReportFiles(result.export)
     try:
-        shared = keep(*compile_report(result), files, Path(result.plan.settings.store), full=full)
+        shared = keep(report, texts, files, Path(result.plan.settings.store), full=full)
         if full:
             readme = result.export / "README.md"
             with opening(readme, "report"), readme.open("a", encoding="utf-8") as out:
@@ -161,6 +166,26 @@ def _log_model(result: Result, tracker: Tracker) -> None:
         tracker.model(plan.export, name="judge", registration=_registration(result) if result.shown else None)
     instructions = {aspect: _spoken(chosen.judge) for aspect, chosen in exported.judge.aspects.items()}
     tracker.prompts(plan.name, prompts_of(plan.family, instructions))
+
+
+_FIGURES = {
+    "Agreement on held-out sources": ("held-out", "{}"),
+    "Agreement by rounds and persona": ("{}-rounds", "{}: agreement by rounds, on the sources that were chosen by"),
+    "Agreement against cost": (
+        "{}-cost",
+        "{}: agreement against LM calls per item, on the sources that were chosen by",
+    ),
+    "Would more ratings pay?": ("learning-curve", "{}: held-out agreement, the chosen judge held fixed"),
+}
+"""Section of the report -> file and title of each of its charts; {} is its title on the page."""
+
+
+def _log_figures(report: Report, tracker: Tracker) -> None:
+    for section in report.sections:
+        for block in section.blocks:
+            if section.title in _FIGURES and isinstance(block, CostChart | JudgesChart | LineChart):
+                file, title = (text.format(block.title) for text in _FIGURES[section.title])
+                tracker.figure(f"figures/{file}.png", figure(block, title, report.stand_in or None))
 
 
 def _spoken(judge: Judge) -> dict[str, str]:

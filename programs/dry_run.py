@@ -39,8 +39,6 @@ _FILLER = "These words stand for what an LM would go on to say. "
 
 @dataclass(frozen=True, slots=True)
 class EstimateCase:
-    """One of the three cases of an estimate."""
-
     name: Literal["lower", "expected", "upper"]
     reply_tokens: int
     """Assumed length of a reply."""
@@ -74,6 +72,10 @@ def _many_claims(prompt: Prompt, written: str) -> dict[str, str]:
     return {"claims": "\n".join(twice[: other_roles.most_claims(prompt)])}
 
 
+def _none_disputed(prompt: Prompt, written: str) -> dict[str, str]:
+    return {"decisions": replies.NO_ISSUE, **dict.fromkeys(other_roles.named(prompt, "decisions"), "")}
+
+
 def _all_disputed(prompt: Prompt, written: str) -> dict[str, str]:
     names = other_roles.named(prompt, "decisions")
     return {**dict.fromkeys(names, "An issue."), "decisions": "\n".join(f"{name}: TOO HIGH" for name in names)}
@@ -82,13 +84,7 @@ def _all_disputed(prompt: Prompt, written: str) -> dict[str, str]:
 EXTREMES: Mapping[str, tuple[Change, Change]] = MappingProxyType(
     {
         "decision": (lambda *_: {"decision": replies.NO_ISSUE}, lambda *_: {"decision": "ISSUE"}),
-        "decisions": (
-            lambda prompt, _: {
-                "decisions": replies.NO_ISSUE,
-                **dict.fromkeys(other_roles.named(prompt, "decisions"), ""),
-            },
-            _all_disputed,
-        ),
+        "decisions": (_none_disputed, _all_disputed),
         "factuality": (lambda *_: {"factuality": "True", "severity": "0"}, _contradicting),
         "claims": (
             lambda _, written: {"claims": "\n".join(written.splitlines()[: -(-len(written.splitlines()) // 2)])},

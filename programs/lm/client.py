@@ -59,8 +59,6 @@ class JudgeLM(dspy.LM):
             warmup=not isinstance(engine, LocalEngine),
         )  # fmt: skip
         self.endpoint, self.price, self.concurrency = endpoint, price, concurrency
-        self.context: int | None = None
-        """Tokens that a prompt may have, where it is known."""
         self._seconds: list[JudgeLM] = []
         # DSPy's own cache and retries stay off: the engine does their work.
         super().__init__(

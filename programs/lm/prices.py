@@ -54,18 +54,12 @@ def price_of(model: str, table: Path | None = None, *, listed: bool = True) -> P
     own = {} if sections is None else {name: _price(sections.child(name)) for name in sections.values}
     if (price := own.get(model) or own.get(model.partition("/")[2])) is not None:
         return price
-    info = _listed_as(model) if listed else {}
+    info = (_listed().get(model) or _listed().get(model.partition("/")[2]) or {}) if listed else {}
     if not isinstance(info.get("input_cost_per_token"), (int, float)):
         return None
     first, output = info["input_cost_per_token"], info.get("output_cost_per_token") or 0.0
     cached = info.get("cache_read_input_token_cost")
     return Price(1e6 * first, 1e6 * (first if cached is None else cached), 1e6 * output)
-
-
-def context_of(model: str) -> int | None:
-    """Tokens that a prompt to a provider's model may have, or None where that is unknown."""
-    most = _listed_as(model).get("max_input_tokens")
-    return most if isinstance(most, int) else None
 
 
 def _price(record: Record) -> Price:
@@ -76,10 +70,6 @@ def _price(record: Record) -> Price:
             expected = "0 or more US dollars for a million tokens"
             raise record.error("not a price", name, expected=expected, found=value)
     return Price(prices["input"], prices.get("cached", prices["input"]), prices["output"])
-
-
-def _listed_as(model: str) -> dict[str, Any]:
-    return _listed().get(model) or _listed().get(model.partition("/")[2]) or {}
 
 
 @lru_cache(maxsize=1)

@@ -13,7 +13,7 @@ from debate_judge.optimize.estimation.estimate import estimate_compile
 from debate_judge.optimize.search import study
 from debate_judge.optimize.settings import Settings
 from debate_judge.runs.estimates.dry_run import Estimate
-from debate_judge.runs.flags.named_texts import personas
+from debate_judge.runs.flags.judge import personas
 from tests.config_keys import keys
 from tests.optimize.small_corpus import small_corpus
 

@@ -18,7 +18,6 @@ from debate_judge.optimize.settings import Settings
 from debate_judge.runs.tracking.looks import FILE, Looks, expected_largest, inflation, record_look
 from tests.config_keys import keys
 from tests.optimize.compiles import prepared
-from tests.optimize.small_corpus import small_corpus
 from tests.printed import unwrapped
 
 
@@ -121,14 +120,9 @@ def test_a_second_look_is_told_in_summary_json_run_and_export(
     from mlflow import MlflowClient
 
     monkeypatch.chdir(tmp_path)
-    quick = ["--data", small_corpus(tmp_path).name, "--aspects", "coherence", "--tuner", "none"]
-    quick += ["--max-rounds", "0", *keys(trials=2, resamples=100)]
-    quick += ["--folds", "1", *keys(report="none")]
-    flags = [*quick, "--store", "store", *keys(json="r.json")]
-    assert command.main(flags) == 0
-    assert json.loads(Path("r.json").read_text())["looks"] == {"times": 1, "inflation": 0.0, "unreadable": 0}
-    assert "looked at" not in unwrapped(capsys.readouterr().out)
-    assert command.main([*flags, "--seed", "8"]) == 0
+    look(plan(tmp_path / "store", seed=8))
+    quick = ["--aspects", "coherence", "--tuner", "none", "--max-rounds", "0", *keys(trials=2, resamples=100)]
+    assert command.main([*quick, "--folds", "1", "--store", "store", *keys(report="none", json="r.json")]) == 0
     result = json.loads(Path("r.json").read_text())
     assert result["looks"]["times"] == 2
     assert 0 < result["looks"]["inflation"] < 1

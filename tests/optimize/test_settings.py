@@ -81,9 +81,9 @@ def test_what_is_no_metric_is_refused(given: str) -> None:
         ("--deadline=60", "timeout"),
         ("--attempt=60", "timeout"),
         ("--judge-option=turns=3", "-J"),
-        ("--score-mode=expected", "-J score-mode=expected"),
-        ("--guide-words=100", "guide-words = 100"),
-        ("--no-preflight", "preflight = false"),
+        ("--score-mode=expected", "--config score-mode=expected"),
+        ("--guide-words=100", "--config guide-words=100"),
+        ("--no-preflight", "--config preflight=false"),
         ("--aspects-of=x", None),
     ],
 )
