@@ -105,7 +105,7 @@ class CompilePlan:
         return self.settings.chosen_by.closest or self.statistic
 
     @property
-    def resampling(self) -> dict[str, int]:
+    def resampling(self) -> dict[str, Any]:
         """How often intervals are resampled, and by which seed."""
         return {"resamples": self.settings.resamples, "seed": self.settings.seed}
 

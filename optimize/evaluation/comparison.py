@@ -20,7 +20,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from statistics import fmean
 from typing import Any, Literal
 
@@ -218,29 +217,26 @@ def _closeness(
 def _beside_raters(plan: CompilePlan, scores: Scores) -> dict[str, dict[str, RaterAgreement]]:
     if not several_raters(scores["compiled"]):
         return {}
-    at = partial(
-        beside_raters,
-        statistic=plan.statistic,
-        level=plan.data.level,
-        on_scale=plan.judge.on_scale,
-        **plan.resampling,
-    )
+
+    def at(groups: Sequence[GroupScores]) -> RaterAgreement:
+        given = {"statistic": plan.statistic, "level": plan.data.level, **plan.resampling}
+        return beside_raters(groups, on_scale=plan.judge.on_scale, **given)
+
     return {name: {aspect: at(groups) for aspect, groups in scores[name].items()} for name in COMPARED}
 
 
 def _decisions(plan: CompilePlan, scores: Scores, proofs: Sequence[Proof]) -> dict[str, dict[str, Decided]]:
     """Decisions at the fixed threshold, and the compiled judge's at the cut tuned on dev if that differs."""
     questions = plan.data.questions
-    at = partial(decide, **plan.resampling)
-    found = {"single": at(scores["single"], questions)}
+    found = {"single": decide(scores["single"], questions, **plan.resampling)}
     for name in COMPARED[1:]:
-        found[name] = at(scores[name], questions, on_scale=plan.judge.on_scale)
+        found[name] = decide(scores[name], questions, on_scale=plan.judge.on_scale, **plan.resampling)
     cut, shifted = {}, {}
     for aspect, question in questions.items():
         cuts = [_dev_cut(proof, aspect, question) for proof in proofs]
         if any(one != question for one in cuts):
             cut[aspect], shifted[aspect] = _one_cut(cuts, [proof.scores["compiled"][aspect] for proof in proofs])
-    found[DEV_CUT] = at(shifted, cut)
+    found[DEV_CUT] = decide(shifted, cut, **plan.resampling)
     return {name: by_aspect for name, by_aspect in found.items() if by_aspect}
 
 

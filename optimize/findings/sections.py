@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from debate_judge.data.agreement.results import Agreement
@@ -11,8 +11,8 @@ from debate_judge.optimize.evaluation.comparison import HeldOut
 from debate_judge.optimize.evaluation.held_out import COMPARED
 from debate_judge.optimize.evaluation.learning_curve import LearningCurve
 from debate_judge.optimize.findings.verdict import (
-    MAPPED_HEADING,
     NOT_SHOWN,
+    evidence_tables,
     headings,
     held_out_note,
     table_notes,
@@ -23,11 +23,7 @@ from debate_judge.optimize.result import Result
 from debate_judge.optimize.search.outcomes import Outcome, SearchResult
 from debate_judge.programs.compiled import CompiledJudge
 from debate_judge.runs.flags.parser import as_command
-from debate_judge.runs.reports import calibration as calibration_tables
-from debate_judge.runs.reports import closeness as closeness_tables
 from debate_judge.runs.reports import costs, learning
-from debate_judge.runs.reports import decisions as decision_tables
-from debate_judge.runs.reports import raters as rater_tables
 from debate_judge.runs.reports.html.blocks import (
     CostChart,
     CostPoint,
@@ -59,13 +55,13 @@ def compile_report(result: Result) -> tuple[Report, DebateTexts]:
     debates, texts = debates_of(
         plan.data.measured, plan.data.aspects, {names[n]: one for n, one in judged.items()}, plan.identity
     )
-    found = {
+    found: dict[str, Sequence[ReportBlock]] = {
         "Verdict": _verdict(result),
         "Agreement on held-out sources": _agreement(result),
-        "Decisions": _decisions(held_out),
-        "Level and decisions": _closeness(result),
-        "Judge vs. individual raters": _raters(plan, held_out),
-        "Scores on the raters' scale": _calibrated(result.calibration),
+        **{
+            title: [Paragraph(part, look="small") if isinstance(part, str) else part for part in parts]
+            for title, parts in evidence_tables(result).items()
+        },
         "What was learnt of the raters": _learnt(plan, judge),
         "Would more ratings pay?": _curve(plan, result.curve),
         "Agreement by rounds and persona": _rounds(plan, searches),
@@ -156,24 +152,6 @@ def _label(found: list[Agreement]) -> str:
     flat = f", {last.undefined} left out for equal ratings" if last.undefined else ", none undefined"
     unscored = f", {last.unscored} items unscored" if last.unscored else ""
     return f"{basis(last)} with the mean human rating, {groups}{flat}{unscored}"
-
-
-def _decisions(held_out: HeldOut) -> list[ReportBlock]:
-    return [*decision_tables.tables(held_out.decisions)]
-
-
-def _closeness(result: Result) -> list[ReportBlock]:
-    found = result.held_out.closeness
-    names = [*headings(result).values(), MAPPED_HEADING][: len(found)]
-    return [closeness_tables.table(found, names)] if found else []
-
-
-def _raters(plan: CompilePlan, held_out: HeldOut) -> list[ReportBlock]:
-    return [rater_tables.table(held_out.raters, plan.data.level, plan.statistic)] if held_out.raters else []
-
-
-def _calibrated(found: calibration_tables.Effects) -> list[ReportBlock]:
-    return [calibration_tables.table(found), Paragraph(calibration_tables.ranks(found), look="small")] if found else []
 
 
 def _curve(plan: CompilePlan, curve: LearningCurve | None) -> list[ReportBlock]:

@@ -8,8 +8,8 @@ from collections import Counter
 
 from debate_judge.optimize.evaluation.held_out import COMPARED
 from debate_judge.optimize.findings.verdict import (
-    MAPPED_HEADING,
     NOT_SHOWN,
+    evidence_tables,
     headings,
     held_out_note,
     measure,
@@ -23,11 +23,7 @@ from debate_judge.programs.lm.prices import EXAMPLE_LM
 from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.flags.invocation import command
 from debate_judge.runs.flags.parser import written
-from debate_judge.runs.reports import calibration as calibration_tables
-from debate_judge.runs.reports import closeness as closeness_tables
-from debate_judge.runs.reports import decisions as decision_tables
 from debate_judge.runs.reports import learning
-from debate_judge.runs.reports import raters as rater_tables
 from debate_judge.runs.reports.costs import cost_rows, cost_table
 from debate_judge.runs.reports.tables import DataTable
 from debate_judge.runs.reports.terminal import Printed, Verbatim
@@ -67,10 +63,7 @@ def table(result: Result) -> list[Printed]:
         DataTable(["aspect", "LM calls", "chosen"], chosen, total=True),
         "",
         *table_notes(result),
-        *_decisions(result),
-        *_closeness(result, [*header, MAPPED_HEADING]),
-        *_raters(result),
-        *_calibration(result),
+        *_evidence(result),
         *_curve(result),
         *_guides(result),
         *_pruned(result),
@@ -108,29 +101,13 @@ def _pruned(result: Result) -> list[str]:
     return [f"Search: {tried} points tried, {len(found.dropped)} pruned ({counts} of {of} sources)"]
 
 
-def _decisions(result: Result) -> list[Printed]:
-    """The held-out decisions, if the ratings define any."""
-    found = result.held_out.decisions
-    tables = [part for table in decision_tables.tables(found) for part in ("", table)]
-    return ["", "Held-out decisions", *tables, ""] if found else []
-
-
-def _closeness(result: Result, headings: list[str]) -> list[Printed]:
-    """Level and decisions, where scores are on the raters' scale."""
-    found = result.held_out.closeness
-    return ["", closeness_tables.table(found, headings[: len(found)]), ""] if found else []
-
-
-def _raters(result: Result) -> list[Printed]:
-    """The comparison with single raters, if the corpus has their ratings."""
-    found, plan = result.held_out.raters, result.plan
-    return ["", rater_tables.table(found, plan.data.level, plan.statistic), ""] if found else []
-
-
-def _calibration(result: Result) -> list[Printed]:
-    """What mapping scores to the raters' scale changes, where the compile fitted maps."""
-    found = result.calibration
-    return ["", calibration_tables.table(found), calibration_tables.ranks(found), ""] if found else []
+def _evidence(result: Result) -> list[Printed]:
+    found: list[Printed] = []
+    for title, parts in evidence_tables(result).items():
+        several = title == "Decisions"
+        shown = ["Held-out decisions", *(one for part in parts for one in ("", part))] if several else parts
+        found += ["", *shown, ""]
+    return found
 
 
 def _curve(result: Result) -> list[Printed]:

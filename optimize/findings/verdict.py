@@ -11,7 +11,8 @@ from debate_judge.data.agreement.results import WHY_NONE, Difference
 from debate_judge.data.agreement.sign_flips import correct
 from debate_judge.optimize.evaluation.comparison import MAPPED, HeldOut, above_zero, costs_more, procedure_note
 from debate_judge.optimize.evaluation.held_out import COMPARED
-from debate_judge.runs.reports import closeness
+from debate_judge.runs.reports import calibration, closeness, decisions, raters
+from debate_judge.runs.reports.html.blocks import DataTable
 from debate_judge.runs.reports.text import basis, interval, p_text, powers_text
 
 if TYPE_CHECKING:
@@ -48,6 +49,23 @@ def table_notes(result: Result) -> list[str]:
     """What belongs under the table of agreement: undefined groups, near-duplicates, and the paired differences."""
     joined = result.plan.data.splits.joined_note()
     return [*undefined(result), *([f"Split: {joined}"] if joined else []), *gains(result)]
+
+
+def evidence_tables(result: Result) -> dict[str, list[DataTable | str]]:
+    """Title -> the tables of further evidence on held-out, as far as there is any, and what belongs below them."""
+    plan, held_out = result.plan, result.held_out
+    names = [*headings(result).values(), MAPPED_HEADING][: len(held_out.closeness)]
+    found: dict[str, list[DataTable | str]] = {"Decisions": [*decisions.tables(held_out.decisions)]}
+    if held_out.closeness:
+        found["Level and decisions"] = [closeness.table(held_out.closeness, names)]
+    if held_out.raters:
+        found["Judge vs. individual raters"] = [raters.table(held_out.raters, plan.data.level, plan.statistic)]
+    if result.calibration:
+        found["Scores on the raters' scale"] = [
+            calibration.table(result.calibration),
+            calibration.ranks(result.calibration),
+        ]
+    return {title: parts for title, parts in found.items() if parts}
 
 
 def verdict(result: Result) -> list[str]:
