@@ -25,7 +25,7 @@ Indices = NDArray[np.intp]
 _UNITS = 4096
 """Most units that are drawn; more groups are bundled."""
 
-_CHUNK = 128
+_CHUNK = 512
 """Resamples that are computed at once."""
 
 _ENOUGH_RESAMPLES = 200
