@@ -41,7 +41,7 @@ class Decision:
     """The raters' label of one candidate or pair, and a judge's decision about it."""
 
     group: str
-    """Id of its group, the unit of resampling."""
+    """Id of its source, the unit of resampling (`GroupScores.cluster`)."""
     label: str
     decided: str | None
     """None where the judge made no decision."""
@@ -103,7 +103,7 @@ def binary(
     cut = threshold if cut is None else cut
     return [
         Decision(
-            group.group,
+            group.cluster,
             _side(rating, threshold, below),
             None if score is None else _side(score, cut, below),
             -score if below and score is not None else score,
@@ -135,7 +135,7 @@ def pairs(groups: Sequence[GroupScores], margin: float = 0.0) -> list[Decision]:
         if one is None or other is None:
             continue
         decided = None if first is None or second is None else _outcome(first - second, margin)
-        decisions.append(Decision(group.group, _outcome(one - other, 0.0), decided))
+        decisions.append(Decision(group.cluster, _outcome(one - other, 0.0), decided))
     return decisions
 
 
