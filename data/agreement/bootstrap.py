@@ -34,10 +34,10 @@ _ENOUGH_RESAMPLES = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Grouping:
+class GroupIndex:
     """The groups of all aspects, and which of them are not independent of each other."""
 
-    index: Mapping[str, int]
+    numbers: Mapping[str, int]
     """Group id -> number."""
     source: Indices
     """Number of each group's source, shape (groups,): several pairs of texts may be of one."""
@@ -45,7 +45,7 @@ class Grouping:
     """Number of the unit that each group is drawn with, shape (groups,)."""
 
     @classmethod
-    def of(cls, aspects: Mapping[str, Sequence[GroupScores]], seed: int) -> Grouping:
+    def of(cls, aspects: Mapping[str, Sequence[GroupScores]], seed: int) -> GroupIndex:
         """Number the groups; `seed` is for the bundles where there are many.
 
         Raises:
@@ -89,21 +89,21 @@ class Pairs:
     """Index of the pair's group."""
     system: Indices
     """Index of the pair's candidate id."""
-    grouping: Grouping
+    index: GroupIndex
     """Of all groups; a group need not have pairs."""
 
     @property
     def groups(self) -> int:
-        return len(self.grouping.unit)
+        return len(self.index.unit)
 
     @property
     def unit(self) -> Indices:
         """Index of the pair's unit."""
-        return self.grouping.unit[self.group]
+        return self.index.unit[self.group]
 
     @property
     def units(self) -> int:
-        return self.grouping.units
+        return self.index.units
 
     @property
     def contributing(self) -> NDArray[np.bool_]:
@@ -135,11 +135,11 @@ class LevelEstimate:
     """Pairs of candidates or of systems that can be in order or not."""
 
 
-def pairs_of_groups(groups: Sequence[GroupScores], grouping: Grouping) -> Pairs:
+def pairs_of_groups(groups: Sequence[GroupScores], index: GroupIndex) -> Pairs:
     """The candidates of one aspect that are both rated and scored."""
     systems: dict[str, int] = {}
     rows = [
-        (rating, score, grouping.index[group.group], systems.setdefault(candidate, len(systems)))
+        (rating, score, index.numbers[group.group], systems.setdefault(candidate, len(systems)))
         for group in groups
         for candidate, rating, score in zip(group.candidates, group.ratings, group.scores, strict=True)
         if rating is not None and score is not None
@@ -150,7 +150,7 @@ def pairs_of_groups(groups: Sequence[GroupScores], grouping: Grouping) -> Pairs:
         np.array(scores, dtype=float),
         np.array(at, dtype=np.intp),
         np.array(system, dtype=np.intp),
-        grouping,
+        index,
     )
 
 

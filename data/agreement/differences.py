@@ -15,7 +15,7 @@ from typing import TypeVar
 import numpy as np
 
 from debate_judge.data.agreement.bootstrap import (
-    Grouping,
+    GroupIndex,
     Indices,
     LevelEstimate,
     Pairs,
@@ -98,12 +98,12 @@ def compare(
         raise InputError(
             "two judges can only be compared on the same aspects", expected=", ".join(a), found=", ".join(b)
         )
-    grouping = Grouping.of(a, seed)
+    index = GroupIndex.of(a, seed)
     estimate = level_function(level, draw_systems=draw_systems, seed=seed)
     pairs: list[tuple[Pairs, Pairs]] = []
     both: list[LevelEstimate] = []
     for name in a:
-        first, second = (pairs_of_groups(g, grouping) for g in _on_same_candidates(a[name], b[name]))
+        first, second = (pairs_of_groups(g, index) for g in _on_same_candidates(a[name], b[name]))
         estimates = [estimate(p, [statistic]) for p in (first, second)]
         if not np.isnan(estimates[0].values[0]):
             both += estimates
@@ -112,11 +112,11 @@ def compare(
         return Difference(None, None, None, None, 0)
     value = math.fsum(x.values[0] - y.values[0] for x, y in _couples(both)) / len(pairs)
     if level == "summary":
-        return _of_means(value, both, grouping, intervals=resamples > 0, seed=seed, family=family)
-    groups = grouping.sources(np.logical_or.reduce([e.rests_on for e in both]))
+        return _of_means(value, both, index, intervals=resamples > 0, seed=seed, family=family)
+    groups = index.sources(np.logical_or.reduce([e.rests_on for e in both]))
     p_value = _p_of_swaps(pairs, statistic, level, groups, seed)
     plain = Difference(value, None, None, p_value, groups)
-    return _resampled(plain, both, grouping.units, resamples=resamples, seed=seed, family=family)
+    return _resampled(plain, both, index.units, resamples=resamples, seed=seed, family=family)
 
 
 def _resampled(
@@ -161,13 +161,13 @@ def power_of(found: Difference) -> Power | None:
 
 
 def _of_means(
-    value: float, both: Sequence[LevelEstimate], grouping: Grouping, *, intervals: bool, seed: int, family: int
+    value: float, both: Sequence[LevelEstimate], index: GroupIndex, *, intervals: bool, seed: int, family: int
 ) -> Difference:
     rests_on = np.logical_or.reduce([e.rests_on for e in both])
     by_group = [x.by_group - y.by_group for x, y in _couples(both) if x.by_group is not None and y.by_group is not None]
     shares = [np.nan_to_num(d) / np.count_nonzero(~np.isnan(d)) / len(by_group) for d in by_group]
-    p_value = p_of_mean(grouping.by_source(np.sum(shares, axis=0), rests_on)[0], seed)
-    influences = grouping.by_source(mean_influences(by_group), rests_on)[0]
+    p_value = p_of_mean(index.by_source(np.sum(shares, axis=0), rests_on)[0], seed)
+    influences = index.by_source(mean_influences(by_group), rests_on)[0]
     groups = len(influences)
     if not intervals or groups < 2:
         return Difference(value, None, None, p_value, groups)
@@ -179,7 +179,7 @@ def _p_of_swaps(
     pairs: Sequence[tuple[Pairs, Pairs]], statistic: Statistic, level: Level, groups: int, seed: int
 ) -> float | None:
     """The p-value by exchanging the judges' scores within groups, in all aspects at once."""
-    source = pairs[0][0].grouping.source
+    source = pairs[0][0].index.source
     unit_of_group = flip_units(count_units(source), seed)[source]
     units = count_units(unit_of_group)
     if level == "sample":

@@ -65,7 +65,7 @@ def sample_level(pairs: Pairs, statistics: Sequence[Statistic]) -> LevelEstimate
         np.zeros(pairs.groups, dtype=bool),
         exact,
         replicate=centred,
-        units=pairs.grouping.sources(pairs.contributing),
+        units=pairs.index.sources(pairs.contributing),
         observations=math.comb(len(pairs.ratings), 2),
     )
 
@@ -91,9 +91,7 @@ def system_level(
     if len(systems) < 3:
         return _without_ranking(pairs, statistics)
     summands = (np.ones(len(group)), in_units(pairs.ratings[recurring]), in_units(pairs.scores[recurring]))
-    seen, rated, scored = (
-        summing(v, system, pairs.grouping.unit[group], (len(systems), pairs.units)) for v in summands
-    )
+    seen, rated, scored = (summing(v, system, pairs.index.unit[group], (len(systems), pairs.units)) for v in summands)
     rng = np.random.default_rng(seed)
 
     def means(counts: Floats) -> tuple[Floats, Floats]:
@@ -114,7 +112,7 @@ def system_level(
     if np.isnan(values).any():
         return _without_ranking(pairs, statistics, constant=bool(np.ptp(mean_ratings) > 0))
     rests_on = np.bincount(group, minlength=pairs.groups) > 0
-    sources = pairs.grouping.sources(rests_on)
+    sources = pairs.index.sources(rests_on)
     return LevelEstimate(
         values,
         rests_on,
@@ -138,7 +136,7 @@ def _without_ranking(pairs: Pairs, statistics: Sequence[Statistic], constant: bo
         rests_on,
         np.full(len(statistics), math.nan),
         replicate=lambda counts: np.repeat(values[:, None], counts.shape[1], axis=1),
-        units=pairs.grouping.sources(rests_on),
+        units=pairs.index.sources(rests_on),
         observations=math.comb(len(pairs.ratings), 2),
     )
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 
 from debate_judge.data.agreement.bootstrap import (
-    Grouping,
+    GroupIndex,
     LevelEstimate,
     pairs_of_groups,
     resample,
@@ -92,13 +92,13 @@ def agreement_table(
     Raises:
         InputError: no aspect, or a group id twice in one aspect.
     """
-    grouping = Grouping.of(aspects, seed)
+    index = GroupIndex.of(aspects, seed)
     at_level = {level: level_function(level, draw_systems=draw_systems, seed=seed) for level in levels}
     estimates: dict[tuple[str, Level], LevelEstimate] = {}
     for name, groups in aspects.items():
-        pairs = pairs_of_groups(groups, grouping)
+        pairs = pairs_of_groups(groups, index)
         estimates |= {(name, level): at_level[level](pairs, STATISTICS) for level in levels}
-    found = resample(list(estimates.values()), grouping.units, resamples=resamples, seed=seed, progress=progress)
+    found = resample(list(estimates.values()), index.units, resamples=resamples, seed=seed, progress=progress)
     replicates = dict(zip(estimates, found, strict=True))
     tables: dict[str, Table] = {}
     for name, groups in aspects.items():
@@ -106,32 +106,32 @@ def agreement_table(
         tables[name] = {}
         for level in levels:
             one = [estimates[name, level]]
-            spans = _intervals(one, [replicates[name, level]], grouping) if resamples else [NONE] * len(STATISTICS)
+            spans = _intervals(one, [replicates[name, level]], index) if resamples else [NONE] * len(STATISTICS)
             tables[name][level] = _agreements(level, one[0], spans, *counts)
     average: Table = {}
     for level in levels:
         joint = [estimates[name, level] for name in aspects]
         spans = [NONE] * len(STATISTICS)
         if resamples:
-            spans = _intervals(joint, [replicates[name, level] for name in aspects], grouping)
+            spans = _intervals(joint, [replicates[name, level] for name in aspects], index)
         groups_of_any = int(np.logical_or.reduce([e.rests_on for e in joint]).sum())
         average[level] = _averages([table[level] for table in tables.values()], groups_of_any, spans)
     return AgreementTable(tables, average)
 
 
-def _intervals(estimates: Sequence[LevelEstimate], replicates: Sequence[Floats], grouping: Grouping) -> list[Interval]:
+def _intervals(estimates: Sequence[LevelEstimate], replicates: Sequence[Floats], index: GroupIndex) -> list[Interval]:
     """For every statistic the interval of the mean over aspects.
 
     Args:
         estimates: One for each aspect; a single one for the interval of that aspect.
         replicates: For each aspect values of shape (statistics, resamples).
-        grouping: Of the groups.
+        index: The groups.
     """
     rests_on = np.logical_or.reduce([e.rests_on for e in estimates])
     means = np.mean([e.values for e in estimates], axis=0)
     by_group = [e.by_group for e in estimates if e.by_group is not None]
     if len(by_group) == len(estimates):
-        influence = grouping.by_source(mean_influences(by_group), rests_on)
+        influence = index.by_source(mean_influences(by_group), rests_on)
         return [of_group_correlations(float(mean), row) for mean, row in zip(means, influence, strict=True)]
     units, observations = min(e.units for e in estimates), min(e.observations for e in estimates)
     return [

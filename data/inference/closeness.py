@@ -21,7 +21,7 @@ from typing import Any, Literal
 import numpy as np
 
 from debate_judge.data.agreement.bootstrap import (
-    Grouping,
+    GroupIndex,
     LevelEstimate,
     Pairs,
     pairs_of_groups,
@@ -126,15 +126,15 @@ def closeness(
         seed: Of the resamples.
     """
     first, aspects = next(iter(judges)), list(next(iter(judges.values())))
-    grouping = Grouping.of(judges[first], seed)
+    index = GroupIndex.of(judges[first], seed)
     estimates, pairs = dict[tuple[str, str], LevelEstimate](), dict[tuple[str, str], Pairs]()
     for judge, by_aspect in judges.items():
         for aspect in aspects:
             key = judge, aspect
-            pairs[key] = pairs_of_groups(by_aspect[aspect], grouping)
+            pairs[key] = pairs_of_groups(by_aspect[aspect], index)
             estimates[key] = _estimate(pairs[key], cuts[aspect])
     replicates = dict(
-        zip(estimates, resample(list(estimates.values()), grouping.units, resamples=resamples, seed=seed), strict=True)
+        zip(estimates, resample(list(estimates.values()), index.units, resamples=resamples, seed=seed), strict=True)
     )
     found: dict[str, dict[str, Closeness]] = {}
     for judge in judges:
@@ -147,7 +147,7 @@ def closeness(
             )
             base = np.mean([estimates[first, a].values for a in over], axis=0)
             moved = drawn - np.mean([replicates[first, a] for a in over], axis=0)
-            groups = min(grouping.sources(estimates[judge, a].rests_on) for a in over)
+            groups = min(index.sources(estimates[judge, a].rests_on) for a in over)
             if name == AVERAGE and not one_scale:
                 value = np.array([np.nan, *value[1:]])
             figures = _measures(value, drawn, groups, min(counts))

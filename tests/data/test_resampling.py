@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from debate_judge.data.agreement.bootstrap import Grouping, Pairs, bundle, resample
+from debate_judge.data.agreement.bootstrap import GroupIndex, Pairs, bundle, resample
 from debate_judge.data.agreement.levels import sample_level, system_level
 from debate_judge.data.agreement.tables import STATISTICS, GroupScores, agreement_table
 
@@ -121,7 +121,11 @@ def test_replicates_of_every_group_once_are_the_value() -> None:
     ratings, scores = made(90, 100, points=False)
     group = np.repeat(np.arange(90), 100)
     pairs = Pairs(
-        ratings.ravel(), scores.ravel(), group, np.tile(np.arange(100), 90), Grouping({}, np.arange(90), bundle(90, 0))
+        ratings.ravel(),
+        scores.ravel(),
+        group,
+        np.tile(np.arange(100), 90),
+        GroupIndex({}, np.arange(90), bundle(90, 0)),
     )
     for estimate in (sample_level(pairs, STATISTICS), system_level(pairs, STATISTICS)):
         assert estimate.replicate(np.ones((90, 1)))[:, 0] == pytest.approx(estimate.values, abs=1e-12)
@@ -155,7 +159,7 @@ def test_many_systems_are_resampled_less_often_unless_resamples_are_few() -> Non
         rng.normal(size=4000),
         np.repeat(np.arange(4), 1000),
         system,
-        Grouping({}, np.arange(4), bundle(4, 0)),
+        GroupIndex({}, np.arange(4), bundle(4, 0)),
     )
     estimate = system_level(pairs, ["pearson"])
     assert estimate.stride == 4
