@@ -31,7 +31,7 @@ from debate_judge.data.agreement.bootstrap import (
 from debate_judge.data.agreement.classification import Measure
 from debate_judge.data.agreement.correlations import Floats, Statistic
 from debate_judge.data.agreement.decisions import Question
-from debate_judge.data.agreement.intervals import NONE, Interval, bootstrap_error, critical, of_replicates
+from debate_judge.data.agreement.intervals import Interval, of_differences, of_replicates
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect
@@ -207,24 +207,16 @@ def _figures(sums: Floats) -> Floats:
 
 def _measures(values: Floats, drawn: Floats, groups: int, candidates: int) -> dict[str, Measure]:
     error, *others = values
-    spans = [_t(float(error), drawn[0], groups, least=0.0)]
+    spans = [of_differences(float(error), drawn[0], groups, ends=(0.0, math.inf))]
     spans += [of_replicates(float(v), row, groups, candidates) for v, row in zip(others, drawn[1:], strict=True)]
     return {name: _measure(float(v), span) for name, v, span in zip(MEASURES, values, spans, strict=True)}
 
 
 def _changes(values: Floats, drawn: Floats, groups: int) -> dict[str, Measure]:
     return {
-        name: _measure(float(value), _t(float(value), row, groups))
+        name: _measure(float(value), of_differences(float(value), row, groups, ends=(-math.inf, math.inf)))
         for name, value, row in zip(MEASURES, values, drawn, strict=True)
     }
-
-
-def _t(value: float, drawn: Floats, groups: int, least: float = -math.inf) -> Interval:
-    """The interval `t-bootstrap`, of a figure in points of any scale."""
-    if groups < 2 or math.isnan(value) or np.count_nonzero(~np.isnan(drawn)) < 2:
-        return NONE
-    half = critical(groups) * bootstrap_error(drawn, groups)
-    return Interval(max(least, value - half), value + half, "t-bootstrap")
 
 
 def _measure(value: float, span: Interval) -> Measure:
