@@ -77,6 +77,7 @@ class _Asked:
     def rows(self, corpus: Corpus, judged: Mapping[str, Sequence[Judgement]]) -> Iterator[JudgementRow]:
         """Of the candidates as they are, then manipulation by manipulation."""
         ratings = {(g.id, c.id): c.ratings for g in corpus.groups for c in g.candidates}
+        sources = {g.id: g.source_key for g in corpus.groups}
         grouping = self.shared.grouping
         plain = {place: (grouping.tables[place[0]], place[1]) for place in grouping.places}
         for probe, moved in {"": plain, **self.moved}.items():
@@ -88,7 +89,7 @@ class _Asked:
                 score = self.entrant.aspects[name].reported(judgement, item.aspect)
                 raters = tuple(ratings[item.group, item.candidate].get(name, ()))
                 where = (self.entrant.name, item.group, item.candidate, name)
-                yield JudgementRow(*where, raters, score, judgement, probe, place)
+                yield JudgementRow(*where, raters, score, judgement, probe, place, sources[item.group])
 
 
 def evaluate(
