@@ -72,11 +72,12 @@ Answer = RoleReply[Any] | NoAnswer
 
 
 class Scoring(JudgeSignature):
-    """Judge the candidate in the given aspect alone, by its definition; use the source as far as the definition needs
-    it. Faults and merits of other kinds do not count, however plain they are. Traces of processing, such as lower case,
-    blanks around punctuation, a dateline or a missing last full stop, count for nothing. Name the places in the texts
-    that raise or lower the score; for a clean text say that nothing was found. Use the whole scale: the best score is
-    for a text in which you find nothing that the definition names, and trifles take nothing off."""
+    """Judge the candidate in the given aspect alone, by its definition; use the source, where it is shown, as far as
+    the definition needs it. Faults and merits of other kinds do not count, however plain they are. Traces of
+    processing, such as lower case, blanks around punctuation, a dateline or a missing last full stop, count for
+    nothing. Name the places in the texts that raise or lower the score; for a clean text say that nothing was found.
+    Use the whole scale: the best score is for a text in which you find nothing that the definition names, and trifles
+    take nothing off."""
 
     # These instructions are the standard that all roles of the debate read (`programs.debate.prompts`), so they say
     # how to judge and do not address the Scorer.
