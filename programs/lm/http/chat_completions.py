@@ -52,7 +52,7 @@ class OpenAICompatible:
         headers = {"Content-Type": "application/json", "User-Agent": "debate-judge"}
         if key is not None:
             headers["Authorization"] = f"Bearer {key}"
-        self._connections = Connections(path.rstrip("/") + "/chat/completions" + question + query, headers, id_of)
+        self._connections = Connections(path.rstrip("/") + "/chat/completions" + question + query, headers)
         self._key, self._needs = key, needs
         self.on_rate_limits: Callable[[RateLimits], None] = lambda limits: None
         """Called with the limits that an answer's headers name."""
@@ -96,16 +96,6 @@ def connection_error(error: Exception) -> lm15.LM15Error:
     begun = isinstance(error, (aiohttp.ClientResponseError, aiohttp.ClientPayloadError, RefusedAnswerError))
     code = BROKEN if begun else None
     return lm15.TransportError(f"no whole answer came: {clean_text(str(text))[:500]}", provider_code=code)
-
-
-def id_of(body: bytes) -> str | None:
-    """The id of a completion; None for any other answer, and where the server gives none."""
-    try:
-        completion = orjson.loads(body)
-        identity = completion["id"] if completion["choices"] else None
-    except (ValueError, LookupError, TypeError):
-        return None
-    return identity if isinstance(identity, str) and identity else None
 
 
 def body_of(model: str, messages: Messages, settings: Mapping[str, Any]) -> dict[str, Any]:

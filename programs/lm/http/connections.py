@@ -1,28 +1,16 @@
-"""POST to one address by aiohttp, such that no answer ever reaches another request.
+"""POST to one address by aiohttp, such that no answer ever reaches another request, and none is read without end.
 
 HTTP/1.1 has no number on an answer: the next bytes on a connection count as the answer to the last request. A server
-(or a gateway before it) that sends an answer twice, or something behind it, would shift all answers that follow by
-one. Therefore each connection is an aiohttp session of its own, and:
-
-- A connection is used again only after an answer that was complete and bore an id of its own, and only if nothing has
-  arrived on its socket since. Anything else ends it: cancelled requests, errors, answers without id.
-- What arrives later, between that look and the answer, is told by its id: one that this connection has brought before
-  marks a copy. The caller is told so (`StrayAnswerError`), for the server has the request and may charge for it.
-- From then on every connection to this server is used for one request only; likewise if a new connection brings an id
-  that another has brought, for then ids tell nothing about this server.
-
-What no client can tell: a server whose ids are otherwise its answers' own answers one request twice, under two ids, and
-the second answer arrives after the next request was written on that connection.
+(or a gateway before it) that sends an answer twice would shift all answers that follow by one. Therefore a connection
+is used again only after a whole answer with an id that no other had. An id that a used connection brings a second time
+marks a copy, which is refused; from then on, as with servers that give no ids, each request has its own connection.
 """
 
 from __future__ import annotations
 
 import asyncio
-import select
-import socket
 import weakref
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +18,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
+import orjson
 
 from debate_judge.programs.lm import loop
 from debate_judge.programs.lm.http.address import is_loopback
@@ -39,10 +28,8 @@ BODY_LIMIT = 8 * 1024 * 1024
 _CONNECT_DEADLINE = 10.0
 _IDLE = 30.0
 """Seconds after which an unused connection is closed; routers drop silent ones without notice."""
-_REQUESTS = 1000
-"""Requests on one connection, which bounds the ids that it remembers; nginx has the same limit."""
-_RECENT = 1000
-"""Answers whose ids are compared over all connections."""
+_REMEMBERED = 20_000
+"""Ids of answers: more than come in the time for which an unused connection stays open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,88 +46,60 @@ class RefusedAnswerError(aiohttp.ClientError):
 
 
 class StrayAnswerError(aiohttp.ClientError):
-    """A connection that had been used before brought something else than the answer to this request."""
+    """A copy of an earlier answer came. The server has the request and may charge for it."""
 
 
-_ENDED = (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, aiohttp.ClientResponseError, StrayAnswerError)
-"""How a connection that was used before ends an exchange without the answer to it."""
-
-
-def check_head(answer: aiohttp.ClientResponse) -> None:
-    """Refuse an answer by its head.
-
-    Raises:
-        RefusedAnswerError: It announces a body beyond `BODY_LIMIT`, or is compressed: unpacked it may be of any size.
+async def guard(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    """Middleware that has an answer refused which is longer than `BODY_LIMIT`, or compressed: unpacked it may be of
+    any size.
     """
-    if (answer.content_length or 0) > BODY_LIMIT:
-        raise RefusedAnswerError("the answer is too long")
-    if answer.headers.get("Content-Encoding", "identity").lower() != "identity":
-        raise RefusedAnswerError("the answer is compressed, which was not asked for")
+    request.headers["Accept-Encoding"] = "identity"
+    response = await send(request)
+    problem = ""
+    if (response.content_length or 0) > BODY_LIMIT:
+        problem = "the answer is too long"
+    if response.headers.get("Content-Encoding", "identity").lower() != "identity":
+        problem = "the answer is compressed, which was not asked for"
+    if problem:
+        response.close()
+        raise RefusedAnswerError(problem)
+    response.content = _LimitedBody(response.content)  # type: ignore[assignment]
+    return response
 
 
-class _CountingSocket(socket.socket):
-    """Counts what it has received, for the event loop reads bytes that nobody has asked for."""
+class _LimitedBody:
+    """The body of an answer, given up when it gets too long; otherwise the stream that it stands for."""
 
-    received = 0
+    def __init__(self, stream: aiohttp.StreamReader) -> None:
+        self._stream, self._size = stream, 0
 
-    def recv(self, *arguments: Any) -> bytes:
-        data = super().recv(*arguments)
-        self.received += len(data)
-        return data
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
-    def recv_into(self, *arguments: Any) -> int:
-        size = super().recv_into(*arguments)
-        self.received += size
-        return size
+    async def read(self, n: int = -1) -> bytes:
+        if n >= 0:
+            return self._counted(await self._stream.read(n))
+        return b"".join([chunk async for chunk in self.iter_chunked(2**16)])
 
+    async def iter_chunked(self, n: int) -> AsyncIterator[bytes]:
+        async for chunk in self._stream.iter_chunked(n):
+            yield self._counted(chunk)
 
-class _Connection:
-    """A session with one connection at most."""
-
-    def __init__(self, **options: Any) -> None:
-        self._sockets: list[_CountingSocket] = []
-        connector = aiohttp.TCPConnector(limit=1, keepalive_timeout=_IDLE, socket_factory=self._socket)
-        self.session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar(), **options)
-        self.ids: set[str] = set()
-        """Ids of the answers that it has brought."""
-        self.received = 0
-        """Bytes that had been read from it when its last answer was whole."""
-
-    async def close(self) -> None:
-        await self.session.close()
-
-    def _socket(self, address: Any) -> socket.socket:
-        # Of addresses that are tried one after the other.
-        made = _CountingSocket(*address[:3])
-        self._sockets.append(made)
-        return made
-
-    def rest(self, identity: str) -> None:
-        """Note that it is unused from now on, after an answer with this id."""
-        self.ids.add(identity)
-        self.received = sum(one.received for one in self._sockets)
-
-    def is_silent(self) -> bool:
-        """Whether the event loop has read nothing since its last answer."""
-        return self.received == sum(one.received for one in self._sockets)
-
-    def is_quiet(self) -> bool:
-        """Whether nothing has arrived since its last answer, be it read by the event loop or not, nor its end."""
-        unread = select.poll()
-        for one in self._sockets:
-            if one.fileno() >= 0:
-                unread.register(one, select.POLLIN)
-        return self.is_silent() and not unread.poll(0)
+    def _counted(self, chunk: bytes) -> bytes:
+        self._size += len(chunk)
+        if self._size > BODY_LIMIT:
+            raise RefusedAnswerError("the answer is too long")
+        return chunk
 
 
-def close_unused(owned: list[Any]) -> None:
-    """Close what an object owned that is gone, or at the end of the process: aiohttp would complain."""
+def close_unused(sessions: list[aiohttp.ClientSession]) -> None:
+    """Close the sessions of what is gone, or at the end of the process: aiohttp would complain."""
 
     async def close() -> None:
-        while owned:
-            await owned.pop().close()
+        while sessions:
+            await sessions.pop().close()
 
-    if owned:
+    if sessions:
         with suppress(Exception):
             closing = loop.submit(close())
             if not loop.is_current():
@@ -148,36 +107,31 @@ def close_unused(owned: list[Any]) -> None:
 
 
 class Connections:
-    """Connections to one address, the most recently used first.
+    """Connections to one address, the most recently used first. Each is an aiohttp session of its own.
 
     Args:
         url: Of http or https; user and password in it are sent as basic authentication, unless `headers` authorize.
         headers: Sent with every request, besides those that HTTP needs.
-        identity: From the body of an answer to the id by which no other answer goes; None where it has none.
-
-    Raises:
-        ValueError: A header cannot be sent.
     """
 
-    def __init__(self, url: str, headers: Mapping[str, str], identity: Callable[[bytes], str | None]) -> None:
-        if any(not (value.isascii() and value.isprintable()) for value in headers.values()):
-            # Not quoted, for it may be the key.
-            raise ValueError("the key has a character that HTTP does not allow")
+    def __init__(self, url: str, headers: Mapping[str, str]) -> None:
         parts = urlsplit(url)
         host = parts.hostname or ""
         if "Authorization" in headers:
             url = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
-        self._url, self._identity = url, identity
+        self._url = url
         self._options: dict[str, Any] = {
-            "headers": {**headers, "Accept-Encoding": "identity"},
+            "headers": headers,
             "trust_env": not is_loopback(host) and parts.scheme in getproxies() and not proxy_bypass(host),
             "timeout": aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_DEADLINE),
             "auto_decompress": False,
+            "middlewares": (guard,),
         }
-        self._idle: list[_Connection] = []
+        self._idle: list[aiohttp.ClientSession] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         weakref.finalize(self, close_unused, self._idle)
-        self._recent: deque[str] = deque(maxlen=_RECENT)
+        self._ids: dict[str, None] = {}
+        """Of the latest answers, in their order."""
         self._keeps = True
         """Whether connections are used again: each answer had an id of its own, and was the answer, so far."""
 
@@ -185,68 +139,69 @@ class Connections:
         """Send `body` once and return the answer, whatever its status; redirects are not followed.
 
         Raises:
-            StrayAnswerError: Something else came than the answer. To post again costs one more call.
+            StrayAnswerError: A copy of an earlier answer came. To post again costs one more call.
             aiohttp.ClientError: The connection failed, or the answer is refused.
         """
         if self._loop is not (running := asyncio.get_running_loop()):
             # After a fork the idle ones are the parent's.
             self._loop = running
             self._idle.clear()
-        kept = await self._kept()
-        if kept is not None:
+        while True:
+            used = self._keeps and bool(self._idle)
+            session, keep = self._idle.pop() if used else self._new_session(), False
             try:
-                return await self._exchange(kept, body)
-            except _ENDED as error:
-                if not kept.is_silent():
-                    self._keeps = False
-                    raise StrayAnswerError(f"not an answer to this request: {error}"[:200]) from error
-                # The server has closed it at just this moment, and has not begun to answer: no failure of the call.
-        return await self._exchange(_Connection(**self._options), body)
+                async with session.post(self._url, data=body, allow_redirects=False) as response:
+                    answer = Answer(response.status, response.headers, await response.read())
+                keep = self._may_keep(id_of(answer.body), used)
+                return answer
+            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
+                # A server may close a connection at the moment in which it is used again: no failure of the call.
+                if not used:
+                    raise
+            except aiohttp.ClientResponseError:
+                # No HTTP, such as the rest of something else.
+                self._keeps = False
+                raise
+            finally:
+                # Also when cancelled: the rest of this answer must not meet the next request.
+                if keep:
+                    self._idle.append(session)
+                else:
+                    await session.close()
 
-    async def _exchange(self, connection: _Connection, body: bytes) -> Answer:
-        identity, kept = None, False
-        try:
-            async with connection.session.post(self._url, data=body, allow_redirects=False) as response:
-                check_head(response)
-                raw = bytearray()
-                async for part in response.content.iter_any():
-                    raw += part
-                    if len(raw) > BODY_LIMIT:
-                        raise RefusedAnswerError("the answer is too long")
-                answer = Answer(response.status, response.headers, bytes(raw))
-            identity = self._identity(answer.body)
-            kept = identity is not None and self._is_new(identity, connection)
-            return answer
-        finally:
-            # Also when cancelled: the rest of this answer must not meet the next request.
-            if kept and identity is not None:
-                connection.rest(identity)
-                self._idle.append(connection)
-            else:
-                await connection.close()
+    def _new_session(self) -> aiohttp.ClientSession:
+        connector = aiohttp.TCPConnector(limit=1, keepalive_timeout=_IDLE)
+        return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar(), **self._options)
 
-    def _is_new(self, identity: str, connection: _Connection) -> bool:
-        """Whether the connection may be used again after an answer with this id.
+    def _may_keep(self, identity: str | None, used: bool) -> bool:
+        """Whether a connection may be used again after an answer with this id; `used`: whether it was used before.
 
         Raises:
             StrayAnswerError: The answer is a copy of an earlier one.
         """
-        if identity in connection.ids:
-            raise StrayAnswerError(f"the answer {identity[:100]!r} was sent twice")
-        if not connection.ids and identity in self._recent:
+        if identity is None:
+            return False
+        if identity in self._ids:
+            # On a new connection it is no copy: ids tell nothing about this server.
             self._keeps = False
-        self._recent.append(identity)
-        return self._keeps and len(connection.ids) < _REQUESTS
-
-    async def _kept(self) -> _Connection | None:
-        while self._idle:
-            connection = self._idle.pop()
-            if self._keeps and connection.is_quiet():
-                return connection
-            await connection.close()
-        return None
+            if used:
+                raise StrayAnswerError(f"the answer {identity[:100]!r} was sent twice")
+        self._ids[identity] = None
+        if len(self._ids) > _REMEMBERED:
+            del self._ids[next(iter(self._ids))]
+        return self._keeps
 
     async def aclose(self) -> None:
         """Close all unused connections."""
         while self._idle:
             await self._idle.pop().close()
+
+
+def id_of(body: bytes) -> str | None:
+    """The id of a completion; None for any other answer, and where the server gives none."""
+    try:
+        completion = orjson.loads(body)
+        identity = completion["id"] if completion["choices"] else None
+    except (ValueError, LookupError, TypeError):
+        return None
+    return identity if isinstance(identity, str) and identity else None
