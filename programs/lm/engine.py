@@ -20,11 +20,11 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from dspy import lm15
+import dspy
 from dspy.lm15 import Config, Message, Request, Response, TokenLogprob, TopLogprob, Usage
 
 from debate_judge.programs.lm import loop
-from debate_judge.programs.lm.errors import BROKEN, NOT_LISTENING, STRAY, clean_error, concerns_all_calls, retryable
+from debate_judge.programs.lm.errors import BROKEN, NOT_LISTENING, STRAY, concerns_all_calls, lm_error
 from debate_judge.programs.lm.limits.failures import OVERLOADED, OutageWatch, RetryWait
 from debate_judge.programs.lm.limits.limiter import Budget, Limiter, PrefixWarmup, TokenEstimator, TokenNeed
 from debate_judge.programs.lm.options import LMOptions
@@ -233,17 +233,19 @@ class RecordedEngine:
             while True:
                 try:
                     return await self._attempt(call)
-                except Exception as error:
-                    if not retryable(error):
+                except dspy.LMError as error:
+                    if not dspy.is_retryable_lm_error(error):
                         raise
                     tries += 1
                     pause = self._wait.seconds(error, tries)
                     if self._gives_up(call, error):
                         self._leave(call)
+                        in_time = call.wanted and call.spent < self._options.deadline
                         if call.wanted and call.alone and await self._outages.was_down():
                             # It starts over.
                             tries, pause, call.spent = 0, 0.0, 0.0
-                        elif not self._was_too_fast(call, error):
+                        elif not (error.status == 429 and in_time):
+                            # To be refused for its pace by a provider that answers others is no failure of a call.
                             raise
                         call.failures = 0
                 call.spent += pause
@@ -257,15 +259,10 @@ class RecordedEngine:
             self.limiter.release(call.place, pass_on=pass_on)
             call.place = None
 
-    def _gives_up(self, call: _Call, error: Exception) -> bool:
+    def _gives_up(self, call: _Call, error: dspy.LMError) -> bool:
         options = self._options
-        absent = getattr(error, "provider_code", None) == NOT_LISTENING and not self._outages.answers
+        absent = error.provider_code == NOT_LISTENING and not self._outages.answers
         return absent or not call.wanted or call.failures > options.retries or call.spent >= options.deadline
-
-    def _was_too_fast(self, call: _Call, error: Exception) -> bool:
-        """Whether a provider that answers others has refused a call for its pace, which is no failure of its own."""
-        in_time = call.spent < self._options.deadline
-        return getattr(error, "status", None) == 429 and call.wanted and in_time
 
     async def _attempt(self, call: _Call) -> Reply:
         """Wait for a turn, a place and the claim, send once, and keep the reply."""
@@ -337,7 +334,7 @@ class RecordedEngine:
                 reply = await self.transport.chat(self.model, call.messages, call.settings)
         except Exception as raised:
             call.out = False
-            error = clean_error(raised)
+            error = lm_error(raised, self.model)
             self._failed(call, error, need, sent)
             raise error from None
         self._answered(reply, call.tag, need, call.size)
@@ -354,11 +351,11 @@ class RecordedEngine:
         self.meter.spend(tag.role, reply, round=tag.round)
         self._settle(reply, need, size)
 
-    def _failed(self, call: _Call, error: Exception, need: TokenNeed, sent: float) -> None:
+    def _failed(self, call: _Call, error: dspy.LMError, need: TokenNeed, sent: float) -> None:
         """Take in a failed attempt: slow all calls down, or end them, where that is called for."""
-        status, options = getattr(error, "status", None), self._options
+        status, options = error.status, self._options
         self._forfeit(error, need)
-        if not retryable(error):
+        if not dspy.is_retryable_lm_error(error):
             # The provider has answered, if only to refuse: it is not down.
             self._outages.answers += status is not None
             if concerns_all_calls(error):
@@ -368,13 +365,13 @@ class RecordedEngine:
         # The limiter slows down until there are no refusals; only if nobody at all is answered is one a failure.
         call.failures += status != 429 or call.alone
         call.spent += time.monotonic() - sent
-        if status in OVERLOADED or isinstance(error, lm15.TimeoutError):
-            self.limiter.congested(sent, min(getattr(error, "retry_after", None) or 0.0, options.longest_wait))
+        if status in OVERLOADED or isinstance(error, dspy.LMTimeoutError):
+            self.limiter.congested(sent, min(error.retry_after or 0.0, options.longest_wait))
 
-    def _forfeit(self, error: Exception, need: TokenNeed) -> None:
+    def _forfeit(self, error: dspy.LMError, need: TokenNeed) -> None:
         """Charge what a request may have cost whose answer came too late or was lost."""
-        too_late = isinstance(error, lm15.TimeoutError) and error.status is None
-        if self._budget is not None and (too_late or getattr(error, "provider_code", None) in (STRAY, BROKEN)):
+        too_late = isinstance(error, dspy.LMTimeoutError) and error.status is None
+        if self._budget is not None and (too_late or error.provider_code in (STRAY, BROKEN)):
             self._budget.forfeit(need)
 
     async def probe(self) -> None:
@@ -392,7 +389,7 @@ class RecordedEngine:
                 reply = await self.transport.chat(self.model, [{"role": "user", "content": text}], self.defaults)
             self._answered(reply, CallTag("probe"), need, 0)
         except Exception as raised:
-            error = clean_error(raised)
+            error = lm_error(raised, self.model)
             self._forfeit(error, need)
             raise error from None
         finally:

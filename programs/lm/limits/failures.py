@@ -17,10 +17,10 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Mapping
 
-from dspy import lm15
+import dspy
 from tenacity import RetryCallState
 
-from debate_judge.programs.lm.errors import NOT_LISTENING, STRAY, ProviderDownError, lm_error, retryable
+from debate_judge.programs.lm.errors import NOT_LISTENING, STRAY, BudgetSpentError, ProviderDownError
 from debate_judge.programs.lm.options import LMOptions
 
 _LOG = logging.getLogger(__name__)
@@ -134,8 +134,10 @@ class OutageWatch:
         while True:
             try:
                 await self._probe()
-            except lm15.LM15Error as error:
-                if not retryable(error):
+            except BudgetSpentError:
+                raise
+            except dspy.LMError as error:
+                if not dspy.is_retryable_lm_error(error):
                     # The provider answers, if only to refuse.
                     return was_down
                 elapsed = time.monotonic() - start
@@ -154,11 +156,10 @@ class OutageWatch:
             await asyncio.sleep(wait)
             wait = min(2 * wait, _LONGEST_PROBE_WAIT)
 
-    def _down(self, error: lm15.LM15Error, seconds: float) -> ProviderDownError:
+    def _down(self, error: dspy.LMError, seconds: float) -> ProviderDownError:
         absent = error.provider_code == NOT_LISTENING and not self.answers
-        last = lm_error(error, self._model).message[:500]
         return ProviderDownError(
-            f"no call was answered for {seconds:.0f} s; the last failure: {last}",
+            f"no call was answered for {seconds:.0f} s; the last failure: {error.message[:500]}",
             model=self._model,
             status=error.status,
             provider_code=NOT_LISTENING if absent else None,
