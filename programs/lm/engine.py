@@ -27,6 +27,7 @@ from debate_judge.programs.lm import loop
 from debate_judge.programs.lm.errors import BROKEN, NOT_LISTENING, STRAY, concerns_all_calls, lm_error
 from debate_judge.programs.lm.limits.failures import OVERLOADED, OutageWatch, RetryWait
 from debate_judge.programs.lm.limits.limiter import Budget, Limiter, PrefixWarmup, TokenEstimator, TokenNeed
+from debate_judge.programs.lm.local_engine import LocalEngine
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import Messages, Reply, ReplyStore, reply_or_claim
@@ -84,22 +85,11 @@ class _Call:
 
 
 class RecordedEngine:
-    """DSPy's asynchronous engine of a `JudgeLM`. Its work is done on the loop of all LM traffic (`programs.lm.loop`).
-
-    Args:
-        model: PROVIDER/MODEL.
-        endpoint: Where the calls go, as it enters their keys.
-        transport: Makes one attempt at a call.
-        store: Of replies.
-        concurrency: Most calls in flight.
-        options: Limits, waits, budget.
-        price: Needed for a budget in money.
-        warmup: Whether the first call about a source goes ahead.
-    """
+    """DSPy's asynchronous engine of a `JudgeLM`. Works on the loop of all LM traffic (`programs.lm.loop`)."""
 
     def __init__(
         self, model: str, endpoint: str, transport: Transport, store: ReplyStore, *, concurrency: int,
-        options: LMOptions, price: Price | None, warmup: bool,
+        options: LMOptions, price: Price | None,
     ) -> None:  # fmt: skip
         self.model, self.endpoint, self.transport, self.store = model, endpoint, transport, store
         self.meter = Meter()
@@ -109,7 +99,8 @@ class RecordedEngine:
         """Settings of a probe."""
         self.batches: BatchEngine | None = None
         """Where calls go in batch jobs, if that is wanted."""
-        self._concurrency, self._options, self._warmup = concurrency, options, PrefixWarmup() if warmup else None
+        self._concurrency, self._options = concurrency, options
+        self._warmup = None if isinstance(transport, LocalEngine) else PrefixWarmup()
         self._budget = Budget(options.budget, price) if options.budget else None
         self._estimator = TokenEstimator()
         self._wait = RetryWait(options.first_wait, options.longest_wait)
@@ -127,7 +118,7 @@ class RecordedEngine:
         self._outages = OutageWatch(self.model, self._options, self.probe)
 
     def share(self, other: RecordedEngine, role: str, price: Price | None) -> None:
-        """From before the first call on, count in the meter of `other` as `role`, and take its budget, at `price`."""
+        """Before the first call: count in the meter of `other` as `role`, and take its budget, at `price`."""
         self.meter, self.role = other.meter, role
         self._budget = None if other._budget is None else other._budget.shared(price)
         self._begin()
@@ -164,7 +155,7 @@ class RecordedEngine:
             key = key_of(self.model, self.endpoint, messages, {**settings, "sample": tag.sample})
         size = sum(len(message["content"].encode()) for message in messages)
         call = _Call(key, tag, messages, settings, size)
-        self.meter.ask(tag.role)
+        self.meter.asked[tag.role] += 1
         reply = await self._once(call, self._make if self.batches is None else self._make_in_batch)
         if call.recalled:
             self.meter.hit(tag.role, reply, round=tag.round, batch=self.batches is not None)
@@ -228,7 +219,7 @@ class RecordedEngine:
 
     async def _make(self, call: _Call) -> Reply:
         """Make a call again and again until it is answered or has failed for good."""
-        tries = 0
+        tries, options = 0, self._options
         try:
             while True:
                 try:
@@ -238,15 +229,16 @@ class RecordedEngine:
                         raise
                     tries += 1
                     pause = self._wait.seconds(error, tries)
-                    if self._gives_up(call, error):
+                    absent = error.provider_code == NOT_LISTENING and not self._outages.answers
+                    late = not call.wanted or call.spent >= options.deadline
+                    if absent or late or call.failures > options.retries:
                         self._leave(call)
-                        in_time = call.wanted and call.spent < self._options.deadline
                         if call.wanted and call.alone and await self._outages.was_down():
                             # It starts over.
                             tries, pause, call.spent = 0, 0.0, 0.0
-                        elif not (error.status == 429 and in_time):
-                            # To be refused for its pace by a provider that answers others is no failure of a call.
+                        elif late or error.status != 429:
                             raise
+                        # To be refused for its pace by a provider that answers others is no failure of a call.
                         call.failures = 0
                 call.spent += pause
                 await asyncio.sleep(pause)
@@ -258,11 +250,6 @@ class RecordedEngine:
         if call.place is not None:
             self.limiter.release(call.place, pass_on=pass_on)
             call.place = None
-
-    def _gives_up(self, call: _Call, error: dspy.LMError) -> bool:
-        options = self._options
-        absent = error.provider_code == NOT_LISTENING and not self._outages.answers
-        return absent or not call.wanted or call.failures > options.retries or call.spent >= options.deadline
 
     async def _attempt(self, call: _Call) -> Reply:
         """Wait for a turn, a place and the claim, send once, and keep the reply."""
@@ -381,7 +368,7 @@ class RecordedEngine:
         need = self._estimator.need(len(text), self.defaults.get("max_tokens"))
         if self._budget is not None and not self._budget.admits(need):
             raise self._budget.spent()
-        self.meter.ask("probe")
+        self.meter.asked["probe"] += 1
         # It waits for no place, but takes one: calls that wait must not find the budget spent by what it reserves.
         self.limiter.take(need)
         try:

@@ -74,7 +74,7 @@ class _Operation:
 class SqlStore:
     """A `programs.lm.reply.ReplyStore` in a database. Any number of event loops, threads and processes may use it.
 
-    A process that was forked must open its own.
+    A process that was forked must open its own. A method whose database cannot be used raises StoreError.
 
     Args:
         folder: Of the SQLite file; with an address, what it holds already is read from it, once. Made if it is absent.
@@ -84,7 +84,6 @@ class SqlStore:
 
     Raises:
         InputError: The folder cannot be written, the database cannot be reached, or it is not a store of this version.
-            A method whose database cannot be used raises StoreError.
     """
 
     def __init__(self, folder: Path, address: str | None = None, *, named: str = "--store", lm: str = "") -> None:

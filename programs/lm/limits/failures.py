@@ -68,8 +68,7 @@ class RetryWait:
 def retry_after(headers: Mapping[str, str]) -> float | None:
     """Seconds to wait by Retry-After, or by the header in milliseconds that OpenAI sends; None if neither can be read.
 
-    Args:
-        headers: By name in lower case, or in any case where the mapping ignores it.
+    The names of `headers` are in lower case, or in any case where the mapping ignores it.
     """
     for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         value = headers.get(name)
@@ -88,12 +87,9 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 class OutageWatch:
-    """Watches the answers to all calls to one model. Belongs to one event loop.
+    """Watches the answers to all calls to one model. `probe` makes the small call once, or raises what it failed with.
 
-    Args:
-        model: For messages.
-        options: The waits and the patience.
-        probe: Makes the small call once; raises what it failed with.
+    Belongs to one event loop.
     """
 
     def __init__(self, model: str, options: LMOptions, probe: Callable[[], Awaitable[None]]) -> None:
@@ -103,20 +99,12 @@ class OutageWatch:
         self._probing: asyncio.Task[bool] | None = None
 
     async def wait(self) -> None:
-        """Wait while a probe is being made.
-
-        Raises:
-            ProviderDownError: The provider is down.
-        """
+        """Wait while a probe is being made; raises ProviderDownError if the provider is down."""
         if self._probing is not None:
             await asyncio.shield(self._probing)
 
     async def was_down(self) -> bool:
-        """Whether the provider was down and answers again; False: it answers at once, and was not down.
-
-        Raises:
-            ProviderDownError: It stays down.
-        """
+        """Whether the provider was down and answers again, not at once; raises ProviderDownError if it stays down."""
         if self._probing is None:
             self._probing = asyncio.create_task(self._until_answered())
             self._probing.add_done_callback(self._ended)

@@ -194,10 +194,7 @@ class Bucket:
 class Limiter:
     """Lets calls through. Belongs to one event loop; cancelling a waiting call is safe.
 
-    Args:
-        concurrency: Most calls in flight.
-        options: Requests and tokens per minute.
-        budget: Asked before each call; when nothing is left of it and nothing is in flight, all waiting calls fail.
+    When nothing is left of the budget and nothing is in flight, all waiting calls fail.
     """
 
     def __init__(self, concurrency: int, options: LMOptions | None = None, budget: Budget | None = None) -> None:
@@ -206,18 +203,15 @@ class Limiter:
         self.window = float(concurrency)
         """Calls that may be in flight now."""
         self.in_flight = 0
-        self._budget = budget
-        self._own = RateLimits(options.rpm, options.tpm)
+        self._budget, self._own = budget, RateLimits(options.rpm, options.tpm)
         self.pace = RateLimits()
         """The limits in force: the user's, else the provider's."""
         self._requests: Bucket | None = None
         self._tokens: Bucket | None = None
         self.on_rate_limits(RateLimits())
         self._waiting: deque[tuple[asyncio.Future[None], TokenNeed]] = deque()
-        self._closed_until = 0.0
-        self._cut_at = 0.0
+        self._closed_until = self._cut_at = self._share = 0.0
         self._step = max(1.0, concurrency / _GROWTH)
-        self._share = 0.0
         self._epoch = options.first_wait
         self._failed: Exception | None = None
         """What `fail` was called with, while calls are in flight: a run hears of it some turns of the loop later, and
@@ -225,11 +219,7 @@ class Limiter:
         self._timer: asyncio.TimerHandle | None = None
 
     async def acquire(self, need: TokenNeed = NOTHING, *, first: bool = False) -> None:
-        """Wait for a place.
-
-        Args:
-            need: What the call will use.
-            first: Whether it goes before all waiting calls, as one that has waited for its turn before.
+        """Wait for a place; with `first`, before all waiting calls, as one that has waited for its turn before.
 
         Raises:
             BudgetSpentError: Nothing is in flight, and the budget does not allow this call.
@@ -254,10 +244,10 @@ class Limiter:
             raise
 
     def release(self, need: TokenNeed = NOTHING, *, unused: bool = False, pass_on: bool = True) -> None:
-        """Give a place back.
+        """Give a place back that was acquired with `need`.
 
         Args:
-            need: As it was acquired with.
+            need: What the call was to use.
             unused: Whether nothing was sent, so that the limits per minute are as before.
             pass_on: Whether waiting calls may take it; False if the same call acquires it again at once.
         """
@@ -305,11 +295,9 @@ class Limiter:
             self.window = min(float(self.concurrency), self.window + self._step / self.window)
 
     def congested(self, sent: float, wait: float = 0.0) -> None:
-        """Take in that a call met a rate limit, or timed out: the window shrinks.
+        """Take in that a call which was sent at a time of the monotonic clock met a rate limit, or timed out.
 
-        Args:
-            sent: When it was sent, on the clock of `time.monotonic`.
-            wait: Seconds for which the server wants no call at all.
+        The window shrinks, and for `wait` seconds no call goes at all, because the server wants none.
         """
         now = time.monotonic()
         self._closed_until = max(self._closed_until, now + wait)

@@ -84,12 +84,7 @@ def sqlalchemy_address(address: str) -> str:
 
 
 def connect(address: str, named: str, *, autocommit: bool = True) -> psycopg.Connection[Any]:
-    """Open a connection.
-
-    Args:
-        address: Of the database, with or without a driver.
-        named: The flag or variable that it comes from, for messages.
-        autocommit: Whether every statement is a transaction.
+    """Open a connection to the database that the flag or variable `named` names.
 
     Raises:
         InputError: psycopg is not installed, or the server cannot be reached or refuses the user.
@@ -145,10 +140,7 @@ def lock_number(name: str) -> int:
 class DatabaseLock:
     """A lock in the database, which the server releases when the connection that holds it ends, however that ends.
 
-    Args:
-        address: Of the database; the lock has a connection of its own.
-        named: The flag or variable that it comes from, for messages.
-        name: Processes that give the same name exclude each other, on whatever machine they run.
+    Processes that give the same `name` exclude each other, on whatever machine they run.
 
     Raises:
         InputError: The database cannot be used; so do all methods but `release`.
