@@ -197,31 +197,35 @@ class SqlStore:
                 )
 
     def _carry_out(self, batch: Sequence[_Operation]) -> None:
-        def of(*kinds: str) -> list[_Operation]:
-            return [operation for operation in batch if operation.kind in kinds]
+        do, takes = self._statements, {operation.key for operation in batch if operation.kind == "take"}
+        asked = [operation for operation in batch if operation.kind in ("get", "take")]
+        with self._transaction(write=any(operation.kind != "get" for operation in batch)) as connection:
+            self._put(connection, [operation.row for operation in batch if operation.row is not None])
+            won = self._claim(connection, takes) if takes else set()
+            # After the claims, for the last holder of one may have brought the reply meanwhile.
+            found = self._select(connection, {operation.key for operation in asked}) if asked else {}
+            over = {operation.key for operation in batch if operation.kind in ("put", "release")}
+            if over := over | (won & found.keys()):
+                # Also what was granted in this batch to a call that was cancelled.
+                connection.execute(do.end_claims, do.keys(over))
+        for operation in asked:
+            operation.answer = found.get(operation.key, operation.key in won if operation.kind == "take" else None)
 
-        if asked := of("get", "take"):
-            self._read(asked)
-        if puts := of("put"):
-            self._write(puts)
-        if takes := [operation for operation in of("take") if operation.answer is None]:
-            self._claim(takes)
-        # After the claims: who was cancelled gives back what it may have been granted in this batch.
-        if releases := of("release"):
-            self._write(releases)
-
-    def _read(self, operations: Sequence[_Operation]) -> None:
-        with self._transaction(write=False) as connection:
-            found = self._select(connection, {operation.key for operation in operations})
-        for operation in operations:
-            operation.answer = found.get(operation.key)
+    def _put(self, connection: Connection, rows: Sequence[Row]) -> None:
+        if not rows:
+            return
+        if replaced := self._unsound.intersection(row["key"] for row in rows):
+            connection.execute(self._statements.delete_replies, self._statements.keys(replaced))
+            self._unsound -= replaced
+        # In the order of the keys, so that two processes that put the same rows do not block one another.
+        rows = sorted(rows, key=lambda row: str(row["key"]))
+        connection.execute(self._statements.add_replies, self._statements.rows(rows))
 
     def _select(self, connection: Connection, keys: Iterable[str]) -> dict[str, Reply]:
         """Key -> reply, of the rows that are sound."""
         found = {}
         for row in connection.execute(self._statements.replies, self._statements.keys(keys)).mappings():
-            reply = reply_of(row)
-            if reply is not None:
+            if (reply := reply_of(row)) is not None:
                 found[row["key"]] = reply
                 continue
             if not self._unsound:
@@ -234,42 +238,19 @@ class SqlStore:
             self._unsound.add(row["key"])
         return found
 
-    def _write(self, operations: Sequence[_Operation]) -> None:
-        with self._transaction() as connection:
-            self._put(connection, [operation.row for operation in operations if operation.row is not None])
-            ended = self._statements.keys({operation.key for operation in operations})
-            connection.execute(self._statements.end_claims, ended)
-
-    def _put(self, connection: Connection, rows: Sequence[Row]) -> None:
-        if replaced := self._unsound.intersection(row["key"] for row in rows):
-            connection.execute(self._statements.delete_replies, self._statements.keys(replaced))
-            self._unsound -= replaced
-        # In the order of the keys, so that two processes that put the same rows do not block one another.
-        rows = sorted(rows, key=lambda row: str(row["key"]))
-        connection.execute(self._statements.add_replies, self._statements.rows(rows))
-
-    def _claim(self, takes: Sequence[_Operation]) -> None:
-        """Claim what is free, and look once more for what the last holder of a claim may have brought meanwhile."""
-        keys, do = sorted({operation.key for operation in takes}), self._statements
-        with self._transaction() as connection:
-            now = self._now(connection)
-            rows = do.rows([{"key": key, "owner": self._owner, "expires": now + EXPIRY} for key in keys])
-            won = set(keys)
-            if connection.execute(do.add_claims, rows).rowcount != len(keys):
-                self._end_lost_claims(connection, keys, now)
-                connection.execute(do.add_claims, rows)
-                won = {c.key for c in connection.execute(do.claims, do.keys(keys)) if c.owner == self._owner}
-            if found := self._select(connection, won):
-                connection.execute(do.end_claims, do.keys(found))
-        for operation in takes:
-            operation.answer = found.get(operation.key, operation.key in won)
-
-    def _end_lost_claims(self, connection: Connection, keys: Iterable[str], now: float) -> None:
-        """End the claims of processes that are gone, or have not renewed theirs."""
-        claims = connection.execute(self._statements.claims, self._statements.keys(keys)).all()
+    def _claim(self, connection: Connection, keys: set[str]) -> set[str]:
+        """Those of the keys whose calls this process may make."""
+        do, ordered, now = self._statements, sorted(keys), self._now(connection)
+        rows = do.rows([{"key": key, "owner": self._owner, "expires": now + EXPIRY} for key in ordered])
+        if connection.execute(do.add_claims, rows).rowcount == len(keys):
+            return keys
+        claims = connection.execute(do.claims, do.keys(ordered)).all()
         gone = {claim.owner for claim in claims if claim.owner != self._owner and _is_gone(claim.owner)}
         if any(claim.expires <= now or claim.owner in gone for claim in claims):
-            connection.execute(self._statements.end_lost_claims, {"now": now, "gone": sorted(gone)})
+            connection.execute(do.end_lost_claims, {"now": now, "gone": sorted(gone)})
+            connection.execute(do.add_claims, rows)
+            claims = connection.execute(do.claims, do.keys(ordered)).all()
+        return {claim.key for claim in claims if claim.owner == self._owner}
 
     # The database.
 

@@ -1,4 +1,1 @@
-"""OpenAI's Batch API behind the same interface as direct calls: jobs made, followed, resumed and read.
-
-Uses the types of `programs.lm`; knows no judge.
-"""
+"""OpenAI's Batch API behind the same interface as direct calls: jobs made, followed, resumed and read."""

@@ -155,8 +155,10 @@ class BatchEngine:
         if self._timer is not None:
             self._timer.cancel()
         tasks: list[asyncio.Future[None]] = [*self._tasks, *filter(None, [self._resumed])]
-        for future in (*tasks, *(call.future for call in self._calls.values())):
-            future.cancel()
+        for task in tasks:
+            task.cancel()
+        for call in self._calls.values():
+            call.future.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         if jobs := ", ".join(job.id or job.token for job in self._jobs.values()):
             _say(f"batch jobs go on at the provider: {jobs}; the same command takes up their replies")
