@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import dspy
@@ -13,9 +12,8 @@ import pytest
 from dspy import lm15
 from dspy.lm15 import Response
 
-from debate_judge.programs.judge import DebateConfig, Unscored, Verdict
+from debate_judge.programs.judge import Unscored
 from debate_judge.programs.lm.client import JudgeLM, Reply
-from debate_judge.programs.lm.store import SqlStore
 from tests.programs.engines import OTHER, QUESTION, Engine, ask, call_key, judge_lm, judged, reply_to, response
 
 # --- the store ---
@@ -27,17 +25,6 @@ def test_what_the_store_has_is_not_sent() -> None:
     assert [first.text, second.text] == ["answer 1", "answer 2"]
     assert third == first
     assert len(engine.requests) == 2
-
-
-def test_another_process_finds_what_was_answered(tmp_path: Path) -> None:
-    store = SqlStore(tmp_path)
-    replies = ask(judge_lm(store=store)[0], QUESTION, OTHER)
-    store.close()
-    again = SqlStore(tmp_path)
-    lm, engine = judge_lm(store=again)
-    assert ask(lm, OTHER, QUESTION) == replies[::-1]
-    assert engine.requests == []
-    again.close()
 
 
 def test_a_call_that_fails_is_not_stored() -> None:
@@ -214,18 +201,3 @@ def test_the_meter_counts_by_role_what_was_asked_and_what_was_spent() -> None:
     assert lm.meter.executed == {"scorer": 1, "critic": 1}
     # 10 tokens in, 4 of them from the provider's cache, and 3 out, for each of two calls.
     assert (lm.meter.input_tokens, lm.meter.cached_tokens, lm.meter.output_tokens) == (20, 8, 6)
-
-
-def test_a_debate_is_metered_under_the_names_of_its_roles() -> None:
-    replies = iter(
-        [
-            "[[ ## score ## ]]\n4",
-            "[[ ## decision ## ]]\nISSUE\n[[ ## feedback ## ]]\nHm.",
-            "[[ ## score ## ]]\n3",
-            "[[ ## final_score ## ]]\n2",
-        ]
-    )
-    lm, _ = judge_lm(lambda number: response(next(replies)))
-    verdict = judged(lm, DebateConfig(1, True))
-    assert isinstance(verdict, Verdict)
-    assert lm.meter.executed == {"scorer": 2, "critic": 1, "tie-breaker": 1}

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import copy
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 import dspy
 import pytest
-from dspy import lm15
-from dspy.lm15 import Response
 
 from debate_judge.data.errors import InputError
-from debate_judge.programs.judge import Verdict
-from debate_judge.programs.lm.client import JudgeLM, Memory
+from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.engine import untagged_key
 from debate_judge.programs.lm.prices import EXAMPLE_LM
 from debate_judge.programs.lm.store import SqlStore
 from debate_judge.programs.make_lm import make_lm
-from tests.programs.engines import OTHER, QUESTION, Engine, ask, call_key, judge_lm, judged, request_of, response
+from tests.programs.engines import OTHER, QUESTION, Engine, ask, call_key, judge_lm, request_of
 
 # --- what identifies a call ---
 
@@ -122,31 +118,6 @@ def test_equal_requests_of_dspys_modules_are_samples_of_their_own_and_found_agai
     again.close()
 
 
-def test_what_dspys_modules_ask_is_metered() -> None:
-    store = Memory()
-    lm = JudgeLM("test/m", engine=Engine(), store=store)
-    lm("Propose.")
-    again = JudgeLM("test/m", engine=Engine(), store=store)
-    again("Propose.")
-    assert (lm.meter.asked["proposer"], lm.meter.executed["proposer"]) == (1, 1)
-    assert (again.meter.asked["proposer"], again.meter.executed["proposer"]) == (1, 0)
-
-
-def test_a_failure_of_dspys_modules_is_not_stored() -> None:
-    def act(number: int) -> Response:
-        if number == 1:
-            raise lm15.InvalidRequestError("not like this")
-        return response("better")
-
-    engine, store = Engine(act), Memory()
-    lm = JudgeLM("test/m", engine=engine, store=store)
-    with pytest.raises(dspy.LMError):
-        lm("Propose.")
-    # A process that comes after it counts its requests from the start.
-    again = JudgeLM("test/m", engine=engine, store=store)
-    assert again("Propose.") == ["better"]
-
-
 def test_programs_that_are_copied_keep_their_lm() -> None:
     lm, _ = judge_lm()
     assert copy.deepcopy(lm) is lm
@@ -184,20 +155,6 @@ def test_the_papers_temperature_is_the_default() -> None:
 def test_reasoning_models_get_neither_temperature_nor_limit() -> None:
     settings = made(spec="openai/o3").kwargs
     assert {value for name, value in settings.items() if name in ("temperature", "max_tokens")} <= {None}
-
-
-def test_the_offline_lm_needs_nothing_and_answers_alike_every_time() -> None:
-    first, second = judged(make_lm("offline")), judged(make_lm("offline"))
-    assert isinstance(first, Verdict)
-    assert first == second
-    assert 1 <= first.score <= 5
-
-
-def test_counting_starts_anew_with_each_lm() -> None:
-    numbers = count(1)
-    lms = [judge_lm(lambda _: response(f"{next(numbers)}"))[0] for _ in range(2)]
-    assert [ask(lm, QUESTION)[0].text for lm in lms] == ["1", "2"]
-    assert [lm.meter.asked.total() for lm in lms] == [1, 1]
 
 
 @pytest.mark.parametrize("address", ["localhost:8000/v1", "//host/v1", "ftp://host", "http://", "http://h:port/v1"])

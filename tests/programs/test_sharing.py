@@ -6,9 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import dspy
 import pytest
 
 from debate_judge.programs.lm.client import JudgeLM
@@ -94,45 +92,6 @@ def test_calls_that_wait_for_their_source_and_for_another_process_do_not_wait_fo
         first, second = await asyncio.gather(*both)
         assert first == second[::-1]
         assert sum(len(engine.requests) for _, engine in lms) == 2
-        for store in stores:
-            store.close()
-
-    asyncio.run(go())
-
-
-def test_calls_of_dspys_own_modules_are_claimed_as_well(tmp_path: Path) -> None:
-    async def go() -> None:
-        stores = [SqlStore(tmp_path), SqlStore(tmp_path)]
-        lms = [judge_lm(store=store) for store in stores]
-        replies = await asyncio.gather(*(lm.acall("Two and two?") for lm, _ in lms))
-        assert replies[0] == replies[1]
-        assert sum(len(engine.requests) for _, engine in lms) == 1
-        assert sum(lm.meter.executed.total() for lm, _ in lms) == 1
-        for store in stores:
-            store.close()
-
-    asyncio.run(go())
-
-
-def test_a_call_that_fails_in_one_process_is_made_by_the_one_that_waited(tmp_path: Path) -> None:
-    async def go() -> None:
-        stores = [SqlStore(tmp_path), SqlStore(tmp_path)]
-
-        def refused(number: int) -> Any:
-            raise dspy.lm15.InvalidRequestError("not like this")
-
-        (bad, asked), (good, other) = judge_lm(refused, store=stores[0]), judge_lm(store=stores[1])
-        asked.gate = threading.Event()
-        failing = asyncio.create_task(reply_to(bad, QUESTION))
-        while not asked.requests:
-            await asyncio.sleep(0)
-        waiting = asyncio.create_task(reply_to(good, QUESTION))
-        await asyncio.sleep(0.1)
-        assert other.requests == []
-        asked.gate.set()
-        with pytest.raises(dspy.LMInvalidRequestError):
-            await failing
-        assert (await waiting).text == "answer 1"
         for store in stores:
             store.close()
 
