@@ -1,15 +1,16 @@
-"""When a call is repeated, and how long it waits: Retry-After, backoff."""
+"""When a call is repeated, how long it waits, and what a command says when an error ends its run."""
 
 from __future__ import annotations
 
 import email.utils
 import time
 
+import dspy
 import pytest
 from dspy import lm15
 from tenacity import AsyncRetrying, RetryCallState
 
-from debate_judge.programs.lm.errors import lm_error
+from debate_judge.programs.lm.errors import BudgetSpentError, ProviderDownError, describe, lm_error
 from debate_judge.programs.lm.http.chat_completions import refused
 from debate_judge.programs.lm.limits.failures import RetryWait, retry_after
 
@@ -83,10 +84,23 @@ def test_an_error_answer_has_a_type(status: int, text: str, kind: str) -> None:
     assert type(lm_error(caught.value, "openai/m")).__name__ == kind
 
 
-def test_no_error_holds_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "unusual-4711")
-    with pytest.raises(Exception, match="unusual-4711") as caught:
-        refused(401, "Incorrect key: unusual-4711, or short", None)
-    text = str(lm_error(caught.value, "openai/m", "short"))
-    assert "unusual-4711" not in text
-    assert "short" not in text
+ADVICE = "\n\n  To fix:\n    - Pass the key explicitly (api_key= on dspy.LM)\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [
+        (dspy.LMAuthError("HTTP 401: wrong" + ADVICE), "OPENAI_API_KEY"),
+        (dspy.LMNotConfiguredError("no key" + ADVICE), "OPENAI_API_KEY"),
+        (dspy.LMUnsupportedModelError("HTTP 404: no such model"), "'openai/m'"),
+        (dspy.LMBillingError("insufficient_quota"), "no credit left"),
+        (BudgetSpentError("60 of 60 calls are spent"), "raise --budget"),
+        (ProviderDownError("no call was answered for 300 s"), "wait until the provider answers"),
+    ],
+)
+def test_the_remedy_is_the_users_and_not_a_programmers(error: dspy.LMError, remedy: str) -> None:
+    text = describe(error, "openai/m")
+    assert remedy in text
+    assert "run the command again" in text
+    assert "api_key" not in text
+    assert "To fix" not in text
