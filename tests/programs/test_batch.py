@@ -19,7 +19,6 @@ from debate_judge.data.errors import InputError
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import DebateConfig, Item
 from debate_judge.programs.lm.batch import engine
-from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.errors import BudgetSpentError, ProviderDownError
 from debate_judge.programs.lm.options import BudgetCaps
 from debate_judge.programs.lm.sql.tables import BATCH_JOBS, REPLIES
@@ -30,7 +29,6 @@ from tests.batch_server import BatchServer
 from tests.fakes import only
 from tests.faulty_server import FaultyServer
 from tests.programs.batches import HURRY, IMPATIENT, ONE_ROUND, judge, lm_at, recorded, resumed, scores
-from tests.programs.engines import reply_to
 from tests.programs.faults import answer, expected, items
 
 SLOW = replace(HURRY, batch_pace=replace(HURRY.batch_pace, quiet=0.6))
@@ -66,34 +64,7 @@ def test_no_job_is_larger_than_the_service_takes(limit: str, monkeypatch: pytest
     assert None not in scores(judgements)
 
 
-def test_a_job_waits_until_no_further_call_comes() -> None:
-    """Calls come one after another, each long before the quiet time is over, all of them taking longer than it."""
-
-    async def trickle(lm: JudgeLM) -> None:
-        async def later(number: int) -> None:
-            await asyncio.sleep(0.1 * number)
-            await reply_to(lm, [{"role": "user", "content": f"Letter-{number}"}])
-
-        await asyncio.gather(*(later(number) for number in range(12)))
-        await lm.aclose()
-
-    with BatchServer(answer) as server:
-        asyncio.run(trickle(lm_at(server, options=SLOW)))
-        assert server.made == [("scorer", "0", 12)]
-
-
 # --- money ---
-
-
-def test_a_budget_holds_and_batch_jobs_cost_half(tmp_path: Path) -> None:
-    prices = tmp_path / "prices.toml"
-    prices.write_text("[mock]\ninput = 10.0\ncached = 1.0\noutput = 100.0\n")
-    with BatchServer(answer) as server:
-        lm = lm_at(server, options=replace(HURRY, prices=prices))
-        judge(lm, items(4), rounds=0)
-        assert lm.price is not None
-        # 100 input tokens, cached or not, and 20 output tokens.
-        assert lm.meter.cost(lm.price) == {"scorer": pytest.approx(4 * (100 * 5 + 20 * 50) / 1e6)}
 
 
 @pytest.mark.parametrize(
@@ -112,6 +83,12 @@ def test_a_budget_is_never_exceeded_and_the_run_goes_on_with_a_larger_one(
     prices.write_text("[mock]\ninput = 2.0\noutput = 16.0\n")
     work = items(40)
     with BatchServer(answer) as server:
+        half = make_lm("openai/mock", api_base=server.url, options=replace(HURRY, prices=prices))
+        judge(half, work[:4], rounds=0)
+        assert half.price is not None
+        # 100 input tokens, cached or not, and 20 output tokens.
+        assert half.meter.cost(half.price) == {"scorer": pytest.approx(4 * (100 * 1 + 20 * 8) / 1e6)}
+        server.executed.clear()
         store = SqlStore(tmp_path / "replies")
         # At most 100 tokens are set aside for a reply.
         common: dict[str, Any] = {"api_base": server.url, "store": store, "max_tokens": 100}

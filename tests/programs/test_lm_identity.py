@@ -146,13 +146,10 @@ def test_a_missing_key_is_named(spec: str) -> None:
         ask(make_lm(spec), QUESTION)
 
 
-def test_the_papers_temperature_is_the_default() -> None:
+def test_the_papers_temperature_is_the_default_but_for_reasoning_models() -> None:
     # DEBATE, appendix E.1.
     assert made().kwargs["temperature"] == 0.0
     assert made(temperature=0.7).kwargs["temperature"] == 0.7
-
-
-def test_reasoning_models_get_neither_temperature_nor_limit() -> None:
     settings = made(spec="openai/o3").kwargs
     assert {value for name, value in settings.items() if name in ("temperature", "max_tokens")} <= {None}
 

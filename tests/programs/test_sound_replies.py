@@ -28,15 +28,12 @@ def answer(content: Any = "fine", usage: Any = None, **choice: Any) -> bytes:
     [
         ({"prompt_tokens": 12, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 4}}, (12, 3, 4)),
         ({"prompt_tokens": "12", "completion_tokens": "3"}, (12, 3, 0)),
-        ({"prompt_tokens": 12.0, "completion_tokens": 3.5}, (12, 3, 0)),
         ({"prompt_tokens": -1, "completion_tokens": None}, (0, 0, 0)),
         ({"prompt_tokens": True, "completion_tokens": [3]}, (0, 0, 0)),
         ({"prompt_tokens": "9" * 5000, "completion_tokens": 10**40}, (0, 0, 0)),
-        ({"prompt_tokens": "many", "completion_tokens": {"text": 3}}, (0, 0, 0)),
         ({"prompt_tokens": 5, "prompt_tokens_details": {"cached_tokens": 9}}, (5, 0, 5)),
         ({"prompt_tokens": 5, "prompt_tokens_details": "none"}, (5, 0, 0)),
         ("none", (0, 0, 0)),
-        ([], (0, 0, 0)),
         (None, (0, 0, 0)),
     ],
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -25,7 +24,7 @@ from debate_judge.programs.lm.sql.tables import REPLIES as REPLY_TABLE
 from debate_judge.programs.lm.store import SqlStore
 from debate_judge.programs.make_lm import open_replies
 from tests.postgresql import PostgresServer
-from tests.programs.engines import OTHER, QUESTION, judge_lm, reply_to
+from tests.programs.engines import judge_lm
 from tests.stores import REPLIES, count, fill, get, get_all, key, put
 
 Open = Callable[[], SqlStore]
@@ -171,28 +170,6 @@ def test_a_store_that_is_closed_holds_no_claim(opened: Open) -> None:
     asyncio.run(go())
 
 
-def test_what_a_store_is_asked_while_it_is_closed_is_done_or_refused(opened: Open) -> None:
-    """Nobody waits for ever, and what is said to be kept is kept."""
-
-    async def go() -> None:
-        store, last = opened(), opened()
-        closer = threading.Thread(target=store.close)
-        asked = []
-        for number in range(400):
-            asked.append(asyncio.create_task(store.put(key(number), "scorer", REPLIES[0])))
-            await asyncio.sleep(0)
-            if number == 200:
-                closer.start()
-        done = await asyncio.wait_for(asyncio.gather(*asked, return_exceptions=True), 30)
-        closer.join()
-        assert {type(one) for one in done} <= {type(None), StoreError}
-        assert isinstance(done[-1], StoreError)
-        for number, one in enumerate(done):
-            assert (await last.get(key(number)) is not None) == (one is None)
-
-    asyncio.run(go())
-
-
 @pytest.mark.parametrize("owner", ["another machine/1/2/3", None])
 def test_the_claim_of_an_owner_that_is_gone_is_free(
     owner: str | None, opened: Open, monkeypatch: pytest.MonkeyPatch
@@ -221,17 +198,6 @@ def test_a_claim_that_is_held_for_long_is_renewed(opened: Open, monkeypatch: pyt
             await asyncio.sleep(0.01)
 
     asyncio.run(asyncio.wait_for(renewed(), 30))
-
-
-def test_two_processes_that_ask_the_same_pay_once(opened: Open) -> None:
-    async def go() -> None:
-        lms = [judge_lm(store=opened()) for _ in range(2)]
-        asked = await asyncio.gather(*(reply_to(lm, q) for lm, _ in lms for q in (QUESTION, OTHER)))
-        assert asked[:2] == asked[2:]
-        assert sum(len(engine.requests) for _, engine in lms) == 2
-        assert sum(lm.meter.executed.total() for lm, _ in lms) == 2
-
-    asyncio.run(go())
 
 
 def test_evidence_that_one_process_has_found_is_that_of_all(opened: Open) -> None:
