@@ -245,10 +245,10 @@ class RecordedEngine:
         finally:
             self._leave(call)
 
-    def _leave(self, call: _Call, *, pass_on: bool = True) -> None:
+    def _leave(self, call: _Call) -> None:
         """Give back the place of a call, if it has one."""
         if call.place is not None:
-            self.limiter.release(call.place, pass_on=pass_on)
+            self.limiter.release(call.place)
             call.place = None
 
     async def _attempt(self, call: _Call) -> Reply:
@@ -257,7 +257,7 @@ class RecordedEngine:
         if self._warmup is not None and not call.attempts:
             turn = self._warmup.turn(call.messages)
         async with turn:
-            self._leave(call, pass_on=False)
+            self._leave(call)
             need = self._estimator.need(call.size, call.settings.get("max_tokens"))
             if (reply := await self._place(call, need)) is not None:
                 call.recalled = True
@@ -306,7 +306,7 @@ class RecordedEngine:
         try:
             await self._outages.wait()
         except BaseException:
-            self.limiter.release(need, unused=True)
+            self.limiter.release(need)
             raise
 
     async def _send(self, call: _Call, need: TokenNeed) -> Reply:

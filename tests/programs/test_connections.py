@@ -12,8 +12,8 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 
-from debate_judge.programs.lm.http import connections
-from debate_judge.programs.lm.http.connections import Answer, Connections, StrayAnswerError
+from debate_judge.programs.lm.http import chat_completions
+from debate_judge.programs.lm.http.chat_completions import Answer, Connections, StrayAnswerError
 
 Pieces = Sequence[bytes | None]
 """What a server writes, one piece after the other; None closes the connection."""
@@ -151,7 +151,7 @@ def test_an_answer_is_read_however_it_is_framed(pieces: Pieces, connections: int
 def test_what_is_no_answer_is_an_error_and_ends_the_connection(
     pieces: Pieces, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "BODY_LIMIT", 1000)
+    monkeypatch.setattr(chat_completions, "BODY_LIMIT", 1000)
 
     async def run() -> None:
         async with serving(lambda number, request, body: [good(body)] if number else pieces) as (server, pool):

@@ -11,7 +11,7 @@ import dspy
 import pytest
 
 from debate_judge.programs.lm.client import JudgeLM
-from debate_judge.programs.lm.http.connections import BODY_LIMIT
+from debate_judge.programs.lm.http.chat_completions import BODY_LIMIT
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.make_lm import make_lm
 from tests.hostile_server import HEAD, HostileServer, endless, gzip_bomb, sized

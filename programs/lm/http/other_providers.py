@@ -15,8 +15,7 @@ import orjson
 from dspy import lm15
 
 from debate_judge.data.errors import InputError, did_you_mean
-from debate_judge.programs.lm.http.chat_completions import read_reply, refused
-from debate_judge.programs.lm.http.connections import RefusedAnswerError, close_unused, guard
+from debate_judge.programs.lm.http.chat_completions import RefusedAnswerError, close_unused, guard, read_reply, refused
 from debate_judge.programs.lm.limits.failures import retry_after
 from debate_judge.programs.lm.redaction import clean_text
 from debate_judge.programs.lm.reply import Messages, Reply

@@ -243,25 +243,14 @@ class Limiter:
                 self._pump()
             raise
 
-    def release(self, need: TokenNeed = NOTHING, *, unused: bool = False, pass_on: bool = True) -> None:
-        """Give a place back that was acquired with `need`.
-
-        Args:
-            need: What the call was to use.
-            unused: Whether nothing was sent, so that the limits per minute are as before.
-            pass_on: Whether waiting calls may take it; False if the same call acquires it again at once.
-        """
+    def release(self, need: TokenNeed = NOTHING) -> None:
+        """Give a place back that was acquired with `need`."""
         self.in_flight -= 1
         if not self.in_flight:
             self._failed = None
         if self._budget is not None:
             self._budget.reserve(need, -1)
-        if unused:
-            self.used(need, 0.0)
-            if self._requests is not None:
-                self._requests.take(-1.0)
-        if pass_on:
-            self._pump()
+        self._pump()
 
     def take(self, need: TokenNeed = NOTHING) -> None:
         """Take a place without waiting for it."""
