@@ -20,10 +20,8 @@ from debate_judge.programs.lm.limits.failures import RetryWait, retry_after
     [
         ({}, None),
         ({"retry-after": "7"}, 7.0),
-        ({"retry-after": "0.5"}, 0.5),
         ({"retry-after": "-3"}, 0.0),
         ({"retry-after": "soon"}, None),
-        ({"retry-after": "nan"}, None),
         ({"retry-after": "inf"}, None),
         ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0.0),
         ({"retry-after-ms": "250", "retry-after": "9"}, 0.25),
@@ -70,7 +68,6 @@ def test_what_the_server_asks_for_is_waited_at_least_but_no_longer_than_the_long
         (400, '{"error": {"code": "context_length_exceeded"}}', "ContextWindowExceededError"),
         (400, "This model's maximum context length is 4096 tokens.", "ContextWindowExceededError"),
         (400, "the request exceeds the available context size", "ContextWindowExceededError"),
-        (413, "too many tokens", "ContextWindowExceededError"),
         (400, "temperature is not supported", "LMInvalidRequestError"),
         (500, "the context window is broken", "LMServerError"),
         (429, "you exceeded your quota (insufficient_quota)", "LMBillingError"),
@@ -91,7 +88,6 @@ ADVICE = "\n\n  To fix:\n    - Pass the key explicitly (api_key= on dspy.LM)\n"
     ("error", "remedy"),
     [
         (dspy.LMAuthError("HTTP 401: wrong" + ADVICE), "OPENAI_API_KEY"),
-        (dspy.LMNotConfiguredError("no key" + ADVICE), "OPENAI_API_KEY"),
         (dspy.LMUnsupportedModelError("HTTP 404: no such model"), "'openai/m'"),
         (dspy.LMBillingError("insufficient_quota"), "no credit left"),
         (BudgetSpentError("60 of 60 calls are spent"), "raise --budget"),

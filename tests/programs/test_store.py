@@ -160,16 +160,6 @@ def test_a_claim_that_no_one_waits_for_any_more_is_given_back(opened: Open) -> N
     asyncio.run(go())
 
 
-def test_a_store_that_is_closed_holds_no_claim(opened: Open) -> None:
-    async def go() -> None:
-        first, second = opened(), opened()
-        assert await first.take(key(1)) is True
-        first.close()
-        assert await second.take(key(1)) is True
-
-    asyncio.run(go())
-
-
 @pytest.mark.parametrize("owner", ["another machine/1/2/3", None])
 def test_the_claim_of_an_owner_that_is_gone_is_free(
     owner: str | None, opened: Open, monkeypatch: pytest.MonkeyPatch
@@ -282,9 +272,3 @@ def test_a_password_in_the_flag_is_refused_and_one_in_the_environment_is_told_to
 def test_what_is_no_address_is_refused(address: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="not the address of a PostgreSQL database"):
         open_replies(tmp_path, "openai/m", address)
-
-
-def test_replies_of_the_offline_lm_stay_on_the_machine(tmp_path: Path) -> None:
-    with closing(open_replies(tmp_path, "offline", "postgresql://judge@127.0.0.1:1/replies")) as store:
-        put(store, key(0), REPLIES[0])
-    assert count(tmp_path) == 1

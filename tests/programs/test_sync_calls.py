@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import dspy
 import pytest
@@ -15,13 +14,9 @@ from debate_judge.programs.lm import loop
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.errors import BudgetSpentError
 from debate_judge.programs.lm.options import BudgetCaps, LMOptions
-from debate_judge.programs.lm.store import SqlStore
-from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import scripted_lm
-from tests.faulty_server import FaultyServer
 from tests.programs.engines import Engine, judge_lm, reply_to, response
-from tests.stores import count
 
 ONCE = LMOptions(retries=2, first_wait=0.01, patience=0.01)
 
@@ -77,20 +72,6 @@ def test_the_end_of_a_run_cancels_its_calls() -> None:
         runner.__exit__(KeyboardInterrupt, None, None)
         with pytest.raises(dspy.LMError, match="the run ended"):
             call.result(30)
-
-
-def test_several_runs_and_calls_between_them_share_one_lm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "unused")
-    journal = SqlStore(tmp_path)
-    with FaultyServer(lambda _: "fine", lambda body, attempt: ("500", "cut", None)[attempt]) as server:
-        lm = make_lm("openai/m", api_base=server.url, store=journal, options=ONCE)
-        for number in range(3):
-            with JudgeRunner(lm, progress=False):
-                assert lm(f"In run {number}.") == ["fine"]
-            assert lm(f"After run {number}.") == ["fine"]
-        assert server.requests == 18
-    assert lm.meter.executed["proposer"] == count(journal) == 6
-    journal.close()
 
 
 def test_the_budget_is_one_for_all_who_call() -> None:
