@@ -30,10 +30,11 @@ from tests.stores import get, put
         ({"retry-after": "7"}, 7.0),
         ({"retry-after": "-3"}, 0.0),
         ({"retry-after": "soon"}, None),
-        ({"retry-after": "inf"}, None),
+        ({"retry-after": "1e400"}, None),
+        ({"retry-after": "Mon, 01 Jan 0001 00:00:00 GMT"}, 0.0),
+        ({"retry-after": "Mon, 01 Jan 2124 00:00:00 +99999999"}, None),
         ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0.0),
         ({"retry-after-ms": "250", "retry-after": "9"}, 0.25),
-        ({"retry-after-ms": "soon", "retry-after": "9"}, 9.0),
     ],
 )
 def test_retry_after_is_read_in_each_of_its_forms(headers: dict[str, str], seconds: float | None) -> None:
@@ -203,8 +204,6 @@ def test_what_is_no_completion_is_asked_for_again(raw: bytes) -> None:
         ("password", None, None),
         ("max_tokens", 2000, 2000),
         ("keyword", "summary", "summary"),
-        ("monkey", "summary", "summary"),
-        ("model", "openai/gpt-4o-mini", "openai/gpt-4o-mini"),
         ("keys", ("a", "b"), ["[removed]", "[removed]"]),
         ("lm", {"spec": "x/y", "token": "abc"}, {"spec": "x/y", "token": "[removed]"}),
     ],

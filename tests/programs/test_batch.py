@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import re
-import time
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -16,19 +12,15 @@ import pytest
 from sqlalchemy import delete, func, select
 
 from debate_judge.data.errors import InputError
-from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.judge import DebateConfig, Item
 from debate_judge.programs.lm.batch import engine
 from debate_judge.programs.lm.errors import BudgetSpentError, ProviderDownError
 from debate_judge.programs.lm.options import BudgetCaps
 from debate_judge.programs.lm.sql.tables import BATCH_JOBS, REPLIES
 from debate_judge.programs.lm.store import SqlStore
 from debate_judge.programs.make_lm import make_lm
-from debate_judge.runs.runner.runner import JudgeRunner
 from tests.batch_server import BatchServer
-from tests.fakes import only
 from tests.faulty_server import FaultyServer
-from tests.programs.batches import HURRY, IMPATIENT, ONE_ROUND, judge, lm_at, recorded, resumed, scores
+from tests.programs.batches import HURRY, IMPATIENT, ONE_ROUND, judge, lm_at, resumed, scores
 from tests.programs.faults import answer, expected, items
 
 SLOW = replace(HURRY, batch_pace=replace(HURRY.batch_pace, quiet=0.6))
@@ -122,49 +114,6 @@ def fails_looking(method: str, path: str, number: int) -> str | None:
     return "500" if method == "GET" else None
 
 
-def until(what: Callable[[], object]) -> None:
-    end = time.monotonic() + 20
-    while not what():
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.005)
-
-
-async def debates(runner: JudgeRunner, what: list[Item]) -> None:
-    """One round of debate about each item, as one piece of work that can be cancelled."""
-    judge = Debate(debate_config=DebateConfig(1))
-
-    async def one(item: Item) -> None:
-        with runner.asking(item):
-            await only(judge.converse([item], 1))
-
-    async with asyncio.TaskGroup() as tasks:
-        for item in what:
-            tasks.create_task(one(item))
-
-
-def test_an_interrupted_run_says_which_jobs_go_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    work = items(20)
-    with BatchServer(answer) as server:
-        server.held = True
-        store = SqlStore(tmp_path)
-        with JudgeRunner(lm_at(server, store=store), progress=False) as runner:
-            flying = runner.submit(debates(runner, work))
-            until(lambda: server.jobs and server.jobs["batch_0"]["status"] == "in_progress")
-            until(lambda: "0 done" in capsys.readouterr().err)
-            flying.cancel()
-        store.close()
-        told = capsys.readouterr().err
-        assert "batch_0" in told
-        assert "the same command takes up their replies" in told
-        server.held = False
-        assert scores(resumed(tmp_path, server, work)) == [expected(item) for item in work]
-        assert server.made_calls == ONE_ROUND
-    told = capsys.readouterr().err
-    assert "batch job batch_0: role scorer, round 0, 20 calls, taken up again" in told
-    # On a busy machine the calls of a role may go out in more than one job.
-    assert re.search(r"batch job batch_1: role critic, round 1, (\d+) calls, \1 done \(completed\)", told)
-
-
 def test_replies_that_nobody_waits_for_any_more_are_kept(tmp_path: Path) -> None:
     work = items(20)
     with BatchServer(answer) as server:
@@ -209,13 +158,3 @@ def test_calls_that_stand_in_jobs_are_not_paid_again_without_a_word(
         with closing(SqlStore(tmp_path)) as store:
             make_lm("openai/mock", api_base=server.url, store=store)
     assert "3 LM calls of an earlier run are in batch jobs" in caplog.text
-
-
-def test_a_job_of_another_server_is_left_alone(tmp_path: Path) -> None:
-    with BatchServer(answer) as other:
-        other.door = fails_looking
-        with pytest.raises(ProviderDownError):
-            resumed(tmp_path, other, items(3), IMPATIENT)
-    with BatchServer(answer) as server:
-        assert None not in scores(resumed(tmp_path, server, items(3)))
-    assert {job.endpoint for job in recorded(tmp_path)} == {other.url}

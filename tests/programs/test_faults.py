@@ -150,31 +150,6 @@ def test_a_budget_is_never_exceeded_and_the_run_goes_on_with_a_larger_one(
     assert max(server.answered.values()) == 1
 
 
-def test_what_was_spent_is_told_by_role_and_kind(tmp_path: Path) -> None:
-    prices = tmp_path / "prices.toml"
-    prices.write_text("[mock]\ninput = 10.0\ncached = 1.0\noutput = 100.0\n")
-    work = items(4)
-    with FaultyServer(answer) as server:
-        options = replace(HURRY, prices=prices)
-        store = SqlStore(tmp_path / "replies")
-        first = lm_at(server, store=store, options=options)
-        judge(first, work)
-        store.close()
-        second = lm_at(server, store=SqlStore(tmp_path / "replies"), options=options)
-        judge(second, work)
-    # Letters 1 and 3 are revised: six Scorer calls and four Critic calls of 60 fresh, 40 cached and 20 output tokens.
-    scorer = first.meter.tokens["scorer"]
-    assert (scorer.fresh, scorer.cached, scorer.output, scorer.stored) == (360, 240, 120, 0)
-    assert first.price is not None
-    assert first.meter.cost(first.price) == pytest.approx(
-        {"critic": 4 * (60 * 10 + 40 * 1 + 20 * 100) / 1e6, "scorer": 6 * (60 * 10 + 40 * 1 + 20 * 100) / 1e6}
-    )
-    again = second.meter.tokens["scorer"]
-    assert (again.fresh, again.cached, again.output, again.stored) == (0, 0, 0, 720)
-    assert second.meter.asked == first.meter.asked
-    assert not second.meter.executed
-
-
 class Paced:
     """A script of a provider that allows so many requests a second."""
 

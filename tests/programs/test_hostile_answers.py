@@ -170,33 +170,3 @@ def test_nor_does_a_call(spec: str) -> None:
         with pytest.raises(dspy.LMError):
             ask(make_lm(spec, api_base=server.url, options=options), QUESTION)
         assert other.requests == []
-
-
-FORMS = (
-    *("0", "-5", "nan", "1e400", "soon", "\u00b9", "99999"),
-    *("Mon, 01 Jan 0001 00:00:00 GMT", "Mon, 01 Jan 2124 00:00:00 +99999999"),
-)
-
-
-@pytest.mark.parametrize("spec", ["openai/m", "anthropic/m"])
-@pytest.mark.parametrize("form", FORMS, ids=repr)
-def test_no_form_of_retry_after_costs_a_call(form: str, spec: str) -> None:
-    """Refused twice, whatever the server says about the wait, and then answered."""
-    waits = LMOptions(first_wait=0.01, longest_wait=0.02)
-    ok = {
-        "openai/m": b'{"id": "a", "choices": [{"message": {"content": "fine"}}]}',
-        "anthropic/m": b'{"id": "a", "type": "message", "role": "assistant", "model": "m", "stop_reason": "end_turn", '
-        b'"content": [{"type": "text", "text": "fine"}], "usage": {"input_tokens": 3, "output_tokens": 1}}',
-    }[spec]
-
-    def send(request: bytes) -> list[bytes]:
-        if len(server.requests) > 2:
-            return [sized(ok, b"Content-Type: application/json")]
-        body = b'{"type": "error", "error": {"type": "rate_limit_error", "message": "slow down"}}'
-        return [sized(body, b"Retry-After: " + form.encode("latin-1"), status=b"429 Slow")]
-
-    server = HostileServer(send)
-    with server:
-        (reply,) = ask(make_lm(spec, api_base=server.url, options=waits), QUESTION)
-    assert reply.text == "fine"
-    assert len(server.requests) == 3
