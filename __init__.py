@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from debate_judge.programs.debate.judge import Debate
     from debate_judge.programs.devset import corpus, examples, group_agreement
     from debate_judge.programs.make_lm import offline_lm
-    from debate_judge.runs.after.api import carry, measure, next, recheck
+    from debate_judge.runs.after.carry import carry
+    from debate_judge.runs.after.measure import measure
+    from debate_judge.runs.after.next import next_sources as next
+    from debate_judge.runs.after.recheck import recheck
     from debate_judge.runs.export.folder import load
 
 __all__ = [
@@ -48,16 +51,16 @@ _WHERE = {
     "Debate": ("debate_judge.programs.debate.judge", "Debate"),
     "Scale": ("debate_judge.data.schema", "Scale"),
     "Task": ("debate_judge.data.schema", "Task"),
-    "carry": ("debate_judge.runs.after.api", "carry"),
+    "carry": ("debate_judge.runs.after.carry", "carry"),
     "compile": ("debate_judge.optimize.python_api", "compile"),
     "corpus": ("debate_judge.programs.devset", "corpus"),
     "examples": ("debate_judge.programs.devset", "examples"),
     "group_agreement": ("debate_judge.programs.devset", "group_agreement"),
     "load": ("debate_judge.runs.export.folder", "load"),
-    "measure": ("debate_judge.runs.after.api", "measure"),
-    "next": ("debate_judge.runs.after.api", "next"),
+    "measure": ("debate_judge.runs.after.measure", "measure"),
+    "next": ("debate_judge.runs.after.next", "next_sources"),
     "offline_lm": ("debate_judge.programs.make_lm", "offline_lm"),
-    "recheck": ("debate_judge.runs.after.api", "recheck"),
+    "recheck": ("debate_judge.runs.after.recheck", "recheck"),
     "testing": ("debate_judge.testing", None),
 }
 

@@ -65,7 +65,7 @@ def _run(settings: Settings, estimate: str | None) -> int:
 def _estimate(settings: Settings, lengths: str) -> int:
     from debate_judge.optimize.estimation.estimate import estimate_compile, notes
     from debate_judge.runs.estimates.table import render
-    from debate_judge.runs.flags.named_texts import personas
+    from debate_judge.runs.flags.judge import personas
 
     found = estimate_compile(settings, personas(Path(settings.personas) if settings.personas else None), lengths)
     show(*render(found, "stage", notes(settings)))
@@ -78,7 +78,7 @@ def _compile(settings: Settings) -> int:
     from debate_judge.optimize.findings.summary import next_steps, table
     from debate_judge.optimize.job import compile_judge
     from debate_judge.programs.lm.errors import describe
-    from debate_judge.runs.flags.named_texts import personas
+    from debate_judge.runs.flags.judge import personas
     from debate_judge.runs.tracking.tracker import TrackingError
 
     require_file(settings.json, spelled(Settings, "json"))

@@ -7,32 +7,30 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
-from matplotlib.figure import Figure
-
 from debate_judge.data.agreement.differences import power_of
 from debate_judge.data.agreement.tables import compare
 from debate_judge.optimize.context import CompilePlan
 from debate_judge.optimize.findings.leaving import write_report
 from debate_judge.optimize.findings.run_page import debate_rows, description, sampled_debates
 from debate_judge.optimize.findings.sections import compile_report
-from debate_judge.optimize.findings.verdict import headings
-from debate_judge.optimize.findings.wording import describe, guides_text, in_words, instruction_diff
+from debate_judge.optimize.findings.wording import describe, guides_text, instruction_diff
 from debate_judge.optimize.measures.learning_curve import log_curve
 from debate_judge.optimize.proof.fold_figures import folds_json
 from debate_judge.optimize.proof.held_out import COMPARED, above_zero
 from debate_judge.optimize.result import Result, TrackedRun
-from debate_judge.optimize.search.outcomes import SearchResult
 from debate_judge.programs import KINDS
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.roles.examples import examples_of, rendered
 from debate_judge.runs.export import folder
 from debate_judge.runs.export.recorded import RECORDED, record, source_hash
-from debate_judge.runs.flags.declared import telling
+from debate_judge.runs.flags.declared import changed_settings
 from debate_judge.runs.reports import calibration as calibration_tables
 from debate_judge.runs.reports import closeness as closeness_tables
 from debate_judge.runs.reports import decisions as decision_tables
-from debate_judge.runs.reports import figures
 from debate_judge.runs.reports.costs import cost_rows
+from debate_judge.runs.reports.html.blocks import CostChart, JudgesChart, LineChart
+from debate_judge.runs.reports.html.charts import figure
+from debate_judge.runs.reports.html.document import Report
 from debate_judge.runs.tracking import champion
 from debate_judge.runs.tracking.champion import Challenger
 from debate_judge.runs.tracking.model import Registration
@@ -50,7 +48,7 @@ def announce(plan: CompilePlan, tracker: Tracker) -> None:
     """Log what is known before any LM call: settings, data and split."""
     data = plan.data
     found = {"aspects": ",".join(a.name for a in data.aspects), "level": data.level}
-    tracker.settings(asdict(plan.settings) | found, telling(plan.settings, _ALWAYS) | found)
+    tracker.settings(asdict(plan.settings) | found, changed_settings(plan.settings, _ALWAYS) | found)
     tracker.tags({"identity": plan.identity, "note": plan.note or None})
     tracker.dataset("train", data.splits.train, data.splits.fingerprints["train"])
     tracker.dataset("dev", data.splits.dev, data.splits.fingerprints["dev"])
@@ -101,7 +99,10 @@ def log(result: Result, tracker: Tracker) -> Result:
     tracker.tags({"looks": str(result.looks) or None, "exported": result.exported.why})
     if held_out.folds:
         tracker.json("folds.json", folds_json(plan, held_out.folds))
-    _log_figures(result, tracker)
+    for aspect, search in result.searches.items():
+        tracker.tags({f"chosen/{aspect}": describe(search.chosen.point, search.chosen.calls)})
+    report, texts = compile_report(result)
+    _log_figures(report, tracker)
     if result.curve is not None:
         log_curve(plan, tracker, result.curve)
     tracker.text("instructions-diff.txt", instruction_diff(plan, result.compiled))
@@ -120,7 +121,7 @@ def log(result: Result, tracker: Tracker) -> Result:
         link=tracker.run_link(),
         runs_link=tracker.runs_link(),
     )
-    page = None if plan.settings.report == "none" else write_report(plan, tracker, *compile_report(result))
+    page = None if plan.settings.report == "none" else write_report(plan, tracker, report, texts)
     return replace(result, tracked=tracked, report=page)
 
 
@@ -140,22 +141,24 @@ def _log_model(result: Result, tracker: Tracker) -> None:
     tracker.prompts(plan.name, prompts_of(plan.family, instructions))
 
 
-def _log_figures(result: Result, tracker: Tracker) -> None:
-    plan, held_out = result.plan, result.held_out
-    for aspect, found in result.searches.items():
-        tracker.tags({f"chosen/{aspect}": describe(found.chosen.point, found.chosen.calls)})
-        tracker.figure(f"figures/{aspect}-rounds.png", _rounds_figure(plan, aspect, found))
-        tracker.figure(f"figures/{aspect}-cost.png", _cost_figure(plan, aspect, found))
-    names = headings(next(iter(result.compiled.aspects.values())).judge.kind)
-    tracker.figure(
-        "figures/held-out.png",
-        figures.held_out_agreement(
-            {names[judge]: table for judge, table in held_out.tables.items()},
-            plan.statistic,
-            level=plan.data.level,
-            note=plan.note,
-        ),
-    )
+_FIGURES = {
+    "Agreement on held-out sources": ("held-out", "{}"),
+    "Agreement by rounds and persona": ("{}-rounds", "{}: agreement by rounds, on the sources that were chosen by"),
+    "Agreement against cost": (
+        "{}-cost",
+        "{}: agreement against LM calls per item, on the sources that were chosen by",
+    ),
+    "Would more ratings pay?": ("learning-curve", "{}: held-out agreement, the chosen judge held fixed"),
+}
+"""Section of the report -> file and title of each of its charts; {} is its title on the page."""
+
+
+def _log_figures(report: Report, tracker: Tracker) -> None:
+    for section in report.sections:
+        for block in section.blocks:
+            if section.title in _FIGURES and isinstance(block, CostChart | JudgesChart | LineChart):
+                file, title = (text.format(block.title) for text in _FIGURES[section.title])
+                tracker.figure(f"figures/{file}.png", figure(block, title, report.stand_in or None))
 
 
 def _spoken(judge: Judge) -> dict[str, str]:
@@ -232,30 +235,3 @@ def _details(result: Result) -> dict[str, float | None]:
         "cached_input_tokens": meter.cached_tokens,
         "tokens_from_store": meter.total.stored,
     }
-
-
-def _rounds_figure(plan: CompilePlan, aspect: str, found: SearchResult) -> Figure:
-    level, seed = plan.data.level, plan.settings.seed
-    series = {
-        in_words(variant): found.scores.by_rounds(variant, aspect, plan.statistic, level, seed)
-        for variant in found.scores.held
-    }
-    point = found.chosen.point
-    return figures.agreement_by_rounds(
-        series,
-        title=f"{aspect}: agreement by number of rounds, on the sources that were chosen by",
-        chosen=(in_words(point.variant), point.rounds) if not point.tie_breaker else None,
-        part="choice",
-        note=plan.note,
-    )
-
-
-def _cost_figure(plan: CompilePlan, aspect: str, found: SearchResult) -> Figure:
-    return figures.pareto(
-        [(o.calls, o.agreement, describe(o.point, o.calls)) for o in found.outcomes],
-        [(o.calls, o.agreement, describe(o.point, o.calls)) for o in found.front],
-        (found.chosen.calls, found.chosen.agreement, describe(found.chosen.point, found.chosen.calls)),
-        title=f"{aspect}: agreement against LM calls per item, on the sources that were chosen by",
-        measure=f"choice {plan.objective_in_words}",
-        note=plan.note,
-    )

@@ -15,7 +15,7 @@ from debate_judge.optimize.job import compile_judge
 from debate_judge.optimize.result import Result
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs.make_lm import OFFLINE
-from debate_judge.runs.flags.named_texts import personas as named_personas
+from debate_judge.runs.flags.judge import personas as named_personas
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -48,7 +48,8 @@ def load(settings: Settings, corpus: Corpus | RatedSources | None = None) -> Rat
         corpus = data.load(file, settings.task, settings.columns, settings.sources)
     if settings.held_out is None:
         return RatedSources(corpus, given=given)
-    held_out = data.load(rated_file(settings.held_out, settings.tracking_uri), corpus.task, settings.columns)
+    file = rated_file(settings.held_out, settings.tracking_uri, "--held-out")
+    held_out = data.load(file, corpus.task, settings.columns)
     return RatedSources(beside(corpus, held_out), held_out, given)
 
 

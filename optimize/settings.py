@@ -22,7 +22,7 @@ from debate_judge.runs.flags.common import (
     max_unscored,
     resampling,
 )
-from debate_judge.runs.flags.declared import command_settings, deciding, flag_group, setting
+from debate_judge.runs.flags.declared import command_settings, flag_group, result_settings, setting
 from debate_judge.runs.flags.judge import PERSONAS_FILE, JudgeOptionFlags
 from debate_judge.runs.flags.lm import LimitFlags, LMFlags
 from debate_judge.runs.flags.metric import CUT, METRIC, MetricChoice, MetricText, objective_of
@@ -207,4 +207,4 @@ class Settings(DataFlags, JudgeFlags, JudgeOptionFlags, LMFlags, LimitFlags, Sea
 
     def identity(self) -> str:
         """Fingerprint of the settings that determine the result; where results are stored and shown does not."""
-        return fingerprint(deciding(self))
+        return fingerprint(result_settings(self))

@@ -30,7 +30,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Corpus, RatedGroup, Task
 from debate_judge.data.splits import PARTS, split
 from debate_judge.data.tasks import TASKS
-from debate_judge.programs.judge import Item, Judgement, Unscored, Verdict
+from debate_judge.programs.judge import Item, Unscored, Verdict
 from debate_judge.programs.roles.parsing import escape
 
 _CANDIDATE = re.compile(r"^\[\[ ## candidate_(\d+) ## \]\]\n", re.MULTILINE)
@@ -188,14 +188,12 @@ def _about_call(
     lines = []
     for place in places:
         rating, score, number = gold.ratings[place], scores[place], shown.get(place, place + 1)
-        if rating is None:
-            continue
-        line = f"This call was about candidate {number}. The raters gave it {rating:.2f} on average"
-        if score is None:
-            lines.append(f"{line}; the judge has no score for it.")
-            continue
-        error = "too high" if score > rating else "too low" if score < rating else "right"
-        lines.append(f"{line}, the judge {score:g}: {error}.")
+        if rating is not None:
+            found = "; the judge has no score for it"
+            if score is not None:
+                error = "too high" if score > rating else "too low" if score < rating else "right"
+                found = f", the judge {score:g}: {error}"
+            lines.append(f"This call was about candidate {number}. The raters gave it {rating:.2f} on average{found}.")
     return "\n".join(lines)
 
 
@@ -216,13 +214,11 @@ def group_feedback(
     `shown`: place in the example -> number in a prompt, for feedback on that prompt; others are then left out.
     Candidates are named by their number in the prompt or else in the example.
     """
-    judgements: Sequence[Judgement] = prediction.judgements
-    ratings: Sequence[float | None] = example.ratings
     final: list[Rated] = []
     first: list[Rated] = []
     lines: list[str] = []
     effects: Counter[str] = Counter()
-    for place, (judgement, rating) in enumerate(zip(judgements, ratings, strict=True)):
+    for place, (judgement, rating) in enumerate(zip(prediction.judgements, example.ratings, strict=True)):
         if shown and place not in shown:
             continue
         number = shown.get(place, place + 1)
@@ -233,7 +229,12 @@ def group_feedback(
             final.append((number, rating, judgement.score))
             first.append((number, rating, judgement.score if opening is None else opening))
             lines += _debate(number, rating, judgement, effects)
-    return "\n".join([*_order(final, first, debated=bool(effects)), *_balance(effects), *lines])
+    balance = [
+        "Turns that answered a critique or broke a tie: "
+        f"{effects['toward']} moved a score toward the raters' mean, {effects['away']} away from it, "
+        f"{effects['across']} to its other side at equal distance; {effects['unmoved']} left it as it was."
+    ]
+    return "\n".join([*_order(final, first, debated=bool(effects)), *(balance if effects else []), *lines])
 
 
 def _order(final: Sequence[Rated], first: Sequence[Rated], *, debated: bool) -> list[str]:
@@ -275,13 +276,3 @@ def _debate(number: int, rating: float, verdict: Verdict, effects: Counter[str])
                 f"Candidate {number}: {cause} moved the score from {before:g} to {after:g}, {abs(change):.2f} "
                 f"{'closer to' if effect == 'toward' else 'further from'} the raters' mean of {rating:.2f}."
             )
-
-
-def _balance(effects: Counter[str]) -> list[str]:
-    if not effects:
-        return []
-    return [
-        "Turns that answered a critique or broke a tie: "
-        f"{effects['toward']} moved a score toward the raters' mean, {effects['away']} away from it, "
-        f"{effects['across']} to its other side at equal distance; {effects['unmoved']} left it as it was."
-    ]

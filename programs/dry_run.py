@@ -38,8 +38,6 @@ _FILLER = "These words stand for what an LM would go on to say. "
 
 @dataclass(frozen=True, slots=True)
 class EstimateCase:
-    """One of the three cases of an estimate."""
-
     name: Literal["lower", "expected", "upper"]
     reply_tokens: int
     """Assumed length of a reply."""

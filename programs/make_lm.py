@@ -13,7 +13,7 @@ from debate_judge.programs.lm.engine import Transport
 from debate_judge.programs.lm.http import address
 from debate_judge.programs.lm.local_engine import LocalEngine
 from debate_judge.programs.lm.options import LMOptions
-from debate_judge.programs.lm.prices import EXAMPLE_LM, Price, context_of, price_of
+from debate_judge.programs.lm.prices import EXAMPLE_LM, Price, price_of
 from debate_judge.programs.lm.reply import ReplyStore
 from debate_judge.programs.lm.sql.postgresql import database_address
 from debate_judge.programs.lm.store import SqlStore
@@ -31,9 +31,6 @@ def open_replies(folder: Path, spec: str, database: str | None = None) -> SqlSto
         folder: Of `programs.lm.reply.replies_folder`.
         spec: The LM. Those of the offline LM stay in the folder: to compute one takes less time than to fetch it.
         database: postgresql://USER@HOST/DATABASE; by default what the variable DEBATE_REPLIES says, if it is set.
-
-    Raises:
-        InputError: The folder cannot be written, or the database cannot be reached.
     """
     shared = database_address(database, "replies", _REPLIES)
     if shared is None or spec == OFFLINE:
@@ -68,9 +65,8 @@ def make_lm(
         flag: The flag that the spec comes from, for messages.
 
     Raises:
-        InputError: The spec is not `offline` and has no provider prefix, or an unknown one; its key cannot be sent; a
-            budget in money was given, but no price is known; the prices are unreadable; or `api_base` is not an
-            address.
+        InputError: The spec names no LM; its key cannot be sent; a budget in money was given, but no price is known;
+            the prices are unreadable; or `api_base` is not an address.
     """
     _require_usable(spec, flag, options := options or LMOptions())
     common: dict[str, Any] = {"store": store, "concurrency": concurrency, "options": options}
@@ -96,7 +92,6 @@ def make_lm(
         lm.recorded.batches = BatchEngine(spec, api_base, options, lm.store, lm.meter, lm.recorded.probe)
     elif engine is None:
         warn_of_jobs(lm.store)
-    lm.context = None if api_base else context_of(spec)
     return lm
 
 
@@ -150,11 +145,7 @@ def is_reasoning_model(spec: str) -> bool:
 
 
 def server_of(spec: str, api_base: str | None) -> str | None:
-    """The address of the server of PROVIDER/MODEL, from the flag or the environment; None is the provider's default.
-
-    Raises:
-        InputError: What is given is not an address.
-    """
+    """The address of the server of PROVIDER/MODEL, from the flag or the environment; None is the provider's default."""
     given, variable = address.address_of(api_base), address.base_variable(spec)
     if given is not None or spec.partition("/")[0] not in address.COMPATIBLE:
         # LiteLLM looks into the environment by itself.

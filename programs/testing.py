@@ -51,10 +51,6 @@ def check_judge(judge: Judge, items: Sequence[Item] | None = None) -> None:
     Args:
         judge: The judge, fresh from its constructor.
         items: What to ask it about; by default `sample_items`.
-
-    Raises:
-        AssertionError: The first of these that does not hold.
-        InputError: The class cannot be imported by its kind.
     """
     items = sample_items() if items is None else items
     first = judged(judge, items)
@@ -69,10 +65,9 @@ def check_judge(judge: Judge, items: Sequence[Item] | None = None) -> None:
     _require(again.instructions() == judge.instructions(), "rebuilt, its instructions are others", again.instructions())
     repeated = judged(again, items)
     _require(_scores(repeated) == _scores(first), "rebuilt, it gives other scores", _scores(repeated))
-    personas = {"mine": "Be kind."}
     known = set(judge.instructions())
     _require(set(judge.tunable()) <= known, "`tunable` names predictors that do not exist", judge.tunable())
-    kinds = {variant.kind for variant in judge.variants(personas).values()}
+    kinds = {variant.kind for variant in judge.variants({"mine": "Be kind."}).values()}
     _require(kinds == {judge.kind}, "its variants are of other kinds", kinds)
     _require(judge_class(judge.kind) is type(judge), "its kind leads to another class", judge_class(judge.kind))
 

@@ -74,8 +74,7 @@ def _run(arguments: AgreementFlags) -> int:
     from debate_judge.runs.evaluation.rows import scores_of
     from debate_judge.runs.evaluation.score_files import read_rated
     from debate_judge.runs.reports import raters as rater_tables
-    from debate_judge.runs.reports.decisions import render, to_json
-    from debate_judge.runs.reports.tables import DataTable
+    from debate_judge.runs.reports.decisions import tables, to_json
     from debate_judge.runs.reports.terminal import show
     from debate_judge.runs.runner.display import StepProgress
 
@@ -94,10 +93,9 @@ def _run(arguments: AgreementFlags) -> int:
     show(f"{len(found.rows)} rows, {len(scores)} aspects; 95 % intervals over groups")
     if found.samples:
         show(f"{found.samples} recorded samples read, {found.unreadable} without a score on the scale")
-    show(*_render(table), *render(decisions, units="groups"))
+    show(*_render(table), *(part for one in tables(decisions, units="groups") for part in ("", one)))
     if raters:
-        caption = rater_tables.title(_ranked_at(scores), "spearman")
-        show("", DataTable(rater_tables.HEADER, rater_tables.rows({"scores": raters}), caption, keys=2))
+        show("", rater_tables.table({"scores": raters}, _ranked_at(scores), "spearman"))
     if arguments.json:
         write_json(arguments.json, values, "--json")
     return 0

@@ -9,26 +9,27 @@ from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.files.formats import RecordFile
 from debate_judge.data.files.records import Record
 from debate_judge.runs.mlflow_setup import prepare_mlflow
-from debate_judge.runs.tracking.address import check_address
-from debate_judge.runs.tracking.store import explained
+from debate_judge.runs.tracking.store import check_address, explained
 
 PREFIX = "mlflow:"
 
 
-def rated_file(spec: str, tracking_uri: str | None = None) -> str | RecordFile:
+def rated_file(spec: str, tracking_uri: str | None = None, flag: str = "--data") -> str | RecordFile:
     """What `data.load` takes for a value of --data: an experiment of MLflow as its records, anything else as it is.
 
     Args:
         spec: `mlflow:NAME`, with the experiment's name or id, or another value.
         tracking_uri: Where the experiment is; by default where MLFLOW_TRACKING_URI says, or MLflow's own default.
+        flag: What the value was given by, for messages.
     """
     if not spec.startswith(PREFIX):
         return spec
     told = "the traces of an MLflow experiment"
-    return RecordFile(spec, told, True, lambda: _traces(spec, tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")))
+    address = tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")
+    return RecordFile(spec, told, True, lambda: _traces(spec, address, flag))
 
 
-def _traces(spec: str, address: str | None) -> Iterator[Record]:
+def _traces(spec: str, address: str | None, flag: str) -> Iterator[Record]:
     prepare_mlflow()
     import mlflow
 
@@ -42,7 +43,7 @@ def _traces(spec: str, address: str | None) -> Iterator[Record]:
         if name not in known and name not in known.values():
             raise InputError(
                 f"no experiment {name!r} in the tracking store",
-                field="--data",
+                field=flag,
                 found=", ".join(known) or "no experiment at all",
                 remedy=did_you_mean(name, known) or "set MLFLOW_TRACKING_URI to the store that has it",
             )

@@ -29,6 +29,8 @@ def prepare_mlflow() -> None:
 
     for name in ("mlflow", "alembic"):
         logging.getLogger(name).setLevel(os.environ["MLFLOW_LOGGING_LEVEL"])
+    # It would warn that a compile's run has parameters that are called like the settings of the model.
+    logging.getLogger("mlflow.models.model").setLevel(logging.ERROR)
 
 
 def sqlite_file(uri: str) -> Path | None:

@@ -47,10 +47,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(flags: ReportFlags) -> int:
-    from debate_judge.runs.reports.html.keeping import find_report
+    from debate_judge.runs.reports.html.keeping import make_again
 
     store = None if flags.store is None else Path(flags.store)
-    page = find_report(flags.run, store, Path(STORE.default)).make(share=flags.share)
+    page = make_again(flags.run, store, Path(STORE.default), share=flags.share)
     print(page)
     # Where the output goes on to another program, nobody waits for a page.
     if is_terminal(sys.stdout) and not flags.share and not webbrowser.open(page.resolve().as_uri()):

@@ -8,8 +8,7 @@ from pathlib import Path
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import opening
 from debate_judge.optimize.context import CompilePlan
-from debate_judge.runs.reports.html.debates import DebateTexts
-from debate_judge.runs.reports.html.document import Report
+from debate_judge.runs.reports.html.document import DebateTexts, Report
 from debate_judge.runs.reports.html.keeping import ReportFiles, keep
 from debate_judge.runs.tracking.tracker import Tracker
 

@@ -15,7 +15,7 @@ from debate_judge.optimize.result import Result
 from debate_judge.programs.judge import Unscored, reason_of
 from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.reports.text import interval
-from debate_judge.runs.tracking.traces import HeldDebate
+from debate_judge.runs.tracking.traces import TracedDebate
 
 MOST_DEBATES = 200
 """Most debates in the run's table."""
@@ -84,12 +84,12 @@ def debate_rows(plan: CompilePlan, held_out: HeldOut) -> list[dict[str, Any]]:
     return rows[:MOST_DEBATES]
 
 
-def sampled_debates(plan: CompilePlan, held_out: HeldOut) -> list[HeldDebate]:
+def sampled_debates(plan: CompilePlan, held_out: HeldOut) -> list[TracedDebate]:
     """A random sample of the compiled judge's debates on held-out sources, the same for equal settings."""
     dice = random.Random(plan.settings.seed)
     judged = held_out.judgements("compiled")
     groups = {group.id: group for group in plan.data.measured.groups}
-    held: list[HeldDebate] = []
+    held: list[TracedDebate] = []
     for aspect in plan.data.aspects:
         scored = [
             (own, place, candidate)
@@ -103,7 +103,7 @@ def sampled_debates(plan: CompilePlan, held_out: HeldOut) -> list[HeldDebate]:
             (text,) = [one.text for one in group.candidates if one.id == candidate]
             transcript, score, rating = judgement.transcript, own.scores[place], own.ratings[place]
             name = f"{aspect.name}: {own.group}, {candidate}"
-            held.append(HeldDebate(
+            held.append(TracedDebate(
                 name, own.group, candidate, aspect.name, group.source, text, transcript, score, reason_of(judgement),
                 rating,
             ))  # fmt: skip

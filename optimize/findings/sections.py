@@ -33,18 +33,16 @@ from debate_judge.runs.reports.html.blocks import (
     CostPoint,
     DataTable,
     JudgesChart,
+    LineChart,
     LineSeries,
     Paragraph,
     Quotation,
     ReportBlock,
-    RoundsChart,
     Section,
     Span,
     TextChange,
-    rows_of,
 )
-from debate_judge.runs.reports.html.debates import DebateTexts
-from debate_judge.runs.reports.html.document import Report
+from debate_judge.runs.reports.html.document import DebateTexts, Report
 from debate_judge.runs.reports.html.items import JudgedScores, beside_ratings, debates_of, labels_of
 from debate_judge.runs.reports.text import basis, interval
 from debate_judge.runs.tracking.values import versions
@@ -150,7 +148,7 @@ def _agreement(
     joined = plan.data.splits.joined_note()
     notes = [*undefined(plan, held_out), *([f"Split: {joined}"] if joined else []), *gains(held_out, kind)]
     return [
-        DataTable(header, rows_of(cells), note, total=len(aspects) > 1),
+        DataTable(header, cells, note, total=len(aspects) > 1),
         JudgesChart("Held-out agreement with the raters", _label(found["compiled"]), tuple(rows), series, ceiling),
         Paragraph("\n".join(notes), look="small"),
     ]
@@ -166,39 +164,39 @@ def _label(found: list[Agreement]) -> str:
 
 
 def _decisions(held_out: HeldOut) -> list[ReportBlock]:
-    found = decision_tables.blocks(held_out.decisions)
-    return [DataTable(block.header, block.rows, block.title) for block in found]
+    return [*decision_tables.tables(held_out.decisions)]
 
 
 def _closeness(held_out: HeldOut, kind: str) -> list[ReportBlock]:
     found = held_out.closeness
     names = [*headings(kind).values(), MAPPED_HEADING][: len(found)]
-    return [closeness_tables.table(found, names, closeness_tables.TITLE)] if found else []
+    return [closeness_tables.table(found, names)] if found else []
 
 
 def _raters(plan: CompilePlan, held_out: HeldOut) -> list[ReportBlock]:
-    if not held_out.raters:
-        return []
-    rows = rows_of(rater_tables.rows(held_out.raters))
-    return [DataTable(rater_tables.HEADER, rows, rater_tables.title(plan.data.level, plan.statistic))]
+    return [rater_tables.table(held_out.raters, plan.data.level, plan.statistic)] if held_out.raters else []
 
 
 def _calibrated(found: calibration_tables.Effects) -> list[ReportBlock]:
-    if not found:
-        return []
-    table = DataTable(calibration_tables.HEADER, rows_of(calibration_tables.rows(found)), calibration_tables.TITLE)
-    return [table, Paragraph(calibration_tables.ranks(found), look="small")]
+    return [calibration_tables.table(found), Paragraph(calibration_tables.ranks(found), look="small")] if found else []
 
 
 def _curve(plan: CompilePlan, curve: LearningCurve | None) -> list[ReportBlock]:
     if curve is None:
         return []
-    rows = rows_of(learning.rows(curve.steps, plan.data.level, plan.statistic))
     question, mark, answer = learning.in_words(curve.steps).partition("? ")
     blocks: list[ReportBlock] = [
         Paragraph(answer, question + mark.strip()),
-        DataTable(learning.header(curve.steps), rows, learning.TITLE),
+        learning.table(curve.steps, plan.data.level, plan.statistic),
     ]
+    level, statistic, steps = plan.data.level, plan.statistic, curve.steps
+    found = {aspect: [step.table.aspects[aspect][level][statistic] for step in steps] for aspect in curve.fixed}
+    if len(found) > 1:
+        found["average"] = [step.table.average[level][statistic] for step in steps]
+    series = tuple(LineSeries(name, tuple(map(Span.of, values))) for name, values in found.items())
+    sources = tuple(str(step.sources) for step in steps)
+    label = _label(next(iter(found.values())))
+    blocks.append(LineChart("Learning curve", label, series, x="train sources learnt from", ticks=sources))
     return [*blocks, Paragraph(learning.unlearnt(curve.added), look="small")] if curve.added else blocks
 
 
@@ -228,7 +226,7 @@ def _rounds(plan: CompilePlan, searches: Mapping[str, SearchResult]) -> list[Rep
             label = label or _label(values)
         if any(len(one.values) > 1 for one in series):
             chosen = None if point.tie_breaker else (in_words(point.variant), point.rounds)
-            charts.append(RoundsChart(aspect, label, tuple(series), chosen))
+            charts.append(LineChart(aspect, label, tuple(series), chosen))
     note = (
         "On the sources that were chosen by, without Tie-breaker and as given; the largest of many such figures is too "
         "large."
@@ -261,7 +259,7 @@ def _importances(found: SearchResult) -> list[ReportBlock]:
         f"Share of each parameter in what makes the {trials} trials that were completed differ, by Optuna's PED-ANOVA, "
         "over all aspects. A parameter with a small share could have been left as it was."
     )
-    return [Paragraph(note), DataTable(("parameter", "share"), rows_of(rows))]
+    return [Paragraph(note), DataTable(("parameter", "share"), rows)]
 
 
 def _point(outcome: Outcome) -> CostPoint:
@@ -274,7 +272,7 @@ def _costs(result: Result) -> list[ReportBlock]:
     header, body = costs.cells(rows)
     asked, executed = meter.asked.total(), meter.executed.total()
     note = f"LM calls: {asked:,} asked, {executed:,} executed now, the rest were answered before."
-    return [Paragraph(note), DataTable(header, rows_of(body), "\n".join(costs.notes(rows)), total=True)]
+    return [Paragraph(note), DataTable(header, body, "\n".join(costs.notes(rows)), total=True)]
 
 
 def _reproduce(plan: CompilePlan) -> list[ReportBlock]:
@@ -291,6 +289,6 @@ def _reproduce(plan: CompilePlan) -> list[ReportBlock]:
     note = "Equal settings, data and replies of the LM give equal results; calls that were answered are not made again."
     return [
         Quotation("Command", as_command("compile", settings)),
-        DataTable(("what", "value"), rows_of(rows)),
+        DataTable(("what", "value"), rows),
         Paragraph(note, look="small"),
     ]

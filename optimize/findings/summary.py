@@ -77,8 +77,8 @@ def table(result: Result) -> list[Printed]:
         *_decisions(result),
         *_closeness(result, [*header, MAPPED_HEADING]),
         *_raters(result),
-        *(["", *calibration_tables.render(result.calibration), ""] if result.calibration else []),
-        *(["", *learning.render(result.curve.steps, level, statistic, result.curve.added), ""] if result.curve else []),
+        *_calibration(result),
+        *_curve(result),
         *_guides(result),
         *_pruned(result),
         f"LM calls: {meter.asked.total()} asked, {meter.executed.total()} executed now, the rest were answered before",
@@ -118,22 +118,35 @@ def _pruned(result: Result) -> list[str]:
 def _decisions(result: Result) -> list[Printed]:
     """The held-out decisions, if the ratings define any."""
     found = result.held_out.decisions
-    return ["", "Held-out decisions", *decision_tables.render(found), ""] if found else []
+    tables = [part for table in decision_tables.tables(found) for part in ("", table)]
+    return ["", "Held-out decisions", *tables, ""] if found else []
 
 
 def _closeness(result: Result, headings: list[str]) -> list[Printed]:
     """Level and decisions, where scores are on the raters' scale."""
     found = result.held_out.closeness
-    return ["", closeness_tables.TITLE, "", closeness_tables.table(found, headings[: len(found)]), ""] if found else []
+    return ["", closeness_tables.table(found, headings[: len(found)]), ""] if found else []
 
 
 def _raters(result: Result) -> list[Printed]:
     """The comparison with single raters, if the corpus has their ratings."""
     found, plan = result.held_out.raters, result.plan
-    if not found:
+    return ["", rater_tables.table(found, plan.data.level, plan.statistic), ""] if found else []
+
+
+def _calibration(result: Result) -> list[Printed]:
+    """What mapping scores to the raters' scale changes, where the compile fitted maps."""
+    found = result.calibration
+    return ["", calibration_tables.table(found), calibration_tables.ranks(found), ""] if found else []
+
+
+def _curve(result: Result) -> list[Printed]:
+    """The learning curve, if it was asked for."""
+    curve, plan = result.curve, result.plan
+    if curve is None:
         return []
-    shown = DataTable(rater_tables.HEADER, rater_tables.rows(found))
-    return ["", rater_tables.title(plan.data.level, plan.statistic), "", shown, ""]
+    lines: list[Printed] = ["", learning.table(curve.steps, plan.data.level, plan.statistic)]
+    return [*lines, learning.in_words(curve.steps), *([learning.unlearnt(curve.added)] if curve.added else []), ""]
 
 
 def next_steps(result: Result) -> Verbatim:

@@ -30,7 +30,6 @@ from debate_judge.optimize.search.points import NO_KNOWLEDGE, Point
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs.compiled import shared_judges
 from debate_judge.programs.judge import Judge, corpus_items
-from debate_judge.runs.reports.figures import agreement_by_sources
 from debate_judge.runs.runner.billing import stage
 from debate_judge.runs.runner.runner import group_scores
 from debate_judge.runs.tracking.tracker import Tracker
@@ -102,12 +101,6 @@ def log_curve(plan: CompilePlan, tracker: Tracker, curve: LearningCurve) -> None
     tracker.json("learning_curve.json", curve.to_json())
     for step in curve.steps:
         tracker.metrics({"learning_curve": step.table.average[level][statistic].value}, step=step.sources)
-    series = {a: [step.table.aspects[a][level][statistic] for step in curve.steps] for a in curve.fixed}
-    if len(series) > 1:
-        series["average"] = [step.table.average[level][statistic] for step in curve.steps]
-    title = "Held-out agreement by what was learnt, the chosen judge held fixed"
-    sources = [step.sources for step in curve.steps]
-    tracker.figure("figures/learning-curve.png", agreement_by_sources(series, sources, title=title, note=plan.note))
 
 
 def sizes_of(sources: int, level: Level) -> list[int]:

@@ -56,7 +56,7 @@ def listed(cells: Iterable[Cell]) -> str:
 
 
 def cells_of(items: Sequence[Item]) -> dict[Cell, Item]:
-    """The cells of a table, in the order of its items: one for each candidate and aspect."""
+    """The cells of a table, in the order of its items."""
     labels = aspect_labels([item.aspect.name for item in items])
     met: dict[tuple[tuple[str, str, str], str], int] = {}
     numbers: dict[tuple[tuple[str, str, str], int], int] = {}
@@ -71,10 +71,7 @@ def cells_of(items: Sequence[Item]) -> dict[Cell, Item]:
 
 
 def aspect_labels(names: Iterable[str]) -> dict[str, str]:
-    """Name of an aspect -> its label: lower-case letters, digits and underscores, different for each aspect.
-
-    The label of a single aspect is empty.
-    """
+    """Name of an aspect -> its label, of lower-case letters, digits and underscores; empty for a single aspect."""
     labels: dict[str, str] = {}
     distinct = tuple(dict.fromkeys(names))
     for name in distinct:
@@ -148,8 +145,7 @@ def fineness(scale: Scale, whole: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Briefing:
-    """What all prompts of one debate have in common apart from the texts. It is the same for all candidates, except for
-    rated examples that are chosen for the item."""
+    """What all prompts of one debate have in common apart from the texts."""
 
     standard: str
     """The standard that every role argues from: the Scorer's instructions with the guide to the raters. The form of the
@@ -178,8 +174,7 @@ def briefing(
     Args:
         aspect: The aspect that is scored.
         whole: Whether prompts ask for whole points of the scale.
-        scorer: The Scorer's signature.
-        critic: The Critic's signature.
+        scorer, critic: Their signatures.
         together: Whether the debate is about several candidates; the form of replies is then in the requests.
         gap: Of the Critic's persona.
     """
@@ -202,13 +197,7 @@ def briefing(
 
 
 def rules(criterion: str, size: str, blind: bool = False) -> str:
-    """The rules of a debate.
-
-    Args:
-        criterion: What to argue from, e.g. `GUIDE`.
-        size: How far apart two scores must be for an issue.
-        blind: Whether the Critic has scored before it saw a score.
-    """
+    """The rules of a debate from a `criterion`, e.g. `GUIDE`; an issue needs two scores `size` apart."""
     if blind:
         debated = "Every score is debated" if size == "0" else f"Only scores that lie at least {size} apart are debated"
         return (
@@ -233,11 +222,7 @@ def rules(criterion: str, size: str, blind: bool = False) -> str:
 
 
 def joint_briefing(briefings: Mapping[str, Briefing]) -> Briefing:
-    """One briefing for several aspects.
-
-    Args:
-        briefings: Label of an aspect -> its briefing for several candidates; if there is only one, it is returned.
-    """
+    """One briefing for several aspects, from the briefing of each by its label; a single one is returned as it is."""
     first = next(iter(briefings.values()))
     if len(briefings) == 1:
         return first
@@ -312,22 +297,24 @@ EACH_BY_ITSELF = (
 
 
 def opening_task(part: Part) -> str:
-    """The Scorer's task in the first call about a table."""
+    """The Scorer's task in the first call: about one candidate, or about a table."""
+    if not part:
+        return OPENING
     if len(aspects_in(part)) == 1:
         return OPENING_TABLE
     return (OPENING_ASPECTS if len(candidates_in(part)) == 1 else OPENING_TABLE) + EACH_BY_ITSELF
 
 
 def blind_task(part: Part) -> str:
-    """The Critic's task in the call in which it scores a table by itself."""
-    if not part:
-        return BLIND_READING
-    several = len(aspects_in(part)) > 1
-    return (BLIND_READING if len(candidates_in(part)) == 1 else BLIND_TABLE) + (EACH_BY_ITSELF if several else "")
+    """The Critic's task in the call in which it scores by itself."""
+    task = BLIND_TABLE if len(candidates_in(part)) > 1 else BLIND_READING
+    return task + (EACH_BY_ITSELF if len(aspects_in(part)) > 1 else "")
 
 
 def revision_task(part: Part) -> str:
-    """The Scorer's task in later calls about a table."""
+    """The Scorer's task in later calls."""
+    if not part:
+        return REVISION
     if len(aspects_in(part)) == 1:
         return REVISION_TABLE
     return REVISION_TABLE.replace("disputed candidate", "disputed score") + EACH_BY_ITSELF
@@ -397,12 +384,7 @@ def settling_request(cells: Sequence[Cell]) -> str:
 
 
 def reviewing_request(cells: Sequence[Cell], *, blind: bool = False) -> str:
-    """The Critic's reply: a review, a decision about each score, and the evidence of each issue.
-
-    Args:
-        cells: That are open.
-        blind: Whether it has scored them by itself.
-    """
+    """The Critic's reply: a review, a decision about each score, and the evidence of each issue."""
     cells = _aspect_by_aspect(cells)
     first, name = label(cells[0]), "candidate and aspect" if cells[0].aspect else "candidate"
     own = "where your own reading and the Scorer's part" if blind else "your own score and what it rests on"

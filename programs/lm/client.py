@@ -58,8 +58,6 @@ class JudgeLM(dspy.LM):
             concurrency=concurrency, options=options or LMOptions(), price=price,
         )  # fmt: skip
         self.endpoint, self.price, self.concurrency = endpoint, price, concurrency
-        self.context: int | None = None
-        """Tokens that a prompt may have, where it is known."""
         self._seconds: list[JudgeLM] = []
         # DSPy's own cache and retries stay off: the engine does their work.
         engines = {"engine": _SynchronousEngine(self.recorded), "async_engine": self.recorded}

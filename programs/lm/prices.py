@@ -55,18 +55,12 @@ def price_of(model: str, table: Path | None = None, *, listed: bool = True) -> P
         own = {name: _price(sections.child(name)) for name in sections.values}
         if (price := own.get(model) or own.get(model.partition("/")[2])) is not None:
             return price
-    info = _listed_as(model) if listed else {}
+    info = (_listed().get(model) or _listed().get(model.partition("/")[2]) or {}) if listed else {}
     first, output = info.get("input_cost_per_token"), info.get("output_cost_per_token") or 0.0
     if not isinstance(first, (int, float)):
         return None
     cached = info.get("cache_read_input_token_cost")
     return Price(1e6 * first, 1e6 * (first if cached is None else cached), 1e6 * output)
-
-
-def context_of(model: str) -> int | None:
-    """Tokens that a prompt to a provider's model may have, or None where that is unknown."""
-    most = _listed_as(model).get("max_input_tokens")
-    return most if isinstance(most, int) else None
 
 
 def _price(record: Record) -> Price:
@@ -77,10 +71,6 @@ def _price(record: Record) -> Price:
             expected = "0 or more US dollars for a million tokens"
             raise record.error("not a price", name, expected=expected, found=value)
     return Price(prices["input"], prices.get("cached", prices["input"]), prices["output"])
-
-
-def _listed_as(model: str) -> dict[str, Any]:
-    return _listed().get(model) or _listed().get(model.partition("/")[2]) or {}
 
 
 @lru_cache(maxsize=1)

@@ -1,24 +1,22 @@
-"""How an export's judge is asked about a rated corpus by the commands of this room."""
+"""What the commands of this room share: settings, an export and rated texts, its judge's scores of them, the output."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import require_file, write_json
 from debate_judge.data.schema import Aspect, Corpus
-from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.reply import replies_folder
 from debate_judge.runs.flags.common import (
     COLUMNS,
-    EXPORT,
     MAX_UNSCORED,
     OWN_JUDGES,
     REPLIES,
@@ -28,26 +26,21 @@ from debate_judge.runs.flags.common import (
 )
 from debate_judge.runs.flags.declared import flag_group, setting
 from debate_judge.runs.flags.lm import EndpointFlags, EstimateFlags, LimitFlags, limits, require_server
-from debate_judge.runs.flags.parser import RESUMES, exit_code
+from debate_judge.runs.flags.parser import RESUMES, exit_code, settings_of
 from debate_judge.runs.reports.terminal import Printed, show
 
 if TYPE_CHECKING:
+    from debate_judge.data.agreement.correlations import Statistic
+    from debate_judge.data.schema import Level
     from debate_judge.programs.judge import Judgement
     from debate_judge.runs.export.loaded import LoadedJudge
     from debate_judge.runs.export.manifest import Export
+    from debate_judge.runs.export.recorded import RecordedScores
 
 Scores = dict[str, list[GroupScores]]
 """Aspect -> the judge's scores beside the ratings, group by group."""
 
-PROGRAM = EXPORT
-JSON_OUT = setting(
-    None,
-    "print JSON in place of the tables, or write it to a file beside them",
-    metavar="OUT",
-    const="-",
-    decides=False,
-)
-ASPECTS = setting((), "aspects, comma-separated; by default all that are rated and that the judge knows")
+# --- settings ---
 
 
 @flag_group("data")
@@ -57,57 +50,70 @@ class TextFlags:
     columns: tuple[str, ...] = COLUMNS
     task: str | None = setting(None, "task or task file of the data", shown="the judge's")
     sources: SourcesText | None = SOURCES
+    aspects: tuple[str, ...] = setting(
+        (), "aspects, comma-separated; by default all that are rated and that the judge knows"
+    )
 
 
 @flag_group("LM")
 class AskingFlags(EndpointFlags, LimitFlags, EstimateFlags):
-    """The LM that an export is asked with, and where its replies are kept."""
+    """The export, its LM, and where its replies are kept."""
 
     lm: str | None = setting(None, "PROVIDER/MODEL or offline", shown="as compiled")
     store: str = STORE
     replies: str | None = REPLIES
+    tracking_uri: str | None = setting(
+        None,
+        "MLflow store of models:/, of a run's id and of mlflow:EXPERIMENT",
+        metavar="URI",
+        shown="MLFLOW_TRACKING_URI, else the embedded one",
+        decides=False,
+    )
     max_unscored: float = MAX_UNSCORED
     judge: tuple[str, ...] = OWN_JUDGES
 
 
-@dataclass(frozen=True)
-class Asking:
-    """With which LM, and within which limits, a judge is asked."""
+@flag_group("options")
+class AfterFlags(AskingFlags, TextFlags):
+    """Settings of every command of this room."""
 
-    lm: str | None = None
-    api_base: str | None = None
-    concurrency: int = 16
-    store: Path | None = Path("runs/store")
-    """None keeps no reply and recalls none."""
-    replies: str | None = None
-    options: LMOptions | None = None
-    max_unscored: float = 0.2
-    preflight: bool = True
-    progress: bool = True
-
-    @classmethod
-    def of(cls, flags: AskingFlags) -> Asking:
-        return cls(
-            flags.lm,
-            flags.api_base,
-            flags.concurrency,
-            Path(flags.store),
-            flags.replies,
-            limits(flags),
-            flags.max_unscored,
-            flags.preflight,
-        )
+    json: str | None = setting(
+        None,
+        "print JSON in place of the tables, or write it to a file beside them",
+        metavar="OUT",
+        const="-",
+        decides=False,
+    )
 
 
-def find_export(address: str | Path, store: Path, judges: Collection[str]) -> Export:
+F = TypeVar("F", bound=AfterFlags)
+R = TypeVar("R")
+
+
+def settings_from(make: Callable[..., F], settings: Mapping[str, Any], **named: Any) -> F:
+    """A command's settings as they are given in Python: what may be a list or a path is what the parser makes of it."""
+    if "estimate" in settings:
+        raise InputError("an estimate is printed by the command alone", field="estimate", remedy="leave it out here")
+    return make(
+        **{
+            name: tuple(value) if isinstance(value, list) else str(value) if isinstance(value, Path) else value
+            for name, value in {**settings, **named}.items()
+        }
+    )
+
+
+# --- the export and the texts ---
+
+
+def find_export(flags: AfterFlags, address: str) -> Export:
     """The export at an address, see `runs.export.folder.find`."""
     from debate_judge.runs.export.folder import find
     from debate_judge.runs.export.from_mlflow import MLflowStore
 
-    return find(address, judges, MLflowStore(folder=store))
+    return find(address, flags.judge, MLflowStore(flags.tracking_uri, Path(flags.store)))
 
 
-def corpus_for(export: Export, data: str, flags: TextFlags) -> Corpus:
+def corpus_for(export: Export, data: str, flags: AfterFlags) -> Corpus:
     """Load a rated corpus of the export's task.
 
     Raises:
@@ -119,7 +125,7 @@ def corpus_for(export: Export, data: str, flags: TextFlags) -> Corpus:
     task = export.judge.task
     builtin = data.partition("=")[0] in rated_texts.LOADERS
     chosen = flags.task or (task.name if data == "sample" else None if builtin else task)
-    corpus = rated_texts.load(rated_file(data), chosen, flags.columns, flags.sources)
+    corpus = rated_texts.load(rated_file(data, flags.tracking_uri), chosen, flags.columns, flags.sources)
     if corpus.task.name != task.name:
         raise InputError(
             "the texts are rated for another task than the judge's",
@@ -153,16 +159,99 @@ def shared_aspects(export: Export, corpus: Corpus, names: Sequence[str] = ()) ->
     return tuple(aspect for aspect in judged if aspect.name in rated)
 
 
-@dataclass(frozen=True)
-class ScoredCorpus:
-    """What a judge gave a corpus."""
+def objective(export: Export, corpus: Corpus) -> tuple[Statistic, Level]:
+    """The correlation, and its level, that the export was chosen by."""
+    chosen: Mapping[str, Any] = export.manifest["evidence"].get("objective") or {}
+    return chosen.get("statistic", "spearman"), chosen.get("level", "summary" if corpus.grouped else "sample")
 
-    scores: Scores
-    spec: str
-    """Of the LM."""
-    lm: Mapping[str, object]
-    """The LM as an export records it."""
-    calls_per_item: float
+
+def drawn_at_random(corpus: Corpus) -> tuple[Corpus, list[str]]:
+    """The sources that were not chosen to be rated, and what to say about those that were.
+
+    Raises:
+        InputError: All were.
+    """
+    kept = corpus.at_random
+    chosen = len(corpus.groups) - len(kept.groups)
+    if not kept.groups:
+        raise InputError(
+            "all sources were chosen to be rated, which proves nothing about others",
+            file=corpus.origin.location,
+            field="drawn",
+            expected="sources that were drawn at random, with nothing in this column",
+            found=f"{chosen} chosen ones",
+            remedy="rate sources that `debate next` draws at random, as it does without --draw chosen",
+        )
+    return kept, [f"{chosen} sources were chosen to be rated and are left out, for they prove nothing"] * bool(chosen)
+
+
+def unseen_part(corpus: Corpus, recorded: RecordedScores | None) -> tuple[Corpus, bool, list[str]]:
+    """The sources to measure an exported judge on again.
+
+    Returns:
+        Those that it was measured on, where the data have any; else those that it has never seen; else all. Whether it
+        was neither tuned nor chosen on them. What to say about them.
+    """
+    from debate_judge.runs.export.recorded import source_hash
+
+    corpus, notes = drawn_at_random(corpus)
+    if recorded is None:
+        note = "the export does not say which sources it was measured on, so that all are used"
+        return corpus, False, [*notes, note]
+    hashes = {group.id: source_hash(group) for group in corpus.groups}
+    known = [g for g in corpus.groups if hashes[g.id] in recorded.sources]
+    new = [g for g in corpus.groups if hashes[g.id] not in recorded.known]
+    if known and recorded.by == "export" and not recorded.sources & recorded.seen:
+        missing = len(recorded.sources) - len(known)
+        notes += [f"{missing} of {len(recorded.sources)} held-out sources are not in the data"] * bool(missing)
+        return replace(corpus, groups=tuple(known)), True, notes
+    if new:
+        return replace(corpus, groups=tuple(new)), True, notes
+    note = "the judge was tuned and chosen on these sources with the old LM, which favours that one"
+    return corpus, False, [*notes, note]
+
+
+def recorded_scores(export: Export, part: Corpus, aspects: Sequence[Aspect]) -> Scores:
+    """The scores that an export keeps of these texts, with their present ratings and ids; None for others.
+
+    Raises:
+        InputError: It keeps none of them, or only those of the judges of folds.
+    """
+    from debate_judge.runs.export.recorded import candidate_hashes, recorded_in, source_hash
+
+    recorded = recorded_in(export.manifest)
+    if recorded is None or recorded.by == "folds":
+        raise InputError(
+            "the export keeps no scores of its judge",
+            file=export.folder,
+            field="evidence.recorded",
+            expected="scores of held-out sources"
+            if recorded is None
+            else "scores of the exported judge; those of folds are of other judges",
+            remedy="ask the old LM, or name the store with its replies by --store; else compile the judge again",
+        )
+    found: Scores = {}
+    for aspect in aspects:
+        known = {
+            (group.group, text): score
+            for group in recorded.scores.get(aspect.name, ())
+            for text, score in zip(group.candidates, group.scores, strict=True)
+        }
+        found[aspect.name] = [
+            GroupScores(
+                group.id,
+                tuple(c.id for c in group.candidates),
+                tuple(group.ratings(aspect.name)),
+                tuple(known.get((source_hash(group), text)) for text in candidate_hashes(group)),
+            )
+            for group in part.groups
+        ]
+    if not any(score is not None for groups in found.values() for group in groups for score in group.scores):
+        raise InputError("the export keeps no score of these texts", file=part.origin.location, field="--data")
+    return found
+
+
+# --- its judge's scores ---
 
 
 @dataclass(frozen=True)
@@ -174,7 +263,34 @@ class PlannedScoring:
     export: Export
     corpus: Corpus
     aspects: Sequence[Aspect]
-    asking: Asking
+    flags: AfterFlags
+    lm: str | None
+    """PROVIDER/MODEL; None for the export's own."""
+    api_base: str | None
+    preflight: bool
+    stored: bool = True
+    """Whether replies are kept and recalled."""
+
+    @classmethod
+    def of(
+        cls, what: str, export: Export, corpus: Corpus, aspects: Sequence[Aspect], flags: AfterFlags
+    ) -> PlannedScoring:
+        """With the LM that the flags name."""
+        return cls(what, export, corpus, aspects, flags, flags.lm, flags.api_base, flags.preflight)
+
+    @property
+    def store(self) -> Path | None:
+        return Path(self.flags.store) if self.stored else None
+
+
+@dataclass(frozen=True)
+class ScoredCorpus:
+    """What a judge gave a corpus."""
+
+    scores: Scores
+    lm: Mapping[str, Any]
+    """The LM as an export records it; "spec" is PROVIDER/MODEL."""
+    calls_per_item: float
 
 
 def score_corpus(planned: PlannedScoring) -> ScoredCorpus:
@@ -186,73 +302,38 @@ def score_corpus(planned: PlannedScoring) -> ScoredCorpus:
     """
     from debate_judge.runs.runner.runner import calls_per_item, group_scores, require_scored
 
-    export, corpus, aspects, asking = planned.export, planned.corpus, planned.aspects, planned.asking
-    with _opened(export, asking) as judge:
+    export, corpus, aspects = planned.export, planned.corpus, planned.aspects
+    with _opened(planned) as judge:
         judged = _judged(judge, planned)
         sampling = {name: judge.lm.kwargs.get(name) for name in ("temperature", "max_tokens")}
-        spec = asking.lm or str(export.manifest["lm"]["spec"])
+        spec = planned.lm or str(export.manifest["lm"]["spec"])
         lm = {"spec": spec, "api_base": judge.lm.endpoint or None, **sampling}
     for aspect in aspects:
-        require_scored(judged[aspect.name], asking.max_unscored, f"items of {aspect.name} ({planned.what})")
+        what = f"items of {aspect.name} ({planned.what})"
+        require_scored(judged[aspect.name], planned.flags.max_unscored, what)
     own = export.judge.aspects
     scores = {a.name: group_scores(corpus, a, judged[a.name], own[a.name].granularity) for a in aspects}
-    calls = calls_per_item([one for judgements in judged.values() for one in judgements])
-    return ScoredCorpus(scores, spec, lm, calls)
+    return ScoredCorpus(scores, lm, calls_per_item([one for judgements in judged.values() for one in judgements]))
 
 
-def show_estimate(planned: Sequence[PlannedScoring], lengths: str) -> int:
-    """Print what the scoring would take, a table for each part of it; returns the exit code.
-
-    Args:
-        planned: In the order in which they would be asked.
-        lengths: The value of `--estimate`.
-
-    Raises:
-        InputError: Nothing would be asked, or the lengths cannot be read.
-    """
-    if not planned:
-        raise InputError(
-            "no LM is asked, so that there is nothing to estimate",
-            field="--estimate",
-            remedy="run the command without it: that costs nothing",
-        )
-    for one in planned:
-        show(*_estimated(one, lengths, assumed=one is planned[-1]))
-    return 0
-
-
-def _estimated(planned: PlannedScoring, lengths: str, *, assumed: bool) -> list[Printed]:
-    from debate_judge.runs.estimates.dry_run import reply_tokens
-    from debate_judge.runs.estimates.items import estimate_scoring, scoring_target
-    from debate_judge.runs.estimates.table import render
-    from debate_judge.runs.runner.streaming import group_items
-
-    export, asking, groups = planned.export, planned.asking, planned.corpus.groups
-    target = scoring_target(
-        export, asking.lm, asking.api_base, asking.store, asking.options, reply_tokens=reply_tokens(lengths)
-    )
-    items = (item for group in groups for item in group_items(export.judge.task, group, planned.aspects))
-    estimate, count = estimate_scoring(target, export.judge, planned.aspects, items)
-    return [f"{planned.what}: {count:,} items of {len(groups):,} sources", *render(estimate, "role", assumed=assumed)]
-
-
-def _opened(export: Export, asking: Asking) -> LoadedJudge:
+def _opened(planned: PlannedScoring) -> LoadedJudge:
     from debate_judge.runs.export.lm_choice import lm_of
     from debate_judge.runs.export.loaded import open_judge
 
-    spec, api_base, _ = lm_of(export, asking.lm, asking.api_base)
-    if asking.store is not None:
-        require_server(spec, api_base, str(asking.store))
+    flags, store = planned.flags, planned.store
+    spec, api_base, _ = lm_of(planned.export, planned.lm, planned.api_base)
+    if store is not None:
+        require_server(spec, api_base, str(store))
     judge = open_judge(
-        export,
-        lm=asking.lm,
-        api_base=asking.api_base,
-        concurrency=asking.concurrency,
-        store=None if asking.store is None else replies_folder(asking.store, spec),
-        replies=None if asking.store is None else asking.replies,
-        options=asking.options,
+        planned.export,
+        lm=planned.lm,
+        api_base=planned.api_base,
+        concurrency=flags.concurrency,
+        store=None if store is None else replies_folder(store, spec),
+        replies=None if store is None else flags.replies,
+        options=limits(flags),
     )
-    if asking.progress and judge.lm.destination is not None:
+    if judge.lm.destination is not None:
         print(judge.lm.destination, file=sys.stderr)
     return judge
 
@@ -261,12 +342,12 @@ def _judged(judge: LoadedJudge, planned: PlannedScoring) -> dict[str, list[Judge
     from debate_judge.runs.runner.progress import RunProgress
     from debate_judge.runs.runner.streaming import group_items
 
-    aspects, asking = planned.aspects, planned.asking
+    aspects = planned.aspects
     items = [item for group in planned.corpus.groups for item in group_items(judge.task, group, aspects)]
-    if asking.preflight:
+    if planned.preflight:
         judge.smoke_test(items[: 2 * len(aspects)])
     found: dict[str, list[Judgement]] = {aspect.name: [] for aspect in aspects}
-    shown = RunProgress(judge.lm, shown=asking.progress)
+    shown = RunProgress(judge.lm, shown=True)
     shown.start()
     try:
         with shown.over(planned.what, len(items)) as done:
@@ -278,41 +359,86 @@ def _judged(judge: LoadedJudge, planned: PlannedScoring) -> dict[str, list[Judge
     return found
 
 
-def require_json(out: str | None) -> None:
-    """Check before anything is asked that the file of `--json` can be written; raises as `require_file`."""
-    if out != "-":
-        require_file(out, "--json")
+def _estimate(planned: Sequence[PlannedScoring], lengths: str) -> int:
+    """Print what the scoring would take, a table for each part of it.
+
+    Raises:
+        InputError: Nothing would be asked, or the lengths cannot be read.
+    """
+    from debate_judge.runs.estimates.dry_run import reply_tokens
+    from debate_judge.runs.estimates.items import estimate_scoring, scoring_target
+    from debate_judge.runs.estimates.table import render
+    from debate_judge.runs.runner.streaming import group_items
+
+    if not planned:
+        raise InputError(
+            "no LM is asked, so that there is nothing to estimate",
+            field="--estimate",
+            remedy="run the command without it: that costs nothing",
+        )
+    for one in planned:
+        judge, groups, tokens = one.export.judge, one.corpus.groups, reply_tokens(lengths)
+        target = scoring_target(one.export, one.lm, one.api_base, one.store, limits(one.flags), reply_tokens=tokens)
+        items = (item for group in groups for item in group_items(judge.task, group, one.aspects))
+        estimate, count = estimate_scoring(target, judge, one.aspects, items)
+        show(f"{one.what}: {count:,} items of {len(groups):,} sources")
+        show(*render(estimate, "role", assumed=one is planned[-1]))
+    return 0
 
 
-def print_result(out: str | None, record: Mapping[str, object], tables: Sequence[Printed]) -> None:
-    """Print a result: its tables, beside the file of `--json` if there is one, or JSON alone."""
-    if out == "-":
-        print(json.dumps(record, indent=2, allow_nan=False))
-        return
-    show(*tables)
-    if out is not None:
-        write_json(out, record, "--json")
+# --- the command ---
 
 
-def command_code(work: Callable[[], int]) -> int:
-    """Carry out a command that may ask an LM.
+def run_command(
+    name: str,
+    description: str,
+    make: type[F],
+    argv: Sequence[str] | None,
+    *,
+    planned: Callable[[F], Sequence[PlannedScoring]],
+    found: Callable[[F], R],
+    shown: Callable[[R, F], tuple[dict[str, Any], Sequence[Printed], int]],
+) -> int:
+    """Carry out a command of this room.
 
-    Returns:
-        What `work` returns, 3 where the LM failed, and else as `runs.flags.parser.exit_code`.
+    Args:
+        name: Of the command.
+        description: For its help.
+        make: The class of its settings.
+        argv: The command line; None is that of the process.
+        planned: What an LM would be asked for, in this order; for the estimate.
+        found: Asks it, and computes the result.
+        shown: The result as JSON values and as tables, and the exit code.
     """
     # DSPy and LiteLLM would fetch a price list on import; nothing here needs it.
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
 
-    def guarded() -> int:
-        try:
-            return work()
-        except Exception as error:
-            dspy = sys.modules.get("dspy")
-            if dspy is None or not isinstance(error, dspy.LMError):
-                raise
-            from debate_judge.programs.lm.errors import describe
+    def work() -> int:
+        flags = settings_of(name, description, make, argv)
+        if flags.json != "-":
+            require_file(flags.json, "--json")
+        if flags.estimate is not None:
+            return _estimate(planned(flags), flags.estimate)
+        record, tables, code = shown(found(flags), flags)
+        if flags.json == "-":
+            print(json.dumps(record, indent=2, allow_nan=False))
+            return code
+        show(*tables)
+        if flags.json is not None:
+            write_json(flags.json, record, "--json")
+        return code
 
-            print(describe(error, error.model or ""), file=sys.stderr)
-            return 3
+    return exit_code(lambda: _guarded(work), RESUMES)
 
-    return exit_code(guarded, RESUMES)
+
+def _guarded(work: Callable[[], int]) -> int:
+    try:
+        return work()
+    except Exception as error:
+        dspy = sys.modules.get("dspy")
+        if dspy is None or not isinstance(error, dspy.LMError):
+            raise
+        from debate_judge.programs.lm.errors import describe
+
+        print(describe(error, error.model or ""), file=sys.stderr)
+        return 3

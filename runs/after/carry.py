@@ -20,47 +20,37 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from debate_judge.data.errors import InputError
-from debate_judge.runs.after.against_record import data_of, objective, recorded_scores, unseen_part
 from debate_judge.runs.after.asking import (
-    ASPECTS,
-    JSON_OUT,
-    PROGRAM,
-    Asking,
-    AskingFlags,
+    AfterFlags,
     PlannedScoring,
     ScoredCorpus,
     Scores,
-    TextFlags,
-    command_code,
     corpus_for,
     find_export,
-    print_result,
-    require_json,
+    objective,
+    recorded_scores,
+    run_command,
     score_corpus,
+    settings_from,
     shared_aspects,
-    show_estimate,
+    unseen_part,
 )
-from debate_judge.runs.flags.common import SEED
+from debate_judge.runs.flags.common import EXPORT, SEED
 from debate_judge.runs.flags.declared import command_settings, setting
-from debate_judge.runs.flags.parser import settings_of
 from debate_judge.runs.reports.tables import DataTable
 from debate_judge.runs.reports.terminal import Printed
 from debate_judge.runs.reports.text import interval
 
 if TYPE_CHECKING:
-    from debate_judge.data.inference.carried import LMComparison, Margins, ScoreMeaning
-    from debate_judge.data.schema import Aspect, Corpus
+    from debate_judge.data.inference.carried import LMComparison
     from debate_judge.runs.export.manifest import Export
-
-_RECOMPILE = 1
-"""Exit code where the judge cannot be carried."""
 
 
 @command_settings
-class CarryFlags(AskingFlags, TextFlags):
+class CarryFlags(AfterFlags):
     """Settings of one change of LM."""
 
-    export: str = setting(..., PROGRAM, name="EXPORT", metavar="EXPORT")
+    export: str = setting(..., EXPORT, name="EXPORT", metavar="EXPORT")
     lm: str = setting(..., "the new one: PROVIDER/MODEL, or offline", metavar="LM")
     data: str | None = setting(
         None, "the rated data that it was compiled on, or others", shown="the export's, where these are built in"
@@ -74,9 +64,7 @@ class CarryFlags(AskingFlags, TextFlags):
     )
     old_api_base: str | None = setting(None, "address of the old LM, if it has one of its own", metavar="URL")
     name: str | None = setting(None, "name of the new export", shown="the old one's with that of the LM", decides=False)
-    aspects: tuple[str, ...] = ASPECTS
     seed: int = SEED
-    json: str | None = JSON_OUT
 
 
 @dataclass(frozen=True)
@@ -105,69 +93,84 @@ class Carried:
         return {**self.comparison.to_json(), **about, "export": None if self.export is None else str(self.export)}
 
 
-def carry(
-    export: Export,
-    corpus: Corpus,
-    asking: Asking,
-    *,
-    margins: Margins | None = None,
-    aspects: Sequence[str] = (),
-    old: Literal["ask", "recorded"] = "ask",
-    old_api_base: str | None = None,
-    name: str | None = None,
-    seed: int = 0,
-) -> Carried:
+def carry(export: str | Path, lm: str, **settings: Any) -> Carried:
     """Compare an export's LM with a new one, and write a new export where the judge can be carried.
 
     Args:
-        export: The judge.
-        corpus: Rated texts; of those that the export was measured on, only these are used.
-        asking: How the new LM is asked; `asking.lm` names it.
-        margins: What it may lose.
-        aspects: By default all that are rated and judged.
-        old: Whether to ask the old LM, or to take the recorded scores at once.
-        old_api_base: The old LM's address, where it has one of its own.
-        name: Of the new export, in the folder `exports` of the store.
-        seed: For intervals and p-values.
+        export: Its folder, or its address in MLflow.
+        lm: The new LM: PROVIDER/MODEL, or offline.
+        settings: Settings of `debate carry` by their names, e.g. `data="ratings.csv"`, `margin=0.05`.
 
     Raises:
-        InputError: There is nothing to compare on, or nothing that speaks for the old LM.
+        InputError: Settings or data cannot be used, there is nothing to compare on, or nothing that speaks for the old
+            LM.
         dspy.LMError: The new LM cannot be used.
     """
-    from debate_judge.data.inference.carried import Margins, compare_lms
+    return _carried(settings_from(CarryFlags, settings, export=export, lm=lm))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print the verdict; returns the exit code (0 carry or recalibrate, 1 recompile, 2 bad input, 3 the LM failed)."""
+    return run_command("carry", __doc__, CarryFlags, argv, planned=_asked, found=_carried, shown=_shown)
+
+
+@dataclass(frozen=True)
+class _CarryPlan:
+    with_new: PlannedScoring
+    with_old: PlannedScoring
+    held_out: bool
+    notes: list[str]
+
+
+def _plan(flags: CarryFlags) -> _CarryPlan:
     from debate_judge.runs.export.recorded import recorded_in
 
+    export = find_export(flags, flags.export)
+    corpus = corpus_for(export, flags.data or _data_of(export), flags)
     part, held_out, notes = unseen_part(corpus, recorded_in(export.manifest))
-    with_new, with_old = _planned(export, part, shared_aspects(export, corpus, aspects), asking, old_api_base)
-    asked = score_corpus(with_new)
-    before, source, more = _old_scores(with_old, old)
-    own, chosen = export.judge.aspects, with_new.aspects
-    scales = {a.name: _scale(a, own[a.name].judge.on_scale, own[a.name].calibration) for a in chosen}
-    statistic, level = objective(export, part)
-    found = compare_lms(before, asked.scores, scales, margins or Margins(), statistic=statistic, level=level, seed=seed)
-    lms = str(export.manifest["lm"]["spec"]), asked.spec
-    made = Carried(found, None, source, len(part.groups), held_out, (*notes, *more), lms)
-    if found.verdict == "recompile":
-        return made
-    return replace(made, export=_write(export, part, asked, made, asking.store or Path("runs/store"), name))
-
-
-def _scale(aspect: Aspect, on_scale: bool, calibration: Any) -> ScoreMeaning:
-    from debate_judge.data.inference.carried import ScoreMeaning
-
-    return ScoreMeaning(aspect.scale, on_scale, calibration)
-
-
-def _planned(
-    export: Export, part: Corpus, aspects: Sequence[Aspect], asking: Asking, old_api_base: str | None
-) -> tuple[PlannedScoring, PlannedScoring]:
-    """What the new and the old LM are asked."""
+    new = PlannedScoring.of(f"new LM, {flags.lm}", export, part, shared_aspects(export, corpus, flags.aspects), flags)
     # The old one without a trial call, which the store would not know.
-    old = replace(asking, lm=None, api_base=old_api_base, preflight=False)
-    return (
-        PlannedScoring(f"new LM, {asking.lm}", export, part, aspects, asking),
-        PlannedScoring("old LM, as compiled", export, part, aspects, old),
-    )
+    old = replace(new, what="old LM, as compiled", lm=None, api_base=flags.old_api_base, preflight=False)
+    return _CarryPlan(new, old, held_out, notes)
+
+
+def _asked(flags: CarryFlags) -> list[PlannedScoring]:
+    plan = _plan(flags)
+    return [plan.with_new, plan.with_old] if flags.old == "ask" else [plan.with_new]
+
+
+def _carried(flags: CarryFlags) -> Carried:
+    from debate_judge.data.inference.carried import Margins, ScoreMeaning, compare_lms
+
+    plan = _plan(flags)
+    new, part = plan.with_new, plan.with_new.corpus
+    asked = score_corpus(new)
+    before, source, more = _old_scores(plan.with_old, flags.old)
+    own = new.export.judge.aspects
+    scales = {a.name: ScoreMeaning(a.scale, own[a.name].judge.on_scale, own[a.name].calibration) for a in new.aspects}
+    margins, (statistic, level) = Margins(flags.margin, flags.shift), objective(new.export, part)
+    found = compare_lms(before, asked.scores, scales, margins, statistic=statistic, level=level, seed=flags.seed)
+    lms = str(new.export.manifest["lm"]["spec"]), flags.lm
+    made = Carried(found, None, source, len(part.groups), plan.held_out, (*plan.notes, *more), lms)
+    return made if found.verdict == "recompile" else replace(made, export=_write(new, asked, made, flags.name))
+
+
+def _data_of(export: Export) -> str:
+    """The name of the data that an export was compiled on, where anyone can load them.
+
+    Raises:
+        InputError: They are a file of the user's.
+    """
+    from debate_judge.data import LOADERS
+
+    name = str((export.manifest["evidence"].get("data") or {}).get("name", ""))
+    if name not in LOADERS:
+        raise InputError(
+            "the data that the export was compiled on are not known here",
+            field="--data",
+            expected="a file with rated texts" + (f", such as {name}" if name else ""),
+        )
+    return name
 
 
 def _old_scores(planned: PlannedScoring, old: str) -> tuple[Scores, Literal["asked", "recorded"], list[str]]:
@@ -184,13 +187,14 @@ def _old_scores(planned: PlannedScoring, old: str) -> tuple[Scores, Literal["ask
     return recorded_scores(planned.export, planned.corpus, planned.aspects), "recorded", notes
 
 
-def _write(export: Export, part: Corpus, asked: ScoredCorpus, made: Carried, store: Path, name: str | None) -> Path:
+def _write(planned: PlannedScoring, asked: ScoredCorpus, made: Carried, name: str | None) -> Path:
     """The judge with the new LM as an export of its own."""
-    from debate_judge.data.inference.carried import cross_fitted
+    from debate_judge.data.inference.carried import ScoreMeaning, cross_fitted
     from debate_judge.programs.compiled import CompiledJudge
     from debate_judge.runs.export.folder import save
     from debate_judge.runs.export.recorded import RECORDED, record, recorded_in
 
+    export, part = planned.export, planned.corpus
     found, manifest = made.comparison, export.manifest
     recalibrated = found.verdict == "recalibrate"
     own = {
@@ -206,8 +210,9 @@ def _write(export: Export, part: Corpus, asked: ScoredCorpus, made: Carried, sto
     for aspect, groups in asked.scores.items():
         calibration = own[aspect].calibration
         if calibration is not None:
-            scale = _scale(export.judge.task.aspect(aspect), own[aspect].judge.on_scale, calibration)
-            mapped[aspect] = cross_fitted(groups, scale) if crossed else calibration.applied(groups)
+            scale = export.judge.task.aspect(aspect).scale
+            meaning = ScoreMeaning(scale, own[aspect].judge.on_scale, calibration)
+            mapped[aspect] = cross_fitted(groups, meaning) if crossed else calibration.applied(groups)
     seen = recorded.seen if recorded is not None else frozenset()
     evidence: dict[str, Any] = {
         "exported": {"judge": "carried", "why": f"{found.verdict}: {found.why}"},
@@ -222,8 +227,8 @@ def _write(export: Export, part: Corpus, asked: ScoredCorpus, made: Carried, sto
         "decisions": {"carried": _decisions(export, asked.scores)},
         RECORDED: record(part, asked.scores, mapped, by="export", seen=seen),
     }
-    slug = re.sub(r"[^\w.-]+", "-", asked.spec)
-    folder = store / "exports" / (name or f"{manifest.get('name', 'judge')}-on-{slug}")
+    slug = re.sub(r"[^\w.-]+", "-", asked.lm["spec"])
+    folder = Path(planned.flags.store) / "exports" / (name or f"{manifest.get('name', 'judge')}-on-{slug}")
     demos = any(entry.get("holds_texts") for entry in manifest["aspects"].values())
     judge = CompiledJudge(export.judge.task, own)
     return save(folder, judge, lm=asked.lm, evidence=evidence, name=folder.name, demos=demos)
@@ -245,56 +250,7 @@ def _decisions(export: Export, scores: Scores) -> dict[str, Any]:
     return to_json({"carried": decide(scores, questions)})["carried"] if questions else {}
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Print the verdict; returns the exit code (0 carry or recalibrate, 1 recompile, 2 bad input, 3 the LM failed)."""
-    return command_code(lambda: _run(settings_of("carry", __doc__, CarryFlags, argv)))
-
-
-def carried(flags: CarryFlags) -> Carried:
-    """What the settings ask for; raises as `carry`."""
-    from debate_judge.data.inference.carried import Margins
-
-    export, corpus = _read(flags)
-    return carry(
-        export,
-        corpus,
-        Asking.of(flags),
-        margins=Margins(flags.margin, flags.shift),
-        aspects=flags.aspects,
-        old=flags.old,
-        old_api_base=flags.old_api_base,
-        name=flags.name,
-        seed=flags.seed,
-    )
-
-
-def _read(flags: CarryFlags) -> tuple[Export, Corpus]:
-    export = find_export(flags.export, Path(flags.store), flags.judge)
-    return export, corpus_for(export, flags.data or data_of(export), flags)
-
-
-def _estimate(flags: CarryFlags) -> int:
-    from debate_judge.runs.export.recorded import recorded_in
-
-    export, corpus = _read(flags)
-    part, _, _ = unseen_part(corpus, recorded_in(export.manifest))
-    aspects = shared_aspects(export, corpus, flags.aspects)
-    with_new, with_old = _planned(export, part, aspects, Asking.of(flags), flags.old_api_base)
-    return show_estimate([with_new, with_old] if flags.old == "ask" else [with_new], flags.estimate or "")
-
-
-def _run(flags: CarryFlags) -> int:
-    require_json(flags.json)
-    if flags.estimate is not None:
-        return _estimate(flags)
-    made = carried(flags)
-    print_result(flags.json, made.to_json(), render(made))
-    if made.export is not None:
-        print(f"Export      {made.export}", file=sys.stderr)
-    return _RECOMPILE if made.verdict == "recompile" else 0
-
-
-def render(made: Carried) -> list[Printed]:
+def _shown(made: Carried, flags: CarryFlags) -> tuple[dict[str, Any], list[Printed], int]:
     """The verdict and its table."""
     found = made.comparison
     part = f"{made.sources} {'held-out ' if made.held_out else ''}sources"
@@ -321,15 +277,14 @@ def render(made: Carried) -> list[Printed]:
         ]
         for name, one in found.aspects.items()
     ]
-    return [
-        *lines,
-        "",
-        DataTable(header, rows),
-        "",
+    meaning = (
         "old, new, difference: agreement with the raters; old-new: of the two LMs' scores with each other; shift, "
         "spread and mean absolute error of the scores are on the raters' scale, by the old map and, refitted, by a "
-        "new one",
-    ]
+        "new one"
+    )
+    if made.export is not None:
+        print(f"Export      {made.export}", file=sys.stderr)
+    return made.to_json(), [*lines, "", DataTable(header, rows), "", meaning], int(found.verdict == "recompile")
 
 
 def _plain(value: float | None) -> str:

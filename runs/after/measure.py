@@ -16,35 +16,27 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from debate_judge.data.errors import InputError
 from debate_judge.runs.after.asking import (
-    ASPECTS,
-    JSON_OUT,
-    PROGRAM,
-    Asking,
-    AskingFlags,
+    AfterFlags,
     PlannedScoring,
     Scores,
-    TextFlags,
-    command_code,
     corpus_for,
     find_export,
-    print_result,
-    require_json,
+    run_command,
     score_corpus,
+    settings_from,
     shared_aspects,
-    show_estimate,
 )
+from debate_judge.runs.flags.common import EXPORT
 from debate_judge.runs.flags.declared import command_settings, setting
-from debate_judge.runs.flags.parser import settings_of
 from debate_judge.runs.reports.tables import DataTable
 from debate_judge.runs.reports.terminal import Printed
 from debate_judge.runs.reports.text import interval
 
 if TYPE_CHECKING:
-    from debate_judge.data.agreement.results import GroupScores
     from debate_judge.data.inference.powered import SystemsTable
     from debate_judge.data.schema import Corpus, Scale
 
@@ -53,33 +45,42 @@ SUSPICIOUS = 0.01
 
 
 @command_settings
-class MeasureFlags(AskingFlags, TextFlags):
+class MeasureFlags(AfterFlags):
     """Settings of one table of systems."""
 
     file: str = setting(..., "rows of scores and ratings, or texts", name="FILE", metavar="FILE")
     scores: str | None = setting(None, "scores of the texts, as `debate score` writes them", metavar="SCORES")
-    program: str | None = setting(None, f"score the texts with {PROGRAM}", metavar="EXPORT")
-    aspects: tuple[str, ...] = ASPECTS
-    json: str | None = JSON_OUT
+    program: str | None = setting(None, f"score the texts with {EXPORT}", metavar="EXPORT")
 
 
-def measure(
-    scores: Mapping[str, Sequence[GroupScores]], scales: Mapping[str, Scale] | None = None
-) -> dict[str, SystemsTable]:
-    """Estimate the mean rating of every system, their differences, and the ranks that these support.
+def measure(file: str | Path, **settings: Any) -> dict[str, SystemsTable]:
+    """Estimate how good systems are, from few ratings and a judge's scores of everything.
 
     Args:
-        scores: Aspect -> groups. Candidate ids name systems; None as the rating of what nobody rated. The groups with
-            ratings are a random sample of all groups.
-        scales: Aspect -> the raters' scale; by default it ends at the lowest and the highest rating.
+        file: Rows of scores and ratings; with `scores` or `program`, texts of which some are rated.
+        settings: Settings of `debate measure` by their names, e.g. `scores="scores.jsonl"`, `aspects=["coherence"]`.
+
+    Returns:
+        Aspect -> the mean rating of every system, their differences, and the ranks that these support.
 
     Raises:
-        InputError: No system of an aspect has enough rated sources.
+        InputError: Settings or files cannot be used, or no system of an aspect has enough rated sources.
+        dspy.LMError: The LM cannot be used.
     """
+    return _measured(settings_from(MeasureFlags, settings, file=file))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print the table; returns the exit code (0 done, 2 bad input, 3 the LM failed)."""
+    return run_command("measure", __doc__, MeasureFlags, argv, planned=_asked, found=_measured, shown=_shown)
+
+
+def _measured(flags: MeasureFlags) -> dict[str, SystemsTable]:
     from debate_judge.data.inference.powered import FEWEST, measure_systems
 
-    known = {aspect: (scale.low, scale.high) for aspect, scale in (scales or {}).items()}
-    found = {aspect: measure_systems(groups, known.get(aspect)) for aspect, groups in scores.items()}
+    scores, scales = _read(flags)
+    ends = {aspect: (scale.low, scale.high) for aspect, scale in scales.items()}
+    found = {aspect: measure_systems(groups, ends.get(aspect)) for aspect, groups in scores.items()}
     for aspect, table in found.items():
         if not table.systems:
             raise InputError(
@@ -92,25 +93,6 @@ def measure(
     return found
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Print the table; returns the exit code (0 done, 2 bad input, 3 the LM failed)."""
-    return command_code(lambda: _run(settings_of("measure", __doc__, MeasureFlags, argv)))
-
-
-def _run(flags: MeasureFlags) -> int:
-    require_json(flags.json)
-    if flags.estimate is not None:
-        return show_estimate([_planned(flags)] if flags.program else [], flags.estimate)
-    found = measured(flags)
-    print_result(flags.json, {aspect: table.to_json() for aspect, table in found.items()}, render(found))
-    return 0
-
-
-def measured(flags: MeasureFlags) -> dict[str, SystemsTable]:
-    """What the settings ask for; raises as `measure`."""
-    return measure(*_read(flags))
-
-
 def _read(flags: MeasureFlags) -> tuple[Scores, dict[str, Scale]]:
     """The scores beside the ratings, from whichever files were named, and the raters' scales where these are known."""
     from debate_judge.runs.evaluation.rows import scores_of
@@ -118,7 +100,7 @@ def _read(flags: MeasureFlags) -> tuple[Scores, dict[str, Scale]]:
     if flags.scores and flags.program:
         raise InputError("scores come from one place", field="--scores", expected="--scores or --program")
     if flags.program:
-        planned = _planned(flags)
+        (planned,) = _asked(flags)
         return score_corpus(planned).scores, {aspect.name: aspect.scale for aspect in planned.aspects}
     if flags.scores:
         from debate_judge import data as rated_texts
@@ -126,7 +108,9 @@ def _read(flags: MeasureFlags) -> tuple[Scores, dict[str, Scale]]:
         from debate_judge.runs.evaluation.score_files import read_external
         from debate_judge.runs.human_ratings import rated_file
 
-        corpus = _at_random(rated_texts.load(rated_file(flags.file), flags.task, flags.columns, flags.sources))
+        corpus = _at_random(
+            rated_texts.load(rated_file(flags.file, flags.tracking_uri), flags.task, flags.columns, flags.sources)
+        )
         names = corpus.chosen_aspects(flags.aspects)
         require_ratings(corpus, names)
         aspects = tuple(corpus.task.aspect(name) for name in names)
@@ -142,13 +126,15 @@ def _at_random(corpus: Corpus) -> Corpus:
     return replace(corpus, groups=tuple(g if g.drawn is None else g.unrated for g in corpus.groups))
 
 
-def _planned(flags: MeasureFlags) -> PlannedScoring:
-    export = find_export(flags.program or "", Path(flags.store), flags.judge)
+def _asked(flags: MeasureFlags) -> list[PlannedScoring]:
+    if flags.program is None:
+        return []
+    export = find_export(flags, flags.program)
     corpus = _at_random(corpus_for(export, flags.file, flags))
-    return PlannedScoring("texts", export, corpus, shared_aspects(export, corpus, flags.aspects), Asking.of(flags))
+    return [PlannedScoring.of("texts", export, corpus, shared_aspects(export, corpus, flags.aspects), flags)]
 
 
-def render(found: Mapping[str, SystemsTable]) -> list[Printed]:
+def _shown(found: Mapping[str, SystemsTable], flags: MeasureFlags) -> tuple[dict[str, Any], list[Printed], int]:
     """The tables, one for each aspect."""
     blocks: list[Printed] = []
     for aspect, table in found.items():
@@ -168,13 +154,12 @@ def render(found: Mapping[str, SystemsTable]) -> list[Printed]:
             for one in table.systems
         ]
         blocks += ["", title, "", DataTable(header, rows), *_notes(table)]
-    return [
-        *blocks,
-        "",
+    meaning = (
         "mean: 95 % intervals over sources (t); weight: of the judge's scores, 0 where only ratings count; saved: how "
         "many more ratings would give this interval without the judge; rank: what paired differences support (p < .05, "
-        "Holm over all pairs)",
-    ]
+        "Holm over all pairs)"
+    )
+    return {aspect: table.to_json() for aspect, table in found.items()}, [*blocks, "", meaning], 0
 
 
 def _notes(table: SystemsTable) -> list[Printed]:

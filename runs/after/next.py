@@ -15,50 +15,50 @@ no command takes them as proof.
 
 from __future__ import annotations
 
+import csv
+import json
 import math
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+from xml.sax.saxutils import quoteattr
 
 from debate_judge.data.errors import InputError
-from debate_judge.runs.after.against_record import raters_needed, settled_aspects
+from debate_judge.data.files.writing import opening, require_file
+from debate_judge.data.schema import RatedGroup, Task
 from debate_judge.runs.after.asking import (
-    JSON_OUT,
-    PROGRAM,
-    Asking,
-    AskingFlags,
+    AfterFlags,
     PlannedScoring,
-    TextFlags,
-    command_code,
     find_export,
-    print_result,
-    require_json,
+    run_command,
     score_corpus,
-    show_estimate,
+    settings_from,
 )
-from debate_judge.runs.after.rating_files import require_rating_file, write_rating_file
-from debate_judge.runs.flags.common import SEED
+from debate_judge.runs.flags.common import EXPORT, SEED
 from debate_judge.runs.flags.declared import command_settings, setting
-from debate_judge.runs.flags.parser import settings_of
+from debate_judge.runs.flags.lm import limits
 from debate_judge.runs.reports.tables import DataTable
 from debate_judge.runs.reports.terminal import Printed
 
 if TYPE_CHECKING:
     from debate_judge.data.agreement.correlations import Floats
-    from debate_judge.data.schema import Aspect, Corpus, RatedGroup
+    from debate_judge.data.schema import Aspect, Corpus
     from debate_judge.runs.export.manifest import Export
+
+RELIABLE = 0.8
+"""Krippendorff's alpha from which on raters are customarily taken to agree (Krippendorff 2019, chapter 12)."""
 
 _SHOWN = 20
 """Sources that the table has."""
 
 
 @command_settings
-class NextFlags(AskingFlags, TextFlags):
+class NextFlags(AfterFlags):
     """Settings of one choice of sources."""
 
-    export: str = setting(..., PROGRAM, name="EXPORT", metavar="EXPORT")
+    export: str = setting(..., EXPORT, name="EXPORT", metavar="EXPORT")
     pool: str = setting(
         ...,
         "texts to choose from, in any format that can be scored; ratings in them do not count",
@@ -82,7 +82,6 @@ class NextFlags(AskingFlags, TextFlags):
         (), "aspects to rate, comma-separated", shown="those in which the compile could not tell"
     )
     seed: int = SEED
-    json: str | None = JSON_OUT
 
 
 @dataclass(frozen=True)
@@ -131,48 +130,54 @@ class _Choice:
     known: int
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Print what was chosen; returns the exit code (0 done, 2 bad input, 3 the LM failed)."""
-    return command_code(lambda: _run(settings_of("next", __doc__, NextFlags, argv)))
+def next_sources(export: str | Path, pool: str | Path, budget: int, **settings: Any) -> NextSources:
+    """Choose the sources that people should rate next.
 
-
-def _run(flags: NextFlags) -> int:
-    require_json(flags.json)
-    if flags.estimate is not None:
-        asking = _budget(flags)[1]
-        return show_estimate(_planned(_read(flags), asking) if flags.draw == "chosen" else [], flags.estimate)
-    found = next_sources(flags)
-    print_result(flags.json, found.to_json(), render(found, flags))
-    return 0
-
-
-def next_sources(flags: NextFlags) -> NextSources:
-    """Choose the sources, and write the file to rate in.
+    Args:
+        export: The judge's folder, or its address in MLflow.
+        pool: Texts to choose from.
+        budget: Ratings that people can give: texts x aspects x raters.
+        settings: Settings of `debate next` by their names, e.g. `out="to-rate.csv"`, `draw="chosen"`.
 
     Raises:
         InputError: Settings or texts cannot be used, or the budget is too small for a source.
         dspy.LMError: The LM cannot be used.
     """
+    return _drawn(settings_from(NextFlags, settings, export=export, pool=pool, budget=str(budget)))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print what was chosen; returns the exit code (0 done, 2 bad input, 3 the LM failed)."""
+    return run_command("next", __doc__, NextFlags, argv, planned=_asked, found=_drawn, shown=_shown)
+
+
+def _asked(flags: NextFlags) -> list[PlannedScoring]:
+    caps = _budget(flags)[1]
+    return _planned(_read(flags), caps) if flags.draw == "chosen" else []
+
+
+def _drawn(flags: NextFlags) -> NextSources:
+    """Choose the sources, and write the file to rate in."""
     import numpy as np
 
     from debate_judge.data.inference.drawing import drawn, inclusion_probabilities, kinds_of
 
-    require_rating_file(flags.out)
-    ratings, asking = _budget(flags)
+    _require_rating_file(flags.out)
+    ratings, capped = _budget(flags)
     choice = _read(flags)
     names = [aspect.name for aspect in choice.aspects]
-    raters = dict.fromkeys(names, flags.raters) if flags.raters else raters_needed(choice.export, names)
+    raters = dict.fromkeys(names, flags.raters) if flags.raters else _raters_needed(choice.export, names)
     groups, chosen = choice.pool.groups, flags.draw == "chosen"
-    distances = _distances(choice, asking) if chosen else np.zeros(len(groups))
+    distances = _distances(choice, capped) if chosen else np.zeros(len(groups))
     cost = np.array([len(group.candidates) for group in groups]) * sum(raters.values())
     count = _affordable(distances, cost, ratings)
     probabilities = inclusion_probabilities(distances, count)
     kinds = kinds_of([group.source or group.judged for group in groups], count, flags.seed)
     places = drawn(probabilities, kinds, np.random.default_rng(flags.seed))
     # All sources are no choice.
-    told = chosen and count < len(groups)
+    by_distance = chosen and count < len(groups)
     found = NextSources(
-        tuple(replace(groups[i], drawn=round(float(probabilities[i]), 6) if told else None) for i in places),
+        tuple(replace(groups[i], drawn=round(float(probabilities[i]), 6) if by_distance else None) for i in places),
         tuple(round(float(distances[i]), 3) for i in places) if chosen else (),
         raters,
         choice.settled,
@@ -180,17 +185,19 @@ def next_sources(flags: NextFlags) -> NextSources:
         choice.known,
     )
     if flags.out is not None:
-        write_rating_file(flags.out, choice.export.judge.task, found.groups, raters)
+        _write_rating_file(flags.out, choice.export.judge.task, found.groups, raters)
     return found
 
 
-def _budget(flags: NextFlags) -> tuple[int, Asking]:
-    """The ratings, and how an LM is asked, within the caps that follow them."""
+def _budget(flags: NextFlags) -> tuple[int, NextFlags]:
+    """The ratings, and the settings with the caps on the LM that follow them as its budget."""
     number, _, caps = (flags.budget or "").partition(",")
     if not number.strip().isdecimal():
         expected = "a number of ratings, and after it caps on the LM if you like: 400 or 400,usd=5"
         raise InputError("not a number of ratings", field="--budget", expected=expected, found=flags.budget)
-    return int(number), Asking.of(replace(flags, budget=caps or None))
+    capped = replace(flags, budget=caps or None)
+    limits(capped)
+    return int(number), capped
 
 
 def _read(flags: NextFlags) -> _Choice:
@@ -199,9 +206,9 @@ def _read(flags: NextFlags) -> _Choice:
     from debate_judge.runs.export.recorded import recorded_in, source_hash
     from debate_judge.runs.scoring.new_texts import new_groups
 
-    export = find_export(flags.export, Path(flags.store), flags.judge)
+    export = find_export(flags, flags.export)
     judged = tuple(chosen_aspects(export.judge, flags.aspects or None))
-    settled = {} if flags.aspects else settled_aspects(export)
+    settled = {} if flags.aspects else _settled_aspects(export)
     task, recorded = export.judge.task, recorded_in(export.manifest)
     found = new_groups(flags.pool, task, flags.task, flags.columns, flags.sources)
     everything = [replace(group.unrated, drawn=None) for group in found]
@@ -221,7 +228,29 @@ def _read(flags: NextFlags) -> _Choice:
     return _Choice(export, pool, rest or judged, settled if rest else {}, len(everything) - len(groups))
 
 
-def _planned(choice: _Choice, asking: Asking) -> list[PlannedScoring]:
+def _settled_aspects(export: Export) -> dict[str, str]:
+    """Aspect -> what the compile showed of its judge and a single call, where it could tell them apart."""
+    gains: Mapping[str, Any] = export.manifest["evidence"].get("gains") or {}
+    return {
+        name: f"compiled judge minus single call {gain['value']:+.2f} [{gain['low']:+.2f}, {gain['high']:+.2f}]"
+        for name, gain in gains.items()
+        if gain["low"] is not None and gain["high"] is not None and not gain["low"] <= 0 <= gain["high"]
+    }
+
+
+def _raters_needed(export: Export, aspects: Sequence[str]) -> dict[str, int]:
+    """Aspect -> how many people should rate a text: as many as at the compile where these disagreed, else one."""
+    by_judge: Mapping[str, Any] = export.manifest["evidence"].get("raters") or {}
+    known: Mapping[str, Any] = next(iter(by_judge.values()), {})
+    return {
+        name: int(known[name]["raters"])
+        if name in known and known[name]["alpha"] is not None and known[name]["alpha"] < RELIABLE
+        else 1
+        for name in aspects
+    }
+
+
+def _planned(choice: _Choice, flags: NextFlags) -> list[PlannedScoring]:
     """The exported judge, and the one that it could not, or not in all, be told from: a single call."""
     from debate_judge.programs import preset
     from debate_judge.programs.compiled import AspectJudge, CompiledJudge
@@ -237,18 +266,18 @@ def _planned(choice: _Choice, asking: Asking) -> list[PlannedScoring]:
     others = {aspect.name: debate if plain(aspect.name) else single for aspect in choice.aspects}
     rival = replace(choice.export, judge=CompiledJudge(exported.task, others))
     return [
-        PlannedScoring("the exported judge", choice.export, choice.pool, choice.aspects, asking),
-        PlannedScoring("a single call, for comparison", rival, choice.pool, choice.aspects, asking),
+        PlannedScoring.of("the exported judge", choice.export, choice.pool, choice.aspects, flags),
+        PlannedScoring.of("a single call, for comparison", rival, choice.pool, choice.aspects, flags),
     ]
 
 
-def _distances(choice: _Choice, asking: Asking) -> Floats:
+def _distances(choice: _Choice, flags: NextFlags) -> Floats:
     """How far apart the two judges' rankings of each source are: root mean square over aspects."""
     import numpy as np
 
     from debate_judge.data.inference.drawing import rank_distance
 
-    first, second = (score_corpus(planned).scores for planned in _planned(choice, asking))
+    first, second = (score_corpus(planned).scores for planned in _planned(choice, flags))
     return np.asarray(np.sqrt(np.mean([rank_distance(first[a], second[a]) ** 2 for a in first], axis=0)))
 
 
@@ -276,8 +305,7 @@ def _affordable(priority: Floats, cost: Floats, budget: int) -> int:
     return found
 
 
-def render(found: NextSources, flags: NextFlags) -> list[Printed]:
-    """What was chosen, and why."""
+def _shown(found: NextSources, flags: NextFlags) -> tuple[dict[str, Any], list[Printed], int]:
     asked = ", ".join(name if n == 1 else f"{name} by {n} raters" for name, n in found.raters.items())
     lines: list[Printed] = [
         f"{len(found.groups)} of {found.pool:,} sources to rate: {found.texts:,} texts, {found.ratings:,} ratings of "
@@ -301,7 +329,72 @@ def render(found: NextSources, flags: NextFlags) -> list[Printed]:
         )
     if flags.out is not None:
         lines.append(f"written to {flags.out}; filled in, it is read as rated data are")
-    return lines
+    return found.to_json(), lines, 0
+
+
+# --- the file to rate in ---
+
+
+def _require_rating_file(out: str | None) -> None:
+    """Check that a file of this name can be written, before anything is asked.
+
+    Raises:
+        InputError: It ends otherwise, or cannot be written.
+    """
+    if out is not None and Path(out).suffix.lower() not in (".csv", ".json"):
+        raise InputError("not a file to rate in", field="--out", expected="a .csv table, or .json tasks", found=out)
+    require_file(out, "--out")
+
+
+def _write_rating_file(out: str, task: Task, groups: Sequence[RatedGroup], raters: Mapping[str, int]) -> None:
+    """Write texts to rate: a table, or where the name ends in .json tasks of Label Studio beside its interface (.xml).
+
+    `raters` says how many people are to rate each text in an aspect. In a table each has a column; in Label Studio each
+    makes an annotation, and sees the task's labels and rubrics.
+    """
+    rows, path = list(_rows(groups)), Path(out)
+    with opening(path, "--out"):
+        if path.suffix.lower() == ".json":
+            tasks = [{"data": row} for row in rows]
+            path.write_text(json.dumps(tasks, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+            path.with_suffix(".xml").write_text(_interface(task, rows[0], list(raters)), encoding="utf-8")
+            return
+        own = [name for name in rows[0] if name != "drawn"]
+        asked = [f"{a}_{i}" if n > 1 else a for a, n in raters.items() for i in range(1, n + 1)]
+        with path.open("w", encoding="utf-8", newline="") as file:
+            table = csv.DictWriter(file, [*own, *asked, *(["drawn"] if "drawn" in rows[0] else [])], restval="")
+            table.writeheader()
+            table.writerows(rows)
+
+
+def _rows(groups: Sequence[RatedGroup]) -> Iterator[dict[str, str | float]]:
+    """A row for each text, all with the same columns."""
+    shown = [name for name in ("source", "context") if any(getattr(group, name) for group in groups)]
+    chosen = any(group.drawn is not None for group in groups)
+    for group in groups:
+        texts = {name: getattr(group, name) for name in shown}
+        drawn = {"drawn": group.drawn or ""} if chosen else {}
+        for one in group.candidates:
+            yield {"group": group.id, **texts, "candidate": one.id, "text": one.text, **drawn}
+
+
+def _interface(task: Task, columns: Mapping[str, object], aspects: Sequence[str]) -> str:
+    """The labelling interface for a project of Label Studio."""
+    labels = dict(
+        zip(("source", "context", "text"), (task.source_label, task.context_label, task.candidate_label), strict=True)
+    )
+    lines = ["<View>"]
+    for name, label in labels.items():
+        if name in columns:
+            lines.append(f"  <Header value={quoteattr(label)}/>")
+            lines.append(f'  <Text name="{name}" value="${name}"/>')
+    for name in aspects:
+        aspect = task.aspect(name)
+        scale = aspect.scale
+        lines.append(f"  <Header value={quoteattr(f'{name}: {aspect.definition}')}/>")
+        bounds = f'min="{scale.low:g}" max="{scale.high:g}" step="{scale.step:g}"'
+        lines.append(f'  <Number name={quoteattr(name)} toName="text" {bounds} required="true"/>')
+    return "\n".join([*lines, "</View>", ""])
 
 
 if __name__ == "__main__":

@@ -19,28 +19,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from debate_judge.data.errors import InputError
-from debate_judge.runs.after.against_record import objective, proving, recorded_scores, unseen_part
 from debate_judge.runs.after.asking import (
-    ASPECTS,
-    JSON_OUT,
-    PROGRAM,
-    Asking,
-    AskingFlags,
+    AfterFlags,
     PlannedScoring,
     Scores,
-    TextFlags,
-    command_code,
     corpus_for,
+    drawn_at_random,
     find_export,
-    print_result,
-    require_json,
+    objective,
+    recorded_scores,
+    run_command,
     score_corpus,
+    settings_from,
     shared_aspects,
-    show_estimate,
+    unseen_part,
 )
-from debate_judge.runs.flags.common import SEED
+from debate_judge.runs.flags.common import EXPORT, SEED
 from debate_judge.runs.flags.declared import command_settings, setting
-from debate_judge.runs.flags.parser import settings_of
 from debate_judge.runs.reports.tables import DataTable
 from debate_judge.runs.reports.terminal import Printed
 from debate_judge.runs.reports.text import interval
@@ -53,25 +48,20 @@ if TYPE_CHECKING:
     from debate_judge.runs.export.manifest import Export
     from debate_judge.runs.export.recorded import RecordedScores
 
-_WORSE = 1
-"""Exit code where the judge is shown to be worse by more than the margin."""
-
 AVERAGE = "average"
 
 
 @command_settings
-class RecheckFlags(AskingFlags, TextFlags):
+class RecheckFlags(AfterFlags):
     """Settings of one look at new ratings."""
 
-    export: str = setting(..., PROGRAM, name="EXPORT", metavar="EXPORT")
+    export: str = setting(..., EXPORT, name="EXPORT", metavar="EXPORT")
     data: str = setting(..., "texts with ratings made since, in any format that a compile takes", metavar="FILE")
     again: str | None = setting(
         None, "rated data of the compile: score its held-out texts anew, to see whether the judge changed"
     )
     margin: float = setting(0.05, "loss of agreement, in correlation, that is too much", gt=0, le=2)
-    aspects: tuple[str, ...] = ASPECTS
     seed: int = SEED
-    json: str | None = JSON_OUT
 
 
 @dataclass(frozen=True)
@@ -109,58 +99,81 @@ class Rechecked:
         return {**about, **figures, "causes": list(self.causes), "notes": list(self.notes)}
 
 
-def recheck(
-    export: Export,
-    corpus: Corpus,
-    asking: Asking,
-    *,
-    margin: float = 0.05,
-    aspects: Sequence[str] = (),
-    again: Corpus | None = None,
-    seed: int = 0,
-) -> Rechecked:
-    """Measure an exported judge on ratings made since, beside the measurement of its compile.
+def recheck(export: str | Path, data: str | Path, **settings: Any) -> Rechecked:
+    """See whether a judge's proof holds on ratings made since.
 
     Args:
-        export: The judge.
-        corpus: New texts with ratings.
-        asking: How its LM is asked.
-        margin: Loss of agreement that is too much.
-        aspects: By default all that are rated and judged.
-        again: Rated texts of the compile; the held-out ones are scored once more, without stored replies.
-        seed: For intervals.
+        export: Its folder, or its address in MLflow.
+        data: Texts with the new ratings.
+        settings: Settings of `debate recheck` by their names, e.g. `margin=0.05`.
 
     Raises:
-        InputError: No source is new, or there is nothing to compare with.
+        InputError: Settings or data cannot be used, no source is new, or there is nothing to compare with.
         dspy.LMError: The LM cannot be used.
     """
-    from debate_judge.data.inference.rechecked import causes, drift_of, holding
+    return _rechecked(settings_from(RecheckFlags, settings, export=export, data=data))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print the result; returns the exit code (0 not shown to be worse, 1 worse, 2 bad input, 3 the LM failed)."""
+    return run_command("recheck", __doc__, RecheckFlags, argv, planned=_asked, found=_rechecked, shown=_shown)
+
+
+@dataclass(frozen=True)
+class _RecheckPlan:
+    new: PlannedScoring
+    known: int
+    notes: list[str]
+    again: PlannedScoring | None
+    recorded: RecordedScores | None
+
+
+def _plan(flags: RecheckFlags) -> _RecheckPlan:
     from debate_judge.runs.export.recorded import recorded_in
 
-    recorded = recorded_in(export.manifest)
-    chosen = shared_aspects(export, corpus, aspects)
+    export = find_export(flags, flags.export)
+    corpus, recorded = corpus_for(export, flags.data, flags), recorded_in(export.manifest)
+    aspects = shared_aspects(export, corpus, flags.aspects)
     part, known, notes = _new_part(corpus, recorded)
-    scores = score_corpus(PlannedScoring("new texts", export, part, chosen, asking)).scores
+    new, again = PlannedScoring.of("new texts", export, part, aspects, flags), None
+    if flags.again is not None:
+        old, _, _ = unseen_part(corpus_for(export, flags.again, flags), recorded)
+        # Replies in the store would be those of before.
+        again = replace(new, what="old texts, anew", corpus=old, stored=False, preflight=False)
+    return _RecheckPlan(new, known, notes, again, recorded)
+
+
+def _asked(flags: RecheckFlags) -> list[PlannedScoring]:
+    plan = _plan(flags)
+    return [plan.new] if plan.again is None else [plan.new, plan.again]
+
+
+def _rechecked(flags: RecheckFlags) -> Rechecked:
+    from debate_judge.data.inference.rechecked import causes, drift_of, holding
+
+    plan = _plan(flags)
+    export, part, recorded = plan.new.export, plan.new.corpus, plan.recorded
+    scores = score_corpus(plan.new).scores
     old = {} if recorded is None else {name: recorded.scores[name] for name in scores if name in recorded.scores}
-    difference = _differences(export, part, scores, old, seed)
+    difference = _differences(export, part, scores, old, flags.seed)
     drift = {
         a.name: drift_of(*_on_raters_scale(export, a, recorded, scores[a.name]))
-        for a in chosen
+        for a in plan.new.aspects
         if recorded is not None and a.name in old
     }
-    changed = {} if again is None else _asked_again(export, again, chosen, asking)
+    changed = {} if plan.again is None else _asked_again(plan.again)
     return Rechecked(
-        holding(difference[AVERAGE], margin),
-        margin,
+        holding(difference[AVERAGE], flags.margin),
+        flags.margin,
         len(part.groups),
-        known,
-        _agreement(export, part, scores, seed),
-        _agreement(export, part, old if len(old) == len(scores) else {}, seed),
+        plan.known,
+        _agreement(export, part, scores, flags.seed),
+        _agreement(export, part, old if len(old) == len(scores) else {}, flags.seed),
         difference,
         drift,
         changed,
         tuple(causes(drift, changed)),
-        tuple(notes),
+        tuple(plan.notes),
     )
 
 
@@ -168,7 +181,7 @@ def _new_part(corpus: Corpus, recorded: RecordedScores | None) -> tuple[Corpus, 
     """The sources that the compile did not know, how many it knew, and what to say about them."""
     from debate_judge.runs.export.recorded import source_hash
 
-    corpus, notes = proving(corpus)
+    corpus, notes = drawn_at_random(corpus)
     if recorded is None:
         note = "the export does not say which sources its compile knew; only others are evidence"
         return corpus, 0, [*notes, note]
@@ -256,7 +269,7 @@ def _on_raters_scale(
     return recorded.scores[aspect.name], new, own.judge.on_scale
 
 
-def _asked_again(export: Export, corpus: Corpus, aspects: Sequence[Aspect], asking: Asking) -> dict[str, ScoreChange]:
+def _asked_again(planned: PlannedScoring) -> dict[str, ScoreChange]:
     """Aspect -> how the judge scores the compile's held-out texts now, without stored replies.
 
     Raises:
@@ -265,8 +278,7 @@ def _asked_again(export: Export, corpus: Corpus, aspects: Sequence[Aspect], aski
     from debate_judge.data.agreement.raters import differences_by_group
     from debate_judge.data.inference.rechecked import score_change
 
-    planned = _planned_again(export, corpus, aspects, asking)
-    before = recorded_scores(export, planned.corpus, aspects)
+    before = recorded_scores(planned.export, planned.corpus, planned.aspects)
     now = score_corpus(planned).scores
     both = {
         name: [replace(n, ratings=o.scores, raters=()) for o, n in zip(before[name], groups, strict=True)]
@@ -275,55 +287,7 @@ def _asked_again(export: Export, corpus: Corpus, aspects: Sequence[Aspect], aski
     return {name: score_change(differences_by_group(groups)) for name, groups in both.items()}
 
 
-def _planned_again(export: Export, corpus: Corpus, aspects: Sequence[Aspect], asking: Asking) -> PlannedScoring:
-    from debate_judge.runs.export.recorded import recorded_in
-
-    part, _, _ = unseen_part(corpus, recorded_in(export.manifest))
-    return PlannedScoring("old texts, anew", export, part, aspects, replace(asking, store=None, preflight=False))
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Print the result; returns the exit code (0 not shown to be worse, 1 worse, 2 bad input, 3 the LM failed)."""
-    return command_code(lambda: _run(settings_of("recheck", __doc__, RecheckFlags, argv)))
-
-
-def rechecked(flags: RecheckFlags) -> Rechecked:
-    """What the settings ask for; raises as `recheck`."""
-    export = find_export(flags.export, Path(flags.store), flags.judge)
-    return recheck(
-        export,
-        corpus_for(export, flags.data, flags),
-        Asking.of(flags),
-        margin=flags.margin,
-        aspects=flags.aspects,
-        again=None if flags.again is None else corpus_for(export, flags.again, flags),
-        seed=flags.seed,
-    )
-
-
-def _estimate(flags: RecheckFlags) -> int:
-    from debate_judge.runs.export.recorded import recorded_in
-
-    export, asking = find_export(flags.export, Path(flags.store), flags.judge), Asking.of(flags)
-    corpus = corpus_for(export, flags.data, flags)
-    chosen = shared_aspects(export, corpus, flags.aspects)
-    part, _, _ = _new_part(corpus, recorded_in(export.manifest))
-    planned = [PlannedScoring("new texts", export, part, chosen, asking)]
-    if flags.again is not None:
-        planned.append(_planned_again(export, corpus_for(export, flags.again, flags), chosen, asking))
-    return show_estimate(planned, flags.estimate or "")
-
-
-def _run(flags: RecheckFlags) -> int:
-    require_json(flags.json)
-    if flags.estimate is not None:
-        return _estimate(flags)
-    found = rechecked(flags)
-    print_result(flags.json, found.to_json(), render(found))
-    return _WORSE if found.verdict == "worse" else 0
-
-
-def render(found: Rechecked) -> list[Printed]:
+def _shown(found: Rechecked, flags: RecheckFlags) -> tuple[dict[str, Any], list[Printed], int]:
     """What holds, and the table of agreement and drift."""
     whole = found.difference[AVERAGE]
     shown = (
@@ -352,14 +316,12 @@ def render(found: Rechecked) -> list[Printed]:
                 *(interval(one, "+") for one in _of(drift)),
             ]
         )
-    return [
-        *lines,
-        "",
-        DataTable(header, rows, total=True),
-        "",
+    meaning = (
         "then, now: agreement with the raters; difference: of two independent samples of sources (Welch); scores, "
-        "ratings, rating - score: change of their means, now minus then",
-    ]
+        "ratings, rating - score: change of their means, now minus then"
+    )
+    tables = [*lines, "", DataTable(header, rows, total=True), "", meaning]
+    return found.to_json(), tables, int(found.verdict == "worse")
 
 
 def _of(drift: Drift | None) -> tuple[TwoSamples | None, ...]:

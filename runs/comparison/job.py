@@ -32,11 +32,10 @@ from debate_judge.runs.evaluation.estimate import estimate_evaluation
 from debate_judge.runs.evaluation.evaluate import evaluate, problem
 from debate_judge.runs.flags.lm import limits, require_server
 from debate_judge.runs.reports import closeness as closeness_tables
+from debate_judge.runs.reports import raters as rater_tables
 from debate_judge.runs.reports.costs import cost_rows, cost_table
-from debate_judge.runs.reports.decisions import blocks
+from debate_judge.runs.reports.decisions import tables as decision_tables
 from debate_judge.runs.reports.decisions import to_json as decisions_json
-from debate_judge.runs.reports.raters import HEADER, rows, several_raters, title
-from debate_judge.runs.reports.raters import to_json as raters_json
 from debate_judge.runs.reports.tables import DataTable
 from debate_judge.runs.reports.terminal import Printed, show
 from debate_judge.runs.runner.billing import UsageByJudge
@@ -45,11 +44,7 @@ from debate_judge.runs.runner.runner import JudgeRunner
 
 
 def run(arguments: CompareFlags) -> int:
-    """Run a comparison and print its tables and other outputs; returns the exit code.
-
-    Raises:
-        InputError: An argument or a file cannot be used.
-    """
+    """Run a comparison and print its tables and other outputs; returns the exit code."""
     work = prepare(arguments)
     if arguments.estimate is not None:
         show(*estimated(arguments, work))
@@ -88,11 +83,7 @@ def run(arguments: CompareFlags) -> int:
 
 
 def estimated(arguments: CompareFlags, work: Work) -> list[Printed]:
-    """What the comparison would take, before anything is spent.
-
-    Raises:
-        InputError: The lengths of replies, or the LM, cannot be used.
-    """
+    """What the comparison would take, before anything is spent."""
     target = Target(
         work.setting.lm,
         work.api_base,
@@ -164,12 +155,11 @@ def _views(arguments: CompareFlags, work: Work, comparison: Comparison, entrants
         for one in results:
             how: Any = {"on_scale": one.entry.on_scale, "resamples": setup.resamples, "seed": setup.seed}
             decided[one.name] = decide(one.entry.scores, work.questions, **how)
-        shown = [DataTable(block.header, block.rows, block.title) for block in blocks(decided)]
-        yield _View("Decisions", shown, {"decisions": decisions_json(decided)})
-    if any(several_raters(one.entry.scores) for one in results):
+        yield _View("Decisions", decision_tables(decided), {"decisions": decisions_json(decided)})
+    if any(rater_tables.several_raters(one.entry.scores) for one in results):
         beside = {one.name: setup.beside_raters(one.entry.scores, on_scale=one.entry.on_scale) for one in results}
-        raters = DataTable(HEADER, rows(beside), title(setup.level, setup.statistics[0]), keys=2)
-        yield _View("Judge vs. individual raters", [raters], {"raters": raters_json(beside)})
+        raters = rater_tables.table(beside, setup.level, setup.statistics[0])
+        yield _View("Judge vs. individual raters", [raters], {"raters": rater_tables.to_json(beside)})
     if varied := run_variability(comparison, entrants):
         record = {"variability": [one.to_json() for one in varied]}
         yield _View("Runs of one judge", [variability_table(varied, comparison, work.setting.lm)], record)
@@ -183,11 +173,7 @@ def _views(arguments: CompareFlags, work: Work, comparison: Comparison, entrants
 
 
 def _ready(arguments: CompareFlags, work: Work, runner: JudgeRunner) -> tuple[list[Entrant], dict[str, str]]:
-    """The entrants whose roles this LM can play, and for each other one the reason why not.
-
-    Raises:
-        InputError: No entrant's roles can be played.
-    """
+    """The entrants whose roles this LM can play, and for each other one the reason why not; none at all is an error."""
     if not arguments.preflight:
         return list(work.entrants), {}
     ready: list[Entrant] = []

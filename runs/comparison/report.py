@@ -23,7 +23,7 @@ from debate_judge.runs.comparison.setup import Work
 from debate_judge.runs.comparison.table import judges_table
 from debate_judge.runs.evaluation.entrants import Entrant
 from debate_judge.runs.evaluation.rows import EvaluatedJudge
-from debate_judge.runs.flags.declared import deciding, telling
+from debate_judge.runs.flags.declared import changed_settings, result_settings
 from debate_judge.runs.flags.parser import as_command
 from debate_judge.runs.reports import closeness as closeness_tables
 from debate_judge.runs.reports import costs
@@ -31,16 +31,15 @@ from debate_judge.runs.reports.html.blocks import (
     CostChart,
     CostPoint,
     JudgesChart,
+    LineChart,
     LineSeries,
     Paragraph,
     Quotation,
     ReportBlock,
-    RoundsChart,
     Section,
     Span,
 )
-from debate_judge.runs.reports.html.debates import DebateTexts
-from debate_judge.runs.reports.html.document import Report
+from debate_judge.runs.reports.html.document import DebateTexts, Report
 from debate_judge.runs.reports.html.items import JudgedScores, beside_ratings, debates_of, labels_of
 from debate_judge.runs.reports.html.keeping import ReportFiles, keep
 from debate_judge.runs.reports.tables import DataTable, markdown
@@ -68,14 +67,7 @@ class ComparedJudges:
 def comparison_report(
     arguments: CompareFlags, work: Work, found: ComparedJudges, lm: JudgeLM
 ) -> tuple[Report, DebateTexts]:
-    """What the page shows, without the texts of the data, and these.
-
-    Args:
-        arguments: Of the command.
-        work: What they asked for.
-        found: The finished comparison.
-        lm: What was asked, for its costs.
-    """
+    """What the page shows, without the texts of the data, and these."""
     comparison, setup = found.comparison, work.setup
     identity = fingerprint(["comparison", found.record])
     judged = {result.name: _judged(setup, result.entry) for result in comparison.results}
@@ -164,7 +156,7 @@ def _rounds(comparison: Comparison, entrants: Sequence[Entrant]) -> list[ReportB
             own = [results[names[n]] for n in range(len(names))]
             series = [LineSeries(c, tuple(Span.of(one.at(setup, c)[first]) for one in own)) for c in setup.columns]
             label = _label(own[-1].at(setup, setup.columns[-1])[first])
-            blocks.append(RoundsChart(f"{judge}: agreement by the number of rounds n", label, tuple(series)))
+            blocks.append(LineChart(f"{judge}: agreement by the number of rounds n", label, tuple(series)))
     return blocks
 
 
@@ -273,7 +265,7 @@ def _log(
     name, lm = arguments.name or report.name, {"lm": work.setting.lm}
     with Tracker(uri=arguments.tracking_uri, store=store, experiment=f"debate/{corpus}", run_name=name) as tracker:
         lm["aspects"] = ",".join(aspect.name for aspect in setup.aspects)
-        tracker.settings(deciding(arguments) | lm, telling(arguments, ("data", "judges")) | lm)
+        tracker.settings(result_settings(arguments) | lm, changed_settings(arguments, ("data", "judges")) | lm)
         tracker.tags({"identity": report.identity, "level": setup.level, "note": report.stand_in or None})
         if work.setting.held_out:
             tracker.dataset("held_out", setup.corpus, work.setting.held_out)

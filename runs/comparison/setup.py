@@ -76,11 +76,7 @@ class Setting:
 
 
 def part_of(corpus: Corpus, aspects: Sequence[str], part: str, seed: int) -> tuple[Corpus, str]:
-    """The groups that are compared on, and the fingerprint of the held-out part if it is these.
-
-    Raises:
-        InputError: The corpus is too small to be split.
-    """
+    """The groups that are compared on, and the fingerprint of the held-out part if it is these."""
     if part == "all":
         return corpus, ""
     try:
@@ -130,11 +126,7 @@ class Work:
 
 
 def prepare(arguments: CompareFlags) -> Work:
-    """Load and check everything.
-
-    Raises:
-        InputError: Something cannot be used.
-    """
+    """Load and check everything."""
     named = named_judges(arguments.judges, MLflowStore(arguments.tracking_uri, Path(arguments.store)))
     lm, api_base, sampling = _lm(arguments, named)
     file = rated_file(arguments.data, arguments.tracking_uri)

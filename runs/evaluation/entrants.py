@@ -26,9 +26,8 @@ from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.runs.export.folder import find
 from debate_judge.runs.export.from_mlflow import USUAL_STORE, MLflowStore, in_mlflow
 from debate_judge.runs.export.manifest import Export
-from debate_judge.runs.flags.judge import option_value, roles_of
-from debate_judge.runs.flags.named_texts import personas
-from debate_judge.runs.flags.parser import listed
+from debate_judge.runs.flags.declared import listed
+from debate_judge.runs.flags.judge import option_value, personas, roles_of
 
 _USUAL_TEMPERATURE = 1.0
 """Of samples."""
@@ -84,15 +83,7 @@ class Entrant:
 
 
 def named_judges(names: Sequence[str], store: MLflowStore = USUAL_STORE) -> list[NamedJudge]:
-    """What a user named, exports opened, a judge for each combination of alternatives.
-
-    Args:
-        names: Presets, judges as `module:Class`, or exports as `runs.export.load` takes them; each may have brackets.
-        store: Where exports in MLflow are looked up.
-
-    Raises:
-        InputError: A name is unknown, or its brackets cannot be read.
-    """
+    """What a user named, exports opened, a judge for each combination of alternatives in brackets."""
     parsed = [one for name in names for one in _parsed(name)]
     # A judge of the user's own that takes part itself may be imported for an export of it, too.
     own = [one.address for one in parsed]
@@ -104,15 +95,8 @@ def named_judges(names: Sequence[str], store: MLflowStore = USUAL_STORE) -> list
 def entrants(
     named: Sequence[NamedJudge], aspects: Sequence[Aspect], personas_file: Path | None = None
 ) -> list[Entrant]:
-    """The judges that a user named, in that order.
-
-    Args:
-        named: As `named_judges` found them.
-        aspects: What they are to judge.
-        personas_file: The user's own personas, which a judge may be given by name.
-
-    Raises:
-        InputError: A judge twice, an unknown setting, or an export that does not judge one of the aspects.
+    """The judges that a user named, in that order, with the user's own personas by name. A judge named twice, an
+    unknown setting, and an export that does not judge one of the aspects are refused.
     """
     texts = personas(personas_file)
     found = [_entrant(one, aspects, texts) for one in named]

@@ -29,18 +29,8 @@ def estimate_evaluation(
     probes: Sequence[Manipulation] = (),
     seed: int = 0,
 ) -> Estimate:
-    """Estimate an evaluation; a call that an earlier row needs too is counted there alone.
-
-    Args:
-        target: The LM that would be asked.
-        corpus: What would be judged.
-        aspects: In which aspects.
-        entrants: The judges, each of them a row.
-        probes: Manipulations, each a further row for all judges together.
-        seed: Of the wording of manipulations.
-
-    Raises:
-        InputError: The spec names no LM, or the prices cannot be read.
+    """Estimate an evaluation: a row for each judge, and one for each manipulation by all judges together. A call that
+    an earlier row needs too is counted there alone.
     """
     sample = replace(corpus, groups=sampled_groups(corpus.groups, max(1, SAMPLED // len(aspects))))
     # All aspects have the same texts, so one of them tells how the sample stands for all items.

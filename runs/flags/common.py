@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator
 
@@ -85,3 +85,18 @@ class DataFlags:
         shown="those that are rated",
     )
     sources: SourcesText | None = SOURCES
+
+
+@flag_group("engine")
+class EngineFlags:
+    """Who scores: this process, or actors of Ray."""
+
+    engine: Literal["local", "ray"] = setting(
+        "local",
+        "ray: --in may be a glob or URL, and --out is a folder of parts",
+        decides=False,
+    )
+    actors: int = setting(2, "processes that score; concurrency is that of all together", ge=1, decides=False)
+    address: str | None = setting(
+        None, "of a running Ray cluster, or set RAY_ADDRESS; without either it starts here", decides=False
+    )

@@ -21,7 +21,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import types
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Literal, TypeVar, Union, cast, dataclass_transform, get_args, get_origin, get_type_hints
 
 import pydantic.dataclasses
@@ -33,15 +33,6 @@ T = TypeVar("T")
 
 _STRICT = pydantic.ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 """Nothing is converted: the parser has made numbers of texts, and TOML has types of its own."""
-
-_WORDS: Mapping[object, str] = {
-    int: "a whole number",
-    float: "a number",
-    bool: "true or false",
-    str: "a text",
-    tuple: "a list of texts",
-}
-
 
 REMOVED_FLAGS = {
     "--attempt": "it is the key timeout of --config, in seconds",
@@ -80,10 +71,10 @@ def setting(
         decides: Whether results depend on it; what is only stored, shown or limited has no part in an identity.
         bounds: `ge`, `gt`, `le` of a number.
     """
-    extra: dict[str, Any] = {"metavar": metavar, "name": name, "const": const, "shown": shown}
-    extra |= {"repeated": repeated, "assigns": assigns, "decides": decides, "bounds": bounds}
+    options: dict[str, Any] = {"metavar": metavar, "name": name, "const": const, "shown": shown, "bounds": bounds}
+    options |= {"repeated": repeated, "assigns": assigns, "decides": decides}
     make: Any = pydantic.Field
-    return make(default, description=description, json_schema_extra=extra, **bounds)
+    return make(default, description=description, json_schema_extra=options, **bounds)
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
@@ -118,133 +109,138 @@ def command_settings(cls: type[T]) -> type[T]:
         try:
             checked(self, **values)
         except pydantic.ValidationError as error:
-            raise input_error(type(self), error) from None
+            raise _input_error(type(self), error) from None
 
     made.__init__ = __init__  # type: ignore[method-assign, assignment]
     made.__flag_group__ = "options"  # type: ignore[attr-defined]
     return cast(type[T], made)
 
 
-def fields_of(cls: type) -> dict[str, FieldInfo]:
-    """Name -> field of a class of settings."""
-    return cast(dict[str, FieldInfo], cls.__pydantic_fields__)  # type: ignore[attr-defined]
+@dataclasses.dataclass(frozen=True)
+class SettingField:
+    """One setting of a command."""
+
+    name: str
+    group: str
+    """Title of the class that declares it."""
+    owner: type
+    field: FieldInfo
+    is_flag: bool
+    """Otherwise it is a key of `--config` alone."""
+
+    def option(self, what: str) -> Any:
+        """What was given to `setting`."""
+        return cast(dict[str, Any], self.field.json_schema_extra)[what]
+
+    @property
+    def spelled(self) -> str:
+        """As a user writes it: the flag, e.g. `--max-rounds`, or the key of `--config`, e.g. `guide-words`."""
+        words = self.name.replace("_", "-")
+        return (self.option("name") or f"--{words}") if self.is_flag else words
+
+    @property
+    def kind(self) -> Any:
+        """The type of its values: int, float, bool, str, tuple or a Literal; None is set aside."""
+        annotation = self.field.annotation
+        if get_origin(annotation) in (Union, types.UnionType):
+            annotation = next(part for part in get_args(annotation) if part is not type(None))
+        return tuple if get_origin(annotation) is tuple else annotation
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The names that its value, or each of its values, may have; empty where it is not a choice."""
+        kind = get_args(self.field.annotation)[0] if self.kind is tuple else self.kind
+        return get_args(kind) if get_origin(kind) is Literal else ()
+
+    def read(self, text: str) -> object:
+        """The value of a text; a text that is no such value stays text, for the model to refuse by name."""
+        if self.kind is tuple:
+            return tuple(listed(text))
+        if self.kind is bool:
+            return {"true": True, "false": False}.get(text, text)
+        try:
+            return self.kind(text) if self.kind in (int, float) else text
+        except ValueError:
+            return text
 
 
-def grouped(cls: type) -> Iterator[tuple[str, str, FieldInfo]]:
-    """Group, name and field of each setting: those of the class itself, then those of its bases from left to right."""
-    found = fields_of(cls)
-    seen: set[str] = set()
+def declared(cls: type) -> dict[str, SettingField]:
+    """Name -> setting of a class: those that it declares itself, then those of its bases from left to right."""
+    fields = cast(dict[str, FieldInfo], cls.__pydantic_fields__)  # type: ignore[attr-defined]
+    flags: Collection[str] = getattr(cls, "FLAGS", fields)
+    found: dict[str, SettingField] = {}
     for base in (base for base in cls.__mro__ if "__flag_group__" in vars(base)):
         for name in inspect.get_annotations(base):
-            if name in found and name not in seen:
-                seen.add(name)
-                yield vars(base)["__flag_group__"], name, found[name]
-
-
-def siblings(cls: type, name: str) -> dict[str, FieldInfo]:
-    """Name -> field of the other settings that are declared in the same class as a setting."""
-    found = fields_of(cls)
-    own = next(names for base in cls.__mro__ if name in (names := inspect.get_annotations(base)))
-    return {other: found[other] for other in own if other in found and other != name}
-
-
-def extra(field: FieldInfo, what: str) -> Any:
-    """What `setting` was told about the flag of a field."""
-    return cast(dict[str, Any], field.json_schema_extra)[what]
-
-
-def is_flag(cls: type, name: str) -> bool:
-    """Whether a command has a flag for a setting, which otherwise is a key of `--config` alone."""
-    flags: Collection[str] | None = getattr(cls, "FLAGS", None)
-    return name in (fields_of(cls) if flags is None else flags)
-
-
-def keys_of(cls: type) -> list[str]:
-    """Names of the settings that have no flag, in the order of their groups."""
-    return [name for _, name, _ in grouped(cls) if not is_flag(cls, name)]
-
-
-def became_of(cls: type, flag: str) -> str | None:
-    """What became of a flag that the command once had."""
-    removed: Mapping[str, str] = getattr(cls, "REMOVED", {})
-    return {**REMOVED_FLAGS, **removed}.get(flag)
+            if name in fields and name not in found:
+                found[name] = SettingField(name, vars(base)["__flag_group__"], base, fields[name], name in flags)
+    return found
 
 
 def spelled(cls: type, name: str) -> str:
-    """A setting as a user writes it: the flag, e.g. `--max-rounds`, or the key of `--config`, e.g. `guide-words`."""
-    words = name.replace("_", "-")
-    if not is_flag(cls, name):
-        return words
-    return extra(fields_of(cls)[name], "name") or f"--{words}"
+    """See `SettingField.spelled`."""
+    return declared(cls)[name].spelled
 
 
-def kind_of(field: FieldInfo) -> Any:
-    """The type of a field's values: int, float, bool, str, tuple or a Literal; None is set aside."""
-    annotation = field.annotation
-    if get_origin(annotation) in (Union, types.UnionType):
-        annotation = next(part for part in get_args(annotation) if part is not type(None))
-    return get_origin(annotation) if get_origin(annotation) is tuple else annotation
+def listed(text: str | None) -> list[str]:
+    """The parts of a flag's value that are joined by commas, brackets kept whole; none for an absent flag."""
+    parts, depth = [""], 0
+    for sign in text or "":
+        depth += (sign == "[") - (sign == "]")
+        if sign == "," and depth <= 0:
+            parts.append("")
+        else:
+            parts[-1] += sign
+    return [part.strip() for part in parts if part.strip()]
 
 
-def choices_of(field: FieldInfo) -> tuple[str, ...]:
-    """The names that a field's value, or each of its values, may have; empty where it is not a choice."""
-    kind = kind_of(field)
-    if kind is tuple:
-        kind = get_args(field.annotation)[0]
-    return get_args(kind) if get_origin(kind) is Literal else ()
-
-
-def deciding(settings: Any) -> dict[str, Any]:
+def result_settings(settings: Any) -> dict[str, Any]:
     """Name -> value of the settings that results depend on."""
-    return {
-        name: getattr(settings, name) for name, field in fields_of(type(settings)).items() if extra(field, "decides")
-    }
+    return {name: getattr(settings, name) for name, one in declared(type(settings)).items() if one.option("decides")}
 
 
-def telling(settings: Any, always: Collection[str] = ()) -> dict[str, Any]:
+def changed_settings(settings: Any, always: Collection[str] = ()) -> dict[str, Any]:
     """Name -> value of the settings that tell a run from others: what is in `always`, and what was changed."""
-    fields = fields_of(type(settings))
+    known = declared(type(settings))
     return {
         name: value
-        for name, value in deciding(settings).items()
-        if value not in (None, "", ()) and (name in always or value != fields[name].default)
+        for name, value in result_settings(settings).items()
+        if value not in (None, "", ()) and (name in always or value != known[name].field.default)
     }
-
-
-def input_error(cls: type, error: pydantic.ValidationError) -> InputError:
-    """The first of pydantic's complaints, in the words of the flags and keys."""
-    first = error.errors(include_url=False)[0]
-    name, found, why = str(first["loc"][0]), first["input"], first["type"]
-    field = fields_of(cls).get(name)
-    if field is None:
-        return InputError("unknown setting", field=name, remedy=nearest(cls, name))
-    flag = spelled(cls, name)
-    if why.startswith("missing"):
-        return InputError("no value is given", field=flag, expected=field.description)
-    if why == "value_error" and isinstance(own := first["ctx"]["error"], InputError):
-        return InputError(own.problem, field=flag, expected=own.expected, found=found, remedy=own.remedy)
-    if choices := choices_of(field):
-        return unknown_name(name.replace("_", " "), flag, str(found), choices)
-    if why.startswith(("greater_than", "less_than")):
-        problem = "number too small" if why.startswith("greater") else "number too large"
-        return InputError(problem, field=flag, expected=_range(extra(field, "bounds")), found=found)
-    if why == "finite_number":
-        return InputError("not a finite number", field=flag, expected="a finite number", found=found)
-    return InputError("wrong type", field=flag, expected=_WORDS.get(kind_of(field)), found=found)
 
 
 def nearest(cls: type, name: str) -> str | None:
     """What to write in place of the name of a setting that is not known: what became of it, or the nearest name."""
-    return became_of(cls, "--" + name.replace("_", "-")) or did_you_mean(name.replace("-", "_"), fields_of(cls))
+    removed: Mapping[str, str] = {**REMOVED_FLAGS, **getattr(cls, "REMOVED", {})}
+    became = removed.get("--" + name.replace("_", "-"))
+    return became or did_you_mean(name.replace("_", "-"), [known.replace("_", "-") for known in declared(cls)])
 
 
 def unknown_name(what: str, flag: str, name: str, known: tuple[str, ...]) -> InputError:
-    return InputError(
-        f"unknown {what} {name!r}",
-        field=flag,
-        expected="one of " + ", ".join(known),
-        remedy=did_you_mean(name, known),
-    )
+    expected = "one of " + ", ".join(known)
+    return InputError(f"unknown {what} {name!r}", field=flag, expected=expected, remedy=did_you_mean(name, known))
+
+
+def _input_error(cls: type, error: pydantic.ValidationError) -> InputError:
+    """The first of pydantic's complaints, in the words of the flags and keys."""
+    first = error.errors(include_url=False)[0]
+    name, found, why = str(first["loc"][0]), first["input"], first["type"]
+    one = declared(cls).get(name)
+    if one is None:
+        return InputError("unknown setting", field=name, remedy=nearest(cls, name))
+    flag = one.spelled
+    if why.startswith("missing"):
+        return InputError("no value is given", field=flag, expected=one.field.description)
+    if why == "value_error" and isinstance(own := first["ctx"]["error"], InputError):
+        return InputError(own.problem, field=flag, expected=own.expected, found=found, remedy=own.remedy)
+    if one.choices:
+        return unknown_name(name.replace("_", " "), flag, str(found), one.choices)
+    if why.startswith(("greater_than", "less_than")):
+        problem = "number too small" if why.startswith("greater") else "number too large"
+        return InputError(problem, field=flag, expected=_range(one.option("bounds")), found=found)
+    if why == "finite_number":
+        return InputError("not a finite number", field=flag, expected="a finite number", found=found)
+    words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", tuple: "a list of texts"}
+    return InputError("wrong type", field=flag, expected=words.get(one.kind), found=found)
 
 
 def _range(bounds: Mapping[str, float]) -> str:

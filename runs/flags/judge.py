@@ -1,4 +1,4 @@
-"""What a user can set about a judge besides its name: its options in a compile, and the file of personas."""
+"""What a user can set about a judge besides its name: its options, and files of personas and roles."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from debate_judge.data.errors import InputError
-from debate_judge.runs.flags.declared import flag_group, setting
-from debate_judge.runs.flags.named_texts import named_texts
-from debate_judge.runs.flags.parser import listed
+from debate_judge.data.files import reading
+from debate_judge.programs.debate.personas import BLIND, PERSONAS
+from debate_judge.runs.flags.declared import flag_group, listed, setting
 
 PERSONAS_FILE = setting(None, "TOML file with your own personas for the Critic", metavar="FILE")
 
@@ -81,3 +81,27 @@ def roles_of(text: str) -> dict[str, str] | list[str]:
     if text.endswith(".toml") or Path(text).is_file():
         return named_texts(Path(text), "role")
     return listed(text)
+
+
+def personas(path: Path | None) -> dict[str, str]:
+    """Name -> text of the Critic's personas: the built-in ones and those of a TOML file of `name = "text"` lines.
+
+    A name of the file that is a built-in one replaces it.
+
+    Raises:
+        InputError: The file cannot be read, or an entry is not a non-empty text.
+    """
+    builtin = {name: persona.text for name, persona in [*PERSONAS.items(), *BLIND.items()]}
+    return builtin if path is None else {**builtin, **named_texts(path, "persona")}
+
+
+def named_texts(path: Path, what: str) -> dict[str, str]:
+    """Name -> text, from a TOML file of `name = "text"` lines, in their order; `what` a text is, in the singular.
+
+    Raises:
+        InputError: The file cannot be read, is empty, or an entry is not a non-empty text.
+    """
+    record = reading.toml(path, f"file of {what}s")
+    if not record.values:
+        raise record.error(f"no {what} found", expected='at least one name = "text" line')
+    return {name: record.text(name).strip() for name in record.values}

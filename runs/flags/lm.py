@@ -44,14 +44,10 @@ class LMFlags(EndpointFlags):
 def require_server(
     spec: str, api_base: str | None, store: str, *, flag: str = "--api-base", beside: str | None = None
 ) -> None:
-    """Refuse a server on this machine that is not running, unless the store may have all answers of it.
+    """Refuse a server on this machine that is not running, unless the store may have all answers of the LM `spec`.
 
-    Args:
-        spec: PROVIDER/MODEL.
-        api_base: The flag; without it the address may be in the environment, or is the provider's usual one.
-        store: Of the run.
-        flag: What to correct where the address is not in the environment.
-        beside: The LM in whose store the answers are kept, if it is another one.
+    `flag` is what to correct where the address is not in the environment; `beside` is the LM in whose store the answers
+    are kept, if it is another one.
 
     Raises:
         NoServerError: Its port is refused.

@@ -8,27 +8,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from debate_judge.runs.integrations.batching import SourceBatcher
-    from debate_judge.runs.integrations.deepeval_metric import DebateMetric
-    from debate_judge.runs.integrations.dspy_metric import ProgramMetric
-    from debate_judge.runs.integrations.inspect_scorer import debate_scorer
-    from debate_judge.runs.integrations.langsmith_evaluation import langsmith_evaluator
-    from debate_judge.runs.integrations.mlflow_align import DebateAligner
-    from debate_judge.runs.integrations.mlflow_scorer import DebateScorer
-    from debate_judge.runs.integrations.pandas_frame import score_frame
-    from debate_judge.runs.integrations.units import to_unit
-
-__all__ = [
-    "DebateAligner",
-    "DebateMetric",
-    "DebateScorer",
-    "ProgramMetric",
-    "SourceBatcher",
-    "debate_scorer",
-    "langsmith_evaluator",
-    "score_frame",
-    "to_unit",
-]
+    from debate_judge.runs.integrations.batching import SourceBatcher as SourceBatcher
+    from debate_judge.runs.integrations.deepeval_metric import DebateMetric as DebateMetric
+    from debate_judge.runs.integrations.dspy_metric import ProgramMetric as ProgramMetric
+    from debate_judge.runs.integrations.inspect_scorer import debate_scorer as debate_scorer
+    from debate_judge.runs.integrations.langsmith_evaluation import langsmith_evaluator as langsmith_evaluator
+    from debate_judge.runs.integrations.mlflow_align import DebateAligner as DebateAligner
+    from debate_judge.runs.integrations.mlflow_scorer import DebateScorer as DebateScorer
+    from debate_judge.runs.integrations.pandas_frame import score_frame as score_frame
+    from debate_judge.runs.integrations.units import to_unit as to_unit
 
 _WHERE = {
     "DebateAligner": "mlflow_align",
@@ -63,4 +51,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_WHERE})

@@ -94,26 +94,24 @@ class SourceBatcher:
             InputError: An argument is no text, or the export cannot be used.
             dspy.LMError: The LM cannot be used at all.
         """
-        names = self._names if aspects is None else aspects
-        if empty := self._of_empty(text, names):
-            return empty
-        row = {"source": source, "text": text, "context": context}
-        return self._checked(loop.run(self._scored(self.judge.questions(row, names))))
+        items, empty = self._asked_about(source, text, context, aspects)
+        return empty or self._checked(loop.run(self._scored(items)))
 
     async def ascore(
         self, *, source: str, text: str, context: str = "", aspects: Sequence[str] | str | None = None
     ) -> Scores:
         """As `score`, on any event loop."""
-        names = self._names if aspects is None else aspects
-        if empty := self._of_empty(text, names):
-            return empty
-        row = {"source": source, "text": text, "context": context}
-        return self._checked(await loop.on_loop(self._scored(self.judge.questions(row, names))))
+        items, empty = self._asked_about(source, text, context, aspects)
+        return empty or self._checked(await loop.on_loop(self._scored(items)))
 
-    def _of_empty(self, text: str, names: Sequence[str] | str | None) -> Scores:
-        if not isinstance(text, str) or text.strip():
-            return {}
-        return {aspect.name: missing_text() for aspect in self.judge.choose(names)}
+    def _asked_about(
+        self, source: str, text: str, context: str, aspects: Sequence[str] | str | None
+    ) -> tuple[list[Item], Scores]:
+        """What to ask about a text, or what an empty one has in place of scores."""
+        names = self._names if aspects is None else aspects
+        if isinstance(text, str) and not text.strip():
+            return [], {aspect.name: missing_text() for aspect in self.judge.choose(names)}
+        return self.judge.questions({"source": source, "text": text, "context": context}, names), {}
 
     def _checked(self, scores: Scores) -> Scores:
         if self.read_alone and not self._warned:

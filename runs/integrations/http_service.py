@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import dspy
-from fastapi import FastAPI, HTTPException, Request, Response
+from fastapi import Depends, FastAPI, HTTPException, Request, Response
 from fastapi.responses import JSONResponse
 from fastapi.security import HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -99,32 +99,18 @@ class ServiceMetrics:
     """What `/metrics` reports, in a registry of its own."""
 
     def __init__(self, judge: LoadedJudge) -> None:
-        self._registry = own = CollectorRegistry()
+        self.registry = own = CollectorRegistry()
+        buckets = (0.1, 0.3, 1, 3, 10, 30, 100, 300)
         self.requests = Counter("debate_requests", "Requests to /score by status", ["status"], registry=own)
         self.in_flight = Gauge("debate_requests_in_flight", "Requests to /score without an answer yet", registry=own)
-        self.seconds = Histogram("debate_request_seconds", "Time to the answer", buckets=_BUCKETS, registry=own)
-        self.scores = Counter("debate_scores", "Scores by aspect and kind of failure", _LABELS, registry=own)
+        self.seconds = Histogram("debate_request_seconds", "Time to the answer", buckets=buckets, registry=own)
+        what = "Scores by aspect and kind of failure"
+        self.scores = Counter("debate_scores", what, ["aspect", "unscored"], registry=own)
         calls = Gauge("debate_lm_calls", "LM calls made", registry=own)
         calls.set_function(lambda: judge.lm.meter.total.calls)
         dollars = Gauge("debate_lm_usd", "US dollars spent; NaN for an LM of unknown price", registry=own)
-        dollars.set_function(lambda: _spent(judge))
-
-    def count(self, scores: Scores) -> None:
-        """Count the scores of a text."""
-        for name, score in scores.items():
-            self.scores.labels(name, score.unscored or "").inc()
-
-    def text(self) -> bytes:
-        """In Prometheus' format."""
-        return generate_latest(self._registry)
-
-
-_BUCKETS = (0.1, 0.3, 1, 3, 10, 30, 100, 300)
-_LABELS = ("aspect", "unscored")
-
-
-def _spent(judge: LoadedJudge) -> float:
-    return float("nan") if judge.lm.price is None else judge.lm.meter.total.cost(judge.lm.price)
+        price = judge.lm.price
+        dollars.set_function(lambda: float("nan") if price is None else judge.lm.meter.total.cost(price))
 
 
 class Gate:
@@ -143,50 +129,26 @@ class Gate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] in OPEN:
             await self._app(scope, receive, send)
-            return
-        headers = dict(scope["headers"])
+        elif (refused := self._refusal(dict(scope["headers"]))) is not None:
+            await refused(scope, receive, send)
+        else:
+            self._running += 1
+            try:
+                await self._within_limits(scope, receive, send)
+            finally:
+                self._running -= 1
+
+    def _refusal(self, headers: dict[bytes, bytes]) -> JSONResponse | None:
         if self._key is not None and not hmac.compare_digest(_digest(_bearer(headers)), self._key):
-            await _refuse(401, "a bearer key is needed", {"WWW-Authenticate": "Bearer"})(scope, receive, send)
-            return
+            return _refuse(401, "a bearer key is needed", {"WWW-Authenticate": "Bearer"})
         if self._key is None and not _is_local(headers):
             # Else a page in the user's browser could ask under a name of its own that leads here (DNS rebinding).
-            await _refuse(421, "without a key, requests are answered for localhost only")(scope, receive, send)
-            return
-        if self._running >= self._limits.requests:
-            await _refuse(503, "too many requests at once", {"Retry-After": "1"})(scope, receive, send)
-            return
-        self._running += 1
-        try:
-            await self._within_time(scope, receive, send)
-        finally:
-            self._running -= 1
+            return _refuse(421, "without a key, requests are answered for localhost only")
+        full = self._running >= self._limits.requests
+        return _refuse(503, "too many requests at once", {"Retry-After": "1"}) if full else None
 
-    async def _within_time(self, scope: Scope, receive: Receive, send: Send) -> None:
-        begun = perf_counter()
-        status = 0
-
-        async def sending(message: MutableMapping[str, Any]) -> None:
-            nonlocal status
-            status = message.get("status", status)
-            await send(message)
-
-        counted = scope["path"] == "/score"
-        if counted:
-            self._metrics.in_flight.inc()
-        try:
-            async with asyncio.timeout(self._limits.seconds):
-                await self._app(scope, self._limited(receive), sending)
-        except TimeoutError:
-            if not status:
-                await _refuse(504, f"no answer within {self._limits.seconds:g} s")(scope, receive, sending)
-        finally:
-            if counted:
-                self._metrics.in_flight.dec()
-                self._metrics.requests.labels(str(status)).inc()
-                self._metrics.seconds.observe(perf_counter() - begun)
-
-    def _limited(self, receive: Receive) -> Receive:
-        size = 0
+    async def _within_limits(self, scope: Scope, receive: Receive, send: Send) -> None:
+        begun, size, status = perf_counter(), 0, 0
 
         async def receiving() -> MutableMapping[str, Any]:
             nonlocal size
@@ -196,7 +158,24 @@ class Gate:
                 raise HTTPException(413, f"the body is longer than {self._limits.body} bytes")
             return message
 
-        return receiving
+        async def sending(message: MutableMapping[str, Any]) -> None:
+            nonlocal status
+            status = message.get("status", status)
+            await send(message)
+
+        counted = scope["path"] == "/score"
+        self._metrics.in_flight.inc(counted)
+        try:
+            async with asyncio.timeout(self._limits.seconds):
+                await self._app(scope, receiving, sending)
+        except TimeoutError:
+            if not status:
+                await _refuse(504, f"no answer within {self._limits.seconds:g} s")(scope, receive, sending)
+        finally:
+            self._metrics.in_flight.dec(counted)
+            if counted:
+                self._metrics.requests.labels(str(status)).inc()
+                self._metrics.seconds.observe(perf_counter() - begun)
 
 
 def _digest(text: bytes) -> bytes:
@@ -235,7 +214,9 @@ def make_app(
         scale: Of the scores, as for `LoadedJudge.score`.
         wait: As for `SourceBatcher`: requests about one source that come together are asked together.
     """
-    app = FastAPI(title=f"debate judge: {judge.manifest['name']}", redoc_url=None, dependencies=_described(key))
+    # The gate checks the key; here it is told to readers of /docs, who can then enter it.
+    described = [] if key is None else [Depends(HTTPBearer(auto_error=False))]
+    app = FastAPI(title=f"debate judge: {judge.manifest['name']}", redoc_url=None, dependencies=described)
     metrics, batcher = ServiceMetrics(judge), SourceBatcher(judge, scale=scale, wait=wait)
     app.add_middleware(Gate, key=key, limits=limits or ServiceLimits(), metrics=metrics)
     app.exception_handler(InputError)(_input_error)
@@ -248,8 +229,8 @@ def make_app(
             found = [await batcher.ascore(**question.model_dump())]
         else:
             found = await _scores(judge, question, scale)
-        for scores in found:
-            metrics.count(scores)
+        for name, one in (pair for scores in found for pair in scores.items()):
+            metrics.scores.labels(name, one.unscored or "").inc()
         answers = [TextAnswer.of(scores) for scores in found]
         return answers[0] if isinstance(question, TextQuestion) else answers
 
@@ -261,16 +242,9 @@ def make_app(
     @app.get("/metrics")
     async def prometheus() -> Response:
         """Requests, scores, LM calls and dollars, for Prometheus."""
-        return Response(metrics.text(), media_type=CONTENT_TYPE_LATEST)
+        return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
     return app
-
-
-def _described(key: str | None) -> Sequence[Any]:
-    from fastapi import Depends
-
-    # The gate checks it; here it is told to readers of /docs, who can then enter it.
-    return [] if key is None else [Depends(HTTPBearer(auto_error=False))]
 
 
 async def _scores(judge: LoadedJudge, questions: Sequence[TextQuestion], scale: ScoreScale) -> list[Scores]:

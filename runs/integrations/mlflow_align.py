@@ -52,10 +52,7 @@ class DebateAligner(AlignmentOptimizer):
         self._settings = settings
 
     def align(self, judge: Judge, traces: list[Trace]) -> AlignedJudge:
-        """Compile a judge; for the settings see `debate_judge.compile`.
-
-        Returns:
-            A judge of the same name and type of value, with the compile in `compiled`.
+        """Compile a judge of the same name and type of value, with the compile in `compiled`.
 
         Raises:
             InputError: A value is not on the scale, or there is too little feedback to learn and to prove anything.
@@ -150,7 +147,7 @@ class AlignedJudge(Judge):
             source, text = text_in(inputs, "source", self._keys[0]), text_in(outputs, "text", self._keys[1])
         score = self._batcher.score(source=source, text=text)[self.name]
         value = None if score.score is None else _as_type(score.score, self._value_type)
-        return feedback_of(self._batcher.judge, self.name, self.name, score, value)
+        return feedback_of(self._batcher.judge, self.name, score, value)
 
 
 def _definition(instructions: str) -> str:

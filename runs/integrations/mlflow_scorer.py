@@ -47,24 +47,16 @@ class DebateScorer(Scorer):
         """
         source, text = text_in(inputs, "source", self.source_key), text_in(outputs, "text", self.text_key)
         scores = self._batcher.score(source=source, text=text)
-        return [feedback_of(self._batcher.judge, name, name, score) for name, score in scores.items()]
+        return [feedback_of(self._batcher.judge, name, score) for name, score in scores.items()]
 
 
-def feedback_of(judge: LoadedJudge, name: str, aspect: str, score: Score, value: Any = None) -> Feedback:
-    """A score as MLflow's feedback.
-
-    Args:
-        judge: That gave it.
-        name: Of the feedback.
-        aspect: That was scored.
-        score: The score.
-        value: In place of the number, e.g. True.
-    """
+def feedback_of(judge: LoadedJudge, aspect: str, score: Score, value: Any = None) -> Feedback:
+    """A judge's score of an aspect as MLflow's feedback, whose value may be another one, e.g. True."""
     error = None
     if score.score is None:
         error = AssessmentError(error_code="UNSCORED", error_message=score.reason)
     return Feedback(
-        name=name,
+        name=aspect,
         value=score.score if value is None else value,
         error=error,
         rationale=None if error else score.reason,

@@ -7,12 +7,9 @@ from typing import Any
 
 from debate_judge.data.calibration import CalibrationEffect
 from debate_judge.runs.reports.tables import DataTable
-from debate_judge.runs.reports.terminal import Printed
 from debate_judge.runs.reports.text import interval
 
-HEADER = ("aspect", "mean abs. error", "calibrated", "change", "RMS error", "bias", "calibrated bias", "fitted on")
-
-TITLE = (
+_TITLE = (
     "Scores on the raters' scale (--scale raters), on held-out, in points: the judge's own beside those mapped by an "
     "increasing function fitted on train and dev; bias is score minus mean rating"
 )
@@ -21,14 +18,10 @@ Effects = Mapping[str, CalibrationEffect]
 """Aspect -> what its calibration changes."""
 
 
-def render(found: Effects) -> list[Printed]:
-    """The table under its title, with what it leaves as it is."""
-    return [TITLE, "", DataTable(HEADER, rows(found)), ranks(found)]
-
-
-def rows(found: Effects) -> list[tuple[str, ...]]:
-    """One per aspect, under `HEADER`."""
-    return [
+def table(found: Effects) -> DataTable:
+    """A row for each aspect."""
+    header = ("aspect", "mean abs. error", "calibrated", "change", "RMS error", "bias", "calibrated bias", "fitted on")
+    rows = [
         (
             aspect,
             interval(one.error),
@@ -41,6 +34,7 @@ def rows(found: Effects) -> list[tuple[str, ...]]:
         )
         for aspect, one in found.items()
     ]
+    return DataTable(header, rows, _TITLE)
 
 
 def ranks(found: Effects) -> str:

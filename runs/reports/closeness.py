@@ -20,19 +20,10 @@ _WHAT = (
     "concordance with the mean rating (1 only where every score is its rating), and Cohen's kappa of the decision that "
     "a score and a mean rating are at least the cut"
 )
-TITLE = f"Level and decisions on held-out, {_WHAT}"
-COMPARED = f"Level and decisions, {_WHAT}; in parentheses the change from the first judge, on the same resamples"
-"""Title of a table in which the judges are rows."""
 
 
-def table(found: Found, headings: Sequence[str], title: str = "") -> DataTable:
-    """For each measure a row for every aspect, and one for their average.
-
-    Args:
-        found: The judges.
-        headings: Their names, in the same order.
-        title: Above the table.
-    """
+def table(found: Found, headings: Sequence[str]) -> DataTable:
+    """For each measure a row for every aspect, and one for their average; `headings` are the names of the judges."""
     rows = []
     aspects = next(iter(found.values()))
     for measure in MEASURES:
@@ -42,7 +33,7 @@ def table(found: Found, headings: Sequence[str], title: str = "") -> DataTable:
             at = f" at {one.cut:g}" if measure == "kappa" and one.cut is not None else ""
             figures = [interval(own[aspect].figures[measure]) for own in found.values()]
             rows.append([f"{_SHORT[measure]}{at}, {aspect}", *figures])
-    return DataTable(["measure, aspect", *headings], rows, title)
+    return DataTable(["measure, aspect", *headings], rows, f"Level and decisions on held-out, {_WHAT}")
 
 
 def by_judge(found: Found) -> DataTable:
@@ -53,8 +44,9 @@ def by_judge(found: Found) -> DataTable:
         cells = [interval(one.figures[m]) + _moved(one.changes.get(m)) for m in MEASURES]
         rows.append([judge, *cells, str(one.candidates)])
     cuts = {aspect: one.cut for aspect, one in next(iter(found.values())).items() if one.cut is not None}
+    caption = f"Level and decisions, {_WHAT}; in parentheses the change from the first judge, on the same resamples"
     at = f"at {next(iter(cuts.values())):g}" if len(set(cuts.values())) == 1 else "at each aspect's cut"
-    return DataTable(["judge", "error", "CCC", f"kappa {at}", "scores"], rows, COMPARED)
+    return DataTable(["judge", "error", "CCC", f"kappa {at}", "scores"], rows, caption)
 
 
 def _moved(change: Measure | None) -> str:
@@ -62,12 +54,9 @@ def _moved(change: Measure | None) -> str:
 
 
 def in_words(found: Found, judge: str, mapped: str) -> str:
-    """What learning changed besides the order, on average over aspects.
-
-    Args:
-        found: The judges.
-        judge: The one that is spoken of; its changes are those from the first judge.
-        mapped: The same with scores on the raters' scale.
+    """What learning changed besides the order, on average over aspects: the changes of a judge from the first one, and
+    its
+    figures as `mapped`, the same with scores on the raters' scale.
     """
     own, first = found[judge][AVERAGE], next(iter(found.values()))[AVERAGE]
     parts = []

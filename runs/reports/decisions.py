@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from debate_judge.data.agreement.classification import Measure
 from debate_judge.data.agreement.decisions import Decided
 from debate_judge.data.agreement.intervals import METHODS
 from debate_judge.runs.reports.tables import DataTable
-from debate_judge.runs.reports.terminal import Printed
 from debate_judge.runs.reports.text import interval
 from debate_judge.runs.tracking.values import step_name
 
@@ -29,31 +27,13 @@ _NAMES = {
 _OF_A_LABEL = ("precision", "recall", "f1")
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
-    """One table about one aspect."""
+def tables(found: Found, units: str = "sources") -> list[DataTable]:
+    """The tables of all aspects, those about the lower label after the others of their aspect; a row for each judge.
 
-    title: str
-    """What was decided and what a judge has to beat; several lines."""
-    header: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    """One per judge."""
-
-
-def blocks(found: Found, units: str = "sources") -> list[Block]:
-    """The tables of all aspects, those about the lower label after the others of their aspect.
-
-    Args:
-        found: All judges on the same groups.
-        units: What a group is called.
+    All judges decide on the same groups, which are called `units`.
     """
     aspects = dict.fromkeys(aspect for by_aspect in found.values() for aspect in by_aspect)
-    return [block for aspect in aspects for block in _of_aspect(found, aspect, units)]
-
-
-def render(found: Found, units: str = "sources") -> list[Printed]:
-    """All tables for the terminal, each below an empty line and its title."""
-    return [part for b in blocks(found, units) for part in ("", b.title, "", DataTable(b.header, b.rows))]
+    return [table for aspect in aspects for table in _of_aspect(found, aspect, units)]
 
 
 def to_json(found: Found) -> dict[str, dict[str, Any]]:
@@ -79,7 +59,7 @@ def metrics(found: Found, prefix: str = "held_out") -> dict[str, float | None]:
     return values
 
 
-def _of_aspect(found: Found, aspect: str, units: str) -> list[Block]:
+def _of_aspect(found: Found, aspect: str, units: str) -> list[DataTable]:
     judges = {judge: by[aspect] for judge, by in found.items() if aspect in by}
     first = next(iter(judges.values()))
     if first.question.kind == "pairs":
@@ -88,23 +68,23 @@ def _of_aspect(found: Found, aspect: str, units: str) -> list[Block]:
         columns = tuple(_NAMES)
     made = "decided " + " / ".join(first.labels)
     header = ("judge", *(_NAMES[name] for name in columns), made, "undecided")
-    rows = tuple(
-        (
+    rows = [
+        [
             _judge(name, one),
             *(interval(one.measures.get(c)) for c in columns),
             _counts(one.decisions),
             str(one.undecided),
-        )
+        ]
         for name, one in judges.items()
-    )
-    blocks = [Block(_title(aspect, first, units), header, rows)]
+    ]
+    shown = [DataTable(header, rows, _title(aspect, first, units))]
     if any(one.lower for one in judges.values()):
         title = f"{aspect}: the same decisions with {_sides(first)[1]} as the positive label"
-        lower = tuple(
-            (_judge(name, one), *(interval(_lower(one).get(c)) for c in _OF_A_LABEL)) for name, one in judges.items()
-        )
-        blocks.append(Block(title, ("judge", *(_NAMES[name] for name in _OF_A_LABEL)), lower))
-    return blocks
+        lower = [
+            [_judge(name, one), *(interval(_lower(one).get(c)) for c in _OF_A_LABEL)] for name, one in judges.items()
+        ]
+        shown.append(DataTable(("judge", *(_NAMES[name] for name in _OF_A_LABEL)), lower, title))
+    return shown
 
 
 def _title(aspect: str, one: Decided, units: str) -> str:

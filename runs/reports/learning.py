@@ -7,13 +7,7 @@ from typing import Protocol
 
 from debate_judge.data.agreement.tables import AgreementTable, Difference, Level, Statistic
 from debate_judge.runs.reports.tables import DataTable
-from debate_judge.runs.reports.terminal import Printed
 from debate_judge.runs.reports.text import interval, power_text
-
-TITLE = (
-    "Learning curve: held-out agreement of the chosen judge after learning from so many train sources, all else held "
-    "fixed"
-)
 
 
 class CurveStep(Protocol):
@@ -27,35 +21,16 @@ class CurveStep(Protocol):
     def difference(self) -> Difference | None: ...
 
 
-def render(steps: Sequence[CurveStep], level: Level, statistic: Statistic, added: Sequence[str]) -> list[Printed]:
-    """The table under its title, and what the last step says.
-
-    Args:
-        steps: From nothing learnt to everything learnt.
-        level: Of the agreement.
-        statistic: Its correlation.
-        added: Aspects whose chosen judge knows nothing of the raters.
-    """
-    shown = DataTable(header(steps), rows(steps, level, statistic))
-    return [TITLE, "", shown, in_words(steps), *([unlearnt(added)] if added else [])]
-
-
-def header(steps: Sequence[CurveStep]) -> tuple[str, ...]:
-    """Of the table."""
-    aspects = list(steps[0].table.aspects)
-    return ("train sources", *aspects, *(["average"] if len(aspects) > 1 else []), "minus the step before")
-
-
-def rows(steps: Sequence[CurveStep], level: Level, statistic: Statistic) -> list[tuple[str, ...]]:
-    """One per step, under `header`."""
-    found = []
+def table(steps: Sequence[CurveStep], level: Level, statistic: Statistic) -> DataTable:
+    """A row for each step, from nothing learnt to everything learnt; level and statistic are those of the agreement."""
+    aspects, rows = list(steps[0].table.aspects), []
     for step in steps:
-        cells = [table[level][statistic] for table in step.table.aspects.values()]
-        if len(cells) > 1:
-            cells.append(step.table.average[level][statistic])
-        minus = "–" if step.difference is None else interval(step.difference)
-        found.append((str(step.sources), *map(interval, cells), minus))
-    return found
+        cells = [found[level][statistic] for found in step.table.aspects.values()]
+        cells += [step.table.average[level][statistic]] if len(cells) > 1 else []
+        rows.append([str(step.sources), *map(interval, cells), interval(step.difference)])
+    header = ["train sources", *aspects, *(["average"] if len(aspects) > 1 else []), "minus the step before"]
+    title = "Learning curve: held-out agreement of the chosen judge after learning from so many train sources, all else"
+    return DataTable(header, rows, f"{title} held fixed")
 
 
 def unlearnt(aspects: Sequence[str]) -> str:

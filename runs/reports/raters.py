@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from debate_judge.data.agreement.raters import RaterAgreement
 from debate_judge.data.agreement.results import NAMES, GroupScores
 from debate_judge.data.agreement.tables import Level, Statistic
+from debate_judge.runs.reports.tables import DataTable
 from debate_judge.runs.reports.text import interval
 
 BesideRaters = Mapping[str, Mapping[str, RaterAgreement]]
 """Judge -> aspect -> how it stands beside the raters."""
 
-HEADER = (
+_HEADER = (
     "aspect", "judge", "each rater with the others", "judge with the same", "judge - raters", "noise-corrected",
     "alpha", "kappa of raters", "kappa of judge", "mean abs. error", "bias",
 )  # fmt: skip
@@ -23,21 +24,18 @@ def several_raters(scores: Mapping[str, Sequence[GroupScores]]) -> bool:
     return any(len(values) > 1 for groups in scores.values() for g in groups for values in g.raters)
 
 
-def rows(found: BesideRaters) -> list[tuple[str, ...]]:
-    """One per aspect and judge, under `HEADER`."""
+def table(found: BesideRaters, level: Level, statistic: Statistic) -> DataTable:
+    """A row for each aspect and judge; level and statistic are those of the agreement."""
     aspects = dict.fromkeys(aspect for by in found.values() for aspect in by)
-    return [_row(aspect, judge, by[aspect]) for aspect in aspects for judge, by in found.items() if aspect in by]
-
-
-def title(level: Level, statistic: Statistic) -> str:
-    """What the columns are, in lines of their own."""
-    return (
+    rows = [_row(aspect, judge, by[aspect]) for aspect in aspects for judge, by in found.items() if aspect in by]
+    title = (
         f"Judge vs. individual raters ({level}-level {NAMES[statistic]} of each rater with the mean of the others, "
         "averaged: the human ceiling)\n"
         "noise-corrected: correlation with a mean rating free of raters' noise, r / root of the mean's reliability\n"
         "alpha: Krippendorff's, among raters; kappa: quadratic-weighted, on whole points; error and bias: score minus "
         "mean rating, on the raters' scale"
     )
+    return DataTable(_HEADER, rows, title, keys=2)
 
 
 def to_json(found: BesideRaters) -> dict[str, dict[str, object]]:

@@ -6,24 +6,17 @@ from collections.abc import Mapping
 
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.usage import Meter
-from debate_judge.runs.export.intervals import HeldOutIntervals
+from debate_judge.runs.export.recorded import HeldOutIntervals
 from debate_judge.runs.reports.costs import cost_rows, cost_table
 from debate_judge.runs.reports.tables import DataTable
 from debate_judge.runs.reports.terminal import Printed
 from debate_judge.runs.reports.text import interval
 from debate_judge.runs.scoring.output import RowTotals
-from debate_judge.runs.scoring.uncertainty import RowIntervals
+from debate_judge.runs.scoring.scorer import RowIntervals
 
 
 def scored_summary(meter: Meter, price: Price | None, out: object, tally: RowTotals) -> list[Printed]:
-    """Rows, what has no score and why, calls and what they cost.
-
-    Args:
-        meter: Of all calls.
-        price: Of the LM, if it is known.
-        out: Where the rows are.
-        tally: Of the rows.
-    """
+    """Rows in `out`, what has no score and why, calls and what they cost."""
     lines: list[Printed] = [f"{tally.rows} items in {out}: {tally.rows - tally.unscored.total()} scored"]
     if 0 < tally.kept < tally.rows:
         lines.append(f"  {tally.kept} of them were there already")
@@ -39,13 +32,8 @@ def scored_summary(meter: Meter, price: Price | None, out: object, tally: RowTot
 def uncertainty_summary(
     held_out: Mapping[str, HeldOutIntervals], spans: RowIntervals, level: float, widest: float | None
 ) -> list[Printed]:
-    """How intervals do on held-out texts, and what is left to people.
-
-    Args:
-        held_out: Aspect -> its intervals there, each fitted on the other sources.
-        spans: The intervals of the texts that were scored.
-        level: Of the intervals.
-        widest: Width from which on texts are left to people, if any are.
+    """How intervals of a level do on held-out texts, by aspect, and what is left to people: all wider than `widest`, if
+    any.
     """
     header = ["aspect", "held-out texts", "inside", "mean width"]
     header += ["left", "agreement", "of the rest", "error", "of the rest", "left here"] if widest is not None else []

@@ -61,11 +61,9 @@ def power_text(found: Difference, units: str = "sources") -> str:
 
 
 def powers_text(found: Mapping[str, Difference], units: str = "sources") -> str:
-    """In one sentence what comparisons on the same units can find; empty where none of them has a power.
-
-    Args:
-        found: What the judge is compared with -> the difference.
-        units: What was compared, in the plural.
+    """In one sentence what comparisons on the same units can find, by what the judge is compared with; empty where none
+    of
+    them has a power.
     """
     powers = {name: power for name, one in found.items() if (power := power_of(one)) is not None}
     if not powers:

@@ -7,15 +7,15 @@ difference lies above 0, so that a lucky figure does not change what people load
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from pydantic import TypeAdapter
+
 from debate_judge.data.agreement.results import Difference, GroupScores
-from debate_judge.data.errors import InputError
 
 if TYPE_CHECKING:
     from debate_judge.runs.tracking.store import Place
@@ -38,45 +38,30 @@ class Challenger:
     """Agreement of the first minus that of the second, in the measure that the compile chose by."""
 
 
+_RECORD = TypeAdapter(dict[str, list[GroupScores]])
+
+
 def to_json(scores: Scores) -> dict[str, Any]:
     """Held-out scores as `FILE` keeps them."""
-    return {
-        aspect: [
-            {"group": g.group, "candidates": list(g.candidates), "ratings": list(g.ratings), "scores": list(g.scores)}
-            for g in groups
-        ]
-        for aspect, groups in scores.items()
-    }
+    without_raters: Any = {"__all__": {"__all__": {"raters"}}}
+    found = {aspect: list(groups) for aspect, groups in scores.items()}
+    values: dict[str, Any] = _RECORD.dump_python(found, mode="json", exclude=without_raters)
+    return values
 
 
-def from_json(document: Any) -> dict[str, list[GroupScores]]:
+def from_json(text: str) -> dict[str, list[GroupScores]]:
     """The scores that `to_json` wrote.
 
     Raises:
-        ValueError: The document is no such record.
+        ValueError: The text is no such record.
     """
-    try:
-        return {
-            aspect: [
-                GroupScores(g["group"], tuple(g["candidates"]), tuple(g["ratings"]), tuple(g["scores"])) for g in groups
-            ]
-            for aspect, groups in document.items()
-        }
-    except (AttributeError, KeyError, TypeError, InputError) as error:
-        raise ValueError(f"no record of held-out scores: {error}") from error
+    return _RECORD.validate_json(text)
 
 
 def challenge(place: Place, name: str, version: str, new: Challenger) -> str:
-    """Give the alias to a version if nothing holds it or the version is shown to be better than what does.
-
-    Args:
-        place: The open store.
-        name: Registered name.
-        version: The version that was just registered.
-        new: Its held-out scores.
-
-    Returns:
-        What was decided and why, in a sentence.
+    """Give the alias to a new version of a registered model if nothing holds it, or if the version is shown to be
+    better than
+    what does; returns what was decided and why, in a sentence.
     """
     holder = _holder(place, name)
     if holder is None:
@@ -115,8 +100,8 @@ def _scores(place: Place, run_id: str) -> Scores | None:
     with TemporaryDirectory() as folder:
         try:
             file = Path(place.client.download_artifacts(run_id, FILE, folder))
-            return from_json(json.loads(file.read_text(encoding="utf-8")))
-        except (MlflowException, OSError, ValueError, RecursionError):
+            return from_json(file.read_text(encoding="utf-8"))
+        except (MlflowException, OSError, ValueError):
             return None
 
 

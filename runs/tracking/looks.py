@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from pydantic import BaseModel, Field, ValidationError
 
 from debate_judge.data.agreement.intervals import critical
 from debate_judge.data.agreement.results import Agreement
@@ -67,9 +68,9 @@ def record_look(
         store: Folder of the ledger.
         identity: Fingerprint of all that decides the compile's result.
         corpus: All sources of the compile.
-        held_out: Those of them that the figure rests on.
-        figure: The compiled judge's held-out agreement, averaged over aspects.
-        about: More JSON values for people who read the ledger.
+        held_out: Those of them that `figure` rests on, the compiled judge's agreement averaged over aspects.
+        figure: Which is kept in the ledger.
+        about: More JSON values for people who read it.
     """
     from filelock import FileLock
 
@@ -136,27 +137,22 @@ def expected_largest(count: int) -> float:
     return float(12.0 - np.trapezoid(ndtr(grid) ** count, grid))
 
 
+class _LedgerLine(BaseModel):
+    """What is read of a line."""
+
+    identity: str
+    held_out: list[str] = Field(min_length=1)
+
+
 def _read(content: bytes) -> tuple[dict[str, set[str]], int]:
     """Identity -> held-out sources of each look, and the number of lines that are none."""
     looks: dict[str, set[str]] = {}
     unreadable = 0
-    for line in content.split(b"\n"):
-        if not line.strip():
-            continue
-        found = _look(line)
-        if found is None:
+    for line in filter(bytes.strip, content.split(b"\n")):
+        try:
+            found = _LedgerLine.model_validate_json(line, strict=True)
+        except ValidationError:
             unreadable += 1
         else:
-            looks[found[0]] = found[1]
+            looks[found.identity] = set(found.held_out)
     return looks, unreadable
-
-
-def _look(line: bytes) -> tuple[str, set[str]] | None:
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    identity, held = (record.get(key) for key in ("identity", "held_out")) if isinstance(record, dict) else (None, None)
-    if not isinstance(identity, str) or not isinstance(held, list) or not held:
-        return None
-    return (identity, set(held)) if all(isinstance(source, str) for source in held) else None

@@ -102,14 +102,9 @@ class Registration:
 
 
 def log_model(place: Place, run_id: str, export: Path, name: str, registration: Registration | None) -> str:
-    """Keep an export in the active run, as a folder and as a model, and register the model; return the model's URI.
-
-    Args:
-        place: The open store.
-        run_id: The run that made the export.
-        export: Folder that `runs.export.folder.save` wrote.
-        name: Name of the model in the run.
-        registration: How it is registered; None: not at all.
+    """Keep an export in the active run, as a folder and as the model `name`, and register the model if it is to be;
+    returns
+    the model's URI.
     """
     import mlflow
     import pandas as pd
@@ -122,7 +117,7 @@ def log_model(place: Place, run_id: str, export: Path, name: str, registration: 
 
     mlflow.log_artifacts(str(export), "export")
     found, registered = read(export), registration and re.sub(r"[^\w.-]+", "-", registration.name)
-    with TemporaryDirectory() as folder, _unchecked(), _run_keeps_its_params():
+    with TemporaryDirectory() as folder, _unchecked():
         package = _staged(Path(debate_judge.__file__).parent, Path(folder))
         logged = mlflow.pyfunc.log_model(
             name=name,
@@ -194,38 +189,21 @@ def _unchecked() -> Iterator[None]:
             setattr(module, name, check)
 
 
-@contextmanager
-def _run_keeps_its_params() -> Iterator[None]:
-    """Keep back MLflow's warning that the run has parameters already that are called like a model's settings."""
-    told, logger = "Failed to log model config as params", logging.getLogger("mlflow.models.model")
-
-    def others(record: logging.LogRecord) -> bool:
-        return not record.getMessage().startswith(told)
-
-    logger.addFilter(others)
-    try:
-        yield
-    finally:
-        logger.removeFilter(others)
-
-
 def _staged(root: Path, folder: Path) -> Path:
     """Copy the code of the package at `root` into `folder`; returns the copy."""
     package = folder / "debate_judge"
-    sources = [root / "__init__.py", *(file for name in _FOLDERS for file in _modules(root / name))]
-    for file in sources:
-        copy = package / file.relative_to(root)
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(file, copy)
+    package.mkdir(parents=True)
+    shutil.copyfile(root / "__init__.py", package / "__init__.py")
+    for name in _FOLDERS:
+        shutil.copytree(root / name, package / name, ignore=_no_code)
     return package
 
 
-def _modules(package: Path) -> Iterator[Path]:
-    """The modules of a package and of those in it.
+def _no_code(folder: str, names: list[str]) -> list[str]:
+    """Of the names in a folder what is no module and no package of modules.
 
     A folder without `__init__.py` is no package: stores of runs, which may lie beside the code, hold code as well.
     """
-    yield from sorted(package.glob("*.py"))
-    for init in sorted(package.glob("*/__init__.py")):
-        if init.parent.name != _LEFT_OUT:
-            yield from _modules(init.parent)
+    here = Path(folder)
+    kept = {name for name in names if name.endswith(".py") or (here / name / "__init__.py").is_file()}
+    return [name for name in names if name not in kept or name == _LEFT_OUT]

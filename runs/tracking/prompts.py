@@ -21,14 +21,7 @@ _LINKED = "mlflow.linkedPrompts"
 
 
 def register_prompts(place: Place, run_id: str, judge: str, prompts: Mapping[str, str]) -> None:
-    """Register a judge's prompts, point its alias to them, and link them to its run.
-
-    Args:
-        place: The open store.
-        run_id: The run that compiled the judge.
-        judge: Its name; what is not allowed in an alias becomes a hyphen.
-        prompts: Name -> instructions; a name's steps are divided by full stops.
-    """
+    """Register a judge's prompts by name, point the alias `judge` to them, and link them to the run that made it."""
     alias, linked = alias_of(judge), []
     for name, text in prompts.items():
         known = prompt_name(name)
@@ -42,18 +35,14 @@ def register_prompts(place: Place, run_id: str, judge: str, prompts: Mapping[str
 
 
 def prompt_name(text: str) -> str:
-    """`text` as a prompt's name."""
-    return _plain(text, r"[^\w.-]+") or "prompt"
+    """`text` as a prompt's name: what is not allowed there becomes a hyphen."""
+    return re.sub(r"[^\w.-]+", "-", text, flags=re.ASCII).strip("-") or "prompt"
 
 
 def alias_of(text: str) -> str:
     """`text` as an alias. MLflow keeps `latest` and `v1`, `v2`, … for itself."""
-    alias = _plain(text, r"[^\w-]+") or "judge"
+    alias = re.sub(r"[^\w-]+", "-", text, flags=re.ASCII).strip("-") or "judge"
     return f"judge-{alias}" if re.fullmatch(r"(?i)latest|v\d+", alias) else alias
-
-
-def _plain(text: str, unwanted: str) -> str:
-    return re.sub(unwanted, "-", text, flags=re.ASCII).strip("-")
 
 
 def prompts_of(family: str, instructions: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:

@@ -107,9 +107,9 @@ def _as_columns(aspects: Sequence[str], index: pd.Index[Any], results: Results) 
         else:
             reasons[place].append(f"{result['aspect']}: {result['unscored']}")
     # Empty, not null, where there is none: MLflow makes the text "None" of a null that goes to Spark.
-    told = ["; ".join(those) for those in reasons]
+    texts = ["; ".join(of_row) for of_row in reasons]
     columns = {name: _column(values) for name, values in scores.items()}
-    return pd.DataFrame({**columns, "unscored": _column([*told]), "calls": _column([*calls])}).set_axis(index)
+    return pd.DataFrame({**columns, "unscored": _column([*texts]), "calls": _column([*calls])}).set_axis(index)
 
 
 def _questions(judge: LoadedJudge, row: Mapping[Hashable, Any]) -> list[Item | dict[str, Any]]:

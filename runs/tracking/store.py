@@ -1,26 +1,41 @@
-"""Opens the store that runs are kept in: the embedded SQLite database, another database, or an MLflow server."""
+"""Opens the store that runs are kept in: the embedded SQLite database, another database, or an MLflow server.
+
+Its address is checked within seconds, before MLflow is imported: MLflow's own retries take minutes to report that a
+server does not answer.
+"""
 
 from __future__ import annotations
 
 import glob
 import os
 import shlex
+import socket
+import sqlite3
+import urllib.error
+import urllib.request
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 from threading import RLock
 from typing import Any
+from urllib.parse import urlsplit
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs.lm.redaction import clean_text
-from debate_judge.programs.lm.sql.postgresql import driven_by_psycopg, only_holder, sqlalchemy_address
+from debate_judge.programs.lm.sql.postgresql import connect, driven_by_psycopg, only_holder, sqlalchemy_address
 from debate_judge.runs.mlflow_setup import prepare_mlflow, sqlite_file
-from debate_judge.runs.tracking.address import check_address, is_server
 from debate_judge.runs.tracking.shared_view import experiment_tags
 
 _TURN = RLock()
+
+TIMEOUT = 4.0
+"""Seconds that a server or a locked database is given to answer."""
+
+_DATABASES = {"postgresql": 5432, "mysql": 3306, "mssql": 1433}
+"""Scheme -> default port."""
 
 
 @contextmanager
@@ -75,7 +90,7 @@ def open_place(uri: str | None, store: Path, experiment: str) -> Place:
     Args:
         uri: Tracking URI; None for the SQLite database in `store`.
         store: Folder of the embedded database, and of the artifacts of every store without a server.
-        experiment: Name of the experiment.
+        experiment: Its name.
 
     Raises:
         InputError: The address is malformed, no server answers there, or the store cannot be used.
@@ -179,3 +194,82 @@ def _open(uri: str, store: Path, experiment: str) -> Place:
     for name, value in experiment_tags(found.tags).items():
         client.set_experiment_tag(found.experiment_id, name, value)
     return Place(client, uri, found.experiment_id)
+
+
+# --- addresses ---
+
+
+def is_server(uri: str) -> bool:
+    """Whether the store is an MLflow server, which has a UI and keeps artifacts itself."""
+    return urlsplit(uri).scheme in ("http", "https")
+
+
+def check_address(uri: str) -> None:
+    """Reject an address that is malformed, does not answer, or names a database that cannot be used.
+
+    Raises:
+        InputError: It is one of these.
+    """
+    try:
+        parts = urlsplit(uri)
+        host, port, file = parts.hostname, parts.port, sqlite_file(uri)
+    except ValueError as error:
+        raise _malformed(uri) from error
+    scheme = parts.scheme.partition("+")[0]
+    if host and (is_server(uri) or scheme in _DATABASES):
+        try:
+            _call(uri) if is_server(uri) else _knock(host, port or _DATABASES[scheme])
+        except (OSError, HTTPException, ValueError) as error:
+            raise _unreachable(uri, str(getattr(error, "reason", error)) or type(error).__name__) from error
+        if driven_by_psycopg(uri):
+            connect(uri, "tracking URI").close()
+    elif file is not None:
+        _check_sqlite(file)
+    elif not uri.startswith("databricks"):
+        raise _malformed(uri)
+
+
+def _call(uri: str) -> None:
+    request = urllib.request.Request(uri.rstrip("/") + "/health", headers={"User-Agent": "debate-judge"})
+    try:
+        urllib.request.urlopen(request, timeout=TIMEOUT).close()
+    except urllib.error.HTTPError as error:
+        # Only a server error means that MLflow is down: a gateway may guard or hide this path.
+        if error.code >= 500:
+            raise OSError(f"it answers HTTP {error.code}") from error
+
+
+def _knock(host: str, port: int) -> None:
+    socket.create_connection((host, port), TIMEOUT).close()
+
+
+def _check_sqlite(file: Path) -> None:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with closing(sqlite3.connect(file, timeout=TIMEOUT)) as database:
+            database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            writable = os.access(file, os.W_OK) and os.access(file.parent, os.W_OK)
+    except (OSError, sqlite3.Error) as error:
+        raise InputError(f"not a database that can be used: {error}", file=file, remedy="name another file") from error
+    if not writable:
+        raise InputError("the database cannot be written", file=file, remedy="change its permissions, or name another")
+
+
+def _malformed(uri: str) -> InputError:
+    return InputError(
+        "not a tracking URI",
+        field="tracking URI",
+        expected="http(s)://HOST:PORT, sqlite:///FILE, postgresql://…, mysql://…, mssql://… or databricks",
+        found=clean_text(uri),
+        remedy="correct it, or leave it out for the embedded store",
+    )
+
+
+def _unreachable(uri: str, why: str) -> InputError:
+    start = "start it (mlflow server --port 5000)" if is_server(uri) else "start it"
+    return InputError(
+        f"the tracking server cannot be reached: {clean_text(why)}",
+        field="tracking URI",
+        found=clean_text(uri),
+        remedy=f"{start}, correct the address, or leave it out for the embedded store",
+    )

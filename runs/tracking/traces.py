@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldDebate:
+class TracedDebate:
     """One debate with the texts that it was about."""
 
     judge: str
@@ -34,7 +34,7 @@ class HeldDebate:
     """Mean of the raters."""
 
 
-def log_debates(place: Place, run_id: str, held: Sequence[HeldDebate]) -> None:
+def log_debates(place: Place, run_id: str, held: Sequence[TracedDebate]) -> None:
     """Write debates as traces of a run: a span a turn, the judge's score as feedback, the raters' as expectation."""
     import mlflow
     from mlflow.entities import AssessmentSource
@@ -52,7 +52,7 @@ def log_debates(place: Place, run_id: str, held: Sequence[HeldDebate]) -> None:
             mlflow.log_expectation(trace_id=trace_id, name=one.aspect, value=one.rating, source=raters)
 
 
-def _trace(place: Place, run_id: str, one: HeldDebate) -> str:
+def _trace(place: Place, run_id: str, one: TracedDebate) -> str:
     import mlflow
     from mlflow.entities import SpanType
 

@@ -1,7 +1,7 @@
 """One compile as an MLflow run: settings, data, trials as child runs, evidence, figures, the model.
 
     with Tracker(uri=None, store=Path("runs/store"), experiment="debate/summeval", run_name="first") as tracker:
-        tracker.params({"judge": "debate", "rounds": 3})
+        tracker.metrics({"agreement": 0.43})
         tracker.trial("n=2 plain", {"rounds": 2, "persona": "plain"}, {"choice_agreement": 0.41})
 
 One thread writes by MLflow's fluent functions, in the order of the calls, so that writing overlaps with waiting for an
@@ -16,7 +16,6 @@ import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -26,7 +25,7 @@ from debate_judge.runs.tracking.abandoned import TAG, RunLock, close_abandoned
 from debate_judge.runs.tracking.prompts import register_prompts
 from debate_judge.runs.tracking.shared_view import KEY, TRAINING
 from debate_judge.runs.tracking.store import Place, explained, open_place, used
-from debate_judge.runs.tracking.traces import HeldDebate, log_debates
+from debate_judge.runs.tracking.traces import TracedDebate, log_debates
 from debate_judge.runs.tracking.values import finite, first_line, source_tags, standing_tags, texts
 
 if TYPE_CHECKING:
@@ -78,7 +77,7 @@ class Tracker:
 
     def __enter__(self) -> Tracker:
         self._place = open_place(self._uri, self._folder, self._experiment)
-        self._lock = RunLock(self._folder, self._place.uri)
+        self._lock = RunLock(self._place.uri, self._folder)
         self._lock.acquire()
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="tracking")
         try:
@@ -141,22 +140,20 @@ class Tracker:
         host = clean_text(self.place.uri).rstrip("/") if self.place.served else f"http://127.0.0.1:{port}"
         return f"{host}/#/experiments/{self.place.experiment_id}"
 
-    def params(self, values: Mapping[str, object]) -> None:
-        """Log settings; secrets are taken out, None is left out."""
-        self._write(lambda: _mlflow().log_params(texts(values)))
+    # Each of these is done by the writing thread, after those before it.
 
     def settings(self, values: Mapping[str, object], shown: Mapping[str, object]) -> None:
-        """Keep all settings as `settings.json`, and log those by which a person tells runs apart."""
+        """Keep all settings as `settings.json`, and log those by which a person tells runs apart; None is left out."""
         self.json("settings.json", texts(values))
-        self.params(shown)
+        self._write(lambda mlflow: mlflow.log_params(texts(shown)))
 
     def tags(self, values: Mapping[str, object]) -> None:
         """Log tags; secrets are taken out, None is left out."""
-        self._write(lambda: _mlflow().set_tags(texts(values)))
+        self._write(lambda mlflow: mlflow.set_tags(texts(values)))
 
     def metrics(self, values: Mapping[str, float | None], step: int | None = None) -> None:
         """Log numbers; what is None or not finite is left out."""
-        self._write(lambda: _mlflow().log_metrics(finite(values), step))
+        self._write(lambda mlflow: mlflow.log_metrics(finite(values), step))
 
     def details(self, values: Mapping[str, float | None]) -> None:
         """Keep numbers that would bury the run's page among its metrics; all of them end up in `metrics.json`."""
@@ -168,21 +165,22 @@ class Tracker:
 
     def trial(self, name: str, params: Mapping[str, object], metrics: Mapping[str, float | None]) -> None:
         """Log one finished trial as a child run."""
-        self._write(self._log_trial, name, texts(params), finite(metrics))
+        experiment = self.place.experiment_id
+
+        def log(mlflow: Any) -> None:
+            with mlflow.start_run(experiment_id=experiment, run_name=name, nested=True, tags=source_tags()):
+                mlflow.log_params(texts(params))
+                mlflow.log_metrics(finite(metrics))
+
+        self._write(log)
 
     def dataset(self, part: Part, corpus: Corpus, digest: str) -> None:
-        """Log one part of a split as the run's input.
-
-        Args:
-            part: What the part is used for.
-            corpus: The groups of that part.
-            digest: Fingerprint of the part.
-        """
-        self._write(_log_dataset, part, corpus, digest)
+        """Log one part of a split, whose fingerprint is `digest`, as the run's input."""
+        self._write(lambda mlflow: _log_dataset(mlflow, part, corpus, digest))
 
     def text(self, path: str, content: str) -> None:
         """Keep a text as the artifact `path`."""
-        self._write(lambda: _mlflow().log_text(content, path))
+        self._write(lambda mlflow: mlflow.log_text(content, path))
 
     def json(self, path: str, value: object) -> None:
         """Keep a JSON value as the artifact `path`; a number that is not finite raises ValueError here."""
@@ -190,24 +188,29 @@ class Tracker:
 
     def table(self, path: str, rows: Sequence[Mapping[str, object]]) -> None:
         """Keep rows as a table that the UI shows; `path` ends in .json."""
-        self._write(self._log_table, path, [dict(row) for row in rows])
+        import pandas as pd
+
+        # As objects, or a column of numbers with a gap would hold NaN.
+        frame = pd.DataFrame(list(rows), dtype=object)
+        self._write(lambda mlflow: mlflow.log_table(frame, path))
 
     def figure(self, path: str, figure: Figure) -> None:
         """Keep a figure; the ending of `path` names its format."""
-        self._write(lambda: _mlflow().log_figure(figure, path))
+        look = {"dpi": 140, "bbox_inches": "tight"}
+        self._write(lambda mlflow: mlflow.log_figure(figure, path, save_kwargs=look))
 
     def prompts(self, judge: str, prompts: Mapping[str, str]) -> None:
         """Keep a judge's prompts in the prompt registry, see `runs.tracking.prompts`."""
-        self._write(lambda: register_prompts(self.place, self.run_id, judge, prompts))
+        self._write(lambda _: register_prompts(self.place, self.run_id, judge, prompts))
 
     @property
     def keeps_texts(self) -> bool:
         """Whether the store is the embedded one, which nobody else reads: texts of the data may lie there."""
         return self._uri is None
 
-    def debates(self, held: Sequence[HeldDebate]) -> None:
+    def debates(self, held: Sequence[TracedDebate]) -> None:
         """Show debates as traces of the run, see `runs.tracking.traces`. They quote the texts of the data."""
-        self._write(log_debates, self.place, self.run_id, list(held))
+        self._write(lambda _: log_debates(self.place, self.run_id, held))
 
     def model(self, export: Path, *, name: str, registration: Registration | None) -> str:
         """Keep an export as the artifact folder `export` and as a model that loads anywhere, and register the model.
@@ -222,22 +225,24 @@ class Tracker:
         """
         from debate_judge.runs.tracking.model import log_model
 
-        work = partial(log_model, self.place, self.run_id, export, name, registration)
-        uri = self._write(work).result()
+        uri = self._write(lambda _: log_model(self.place, self.run_id, export, name, registration)).result()
         if uri is None:
             raise self._as_error() from self._failure
         return uri
 
-    def _write(self, work: Callable[..., T], *args: Any) -> Future[T | None]:
+    def _write(self, work: Callable[[Any], T]) -> Future[T | None]:
+        """Have the writing thread call `work` with MLflow, whose store is the run's meanwhile."""
         if self._failure is not None:
             raise self._as_error() from self._failure
-        return self._writer.submit(self._attempt, work, *args)
+        return self._writer.submit(self._attempt, work)
 
-    def _attempt(self, work: Callable[..., T], *args: Any) -> T | None:
+    def _attempt(self, work: Callable[[Any], T]) -> T | None:
+        import mlflow
+
         if self._failure is None:
             try:
                 with used(self.place.uri):
-                    return work(*args)
+                    return work(mlflow)
             except Exception as error:
                 self._failure = error
         return None
@@ -248,22 +253,10 @@ class Tracker:
             "  remedy:   see that the store runs, and repeat the command; LM calls already paid for are not made again"
         )
 
-    def _log_trial(self, name: str, params: dict[str, str], metrics: dict[str, float]) -> None:
-        experiment, mlflow = self.place.experiment_id, _mlflow()
-        with mlflow.start_run(experiment_id=experiment, run_name=name, nested=True, tags=source_tags()):
-            mlflow.log_params(params)
-            mlflow.log_metrics(metrics)
-
-    def _log_table(self, path: str, rows: list[dict[str, object]]) -> None:
-        import pandas as pd
-
-        # As objects, or a column of numbers with a gap would hold NaN.
-        _mlflow().log_table(pd.DataFrame(rows, dtype=object), path)
-
     def _end(self, kind: type[BaseException] | None, error: BaseException | None) -> None:
-        cause = error if error is not None else self._failure
-        status = "FINISHED"
-        mlflow = _mlflow()
+        import mlflow
+
+        cause, status = error if error is not None else self._failure, "FINISHED"
         try:
             with used(self.place.uri):
                 try:
@@ -279,15 +272,8 @@ class Tracker:
             self._failure = self._failure or failure
 
 
-def _log_dataset(part: str, corpus: Corpus, digest: str) -> None:
-    """Log one part of a corpus as an input of the active run; MLflow gets its columns and counts, and no text.
-
-    Args:
-        part: What it was used for.
-        corpus: Its groups.
-        digest: Of the groups.
-    """
-    import mlflow
+def _log_dataset(mlflow: Any, part: str, corpus: Corpus, digest: str) -> None:
+    """Log one part of a corpus as an input of the active run; MLflow gets its columns and counts, and no text."""
     from mlflow.data.dataset_source_registry import get_dataset_source_from_json
     from mlflow.data.meta_dataset import MetaDataset
     from mlflow.exceptions import MlflowException
@@ -311,9 +297,3 @@ def _log_dataset(part: str, corpus: Corpus, digest: str) -> None:
     except MlflowException:
         # MLflow looks whether the data set is known and then adds it: of two runs that do so at once one fails.
         mlflow.log_input(dataset, context=part, tags=tags)
-
-
-def _mlflow() -> Any:
-    import mlflow
-
-    return mlflow

@@ -9,7 +9,7 @@ import pytest
 
 from debate_judge import data
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.debate.speakers import Critic
+from debate_judge.programs.debate.table import Critic
 from debate_judge.programs.judge import corpus_items
 from debate_judge.programs.roles.role import RoleLastAdapter, material
 from tests.bench.played import Request, parts, run

@@ -32,7 +32,7 @@ sys.path.insert(0, str(ROOT))
 
 from debate_judge.data.schema import Aspect, Scale, Task  # noqa: E402
 from debate_judge.programs.debate.judge import Debate  # noqa: E402
-from debate_judge.programs.debate.speakers import Critic, Opening, Revision  # noqa: E402
+from debate_judge.programs.debate.table import Critic, Opening, Revision  # noqa: E402
 from debate_judge.programs.judge import Item  # noqa: E402
 from debate_judge.programs.lm.client import JudgeLM  # noqa: E402
 from debate_judge.programs.lm.store import SqlStore  # noqa: E402

@@ -10,7 +10,7 @@ import pytest
 from debate_judge.optimize import compile as command
 from debate_judge.optimize.estimation.estimate import estimate_compile
 from debate_judge.optimize.settings import Settings
-from debate_judge.runs.flags.named_texts import personas
+from debate_judge.runs.flags.judge import personas
 from tests.config_keys import keys
 
 SAMPLE = Path(__file__).parents[2] / "data" / "sample" / "summarization.jsonl"

@@ -18,7 +18,7 @@ from debate_judge.programs import make_lm
 from debate_judge.programs.lm.reply import Messages, Reply
 from debate_judge.programs.offline import engine as offline
 from debate_judge.runs.estimates.dry_run import Estimate
-from debate_judge.runs.flags.named_texts import personas
+from debate_judge.runs.flags.judge import personas
 from tests.config_keys import keys
 from tests.optimize.small_corpus import small_corpus
 

@@ -16,10 +16,9 @@ from debate_judge.optimize import compile as command
 from debate_judge.optimize.estimation.estimate import estimate_compile, notes
 from debate_judge.optimize.measures.learning_curve import first_sources, sizes_of
 from debate_judge.optimize.settings import Settings
-from debate_judge.runs.flags.named_texts import personas
-from debate_judge.runs.reports.learning import render
+from debate_judge.runs.flags.judge import personas
+from debate_judge.runs.reports.learning import in_words
 from tests.config_keys import keys
-from tests.printed import printed, unwrapped
 
 ASPECTS = ("consistency", "relevance")
 QUICK = [
@@ -147,9 +146,8 @@ def group(number: int, wrong: bool) -> GroupScores:
 
 
 def test_the_last_step_is_put_into_words() -> None:
-    assert "It seems so: from 4 to 8 sources" in printed(*render(steps(1, 0.9, 0.1), "summary", "spearman", ()))
-    assert "It does not seem so: from 0 to 4" in printed(*render(steps(0.1, 0.9), "summary", "spearman", ()))
-    unclear = unwrapped(printed(*render(steps(0.5, 0.4), "summary", "spearman", ("clarity",))))
+    assert "It seems so: from 4 to 8 sources" in in_words(steps(1, 0.9, 0.1))
+    assert "It does not seem so: from 0 to 4" in in_words(steps(0.1, 0.9))
+    unclear = in_words(steps(0.5, 0.4))
     assert "These sources cannot tell" in unclear
     assert "would detect a true difference of" in unclear
-    assert "the judge of clarity knows nothing of the raters" in unclear

@@ -16,7 +16,7 @@ from debate_judge.optimize.search import study
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs.dry_run import DryRunEngine, EstimateCase
 from debate_judge.runs.estimates.dry_run import Target
-from debate_judge.runs.flags.named_texts import personas
+from debate_judge.runs.flags.judge import personas
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import debater, requested, scripted_lm, section
 from tests.optimize.compiles import compiled

@@ -17,8 +17,8 @@ from debate_judge.programs.lm.errors import BudgetSpentError
 from debate_judge.programs.lm.reply import Reply
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.testing import scripted_lm
+from debate_judge.runs.flags.judge import personas
 from debate_judge.runs.flags.lm import limits
-from debate_judge.runs.flags.named_texts import personas
 from debate_judge.runs.reports.costs import cost_rows
 
 

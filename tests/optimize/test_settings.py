@@ -110,9 +110,9 @@ def test_what_is_no_metric_is_refused(given: str) -> None:
         ("--deadline=60", "timeout"),
         ("--attempt=60", "timeout"),
         ("--judge-option=turns=3", "-J"),
-        ("--score-mode=expected", "-J score-mode=expected"),
-        ("--guide-words=100", "guide-words = 100"),
-        ("--no-preflight", "preflight = false"),
+        ("--score-mode=expected", "--config score-mode=expected"),
+        ("--guide-words=100", "--config guide-words=100"),
+        ("--no-preflight", "--config preflight=false"),
         ("--aspects-of=x", None),
     ],
 )
@@ -169,7 +169,7 @@ def refused(folder: Path, text: str) -> InputError:
 
 
 @pytest.mark.parametrize(
-    ("key", "near"), [("trails", "trials"), ("max-round", "max_rounds"), ("Judge", "judge"), ("aspect", "aspects")]
+    ("key", "near"), [("trails", "trials"), ("max-round", "max-rounds"), ("Judge", "judge"), ("aspect", "aspects")]
 )
 def test_an_unknown_key_is_refused_with_the_nearest_name(tmp_path: Path, key: str, near: str) -> None:
     error = refused(tmp_path, f"{key} = 1\n")

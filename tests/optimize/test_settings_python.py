@@ -11,7 +11,7 @@ import pytest
 from debate_judge.data.errors import InputError
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs.debate.personas import PERSONAS
-from debate_judge.runs.flags.declared import deciding
+from debate_judge.runs.flags.declared import result_settings
 from debate_judge.runs.tracking.prompts import prompts_of
 from tests.optimize.compiles import prepared
 
@@ -52,7 +52,7 @@ def test_the_identity_is_what_decides_the_result() -> None:
 
 
 def test_whether_a_setting_decides_is_declared_where_the_setting_is() -> None:
-    aside = {field.name for field in dataclasses.fields(Settings)} - set(deciding(Settings()))
+    aside = {field.name for field in dataclasses.fields(Settings)} - set(result_settings(Settings()))
     assert aside == {
         *("name", "tracking_uri", "store", "json", "report", "learning_curve", "read_alone", "keep"),
         *("concurrency", "preflight", "log_texts"),

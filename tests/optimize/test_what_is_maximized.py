@@ -11,7 +11,7 @@ from debate_judge.optimize.search import outcomes
 from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners import guide, rated_examples
 from debate_judge.programs.make_lm import make_lm
-from debate_judge.runs.flags.named_texts import personas
+from debate_judge.runs.flags.judge import personas
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.optimize.compiles import compiled
 from tests.optimize.small_corpus import small_corpus

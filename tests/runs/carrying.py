@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable, Iterable
+from contextlib import redirect_stdout
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,7 @@ from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.runs.export import loaded
 from debate_judge.runs.export.folder import save
 from debate_judge.runs.export.recorded import RECORDED, record, source_hash
+from debate_judge.runs.flags.invocation import COMMANDS
 from tests.fakes import debater, scripted_lm
 from tests.runs.rated import COHERENCE, TASK, corpus, the_number
 
@@ -103,6 +107,14 @@ def export(
     judge = AspectJudge(build(kind, JUDGES["single"].config), calibration=Calibration(((1, 1), (5, 5)), 4, 20))
     compiled = CompiledJudge(TASK, {COHERENCE.name: judge})
     return save(folder, compiled, lm={"spec": spec}, evidence=evidence, name="mine")
+
+
+def command(name: str, *arguments: object) -> tuple[int, dict[str, Any]]:
+    """Exit code and JSON of a command of `runs.after`."""
+    main, out = import_module(COMMANDS[name][0]).main, io.StringIO()
+    with redirect_stdout(out):
+        code: int = main([*map(str, arguments), "--json"])
+    return code, json.loads(out.getvalue() or "{}")
 
 
 def file_of(path: Path, groups: Iterable[RatedGroup]) -> str:

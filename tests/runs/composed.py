@@ -63,23 +63,16 @@ def started(name: str, given: Mapping[str, str], here: Mapping[str, str], *furth
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     try:
-        wait_until_well(name, process, address)
+        _wait_until_well(name, process, address)
         yield address
     finally:
         os.killpg(process.pid, 15)
         process.wait(60)
 
 
-def wait_until_well(name: str, process: subprocess.Popen[bytes], address: str, limit: float = 120.0) -> None:
-    """Ask a service until it says that it is well.
-
-    Args:
-        name: Of the service.
-        process: That it runs in.
-        address: Where it is to answer.
-        limit: Seconds after which the test fails.
-    """
-    until = time.monotonic() + limit
+def _wait_until_well(name: str, process: subprocess.Popen[bytes], address: str) -> None:
+    """Ask a service for two minutes, until it says that it is well."""
+    until = time.monotonic() + 120
     while True:
         assert process.poll() is None, f"{name} has ended"
         try:
@@ -88,5 +81,5 @@ def wait_until_well(name: str, process: subprocess.Popen[bytes], address: str, l
             return
         except (urllib.error.URLError, ConnectionError, TimeoutError) as error:
             if time.monotonic() >= until:
-                pytest.fail(f"{name} was not well within {limit:.0f} s: {error}")
+                pytest.fail(f"{name} was not well: {error}")
             time.sleep(0.1)

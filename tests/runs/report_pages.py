@@ -15,17 +15,16 @@ from debate_judge.runs.reports.html.blocks import (
     CostPoint,
     DataTable,
     JudgesChart,
+    LineChart,
     LineSeries,
     Paragraph,
     Quotation,
     ReportBlock,
-    RoundsChart,
     Section,
     Span,
     TextChange,
 )
-from debate_judge.runs.reports.html.debates import DebateTexts
-from debate_judge.runs.reports.html.document import Report
+from debate_judge.runs.reports.html.document import DebateTexts, Report
 from debate_judge.runs.reports.html.items import JudgedScores, beside_ratings, debates_of
 from tests.browser import Browser, OpenPage
 
@@ -126,7 +125,7 @@ def blocks(text: str) -> tuple[ReportBlock, ...]:
         DataTable((text, "n"), ((text, "1"), ("b", "2.5 [1.0, 3.0]")), text, total=True),
         Quotation(text, text),
         TextChange(text, f"kept {text}", f"kept and new {text}"),
-        RoundsChart(text, text, (LineSeries(text, spans), LineSeries("other", spans)), (text, 0)),
+        LineChart(text, text, (LineSeries(text, spans), LineSeries("other", spans)), (text, 0)),
         CostChart(text, text, (point, CostPoint(2.0, 0.4, "b")), (point,), point),
         JudgesChart(text, text, (text, "b", "c"), (LineSeries(text, spans),)),
     )

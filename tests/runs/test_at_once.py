@@ -12,16 +12,13 @@ from typing import Any
 import pytest
 
 from debate_judge.data.schema import Aspect, Scale, Task
-from debate_judge.optimize import compile as compile_command
 from debate_judge.programs import build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.runs import score
 from debate_judge.runs.export.folder import save
-from debate_judge.runs.tracking.store import open_place
 from tests.config_keys import keys
 from tests.fakes import debater
 from tests.faulty_server import FaultyServer
-from tests.optimize.small_corpus import small_corpus
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork"),
@@ -97,19 +94,3 @@ def test_two_files_that_are_scored_at_once_pay_once_for_the_texts_in_both(
     a, b = ({r["group"]: r["score"] for r in rows(tmp_path / f"{name}.scores.jsonl")} for name in "ab")
     assert (len(a), len(b)) == (30, 30)
     assert all(a[name] == b[name] for name in a.keys() & b.keys())
-
-
-def test_compiles_at_once_pay_once_for_what_they_have_in_common(server: FaultyServer, tmp_path: Path) -> None:
-    data = small_corpus(tmp_path, groups=8, candidates=3)
-    # Once for both: MLflow is imported, and its tables made, in seconds.
-    open_place(None, tmp_path / "store", "debate/small")
-    common = ["--data", str(data), "--lm", "openai/mock", "--api-base", server.url, "--store", str(tmp_path / "store")]
-    common += ["--aspects", "coherence", "--tuner", "none", "--effort", "light", *keys(trials=1), "--max-rounds", "0"]
-    common += keys(resamples=100, preflight=False, report="none")
-    commands = [
-        lambda own=own: compile_command.main([*common, *own])
-        for own in (["--name", "one"], ["--name", "another", "--seed", "1"])
-    ]
-    assert run_together(*commands) == [0, 0]
-    assert set(server.answered.values()) == {1}
-    assert all((tmp_path / "store" / "exports" / name).is_dir() for name in ("one", "another"))

@@ -12,9 +12,7 @@ import pytest
 
 from debate_judge import data
 from debate_judge.data.files.task_file import find_task, read_task
-from debate_judge.data.inventory import inventory
 from debate_judge.data.schema import Scale
-from debate_judge.data.tasks import DIALOGUE
 from debate_judge.runs.check import main
 from tests.printed import unwrapped
 
@@ -59,8 +57,9 @@ def test_a_file_without_a_task_gets_one_that_can_be_kept(tmp_path: Path, capsys:
     assert "10 sources, 20 candidates" in fewer
     assert "each of the 10 sources is held out once, by 6 folds" in fewer
     assert "--columns source=question,text=answer --config sources=10 --lm" in fewer
-    assert main([str(path), "--write-task", str(task_file)]) == 2
-    assert "a file is there already" in capsys.readouterr().err
+    for data_set, problem in ((path, "a file is there already"), ("sample", "nothing to guess")):
+        assert main([str(data_set), "--write-task", str(task_file)]) == 2
+        assert problem in capsys.readouterr().err
 
 
 def test_what_was_understood_is_counted(
@@ -135,13 +134,6 @@ def test_it_says_where_a_compile_would_refuse_and_what_to_name_where_nothing_is_
     assert "a compile would refuse: too few ratings of it to start" in capsys.readouterr().out
 
 
-def test_data_that_name_their_task_are_read_by_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert main(["sample", "--task", "dialogue"]) == 0
-    assert "task: dialogue" in capsys.readouterr().out
-    assert main(["sample", "--write-task", str(tmp_path / "x.toml")]) == 2
-    assert "nothing to guess" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -160,13 +152,16 @@ def test_what_cannot_be_read_is_an_error(
 
 @pytest.mark.parametrize(
     ("header", "names"),
-    [("tone?,tone!", ["tone", "tone_2"]), ("(text),(aspect)", ["text_2", "aspect"]), ("???,tone", ["aspect", "tone"])],
+    [("tone?,tone!", ["tone", "tone_2"]), ("???,to\x1b[2Jne", ["aspect", "to_2Jne"])],
 )
-def test_guessed_aspects_have_names_that_a_task_file_can_have(tmp_path: Path, header: str, names: list[str]) -> None:
+def test_guessed_aspects_have_names_that_a_task_file_and_a_terminal_can_have(
+    tmp_path: Path, header: str, names: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     path, task = tmp_path / "a.csv", tmp_path / "t.toml"
     path.write_text(f"text,{header}\nx,1,3\ny,2,5\n")
     assert main([str(path), "--write-task", str(task)]) == 0
     assert [aspect.name for aspect in find_task(str(task)).aspects] == names
+    assert "\x1b" not in "".join(capsys.readouterr())
 
 
 @pytest.mark.parametrize(
@@ -174,13 +169,10 @@ def test_guessed_aspects_have_names_that_a_task_file_can_have(tmp_path: Path, he
     [
         ("0.25 0.5 1", (0, 1), 0.01),
         ("1 2 2.67", (1, 3), 1),
-        ("0 3 5", (0, 5), 1),
-        ("-1 0 1", (-1, 1), 1),
         ("10 55 90", (1, 100), 1),
         ("pass Fail", (0, 1), 1),
         ("-0.5 0.25", (-1, 1), 1),
         ("150 320.5", (150, 321), 1),
-        ("150 12345678.5", (150, 12345679), 1),
     ],
 )
 def test_scales_are_guessed_from_values(tmp_path: Path, values: str, ends: tuple[float, float], step: float) -> None:
@@ -189,25 +181,6 @@ def test_scales_are_guessed_from_values(tmp_path: Path, values: str, ends: tuple
     assert main([str(path), "--write-task", str(tmp_path / "t.toml")]) == 0
     aspect = tomllib.loads((tmp_path / "t.toml").read_text())["aspects"]["odd_name"]
     assert (aspect["low"], aspect["high"], aspect.get("step", 1)) == (*ends, step)
-
-
-def test_a_name_from_a_file_does_nothing_to_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "a.csv"
-    path.write_text("text,to\x1b[2Jne\nx,1\ny,2\n")
-    assert main([str(path)]) == 0
-    assert "\x1b" not in "".join(capsys.readouterr())
-
-
-def test_ties_are_counted_within_groups_or_over_all() -> None:
-    corpus = data.load("sample", DIALOGUE)
-    (found,) = [one for one in inventory(corpus).aspects if one.aspect.name == "understandability"]
-    assert found.pairs == 24 * 21
-    assert found.tied == sum(
-        a.rating("understandability") == b.rating("understandability")
-        for group in corpus.groups
-        for i, a in enumerate(group.candidates)
-        for b in group.candidates[:i]
-    )
 
 
 README = (Path(__file__).parents[2] / "docs" / "your-data.md").read_text(encoding="utf-8")

@@ -19,8 +19,7 @@ from debate_judge.data.agreement.decisions import (
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Candidate, RatedGroup, Scale
-from debate_judge.runs.reports.decisions import blocks, metrics, render, to_json
-from debate_judge.runs.reports.tables import DataTable
+from debate_judge.runs.reports.decisions import metrics, tables, to_json
 from tests.printed import printed, unwrapped
 
 BINARY = Question("binary", 0.5, 0.5)
@@ -150,7 +149,7 @@ def test_raters_who_are_split_give_no_label() -> None:
     assert one.measures["accuracy"].value == 1.0
     found = {"judge": {"quality": one}}
     assert "2 more without a label, for their raters are evenly split, are left out" in unwrapped(
-        printed(*render(found))
+        printed(*tables(found))
     )
     assert to_json(found)["judge"]["quality"]["ties"] == 2
 
@@ -159,7 +158,7 @@ def test_what_has_no_label_or_no_decision() -> None:
     assert decide({"quality": scores(((None, None), (0.9, 0.1)))}, {"quality": BINARY}) == {}
     silent = decided(scores(((1.0, 0.0), (None, None))))
     assert (silent.measures, silent.undecided, silent.majority_baseline) == ({}, 2, 0.5)
-    assert "–" in printed(*render({"judge": {"quality": silent}}))
+    assert "–" in printed(*tables({"judge": {"quality": silent}}))
     json.dumps(to_json({"judge": {"quality": silent}}), allow_nan=False)
 
 
@@ -219,19 +218,16 @@ def test_the_table_says_what_its_figures_are() -> None:
         "plain": {"quality": decided(CHECKED)},
         "tuned": {"quality": decided(CHECKED, replace(BINARY, cut=0.3, chosen_on="dev"))},
     }
-    upper, lower = blocks(found)
-    assert "positive is 0.5 or more" in upper.title
-    assert "7 labelled candidates of 4 sources, positive / negative by the raters 4 / 3" in upper.title
-    assert "always deciding 'positive' has accuracy 0.57" in upper.title
+    upper, lower = tables(found)
+    assert "positive is 0.5 or more" in upper.caption
+    assert "7 labelled candidates of 4 sources, positive / negative by the raters 4 / 3" in upper.caption
+    assert "always deciding 'positive' has accuracy 0.57" in upper.caption
     assert [row[0] for row in upper.rows] == ["plain", "tuned (cut 0.3, chosen on dev)"]
     assert upper.header[-2:] == ("decided positive / negative", "undecided")
     assert [row[-2:] for row in upper.rows] == [("4 / 2", "1"), ("5 / 1", "1")]
-    assert "below 0.5" in lower.title
+    assert "below 0.5" in lower.caption
     assert lower.header == ("judge", "precision", "recall", "F1")
-    shown = render(found)
-    assert [part.header for part in shown if isinstance(part, DataTable)] == [upper.header, lower.header]
-    assert [part for part in shown if isinstance(part, str) and part] == [upper.title, lower.title]
-    assert render({"plain": {}}) == []
+    assert tables({"plain": {}}) == []
 
 
 def test_json_and_metrics_carry_the_same_figures() -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+import debate_judge
 from debate_judge.data.errors import InputError
-from debate_judge.runs.after import api, carry, measure, recheck
+from debate_judge.runs.after import carry, measure, recheck
 from tests.runs.carrying import RATED, SEEN, export, file_of
 
 NEW = [replace(g, id=f"new {g.id}", source=f"A new source: {g.source}") for g in RATED.groups[:3]]
@@ -57,7 +58,9 @@ def test_stored_replies_cost_nothing_but_are_not_recalled_for_old_texts(
     assert totals(capsys.readouterr().out) == [calls(0), calls(HELD_OUT)]
 
 
-def test_a_carry_asks_both_lms(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_carry_asks_both_lms_and_measure_only_where_a_judge_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     judge, data = export(tmp_path / "judge", spec="openai/old"), file_of(tmp_path / "rated.jsonl", RATED.groups)
     arguments = [str(judge), "--lm", "openai/gpt-4o-mini", "--data", data, "--estimate"]
     assert carry.main(arguments) == 0
@@ -66,10 +69,6 @@ def test_a_carry_asks_both_lms(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert told.index("Estimate for openai/gpt-4o-mini") < told.index("Estimate for openai/old")
     assert carry.main([*arguments, "--old", "recorded"]) == 0
     assert totals(capsys.readouterr().out) == [calls(HELD_OUT)]
-
-
-def test_measure_asks_only_where_a_judge_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    judge, data = export(tmp_path / "judge", spec="offline"), file_of(tmp_path / "rated.jsonl", RATED.groups)
     assert measure.main([data, "--program", str(judge), "--store", str(tmp_path / "s"), "--estimate"]) == 0
     assert totals(capsys.readouterr().out) == [calls(len(RATED.groups))]
     assert measure.main([data, "--scores", data, "--estimate"]) == 2
@@ -78,4 +77,4 @@ def test_measure_asks_only_where_a_judge_is_named(tmp_path: Path, capsys: pytest
 
 def test_a_function_does_not_spend_where_an_estimate_is_asked_for(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="by the command alone"):
-        api.recheck(export(tmp_path / "judge"), "new.jsonl", estimate="")
+        debate_judge.recheck(export(tmp_path / "judge"), "new.jsonl", estimate="")

@@ -8,13 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
-from debate_judge.programs.lm.reply import Memory, Reply
 from debate_judge.programs.lm.store import FILE
 from debate_judge.runs.evaluation.entrants import entrants, named_judges
 from debate_judge.runs.export import loaded
@@ -23,7 +21,6 @@ from debate_judge.runs.export.from_mlflow import MLflowStore
 from debate_judge.runs.export.loaded import LoadedJudge
 from tests.fakes import ScriptedLM, debater, scripted_lm
 from tests.runs.exports import SCRIPT, TASK, write
-from tests.stores import get, put
 from tests.tiny_models import skip_without
 
 
@@ -131,15 +128,6 @@ def test_rows_that_cannot_be_scored(
     assert lm.prompts == []
 
 
-def test_other_columns_are_ignored(tmp_path: Path, with_lm: Callable[[ScriptedLM], Any]) -> None:
-    with_lm(scripted_lm(SCRIPT))
-    rows = [{"source": "s", "text": f"t {n}", "id": n, "url": None} for n in range(2)]
-    table = pd.DataFrame([{**rows[0], "context": "c"}, {**rows[1], "context": None}])
-    with load(write(tmp_path / "x")) as judge:
-        for given in (rows, table):
-            assert [row["help"].score for row in judge.score_many(given, aspects="help")] == [4.3, 4.3]
-
-
 def test_unknown_aspects_and_closed_judges(tmp_path: Path, with_lm: Callable[[ScriptedLM], Any]) -> None:
     with_lm(scripted_lm(SCRIPT))
     judge: LoadedJudge = load(write(tmp_path / "x"))
@@ -150,19 +138,6 @@ def test_unknown_aspects_and_closed_judges(tmp_path: Path, with_lm: Callable[[Sc
     judge.close()
     with pytest.raises(ValueError, match="closed"):
         judge.score(text="t", source="s")
-
-
-def test_a_spec_that_is_no_lm(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="PROVIDER/MODEL"):
-        load(write(tmp_path / "x"), lm="gpt")
-
-
-def test_the_store_in_memory_forgets_the_oldest() -> None:
-    store = Memory(room=2)
-    for key in "abc":
-        put(store, key, Reply(key))
-    assert get(store, "a") is None
-    assert get(store, "c") == Reply("c")
 
 
 def test_loads_from_mlflow_by_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

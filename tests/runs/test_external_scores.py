@@ -199,19 +199,6 @@ def test_a_cell_that_is_no_finite_number_is_refused(rows: Any, text: str, tmp_pa
     assert counts(read(as_csv(tmp_path, cells)))[1] == 1
 
 
-def test_a_json_nan_is_refused(tmp_path: Path) -> None:
-    path = as_jsonl(tmp_path, changed(score=float("nan")))
-    with pytest.raises(InputError, match=r"line 3: .*NaN"):
-        read(path)
-
-
-def test_a_second_score_is_found_on_one_line_too(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="a second score"):
-        read(as_array(tmp_path, [*long_rows(), long_rows()[0]]))
-    with pytest.raises(InputError, match="a second score"):
-        read(as_csv(tmp_path, [*wide_rows(), wide_rows()[0]]))
-
-
 def test_columns_that_are_nearly_an_aspect_are_asked_about(tmp_path: Path) -> None:
     rows = [{("coherance" if k == "coherence" else k): v for k, v in row.items()} for row in wide_rows()]
     with pytest.raises(InputError, match="no column for the aspect 'coherence'") as caught:
@@ -241,17 +228,3 @@ def test_a_file_without_any_score_that_is_compared_is_refused(rows: list[Row], f
     with pytest.raises(InputError, match="no score for any") as caught:
         read(as_jsonl(tmp_path, rows))
     assert caught.value.found == found
-
-
-def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    as_jsonl(tmp_path, long_rows())
-    with pytest.raises(InputError, match="no such file") as caught:
-        read(tmp_path / "pear.jsonl")
-    assert caught.value.remedy == "did you mean 'peer.jsonl'?"
-
-
-def test_ids_that_are_numbers_are_found(tmp_path: Path) -> None:
-    corpus = replace(PART, groups=(RatedGroup("7", "s", (Candidate("1", "a"), Candidate("2", "b"))),))
-    rows = [{"group": 7, "candidate": i, "aspect": "fluency", "score": i} for i in (1, 2)]
-    found = read_external(as_jsonl(tmp_path, rows), "peer", corpus, COMPARED)
-    assert found.scores["fluency"][0].scores == (1.0, 2.0)

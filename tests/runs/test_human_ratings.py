@@ -16,7 +16,7 @@ from debate_judge.optimize.rated_data import load
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs import preset
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
-from debate_judge.runs.after.asking import corpus_for
+from debate_judge.runs.after.asking import corpus_for, find_export
 from debate_judge.runs.after.recheck import RecheckFlags
 from debate_judge.runs.check import main
 from debate_judge.runs.export.folder import read, save
@@ -58,11 +58,19 @@ def test_what_people_assessed_is_rated_data(store: str, capsys: pytest.CaptureFi
         data.load(rated_file("mlflow:support chats", store), TASK)
 
 
-def test_commands_after_a_compile_take_them(store: str, tmp_path: Path) -> None:
+def test_commands_after_a_compile_take_them_and_exports_from_the_store_that_is_named(
+    store: str, tmp_path: Path
+) -> None:
     judge = CompiledJudge(TASK, {"helpfulness": AspectJudge(preset("single", {}))})
     folder = save(tmp_path / "mine", judge, lm={"spec": "offline"}, evidence={}, name="mine")
+    with mlflow.start_run() as run:
+        mlflow.log_artifacts(str(folder), "export")
+    mlflow.set_tracking_uri(f"sqlite:///{tmp_path}/other.db")
     spec = "mlflow:support chat"
-    assert len(corpus_for(read(folder), spec, RecheckFlags(export=str(folder), data=spec)).groups) == 3
+    flags = RecheckFlags(export=run.info.run_id, data=spec, tracking_uri=store)
+    found = find_export(flags, flags.export)
+    assert found.fingerprint == read(folder).fingerprint
+    assert len(corpus_for(found, spec, flags).groups) == 3
 
 
 def test_a_compile_can_be_measured_on_them(store: str, tmp_path: Path) -> None:
@@ -72,6 +80,9 @@ def test_a_compile_can_be_measured_on_them(store: str, tmp_path: Path) -> None:
     found = load(Settings(held_out="mlflow:support chat", tracking_uri=store), corpus)
     assert found.held_out is not None
     assert (len(found.held_out.groups), len(found.corpus.groups)) == (3, 5)
+    with pytest.raises(InputError) as caught:
+        load(Settings(held_out="mlflow:nothing", tracking_uri=store), corpus)
+    assert caught.value.field == "--held-out"
 
 
 def test_other_data_are_left_to_the_loader() -> None:

@@ -11,71 +11,28 @@ from pathlib import Path
 import pytest
 
 from debate_judge.data import errors
-from debate_judge.runs.flags.invocation import COMMANDS, as_started, command, script
+from debate_judge.runs.flags.invocation import COMMANDS, as_started, command
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The package as a wheel lays it out: its folders, without the project's files beside them."""
-    site = tmp_path_factory.mktemp("site-packages")
-    leave_out = shutil.ignore_patterns("store", "__pycache__", "build")
-    for folder in ("data", "programs", "runs", "optimize"):
-        shutil.copytree(ROOT / folder, site / "debate_judge" / folder, ignore=leave_out)
-    shutil.copy(ROOT / "__init__.py", site / "debate_judge")
-    return site
 
 
 def output(*arguments: str, folder: Path = ROOT, path: Path | None = None) -> str:
     environment = {**os.environ, "COLUMNS": "120", "PYTHONDONTWRITEBYTECODE": "1"}
     if path is not None:
         environment["PYTHONPATH"] = str(path)
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    called = [sys.executable, *arguments]
+    done = subprocess.run(called, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def console_script(folder: Path) -> str:
-    """A script as installers write it for `debate`."""
-    path = folder / "debate"
-    path.write_text("import sys\nfrom debate_judge.optimize.cli import main\nsys.exit(main())\n")
-    return str(path)
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_script_names_scripts(name: str) -> None:
-    assert output(script(name), "--help").startswith(f"usage: python {script(name)} [-h]")
-
-
-def test_a_script_is_named_from_where_its_user_is(tmp_path: Path) -> None:
+def test_a_script_is_named_from_where_its_user_is_and_a_module_as_a_module(tmp_path: Path) -> None:
     inside = output("score.py", "--help", folder=ROOT / "runs")
     assert inside.startswith("usage: python score.py [-h]")
     assert "\n    python score.py runs/store" in inside
-    elsewhere = output(str(ROOT / "runs/score.py"), "--help", folder=tmp_path)
-    assert elsewhere.startswith(f"usage: python {ROOT / 'runs/score.py'} [-h]")
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_the_console_script_names_itself(name: str, tmp_path: Path) -> None:
-    text = output(console_script(tmp_path), name, "--help", folder=tmp_path)
-    assert text.startswith(f"usage: debate {name} [-h]")
-    assert ".py" not in text.replace("settings.py", "")
-    assert f"\n    debate {name} " in text or f"\n    debate {name}\n" in text
-
-
-def test_a_module_names_modules(tmp_path: Path) -> None:
-    text = output("-m", "debate_judge.runs.score", "--help", folder=tmp_path)
-    assert text.startswith("usage: python -m debate_judge.runs.score [-h]")
-    assert "\n    python -m debate_judge.runs.score models:" in text
+    text = output("-m", "debate_judge.runs.after.next", "--help", folder=tmp_path)
+    assert text.startswith("usage: python -m debate_judge.runs.after.next [-h]")
+    assert "\n    python -m debate_judge.runs.after.next EXPORT" in text
 
 
 _WHERE = """
@@ -85,15 +42,22 @@ print(__file__, command("score"), install_hint("metrics"), sep="\\n")
 """
 
 
-def test_from_a_wheel_the_console_script_and_the_wheels_name_are_given(wheel: Path, tmp_path: Path) -> None:
-    where, score, install = output("-c", _WHERE, folder=tmp_path, path=wheel).splitlines()
+def test_from_a_wheel_the_console_script_and_the_wheels_name_are_given(tmp_path: Path) -> None:
+    """The package as a wheel lays it out: its folders, without the project's files beside them."""
+    wheel, folder = tmp_path / "site-packages", tmp_path / "work"
+    leave_out = shutil.ignore_patterns("store", "__pycache__", "build")
+    for name in ("data", "programs", "runs", "optimize"):
+        shutil.copytree(ROOT / name, wheel / "debate_judge" / name, ignore=leave_out)
+    shutil.copy(ROOT / "__init__.py", wheel / "debate_judge")
+    folder.mkdir()
+    where, score, install = output("-c", _WHERE, folder=folder, path=wheel).splitlines()
     assert Path(where).is_relative_to(wheel)
-    assert score == "debate score"
-    assert install == "pip install 'debate-judge[metrics]'"
-    text = output(console_script(tmp_path), "compile", "--help", folder=tmp_path, path=wheel)
+    assert (score, install) == ("debate score", "pip install 'debate-judge[metrics]'")
+    # As installers write it.
+    (folder / "debate").write_text("import sys\nfrom debate_judge.optimize.cli import main\nsys.exit(main())\n")
+    text = output(str(folder / "debate"), "compile", "--help", folder=folder, path=wheel)
     assert text.startswith("usage: debate compile [-h]")
-    module = output("-m", "debate_judge.runs.compare", "--help", folder=tmp_path, path=wheel)
-    assert module.startswith("usage: python -m debate_judge.runs.compare [-h]")
+    assert ".py" not in text
 
 
 def test_a_checkout_is_installed_from_its_folder() -> None:

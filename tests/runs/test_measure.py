@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import debate_judge
 from debate_judge import data
-from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import group_record
 from debate_judge.runs.after import measure as command
@@ -78,10 +78,8 @@ def test_ids_that_name_no_system_are_refused(tmp_path: Path, capsys: pytest.Capt
     assert "--scores" in capsys.readouterr().err
 
 
-def test_as_a_function() -> None:
-    groups = [GroupScores(f"g{i}", ("a",), (float(i),) if i < 4 else (None,), (float(i),)) for i in range(9)]
-    table = command.measure({"x": groups})["x"]
-    # Scores that are the ratings make the mean over all sources known, but for what other sources would give.
-    assert table.systems[0].mean.value > 1.5
+def test_as_a_function(tmp_path: Path) -> None:
+    table = debate_judge.measure(lines(tmp_path / "rows.jsonl", rows()), aspects=["coherence"])["coherence"]
+    assert [one.system for one in table.systems] == ["b", "a"]
     with pytest.raises(InputError, match="no system"):
-        command.measure({"x": groups[4:]})
+        debate_judge.measure(lines(tmp_path / "rows.jsonl", rows(rated=2)))

@@ -90,24 +90,19 @@ def test_sources_whose_rankings_are_apart_come_first(chosen: Callable[..., dict[
     assert chosen("--budget", "49,usd=1")["texts"] == 20
 
 
-def test_a_plain_single_call_has_a_debate_as_its_rival(
-    chosen: Callable[..., dict[str, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("told", "most"), [(True, 1), (False, 7)])
+def test_a_judges_rival_is_a_single_call_and_that_of_a_plain_one_a_debate(
+    told: bool, most: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    single, told = export(tmp_path / "single", told=False), export(tmp_path / "told")
-    pool = file_of(tmp_path / "pool.jsonl", POOL)
-    totals = []
-    for address in (single, told):
-        arguments = [address, "--pool", pool, "--budget", "40", "--store", str(tmp_path / "none"), "--estimate"]
-        assert command.main([*arguments, "--draw", "chosen"]) == 0
-        printed = capsys.readouterr().out
-        upper = re.findall(r"^total\s+[\d,]+ / [\d,]+ / ([\d,]+)", printed, re.MULTILINE)
-        totals.append([int(number.replace(",", "")) for number in upper])
-    items = 2 * TEXTS * len(POOL)
-    assert totals[1] == [items, items]
+    address, pool = export(tmp_path / "judge", told), file_of(tmp_path / "pool.jsonl", POOL[:4])
+    arguments = [address, "--pool", pool, "--budget", "10", "--store", str(tmp_path / "none"), "--estimate"]
+    assert command.main([*arguments, "--draw", "chosen"]) == 0
+    upper = re.findall(r"^total\s+[\d,]+ / [\d,]+ / ([\d,]+)", capsys.readouterr().out, re.MULTILINE)
+    items = 2 * TEXTS * 4
     # Three rounds of Critic and Scorer at most.
-    assert totals[0] == [items, 7 * items]
+    assert [int(number.replace(",", "")) for number in upper] == [items, most * items]
     assert not (tmp_path / "none").exists()
-    assert command.main([single, "--pool", pool, "--budget", "40", "--estimate"]) == 2
+    assert command.main(arguments) == 2
 
 
 def test_random_sources_ask_no_lm_and_may_prove(
@@ -138,14 +133,9 @@ def test_settled_aspects_and_raters_are_those_of_the_evidence(
     every = chosen("--budget", "60", "--aspects", "coherence,fluency", address=address)
     assert every["raters"] == {"coherence": 1, "fluency": 3}
     assert chosen("--budget", "60", "--raters", "2", address=address)["raters"] == {"fluency": 2}
-    header = _written(chosen, tmp_path / "f.csv", address)[0]
+    chosen("--budget", "60", "--out", str(tmp_path / "f.csv"), address=address)
+    header = (tmp_path / "f.csv").read_text().splitlines()[0].split(",")
     assert header[-4:] == ["fluency_1", "fluency_2", "fluency_3", "drawn"]
-
-
-def _written(chosen: Callable[..., dict[str, Any]], out: Path, address: str | None = None) -> list[list[str]]:
-    chosen("--budget", "60", "--out", str(out), address=address)
-    with out.open(newline="") as file:
-        return list(csv.reader(file))
 
 
 def fill_table(path: Path) -> None:

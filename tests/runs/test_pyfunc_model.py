@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-from functools import partial
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,27 +14,18 @@ from typing import Any
 
 import pytest
 
-from debate_judge.data.agreement.results import GroupScores
-from debate_judge.data.agreement.tables import compare
 from debate_judge.data.calibration import Calibration
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.runs.export import folder as export
 from debate_judge.runs.tracking import model as model_files
-from debate_judge.runs.tracking.champion import Challenger
-from debate_judge.runs.tracking.model import Registration
 from debate_judge.runs.tracking.tracker import Tracker
+from tests.runs.registered import registration
 
 SOURCE = "The ferry Grey Heron carries 240 passengers. A crossing of the bay takes 22 minutes."
 MAP = Calibration(((1, 1.5), (5, 3.5)), 14, 112)
 TEXTS = [f"The ferry takes {n} minutes to cross the bay." for n in range(30)]
-
-
-def _registration(version: str) -> Registration:
-    scores = {"clarity": [GroupScores(str(n), ("a", "b"), (1.0, 2.0), (1.0, 2.0)) for n in range(6)]}
-    versus = partial(compare, statistic="spearman", level="summary", resamples=100, seed=0)
-    return Registration(name="judges: a/b", about="Judges.", version=version, challenge=Challenger(scores, versus))
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +44,10 @@ def logged(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     folder = tmp_path_factory.mktemp("registered")
     exported = export.save(folder / "exports" / "toy", judge, lm={"spec": "offline"}, evidence={}, name="toy")
     with Tracker(uri=None, store=folder / "store", experiment="debate/toy", run_name="toy") as tracker:
-        uris = [tracker.model(exported, name="judge", registration=_registration(text)) for text in ("one", "two")]
+        uris = [
+            tracker.model(exported, name="judge", registration=registration("judges: a/b", text, "Judges."))
+            for text in ("one", "two")
+        ]
     client = tracker.place.client
     newest = client.get_model_version("judges-a-b", "2")
     place = client.get_logged_model(newest.source.removeprefix("models:/")).artifact_location
@@ -83,12 +76,6 @@ def test_each_compile_is_a_new_version_that_belongs_to_its_run(logged: SimpleNam
     assert "stays the champion" in logged.run.data.tags["champion"]
 
 
-def test_the_export_is_an_artifact_and_part_of_the_model(logged: SimpleNamespace) -> None:
-    manifest = (logged.export / "manifest.json").read_bytes()
-    assert (logged.artifacts / "export" / "manifest.json").read_bytes() == manifest
-    assert export.read(logged.path).fingerprint == json.loads(manifest)["fingerprint"]
-
-
 def test_the_model_is_code_and_json_with_pinned_requirements(logged: SimpleNamespace) -> None:
     code = [p.relative_to(logged.path / "code") for p in (logged.path / "code").rglob("*") if p.is_file()]
     assert {p.suffix for p in code} == {".py"}
@@ -98,6 +85,14 @@ def test_the_model_is_code_and_json_with_pinned_requirements(logged: SimpleNames
     assert {f"dspy=={version('dspy')}", f"psycopg[binary]=={version('psycopg')}"} <= {*requirements}
     assert all("==" in line for line in requirements)
     assert not list(logged.path.rglob("*.pkl"))
+    manifest = (logged.export / "manifest.json").read_bytes()
+    assert (logged.artifacts / "export" / "manifest.json").read_bytes() == manifest
+    assert export.read(logged.path).fingerprint == json.loads(manifest)["fingerprint"]
+    # The example is made from the task's labels, so that no text of the data leaves with the model.
+    example = json.loads((logged.path / "input_example.json").read_text())
+    assert example["columns"] == ["source", "text", "context", "aspect"]
+    assert example["data"][0][0] == "Invented article: the ferry crosses the bay in 22 minutes."
+    assert SOURCE not in json.dumps(example)
 
 
 def test_stores_and_samples_beside_the_code_are_not_copied(tmp_path: Path) -> None:
@@ -199,6 +194,10 @@ def abroad(logged: SimpleNamespace, tmp_path_factory: pytest.TempPathFactory) ->
 def test_the_code_comes_from_the_model(abroad: dict[str, Any], logged: SimpleNamespace) -> None:
     assert len(abroad["files"]) > 20
     assert {Path(f).is_relative_to(logged.path / "code" / "debate_judge") for f in abroad["files"]} == {True}
+    assert abroad["left behind"] == []
+    # Loads with the same settings share a judge; the LM can be another one.
+    assert abroad["shared"] == [True, False]
+    assert "'nonsense' is not an LM" in abroad["refused"]
 
 
 def test_what_the_code_imports_is_among_the_requirements(abroad: dict[str, Any], logged: SimpleNamespace) -> None:
@@ -209,10 +208,6 @@ def test_what_the_code_imports_is_among_the_requirements(abroad: dict[str, Any],
     required = {line.partition("==")[0] for line in (logged.path / "requirements.txt").read_text().split()}
     providers = packages_distributions()
     assert {name for name in foreign if not required & set(providers[name])} == set()
-
-
-def test_nothing_is_left_in_the_working_directory(abroad: dict[str, Any]) -> None:
-    assert abroad["left behind"] == []
 
 
 def test_scores_are_those_of_the_export_in_the_order_of_the_rows(
@@ -266,23 +261,6 @@ def test_a_row_without_an_aspect_is_scored_on_all_aspects(abroad: dict[str, Any]
     assert found == [(10 * n, row["aspect"], row["score"]) for n in (0, 1) for row in one]
 
 
-def test_the_example_is_invented(logged: SimpleNamespace) -> None:
-    """It is made from the task's labels, so that no text of the data leaves with the model."""
-    example = json.loads((logged.path / "input_example.json").read_text())
-    (row,) = (dict(zip(example["columns"], values, strict=True)) for values in example["data"])
-    assert row == {
-        "source": "Invented article: the ferry crosses the bay in 22 minutes.",
-        "text": "Invented summary: a crossing takes 22 minutes.",
-        "context": "Invented background: the bay is eight kilometres wide.",
-        "aspect": "clarity",
-    }
-    assert SOURCE not in json.dumps(example)
-
-
-def test_the_lm_can_be_overridden_when_the_model_is_loaded(abroad: dict[str, Any]) -> None:
-    assert "'nonsense' is not an LM" in abroad["refused"]
-
-
 def test_a_row_with_a_column_for_each_aspect(abroad: dict[str, Any]) -> None:
     (clarity, truth), row, empty = abroad["rows"][:2], 2 * len(TEXTS), "no text: the row needs a text"
     assert abroad["columns"] == {
@@ -296,7 +274,3 @@ def test_a_row_with_a_column_for_each_aspect(abroad: dict[str, Any]) -> None:
             [None, None, f"clarity: {empty}; truth: {empty}", 0.0],
         ],
     }
-
-
-def test_loads_with_the_same_settings_share_a_judge(abroad: dict[str, Any]) -> None:
-    assert abroad["shared"] == [True, False]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,7 @@ from typing import Any
 import pytest
 
 from debate_judge.data.schema import RatedGroup
-from debate_judge.runs.after import recheck as command
-from tests.runs.carrying import LMS, RATED, SEEN, asked, export, file_of
+from tests.runs.carrying import LMS, RATED, SEEN, asked, command, export, file_of
 
 __all__ = ["asked"]
 
@@ -32,85 +32,66 @@ def rated(groups: list[RatedGroup], by: Any) -> list[RatedGroup]:
     ]
 
 
-class Rechecking:
-    """The command in a folder of its own."""
-
-    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        self.folder, self.capsys = folder, capsys
-        self.export = export(folder / "export")
-
-    def __call__(self, groups: list[RatedGroup], *more: str) -> tuple[int, dict[str, Any]]:
-        data, store = file_of(self.folder / "new.jsonl", groups), str(self.folder / "store")
-        code = command.main([str(self.export), "--data", data, "--store", store, "--json", *more])
-        return code, json.loads(self.capsys.readouterr().out)
+@pytest.fixture(autouse=True)
+def _lms(asked: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    export(tmp_path / "export")
 
 
-@pytest.fixture
-def rechecking(tmp_path: Path, capsys: pytest.CaptureFixture[str], asked: list[str]) -> Rechecking:
-    return Rechecking(tmp_path, capsys)
+def recheck(groups: Iterable[RatedGroup], *more: str) -> tuple[int, dict[str, Any]]:
+    return command("recheck", "export", "--data", file_of(Path("new.jsonl"), groups), "--store", "store", *more)
 
 
-def test_equal_agreement_on_new_sources_holds(rechecking: Rechecking) -> None:
-    code, found = rechecking([*NEW, *RATED.groups])
+def test_equal_agreement_on_new_sources_holds() -> None:
+    code, found = recheck([*NEW, *RATED.groups])
     assert (code, found["verdict"], found["causes"]) == (0, "holds", [])
     assert (found["sources"], found["known_sources"]) == (len(NEW), len(RATED.groups))
     assert found["new"]["average"]["value"] == found["old"]["average"]["value"] == 1
 
 
-def test_a_judge_that_is_worse_fails(rechecking: Rechecking) -> None:
-    code, found = rechecking(rated(NEW, lambda rating, place: 1 + place % 2))
+def test_a_judge_that_is_worse_fails() -> None:
+    code, found = recheck(rated(NEW, lambda rating, place: 1 + place % 2))
     assert (code, found["verdict"]) == (1, "worse")
     assert found["difference"]["average"]["high"] < -0.05
-    assert rechecking(rated(NEW, lambda rating, place: 1 + place % 2), "--margin", "2")[0] == 0
+    assert recheck(rated(NEW, lambda rating, place: 1 + place % 2), "--margin", "2")[0] == 0
 
 
-def test_raters_that_became_stricter_are_told_from_texts_that_became_worse(rechecking: Rechecking) -> None:
-    _, stricter = rechecking(rated(NEW, lambda rating, place: max(1, rating - 1)))
+def test_raters_that_became_stricter_are_told_from_texts_that_became_worse() -> None:
+    _, stricter = recheck(rated(NEW, lambda rating, place: max(1, rating - 1)))
     assert [cause.partition(":")[0] for cause in stricter["causes"]] == ["the raters changed"]
     assert stricter["drift"]["coherence"]["apart"]["value"] == pytest.approx(-0.8)
     low = [replace(g, candidates=tuple(c for c in g.candidates if c.ratings["coherence"][0] < 4)) for g in NEW]
-    _, worse = rechecking(low)
+    _, worse = recheck(low)
     assert [cause.partition(":")[0] for cause in worse["causes"]] == ["the texts changed"]
     assert worse["drift"]["coherence"]["scores"]["value"] == pytest.approx(
         worse["drift"]["coherence"]["ratings"]["value"]
     )
 
 
-def test_a_judge_that_answers_otherwise_is_noticed(
-    rechecking: Rechecking, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_judge_that_answers_otherwise_is_noticed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     old = file_of(tmp_path / "old.jsonl", RATED.groups)
-    _, same = rechecking(NEW, "--again", old)
+    _, same = recheck(NEW, "--again", old)
     assert same["judge_on_old_texts"]["coherence"]["differ"] == 0
     monkeypatch.setitem(LMS, "scripted/old", LMS["scripted/noisy"])
     # Replies in the store would be those of before.
-    _, found = rechecking(NEW, "--again", old)
+    _, found = recheck(NEW, "--again", old)
     assert found["judge_on_old_texts"]["coherence"]["texts"] == 5 * (len(RATED.groups) - SEEN)
     assert found["judge_on_old_texts"]["coherence"]["differ"] == pytest.approx(0.2)
     assert found["causes"][0].startswith("the judge changed")
 
 
-def test_known_sources_alone_are_no_proof(rechecking: Rechecking, capsys: pytest.CaptureFixture[str]) -> None:
-    data = file_of(rechecking.folder / "known.jsonl", RATED.groups)
-    assert command.main([str(rechecking.export), "--data", data]) == 2
+def test_known_sources_alone_are_no_proof(capsys: pytest.CaptureFixture[str]) -> None:
+    assert recheck(RATED.groups)[0] == 2
     assert "no source is new" in capsys.readouterr().err
 
 
-def test_an_export_that_keeps_no_scores_is_compared_by_its_interval(rechecking: Rechecking, tmp_path: Path) -> None:
-    rechecking.export = export(tmp_path / "bare", keeps=False)
+def test_an_export_that_keeps_no_scores_is_compared_by_its_interval(tmp_path: Path) -> None:
+    bare = export(tmp_path / "export", keeps=False)
     cell = {"value": 0.9, "low": 0.8, "high": 0.95, "groups": 12}
-    manifest = json.loads((rechecking.export / "manifest.json").read_text())
+    manifest = json.loads((bare / "manifest.json").read_text())
     tables = {"aspects": {"coherence": {"summary": {"spearman": cell}}}, "average": {"summary": {"spearman": cell}}}
     manifest["evidence"]["held_out"] = {"compiled": tables}
-    (rechecking.export / "manifest.json").write_text(json.dumps(manifest))
-    _, found = rechecking(rated(NEW, lambda rating, place: min(5, rating + place % 2)))
+    (bare / "manifest.json").write_text(json.dumps(manifest))
+    _, found = recheck(rated(NEW, lambda rating, place: min(5, rating + place % 2)))
     assert found["difference"]["average"]["value"] == pytest.approx(found["new"]["average"]["value"] - 0.9)
     assert found["old"] == {}
-
-
-def test_the_table_is_printed(rechecking: Rechecking, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data, out = file_of(tmp_path / "n.jsonl", NEW), tmp_path / "r.json"
-    arguments = ["--data", data, "--store", str(tmp_path / "s"), "--json", str(out)]
-    assert command.main([str(rechecking.export), *arguments]) == 0
-    assert capsys.readouterr().out.startswith("the proof holds")
-    assert json.loads(out.read_text())["verdict"] == "holds"

@@ -58,13 +58,9 @@ def champion(tracker: Tracker, name: str) -> str:
     return str(tracker.place.client.get_model_version_by_alias(name, ALIAS).version)
 
 
-def test_the_first_version_is_the_champion(tracker: Tracker) -> None:
-    assert "there was none" in entered(tracker, "first", WEAK)
-    assert champion(tracker, "first") == "1"
-
-
-def test_it_is_moved_to_a_version_that_is_shown_to_be_better(tracker: Tracker) -> None:
-    entered(tracker, "better", WEAK)
+def test_the_first_version_is_the_champion_until_one_is_shown_to_be_better(tracker: Tracker) -> None:
+    assert "there was none" in entered(tracker, "better", WEAK)
+    assert champion(tracker, "better") == "1"
     told = entered(tracker, "better", STRONG)
     assert "version 2 of better is the champion now" in told
     assert "version 2 minus version 1" in told
@@ -74,7 +70,6 @@ def test_it_is_moved_to_a_version_that_is_shown_to_be_better(tracker: Tracker) -
 @pytest.mark.parametrize(
     ("name", "new", "reason"),
     [
-        ("equal", WEAK, "version 2 minus version 1"),
         ("luck", NEARLY, "version 2 minus version 1"),
         ("other-ratings", scores([RATINGS] * len(NOISE), (1.0, 2.0, 3.0, 5.0)), "other sources or ratings"),
         ("fewer", scores([RATINGS] * 6), "other sources or ratings"),
@@ -88,9 +83,8 @@ def test_it_stays_where_nothing_better_is_shown(tracker: Tracker, name: str, new
     assert champion(tracker, name) == "1"
 
 
-@pytest.mark.parametrize("broken", [None, "[]", "{", json.dumps({"clarity": [{"group": "g"}]})])
-def test_a_champion_whose_scores_cannot_be_read_stays(tracker: Tracker, broken: str | None) -> None:
-    name = f"broken-{abs(hash(broken)) % 10**6}"
+@pytest.mark.parametrize(("name", "broken"), [("absent", None), ("broken", '{"clarity": [{"group": "g"}]}')])
+def test_a_champion_whose_scores_cannot_be_read_stays(tracker: Tracker, name: str, broken: str | None) -> None:
     entered(tracker, name, broken)
     assert "not in its run" in entered(tracker, name, STRONG)
     assert champion(tracker, name) == "1"
@@ -98,10 +92,11 @@ def test_a_champion_whose_scores_cannot_be_read_stays(tracker: Tracker, broken: 
 
 def test_scores_survive_being_written_and_nothing_else_is_read_as_them() -> None:
     gaps = {"clarity": [GroupScores("g", ("a", "b"), (1.0, None), (None, 2.5))]}
-    assert from_json(json.loads(json.dumps(to_json(gaps)))) == gaps
-    for broken in ({"group": "g", "candidates": ["a"], "ratings": [1], "scores": []}, {"group": "g"}, 3):
-        with pytest.raises(ValueError, match=r"no record|needs one rating"):
-            from_json({"clarity": [broken]})
+    assert from_json(json.dumps(to_json(gaps))) == gaps
+    short = {"group": "g", "candidates": ["a"], "ratings": [1], "scores": []}
+    for broken in ("[]", "{", json.dumps({"clarity": [short]}), '{"clarity": [3]}'):
+        with pytest.raises(ValueError, match="validation error"):
+            from_json(broken)
 
 
 def test_a_prompt_has_a_version_a_wording_and_the_judges_name_as_alias(tmp_path: Path) -> None:

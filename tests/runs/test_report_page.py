@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from debate_judge.runs.reports.html.debates import DebateTexts
+from debate_judge.runs.reports.html.document import DebateTexts
 from debate_judge.runs.reports.html.page import Page
 from tests.browser import Browser, needs_browser
 from tests.runs.report_pages import HOSTILE, SHORT, blocks, choose, corpus, opened, report
@@ -91,13 +91,3 @@ def test_the_policy_forbids_all_but_the_pages_own_script(browser: Browser, tmp_p
     blocked = f"new Promise(done => {{ {style} l.onerror = () => done('blocked'); document.head.append(l) }})"
     assert page.value(blocked) == "blocked"
     assert any("Content Security Policy" in text for text in page.complaints)
-
-
-def test_a_page_without_texts_quotes_none(tmp_path: Path) -> None:
-    secret = "swordfish"
-    made, texts = report(corpus((secret,)))
-    plain, full = Page(made).html(), Page(made).html(texts)
-    assert secret not in plain
-    assert "quotes no text of the data" in plain
-    assert full.count(secret) > 10
-    assert "quotes the texts of the data" in full

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from debate_judge.runs import score
+from debate_judge.runs.runner import streaming
+from debate_judge.runs.scoring import scorer
 from tests.config_keys import keys
 from tests.runs.score_command import ROOT, Command, line
 
@@ -100,7 +102,7 @@ BAD_LINES: list[tuple[str, list[str]]] = [
         [json.dumps({"group": "x", "source": "s", "candidates": [{"id": "c", "text": " "}]}), "line 4", "empty"],
     ),
     ("another task", [line(7, task="dialogue"), "line 4", "another task than support"]),
-    ("seen before", [line(1), "line 4", "a second time", "line 2"]),
+    ("seen before", [line(1), "line 4", "a second time", "2 lines above"]),
 ]
 
 
@@ -159,11 +161,9 @@ def test_an_empty_file(command: Command, capsys: pytest.CaptureFixture[str]) -> 
 
 def test_only_a_bounded_number_of_items_is_read_ahead(command: Command) -> None:
     """The input is an endless pipe in effect: what is read runs ahead of what is written by the window at most."""
-    from debate_judge.runs.runner import streaming
-
     command.write([line(g, candidates=1) for g in range(300)])
     read, ahead = 0, []
-    group_items, score_of = streaming.group_items, streaming.score_of
+    group_items, score_of = scorer.group_items, scorer.score_of
     written = 0
 
     def counting(*arguments: Any) -> Iterator[Any]:
@@ -179,9 +179,9 @@ def test_only_a_bounded_number_of_items_is_read_ahead(command: Command) -> None:
         return score_of(*arguments)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(streaming, "group_items", counting)
-        patch.setattr(streaming, "score_of", looking)
-        assert command("--concurrency", "4") == 0
+        patch.setattr(scorer, "group_items", counting)
+        patch.setattr(scorer, "score_of", looking)
+        assert command("--concurrency", "4", *keys(preflight=False)) == 0
     assert len(ahead) == 600
     assert max(ahead) <= streaming.window(command.lm)
     # Whether the LM is ever asked by all four at once is a matter of chance.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -27,10 +26,8 @@ from debate_judge import load
 from debate_judge.data.errors import InputError
 from debate_judge.runs import serve
 from debate_judge.runs.export.loaded import LoadedJudge
-from debate_judge.runs.flags.parser import make_parser
 from debate_judge.runs.integrations.batching import missing_text
 from debate_judge.runs.integrations.http_service import AspectAnswer, ServiceLimits, make_app
-from debate_judge.runs.scoring.settings import ServeFlags
 from tests.fakes import ScriptedLM
 from tests.runs.integrated import save_judge, score_for, script
 
@@ -87,28 +84,10 @@ def test_one_text_and_many(judge: LoadedJudge) -> None:
         assert f"debate_lm_calls {float(judge.lm.meter.total.calls)}" in metrics
 
 
-def test_candidates_of_a_source_are_read_side_by_side(tmp_path: Path, lms: list[ScriptedLM]) -> None:
-    with load(save_judge(tmp_path / "judge", together=3)) as judge, served(make_app(judge)) as url:
-        rows = [{"source": "Late!", "text": f"reply {n}", "aspects": ["tone"]} for n in range(3)]
-        answers = httpx.post(f"{url}/score", json=rows).json()
-    assert [one["scores"]["tone"]["together"] for one in answers] == [3, 3, 3]
-    assert len(lms[0].prompts) == 1
-
-
-def test_a_request_has_a_time_limit(tmp_path: Path, lms: list[ScriptedLM]) -> None:
-    with load(save_judge(tmp_path / "judge", together=3)) as judge:
-        # It waits for candidates that never come.
-        app = make_app(judge, limits=ServiceLimits(seconds=0.05), wait=3600)
-        with served(app) as url:
-            answer = httpx.post(f"{url}/score", json={"source": "s", "text": "reply 1"})
-            assert (answer.status_code, answer.json()) == (504, {"detail": "no answer within 0.05 s"})
-            assert 'status="504"} 1.0' in httpx.get(f"{url}/metrics").text
-
-
 @pytest.mark.parametrize(
     "body",
     [
-        b"{", b"[]x", b'{"text": "t"}', b'{"source": "s", "text": 3}', b'{"source": "s", "text": "t", "key": 1}',
+        b"{", b'{"text": "t"}', b'{"source": "s", "text": 3}', b'{"source": "s", "text": "t", "key": 1}',
         b'{"source": "s", "text": "t", "aspects": ["style"]}', b'{"source": "s", "text": "\\ud800"}',
     ],
 )  # fmt: skip
@@ -119,13 +98,7 @@ def test_what_cannot_be_scored_is_refused(judge: LoadedJudge, body: bytes) -> No
     assert answer.json()["detail"]
 
 
-def test_an_answer_does_not_say_where_the_lm_is() -> None:
-    failed = replace(missing_text(), unscored="lm error", reason="lm error: http://10.1.2.3/v1 refused the connection")
-    assert AspectAnswer.of(failed).reason == "lm error: see the log of the service"
-    assert AspectAnswer.of(missing_text()).reason == "no text: the text is empty"
-
-
-def test_limits(judge: LoadedJudge, lms: list[ScriptedLM]) -> None:
+def test_limits(judge: LoadedJudge) -> None:
     body = {"source": "Late!", "text": "reply 3" + " " * 1000}
     with served(make_app(judge, limits=ServiceLimits(body=1000))) as url:
         assert httpx.post(f"{url}/score", json=body).status_code == 413
@@ -143,6 +116,23 @@ def test_limits(judge: LoadedJudge, lms: list[ScriptedLM]) -> None:
         assert httpx.get(f"{url}/health").status_code == 200
 
 
+def test_candidates_of_a_source_are_read_side_by_side_and_a_request_has_a_time_limit(
+    tmp_path: Path, lms: list[ScriptedLM]
+) -> None:
+    with load(save_judge(tmp_path / "judge", together=3)) as judge:
+        rows = [{"source": "Late!", "text": f"reply {n}", "aspects": ["tone"]} for n in range(3)]
+        with served(make_app(judge)) as url:
+            answers = httpx.post(f"{url}/score", json=rows).json()
+        # One alone waits for candidates that never come.
+        with served(make_app(judge, limits=ServiceLimits(seconds=0.05), wait=3600)) as url:
+            late = httpx.post(f"{url}/score", json={"source": "s", "text": "reply 1"})
+            metrics = httpx.get(f"{url}/metrics").text
+    assert [one["scores"]["tone"]["together"] for one in answers] == [3, 3, 3]
+    assert len(lms[0].prompts) == 1
+    assert (late.status_code, late.json()) == (504, {"detail": "no answer within 0.05 s"})
+    assert 'status="504"} 1.0' in metrics
+
+
 def test_a_key_is_asked_for(judge: LoadedJudge) -> None:
     question = {"source": "Late!", "text": "reply 3"}
     with served(make_app(judge, key=KEY)) as url, httpx.Client(base_url=url) as client:
@@ -158,10 +148,13 @@ def test_a_key_is_asked_for(judge: LoadedJudge) -> None:
         assert client.post("/score", json=question, headers={"Host": "judge.example"}).status_code == 200
 
 
-def test_without_a_key_a_page_under_another_name_is_not_answered(judge: LoadedJudge) -> None:
+def test_what_strangers_are_not_told(judge: LoadedJudge) -> None:
     with served(make_app(judge)) as url:
         headers = {"Host": "evil.example"}
         assert httpx.post(f"{url}/score", json={"source": "", "text": "t"}, headers=headers).status_code == 421
+    failed = replace(missing_text(), unscored="lm error", reason="lm error: http://10.1.2.3/v1 refused the connection")
+    assert AspectAnswer.of(failed).reason == "lm error: see the log of the service"
+    assert AspectAnswer.of(missing_text()).reason == "no text: the text is empty"
 
 
 def test_loopback_unless_there_is_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,16 +168,6 @@ def test_loopback_unless_there_is_a_key(monkeypatch: pytest.MonkeyPatch) -> None
         serve.bearer_key("127.0.0.1")
     monkeypatch.setenv(serve.KEY, KEY)
     assert serve.bearer_key("0.0.0.0") == KEY
-
-
-def test_what_a_service_has_no_use_for_is_not_offered(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = make_parser("serve", "", ServeFlags).format_help()
-    assert "timeout" in text
-    assert not re.search("batch|preflight", text)
-    file = tmp_path / "settings.toml"
-    file.write_text('batch = "openai"\n')
-    assert serve.main(["export", "--config", str(file)]) == 2
-    assert "a service cannot wait for batch jobs" in capsys.readouterr().err
 
 
 def test_a_thousand_requests_at_once_lose_and_mix_up_nothing(judge: LoadedJudge, lms: list[ScriptedLM]) -> None:

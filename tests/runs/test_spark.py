@@ -9,23 +9,19 @@ import re
 import shutil
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from debate_judge.data.agreement.results import GroupScores
-from debate_judge.data.agreement.tables import compare
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.runs.export.folder import load, save
-from debate_judge.runs.tracking.champion import Challenger
-from debate_judge.runs.tracking.model import Registration
 from debate_judge.runs.tracking.tracker import Tracker
 from tests.faulty_server import FaultyServer
+from tests.runs.registered import registration
 
 pytestmark = [
     pytest.mark.skipif(
@@ -110,11 +106,8 @@ def _registered(folder: Path) -> SimpleNamespace:
     }
     judge = CompiledJudge(TASK, judges)
     exported = save(folder / "export", judge, lm={"spec": "hosted_vllm/scripted"}, evidence={}, name="notes")
-    held_out = {"clarity": [GroupScores("1", ("a", "b"), (1.0, 2.0), (1.0, 2.0))]}
-    versus = partial(compare, statistic="spearman", level="summary", resamples=100, seed=0)
-    entry = Registration(name="notes", about="", version="", challenge=Challenger(held_out, versus))
     with Tracker(uri=None, store=folder / "store", experiment="debate/notes", run_name="notes") as tracker:
-        uri = tracker.model(exported, name="judge", registration=entry)
+        uri = tracker.model(exported, name="judge", registration=registration("notes"))
     return SimpleNamespace(export=exported, uri=uri, store=tracker.place.uri)
 
 

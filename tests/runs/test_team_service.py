@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import urllib.request
 from collections.abc import Iterator
-from functools import partial
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ from typing import Any
 import psycopg
 import pytest
 
-from debate_judge.data.agreement.tables import compare
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs import build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
@@ -21,14 +19,13 @@ from debate_judge.runs import score
 from debate_judge.runs.export.folder import save
 from debate_judge.runs.export.manifest import read
 from debate_judge.runs.tracking import model
-from debate_judge.runs.tracking.champion import Challenger
-from debate_judge.runs.tracking.model import Registration
 from debate_judge.runs.tracking.tracker import Tracker
 from tests.config_keys import keys
 from tests.fakes import debater
 from tests.faulty_server import FaultyServer
 from tests.postgresql import PASSWORD, PostgresServer, free_port
 from tests.runs.composed import example, started
+from tests.runs.registered import registration
 
 LETTER = "A letter about a ferry."
 EMPTY = {"source": LETTER, "text": "", "aspect": "tone"}
@@ -80,10 +77,8 @@ def judge(
 ) -> Iterator[str]:
     """The address of the service, whose judge was registered with MLflow's server."""
     store = tmp_path_factory.mktemp("judge")
-    challenger = Challenger({}, partial(compare, statistic="spearman", level="summary", resamples=100, seed=0))
-    registration = Registration(name=example()["JUDGE"], about="", version="", challenge=challenger)
     with Tracker(uri=served, store=store, experiment="debate/served", run_name="compiled") as tracker:
-        tracker.model(export, name="judge", registration=registration)
+        tracker.model(export, name="judge", registration=registration(example()["JUDGE"]))
     given = {"POSTGRES_PASSWORD": PASSWORD, "OPENAI_API_KEY": "unused", "DEBATE_API_BASE": lm.url}
     here = {"http://mlflow:5000": served, "postgresql://judge@database:5432/replies": replies}
     here |= {"/replies": str(store), "0.0.0.0": "127.0.0.1", "8080": str(free_port())}

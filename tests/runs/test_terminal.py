@@ -1,4 +1,4 @@
-"""Tables of the terminal: what fits, what is folded, and what a terminal gets that a file does not."""
+"""Texts and tables of the terminal: what fits, what is wrapped or folded, and what a file gets instead."""
 
 from __future__ import annotations
 
@@ -7,8 +7,13 @@ import re
 
 import pytest
 
+from debate_judge.data.errors import InputError
+from debate_judge.optimize.cli import main
+from debate_judge.runs.flags.invocation import COMMANDS
+from debate_judge.runs.flags.parser import exit_code
+from debate_judge.runs.flags.prose import wrapped
 from debate_judge.runs.reports.tables import DataTable
-from debate_judge.runs.reports.terminal import show
+from debate_judge.runs.reports.terminal import Verbatim, show
 from tests.printed import printed
 
 STYLE = re.compile(r"\x1b\[[\d;]*m")
@@ -21,6 +26,8 @@ WIDE = DataTable(
     ],
 )
 """More columns than a terminal has."""
+SENTENCE = "These sources cannot tell whether the judge is better than a single call of the same LM. " * 3
+COMMAND = "  debate compile --data ratings.csv --task summarization --lm openai/gpt-4o-mini " + "--name my-judge " * 3
 
 
 class Terminal(io.StringIO):
@@ -30,10 +37,67 @@ class Terminal(io.StringIO):
         return True
 
 
-def on_terminal(*tables: DataTable) -> str:
+def on_terminal(*blocks: str | DataTable) -> str:
     out = Terminal()
-    show(*tables, to=out)
+    show(*blocks, to=out)
     return out.getvalue()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_fits_and_its_commands_stay_whole(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["help", name])
+    assert ended.value.code == 0
+    usage, *lines = capsys.readouterr().out.splitlines()
+    assert usage.startswith(f"usage: debate {name} [-h]")
+    examples = [line for line in lines if line.startswith("    debate ")]
+    assert examples
+    assert [line for line in lines if len(line) > 100 and line not in examples] == []
+    # A command that had been broken would go on in a line that begins with a flag or a value.
+    after = [lines[number + 1] for number, line in enumerate(lines) if line in examples]
+    assert [line for line in after if line and not line.startswith("    debate ")] == []
+
+
+def test_sentences_are_wrapped_and_what_is_to_be_copied_is_not() -> None:
+    lines = printed(SENTENCE.strip(), Verbatim(COMMAND), "short").splitlines()
+    assert lines[-2:] == [COMMAND, "short"]
+    assert max(map(len, lines[:-2])) <= 100
+    assert all(line.startswith("  ") for line in lines[1:-2]), "it is seen where a sentence goes on"
+    assert " ".join(" ".join(lines[:-2]).split()) == SENTENCE.strip()
+
+
+@pytest.mark.parametrize(("columns", "most"), [(40, 40), (400, 100)])
+def test_a_terminal_has_its_own_width(columns: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    longest = max(map(len, on_terminal(SENTENCE).splitlines()))
+    assert most - len("sources ") <= longest <= most
+
+
+def test_no_figure_is_parted_from_its_interval() -> None:
+    text = "Yes, by 0.12 [0.09, 0.16] and -0.04 [-0.14, 0.06], on /an/address/that/is/longer/than/any/line/may/be now."
+    for width in range(30, 60):
+        shown = wrapped(text, width)
+        assert re.findall(r"[-.\d]+ \[[^\]]*\]", shown) == ["0.12 [0.09, 0.16]", "-0.04 [-0.14, 0.06]"]
+        assert "/an/address/that/is/longer/than/any/line/may/be" in shown
+
+
+def test_an_error_is_wrapped_on_a_terminal_and_whole_in_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = ", ".join(f"set-{number}" for number in range(60))
+
+    def fail() -> int:
+        raise InputError("unknown data 'x'", field="--data", expected=known)
+
+    shown = {}
+    for stream in (Terminal(), io.StringIO()):
+        monkeypatch.setattr("sys.stderr", stream)
+        assert exit_code(fail) == 2
+        shown[stream.isatty()] = stream.getvalue()
+    assert f"\n  expected: {known}\n" in shown[False]
+    assert max(map(len, shown[True].splitlines())) <= 100
+    assert " ".join(shown[True].split()) == " ".join(shown[False].split())
+
+
+# --- tables ---
 
 
 def test_numbers_stand_to_the_right_and_the_total_under_a_rule() -> None:
@@ -48,30 +112,24 @@ def test_numbers_stand_to_the_right_and_the_total_under_a_rule() -> None:
     ]
 
 
-def test_a_wide_table_folds_headings_and_goes_on_below_with_its_first_column() -> None:
+def test_a_wide_table_folds_headings_and_goes_on_below_with_its_key_columns() -> None:
     first, second = (part.splitlines() for part in printed(WIDE).split("\n\n"))
     assert first[0].split() == list(ASPECTS)
     assert first[1].split() == ["judge", *["ρ/τ-b"] * 4, "average", "ρ/τ-b"]
     assert second[0].split() == ["judge", "LM", "calls", "per", "item", "Δ", "to", "single"]
     assert [line.split()[0] for line in (*first[3:], *second[2:])] == ["single", "debate+tiebreak"] * 2
     assert max(map(len, [*first, *second])) <= 100
-
-
-def test_all_key_columns_are_in_each_part() -> None:
     rows = [("debate[rounds=2]", probe, *["0.351 [0.264, 0.406]"] * 5) for probe in ("longer", "polite")]
-    parts = printed(DataTable(("judge", "probe", *ASPECTS, "all aspects"), rows, "Probes", keys=2)).split("\n\n")
-    assert parts[0] == "Probes"
-    assert len(parts) == 3
-    assert all(part.splitlines()[0].split()[:2] == ["judge", "probe"] for part in parts[1:])
-    assert all("debate[rounds=2]  polite" in part for part in parts[1:])
+    title, *parts = printed(DataTable(("judge", "probe", *ASPECTS, "all"), rows, "Probes", keys=2)).split("\n\n")
+    assert (title, len(parts)) == ("Probes", 2)
+    assert all("debate[rounds=2]  polite" in part for part in parts)
 
 
-@pytest.mark.parametrize("columns", [20, 60, 100, 400])
+@pytest.mark.parametrize("columns", [20, 60, 400])
 def test_no_figure_is_broken_at_any_width_of_a_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     shown = STYLE.sub("", on_terminal(WIDE))
-    for row in WIDE.rows:
-        assert all(shown.count(cell) for cell in row)
+    assert all(shown.count(cell) for row in WIDE.rows for cell in row)
     assert max(map(len, shown.splitlines())) <= min(max(columns, 43), 100), "43 is what two columns take"
 
 

@@ -81,12 +81,6 @@ def test_the_tables_of_a_stream_are_those_of_a_corpus() -> None:
     assert len(lm.prompts) == 30
 
 
-def test_an_aspect_that_is_judged_alone_does_not_wait_for_the_others() -> None:
-    rows, lm = streamed(compiled(alone=True), stream(3, 4))
-    assert rows == [row if row[2] == "tone" else (*row[:4], 1) for row in expected(3, 4, 4)]
-    assert len(lm.prompts) == 3 + 12
-
-
 def test_a_source_of_any_length_is_taken_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streaming, "GATHERED", 6)
     _, lm = streamed(compiled(8), stream(1, 10))
@@ -209,12 +203,3 @@ def test_an_estimate_counts_the_calls_that_are_made(together: int, calls: int) -
     assert [round(used.calls, 6) for used in found.total] == [calls] * 3
     _, lm = streamed(compiled(together), stream(12, 8))
     assert len(lm.prompts) == calls
-
-
-def test_an_estimate_of_a_debate_lies_around_what_is_asked() -> None:
-    judge = preset("debate+tiebreak", {"together": 4})
-    debates = CompiledJudge(TASK, {"tone": AspectJudge(judge)})
-    items = [item for item in stream(6, 8) if item.aspect is TONE]
-    found, _ = estimate_scoring(Target("offline"), debates, (TONE,), iter(items))
-    # 12 tables: opened and found without issue; and three rounds, revised each time, with a tie-break.
-    assert (found.total[0].calls, found.total[2].calls) == (24, 12 * 8)

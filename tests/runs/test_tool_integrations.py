@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import math
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -17,7 +16,13 @@ import pytest
 from debate_judge import load
 from debate_judge.data.errors import InputError
 from debate_judge.runs.export.loaded import LoadedJudge
-from debate_judge.runs.integrations import ProgramMetric, langsmith_evaluator, promptfoo_assert, score_frame
+from debate_judge.runs.integrations import (
+    ProgramMetric,
+    SourceBatcher,
+    langsmith_evaluator,
+    promptfoo_assert,
+    score_frame,
+)
 from tests.fakes import ScriptedLM, scripted_lm
 from tests.runs.integrated import save_judge, score_for, script
 
@@ -69,17 +74,6 @@ def test_a_judge_is_the_metric_of_another_program(judge: LoadedJudge, lms: list[
     assert feedback.score == unit("reply 3")
     assert feedback.feedback.splitlines()[0] == "tone is 2.5 on a scale from 1 to 5: I read reply 3."
     assert len(lms[0].prompts) == asked
-
-
-def test_gepa_tunes_a_program_by_a_judge(judge: LoadedJudge) -> None:
-    def proposer(prompt: str) -> str:
-        return "```\nWrite a better reply.\n```" if "new instruction" in prompt.lower() else echo(prompt)
-
-    metric, lm = ProgramMetric(judge, source="message", text="reply"), scripted_lm(proposer)
-    trainset = [dspy.Example(message=f"message {n}").with_inputs("message") for n in range(3)]
-    with dspy.context(lm=lm):
-        tuner = dspy.GEPA(metric=metric, reflection_lm=lm, max_metric_calls=8, num_threads=1)
-        assert isinstance(tuner.compile(Replier(), trainset=trainset, valset=trainset), Replier)
 
 
 def test_what_has_no_score_never_enters_a_mean_as_none(judge: LoadedJudge) -> None:
@@ -145,49 +139,27 @@ def test_langsmith_takes_the_evaluator(judge: LoadedJudge, monkeypatch: pytest.M
         "tone": (4.5, "I read reply 16."),
         "help": (4.5, "I read reply 16."),
     }
+    # As OpenEvals calls it as well.
     (missing,) = langsmith_evaluator(judge, aspects="tone")(inputs={"m": "s"}, outputs={"a": "unreadable 1"}, id=3)
     assert (missing["score"], missing["metadata"]["unscored"]) == (None, "unreadable reply")
-
-
-def test_openevals_takes_the_evaluator(judge: LoadedJudge, monkeypatch: pytest.MonkeyPatch) -> None:
-    types = pytest.importorskip("openevals.types", reason="openevals is not installed: pip install openevals")
-    (result,) = langsmith_evaluator(judge, aspects="tone")(
-        inputs="Late!", outputs="reply 16", reference_outputs="Sorry"
-    )
-    assert set(result) <= set(types.EvaluatorResult.__annotations__)
 
 
 # --- promptfoo ---
 
 
-def loaded_by_path(file: Path) -> ModuleType:
-    """A module as promptfoo's wrapper for Python loads it: by its path, with its folder first on the path."""
-    sys.path.insert(0, str(file.parent))
-    try:
-        spec = importlib.util.spec_from_file_location(file.stem, file)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return module
-    finally:
-        sys.path.remove(str(file.parent))
-
-
 @pytest.fixture
 def asserted(tmp_path: Path, judge: LoadedJudge, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    file = tmp_path / "asserts" / "judge.py"
-    file.parent.mkdir()
+    """The user's file, as promptfoo's wrapper for Python loads it: by its path."""
+    file = tmp_path / "judge.py"
     file.write_text("from debate_judge.runs.integrations.promptfoo_assert import get_assert\n")
-    monkeypatch.setattr(promptfoo_assert, "SourceBatcher", lambda export: promptfoo_assert_batcher(judge))
+    monkeypatch.setattr(promptfoo_assert, "SourceBatcher", lambda export: SourceBatcher(judge))
     promptfoo_assert._batcher.cache_clear()
-    return loaded_by_path(file)
-
-
-def promptfoo_assert_batcher(judge: LoadedJudge) -> Any:
-    from debate_judge.runs.integrations.batching import SourceBatcher
-
-    return SourceBatcher(judge)
+    spec = importlib.util.spec_from_file_location("judge", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def test_promptfoo_gets_a_grading_result(asserted: ModuleType) -> None:

@@ -8,7 +8,9 @@ import os
 import sqlite3
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,7 +21,7 @@ from matplotlib.figure import Figure
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.programs.transcript import Transcript, Turn
-from debate_judge.runs.tracking.traces import HeldDebate
+from debate_judge.runs.tracking.traces import TracedDebate
 from debate_judge.runs.tracking.tracker import Tracker, TrackingError
 
 EXPERIMENT = "debate/tests"
@@ -51,7 +53,8 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
         patch.chdir(elsewhere)
         patch.setenv("SOME_API_KEY", "an-unusual-value-0815")
         with _tracker(store, "everything") as tracker:
-            tracker.params(
+            tracker.settings(
+                {"deadline": 900, "api_key": SECRET},
                 {
                     "judge": "debate",
                     "rounds": (0, 1, 2),
@@ -60,7 +63,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
                     "api_key": SECRET,
                     "api_base": f"http://me:{SECRET}@127.0.0.1:8000/v1",
                     "headers": {"Authorization": f"Bearer {SECRET}", "X-Team": "judges"},
-                }
+                },
             )
             tracker.tags({"level": "summary", "note": "seen an-unusual-value-0815 here"})
             tracker.metrics({"kept": 0.5, "absent": None, "broken": math.nan, "endless": math.inf})
@@ -94,12 +97,12 @@ def test_parent_run_is_finished_and_says_with_what_it_was_made(kept: SimpleNames
     assert kept.run.data.tags["level"] == "summary"
     assert kept.run.data.tags["versions"].startswith(f"python {sys.version.split()[0]}, dspy ")
     assert kept.client.get_experiment_by_name(EXPERIMENT).experiment_id == kept.run.info.experiment_id
-
-
-def test_everything_is_under_the_store_and_nothing_in_the_working_directory(kept: SimpleNamespace) -> None:
     assert (kept.store / "mlflow.db").is_file()
     assert kept.run.info.artifact_uri == kept.artifacts.as_uri()
-    assert not list(kept.cwd.iterdir())
+    assert not list(kept.cwd.iterdir()), "nothing is in the working directory"
+    # What has no value is left out.
+    assert set(kept.run.data.metrics) == {"kept"}
+    assert set(json.loads((kept.artifacts / "metrics.json").read_text())) == {"small"}
 
 
 def test_trials_are_finished_children_with_their_own_params_and_metrics(kept: SimpleNamespace) -> None:
@@ -113,7 +116,7 @@ def test_trials_are_finished_children_with_their_own_params_and_metrics(kept: Si
     assert (plain.data.params, plain.data.metrics) == ({"rounds": "1", "persona": "plain"}, {"dev/spearman": 0.5})
 
 
-DEBATE = HeldDebate(
+DEBATE = TracedDebate(
     "tone: a, 1", "a", "1", "tone", "one", "x",
     Transcript((Turn("scorer", 0, "Fine.", 4.0), Turn("critic", 1, "NO ISSUE", no_issue=True))), 4.0, "Fine.", 3.5,
 )  # fmt: skip
@@ -140,14 +143,6 @@ def test_debates_are_traces_of_their_run(kept: SimpleNamespace, monkeypatch: pyt
     ]
     told = {(one.source.source_type, one.name, one.value) for one in scored.info.assessments}
     assert told == {("LLM_JUDGE", "tone", 4.0), ("HUMAN", "tone", 3.5)}
-
-
-def test_metrics_without_a_value_are_left_out(kept: SimpleNamespace) -> None:
-    assert set(kept.run.data.metrics) == {"kept"}
-    details = json.loads((kept.artifacts / "metrics.json").read_text())
-    assert {k for k in details if "/" not in k} == {"small"}
-    for run in (kept.run, *_children(kept)):
-        assert all(math.isfinite(v) for v in run.data.metrics.values())
 
 
 def test_parts_of_the_split_are_inputs_with_digest_and_use(kept: SimpleNamespace) -> None:
@@ -183,6 +178,7 @@ def test_settings_are_kept_and_secrets_are_not(kept: SimpleNamespace) -> None:
         "api_base": "http://127.0.0.1:8000/v1",
         "headers": '{"Authorization": "[removed]", "X-Team": "judges"}',
     }
+    assert json.loads((kept.artifacts / "settings.json").read_text()) == {"deadline": "900", "api_key": "[removed]"}
     assert kept.run.data.tags["note"] == "seen [removed] here"
     everything = b"".join(p.read_bytes() for p in kept.store.rglob("*") if p.is_file())
     assert b"max_tokens" in everything
@@ -198,76 +194,52 @@ def test_the_ui_is_named_by_a_command_and_a_page(kept: SimpleNamespace) -> None:
     assert kept.tracker.runs_link() == f"http://127.0.0.1:5000/{runs}?{training}&viewStateShareKey=agreement"
 
 
-def _run(tracker: Tracker, work: Callable[[], None]) -> None:
-    with tracker:
-        work()
-
-
-def _refused_write(tracker: Tracker) -> None:
-    tracker.params({"rounds": 1})
-    tracker.params({"rounds": 2})
-
-
-def test_interrupt_leaves_a_killed_run_with_what_was_logged(kept: SimpleNamespace) -> None:
+@pytest.mark.parametrize(
+    ("error", "status", "told"),
+    [
+        (KeyboardInterrupt(), "KILLED", "KeyboardInterrupt"),
+        (OSError(f"no route to http://me:{SECRET}@host/\nsecond line"), "FAILED", "OSError: no route to http://host/"),
+    ],
+)
+def test_what_ends_the_work_is_the_end_of_the_run(
+    kept: SimpleNamespace, error: BaseException, status: str, told: str
+) -> None:
     tracker = _tracker(kept.store)
-
-    def interrupted() -> None:
+    with suppress(type(error)), tracker:
         tracker.metrics({"before": 1.0})
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        _run(tracker, interrupted)
+        raise error
     run = kept.client.get_run(tracker.run_id)
-    assert run.info.status == "KILLED"
-    assert run.info.end_time is not None
-    assert run.data.metrics == {"before": 1.0}
+    assert (run.info.status, run.data.tags["error"], run.data.metrics) == (status, told, {"before": 1.0})
 
 
-def test_an_error_leaves_a_failed_run_with_its_first_line(kept: SimpleNamespace) -> None:
-    tracker = _tracker(kept.store)
-    with pytest.raises(OSError, match="no route"), tracker:
-        raise OSError(f"no route to http://me:{SECRET}@host/\nsecond line")
-    run = kept.client.get_run(tracker.run_id)
-    assert run.info.status == "FAILED"
-    assert run.data.tags["error"] == "OSError: no route to http://host/"
+def _end(tracker: Tracker, *calls: Callable[[], object]) -> None:
+    with tracker:
+        tracker.settings({}, {"rounds": 1})
+        tracker.settings({}, {"rounds": 2})
+        for call in calls:
+            call()
 
 
-def test_a_write_that_fails_is_raised_on_leaving_and_fails_the_run(kept: SimpleNamespace) -> None:
+def test_a_write_that_fails_is_raised_by_a_later_call_or_on_leaving_and_hides_no_error(
+    kept: SimpleNamespace, tmp_path: Path
+) -> None:
     tracker = _tracker(kept.store)
     with pytest.raises(TrackingError, match="Changing param values") as caught:
-        _run(tracker, lambda: _refused_write(tracker))
+        _end(tracker)
     assert "remedy" in str(caught.value)
     assert kept.client.get_run(tracker.run_id).info.status == "FAILED"
-
-
-def test_a_write_that_failed_is_raised_by_a_later_call(kept: SimpleNamespace, tmp_path: Path) -> None:
+    unnoticed = partial(pytest.fail, "the failed write went unnoticed")
     tracker = _tracker(kept.store)
-
-    def work() -> None:
-        _refused_write(tracker)
-        tracker.model(tmp_path, name="judge", registration=None)
-        pytest.fail("the failed write went unnoticed")
-
     with pytest.raises(TrackingError):
-        _run(tracker, work)
-
-
-def test_an_error_of_the_work_is_not_hidden_by_one_of_the_store(kept: SimpleNamespace) -> None:
-    tracker = _tracker(kept.store)
-
-    def work() -> None:
-        _refused_write(tracker)
-        raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError) as caught:
-        _run(tracker, work)
-    assert "Changing param values" in caught.value.__notes__[0]
+        _end(tracker, lambda: tracker.model(tmp_path, name="judge", registration=None), unnoticed)
+    with pytest.raises(ZeroDivisionError) as hidden:
+        _end(_tracker(kept.store), lambda: 1 / 0)
+    assert "Changing param values" in hidden.value.__notes__[0]
 
 
 def test_a_number_that_is_not_finite_never_becomes_json(kept: SimpleNamespace) -> None:
-    tracker = _tracker(kept.store)
     with pytest.raises(ValueError, match="JSON compliant"):
-        _run(tracker, lambda: tracker.json("x.json", {"value": math.nan}))
+        kept.tracker.json("x.json", {"value": math.nan})
 
 
 def test_a_deleted_experiment_is_explained(kept: SimpleNamespace) -> None:
@@ -275,11 +247,6 @@ def test_a_deleted_experiment_is_explained(kept: SimpleNamespace) -> None:
     kept.client.delete_experiment(name)
     with pytest.raises(InputError, match="mlflow experiments restore"):
         Tracker(uri=None, store=kept.store, experiment="debate/gone", run_name="x").__enter__()
-
-
-def test_a_tracker_outside_its_block_says_so(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError, match="with block"):
-        _ = _tracker(tmp_path).ui_command
 
 
 def test_a_database_of_another_schema_is_explained(tmp_path: Path, kept: SimpleNamespace) -> None:

@@ -6,7 +6,6 @@ A section is a title over blocks; the page shows whatever sections there are, so
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -61,21 +60,24 @@ class TextChange:
 
 @dataclass(frozen=True, slots=True)
 class LineSeries:
-    """One line of a chart: a value for each n from 0 on."""
+    """One line or kind of point of a chart: a value for each step or row."""
 
     name: str
     values: tuple[Span, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class RoundsChart:
-    """Agreement by the number of rounds."""
+class LineChart:
+    """Agreement by the number of rounds n, from 0 on, or by other steps."""
 
     title: str
     measure: str
     series: tuple[LineSeries, ...]
     chosen: tuple[str, int] | None = None
     """Series and n of the choice."""
+    x: str = "rounds n (0 is a single call of the Scorer)"
+    ticks: tuple[str, ...] = ()
+    """Names of the steps, if these are not numbers of rounds."""
     kind: Literal["rounds"] = "rounds"
 
 
@@ -159,7 +161,7 @@ ReportBlock = Annotated[
     | DataTable
     | Quotation
     | TextChange
-    | RoundsChart
+    | LineChart
     | CostChart
     | JudgesChart
     | ScatterChart
@@ -177,8 +179,3 @@ class Section:
     blocks: tuple[ReportBlock, ...]
     figures: bool = True
     """Whether it shows figures that an LM has a part in; where that is a stand-in, the section says so."""
-
-
-def rows_of(rows: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], ...]:
-    """The rows of a table as a `DataTable` keeps them."""
-    return tuple(tuple(row) for row in rows)

@@ -11,7 +11,7 @@ from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Scale, Task
 from debate_judge.programs.judge import Judgement, Unscored
 from debate_judge.runs.reports.html.blocks import Confusion, ScatterChart, SharesChart
-from debate_judge.runs.reports.html.debates import (
+from debate_judge.runs.reports.html.document import (
     AspectScale,
     BrowsedJudge,
     Debates,
@@ -46,13 +46,9 @@ class JudgedScores:
 def debates_of(
     corpus: Corpus, aspects: Sequence[Aspect], judges: Mapping[str, JudgedScores], identity: str
 ) -> tuple[Debates, DebateTexts]:
-    """What can be looked through, without texts and with them.
-
-    Args:
-        corpus: The groups that were judged.
-        aspects: In which aspects.
-        judges: Name -> what the judge made of them; the page begins with the first.
-        identity: Of the report.
+    """What can be looked through of the groups that were judged, without texts and with them; the page begins with the
+    first
+    judge. `identity` is that of the report.
     """
     items: list[RatedDebate] = []
     texts: list[ItemTexts] = []

@@ -11,14 +11,11 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from debate_judge.data.errors import InputError
-from debate_judge.data.files.reading import json_object
 from debate_judge.data.files.writing import opening
 from debate_judge.runs.export.from_mlflow import run_artifact
-from debate_judge.runs.reports.html.debates import DebateTexts
-from debate_judge.runs.reports.html.document import AGAIN, Report, report_from, texts_from, to_json
+from debate_judge.runs.reports.html.document import AGAIN, DebateTexts, Report, report_from, texts_from, to_json
 from debate_judge.runs.reports.html.page import Page
 
 _RUN = re.compile(r"(?:runs:/)?([0-9a-f]{32})")
@@ -41,54 +38,9 @@ class ReportFiles:
         """The page to look at, with the texts of the data unless the user wants none."""
         return self.folder / f"{self.stem}.html"
 
-    @property
-    def shared_page(self) -> Path:
-        """The page without texts, to be passed on."""
-        return self.folder / f"{self.stem}-share.html"
-
-
-@dataclass(frozen=True)
-class FoundReport:
-    """A report that was found again."""
-
-    report: Report
-    files: ReportFiles
-    """Where its pages go."""
-    store: Path
-    """Where its texts should be."""
-
-    def make(self, *, share: bool = False) -> Path:
-        """Make the page again, with the texts of the data, or the one to be passed on; returns its path.
-
-        Raises:
-            InputError: The texts are not in the store, or a file cannot be written.
-        """
-        file = self.files.shared_page if share else self.files.page
-        _write(file, Page(self.report).html(None if share else self._texts()))
-        return file
-
-    def _texts(self) -> DebateTexts:
-        file = texts_file(self.store, self.report.identity)
-        if not file.is_file():
-            raise InputError(
-                "the texts of this report are not in the store",
-                file=file,
-                field="--store",
-                remedy="name the store of the command that made it, or make the page without texts with --share, or "
-                + AGAIN,
-            )
-        return texts_from(json_object(file, remedy=AGAIN).values, str(file), self.report)
-
 
 def keep(report: Report, texts: DebateTexts, files: ReportFiles, store: Path, *, full: bool) -> dict[str, str]:
-    """Write a report and its page, and its texts into `store`.
-
-    Args:
-        report: The report.
-        texts: Its texts.
-        files: Where report and page go.
-        store: The store of the command.
-        full: Whether the page has the texts.
+    """Write a report and its page, which has the texts if it is to be `full`, and the texts into the store.
 
     Returns:
         What may be logged, by the names that it has there: report and page without the texts.
@@ -97,72 +49,67 @@ def keep(report: Report, texts: DebateTexts, files: ReportFiles, store: Path, *,
         InputError: A file cannot be written.
     """
     page = Page(report)
-    _write(texts_file(store, report.identity), _as_json(texts))
+    _write(_texts_file(store, report), _as_json(texts))
     shared = {"report.json": _as_json(report), "report.html": page.html()}
     _write(files.data, shared["report.json"])
     _write(files.page, page.html(texts) if full else shared["report.html"])
     return shared
 
 
-def find_report(address: str, store: Path | None, default_store: Path) -> FoundReport:
-    """Find a report by what it reports on.
+def make_again(address: str, store: Path | None, default_store: Path, *, share: bool = False) -> Path:
+    """Make a page again, with the texts of the data, or the one to be passed on, which quotes none; returns its path.
 
     Args:
         address: Folder of an export or of a comparison's report, the `.json` file of a report, or the id of an MLflow
             run, also as `runs:/ID`.
-        store: Folder that holds the texts and the embedded MLflow store; None for the one that an export lies in, else
-            the default.
+        store: Folder of the texts and of the embedded MLflow store; None for the one that an export lies in, else the
+            default.
         default_store: The store of commands that name none.
+        share: Which page.
 
     Raises:
-        InputError: There is no report.
+        InputError: There is no report, its texts are not in the store, or the page cannot be written.
     """
     run = _RUN.fullmatch(address)
     if run is not None and not Path(address).exists():
-        own = store or default_store
-        text = run_artifact(run[1], "report.json", store)
-        return FoundReport(report_from(_values(text, address), address), ReportFiles(own / "reports" / run[1]), own)
-    path = Path(address)
-    file = _in_folder(path) if path.is_dir() else path
-    if file.suffix != ".json" or not file.is_file():
-        raise InputError(
-            "no report is here",
-            file=address,
-            expected="folder of an export or of a comparison, the .json file of a report, or the id of an MLflow run",
-            remedy=AGAIN,
-        )
-    report = report_from(json_object(file, remedy=AGAIN).values, str(file))
-    above = file.resolve().parents
-    lies_in = next((folder for folder in above[:3] if (folder / "reports").is_dir()), default_store)
-    return FoundReport(report, ReportFiles(file.parent, file.stem), store or lies_in)
+        store_of_texts = store or default_store
+        report = report_from(run_artifact(run[1], "report.json", store), address)
+        files = ReportFiles(store_of_texts / "reports" / run[1])
+    else:
+        file = _data_file(Path(address))
+        report, files = report_from(file.read_bytes(), str(file)), ReportFiles(file.parent, file.stem)
+        above = file.resolve().parents[:3]
+        store_of_texts = store or next((one for one in above if (one / "reports").is_dir()), default_store)
+    page = files.folder / f"{files.stem}-share.html" if share else files.page
+    _write(page, Page(report).html(None if share else _texts_of(report, store_of_texts)))
+    return page
 
 
-def _in_folder(folder: Path) -> Path:
-    """The report in the folder of an export, or the only one that comparisons have left in a folder.
+def _data_file(path: Path) -> Path:
+    """The JSON of a report: a file, that of an export's folder, or the only one that comparisons left in a folder."""
+    several = sorted(path.glob("*-report.json"))
+    if path.is_dir():
+        path = path / "report.json" if (path / "report.json").is_file() or len(several) != 1 else several[0]
+    if path.suffix == ".json" and path.is_file():
+        return path
+    if len(several) > 1:
+        names = ", ".join(file.name for file in several)
+        raise InputError("several reports are here", file=path.parent, expected=f"one of {names}")
+    expected = "folder of an export or of a comparison, the .json file of a report, or the id of an MLflow run"
+    raise InputError("no report is here", file=path, expected=expected, remedy=AGAIN)
 
-    Raises:
-        InputError: Comparisons have left several.
-    """
-    reports = sorted(folder.glob("*-report.json"))
-    if (folder / "report.json").is_file() or not reports:
-        return folder / "report.json"
-    if len(reports) > 1:
-        names = ", ".join(file.name for file in reports)
-        raise InputError("several reports are here", file=folder, expected=f"one of {names}")
-    return reports[0]
+
+def _texts_of(report: Report, store: Path) -> DebateTexts:
+    file = _texts_file(store, report)
+    if not file.is_file():
+        remedy = "name the store of the command that made it, or make the page without texts with --share, or " + AGAIN
+        raise InputError("the texts of this report are not in the store", file=file, field="--store", remedy=remedy)
+    return texts_from(file.read_bytes(), str(file), report)
 
 
-def texts_file(store: Path, identity: str) -> Path:
-    """Where the texts of a report are in a store."""
+def _texts_file(store: Path, report: Report) -> Path:
     # An identity comes from a file that anyone may have written, and must not lead elsewhere.
-    return store / "reports" / (re.sub(r"\W", "_", identity)[:80] + ".json")
-
-
-def _values(text: str, place: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        raise InputError("this is not the data of a report", file=place, remedy=AGAIN) from None
+    return store / "reports" / (re.sub(r"\W", "_", report.identity)[:80] + ".json")
 
 
 def _as_json(value: Report | DebateTexts) -> str:

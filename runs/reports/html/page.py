@@ -8,33 +8,41 @@ policy (CSP) allows that one script, by its hash, and no address at all.
 from __future__ import annotations
 
 import base64
+import difflib
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib import resources
 from itertools import count, groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from debate_judge.runs.reports.html.blocks import (
     Confusion,
     CostChart,
     JudgesChart,
+    LineChart,
     ReportBlock,
-    RoundsChart,
     ScatterChart,
     SharesChart,
 )
 from debate_judge.runs.reports.html.charts import DrawnChart, draw
-from debate_judge.runs.reports.html.debates import DebateTexts, printable
-from debate_judge.runs.reports.html.document import Report, to_json
-from debate_judge.runs.reports.html.wording import changed_words, column_looks, with_interval
+from debate_judge.runs.reports.html.document import DebateTexts, Report, printable, to_json
 
 if TYPE_CHECKING:
     from jinja2 import Template
 
-_CHARTS = (RoundsChart, CostChart, JudgesChart, ScatterChart, SharesChart)
+MOST_WORDS = 20_000
+"""Of both texts together; longer ones are shown one after the other."""
+
+_FIGURE = r"[-−+<>~]?\s?\$?\d[\d.,]*\s?%?"
+_NUMBER = re.compile(rf"{_FIGURE}(\s?/\s?{_FIGURE})*( \*)?( \[[^\]]*\])?")
+"""Also several with a slash between them, the star of a best value, and an interval."""
+
+
+_CHARTS = (LineChart, CostChart, JudgesChart, ScatterChart, SharesChart)
 
 
 class Page:
@@ -107,7 +115,9 @@ def _side_by_side(blocks: Sequence[ReportBlock], names: Iterator[str]) -> dict[s
     """The drawn charts, and apart from them the part of their legends that all have in common."""
     drawn = [draw(block, next(names)) if isinstance(block, _CHARTS) else block for block in blocks]
     legends = [one.legend for one in drawn if isinstance(one, DrawnChart) and one.legend]
-    shared = [e for e in legends[0] if all(e in other for other in legends)] if len(legends) > 1 else []
+    # A number stands for a point of its own chart.
+    common = [e for e in legends[0] if all(e in other for other in legends) and not e.mark.isdigit()] if legends else []
+    shared = common if len(legends) > 1 else []
     own = [
         replace(one, legend=tuple(e for e in one.legend if e not in shared)) if isinstance(one, DrawnChart) else one
         for one in drawn
@@ -129,3 +139,49 @@ def _template() -> Template:
 @cache
 def _file(name: str) -> str:
     return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+# --- texts that are worked out before the page is made ---
+
+
+class WordRun(NamedTuple):
+    """Words that a difference treats alike."""
+
+    kind: Literal["same", "added", "removed"]
+    text: str
+
+
+def changed_words(before: str, after: str) -> list[WordRun]:
+    """The words of both texts in order, each kept, removed or added; blanks go with the word before them."""
+    old, new = (re.findall(r"\s*\S+\s*|\s+", text) for text in (before, after))
+    if len(old) + len(new) > MOST_WORDS:
+        return [run for run in (WordRun("removed", before), WordRun("added", after)) if run.text]
+    # Words are compared without the blanks around them, so that a line broken elsewhere is no change.
+    matcher = difflib.SequenceMatcher(None, [w.strip() for w in old], [w.strip() for w in new], autojunk=False)
+    runs: list[WordRun] = []
+    for kind, start, end, new_start, new_end in matcher.get_opcodes():
+        if kind == "equal":
+            runs.append(WordRun("same", "".join(new[new_start:new_end])))
+            continue
+        runs += [WordRun("removed", "".join(old[start:end]))] if end > start else []
+        runs += [WordRun("added", "".join(new[new_start:new_end]))] if new_end > new_start else []
+    return runs
+
+
+def column_looks(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """For each column `number` where it holds numbers alone, dashes aside, `long` where it holds prose, or nothing."""
+    columns = [[row[i] for row in rows if i < len(row)] for i in range(len(header))]
+    return [_column_look(cells) for cells in columns]
+
+
+def _column_look(cells: Sequence[str]) -> str:
+    known = [cell for cell in cells if cell not in ("", "–")]
+    if known and all(_NUMBER.fullmatch(cell) for cell in known):
+        return "number"
+    return "long" if any(len(cell) > 28 for cell in known) else ""
+
+
+def with_interval(cell: str) -> tuple[str, str]:
+    """A cell as its value and its interval, which may stand below it."""
+    value, bracket, rest = cell.partition(" [")
+    return (value, "[" + rest) if bracket and cell.endswith("]") else (cell, "")
