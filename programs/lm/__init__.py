@@ -1,1 +1,4 @@
-"""The transport of LM calls: client, engines, options, usage, prices, and the store of replies. Knows no judge."""
+"""The transport of LM calls: client, engines, options, usage, prices, and the store of replies.
+
+Uses DSPy and `data`; knows no judge and no prompt.
+"""

@@ -1,1 +1,4 @@
-"""What decides when a call goes out: concurrency, rate limits, budget, waits, outages, prefix warm-up."""
+"""What decides when a call goes out: concurrency, rate limits, budget, waits, outages, prefix warm-up.
+
+Knows neither HTTP nor judges.
+"""
