@@ -42,15 +42,14 @@ class Tokens:
     stored_input: int = 0
     """Input of the replies that the store gave."""
     stored_output: int = 0
+    batch_fresh: int = 0
+    """Of the above, what went out in batch jobs, at half the price."""
+    batch_cached: int = 0
+    batch_output: int = 0
+    batch_stored_input: int = 0
+    batch_stored_output: int = 0
     uncounted: int = 0
     """Executed calls whose tokens the server did not report."""
-    billed_fresh: float = 0.0
-    """What was executed, in tokens at the full price: those of batch jobs count half, none of them as cached."""
-    billed_cached: float = 0.0
-    billed_output: float = 0.0
-    spared_input: float = 0.0
-    """The same of the replies that the store gave."""
-    spared_output: float = 0.0
 
     @property
     def stored(self) -> int:
@@ -59,11 +58,15 @@ class Tokens:
 
     def cost(self, price: Price) -> float:
         """US dollars spent on what was executed."""
-        return price.of(self.billed_fresh, self.billed_cached, self.billed_output)
+        fresh, cached, output = self.batch_fresh, self.batch_cached, self.batch_output
+        direct = price.of(self.fresh - fresh, self.cached - cached, self.output - output)
+        return direct + price.batch().of(fresh, cached, output)
 
     def saved(self, price: Price) -> float:
         """US dollars that the store's replies would have cost without any cache."""
-        return price.of(self.spared_input, 0.0, self.spared_output)
+        read, output = self.batch_stored_input, self.batch_stored_output
+        direct = price.of(self.stored_input - read, 0, self.stored_output - output)
+        return direct + price.batch().of(read, 0, output)
 
     def __add__(self, other: Tokens) -> Tokens:
         return Tokens(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
@@ -83,24 +86,26 @@ class Meter:
     def spend(self, role: str, reply: Reply, *, round: int = 0, batch: bool = False) -> None:
         """Count a reply that was executed."""
         self.executed[role] += 1
-        tokens, fresh = self._of(role, round), reply.input_tokens - reply.cached_tokens
+        tokens = self._of(role, round)
         tokens.calls += 1
         tokens.uncounted += not (reply.input_tokens or reply.output_tokens)
-        tokens.fresh += fresh
+        tokens.fresh += reply.input_tokens - reply.cached_tokens
         tokens.cached += reply.cached_tokens
         tokens.output += reply.output_tokens
-        tokens.billed_fresh += reply.input_tokens / 2 if batch else fresh
-        tokens.billed_cached += 0 if batch else reply.cached_tokens
-        tokens.billed_output += reply.output_tokens / 2 if batch else reply.output_tokens
+        if batch:
+            tokens.batch_fresh += reply.input_tokens - reply.cached_tokens
+            tokens.batch_cached += reply.cached_tokens
+            tokens.batch_output += reply.output_tokens
 
     def hit(self, role: str, reply: Reply, *, round: int = 0, batch: bool = False) -> None:
         """Count a reply that the store gave; `batch` says how it would have been asked for."""
-        tokens, share = self._of(role, round), 0.5 if batch else 1.0
+        tokens = self._of(role, round)
         tokens.cache_hits += 1
         tokens.stored_input += reply.input_tokens
         tokens.stored_output += reply.output_tokens
-        tokens.spared_input += share * reply.input_tokens
-        tokens.spared_output += share * reply.output_tokens
+        if batch:
+            tokens.batch_stored_input += reply.input_tokens
+            tokens.batch_stored_output += reply.output_tokens
 
     def copied(self) -> tuple[Counter[str], Counter[str], dict[tuple[str, int], Tokens]]:
         """What was asked, executed and used, as of now, for another process."""
