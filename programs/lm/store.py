@@ -137,13 +137,17 @@ class SqlStore:
     def close(self) -> None:
         """Finish what waits, give up all claims and close the connection."""
         if self._process == os.getpid():
-            loop.run(self._close())
+            self._process = None
+            if loop.is_current():
+                # The garbage collector may run there.
+                self._renewing = asyncio.ensure_future(self._close(self._renewing))
+            else:
+                loop.run(self._close(self._renewing))
         _OPEN.discard(self)
 
-    async def _close(self) -> None:
-        self._process = None
-        if self._renewing is not None:
-            self._renewing.cancel()
+    async def _close(self, renewing: asyncio.Task[None] | None) -> None:
+        if renewing is not None:
+            renewing.cancel()
         if self._working is not None:
             await self._working
         with suppress(InputError), self._transaction() as connection:

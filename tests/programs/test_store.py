@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from sqlalchemy import Connection, select, update
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs.hallucination.evidence import SearchProvider, kept
+from debate_judge.programs.lm import loop
 from debate_judge.programs.lm import store as sql
 from debate_judge.programs.lm.reply import Reply, StoreError, reply_or_claim
 from debate_judge.programs.lm.sql.tables import CLAIMS
@@ -158,6 +159,21 @@ def test_a_claim_that_no_one_waits_for_any_more_is_given_back(opened: Open) -> N
             assert await asyncio.wait_for(reply_or_claim(second, key(number)), 10) is None
 
     asyncio.run(go())
+
+
+@pytest.mark.parametrize("run", [asyncio.run, loop.run])
+def test_a_store_that_is_closed_holds_no_claim(
+    opened: Open, run: Callable[[Coroutine[None, None, None]], None]
+) -> None:
+    """On whatever loop it is closed, also on that of all calls, where the garbage collector may run."""
+
+    async def go() -> None:
+        first, second = opened(), opened()
+        assert await first.take(key(1)) is True
+        first.close()
+        assert await asyncio.wait_for(reply_or_claim(second, key(1)), 10) is None
+
+    run(go())
 
 
 @pytest.mark.parametrize("owner", ["another machine/1/2/3", None])
