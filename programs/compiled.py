@@ -106,11 +106,7 @@ class CompiledJudge:
     """Aspect name -> its judge, in the task's order."""
 
     def require_calibrated(self, aspects: Sequence[Aspect], scale: str) -> None:
-        """Refuse to report scores on a scale that the judge has no map to.
-
-        Raises:
-            InputError: `scale` is not known, or is the raters' and the judge of an aspect was not calibrated.
-        """
+        """Refuse to report scores on a scale that the judge has no map to."""
         known = get_args(ScoreScale)
         if scale not in known:
             raise InputError("unknown scale of scores", field="scale", expected=" or ".join(known), found=scale)

@@ -288,11 +288,7 @@ def in_granularity(judgement: Judgement, aspect: Aspect, granularity: Granularit
 
 
 def require_lm(predictors: Iterable[Any]) -> None:
-    """Refuse to ask without an LM; judges without predictors need none.
-
-    Raises:
-        InputError: None is configured.
-    """
+    """Refuse to ask without an LM; judges without predictors need none."""
     if dspy.settings.lm is None and any(predictor.lm is None for predictor in predictors):
         raise InputError(
             "no LM is configured",

@@ -272,9 +272,6 @@ class ChatEval(ItemJudge):
         samples: k, number of replies that are averaged each time a referee speaks (multiple evidence calibration).
         both_orders: Whether a comparison shows the answers in both orders (balanced position calibration).
         comparing: Whether candidates that come in pairs are compared; others are scored one by one.
-
-    Raises:
-        InputError: There is no referee, or an argument has a value that it cannot have.
     """
 
     kind = "chateval"
@@ -321,7 +318,7 @@ class ChatEval(ItemJudge):
             if turn and self.summarizer is not None:
                 messages = _text(discussion, names)
                 answer = await self.summarizer.ask(item, read_summary, round=turn, debate=messages)
-                discussion = _with(discussion, turn, {SUMMARIZER: answer})
+                discussion = _add_answers(discussion, turn, {SUMMARIZER: answer})
                 if discussion.failure is not None:
                     return discussion
                 summary = str(discussion.turns[-1])
@@ -332,7 +329,7 @@ class ChatEval(ItemJudge):
                     # Distinct numbers, so that referees with the same role do not get each other's samples.
                     first = names.index(name) * self.samples
                     calls.append(ask(self.roles[name], heard, turn, range(first, first + self.samples)))
-                discussion = _with(discussion, turn, dict(zip(group, await asyncio.gather(*calls), strict=True)))
+                discussion = _add_answers(discussion, turn, dict(zip(group, await asyncio.gather(*calls), strict=True)))
                 if discussion.failure is not None:
                     return discussion
         return discussion
@@ -367,14 +364,8 @@ class ChatEval(ItemJudge):
         return await self._discuss(first, rounds, lambda referee, *heard: referee.compare((first, second), *heard))
 
     def config(self) -> dict[str, Any]:
-        return {
-            "roles": dict(self.texts),
-            "communication": self.communication,
-            "turns": self.debate_config.rounds + 1,
-            "samples": self.samples,
-            "both_orders": self.both_orders,
-            "comparing": self.compares,
-        }
+        own = {name: getattr(self, name) for name in ("communication", "samples", "both_orders")}
+        return {"roles": dict(self.texts), "turns": self.debate_config.rounds + 1, **own, "comparing": self.compares}
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> ChatEval:
@@ -387,7 +378,7 @@ class ChatEval(ItemJudge):
         return cls(_referees(config["roles"], config.get("same_role")), **options)
 
 
-def _with(discussion: Transcript, turn: int, answers: Mapping[str, Answer]) -> Transcript:
+def _add_answers(discussion: Transcript, turn: int, answers: Mapping[str, Answer]) -> Transcript:
     """A discussion with the answers of those who spoke at once."""
     failures = []
     for name, answer in answers.items():

@@ -20,7 +20,7 @@ import dspy
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs.debate.personas import STRICT, Persona, persona_named, persona_of
-from debate_judge.programs.debate.prompts import Briefing, briefing
+from debate_judge.programs.debate.prompts import PromptParts, prompt_parts
 from debate_judge.programs.debate.table import (
     BlindCritic,
     BlindCriticism,
@@ -138,24 +138,30 @@ class Debate(Judge):
         for item in items:
             first.setdefault(item.aspect.name, item)
         own = {name: self._members.by_aspect.get(name, self) for name in first}
-        briefings: dict[str, Briefing] = {}
+        parts_by_aspect: dict[str, PromptParts] = {}
         if len(items) > 1:
             # Rated examples are chosen once, for the whole table.
-            briefings = {name: await own[name].briefed(item, items) for name, item in first.items()}
-        return ScoreTable(own, briefings, items, transcripts, whole=whole)
+            parts_by_aspect = {
+                name: await own[name].prompt_parts_in_thread(item, items) for name, item in first.items()
+            }
+        return ScoreTable(own, parts_by_aspect, items, transcripts, whole=whole)
 
-    def brief(self, item: Item, table: Sequence[Item] = ()) -> Briefing:
-        """The briefing of the roles about an item, or about all items of a `table` in the aspect of this one."""
+    def prompt_parts(self, item: Item, table: Sequence[Item] = ()) -> PromptParts:
+        """What the prompts about an item have in common, or about all items of a `table` in the aspect of this one."""
         whole, signatures = self.mode.name == "expected", (self.scorer.signature, self.critic.signature)
-        parts = briefing(item.aspect, whole, *signatures, bool(table), self.persona.gap)
+        parts = prompt_parts(item.aspect, whole, *signatures, bool(table), self.persona.gap)
         if not self.scorer.demos:
             return parts
         examples = shown(self.scorer.demos, item.aspect.name, table or (item,), self.nearest_examples)
         return replace(parts, examples=examples)
 
-    async def briefed(self, item: Item, table: Sequence[Item] = ()) -> Briefing:
-        """`brief`, in a thread if retrieval has to be fitted, which would block all other debates."""
-        return await asyncio.to_thread(self.brief, item, table) if self.nearest_examples else self.brief(item, table)
+    async def prompt_parts_in_thread(self, item: Item, table: Sequence[Item] = ()) -> PromptParts:
+        """`prompt_parts`, in a thread if retrieval has to be fitted, which would block all other debates."""
+        return (
+            await asyncio.to_thread(self.prompt_parts, item, table)
+            if self.nearest_examples
+            else self.prompt_parts(item, table)
+        )
 
     def read_verdict(self, transcript: Transcript, rounds: int) -> Verdict:
         last, score = transcript.turns[-1], transcript.score

@@ -144,7 +144,7 @@ def fineness(scale: Scale, whole: bool) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Briefing:
+class PromptParts:
     """What all prompts of one debate have in common apart from the texts."""
 
     standard: str
@@ -166,10 +166,10 @@ class Briefing:
 
 
 @lru_cache(maxsize=256)
-def briefing(
+def prompt_parts(
     aspect: Aspect, whole: bool, scorer: Any, critic: Any, together: bool = False, gap: float | None = None
-) -> Briefing:
-    """The briefing for an aspect; of the roles' instructions it contains only the Scorer's.
+) -> PromptParts:
+    """The parts of the prompts about an aspect; of the roles' instructions it contains only the Scorer's.
 
     Args:
         aspect: The aspect that is scored.
@@ -193,7 +193,7 @@ def briefing(
     size = aspect.scale.step * (0.5 if gap is None else gap)
     debate_rules = rules(GUIDE if guided else DEFINITION, f"{size:g}", gap is not None)
     debate_rules += SEVERAL if together else f"The Critic replies with {form(critic)}."
-    return Briefing(standard, text, debate_rules, size, gap is not None)
+    return PromptParts(standard, text, debate_rules, size, gap is not None)
 
 
 def rules(criterion: str, size: str, blind: bool = False) -> str:
@@ -221,13 +221,13 @@ def rules(criterion: str, size: str, blind: bool = False) -> str:
     )
 
 
-def joint_briefing(briefings: Mapping[str, Briefing]) -> Briefing:
-    """One briefing for several aspects, from the briefing of each by its label; a single one is returned as it is."""
-    first = next(iter(briefings.values()))
-    if len(briefings) == 1:
+def joint_prompt_parts(parts_by_aspect: Mapping[str, PromptParts]) -> PromptParts:
+    """Those of several aspects, from those of each by its label; of a single one they are returned as they are."""
+    first = next(iter(parts_by_aspect.values()))
+    if len(parts_by_aspect) == 1:
         return first
     # The Scorer's instructions without the guide are the same for all of them.
-    guides = {label: guide_in(own.standard) for label, own in briefings.items()}
+    guides = {label: guide_in(own.standard) for label, own in parts_by_aspect.items()}
     standard = first.standard
     if shared := len(set(guides.values())) == 1:
         criterion = GUIDE if guides.popitem()[1] else "the definition of the aspect"
@@ -236,28 +236,28 @@ def joint_briefing(briefings: Mapping[str, Briefing]) -> Briefing:
         criterion = "the aspect's guide to the raters"
         criterion += "" if all(guides.values()) else " or, where it has none, its definition"
     parts = [
-        f"{len(briefings)} aspects of each candidate are rated, each by what stands under the headers with its "
+        f"{len(parts_by_aspect)} aspects of each candidate are rated, each by what stands under the headers with its "
         "name and by nothing that stands under those of another aspect."
     ]
     if not shared:
         parts[0] += (
             " A guide to the raters was learnt from their ratings; it decides where it differs from all else here."
         )
-    for label, own in briefings.items():
+    for label, own in parts_by_aspect.items():
         parts += _section("aspect", label, own.aspect) + ([] if shared else _section("guide", label, guides[label]))
-    sizes = {label: own.issue for label, own in briefings.items()}
+    sizes = {label: own.issue for label, own in parts_by_aspect.items()}
     if len(set(sizes.values())) == 1:
         size = f"{first.issue:g}"
     else:
         size = ", ".join(f"{own:g} ({label})" for label, own in sizes.items())
     examples = {
         name: "\n\n".join(
-            part for label, own in briefings.items() for part in _section(name, label, own.examples.get(name, ""))
+            part for label, own in parts_by_aspect.items() for part in _section(name, label, own.examples.get(name, ""))
         )
         for name in ("examples", "similar")
     }
     debate_rules = rules(criterion, size, first.blind) + SEVERAL_ASPECTS
-    return Briefing(standard, "\n\n".join(parts), debate_rules, first.issue, first.blind, examples)
+    return PromptParts(standard, "\n\n".join(parts), debate_rules, first.issue, first.blind, examples)
 
 
 def _section(name: str, label: str, text: str) -> list[str]:

@@ -68,8 +68,7 @@ _DECISION = re.compile(
 def no_issue(text: str) -> bool | Unreadable:
     """Read the Critic's decision: True for NO ISSUE, False for an issue.
 
-    The decision must be alone on the first line, in any case, punctuation and markup, and no other line may say the
-    opposite.
+    It must be alone on the first line, in any case, punctuation and markup, and no other line may say the opposite.
     """
     lines = [_decision_in(line) for line in text.splitlines() if line.strip()]
     decision = lines[0] if lines else None

@@ -28,7 +28,7 @@ import dspy
 
 from debate_judge.programs.debate import prompts
 from debate_judge.programs.debate import replies as table_replies
-from debate_judge.programs.debate.prompts import Briefing, Cell, Part, aspects_in, candidates_in, label, listed
+from debate_judge.programs.debate.prompts import Cell, Part, PromptParts, aspects_in, candidates_in, label, listed
 from debate_judge.programs.debate.replies import Objection
 from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.client import JudgeLM
@@ -142,22 +142,24 @@ class DebateRole(ABC):
         """The round that the turn belongs to."""
         return transcript.rounds
 
-    def said(self, transcript: Transcript) -> Transcript:
+    def visible(self, transcript: Transcript) -> Transcript:
         """What the role is shown of the debate."""
-        return transcript.heard_by(self.name)
+        return transcript.visible_to(self.name)
 
-    async def alone(self, item: Item, transcript: Transcript, briefing: Briefing) -> Answer:
+    async def alone(self, item: Item, transcript: Transcript, prompt_parts: PromptParts) -> Answer:
         """Speak about a candidate that is judged alone."""
-        inputs, read, debate = self.inputs(briefing), partial(self.read_alone, item), str(self.said(transcript))
+        inputs, read, debate = self.inputs(prompt_parts), partial(self.read_alone, item), str(self.visible(transcript))
         return await ask(self.predict(item), item, read, self.tag([transcript]), debate=debate, inputs=inputs)
 
     def read_alone(self, item: Item, fields: Fields) -> Any:
         """Parse the reply about one candidate."""
         raise NotImplementedError
 
-    def inputs(self, briefing: Briefing, part: Part = ()) -> Mapping[str, str]:
+    def inputs(self, prompt_parts: PromptParts, part: Part = ()) -> Mapping[str, str]:
         """Input fields of the prompt other than its texts, about one candidate or about the cells of `part`."""
-        return briefing.inputs(f"You are the {self.name.capitalize()}. {escape(self.predict().signature.instructions)}")
+        return prompt_parts.inputs(
+            f"You are the {self.name.capitalize()}. {escape(self.predict().signature.instructions)}"
+        )
 
     @abstractmethod
     def request(self, part: Part, concerned: Part, cells: Sequence[Cell]) -> str:
@@ -183,8 +185,8 @@ class _Scorer(DebateRole):
         super().__init__(debates)
         self.samples = self._first.mode.samples if self._first.mode.name == "sampled" else 0
 
-    async def alone(self, item: Item, transcript: Transcript, briefing: Briefing) -> Answer:
-        prompt: dict[str, Any] = {"debate": str(self.said(transcript)), "inputs": self.inputs(briefing)}
+    async def alone(self, item: Item, transcript: Transcript, prompt_parts: PromptParts) -> Answer:
+        prompt: dict[str, Any] = {"debate": str(self.visible(transcript)), "inputs": self.inputs(prompt_parts)}
         return await score(self.predict(item), self.of(item).mode, item, self.tag([transcript]), **prompt)
 
     def request(self, part: Part, concerned: Part, cells: Sequence[Cell]) -> str:
@@ -197,8 +199,8 @@ class _Scorer(DebateRole):
 class Opening(_Scorer):
     """The Scorer's first turn, which is the single call."""
 
-    def inputs(self, briefing: Briefing, part: Part = ()) -> Mapping[str, str]:
-        return briefing.inputs(prompts.opening_task(part), debating=False)
+    def inputs(self, prompt_parts: PromptParts, part: Part = ()) -> Mapping[str, str]:
+        return prompt_parts.inputs(prompts.opening_task(part), debating=False)
 
 
 class BlindCritic(_Scorer):
@@ -213,10 +215,10 @@ class BlindCritic(_Scorer):
     def round(self, transcript: Transcript) -> int:
         return transcript.rounds + 1
 
-    def inputs(self, briefing: Briefing, part: Part = ()) -> Mapping[str, str]:
-        return briefing.inputs(prompts.blind_task(part), debating=False)
+    def inputs(self, prompt_parts: PromptParts, part: Part = ()) -> Mapping[str, str]:
+        return prompt_parts.inputs(prompts.blind_task(part), debating=False)
 
-    def said(self, transcript: Transcript) -> Transcript:
+    def visible(self, transcript: Transcript) -> Transcript:
         return EMPTY
 
     def turn(self, transcript: Transcript, statement: Any, calls: float, item: Item) -> Turn:
@@ -230,8 +232,8 @@ class Revision(_Scorer):
     """The Scorer's later turns. After a Critic that saw the scores, the LM gives all scores of a disputed aspect again,
     to keep them in proportion, but only the disputed ones are read."""
 
-    def inputs(self, briefing: Briefing, part: Part = ()) -> Mapping[str, str]:
-        return briefing.inputs(prompts.revision_task(part))
+    def inputs(self, prompt_parts: PromptParts, part: Part = ()) -> Mapping[str, str]:
+        return prompt_parts.inputs(prompts.revision_task(part))
 
     def request(self, part: Part, concerned: Part, cells: Sequence[Cell]) -> str:
         if self._first.persona.gap is not None or len(cells) < len(concerned):
@@ -294,7 +296,7 @@ class ScoreTable:
 
     Args:
         debates: Name of an aspect -> the debate with its roles.
-        briefings: Name of an aspect -> its briefing for several candidates; not needed for a single item.
+        parts_by_aspect: Name of an aspect -> what its prompts have in common; not needed for a single item.
         items: Candidate by candidate, in the order in which they are shown.
         transcripts: The debate so far, one for each item; by default it has not begun.
         whole: Whether a reply that stays unreadable is a failure, and not asked for again about fewer; for smoke tests.
@@ -303,20 +305,20 @@ class ScoreTable:
     def __init__(
         self,
         debates: Mapping[str, Debate],
-        briefings: Mapping[str, Briefing],
+        parts_by_aspect: Mapping[str, PromptParts],
         items: Sequence[Item],
         transcripts: Sequence[Transcript] | None = None,
         *,
         whole: bool = False,
     ) -> None:
         self._debates = debates
-        self._briefings = briefings
+        self._parts_by_aspect = parts_by_aspect
         self._items = prompts.cells_of(items)
         self._transcripts = dict(zip(self._items, transcripts or [EMPTY] * len(items), strict=True))
         self.begun = transcripts is not None
         self._parts = list(prompts.parts_of(self._transcripts)) if self.begun else [tuple(self._items)]
         self._whole = whole
-        self._alone: dict[Cell, Briefing] = {}
+        self._alone: dict[Cell, PromptParts] = {}
         self._spent: dict[Cell, float] = dict.fromkeys(self._items, 0)
         """Shares of failed calls, which are added to the calls of the cell's next turn."""
 
@@ -388,15 +390,17 @@ class ScoreTable:
     async def _ask_alone(self, speaker: DebateRole, cell: Cell) -> dict[Cell, Answer]:
         item = self._items[cell]
         if cell not in self._alone:
-            self._alone[cell] = await speaker.of(item).briefed(item)
+            self._alone[cell] = await speaker.of(item).prompt_parts_in_thread(item)
         return {cell: await speaker.alone(item, self._transcripts[cell], self._alone[cell])}
 
     async def _ask(self, speaker: DebateRole, part: Part, concerned: Part) -> dict[Cell, Answer]:
         items = {cell: self._items[cell] for cell in part}
-        own = prompts.joint_briefing({cell.aspect: self._briefings[item.aspect.name] for cell, item in items.items()})
+        own = prompts.joint_prompt_parts(
+            {cell.aspect: self._parts_by_aspect[item.aspect.name] for cell, item in items.items()}
+        )
         inputs = {
             **prompts.table_material(items),
-            "debate": prompts.debate_text({cell: speaker.said(self._transcripts[cell]) for cell in part}),
+            "debate": prompts.debate_text({cell: speaker.visible(self._transcripts[cell]) for cell in part}),
             **speaker.inputs(own, part),
         }
         tag = speaker.tag([self._transcripts[cell] for cell in concerned])

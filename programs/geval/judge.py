@@ -119,9 +119,6 @@ class GEval(ItemJudge):
     Args:
         score_mode: `text`, `sampled:k` or `expected`.
         steps: Task name -> aspect name -> evaluation steps; missing ones are derived by the LM.
-
-    Raises:
-        InputError: The mode is unknown, or the steps of an aspect are empty.
     """
 
     kind = "geval"

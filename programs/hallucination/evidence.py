@@ -213,10 +213,10 @@ async def find_evidence(
         return queries
     if search is None or given:
         # In a thread, because fitting a long document, or the first import, would block all other debates.
-        chosen = await asyncio.to_thread(best, passages, queries.value, SNIPPETS)
+        chosen = await asyncio.to_thread(most_similar, passages, queries.value, SNIPPETS)
         return RoleReply(Evidence("\n".join(chosen), RANKED, queries.value), queries.calls)
     try:
-        results = await asyncio.gather(*(kept(search, query, SNIPPETS) for query in queries.value))
+        results = await asyncio.gather(*(stored_snippets(search, query, SNIPPETS) for query in queries.value))
     except SearchError as error:
         return NoAnswer("search error", str(error), queries.calls)
     # Alternately, so that the second query contributes as much as the first.
@@ -247,7 +247,7 @@ def sentences(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(part.strip() for part in _END.split(text) if part.strip()))
 
 
-def best(passages: tuple[str, ...], queries: Sequence[str], limit: int) -> tuple[str, ...]:
+def most_similar(passages: tuple[str, ...], queries: Sequence[str], limit: int) -> tuple[str, ...]:
     """The `limit` passages most similar to one of the queries by the cosine of TF-IDF vectors, in their order.
 
     A passage that begins with a pronoun is preceded by the passages before it, back to one that does not, so that its
@@ -302,7 +302,7 @@ class Serper(SearchProvider):
     """Google's results by serper.dev, the provider that Factool uses.
 
     Args:
-        key: Sent as `X-API-KEY`; by default from SERPER_API_KEY.
+        key: By default from SERPER_API_KEY.
         url: Address of the service; by default from SERPER_API_BASE, else serper.dev's.
         pause: Approximate seconds before a second attempt; twice as many before a third. If the server says how long to
             wait, that is used, up to 30 s.
@@ -360,7 +360,7 @@ def _passages(raw: bytes) -> list[str]:
     return list(dict.fromkeys(text.strip() for text in texts if isinstance(text, str) and text.strip()))
 
 
-async def kept(search: SearchProvider, query: str, limit: int) -> list[str]:
+async def stored_snippets(search: SearchProvider, query: str, limit: int) -> list[str]:
     """Search, or return what the same search found before: the web changes, and a resumed run needs the same
     evidence."""
     lm = dspy.settings.lm

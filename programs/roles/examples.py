@@ -92,8 +92,8 @@ def shown(demos: Iterable[Any], aspect: str, items: Sequence[Item], nearest: int
     """
     of_aspect = tuple(example for example in _read(demos) if example.aspect == aspect)
     # Without a source, examples with an item's own text are left out.
-    own = {_even(item.source or item.text) for item in items}
-    others = [example for example in of_aspect if _even(example.source or example.candidate) not in own]
+    own = {_normalized(item.source or item.text) for item in items}
+    others = [example for example in of_aspect if _normalized(example.source or example.candidate) not in own]
     if not others:
         return {}
     sources = all(item.aspect.source for item in items if item.aspect.name == aspect)
@@ -174,6 +174,6 @@ def _read(demos: Iterable[Any]) -> Iterator[RatedExample]:
 
 
 @lru_cache(maxsize=4096)
-def _even(source: str) -> str:
+def _normalized(source: str) -> str:
     """The text with single spaces: sources that are equal in this form are the same, as in `RatedGroup.source_key`."""
     return " ".join(source.split())

@@ -179,9 +179,9 @@ def _user_text(signature: Any, inputs: Mapping[str, Any]) -> str:
 def _request_text(signature: Any, stated: str) -> str:
     """The output fields, which end the prompt: with their descriptions, unless these were `stated` before."""
     outputs = signature.output_fields.items()
-    known = form(signature) in stated
-    told = (header(name) if known else f"{header(name)}\n<{_described(name, own)}>" for name, own in outputs)
-    return ("\n" if known else "\n\n").join([f"{replies.REQUEST}:", *told])
+    stated_before = form(signature) in stated
+    lines = (header(name) if stated_before else f"{header(name)}\n<{_described(name, own)}>" for name, own in outputs)
+    return ("\n" if stated_before else "\n\n").join([f"{replies.REQUEST}:", *lines])
 
 
 def header(name: str) -> str:

@@ -243,6 +243,7 @@ def recorded_scores(export: Export, part: Corpus, aspects: Sequence[Aspect]) -> 
                 tuple(c.id for c in group.candidates),
                 tuple(group.ratings(aspect.name)),
                 tuple(known.get((source_hash(group), text)) for text in candidate_hashes(group)),
+                source=group.source_key,
             )
             for group in part.groups
         ]

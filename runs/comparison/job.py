@@ -28,8 +28,7 @@ from debate_judge.runs.comparison.variability import run_variability, variabilit
 from debate_judge.runs.estimates.dry_run import Target, reply_tokens
 from debate_judge.runs.estimates.table import render as estimate_table
 from debate_judge.runs.evaluation.entrants import Entrant
-from debate_judge.runs.evaluation.estimate import estimate_evaluation
-from debate_judge.runs.evaluation.evaluate import evaluate, problem
+from debate_judge.runs.evaluation.evaluate import estimate_evaluation, evaluate, problem
 from debate_judge.runs.flags.lm import limits, require_server
 from debate_judge.runs.reports import closeness as closeness_tables
 from debate_judge.runs.reports import raters as rater_tables

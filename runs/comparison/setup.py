@@ -83,15 +83,7 @@ def part_of(corpus: Corpus, aspects: Sequence[str], part: str, seed: int) -> tup
         parts = split(corpus, aspects=aspects, seed=seed)
     except InputError as error:
         remedy = "--part all compares on all groups, which is no evidence for a judge that was tuned on some of them"
-        raise InputError(
-            error.problem,
-            file=error.file,
-            line=error.line,
-            field=error.field,
-            expected=error.expected,
-            found=error.found,
-            remedy=f"{error.remedy}; {remedy}" if error.remedy else remedy,
-        ) from None
+        raise error.changed(remedy=f"{error.remedy}; {remedy}" if error.remedy else remedy) from None
     return parts.held_out, parts.fingerprints["held_out"]
 
 

@@ -31,8 +31,9 @@ from debate_judge.runs.scoring.settings import EXIT_INPUT, EXIT_UNSCORED, ScoreF
 
 
 def score_distributed(flags: ScoreFlags) -> int:
-    """Score all files of the input by actors; returns the exit code. A file that cannot be read does not stop the
-    others.
+    """Score all files of the input by actors; returns the exit code.
+
+    A file that cannot be read does not stop the others.
     """
     _require_supported(flags)
     driver.require_ray()

@@ -223,6 +223,7 @@ class UnitDriver:
 
     def run(self) -> None:
         """Hand out the units until all are done, or until a failure that concerns all of them has stopped the run.
+
         After an interrupt the actors finish what is in flight.
         """
         try:

@@ -65,8 +65,7 @@ def read_unit(unit: Unit, reading: UnitReading, notes: ReadingNotes, tell: Tell)
                 if line >= first:
                     yield group
     except InputError as error:
-        more = "" if error.line is None else "; what follows is not read"
-        tell(_moved(error, error.file, 0, more))
+        tell(error if error.line is None else error.changed(problem=f"{error.problem}; what follows is not read"))
 
 
 def all_groups(flags: ScoreFlags, task: Task) -> Iterator[RatedGroup]:
@@ -110,8 +109,9 @@ def _groups(
         return newlines(unit.file, begins) if begins else 0
 
     def in_input(error: InputError) -> InputError:
-        ours = error.file in (copy.place, copy.name)
-        return _moved(error, copy.name, 0 if error.line is None else before()) if ours else error
+        if error.file not in (copy.place, copy.name):
+            return error
+        return error.changed(file=copy.name, line=None if error.line is None else error.line + before())
 
     def told(error: InputError) -> None:
         tell(in_input(error))
@@ -132,17 +132,3 @@ def _groups(
         yield from ((entry.group, entry.record.line) for entry in entries)
     except InputError as error:
         raise in_input(error) from None
-
-
-def _moved(error: InputError, file: str | None, lines: int, more: str = "") -> InputError:
-    """The error as one about a file that its file is a part of."""
-    return InputError(
-        error.problem + more,
-        file=file,
-        line=None if error.line is None else error.line + lines,
-        unit=error.unit,
-        field=error.field,
-        expected=error.expected,
-        found=error.found,
-        remedy=error.remedy,
-    )

@@ -148,9 +148,10 @@ def _described(url: str, info: Mapping[str, Any]) -> InputFile:
 
 
 def fingerprinted(files: Sequence[InputFile]) -> list[InputFile]:
-    """The files with what their content is known by, so that one that has changed is noticed. Files of this machine are
-    read whole. Of others it is what the store says (an ETag, a checksum, the time of the last change), or else their
-    beginning and end. Of a set of the hub it is what `datasets` says.
+    """The files with what their content is known by, so that one that has changed is noticed.
+
+    Files of this machine are read whole. Of others it is what the store says (an ETag, a checksum, the time of the last
+    change), or else their beginning and end. Of a set of the hub it is what `datasets` says.
     """
     blocks = sum(-(-file.size // _BLOCK) for file in files if not file.remote)
     with StepProgress("MB of the input looked through", blocks) as progress:

@@ -31,16 +31,17 @@ LEAST_GROUPS = 2
 
 
 class Sample:
-    """A seeded sample of a stream of questions of any length, each different question at most once. What was met is
-    remembered by a hash, about 100 bytes each; of the questions themselves only the sample is kept (Vitter, Random
-    sampling with a reservoir, 1985, algorithm R).
+    """A seeded sample of a stream of questions of any length, each different question at most once.
+
+    What was met is remembered by a hash, about 100 bytes each; of the questions themselves only the sample is kept
+    (Vitter, Random sampling with a reservoir, 1985, algorithm R).
     """
 
     def __init__(self, size: int, seed: int = 0) -> None:
         self.questions: list[CandidateTable] = []
         self.everything = Extent()
         self._size = size
-        self._dice = random.Random(seed)
+        self._rng = random.Random(seed)
         self._met: set[int] = set()
 
     @property
@@ -58,7 +59,7 @@ class Sample:
         self.everything.bytes += _length(question)
         if len(self.questions) < self._size:
             self.questions.append(question)
-        elif (place := self._dice.randrange(self.everything.items)) < self._size:
+        elif (place := self._rng.randrange(self.everything.items)) < self._size:
             self.questions[place] = question
 
     def stage(self, row: str) -> Stage:

@@ -13,8 +13,9 @@ from debate_judge.runs.reports.terminal import Printed
 
 
 def render(estimate: Estimate, first: str, notes: Sequence[str] = (), *, assumed: bool = True) -> list[Printed]:
-    """The estimate for the terminal. The notes come before what every estimate assumes; that is left out without
-    `assumed`.
+    """The estimate for the terminal.
+
+    The notes come before what every estimate assumes; that is left out without `assumed`.
     """
     target = estimate.target
     total = estimate.total

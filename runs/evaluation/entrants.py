@@ -95,8 +95,9 @@ def named_judges(names: Sequence[str], store: MLflowStore = USUAL_STORE) -> list
 def entrants(
     named: Sequence[NamedJudge], aspects: Sequence[Aspect], personas_file: Path | None = None
 ) -> list[Entrant]:
-    """The judges that a user named, in that order, with the user's own personas by name. A judge named twice, an
-    unknown setting, and an export that does not judge one of the aspects are refused.
+    """The judges that a user named, in that order, with the user's own personas by name.
+
+    A judge named twice, an unknown setting, and an export that does not judge one of the aspects are refused.
     """
     texts = personas(personas_file)
     found = [_entrant(one, aspects, texts) for one in named]
@@ -244,13 +245,7 @@ def _settings_of(one: NamedJudge) -> Iterator[None]:
         yield
     except (KeyError, TypeError, ValueError) as error:
         known = error if isinstance(error, InputError) else InputError(f"the judge cannot be made: {error!r}")
-        raise InputError(
-            known.problem,
-            field="--judges",
-            expected=known.expected,
-            found=one.address + one.brackets,
-            remedy=known.remedy,
-        ) from error
+        raise known.changed(field="--judges", found=one.address + one.brackets) from error
 
 
 def _check_sampling(one: NamedJudge) -> None:

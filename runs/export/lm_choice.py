@@ -20,8 +20,9 @@ from debate_judge.runs.export.manifest import Export
 def lm_of(
     export: Export, lm: str | None, api_base: str | None, max_tokens: int | None = None
 ) -> tuple[str, str | None, dict[str, Any]]:
-    """Spec, address and further arguments of `make_lm`: those of the compile, unless others are given here. An address
-    that is only in the export is refused.
+    """Spec, address and further arguments of `make_lm`: those of the compile, unless others are given here.
+
+    An address that is only in the export is refused.
     """
     own = export.manifest["lm"]
     spec = lm or own["spec"]

@@ -196,9 +196,6 @@ class LoadedJudge(dspy.Module):
         known = self._exported.aspects.items()
         return replace(self._exported, aspects={name: replace(own, judge=self.judges[name]) for name, own in known})
 
-    def _running(self) -> JudgeRunner:
-        return self._connection.runner()
-
     @property
     def closed(self) -> bool:
         return self._connection.closed
@@ -206,7 +203,7 @@ class LoadedJudge(dspy.Module):
     @property
     def lm(self) -> JudgeLM:
         """The LM that is asked, with the count of its calls in this process."""
-        return self._connection.last.lm if self.closed else self._running().lm
+        return self._connection.last.lm if self.closed else self._connection.runner().lm
 
     @property
     def task(self) -> Task:
@@ -330,7 +327,7 @@ class LoadedJudge(dspy.Module):
 
     def stream(self, items: Iterable[Item]) -> Iterator[tuple[Item, Judgement]]:
         """Judge a stream of items in order and with constant memory; see `runs.runner.streaming.judge_in_order`."""
-        return judge_in_order(self._running(), self.compiled, items)
+        return judge_in_order(self._connection.runner(), self.compiled, items)
 
     def smoke_test(self, items: Sequence[Item]) -> None:
         """Ask each role about one of `items`, so that a failure that concerns all items is found at once."""
@@ -339,7 +336,7 @@ class LoadedJudge(dspy.Module):
             by_aspect.setdefault(item.aspect.name, []).append(item)
         shared = shared_judges({name: self.compiled.aspects[name].judge for name in by_aspect})
         trials = [Trial.of("+".join(s.aspects), s.judge, [i for n in s.aspects for i in by_aspect[n]]) for s in shared]
-        preflight(self._running(), trials)
+        preflight(self._connection.runner(), trials)
 
     def close(self) -> None:
         """End the thread, the connections and the store; those of a parent process stay open."""

@@ -68,9 +68,10 @@ def stage(name: str) -> Iterator[None]:
 
 
 class UsageByJudge:
-    """A `programs.lm.reply.ReplyStore` that counts each reply in the usage of the judge that asks for it. A reply that
-    is not there yet is counted when it comes, for every judge that has asked for it and whichever task brings it:
-    the replies of a batch job come together, and a call in flight serves all who wait for it.
+    """A `programs.lm.reply.ReplyStore` that counts each reply in the usage of the judge that asks for it.
+
+    A reply that is not there yet is counted when it comes, for every judge that has asked for it and whichever task
+    brings it: the replies of a batch job come together, and a call in flight serves all who wait for it.
     """
 
     def __init__(self, store: ReplyStore) -> None:

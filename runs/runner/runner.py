@@ -160,8 +160,9 @@ class JudgeRunner:
         return [future.result() for future in futures]
 
     def converse(self, judge: Judge, items: Sequence[Item], rounds: int, what: str = "debates") -> list[Transcript]:
-        """Hold one debate of at most `rounds` rounds for each item; results are in the order of the items. Items that
-        the judge wants to be asked about together are (`programs.grouping`).
+        """Hold one debate of at most `rounds` rounds for each item; results are in the order of the items.
+
+        Items that the judge wants to be asked about together are (`programs.grouping`).
         """
         grouping = grouped(judge, items)
 
@@ -217,6 +218,7 @@ def group_scores(
             tuple(group.ratings(aspect.name)),
             tuple(next(reported) for _ in group.candidates),
             tuple(tuple(c.ratings.get(aspect.name, ())) for c in group.candidates),
+            group.source_key,
         )
         for group in corpus.groups
     ]

@@ -98,7 +98,7 @@ def floor(base: str, items: list[Item], concurrency: int) -> tuple[float, float,
 
     def messages(speaker: str, item: Item, transcript: Transcript) -> list[dict[str, str]]:
         role = {"Scorer": Revision if transcript.turns else Opening, "Critic": Critic}[speaker]
-        told = role({item.aspect.name: debate}).inputs(debate.brief(item))
+        told = role({item.aspect.name: debate}).inputs(debate.prompt_parts(item))
         return adapter.format(roles[speaker], [], {**material(item, str(transcript)), **told})
 
     async def all_items() -> int:

@@ -15,8 +15,8 @@ from debate_judge.programs.hallucination.evidence import (
     CHECKED_ANSWER,
     SNIPPETS,
     WHOLE,
-    best,
     form_of,
+    most_similar,
     read_claims,
     sentences,
 )
@@ -144,7 +144,7 @@ PASSAGES = (
 
 
 def test_each_query_finds_its_sentence_and_the_order_of_the_text_stays() -> None:
-    found = best(PASSAGES, ("who appealed for a witness", "the robbery in Glasgow"), 2)
+    found = most_similar(PASSAGES, ("who appealed for a witness", "the robbery in Glasgow"), 2)
     assert found == (PASSAGES[1], PASSAGES[3])
 
 
@@ -157,15 +157,15 @@ def test_a_sentence_that_begins_with_a_pronoun_comes_with_the_one_that_names_its
         "Then she opened a bakery.",
         "Thistles grow in Elm.",
     )
-    assert best(text, ("moved to Oakham",), 1) == text[1:3]
-    assert best(text, ("was it in 1931?",), 1) == text[1:4]
+    assert most_similar(text, ("moved to Oakham",), 1) == text[1:3]
+    assert most_similar(text, ("was it in 1931?",), 1) == text[1:4]
     # A sentence that names its subject, or only begins like a pronoun, stands by itself.
-    assert best(text, ("bakery",), 1) == (text[4],)
-    assert best(text, ("thistles",), 1) == (text[5],)
+    assert most_similar(text, ("bakery",), 1) == (text[4],)
+    assert most_similar(text, ("thistles",), 1) == (text[5],)
     # There is nothing before the first, and the search for a name ends after a few sentences.
-    assert best(("He won.", "Rain fell.", "Snow fell."), ("won",), 1) == ("He won.",)
+    assert most_similar(("He won.", "Rain fell.", "Snow fell."), ("won",), 1) == ("He won.",)
     many = ("Ann won.", *(f"She saw {thing}." for thing in ("cats", "dogs", "owls", "newts", "bees")))
-    assert best(many, ("bees",), 1) == many[2:]
+    assert most_similar(many, ("bees",), 1) == many[2:]
 
 
 def test_long_knowledge_is_searched_by_two_queries() -> None:

@@ -76,7 +76,7 @@ def test_the_first_turn_of_a_debate_is_the_single_call_and_reads_of_no_other_rol
 def test_the_size_of_an_issue_and_the_fineness_of_scores_belong_to_the_aspect(
     mode: str, scale: Scale, size: str, fineness: str
 ) -> None:
-    told = Debate(score_mode=mode).brief(replace(ITEM, aspect=replace(COHERENCE, scale=scale)))
+    told = Debate(score_mode=mode).prompt_parts(replace(ITEM, aspect=replace(COHERENCE, scale=scale)))
     assert told.aspect.endswith(f"\n{fineness}")
     assert f"the two scores lie at least {size} apart" in told.rules
 
@@ -136,7 +136,7 @@ def test_nothing_beside_a_guide_contradicts_it() -> None:
     guided = Debate()
     guided.scorer.signature = Scoring.with_instructions(with_guide(Scoring.instructions, "5 is for any text."))
     item = replace(ITEM, aspect=coherence)
-    (before, after) = (one.brief(item) for one in (plain, guided))
+    (before, after) = (one.prompt_parts(item) for one in (plain, guided))
     assert "5 leads from its main point" in before.aspect
     assert "Use the whole scale" in before.standard
     assert "5 leads from" not in after.aspect

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection, select, update
 
 from debate_judge.data.errors import InputError
-from debate_judge.programs.hallucination.evidence import SearchProvider, kept
+from debate_judge.programs.hallucination.evidence import SearchProvider, stored_snippets
 from debate_judge.programs.lm import loop
 from debate_judge.programs.lm import store as sql
 from debate_judge.programs.lm.reply import Reply, StoreError, reply_or_claim
@@ -218,7 +218,7 @@ def test_evidence_that_one_process_has_found_is_that_of_all(opened: Open) -> Non
 
     async def found() -> list[str]:
         with dspy.context(lm=judge_lm(store=opened())[0]):
-            return await kept(search, "who", 3)
+            return await stored_snippets(search, "who", 3)
 
     assert [asyncio.run(found()) for _ in range(2)] == [["who 1"], ["who 1"]]
 

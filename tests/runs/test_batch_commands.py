@@ -116,8 +116,9 @@ HURRIED = """
 import sys
 from debate_judge.programs.lm.options import BatchTiming, LMOptions
 from debate_judge.runs import score
+from debate_judge.runs.scoring import scorer
 
-score.limits = lambda arguments: LMOptions(batch="openai", batch_pace=BatchTiming(quiet=0.05, first_poll=0.05))
+scorer.limits = lambda arguments: LMOptions(batch="openai", batch_pace=BatchTiming(quiet=0.05, first_poll=0.05))
 sys.exit(score.main(sys.argv[1:]))
 """
 """The command, which looks at its jobs more often."""

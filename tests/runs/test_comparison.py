@@ -26,7 +26,7 @@ from debate_judge.runs.runner.billing import UsageByJudge
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import debater, scripted_lm
 from tests.printed import printed
-from tests.runs.rated import COHERENCE, FLUENCY, arguing, setup, the_number
+from tests.runs.rated import COHERENCE, FLUENCY, setup, the_number
 
 SETUP = setup([1, 2, 5], [4, 2, 3], [5, 1, 3])
 
@@ -43,15 +43,6 @@ def scored(lm: JudgeLM, *names: str, on: EvalSetup = SETUP) -> tuple[Mapping[str
 
 def lm_of(script: Callable[[str], str]) -> JudgeLM:
     return scripted_lm(script, store=UsageByJudge(Memory()))
-
-
-def test_the_result_does_not_depend_on_who_takes_part_or_in_which_order() -> None:
-    two = scored(lm_of(arguing(2)), "single", "debate")[0]
-    three = scored(lm_of(arguing(2)), "debate", "multiagent+tiebreak", "single")[0]
-    for name in two:
-        assert two[name].scores == three[name].scores
-        assert two[name].calls == three[name].calls
-        assert two[name].usage == three[name].usage
 
 
 def test_unscored_candidates_are_counted_with_their_reasons() -> None:

@@ -75,21 +75,6 @@ def test_marks_are_corrected_over_all_columns() -> None:
     assert set(found.best.values()) == {None}
 
 
-def test_differences_are_to_the_baseline_and_corrected() -> None:
-    entries = {
-        "a": entry(MANY, coherence=torn, fluency=torn),
-        "b": entry(MANY, coherence=right, fluency=right),
-        "c": entry(MANY, coherence=torn, fluency=torn),
-    }
-    found = compared(entries, "a")
-    assert set(found.differences) == {"b", "c"}
-    assert found.differences["b"].value == pytest.approx(1.0)
-    assert found.differences["c"].value == 0
-    # Two comparisons: Holm doubles the smaller p-value.
-    assert found.corrected["b"] == pytest.approx(2 * found.differences["b"].p_value)
-    assert found.corrected["c"] == 1
-
-
 def test_level_and_decisions_of_the_judges_on_the_raters_scale() -> None:
     def high(rating: float, group: int) -> float:
         return min(5.0, rating + 1)
@@ -144,11 +129,6 @@ def test_the_text_marks_the_best_and_gives_the_interval_of_the_average(shown: Co
     assert [line.split("  ")[0] for part in parts for line in part] == ["the_best", "other"] * len(parts)
     assert second.count("–") == 3, "no calls, and no difference to itself"
     assert "$" not in " ".join(table.header), "no price is known"
-
-
-def test_the_page_has_all_intervals(shown: Comparison) -> None:
-    assert printed(judges_table(shown)).count("[") == 3, "two averages and a difference"
-    assert printed(judges_table(shown, all_intervals=True)).count("[") == 7
 
 
 @pytest.mark.parametrize(

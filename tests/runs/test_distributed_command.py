@@ -71,7 +71,7 @@ def test_rows_are_those_of_one_process_and_repeated_runs_pay_nothing(
     assert command.server.asked.total() == asked
 
 
-@pytest.mark.parametrize("flags", [("--wide",), ("--keep-columns",), ("--wide", "--keep-columns")])
+@pytest.mark.parametrize("flags", [("--keep-columns",), ("--wide", "--keep-columns")])
 def test_rows_can_be_joined_as_those_of_one_process(command: Command, flags: tuple[str, ...]) -> None:
     groups = [{**group(n), "topic": f"t{n}", "year": n, "tags": ["x", n]} for n in range(12)]
     write_groups(command.folder / "in-0.jsonl", groups)
@@ -265,17 +265,6 @@ def test_a_folder_is_written_by_one_run_that_all_actors_see(
     assert "cannot be reached" in capsys.readouterr().err
 
 
-def test_too_many_items_without_a_score_end_with_their_code(
-    command: Command, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_jsonl(command.folder / "in-0.jsonl", range(6))
-    whole = command.server._answer
-    command.server._answer = lambda prompt: "nothing" if "reply 1" in prompt else whole(prompt)
-    assert command(*keys(preflight=False)) == EXIT_UNSCORED
-    assert "unscored: unreadable reply" in capsys.readouterr().err
-    assert len(command.rows()) == 24
-
-
 def test_a_misspelt_column_is_told(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
     (command.folder / "in-0.csv").write_text("group,source,text,candidat\ng,m,reply 1,x\n", encoding="utf-8")
     assert command() == 0
@@ -295,14 +284,6 @@ def test_what_makes_no_sense_is_refused(command: Command, capsys: pytest.Capture
     assert "at least 2, one for each of" in said
     assert command(**{"in": command.folder / "nothing*"}) == score.EXIT_INPUT
     assert "no such file" in capsys.readouterr().err
-
-
-def test_an_estimate_is_of_all_files(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
-    write_jsonl(command.folder / "in-0.jsonl", range(4))
-    write_csv(command.folder / "in-1.csv", range(4, 40))
-    assert command("--estimate") == 0
-    assert "160 items to score" in capsys.readouterr().out
-    assert command.server.asked.total() == 0
 
 
 def test_without_ray_it_is_said_what_to_install(
@@ -331,8 +312,7 @@ def shared_judge(command: Command, **options: int) -> Path:
     return save(command.folder / "shared", CompiledJudge(TASK, judges), lm={"spec": "offline"}, evidence={}, name="x")
 
 
-@pytest.mark.parametrize("together", [0, 4])
-@pytest.mark.parametrize("sources", [3, 7, 100])
+@pytest.mark.parametrize(("together", "sources"), [(0, 7), (4, 3), (4, 100)])
 def test_groups_of_one_source_share_calls_as_in_one_process(
     command: Command, monkeypatch: pytest.MonkeyPatch, together: int, sources: int
 ) -> None:

@@ -19,7 +19,7 @@ from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs import compare, score
 from debate_judge.runs.estimates.items import estimate_scoring
 from debate_judge.runs.evaluation.entrants import Entrant, entrants, named_judges
-from debate_judge.runs.evaluation.estimate import estimate_evaluation
+from debate_judge.runs.evaluation.evaluate import estimate_evaluation
 from debate_judge.runs.export.folder import save
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import debater, scripted_lm

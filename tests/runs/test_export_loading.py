@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +18,7 @@ from debate_judge.runs.export import loaded
 from debate_judge.runs.export.folder import find, load, read
 from debate_judge.runs.export.from_mlflow import MLflowStore
 from debate_judge.runs.export.loaded import LoadedJudge
-from tests.fakes import ScriptedLM, debater, scripted_lm
+from tests.fakes import ScriptedLM, scripted_lm
 from tests.runs.exports import SCRIPT, TASK, write
 from tests.tiny_models import skip_without
 
@@ -54,24 +53,6 @@ def test_two_lines_of_python(tmp_path: Path, with_lm: Callable[[ScriptedLM], Scr
     assert (off.score, off.stop_reason, off.unscored, off.calls) == (None, None, "unreadable reply", 2)
     assert "outside the scale" in off.detail
     assert len(lm.prompts) == 11
-
-
-def test_many_rows_keep_their_order(tmp_path: Path, with_lm: Callable[[ScriptedLM], ScriptedLM]) -> None:
-    with_lm(scripted_lm(debater(score=lambda prompt: "5" if "reply number 7\n" in prompt else "2"), latency=0.001))
-    rows = [{"source": "s", "text": f"reply number {i}\n"} for i in range(200)]
-    with load(write(tmp_path / "x")) as judge:
-        found = judge.score_many(rows, aspects=["help"])
-    assert [r["help"].score for r in found] == [2.0] * 7 + [5.0] + [2.0] * 192
-
-
-def test_works_inside_a_running_loop(tmp_path: Path, with_lm: Callable[[ScriptedLM], ScriptedLM]) -> None:
-    with_lm(scripted_lm(SCRIPT))
-
-    async def notebook() -> float | None:
-        with load(write(tmp_path / "x")) as judge:
-            return judge.score(text="Sorry!", source="Late.", aspects="help")["help"].score
-
-    assert asyncio.run(notebook()) == 4.3
 
 
 def test_the_lm_is_that_of_the_export_unless_another_is_asked_for(

@@ -11,7 +11,6 @@ import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from debate_judge.data.errors import InputError
 from debate_judge.runs.distributed.units import find_inputs, fingerprinted
 from tests.runs.distributed_run import write_jsonl, write_parquet
 
@@ -71,21 +70,3 @@ def test_a_set_of_the_hub_is_known_by_its_content(tmp_path: Path, monkeypatch: p
     assert before == fingerprints(f"hf:{folder}@train") != [""]
     write_parquet(folder / "train.parquet", range(5))
     assert fingerprints(f"hf:{folder}@train") != before
-
-
-class NoCredentialsError(Exception):
-    """As botocore's, which is no `OSError`."""
-
-
-def test_a_store_that_fails_is_an_error_about_the_file(memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: Any, **__: Any) -> None:
-        raise NoCredentialsError("Unable to locate credentials")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(MemoryFileSystem, "info", refuse)
-        with pytest.raises(InputError, match=r"(?s)memory://texts/in.jsonl.*cannot be reached.*NoCredentialsError"):
-            find_inputs(f"{memory}/in.jsonl")
-    with monkeypatch.context() as patch:
-        patch.setattr(MemoryFileSystem, "info", lambda self, path, **_: {"name": path, "size": None, "type": "file"})
-        with pytest.raises(InputError, match="does not say how long"):
-            find_inputs(f"{memory}/in.jsonl")

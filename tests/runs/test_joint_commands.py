@@ -95,12 +95,6 @@ def test_aspects_whose_judges_differ_are_asked_about_by_themselves() -> None:
     assert len(lm.prompts) == 3 + 12
 
 
-def test_aspects_of_a_source_may_come_one_after_the_other() -> None:
-    items = sorted(stream(1, 4), key=lambda item: item.aspect.name)
-    _, lm, _ = streamed(compiled(4), iter(items))
-    assert len(lm.prompts) == 1
-
-
 def test_a_loaded_judge_scores_all_aspects_of_a_group_in_one_call(tmp_path: Path, lms: list[ScriptedLM]) -> None:
     with load(exported(tmp_path, compiled())) as one:
         found = one.score_group(texts=[f"reply {n}" for n in range(4)], source="message 1")

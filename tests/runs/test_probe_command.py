@@ -19,8 +19,7 @@ from debate_judge.runs import compare
 from debate_judge.runs.comparison.flags import CompareFlags
 from debate_judge.runs.comparison.setup import prepare
 from debate_judge.runs.estimates.dry_run import Target
-from debate_judge.runs.evaluation.estimate import estimate_evaluation
-from debate_judge.runs.evaluation.evaluate import evaluate
+from debate_judge.runs.evaluation.evaluate import estimate_evaluation, evaluate
 from debate_judge.runs.evaluation.perturbations import PROBES
 from debate_judge.runs.export import folder as export
 from debate_judge.runs.runner.runner import JudgeRunner

@@ -193,17 +193,6 @@ def test_side_by_side_half_of_the_candidates_are_manipulated_at_a_time() -> None
     assert change(effects, "polite") == 0
 
 
-def test_a_judge_that_ranks_those_it_sees_is_caught_too() -> None:
-    """It gives 4 to the longest candidates that it sees and 2 to others: all manipulated, none would gain."""
-
-    def ranked(prompt: str, candidate: str) -> int:
-        texts = [section(prompt, f"candidate_{n}") for n in range(1, EACH + 1)]
-        return 4 if len(candidate) > sum(map(len, texts)) / EACH + 20 else 2
-
-    effects, _ = probed(preset("single", {"together": 4}), reading(ranked), "longer")
-    assert change(effects, "longer") == 2
-
-
 def test_a_judge_that_likes_the_first_place_is_caught() -> None:
     def first(prompt: str, candidate: str) -> float:
         return value(candidate) + (section(prompt, "candidate_1") == candidate)

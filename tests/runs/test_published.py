@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from debate_judge.data.agreement.tables import Statistic
-from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
+from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Task
 from debate_judge.data.sets.factuality import ANSWERS, SUMMARIES
 from debate_judge.data.sets.faireval import TASK
 from debate_judge.data.tasks import DIALOGUE, SUMMARIZATION
@@ -16,7 +16,6 @@ from debate_judge.runs.comparison.published import (
     PublishedTable,
     fitting,
     fitting_decisions,
-    none_published,
     published,
     published_tables,
 )
@@ -80,22 +79,6 @@ def test_only_tables_of_the_same_set_level_and_statistics_fit() -> None:
     pooled = replace(TOPICAL, level="sample", statistics=("spearman",))
     assert {t.source for t in fitting(pooled)} == {"ChatEval (Chan et al. 2023), Table 2"}
     assert fitting(setup("sample", SUMMARIZATION, ("spearman",))) == []
-
-
-def test_the_table_says_that_it_was_not_run_here_and_by_which_convention() -> None:
-    shown = printed(*published_tables(SUMMEVAL))
-    assert "published, not run here" in shown
-    assert "undefined groups: not stated" in shown
-    assert "0.597/0.575" in shown
-    assert "GPT-4" in shown
-
-
-def test_where_nothing_fits_that_is_said() -> None:
-    other = Task("t", "a", "b", (Aspect("x", "y", Scale(1, 5)),))
-    mine = setup("mine", other, ("spearman",))
-    assert "no published figures" in str(none_published(mine))
-    assert published_tables(mine) == []
-    assert none_published(SUMMEVAL) is None
 
 
 # --- decisions ---

@@ -96,27 +96,15 @@ def test_the_model_is_code_and_json_with_pinned_requirements(logged: SimpleNames
 
 
 def test_stores_and_samples_beside_the_code_are_not_copied(tmp_path: Path) -> None:
-    root, staged = tmp_path / "project", tmp_path / "staged"
-    for name in (
-        "__init__.py",
-        "data/schema.py",
-        "data/sample/build.py",
-        "data/sample/texts.jsonl",
-        "programs/judge.py",
-        "programs/__pycache__/judge.py",
-        "runs/score.py",
-        "runs/store/mlflow.db",
-        "runs/store/exports/mine/code.py",
-        "optimize/job.py",
-    ):
+    root, kept = tmp_path / "project", {"__init__.py", "data/schema.py", "programs/judge.py", "runs/score.py"}
+    beside = {"data/sample/build.py", "programs/__pycache__/judge.py", "runs/store/exports/mine/code.py"}
+    inits = {f"{name}/__init__.py" for name in ("data", "data/sample", "programs", "runs", "optimize")}
+    for name in (*kept, *beside, *inits, "data/texts.jsonl", "runs/store/mlflow.db", "optimize/job.py"):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text("")
-    for name in ("data", "data/sample", "programs", "runs", "optimize"):
-        (root / name / "__init__.py").write_text("")
-    package = model_files._staged(root, staged)
-    found = {str(p.relative_to(package)) for p in staged.rglob("*") if p.is_file()}
-    inits = {"__init__.py", "data/__init__.py", "programs/__init__.py", "runs/__init__.py"}
-    assert found == {*inits, "data/schema.py", "programs/judge.py", "runs/score.py"}
+    package = model_files._staged(root, tmp_path / "staged")
+    found = {str(path.relative_to(package)) for path in package.rglob("*") if path.is_file()}
+    assert found == kept | inits - {"data/sample/__init__.py", "optimize/__init__.py"}
 
 
 _USE = """

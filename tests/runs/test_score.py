@@ -41,13 +41,6 @@ def test_rows_in_the_order_of_the_input(command: Command, capsys: pytest.Capture
     ]
 
 
-def test_ratings_and_tasks_in_the_input_are_fine_and_aspects_can_be_chosen(command: Command) -> None:
-    rated = {"id": "c", "text": "reply 3", "ratings": {"tone": [4, 5]}}
-    command.write([line(1, task="support"), json.dumps({"group": "r", "source": "s", "candidates": [rated]})])
-    assert command("--aspects", "help") == 0
-    assert [(r["group"], r["aspect"]) for r in command.rows()] == [("g1", "help"), ("g1", "help"), ("r", "help")]
-
-
 def test_the_first_sources_are_a_start_that_more_go_on_from(command: Command) -> None:
     assert command(*keys(sources=2), "--aspects", "all") == 0
     assert [(r["group"], r["aspect"]) for r in command.rows()] == [
@@ -145,18 +138,6 @@ def test_arguments_that_cannot_be_used(
     assert command(*(part.format(source=command.source, out=command.out) for part in more)) == score.EXIT_INPUT
     assert says in capsys.readouterr().err
     assert not command.out.exists() or command.out.read_bytes() == b""
-
-
-def test_an_export_that_is_not_there(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
-    command.program = command.folder / "nowhere"
-    assert command() == score.EXIT_INPUT
-    assert "no such folder" in capsys.readouterr().err
-
-
-def test_an_empty_file(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
-    command.write([])
-    assert command() == score.EXIT_INPUT
-    assert "no groups" in capsys.readouterr().err
 
 
 def test_only_a_bounded_number_of_items_is_read_ahead(command: Command) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 
 import dspy
@@ -12,8 +11,8 @@ from dspy import lm15
 from debate_judge.data.errors import InputError
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import DebateConfig, Item, Judgement, Verdict, corpus_items
-from debate_judge.programs.lm.reply import Memory, Reply
-from debate_judge.runs.runner.billing import JudgeUsage, UsageByJudge, charged_to
+from debate_judge.programs.lm.reply import Memory
+from debate_judge.runs.runner.billing import JudgeUsage, UsageByJudge
 from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.runner.shared_pass import PassJob, run_together
 from tests.fakes import ScriptedLM, debater, only, scripted_lm
@@ -74,17 +73,6 @@ def test_each_judge_is_charged_what_it_would_have_used_alone() -> None:
     # A second run pays nothing and is charged the same.
     lm = lm_of(arguing(9))
     assert used(list(configs), lm) == used(list(configs), lm) == together
-
-
-def test_a_reply_is_charged_to_the_judge_that_waited_for_it_whichever_task_brings_it() -> None:
-    asker, bringer, store = JudgeUsage(), JudgeUsage(), UsageByJudge(Memory())
-    with charged_to(asker):
-        assert asyncio.run(store.get("0" * 32)) is None
-        assert asyncio.run(store.take("0" * 32)) is True
-    # The replies of a batch job come in a task that another judge may have started.
-    with charged_to(bringer):
-        asyncio.run(store.put("0" * 32, "scorer", Reply("4", 100, 10)))
-    assert (asker.fresh, bringer.fresh) == (100, 0)
 
 
 @pytest.mark.parametrize(

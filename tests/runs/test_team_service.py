@@ -1,13 +1,17 @@
-"""MLflow's server and the judge as a service, by the commands of compose.yaml, on a PostgreSQL with a password."""
+"""MLflow's server and the judge as a service, by the commands of compose.yaml, on a PostgreSQL with a password.
+
+And what people see of runs there, in a browser.
+"""
 
 from __future__ import annotations
 
 import json
 import urllib.request
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from urllib.parse import quote
 
 import psycopg
 import pytest
@@ -17,15 +21,24 @@ from debate_judge.programs import build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.runs import score
 from debate_judge.runs.export.folder import save
-from debate_judge.runs.export.manifest import read
-from debate_judge.runs.tracking import model
+from debate_judge.runs.tracking.shared_view import GUIDE
 from debate_judge.runs.tracking.tracker import Tracker
+from tests.browser import Browser, needs_browser
 from tests.config_keys import keys
 from tests.fakes import debater
 from tests.faulty_server import FaultyServer
 from tests.postgresql import PASSWORD, PostgresServer, free_port
 from tests.runs.composed import example, started
 from tests.runs.registered import registration
+
+RUNS = {"sample-single-offline": ("single", 0.61), "sample-debate-offline": ("debate", 0.76)}
+"""Name of a run -> its judge and its agreement; the better one is the later."""
+
+DESCRIPTION = (
+    "**Is the judge good?** {0}\n\n| aspect | compiled debate |\n| --- | --- |\n| coherence | {0} [0.71, 0.81] |"
+)
+"""In the form of a compile's."""
+
 
 LETTER = "A letter about a ferry."
 EMPTY = {"source": LETTER, "text": "", "aspect": "tone"}
@@ -133,13 +146,58 @@ def test_the_service_gives_the_scores_of_the_command_and_shares_its_replies(
     assert stored == asked
 
 
-def test_a_judge_that_was_registered_without_the_extra_asks_for_no_psycopg(
-    export: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def absent(name: str) -> str:
-        if name == "psycopg":
-            raise PackageNotFoundError(name)
-        return "1"
+# --- pages ---
 
-    monkeypatch.setattr(model, "version", absent)
-    assert not [pin for pin in model._pins(read(export)) if "psycopg" in pin]
+
+def _track(server: str, store: Path, name: str, judge: str, agreement: float) -> Tracker:
+    tracker = Tracker(uri=server, store=store, experiment="debate/sample", run_name=name)
+    with tracker:
+        shown = {"data": "sample", "judge": judge, "lm": "offline", "tuner": "guide", "seed": 0}
+        tracker.settings(shown, shown)
+        tracker.trial("n=0, knowledge: none", {"rounds": 0}, {"choice_agreement": 0.8})
+        figures = {"agreement": agreement, "agreement_low": agreement - 0.05, "agreement_high": agreement + 0.05}
+        tracker.metrics({**figures, "agreement/coherence": agreement, "calls_per_item": 1.0, "unscored": 0.0})
+        tracker.describe(DESCRIPTION.format(agreement))
+    return tracker
+
+
+@pytest.fixture(scope="module")
+def tracked(served: str, tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
+    store = tmp_path_factory.mktemp("store")
+    runs = {name: _track(served, store, name, judge, agreement) for name, (judge, agreement) in RUNS.items()}
+    last = runs["sample-debate-offline"]
+    return SimpleNamespace(runs=runs, client=last.place.client, last=last, store=store, server=served)
+
+
+def test_an_edited_note_stays(tracked: SimpleNamespace) -> None:
+    client, experiment = tracked.client, tracked.last.place.experiment_id
+    assert client.get_experiment(experiment).tags["mlflow.note.content"] == GUIDE
+    client.set_experiment_tag(experiment, "mlflow.note.content", "Ours.")
+    _track(tracked.server, tracked.store, "unmeasured", "debate", float("nan"))
+    assert client.get_experiment(experiment).tags["mlflow.note.content"] == "Ours."
+
+
+@needs_browser
+def test_the_links_open_runs_by_agreement_their_comparison_and_a_run_with_its_verdict(tracked: SimpleNamespace) -> None:
+    last = tracked.last
+    ids = quote(json.dumps([one.run_id for one in tracked.runs.values()]))
+    with Browser() as browser:
+        table = browser.open(last.runs_link(), width=2400)
+        table.until("document.body?.innerText.includes('sample-single-offline')")
+        links = table.value("[...document.querySelectorAll('[role=row] a')].map(link => link.innerText)")
+        assert [text for text in links if text in RUNS] == ["sample-debate-offline", "sample-single-offline"]
+        shown = table.value("document.body.innerText")
+        assert "knowledge: none" not in shown
+        assert {"agreement_low", "calls_per_item", "judge"} <= set(shown.split())
+        compared = browser.open(
+            f"{tracked.server}/#/compare-runs?runs={ids}&experiments={quote(json.dumps([last.place.experiment_id]))}"
+        )
+        compared.until("document.body?.innerText.includes('agreement/coherence')")
+        text = compared.value("document.body.innerText")
+        plot = text[text.index("Parameters:") : text.index("Clear All")].split()
+        assert plot == ["Parameters:", "judge", "Metrics:", "agreement"]
+        run = browser.open(last.run_link(), width=2400)
+        run.until("document.body?.innerText.includes('Is the judge good?')")
+        assert run.value("[...document.querySelectorAll('strong')].map(s => s.innerText)") == ["Is the judge good?"]
+        rows = run.value("[...document.querySelectorAll('table')].map(t => t.innerText.split(/\\s*[\\n\\t]\\s*/))")
+        assert ["aspect", "compiled debate", "coherence", "0.76 [0.71, 0.81]"] in rows

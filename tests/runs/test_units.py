@@ -104,19 +104,6 @@ def test_tables_are_cut_between_groups(
     assert len(pieces) == units.TABLE_UNITS
 
 
-def test_small_inputs_are_few_units_and_large_ones_have_units_of_eight_megabytes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(units, "line_count", lambda file, read: 10**9)
-
-    def sizes(size: int) -> list[int]:
-        return [unit.size for unit in cut([units.InputFile("x.csv", "/nowhere/x.csv", size)] * 10, ())]
-
-    assert sizes(100_000) == [100_000] * 10
-    assert 60 <= len(sizes(3 << 20)) <= 120
-    assert max(sizes(64 << 20)) <= 10 << 20
-
-
 def test_globs_and_urls_name_files_in_order(tmp_path: Path, memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
     sized(monkeypatch, 300)
     for number in (2, 0, 1):
@@ -200,15 +187,6 @@ def test_groups_that_share_calls_are_in_one_unit(tmp_path: Path, monkeypatch: py
     assert len(found) > 1
     assert all(found)
     assert all(one[-1].source != other[0].source for one, other in pairwise(found))
-
-
-def test_judges_that_read_texts_alone_have_units_of_one_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = write_sources(tmp_path / "in.jsonl", [1] * 100)
-    sized(monkeypatch, path.stat().st_size // 5 + 1)
-    found = by_unit(path, shared=False)
-    assert [one for groups in found for one in groups] == list(new_groups(path, TASK))
-    assert len(found) == 5
-    assert all(15 <= len(groups) <= 25 for groups in found)
 
 
 def test_where_sources_change_is_found_in_one_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
