@@ -41,7 +41,7 @@ class RecordedScores:
 
     @property
     def sources(self) -> frozenset[str]:
-        return frozenset(group.group for groups in self.scores.values() for group in groups)
+        return frozenset(group.cluster for groups in self.scores.values() for group in groups)
 
     @property
     def known(self) -> frozenset[str]:
@@ -51,6 +51,11 @@ class RecordedScores:
 
 def source_hash(group: RatedGroup) -> str:
     return fingerprint(group.source_key)
+
+
+def group_hash(group: RatedGroup, aspects: Sequence[Aspect]) -> str:
+    """The source's, except for a pair: a source may have several."""
+    return fingerprint(group.key_among(aspects))
 
 
 def candidate_hashes(group: RatedGroup) -> tuple[str, ...]:
@@ -64,12 +69,19 @@ def candidate_hashes(group: RatedGroup) -> tuple[str, ...]:
 
 def hashed(corpus: Corpus, scores: Scores) -> dict[str, list[GroupScores]]:
     """The scores with hashes in place of ids; groups that the corpus does not have are left out."""
-    names = {group.id: (source_hash(group), candidate_hashes(group)) for group in corpus.groups}
+    known = {group.id: group for group in corpus.groups}
     return {
         aspect: [
-            GroupScores(*names[group.group], group.ratings, group.scores, group.raters)
+            GroupScores(
+                group_hash(own, corpus.task.aspects),
+                candidate_hashes(own),
+                group.ratings,
+                group.scores,
+                group.raters,
+                source_hash(own),
+            )
             for group in groups
-            if group.group in names
+            if (own := known.get(group.group)) is not None
         ]
         for aspect, groups in scores.items()
     }
@@ -92,7 +104,8 @@ def record(
         on_raters = {group.group: list(group.scores) for group in raters.get(aspect, ())}
         aspects[aspect] = [
             {
-                "source": group.group,
+                "source": group.cluster,
+                **({} if group.group == group.cluster else {"pair": group.group}),
                 "texts": list(group.candidates),
                 "ratings": list(group.ratings),
                 "scores": list(group.scores),
@@ -112,7 +125,13 @@ def recorded_in(manifest: Mapping[str, Any]) -> RecordedScores | None:
         scores, mapped = (
             {
                 aspect: [
-                    GroupScores(g["source"], tuple(g["texts"]), tuple(g["ratings"]), tuple(g[name]))
+                    GroupScores(
+                        g.get("pair", g["source"]),
+                        tuple(g["texts"]),
+                        tuple(g["ratings"]),
+                        tuple(g[name]),
+                        source=g["source"],
+                    )
                     for g in groups
                     if g[name] is not None
                 ]
