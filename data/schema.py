@@ -175,6 +175,11 @@ class RatedGroup:
         """
         return " ".join(self.source.split()) or f"{self.id}\n{self.judged}"
 
+    @property
+    def source_id(self) -> str:
+        """A hash of the source: groups with equal ids have the same."""
+        return fingerprint(self.source_key)
+
     def key_among(self, aspects: Sequence[Aspect]) -> str:
         """What no two groups of a corpus share: the source; of a pair also its texts, for several pairs of a source are
         no ranking of all of them. A split keeps groups of one source together."""

@@ -24,7 +24,7 @@ from debate_judge.programs import KINDS
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.roles.examples import examples_of, rendered
 from debate_judge.runs.export import folder
-from debate_judge.runs.export.recorded import RECORDED, record, source_hash
+from debate_judge.runs.export.recorded import RECORDED, record
 from debate_judge.runs.flags.declared import changed_settings
 from debate_judge.runs.reports import calibration as calibration_tables
 from debate_judge.runs.reports import closeness as closeness_tables
@@ -87,7 +87,7 @@ def _recorded(result: Result) -> dict[str, Any]:
         held_out.scores[name],
         held_out.calibrated if name == "compiled" else {},
         by="folds" if held_out.folds else "export",
-        seen={source_hash(group) for part in (splits.train, splits.dev) for group in part.groups},
+        seen={group.source_id for part in (splits.train, splits.dev) for group in part.groups},
     )
 
 

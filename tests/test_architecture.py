@@ -95,6 +95,7 @@ def own_imports(path: Path) -> set[tuple[str, ...]]:
 # --- imports ---
 
 
+@pytest.mark.integration
 def test_nothing_is_imported_by_the_name_of_its_folder() -> None:
     """At the root of a checkout `import programs` works, and makes a second copy of every class."""
     flat = {name_of(path): {m for m in imports(path) if m.partition(".")[0] in LAYERS} for path in (*SOURCES, *TESTS)}

@@ -18,6 +18,7 @@ from debate_judge.testing import check_corpus, check_judge, check_tuner
 from tests.tiny_models import with_tiny_model
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("task", ["summarization", "dialogue"])
 @pytest.mark.parametrize("name", JUDGES)
 def test_judge(name: str, task: str, tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ import pytest
 
 from tests.config_keys import keys
 
+pytestmark = pytest.mark.integration
+
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"^```python (\S+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

@@ -51,6 +51,7 @@ def test_there_are_examples_of_all_tools() -> None:
     assert {"mlflow", "dspy", "pandas", "deepeval", "inspect_ai", "opentelemetry", "debate_judge"} <= found
 
 
+@pytest.mark.integration
 @pytest.mark.usefixtures("fluent_store")
 @pytest.mark.parametrize("code", PYTHON, ids=lambda code: " ".join(sorted(imported(code))))
 def test_python(code: str, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,6 +68,7 @@ def test_python(code: str, folder: Path, capsys: pytest.CaptureFixture[str], mon
     assert bool(capsys.readouterr().out) == ("\nprint(" in code or "    print(dspy" in code)
 
 
+@pytest.mark.integration
 def test_pytest(folder: Path) -> None:
     (code,) = [code for language, code in BLOCKS if language == "python" and "def test_" in code]
     (command,) = [code for language, code in BLOCKS if language == "sh" and code.startswith("pytest")]

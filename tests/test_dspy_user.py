@@ -365,6 +365,7 @@ OPTIMIZERS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
 }
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_an_optimizer_tunes_a_debate(name: str, train: list[dspy.Example], tmp_path: Path, offline: Any) -> None:
     make, arguments = OPTIMIZERS[name]
@@ -429,6 +430,7 @@ def test_usage_is_that_of_the_calls(offline: Any) -> None:
     assert usage["prompt_tokens"] > 0
 
 
+@pytest.mark.integration
 def test_mlflow_shows_a_debate_as_a_tree(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", TRACED, str(tmp_path)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

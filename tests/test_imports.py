@@ -59,6 +59,7 @@ print(json.dumps({"events": found, "changed": [k for k in before if before[k] !=
 """
 
 
+@pytest.mark.integration
 def test_an_import_does_nothing_but_define() -> None:
     """No thread, no file written, no logger, random state, DSPy setting or environment variable changed.
 
@@ -120,6 +121,7 @@ def test_there_are_commands() -> None:
     assert set(KNOWN) == {name_of(path) for path in commands()}
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("name", KNOWN)
 def test_help_loads_nothing_heavy(name: str) -> None:
     done = subprocess.run(

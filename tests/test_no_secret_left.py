@@ -22,6 +22,8 @@ from tests.faulty_server import FAULTS, FaultyServer
 from tests.hostile_server import HostileServer, sized
 from tests.programs.engines import QUESTION, ask
 
+pytestmark = pytest.mark.integration
+
 ROOT = Path(__file__).parents[1]
 KEY, PASSWORD = "own-kEy-9f8e7d6c5b4a3210", "h%75sh-hush-pass"
 SECRETS = (KEY, PASSWORD, "hush-hush-pass", "me:h")

@@ -29,6 +29,8 @@ from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.runs.export import folder as export
 from tests.source_tree import LAYERS, ROOT, SOURCES, name_of
 
+pytestmark = pytest.mark.integration
+
 _BUILD = """
 import sys
 from setuptools import build_meta

@@ -198,6 +198,7 @@ def register(name: str) -> None:
         mlflow.MlflowClient().set_registered_model_alias(name, "champion", version)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("readme", [page for page in READMES if page != OF_TOOLS])
 def test_the_commands_of_a_readme_work(
     readme: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -38,6 +38,7 @@ def test_every_number_in_the_table_has_its_constant() -> None:
     assert len(ROWS) == len(with_number) >= 9
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(("what", "number", "unit", "name"), ROWS, ids=[row[3] for row in ROWS])
 def test_a_limit_is_what_the_table_says(what: str, number: str, unit: str, name: str) -> None:
     assert value(name) == int(number.replace(",", "")) * UNITS[unit], what

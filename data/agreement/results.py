@@ -32,8 +32,8 @@ class GroupScores:
     raters: tuple[tuple[float, ...], ...] = ()
     """Per candidate one value per rater, in the file's order; empty where only means are known."""
     source: str = ""
-    """What the group shares with others that are not independent of it, as several pairs of one source; empty if there
-    is nothing."""
+    """Id of what the group shares with others that are not independent of it, as several pairs of one source; empty if
+    there is nothing. A hash, since scores are written where no text may be."""
 
     def __post_init__(self) -> None:
         lengths = {len(self.candidates), len(self.ratings), len(self.scores), len(self.raters or self.candidates)}

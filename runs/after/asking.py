@@ -192,13 +192,11 @@ def unseen_part(corpus: Corpus, recorded: RecordedScores | None) -> tuple[Corpus
         Those that it was measured on, where the data have any; else those that it has never seen; else all. Whether it
         was neither tuned nor chosen on them. What to say about them.
     """
-    from debate_judge.runs.export.recorded import source_hash
-
     corpus, notes = drawn_at_random(corpus)
     if recorded is None:
         note = "the export does not say which sources it was measured on, so that all are used"
         return corpus, False, [*notes, note]
-    hashes = {group.id: source_hash(group) for group in corpus.groups}
+    hashes = {group.id: group.source_id for group in corpus.groups}
     known = [g for g in corpus.groups if hashes[g.id] in recorded.sources]
     new = [g for g in corpus.groups if hashes[g.id] not in recorded.known]
     if known and recorded.by == "export" and not recorded.sources & recorded.seen:
@@ -243,7 +241,7 @@ def recorded_scores(export: Export, part: Corpus, aspects: Sequence[Aspect]) -> 
                 tuple(c.id for c in group.candidates),
                 tuple(group.ratings(aspect.name)),
                 tuple(known.get((group_hash(group, part.task.aspects), text)) for text in candidate_hashes(group)),
-                source=group.source_key,
+                source=group.source_id,
             )
             for group in part.groups
         ]

@@ -203,7 +203,7 @@ def _budget(flags: NextFlags) -> tuple[int, NextFlags]:
 def _read(flags: NextFlags) -> _Choice:
     from debate_judge.data.schema import Corpus, Origin
     from debate_judge.runs.export.loaded import chosen_aspects
-    from debate_judge.runs.export.recorded import recorded_in, source_hash
+    from debate_judge.runs.export.recorded import recorded_in
     from debate_judge.runs.scoring.new_texts import new_groups
 
     export = find_export(flags, flags.export)
@@ -213,7 +213,7 @@ def _read(flags: NextFlags) -> _Choice:
     found = new_groups(flags.pool, task, flags.task, flags.columns, flags.sources)
     everything = [replace(group.unrated, drawn=None) for group in found]
     known = frozenset() if recorded is None else recorded.known
-    groups = tuple(group for group in everything if source_hash(group) not in known)
+    groups = tuple(group for group in everything if group.source_id not in known)
     if not groups:
         raise InputError(
             "there is no source to choose: the compile knew all of them",

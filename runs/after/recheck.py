@@ -179,14 +179,12 @@ def _rechecked(flags: RecheckFlags) -> Rechecked:
 
 def _new_part(corpus: Corpus, recorded: RecordedScores | None) -> tuple[Corpus, int, list[str]]:
     """The sources that the compile did not know, how many it knew, and what to say about them."""
-    from debate_judge.runs.export.recorded import source_hash
-
     corpus, notes = drawn_at_random(corpus)
     if recorded is None:
         note = "the export does not say which sources its compile knew; only others are evidence"
         return corpus, 0, [*notes, note]
     known = recorded.known
-    new = tuple(group for group in corpus.groups if source_hash(group) not in known)
+    new = tuple(group for group in corpus.groups if group.source_id not in known)
     if not new:
         raise InputError(
             "no source is new: the compile knew all of them",

@@ -77,7 +77,7 @@ class _Asked:
     def rows(self, corpus: Corpus, judged: Mapping[str, Sequence[Judgement]]) -> Iterator[JudgementRow]:
         """Of the candidates as they are, then manipulation by manipulation."""
         ratings = {(g.id, c.id): c.ratings for g in corpus.groups for c in g.candidates}
-        sources = {g.id: g.source_key for g in corpus.groups}
+        sources = {g.id: g.source_id for g in corpus.groups}
         grouping = self.shared.grouping
         plain = {place: (grouping.tables[place[0]], place[1]) for place in grouping.places}
         for probe, moved in {"": plain, **self.moved}.items():

@@ -159,7 +159,7 @@ def read_external(
         found |= scores
         ignored += not compared & set(scores)
     ratings = {(g.id, c.id): c.ratings for g in corpus.groups for c in g.candidates}
-    sources = {group.id: group.source_key for group in corpus.groups}
+    sources = {group.id: group.source_id for group in corpus.groups}
     table = tuple(
         JudgementRow(
             name,

@@ -49,10 +49,6 @@ class RecordedScores:
         return self.sources | self.seen
 
 
-def source_hash(group: RatedGroup) -> str:
-    return fingerprint(group.source_key)
-
-
 def group_hash(group: RatedGroup, aspects: Sequence[Aspect]) -> str:
     """The source's, except for a pair: a source may have several."""
     return fingerprint(group.key_among(aspects))
@@ -78,7 +74,7 @@ def hashed(corpus: Corpus, scores: Scores) -> dict[str, list[GroupScores]]:
                 group.ratings,
                 group.scores,
                 group.raters,
-                source_hash(own),
+                own.source_id,
             )
             for group in groups
             if (own := known.get(group.group)) is not None

@@ -218,7 +218,7 @@ def group_scores(
             tuple(group.ratings(aspect.name)),
             tuple(next(reported) for _ in group.candidates),
             tuple(tuple(c.ratings.get(aspect.name, ())) for c in group.candidates),
-            group.source_key,
+            group.source_id,
         )
         for group in corpus.groups
     ]

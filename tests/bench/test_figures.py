@@ -12,6 +12,7 @@ import pytest
 from tests.bench import conformal, powered, verdicts
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     ("main", "replicates", "world", "sizes"),
     [

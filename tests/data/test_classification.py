@@ -109,6 +109,7 @@ def test_intervals_come_from_whole_groups() -> None:
     assert measure.high == pytest.approx(0.655, abs=0.03)
 
 
+@pytest.mark.integration
 def test_many_groups_are_drawn_in_bundles_without_changing_the_width() -> None:
     # 6000 groups of one decision, half of them right, all with scores of their own: more than are drawn one by one.
     # The standard error of the accuracy is sqrt(.25 / 6000) = .00645, so the interval is about 4 x .98 of it wide.

@@ -141,12 +141,14 @@ def test_an_array_of_rows_or_of_groups(tmp_path: Path, name: str, expected: list
     assert groups_of(load(tmp_path / name, TASK)) == expected
 
 
+@pytest.mark.integration
 def test_a_sheet_of_excel(tmp_path: Path, expected: object) -> None:
     path = workbook(tmp_path / "a.xlsx", [HEADER, *ROWS])
     assert groups_of(load(path, TASK)) == expected
     assert [record.where for record in rows(path)] == ["row 4", "row 5", "row 6"]
 
 
+@pytest.mark.integration
 def test_which_of_several_sheets_is_read_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     load(workbook(tmp_path / "a.xlsx", [HEADER, *ROWS], more=2), TASK)
     assert "sheet 'Sheet1', the first of 3" in caplog.text
@@ -221,6 +223,7 @@ def test_what_cannot_be_used_is_refused_with_its_place(
     assert (caught.value.unit, caught.value.line, caught.value.field) == place
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("name", ["a.xlsx", "a.parquet"])
 def test_a_bad_value_of_a_sheet_or_set_is_named_by_its_row(tmp_path: Path, name: str) -> None:
     table = [("s", "x", 4), ("t", "y", 7)]
@@ -232,6 +235,7 @@ def test_a_bad_value_of_a_sheet_or_set_is_named_by_its_row(tmp_path: Path, name:
         load(path, TASK)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("name", ["a.xlsx", "a.parquet"])
 def test_a_file_that_is_not_what_it_is_called_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("source,text\ns,x\n")
@@ -241,12 +245,14 @@ def test_a_file_that_is_not_what_it_is_called_is_refused(tmp_path: Path, name: s
         load(tmp_path / f"no-{name}", TASK)
 
 
+@pytest.mark.integration
 def test_an_empty_first_sheet_is_refused_with_the_names_of_the_others(tmp_path: Path) -> None:
     path = workbook(tmp_path / "a.xlsx", [], more=1)
     with pytest.raises(InputError, match=r"(?s)first sheet, 'Sheet1', is empty.*'Sheet2'.*to the front"):
         load(path, TASK)
 
 
+@pytest.mark.integration
 def test_commas_of_texts_in_a_sheet_are_decimal(tmp_path: Path) -> None:
     path = workbook(tmp_path / "a.xlsx", [("text", "tone"), ("x", "4,5"), ("y", 2), ("z", "3")])
     assert [c.ratings for g in load(path, TASK).groups for c in g.candidates] == [

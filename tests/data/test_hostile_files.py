@@ -36,6 +36,7 @@ def added(cell: bytes) -> Change:
     return lambda sheet: sheet.replace(b"</sheetData>", cell + b"</sheetData>")
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -50,6 +51,7 @@ def test_a_workbook_that_cannot_be_read(tmp_path: Path, change: Change, words: s
         load(with_sheet(tmp_path / "a.xlsx", change), TASK)
 
 
+@pytest.mark.integration
 def test_a_workbook_that_unpacks_to_more_than_is_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = b"x" * (160 << 20)
     cell = b'<row r="9"><c r="A9" t="inlineStr"><is><t>' + text + b"</t></is></c></row>"
@@ -59,6 +61,7 @@ def test_a_workbook_that_unpacks_to_more_than_is_allowed(tmp_path: Path, monkeyp
         load(path, TASK)
 
 
+@pytest.mark.integration
 def test_a_workbook_that_takes_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = with_sheet(tmp_path / "a.xlsx", lambda sheet: sheet)
     monkeypatch.setattr(workbook, "SECONDS", 0)
@@ -125,6 +128,7 @@ def test_a_line_or_a_file_of_very_many_values(tmp_path: Path) -> None:
         load(tmp_path / "c.json", TASK)
 
 
+@pytest.mark.integration
 def test_a_hundred_thousand_unknown_names(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     record = {"text": "x", "tone": 3, **{f"key_{i}": i for i in range(100_000)}}
     (tmp_path / "a.jsonl").write_text(json.dumps(record))

@@ -102,6 +102,7 @@ def test_a_public_set_takes_another_wording_of_its_task_but_no_other_task(shared
         data.load(spec, replace(SUMMARIZATION, aspects=SUMMARIZATION.aspects[:2]))
 
 
+@pytest.mark.integration
 def test_loading_own_data_needs_no_heavy_library() -> None:
     code = (
         "import sys\n"

@@ -100,6 +100,7 @@ def test_differences_between_groups_count_at_sample_level_only() -> None:
     assert (reliability(apart, "sample") or 0) > 0.99
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("noise", [0.4, 0.8, 1.5])
 def test_the_correction_undoes_the_raters_noise(noise: float) -> None:
     groups = rated(noise, groups=400)

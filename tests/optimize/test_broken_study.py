@@ -43,6 +43,7 @@ def blank(log: bytes, rng: random.Random) -> bytes:
     return log[:place] + bytes(min(512, len(log) - place)) + log[place + 512 :]
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("damage", [cut, flipped, without_a_line, blank])
 def test_the_search_ends_as_it_would_whatever_its_file_holds(
     damage: Callable[[bytes, random.Random], bytes], whole: tuple[SearchResult, bytes], tmp_path: Path

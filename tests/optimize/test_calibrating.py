@@ -13,6 +13,8 @@ from debate_judge.optimize.settings import Settings
 from debate_judge.runs.flags.judge import personas
 from tests.config_keys import keys
 
+pytestmark = pytest.mark.integration
+
 SAMPLE = Path(__file__).parents[2] / "data" / "sample" / "summarization.jsonl"
 
 

@@ -13,6 +13,8 @@ from debate_judge.runs.export.recorded import recorded_in
 from tests.config_keys import keys
 from tests.optimize.small_corpus import small_corpus
 
+pytestmark = pytest.mark.integration
+
 CHOSEN = 3
 GROUPS = 12
 

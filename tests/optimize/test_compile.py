@@ -13,6 +13,8 @@ from debate_judge.runs.flags import invocation
 from tests.config_keys import keys
 from tests.printed import unwrapped
 
+pytestmark = pytest.mark.integration
+
 ROOT = Path(__file__).parents[2]
 QUICK = ["--max-rounds", "1", *keys(trials=4, resamples=200), "--folds", "1", *keys(report="none")]
 

@@ -72,6 +72,7 @@ def logged(run_id: str) -> dict[str, float]:
     return details
 
 
+@pytest.mark.integration
 def test_two_valued_ratings(capsys: pytest.CaptureFixture[str]) -> None:
     result = compiled("--data", questions(), "--judge", "hallucination-single")
     decisions = result["decisions"]
@@ -93,6 +94,7 @@ def test_two_valued_ratings(capsys: pytest.CaptureFixture[str]) -> None:
     assert metrics["held_out/compiled/factuality/auroc_low"] == one["measures"]["auroc"]["low"]
 
 
+@pytest.mark.integration
 def test_pairs_that_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
     result = compiled("--data", contests(), "--judge", "chateval-compare")
     decisions = result["decisions"]

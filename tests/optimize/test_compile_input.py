@@ -44,6 +44,7 @@ BAD = [
 ]
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     ("arguments", "expected"), BAD, ids=lambda value: " ".join(value) if isinstance(value, list) else ""
 )

@@ -66,6 +66,7 @@ def artifact(store: Path, run_id: str, name: str) -> str | None:
     return None if found is None else found.read_text()
 
 
+@pytest.mark.integration
 def test_the_export_quotes_no_text_but_in_its_page(store: Path) -> None:
     export = export_of(store)
     assert {file.name for file in export.iterdir()} >= {"report.html", "report.json", "manifest.json"}
@@ -116,6 +117,7 @@ def test_the_report_says_what_the_compile_printed(store: Path) -> None:
     assert "stand-in" in found["stand_in"]
 
 
+@pytest.mark.integration
 def test_it_is_made_again_from_export_run_and_file(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:////nowhere.db")
     export = export_of(store)
@@ -162,6 +164,7 @@ def test_what_is_no_report_is_refused(content: bytes, tmp_path: Path, capsys: py
     assert "no report is here" in capsys.readouterr().err
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("there", [True, False])
 def test_on_a_terminal_the_page_is_opened(
     there: bool, store: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -228,6 +231,7 @@ def browser() -> Iterator[Browser]:
         yield running
 
 
+@pytest.mark.integration
 @needs_browser
 def test_the_pages_open_without_a_complaint(store: Path, browser: Browser) -> None:
     compiled = export_of(store) / "report"

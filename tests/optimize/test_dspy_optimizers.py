@@ -128,6 +128,7 @@ def test_train_sources_that_rank_nothing_leave_the_judge_as_it_is(tuner: str) ->
     assert lm.prompts == []
 
 
+@pytest.mark.integration
 @BOTH
 @pytest.mark.parametrize(("role", "predictor"), [("standard", "scorer"), ("role", "critic")])
 def test_they_rewrite_the_scorers_instructions_and_the_critics_persona(tuner: str, role: str, predictor: str) -> None:
@@ -152,6 +153,7 @@ def test_gepa_starts_from_the_guide_and_mipro_from_the_judge() -> None:
     assert tuned(lm, "mipro").instructions() == start().instructions()
 
 
+@pytest.mark.integration
 @BOTH
 def test_instructions_lose_what_they_quote(tuner: str) -> None:
     lm = scripted_lm(Mind("look again", "standard", f"You look again, {{n}}. {STORY}"))
@@ -184,6 +186,7 @@ class Stopping:
         return self.script(prompt)
 
 
+@pytest.mark.integration
 @BOTH
 def test_stopped_and_repeated_it_makes_no_call_twice_and_finds_the_same(tuner: str) -> None:
     whole = scripted_lm(Mind("look again", "role"))

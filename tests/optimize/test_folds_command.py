@@ -58,6 +58,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
     return Compiled(folder, json.loads((folder / "r.json").read_text()), out.getvalue(), stops, asked)
 
 
+@pytest.mark.integration
 def test_a_compile_that_was_stopped_pays_no_call_twice(compiled: Compiled) -> None:
     assert compiled.stops == 2
     assert len(compiled.asked) == len(set(compiled.asked)) > 120

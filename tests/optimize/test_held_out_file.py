@@ -33,6 +33,7 @@ def settings(folder: Path, data: list[Group], held_out: list[Group], **more: Any
     return Settings(**{**files, "aspects": ("coherence",), **more})
 
 
+@pytest.mark.integration
 def test_the_judge_learns_from_one_file_and_is_measured_on_the_other(
     tmp_path: Path, groups: list[Group], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

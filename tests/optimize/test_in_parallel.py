@@ -60,6 +60,7 @@ class Waiting:
         monkeypatch.setattr(JudgeRunner, "wait", counted)
 
 
+@pytest.mark.integration
 def test_the_result_is_that_of_one_step_after_the_other_and_the_calls_are_on_their_way_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -67,6 +67,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.integration
 def test_the_last_step_is_the_compiled_judge(compiled: dict[str, Any]) -> None:
     result = compiled["first"]
     curve = result["learning_curve"]

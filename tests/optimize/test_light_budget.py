@@ -22,6 +22,8 @@ from tests.fakes import debater, requested, scripted_lm, section
 from tests.optimize.compiles import compiled
 from tests.programs.tables import joint_reading
 
+pytestmark = pytest.mark.integration
+
 MOST = 6600
 ASPECTS = ("coherence", "consistency", "fluency", "relevance")
 TEXTS = personas(None)

@@ -114,6 +114,7 @@ def test_the_inflation_is_the_standard_error_times_the_expected_largest() -> Non
     assert str(Looks(1, 0.0)) == ""
 
 
+@pytest.mark.integration
 def test_a_second_look_is_told_in_summary_json_run_and_export(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -68,6 +68,7 @@ class Refusing(Teleprompter):
         raise ValueError("too few")
 
 
+@pytest.mark.integration
 def test_a_class_of_ones_own_gets_the_metric_and_is_chosen_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -82,6 +83,7 @@ def test_a_class_of_ones_own_gets_the_metric_and_is_chosen_from(
     assert json.loads(Path("out.json").read_text())["lm_calls"]["executed"] > 0
 
 
+@pytest.mark.integration
 def test_demonstrations_are_left_out_unless_texts_may_be_exported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

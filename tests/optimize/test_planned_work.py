@@ -13,6 +13,8 @@ from debate_judge.runs.runner.progress import ItemPass, RunProgress
 from tests.config_keys import keys
 from tests.optimize.small_corpus import small_corpus
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.mark.parametrize(
     "more",

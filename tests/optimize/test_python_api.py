@@ -39,6 +39,7 @@ def frame(tmp_path: Path) -> pd.DataFrame:
     )
 
 
+@pytest.mark.integration
 def test_a_frame_becomes_a_judge_a_table_a_verdict_and_an_export(
     frame: pd.DataFrame, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

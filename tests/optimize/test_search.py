@@ -56,6 +56,7 @@ def test_a_budget_that_covers_the_space_tries_every_point_once(tmp_path: Path) -
     assert len(fake.asked) == len(SPACE.points())
 
 
+@pytest.mark.integration
 def test_the_same_seed_tries_the_same_and_another_seed_something_else(tmp_path: Path) -> None:
     asked = []
     for name, seed in (("a", 0), ("b", 0), ("c", 1), ("d", 2), ("e", 3)):

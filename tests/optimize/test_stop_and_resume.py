@@ -20,6 +20,8 @@ import pytest
 from tests.config_keys import keys
 from tests.optimize.small_corpus import small_corpus
 
+pytestmark = pytest.mark.integration
+
 CONCURRENCY = 8
 ARGUMENTS = [
     *("--aspects", "coherence", "--max-rounds", "1", *keys(trials=6), "--effort", "light", *keys(resamples=200)),

@@ -48,6 +48,7 @@ class Meanwhile(Fake):
             super().prefetch([point], only)
 
 
+@pytest.mark.integration
 def test_a_database_that_goes_away_in_the_middle_ends_the_search_with_a_message(
     postgres: PostgresServer, database: str, straight: SearchResult
 ) -> None:

@@ -13,6 +13,8 @@ import pytest
 from tests.pins.cases import CASES, PINNED
 from tests.pins.recording import digest
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_command_sends_and_finds_what_is_pinned(name: str, tmp_path: Path) -> None:

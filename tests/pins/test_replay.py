@@ -11,6 +11,8 @@ import pytest
 from tests.pins.cases import RECORDED, REPLAYED, compared
 from tests.pins.recording import Recorder
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.mark.parametrize("name", REPLAYED)
 def test_a_recorded_store_replays_without_a_call(name: str, tmp_path: Path) -> None:

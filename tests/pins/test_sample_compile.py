@@ -9,6 +9,8 @@ import pytest
 
 from tests.pins.cases import PINNED, compile_sample
 
+pytestmark = pytest.mark.integration
+
 AGREEMENT, CALLS = 0.02, 0.2
 """How far agreement may move, and the share by which calls may."""
 

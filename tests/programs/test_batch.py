@@ -23,6 +23,8 @@ from tests.faulty_server import FaultyServer
 from tests.programs.batches import HURRY, IMPATIENT, ONE_ROUND, judge, lm_at, resumed, scores
 from tests.programs.faults import answer, expected, items
 
+pytestmark = pytest.mark.integration
+
 SLOW = replace(HURRY, batch_pace=replace(HURRY.batch_pace, quiet=0.6))
 """Waits for calls long enough for a machine that is busy with other things, where the number of jobs is what counts."""
 

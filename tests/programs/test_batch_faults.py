@@ -20,6 +20,8 @@ from tests.hostile_server import HostileServer, endless, gzip_bomb, sized
 from tests.programs.batches import HURRY, IMPATIENT, ONE_ROUND, judge, lm_at, resumed, scores
 from tests.programs.faults import answer, expected, items
 
+pytestmark = pytest.mark.integration
+
 Lines = list[bytes]
 
 

@@ -15,6 +15,8 @@ import pytest
 from debate_judge.programs.lm.http import chat_completions
 from debate_judge.programs.lm.http.chat_completions import Answer, Connections, StrayAnswerError
 
+pytestmark = pytest.mark.integration
+
 Pieces = Sequence[bytes | None]
 """What a server writes, one piece after the other; None closes the connection."""
 Script = Callable[[int, int, bytes], Pieces]

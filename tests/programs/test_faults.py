@@ -19,6 +19,8 @@ from tests.faulty_server import FaultyServer
 from tests.programs.faults import HURRY, answer, expected, items, judge, lm_at
 from tests.stores import count
 
+pytestmark = pytest.mark.integration
+
 FAILING = ("429", "429 wait", "500", "502", "503", "dropped", "cut", "garbage", "page", "empty")
 SLOW = ("slow", "stalled")
 HARMLESS = ("twice", "mislabelled", "long", "unreadable")

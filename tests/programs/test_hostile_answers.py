@@ -19,6 +19,8 @@ from debate_judge.programs.make_lm import make_lm
 from tests.hostile_server import HEAD, HostileServer, endless, gzip_bomb, sized
 from tests.programs.engines import QUESTION, SPECS, ask, reply_to
 
+pytestmark = pytest.mark.integration
+
 ONCE = LMOptions(retries=0, attempt=60.0, first_wait=0.01, patience=0.01)
 """A server that fails the control call as well counts as down."""
 

@@ -148,12 +148,14 @@ def changed(judge: str, form: str, texts: Sequence[str]) -> dict[str, object]:
 TALKING = ("multiagent+tiebreak", "chateval", "chateval-summarizer")
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("judge", ["single", "geval"])
 def test_no_text_changes_what_one_call_says(judge: str, form: str) -> None:
     assert changed(judge, form, TEXTS) == {}
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("number", range(len(FORMS)))
 @pytest.mark.parametrize("judge", TALKING)
 def test_no_text_changes_a_discussion(judge: str, number: int) -> None:

@@ -210,6 +210,7 @@ def test_limits_that_an_answer_names(headers: dict[str, str], spec: str, pace: R
     assert limits_from_headers({f"x-ratelimit-limit-{name}": text for name, text in headers.items()}, spec) == pace
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     ("options", "pace"),
     [

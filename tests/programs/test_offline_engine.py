@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import dspy
+import pytest
 
 from debate_judge.data.tasks import DIALOGUE
 from debate_judge.programs.chateval.judge import Comparing, Summarizing
@@ -28,6 +29,7 @@ def in_new_process(program: str, seed: str, given: str) -> str:
     return subprocess.run(command, input=given, env=env, text=True, capture_output=True, check=True).stdout
 
 
+@pytest.mark.integration
 def test_equal_answers_in_every_process_and_for_every_hash_seed() -> None:
     asked = [prompt(s, item(a, t)) for s in (Scoring, Criticism, TieBreaking) for a, t in DEFECTS]
     asked += [prompt(Scoring, item(a.name, t, DIALOGUE)) for a in DIALOGUE.aspects for t in (LIVELY, STOCK)]

@@ -39,6 +39,7 @@ def judged(name: str, items: list[Item], **options: object) -> tuple[list[tuple[
     return found, lm.meter.executed, sum(j.calls for j in judgements)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("name", ["single", "debate", "debate+tiebreak", "multiagent+tiebreak"])
 def test_side_by_side_gives_the_scores_that_each_candidate_has_alone(name: str, items: list[Item]) -> None:
     alone, _, _ = judged(name, items)

@@ -12,6 +12,8 @@ from debate_judge.programs.make_lm import make_lm
 from tests.hostile_server import HostileServer, sized
 from tests.programs.engines import QUESTION, ask
 
+pytestmark = pytest.mark.integration
+
 
 def _openai() -> dict[str, Any]:
     usage = {"prompt_tokens": 30, "completion_tokens": 4, "total_tokens": 34}

@@ -131,6 +131,7 @@ def test_a_long_reply_is_read_like_a_short_one() -> None:
     assert score(f"{reasons}Score: 4", FIVE) == 4
 
 
+@pytest.mark.integration
 def test_no_text_makes_a_pattern_run_away() -> None:
     """Some 170 texts of 25 kB take seconds; a pattern that needs quadratic time takes minutes."""
     done = subprocess.run([sys.executable, "-c", _LONG], capture_output=True, text=True, timeout=120, check=False)

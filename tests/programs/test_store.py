@@ -51,6 +51,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
 # --- replies ---
 
 
+@pytest.mark.integration
 def test_another_process_finds_what_was_put(opened: Open) -> None:
     first, second = opened(), opened()
     fill(first, *REPLIES)
@@ -226,6 +227,7 @@ def test_evidence_that_one_process_has_found_is_that_of_all(opened: Open) -> Non
 # --- PostgreSQL ---
 
 
+@pytest.mark.integration
 def test_a_database_that_goes_away_ends_the_run_which_resumes_when_it_is_back(
     postgres: PostgresServer, opened: Open, request: pytest.FixtureRequest
 ) -> None:

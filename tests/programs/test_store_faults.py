@@ -53,6 +53,7 @@ asyncio.run(go())
 """
 
 
+@pytest.mark.integration
 def test_a_killed_process_leaves_every_reply_that_it_was_given_and_no_claim(tmp_path: Path) -> None:
     writer = subprocess.Popen(
         [sys.executable, "-c", _WRITER, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True
@@ -82,6 +83,7 @@ def in_child(work: Callable[[Pipe], None]) -> tuple[Any, Pipe]:
     return process, ours
 
 
+@pytest.mark.integration
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_processes_may_open_a_new_folder_at_the_same_moment_and_fork_while_it_is_open(tmp_path: Path) -> None:
     def work(pipe: Pipe, number: int) -> None:

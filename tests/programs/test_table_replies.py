@@ -175,6 +175,7 @@ print("read")
 """
 
 
+@pytest.mark.integration
 def test_no_line_makes_a_pattern_run_away() -> None:
     """24 lines of 120 kB take less than a second; a pattern that needs quadratic time takes minutes."""
     done = subprocess.run([sys.executable, "-c", _LONG], capture_output=True, text=True, timeout=60, check=False)

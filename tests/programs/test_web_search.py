@@ -17,6 +17,8 @@ from debate_judge.programs.judge import Unscored
 from tests.fakes import only, section
 from tests.programs.hallucination_talks import BARE, ITEM, checker, judge, run
 
+pytestmark = pytest.mark.integration
+
 
 class Provider:
     """A stand-in for serper.dev that answers by `replies` (status, headers, body) and keeps what it was asked."""

@@ -21,7 +21,7 @@ from debate_judge.programs import JUDGES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.runs.export import loaded
 from debate_judge.runs.export.folder import save
-from debate_judge.runs.export.recorded import RECORDED, record, source_hash
+from debate_judge.runs.export.recorded import RECORDED, record
 from debate_judge.runs.flags.invocation import COMMANDS
 from tests.fakes import debater, scripted_lm
 from tests.runs.rated import COHERENCE, TASK, corpus, the_number
@@ -102,7 +102,7 @@ def export(
         "data": {"name": "mine.jsonl", "location": "mine.jsonl", "revision": ""},
     }
     if keeps:
-        seen = {source_hash(group) for group in RATED.groups[:SEEN]}
+        seen = {group.source_id for group in RATED.groups[:SEEN]}
         evidence[RECORDED] = record(held_out, own, own, by=by, seen=seen)
     judge = AspectJudge(build(kind, JUDGES["single"].config), calibration=Calibration(((1, 1), (5, 5)), 4, 20))
     compiled = CompiledJudge(TASK, {COHERENCE.name: judge})

@@ -113,9 +113,10 @@ class AnsweringServer:
         text = self._answer(prompt)
         with self.lock:
             self.asked[prompt] += 1
+            number = self.asked.total()
         choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
         usage = {"prompt_tokens": len(prompt) // 4, "completion_tokens": len(text) // 4}
-        return 200, json.dumps({"id": f"x{len(self.arrived)}", "choices": [choice], "usage": usage}).encode()
+        return 200, json.dumps({"id": f"x{number}", "choices": [choice], "usage": usage}).encode()
 
     def __enter__(self) -> AnsweringServer:
         self._thread.start()

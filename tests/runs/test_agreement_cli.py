@@ -201,6 +201,7 @@ def test_bad_arguments_are_refused_and_the_input_is_never_overwritten(
     assert Path(path).read_bytes() == before
 
 
+@pytest.mark.integration
 def test_it_runs_as_a_script_and_writes_json_without_nan(tmp_path: Path) -> None:
     path, out = jsonl(tmp_path / "r.jsonl", rows()[8:]), tmp_path / "out.json"
     script = [sys.executable, str(ROOT / "runs" / "agreement.py"), path, "--json", str(out)]

@@ -87,6 +87,7 @@ def rows(folder: Path) -> list[float]:
     return [json.loads(line)["score"] for line in (folder / "out.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.integration
 @pytest.mark.usefixtures("_hurry")
 def test_scoring_goes_in_three_jobs(tmp_path: Path) -> None:
     with BatchServer(answer) as server:
@@ -96,6 +97,7 @@ def test_scoring_goes_in_three_jobs(tmp_path: Path) -> None:
     assert rows(tmp_path) == [expected(item) for item in items(30)]
 
 
+@pytest.mark.integration
 @pytest.mark.usefixtures("_hurry")
 def test_the_calls_that_try_an_lm_out_wait_for_no_job(tmp_path: Path) -> None:
     with BatchServer(answer) as server:
@@ -124,6 +126,7 @@ sys.exit(score.main(sys.argv[1:]))
 """The command, which looks at its jobs more often."""
 
 
+@pytest.mark.integration
 @pytest.mark.usefixtures("_hurry")
 @pytest.mark.parametrize("phase", PHASES)
 def test_scoring_that_was_killed_goes_on_with_its_jobs(phase: str, tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ def test_an_unknown_command_is_answered_with_its_neighbour(
     assert "unknown command 'scor'; did you mean 'score'?" in capsys.readouterr().err
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(("asked", "unbuffered"), [("help", "1"), ("help score", ""), ("scor", "")])
 def test_output_that_is_not_read_to_its_end_is_no_error(asked: str, unbuffered: str) -> None:
     read, write = os.pipe()
@@ -61,6 +62,7 @@ def closed_port() -> int:
         return int(one.getsockname()[1])
 
 
+@pytest.mark.integration
 def test_a_server_of_this_machine_that_is_not_running_is_told_before_anything_is_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -79,6 +81,7 @@ def test_a_server_of_this_machine_that_is_not_running_is_told_before_anything_is
         assert address in shown
 
 
+@pytest.mark.integration
 def test_which_server_must_be_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     address, silent = f"http://127.0.0.1:{closed_port()}/v1", "the LM failed: no server listens there"
     # Answers of earlier runs need none.
@@ -104,6 +107,7 @@ def test_which_server_must_be_running(tmp_path: Path, monkeypatch: pytest.Monkey
         require_server("openai/o", f"http://127.0.0.1:{server.getsockname()[1]}", str(tmp_path))
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&-"])
 def test_a_stream_that_was_closed_before_is_no_failure(closed: str, tmp_path: Path) -> None:
     (tmp_path / "rated.csv").write_text("text,tone\na,1\nb,2\nc,5\n", encoding="utf-8")

@@ -23,6 +23,7 @@ from tests.runs.quick_compare import ASPECTS, run, table
 from tests.stores import count
 
 
+@pytest.mark.integration
 def test_all_judges_of_the_family_stand_in_one_table(
     rated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -93,6 +94,7 @@ def test_held_out_groups_of_compiles_split_are_scored_unless_all_are_wanted(
     assert [first["digest"], last["digest"]] == [half.digest for half in halves]
 
 
+@pytest.mark.integration
 def test_the_same_command_goes_on_from_the_store_with_the_same_result(
     rated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -165,6 +167,7 @@ def test_level_and_correlations_are_a_metric(rated: Path, tmp_path: Path, capsys
     assert table(rated, tmp_path, "--judges", "rouge-l", "--metric", "sample")["statistics"] == ["spearman", "kendall"]
 
 
+@pytest.mark.integration
 def test_the_report_has_what_the_table_has(rated: Path, tmp_path: Path) -> None:
     judges = "rouge-l,debate[rounds=0|1],debate[rounds=0,sample=1|2]"
     more = ["--judges", judges, "--probes", "longer", "--config", "report=plain"]
@@ -181,6 +184,7 @@ def test_a_screen_of_flags() -> None:
     assert len(CompareFlags.FLAGS) + 1 <= 22, "--config is the last"
 
 
+@pytest.mark.integration
 def test_ablations_are_judges_with_settings(rated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     mine = tmp_path / "mine.toml"
     mine.write_text('grumpy = "You never like a score. Say NO ISSUE only when you must."\n')
@@ -253,6 +257,7 @@ def test_decisions_are_shown_where_ratings_are_categories(tmp_path: Path, capsys
     assert decisions["single"]["grounded"]["measures"]["accuracy"]["value"] is not None
 
 
+@pytest.mark.integration
 def test_published_figures_of_a_public_set(
     shared_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

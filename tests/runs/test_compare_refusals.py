@@ -65,6 +65,7 @@ def test_what_cannot_be_used_is_refused_before_anything_is_asked(
     assert not any(count(file.parent) for file in tmp_path.rglob(FILE))
 
 
+@pytest.mark.integration
 def test_dollars_are_what_each_judge_would_pay_alone_and_repeats_are_really_sampled(
     rated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -95,6 +96,7 @@ def test_dollars_are_what_each_judge_would_pay_alone_and_repeats_are_really_samp
     assert {"sample", "repeat"} & {name for body in bodies for name in body} == set()
 
 
+@pytest.mark.integration
 def test_a_comparison_that_stopped_goes_on_and_pays_no_call_twice(
     rated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -114,6 +116,7 @@ def test_a_comparison_that_stopped_goes_on_and_pays_no_call_twice(
     assert [judge["lm_calls_per_item"] for judge in found["judges"].values()] == [1, 2, 2]
 
 
+@pytest.mark.integration
 def test_a_judge_whose_roles_the_lm_cannot_play_leaves_the_others_their_rows(
     rated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

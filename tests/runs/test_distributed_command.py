@@ -24,6 +24,8 @@ from tests.config_keys import keys
 from tests.runs.distributed_command import ActorHandle, Command, in_this_process
 from tests.runs.distributed_run import TASK, group, program, write_csv, write_jsonl, write_parquet
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.fixture
 def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:

@@ -25,6 +25,8 @@ from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import debater, scripted_lm
 from tests.runs.estimated import OFFLINE, estimated, items, judges
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.fixture(scope="module")
 def corpus() -> Corpus:

@@ -112,6 +112,7 @@ def priced(tmp_path: Path, **options: object) -> Target:
     return Target("nobody/knows", options=LMOptions(prices=prices, **options))  # type: ignore[arg-type]
 
 
+@pytest.mark.integration
 def test_money_is_tokens_times_the_users_price_and_no_cache_is_assumed(corpus: Corpus, tmp_path: Path) -> None:
     target = priced(tmp_path)
     for used in estimated("debate", corpus, tmp_path, target).total:

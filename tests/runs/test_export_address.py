@@ -19,6 +19,8 @@ from debate_judge.runs.export.folder import save
 from tests.config_keys import keys
 from tests.faulty_server import FaultyServer
 
+pytestmark = pytest.mark.integration
+
 TASK = Task("notes", "letter", "note", (Aspect("clarity", "Is it clear?", Scale(1, 5)),))
 PROVIDERS = ("openai", "anthropic", "groq", "gemini", "hosted_vllm", "ollama_chat", "mistral")
 

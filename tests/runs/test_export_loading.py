@@ -121,6 +121,7 @@ def test_unknown_aspects_and_closed_judges(tmp_path: Path, with_lm: Callable[[Sc
         judge.score(text="t", source="s")
 
 
+@pytest.mark.integration
 def test_loads_from_mlflow_by_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the store that MLflow was told of, else from the one that a compile makes below the working directory."""
     from mlflow.tracking import MlflowClient

@@ -24,6 +24,7 @@ from tests.faulty_server import FaultyServer
 from tests.stores import count
 
 pytestmark = [
+    pytest.mark.integration,
     pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork"),
     pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
 ]

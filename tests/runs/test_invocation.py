@@ -26,6 +26,7 @@ def output(*arguments: str, folder: Path = ROOT, path: Path | None = None) -> st
     return done.stdout
 
 
+@pytest.mark.integration
 def test_a_script_is_named_from_where_its_user_is_and_a_module_as_a_module(tmp_path: Path) -> None:
     inside = output("score.py", "--help", folder=ROOT / "runs")
     assert inside.startswith("usage: python score.py [-h]")
@@ -42,6 +43,7 @@ print(__file__, command("score"), install_hint("metrics"), sep="\\n")
 """
 
 
+@pytest.mark.integration
 def test_from_a_wheel_the_console_script_and_the_wheels_name_are_given(tmp_path: Path) -> None:
     """The package as a wheel lays it out: its folders, without the project's files beside them."""
     wheel, folder = tmp_path / "site-packages", tmp_path / "work"

@@ -47,6 +47,7 @@ def test_a_judge_is_shared_until_it_is_closed_or_a_setting_differs(
     assert judge_of_process(exported, {"api_base": "http://127.0.0.1:9/v1"}) is not first
 
 
+@pytest.mark.integration
 def test_the_budget_of_the_environment_holds_for_all_loads_together(
     exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

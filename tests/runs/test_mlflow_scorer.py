@@ -29,6 +29,7 @@ def experiment(tmp_path: Path, fluent_store: str) -> str:
     return created
 
 
+@pytest.mark.integration
 def test_evaluate_has_a_feedback_for_each_aspect(
     tmp_path: Path, lms: list[ScriptedLM], experiment: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,6 +121,7 @@ def test_ratings_are_those_of_all_raters_and_of_each_the_newest(experiment: str)
     assert corpus.task.aspects[0].definition == "Is the outputs in a sensible order, for the inputs?"
 
 
+@pytest.mark.integration
 def test_align_compiles_a_judge_with_its_proof(experiment: str, tmp_path: Path) -> None:
     groups = data.load("sample").groups[:12]
     traces = [

@@ -22,7 +22,7 @@ from debate_judge.runs import check
 from debate_judge.runs.after import next as command
 from debate_judge.runs.after import recheck
 from debate_judge.runs.export.folder import save
-from debate_judge.runs.export.recorded import RECORDED, record, source_hash
+from debate_judge.runs.export.recorded import RECORDED, record
 from tests.fakes import section
 from tests.runs.carrying import LMS, RATED, asked, file_of, scores_of
 from tests.runs.rated import TASK, the_number
@@ -56,7 +56,7 @@ def export(folder: Path, told: bool = True, **evidence: Any) -> str:
         scorer = judge.scorer
         scorer.signature = scorer.signature.with_instructions(f"{scorer.signature.instructions} {TOLD}")
     own = scores_of(RATED, lambda rating: rating)
-    known = record(RATED, own, {}, by="folds", seen={source_hash(g) for g in RATED.groups})
+    known = record(RATED, own, {}, by="folds", seen={g.source_id for g in RATED.groups})
     judges = {aspect.name: AspectJudge(judge) for aspect in TASK.aspects}
     kept = {**evidence, RECORDED: known}
     return str(save(folder, CompiledJudge(TASK, judges), lm={"spec": "scripted/old"}, evidence=kept, name="mine"))
@@ -76,6 +76,7 @@ def chosen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., 
     return run
 
 
+@pytest.mark.integration
 def test_sources_whose_rankings_are_apart_come_first(chosen: Callable[..., dict[str, Any]]) -> None:
     found = chosen("--budget", "40")
     # 5 texts in 2 aspects.
@@ -117,6 +118,7 @@ def test_random_sources_ask_no_lm_and_may_prove(
     assert {one["drawn"] for one in chosen("--budget", "160")["sources"]} == {None}, "all sources are no choice"
 
 
+@pytest.mark.integration
 def test_settled_aspects_and_raters_are_those_of_the_evidence(
     chosen: Callable[..., dict[str, Any]], tmp_path: Path
 ) -> None:
@@ -189,6 +191,7 @@ def test_a_file_that_was_filled_in_loads_back(
     assert "not read" not in printed
 
 
+@pytest.mark.integration
 def test_chosen_sources_prove_nothing(
     chosen: Callable[..., dict[str, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -88,6 +88,7 @@ def test_an_export_is_probed_in_its_own_aspects_by_its_own_lm(
     assert kept == [about, about]
 
 
+@pytest.mark.integration
 def test_what_it_executes_is_what_it_estimates(rated: Path, program: Path, tmp_path: Path) -> None:
     judges, store = (str(program), "single"), str(tmp_path / "store")
     work = prepare(CompareFlags(data=str(rated), part="all", judges=judges, probes=("all",), store=store))
@@ -100,6 +101,7 @@ def test_what_it_executes_is_what_it_estimates(rated: Path, program: Path, tmp_p
     assert {round(used.calls) for used in found.total} == {lm.meter.executed.total()}
 
 
+@pytest.mark.integration
 def test_an_estimate_spends_nothing(
     rated: Path, program: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -179,6 +179,7 @@ def abroad(logged: SimpleNamespace, tmp_path_factory: pytest.TempPathFactory) ->
     return {**result, "left behind": sorted({*result["folder"]} - {*before})}
 
 
+@pytest.mark.integration
 def test_the_code_comes_from_the_model(abroad: dict[str, Any], logged: SimpleNamespace) -> None:
     assert len(abroad["files"]) > 20
     assert {Path(f).is_relative_to(logged.path / "code" / "debate_judge") for f in abroad["files"]} == {True}

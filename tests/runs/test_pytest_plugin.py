@@ -16,6 +16,8 @@ from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.runs.export.folder import save
 from tests.runs.integrated import TASK
 
+pytestmark = pytest.mark.integration
+
 TESTS = """
 import math
 

@@ -14,7 +14,7 @@ from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.agreement.tables import agreement_table
 from debate_judge.data.schema import Candidate, RatedGroup
 from debate_judge.data.tasks import PAIRS
-from debate_judge.runs.export.recorded import RECORDED, record, recorded_in, source_hash
+from debate_judge.runs.export.recorded import RECORDED, record, recorded_in
 from tests.runs.carrying import LMS, RATED, SEEN, asked, command, export, file_of
 
 __all__ = ["asked"]
@@ -115,6 +115,6 @@ def test_an_export_tells_several_pairs_of_a_source_apart() -> None:
     scores = {"preference": [GroupScores(g.id, ("a", "b"), (1.0, 0.0), (0.9, 0.2)) for g in groups]}
     recorded = recorded_in({"evidence": {RECORDED: record(corpus, scores, {}, by="export", seen=())}})
     assert recorded is not None
-    assert recorded.sources == {source_hash(group) for group in groups}
+    assert recorded.sources == {group.source_id for group in groups}
     table = agreement_table(recorded.scores, levels=("summary",), resamples=50)
     assert table.aspects["preference"]["summary"]["pearson"].groups == 12

@@ -162,6 +162,7 @@ def hostile() -> tuple[Page, DebateTexts]:
     return Page(replace(made, title=SHORT[0], stand_in=SHORT[1])), texts
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("full", [False, True])
 def test_hostile_texts_are_shown_and_do_nothing(
     hostile: tuple[Page, DebateTexts], browser: Browser, tmp_path: Path, full: bool

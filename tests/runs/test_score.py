@@ -51,6 +51,7 @@ def test_the_first_sources_are_a_start_that_more_go_on_from(command: Command) ->
     assert command(*keys(sources="4-5")) == 2, "these rows are not those that follow"
 
 
+@pytest.mark.integration
 def test_csv_in_and_out(command: Command) -> None:
     source, out = command.folder / "in.csv", command.folder / "out.csv"
     ids = ['a "b", c', "line\nend", "carriage\rreturn", "=1"]
@@ -140,6 +141,7 @@ def test_arguments_that_cannot_be_used(
     assert not command.out.exists() or command.out.read_bytes() == b""
 
 
+@pytest.mark.integration
 def test_only_a_bounded_number_of_items_is_read_ahead(command: Command) -> None:
     """The input is an endless pipe in effect: what is read runs ahead of what is written by the window at most."""
     command.write([line(g, candidates=1) for g in range(300)])
@@ -169,6 +171,7 @@ def test_only_a_bounded_number_of_items_is_read_ahead(command: Command) -> None:
     assert 1 < command.lm.peak <= 4
 
 
+@pytest.mark.integration
 def test_help_needs_no_lm_library() -> None:
     code = "import sys; from debate_judge.runs import score\ntry: score.main(['--help'])\nexcept SystemExit: pass\n"
     code += "print(sorted({'dspy', 'mlflow', 'numpy', 'pandas', 'litellm'} & set(sys.modules)))"

@@ -25,6 +25,8 @@ from debate_judge.runs.scoring import scorer
 from tests.config_keys import keys
 from tests.faulty_server import FaultyServer
 
+pytestmark = pytest.mark.integration
+
 ROOT = Path(__file__).parent.parent.parent
 TASK = Task("notes", "letter", "note", (Aspect("clarity", "Is the text easy to follow?", Scale(1, 5)),))
 COUNT = 150

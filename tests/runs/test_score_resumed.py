@@ -17,6 +17,7 @@ from tests.config_keys import keys
 from tests.runs.score_command import TASK, Command, line
 
 
+@pytest.mark.integration
 def test_going_on_from_any_byte_gives_the_same_files(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
     debates = command.folder / "debates.jsonl"
     assert command(*keys(transcripts=debates)) == 0
@@ -86,6 +87,7 @@ def one_row_too_many(command: Command) -> None:
         file.write(json.dumps(row) + "\n")
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     ("change", "more", "says"),
     [

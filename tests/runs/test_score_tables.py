@@ -102,6 +102,7 @@ def test_a_yes_no_aspect_has_a_decision(command: Command) -> None:
     assert {(row["safe"], row["safe_decision"]) for row in rows} == {(0.0, False), (1.0, True)}
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("name", ["out.jsonl", "out.csv", "out.xlsx", "out.parquet"])
 def test_a_stop_at_any_byte_changes_no_byte_of_the_file(command: Command, name: str) -> None:
     if name.endswith("xlsx"):

@@ -31,6 +31,8 @@ from debate_judge.runs.integrations.http_service import AspectAnswer, ServiceLim
 from tests.fakes import ScriptedLM
 from tests.runs.integrated import save_judge, score_for, script
 
+pytestmark = pytest.mark.integration
+
 __all__ = ["script"]
 
 KEY = "0123456789abcdef"

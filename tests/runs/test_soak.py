@@ -6,6 +6,8 @@ import pytest
 
 from tests.bench import soak
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.fixture(autouse=True)
 def key(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,6 +31,8 @@ from tests.postgresql import PASSWORD, PostgresServer, free_port
 from tests.runs.composed import example, started
 from tests.runs.registered import registration
 
+pytestmark = pytest.mark.integration
+
 RUNS = {"sample-single-offline": ("single", 0.61), "sample-debate-offline": ("debate", 0.76)}
 """Name of a run -> its judge and its agreement; the better one is the later."""
 

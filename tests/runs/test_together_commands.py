@@ -102,6 +102,7 @@ def test_rows_of_other_judges_do_not(tmp_path: Path, lms: list[ScriptedLM]) -> N
 # --- batch jobs and estimates ---
 
 
+@pytest.mark.integration
 def test_tables_go_in_batch_jobs(tmp_path: Path) -> None:
     def answer(body: bytes) -> str:
         return script(json.loads(body)["messages"][-1]["content"])

@@ -222,6 +222,7 @@ def test_deepeval_takes_the_metric(judge: LoadedJudge, monkeypatch: pytest.Monke
 # --- Inspect ---
 
 
+@pytest.mark.integration
 def test_inspect_takes_the_scorer(export: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reason = "inspect_ai is not installed: pip install 'debate-judge[inspect]'"
     inspect_ai = pytest.importorskip("inspect_ai", reason=reason)

@@ -55,6 +55,7 @@ def test_a_malformed_address_is_rejected_with_the_forms_that_work(uri: str, tmp_
     assert "sqlite:///FILE" in str(caught.value)
 
 
+@pytest.mark.integration
 @pytest.mark.usefixtures("no_mlflow")
 @pytest.mark.parametrize("scheme", ["http", "postgresql"])
 def test_nobody_at_the_address(scheme: str, tmp_path: Path) -> None:
@@ -67,6 +68,7 @@ def test_nobody_at_the_address(scheme: str, tmp_path: Path) -> None:
     assert SECRET not in str(caught.value)
 
 
+@pytest.mark.integration
 @pytest.mark.usefixtures("no_mlflow")
 @pytest.mark.parametrize(
     ("reply", "told"),
@@ -109,6 +111,7 @@ assert get_telemetry_client() is None, "usage statistics are on"
 """
 
 
+@pytest.mark.integration
 def test_two_processes_may_start_on_a_fresh_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("CI", "GITHUB_ACTIONS", "PYTEST_CURRENT_TEST", "MLFLOW_DISABLE_TELEMETRY", "MLFLOW_LOGGING_LEVEL"):
         monkeypatch.delenv(name, raising=False)
@@ -196,6 +199,7 @@ def _state(place: Place, run_id: str) -> tuple[str, dict[str, str]]:
     return run.info.status, tags
 
 
+@pytest.mark.integration
 def test_a_killed_run_is_closed_by_the_next_and_a_live_one_is_not(store: Path, experiment: str) -> None:
     killed, dead = tracking(store, experiment, "mine")
     live, alive = tracking(store, experiment, "mine")

@@ -84,6 +84,7 @@ def write_table(path: Path, sources: int) -> Path:
     return path
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     ("kind", "sources", "shared"),
     # A workbook is read in a process of its own, and slowly.

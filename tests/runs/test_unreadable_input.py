@@ -14,6 +14,8 @@ from debate_judge.runs.distributed import units
 from tests.runs.distributed_command import Command, in_this_process
 from tests.runs.distributed_run import group
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.fixture
 def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
