@@ -9,7 +9,7 @@ import difflib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 
 class InputError(ValueError):
@@ -46,6 +46,11 @@ class InputError(ValueError):
         self.others = tuple(others)
         self.args = (self._render(),)
         return self
+
+    def changed(self, **parts: Any) -> InputError:
+        """The same error with other parts, named as for `InputError`."""
+        own = ("problem", "file", "line", "unit", "field", "expected", "found", "remedy")
+        return InputError(**{name: getattr(self, name) for name in own} | parts)
 
     def _place(self, *before: str | None) -> str:
         line = None if self.line is None else f"{self.unit} {self.line}"

@@ -47,20 +47,14 @@ class Splits:
     """The sets of groups that were kept in one part because their sources are nearly the same, by their ids."""
 
     def joined_note(self) -> str:
-        """How many sources were joined, and how many pairs are of one, in words; empty where none is."""
-        groups = [group for part in (self.train, self.dev, self.held_out) for group in part.groups]
-        # With folds every source is held out once.
-        measured = self.held_out.groups or groups
-        sources = len({group.source_key for group in measured})
-        alike = (
-            f"{sum(map(len, self.joined))} of {len(groups)} sources are near-duplicates of others (shared wording or "
+        """How many sources were joined, in words; empty where none was."""
+        groups = sum(len(part.groups) for part in (self.train, self.dev, self.held_out))
+        return (
+            f"{sum(map(len, self.joined))} of {groups} sources are near-duplicates of others (shared wording or "
             f"an equal context); each of their {len(self.joined)} sets was kept in one part of the split"
+            if self.joined
+            else ""
         )
-        several = (
-            f"the {len(measured)} held-out pairs are of {sources} sources and count as independent, which makes "
-            "intervals too narrow where pairs of a source are alike"
-        )
-        return "; ".join([alike] * bool(self.joined) + [several] * (sources < len(measured)))
 
 
 def split(

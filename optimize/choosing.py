@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, replace
 from functools import partial
 
+from debate_judge.data.calibration import Calibration, fit_calibration
 from debate_judge.data.inference.closeness import POOLED
 from debate_judge.optimize.context import CompilePlan, Run, label_of
-from debate_judge.optimize.measures.calibrating import calibrations
 from debate_judge.optimize.optimizer import TunedJudges, fixed_granularities
-from debate_judge.optimize.search.choice_scores import PARTS, ChoiceScores
+from debate_judge.optimize.search.choice_scores import ChoiceScores, CrossFitted
 from debate_judge.optimize.search.outcomes import Criterion, Dropped, SearchResult
 from debate_judge.optimize.search.points import Point
-from debate_judge.optimize.search.storage import FORMAT, Found
+from debate_judge.optimize.search.storage import FORMAT, Found, agreement_and_calls
 from debate_judge.optimize.search.study import SearchPlan, Study
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.judge import Judge
@@ -24,21 +23,8 @@ from debate_judge.runs.tracking.values import CHOICE
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Selected:
-    """The chosen judge, and the searches that chose it."""
-
-    judge: CompiledJudge
-    searches: Mapping[str, SearchResult]
-    """Aspect -> the search that chose its judge."""
-
-
 def study_of(run: Run, tuned: TunedJudges) -> Study:
-    """The search for the judges of all aspects, among those that were tuned on the train part of the run's plan.
-
-    Raises:
-        InputError: The study cannot be stored.
-    """
+    """The search for the judges of all aspects, among those that were tuned on the train part of the run's plan."""
     plan, settings = run.plan, run.plan.settings
     units = {
         label_of(unit): ChoiceScores(
@@ -73,8 +59,8 @@ def study_of(run: Run, tuned: TunedJudges) -> Study:
     return run.study(units, tuned.space, search_plan, partial(_log, run))
 
 
-def choose(run: Run, study: Study) -> Selected:
-    """Choose the judge of every aspect, and calibrate it.
+def choose(run: Run, study: Study) -> tuple[CompiledJudge, dict[str, SearchResult]]:
+    """The chosen and calibrated judge, and for each aspect the search that chose its judge.
 
     Raises:
         InputError: Too many of the items to choose by have no score.
@@ -83,66 +69,83 @@ def choose(run: Run, study: Study) -> Selected:
     plan, found = run.plan, study.results()
     searches, judges = {}, {}
     chosen = {label_of(unit): _compiled(plan, found[label_of(unit)]) for unit in plan.units}
-    calibrated = run.runner.at_once([partial(calibrations, run, found[label_of(unit)]) for unit in plan.units])
+    calibrated = run.runner.at_once([partial(_calibrations, run, found[label_of(unit)]) for unit in plan.units])
     for unit, maps in zip(plan.units, calibrated, strict=True):
         one, judge = found[label_of(unit)], chosen[label_of(unit)]
         for aspect in unit:
             searches[aspect.name] = one
             granularity = one.scores.granularity(aspect.name, one.chosen.point)
             judges[aspect.name] = AspectJudge(judge, granularity, maps.get(aspect.name))
-    return Selected(CompiledJudge(plan.data.corpus.task, judges), searches)
+    return CompiledJudge(plan.data.corpus.task, judges), searches
 
 
 def _compiled(plan: CompilePlan, found: SearchResult) -> Judge:
-    """The chosen judge, after a check that it scored enough of the items.
-
-    Raises:
-        InputError: Too many have no score.
-    """
+    """The chosen judge, after a check that it scored enough of the items."""
     point = found.chosen.point
-    judgements = [j for part in PARTS for j in found.scores.judgements(point, part) if j is not None]
+    judgements = [j for j in found.scores.judgements(point) if j is not None]
     label = label_of(found.scores.aspects)
     require_scored(judgements, plan.settings.max_unscored, f"items to choose by ({label})")
     judge = found.scores.variants[point.variant].judge
     return judge.with_debate(rounds=point.rounds, tie_breaker=point.tie_breaker)
 
 
+def _calibrations(run: Run, found: SearchResult) -> dict[str, Calibration]:
+    """Aspect -> the map from the chosen judge's scores to the raters' scale, for the aspects of one unit; none for a
+    judge of pairs, whose outcomes do not rate single texts.
+
+    It is fitted on train and dev, with the scores that the judge was chosen by. Those of a train source come from
+    judges tuned without it: a judge is closer to ratings that it has seen, and a map fitted to such scores would be too
+    steep. Sources whose ratings are all equal cannot serve for choosing, because they rank nothing; for the map they
+    are as good as others, and are scored here.
+    """
+    point, aspects, plan = found.chosen.point, found.scores.aspects, run.plan
+    chosen = found.scores.variants[point.variant]
+    if chosen.judge.compares:
+        return {}
+    parts = plan.choice(aspects, ranked=False)
+    # No judge was tuned on these groups, because examples are groups whose ratings differ.
+    places = [(aspect.name, group.id) for aspect in aspects for group in parts["train"].groups]
+    others = CrossFitted(chosen.judge, {place: chosen.at("train", place) or chosen.judge for place in places})
+    fixed = {aspect.name: found.scores.granularity(aspect.name, point) for aspect in aspects}
+    unranked = ChoiceScores(
+        {point.variant: others}, parts, aspects, run.runner, label=calibration_label(label_of(aspects)), fixed=fixed
+    )
+    more, _ = unranked.scores(point)
+    fitted = {
+        aspect.name: fit_calibration(
+            [*found.chosen.scores[aspect.name], *more[aspect.name]], aspect.scale, on_scale=chosen.judge.on_scale
+        )
+        for aspect in aspects
+    }
+    return {name: one for name, one in fitted.items() if one is not None}
+
+
+def calibration_label(label: str) -> str:
+    """The name of a unit's calibration in stages and progress."""
+    return f"{label}: calibration"
+
+
 def _log(run: Run, point: Point, found: Found) -> None:
+    """Log a point as a trial. One that was pruned was measured on a part of the sources, so that it has no agreement,
+    but its distance to the best point on this part."""
+    shown = replace(point, persona=point.persona if point.rounds else "none")
     name = f"n={point.rounds}, knowledge: {point.knowledge}"
     if point.rounds:
         name += f", {point.persona}" + (" + tie-breaker" if point.tie_breaker else "")
     if point.reading != "alone":
         name += f", {point.reading}"
-    params = {
-        "knowledge": point.knowledge,
-        "persona": point.persona if point.rounds else "none",
-        "rounds": point.rounds,
-        "tie_breaker": point.tie_breaker,
-        "granularity": point.granularity,
-        "reading": point.reading,
-        "pruned": isinstance(found, Dropped),
-    }
-    metrics = _metrics(found)
-    if (agreement := metrics.get(CHOICE)) is not None:
-        shown = run.runner.progress
-        shown.agreement = max(agreement, -1.0 if shown.agreement is None else shown.agreement)
-    if run.tracker is not None:
-        run.tracker.trial(f"{name}, {point.granularity}", params, metrics)
-    if isinstance(found, Dropped) and point.granularity == "given":
-        logger.info("pruned after %d of %d sources: %s", found.groups, found.of, name)
-
-
-def _metrics(found: Found) -> dict[str, float | None]:
-    """The metrics of a point in MLflow. A point that was pruned was measured on a part of the sources, so it has
-    no agreement, but its distance to the best point on this part."""
     if isinstance(found, Dropped):
-        return {"sources_asked": found.groups, "behind": found.behind}
-    metrics: dict[str, float | None] = {
-        "sources_asked": len({g.group for o in found.values() for groups in o.scores.values() for g in groups}),
-        CHOICE: sum(o.agreement for o in found.values()) / len(found),
-        "calls_per_item": sum(o.calls for o in found.values()) / len(found),
-    }
-    for label, outcome in found.items():
-        metrics[f"{CHOICE}/{label}"] = outcome.agreement
-        metrics[f"calls_per_item/{label}"] = outcome.calls
-    return metrics
+        metrics: dict[str, float | None] = {"sources_asked": found.groups, "behind": found.behind}
+        if point.granularity == "given":
+            logger.info("pruned after %d of %d sources: %s", found.groups, found.of, name)
+    else:
+        sources = {group.group for o in found.values() for groups in o.scores.values() for group in groups}
+        agreement, calls = agreement_and_calls(found)
+        metrics = {"sources_asked": len(sources), CHOICE: agreement, "calls_per_item": calls}
+        for label, outcome in found.items():
+            metrics |= {f"{CHOICE}/{label}": outcome.agreement, f"calls_per_item/{label}": outcome.calls}
+        progress = run.runner.progress
+        progress.agreement = agreement if progress.agreement is None else max(agreement, progress.agreement)
+    if run.tracker is not None:
+        pruned = isinstance(found, Dropped)
+        run.tracker.trial(f"{name}, {point.granularity}", {**asdict(shown), "pruned": pruned}, metrics)

@@ -7,19 +7,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from debate_judge.data.agreement.decisions import Question
 from debate_judge.data.agreement.results import NAMES
-from debate_judge.data.agreement.tables import Level, Statistic
+from debate_judge.data.agreement.tables import Difference, GroupScores, Level, Statistic, compare
 from debate_judge.data.errors import InputError
 from debate_judge.data.folds import Folds
 from debate_judge.data.inference.closeness import MAXIMIZED, Bounds, Objective
 from debate_judge.data.schema import Aspect, Corpus, RatedGroup
 from debate_judge.data.splits import Splits
+from debate_judge.optimize.search.choice_scores import ChoicePart
 from debate_judge.optimize.search.knowledge import JOINT, TOGETHER, read_as
 from debate_judge.optimize.search.points import Reading
-from debate_judge.optimize.search.spots import ChoicePart
 from debate_judge.optimize.search.storage import FORMAT, STUDIES
 from debate_judge.optimize.search.study import Breadth, Study, StudyMaker, breadth_of
 from debate_judge.optimize.settings import Settings
@@ -34,6 +34,9 @@ from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.tracking.tracker import Tracker
 
 T = TypeVar("T")
+
+Scores = Mapping[str, Sequence[GroupScores]]
+"""Aspect -> a judge's scores by group."""
 
 _PASSES_OF_A_TRIAL = 6
 """Passes over items that a trial of the search takes for each aspect, about: its blocks, on dev and train."""
@@ -65,7 +68,7 @@ class CompileData:
         """The sources of the held-out figures; with folds all but those that were chosen to be rated."""
         return self.corpus.at_random if self.folds else self.splits.held_out
 
-    def tells(self, group: RatedGroup, aspects: Sequence[Aspect]) -> bool:
+    def discriminates(self, group: RatedGroup, aspects: Sequence[Aspect]) -> bool:
         """Whether a group's ratings can tell better from worse judges in one of the aspects."""
         if self.level == "summary" and not any(aspect.name in self.questions for aspect in aspects):
             return any(group.ranks_humans(aspect.name) for aspect in aspects)
@@ -100,6 +103,15 @@ class CompilePlan:
     def objective(self) -> Objective:
         """What the search maximizes."""
         return self.settings.chosen_by.closest or self.statistic
+
+    @property
+    def resampling(self) -> dict[str, Any]:
+        """How often intervals are resampled, and by which seed."""
+        return {"resamples": self.settings.resamples, "seed": self.settings.seed}
+
+    def versus(self, own: Scores, other: Scores, **more: Any) -> Difference:
+        """The paired difference of two judges' scores by aspect, in the correlation and at the level of the plan."""
+        return compare(own, other, statistic=self.statistic, level=self.data.level, **{**self.resampling, **more})
 
     @property
     def bounds(self) -> dict[str, Bounds]:
@@ -184,20 +196,21 @@ class CompilePlan:
         """The sources to choose a judge for these aspects by.
 
         Those of dev, then of train, up to the number of candidates that the effort allows. Only sources whose ratings
-        can tell judges apart (`CompileData.tells`); with `ranked=False` the other rated ones, up to the same limit.
+        can tell judges apart (`CompileData.discriminates`); with `ranked=False` the other rated ones, up to the same
+        limit.
         """
         splits = self.data.splits
-        room = self.breadth.candidates
+        left = self.breadth.candidates
         found: dict[ChoicePart, Corpus] = {}
         parts: dict[ChoicePart, Sequence[RatedGroup]] = {"dev": splits.dev.groups, "train": splits.train.groups}
         for part, groups in parts.items():
             kept: list[RatedGroup] = []
             for group in groups:
-                if room < len(group.candidates):
+                if left < len(group.candidates):
                     continue
-                if tells := self.data.tells(group, aspects):
-                    room -= len(group.candidates)
-                if tells == ranked and (tells or any(c.ratings.get(a.name) for c in group.candidates for a in aspects)):
+                if ranks := self.data.discriminates(group, aspects):
+                    left -= len(group.candidates)
+                if ranks == ranked and (ranks or any(c.ratings.get(a.name) for c in group.candidates for a in aspects)):
                     kept.append(group)
             found[part] = replace(splits.dev, groups=tuple(kept))
         return found

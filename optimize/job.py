@@ -16,13 +16,12 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import make_folder
 from debate_judge.data.schema import Corpus, fingerprint
 from debate_judge.optimize import optimizer
-from debate_judge.optimize.choosing import Selected, choose, study_of
+from debate_judge.optimize.choosing import choose, study_of
 from debate_judge.optimize.context import CompilePlan, Run
-from debate_judge.optimize.measures.learning_curve import learning_curve, require_learning
+from debate_judge.optimize.evaluation.comparison import HeldOut, choose_export, compare_held_out
+from debate_judge.optimize.evaluation.held_out import Proof, evaluate
+from debate_judge.optimize.evaluation.learning_curve import learning_curve, require_learning
 from debate_judge.optimize.optimizer import TunedJudges
-from debate_judge.optimize.proof.comparison import compare_held_out
-from debate_judge.optimize.proof.exported import choose_export
-from debate_judge.optimize.proof.held_out import HeldOut, Proof, evaluate
 from debate_judge.optimize.publishing import announce, export, log
 from debate_judge.optimize.rated_data import RatedSources, load, split_sources
 from debate_judge.optimize.reflection import preflight_reflection, reflection_lm
@@ -70,32 +69,32 @@ def compile_judge(
     """
     plan = split(load(settings, corpus), settings, personas)
     with (opened or partial(open_run, progress=progress))(plan) as run:
-        halves = run.halves
-        tuned = run.tuned([partial(optimizer.compile, half[0]) for half in halves])
+        tuned = run.tuned([partial(optimizer.compile, half[0]) for half in run.halves])
 
-        def select(run: Run, judges: TunedJudges) -> Selected:
+        def choose_and_evaluate(run: Run, judges: TunedJudges) -> Proof:
             study = study_of(run, judges)
             study.optimize()
-            return choose(run, study)
+            return evaluate(run, *choose(run, study))
 
-        def prove(fold: Run, judges: TunedJudges) -> Proof:
-            chosen = select(fold, judges)
-            return evaluate(fold, chosen.judge, chosen.searches)
-
-        # With folds the exported judge learns from all sources: it is tuned on the first half, like half of the folds.
-        folds = [partial(prove, fold, judges) for half, judges in zip(halves, tuned, strict=True) for fold in half]
-        by_folds: list[Callable[[], Any]] = [*folds, partial(select, run, tuned[0])] if run.plan.data.folds else []
-        *proofs, chosen = run.runner.at_once(by_folds or [partial(select, run, tuned[0])])
-        proofs = proofs or [evaluate(run, chosen.judge, chosen.searches)]
+        works = [
+            partial(choose_and_evaluate, fold, judges)
+            for half, judges in zip(run.halves, tuned, strict=True)
+            for fold in half
+        ]
+        if run.plan.data.folds:
+            # The exported judge learns from all sources: it is tuned on the first half, like half of the folds.
+            works.append(partial(choose_and_evaluate, run, tuned[0]))
+        *folds, whole = run.runner.at_once(works)
+        proofs = folds or [whole]
         held_out = compare_held_out(run.plan, proofs)
         result = Result(
             plan=run.plan,
             lm=run.runner.lm,
             proofs=proofs,
-            compiled=chosen.judge,
-            searches=chosen.searches,
+            compiled=whole.judge,
+            searches=whole.searches,
             held_out=held_out,
-            exported=choose_export(run.plan, chosen.judge, held_out),
+            exported=choose_export(run.plan, whole.judge, held_out),
             curve=learning_curve(run, proofs) if settings.learning_curve else None,
         )
         if run.tracker is None:

@@ -48,11 +48,7 @@ class TunedJudges:
 
 
 def compile(run: Run) -> TunedJudges:
-    """Tune the judge of every aspect on the train part of the run's plan.
-
-    Raises:
-        dspy.LMError: The LM failed for good.
-    """
+    """Tune the judge of every aspect on the train part of the run's plan."""
     plan = run.plan
     # Tuning uses the cheapest reading. On a copy, because a judge may keep what it has derived, and the uncompiled
     # judge is measured without that.
@@ -177,7 +173,9 @@ def _space(plan: CompilePlan, base: Judge, personas: Sequence[str], kinds: Seque
         readings=plan.readings,
         joint=plan.joint,
         # An export of a judge with examples contains texts of the data, which the user has to allow.
-        barred=() if plan.settings.export_examples else tuple(k for k in knowledge if k in ("examples", "both")),
+        not_exportable=()
+        if plan.settings.export_examples
+        else tuple(k for k in knowledge if k in ("examples", "both")),
     )
 
 

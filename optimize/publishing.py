@@ -5,18 +5,20 @@ from __future__ import annotations
 import logging
 from dataclasses import asdict, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from debate_judge.data.agreement.differences import power_of
 from debate_judge.data.agreement.tables import compare
+from debate_judge.data.errors import InputError
+from debate_judge.data.files.writing import opening
 from debate_judge.optimize.context import CompilePlan
-from debate_judge.optimize.findings.leaving import write_report
+from debate_judge.optimize.evaluation.comparison import folds_json
+from debate_judge.optimize.evaluation.held_out import COMPARED
+from debate_judge.optimize.evaluation.learning_curve import log_curve
 from debate_judge.optimize.findings.run_page import debate_rows, description, sampled_debates
 from debate_judge.optimize.findings.sections import compile_report
 from debate_judge.optimize.findings.wording import describe, guides_text, instruction_diff
-from debate_judge.optimize.measures.learning_curve import log_curve
-from debate_judge.optimize.proof.fold_figures import folds_json
-from debate_judge.optimize.proof.held_out import COMPARED, above_zero
 from debate_judge.optimize.result import Result, TrackedRun
 from debate_judge.programs import KINDS
 from debate_judge.programs.judge import Judge
@@ -30,7 +32,8 @@ from debate_judge.runs.reports import decisions as decision_tables
 from debate_judge.runs.reports.costs import cost_rows
 from debate_judge.runs.reports.html.blocks import CostChart, JudgesChart, LineChart
 from debate_judge.runs.reports.html.charts import figure
-from debate_judge.runs.reports.html.document import Report
+from debate_judge.runs.reports.html.document import DebateTexts, Report
+from debate_judge.runs.reports.html.keeping import ReportFiles, keep
 from debate_judge.runs.tracking import champion
 from debate_judge.runs.tracking.champion import Challenger
 from debate_judge.runs.tracking.model import Registration
@@ -42,6 +45,12 @@ logger = logging.getLogger(__name__)
 
 _ALWAYS = ("data", "judge", "lm", "tuner", "effort", "max_rounds", "metric", "seed")
 """Settings that each run shows, so that no run compared with others has a gap there."""
+
+_WITH_TEXTS = (
+    "\nreport.html quotes the texts of the data: take it out before the export goes to others. `debate report "
+    "THIS_FOLDER --share` makes a page that quotes none.\n"
+)
+"""What the export's README says of a page with texts."""
 
 
 def announce(plan: CompilePlan, tracker: Tracker) -> None:
@@ -99,8 +108,7 @@ def log(result: Result, tracker: Tracker) -> Result:
     tracker.tags({"looks": str(result.looks) or None, "exported": result.exported.why})
     if held_out.folds:
         tracker.json("folds.json", folds_json(plan, held_out.folds))
-    for aspect, search in result.searches.items():
-        tracker.tags({f"chosen/{aspect}": describe(search.chosen.point, search.chosen.calls)})
+    tracker.tags({f"chosen/{a}": describe(s.chosen.point, s.chosen.calls) for a, s in result.searches.items()})
     report, texts = compile_report(result)
     _log_figures(report, tracker)
     if result.curve is not None:
@@ -121,8 +129,28 @@ def log(result: Result, tracker: Tracker) -> Result:
         link=tracker.run_link(),
         runs_link=tracker.runs_link(),
     )
-    page = None if plan.settings.report == "none" else write_report(plan, tracker, report, texts)
+    page = None if plan.settings.report == "none" else _write_report(result, tracker, report, texts)
     return replace(result, tracked=tracked, report=page)
+
+
+def _write_report(result: Result, tracker: Tracker, report: Report, texts: DebateTexts) -> Path | None:
+    """Write the report beside the export and log it in the run; returns the page.
+
+    If the page cannot be written, this is only a warning, because the compile has been paid for by now.
+    """
+    full, files = result.plan.settings.report == "full", ReportFiles(result.export)
+    try:
+        shared = keep(report, texts, files, Path(result.plan.settings.store), full=full)
+        if full:
+            readme = result.export / "README.md"
+            with opening(readme, "report"), readme.open("a", encoding="utf-8") as out:
+                out.write(_WITH_TEXTS)
+    except InputError as error:
+        logger.warning("no report: %s", error)
+        return None
+    for name, text in shared.items():
+        tracker.text(name, text)
+    return files.page
 
 
 def _log_model(result: Result, tracker: Tracker) -> None:
@@ -135,8 +163,7 @@ def _log_model(result: Result, tracker: Tracker) -> None:
             "no MLflow model: it cannot hold the code of %s; use the export in %s", ", ".join(own), plan.export
         )
     else:
-        good = above_zero(result.held_out.tables[exported.name].average[plan.data.level][plan.statistic])
-        tracker.model(plan.export, name="judge", registration=_registration(result) if good else None)
+        tracker.model(plan.export, name="judge", registration=_registration(result) if result.shown else None)
     instructions = {aspect: _spoken(chosen.judge) for aspect, chosen in exported.judge.aspects.items()}
     tracker.prompts(plan.name, prompts_of(plan.family, instructions))
 
@@ -173,7 +200,7 @@ def _registration(result: Result) -> Registration:
     versus = partial(
         compare, statistic=plan.statistic, level=plan.data.level, resamples=settings.resamples, seed=settings.seed
     )
-    figure = held_out.tables[exported.name].average[plan.data.level][plan.statistic]
+    figure = result.agreement(exported.name)
     chosen = ", ".join(f"{aspect}: {one.judge.kind}" for aspect, one in judge.aspects.items())
     return Registration(
         name=plan.family,
@@ -192,16 +219,14 @@ def _metrics(result: Result) -> dict[str, float | None]:
     `agreement` is the main one: the compiled judge's held-out agreement, averaged over aspects, in the correlation and
     at the level that are the run's parameters `metric` and `level`.
     """
-    meter, level, statistic = result.lm.meter, result.plan.data.level, result.plan.statistic
-    held_out, searches = result.held_out, result.searches
-    average = {name: held_out.tables[name].average[level][statistic] for name in COMPARED}
-    compiled = held_out.tables["compiled"]
+    meter, held_out, searches = result.lm.meter, result.held_out, result.searches
+    average = {name: result.agreement(name) for name in COMPARED}
     return {
         "agreement": average["compiled"].value,
         "agreement_low": average["compiled"].low,
         "agreement_high": average["compiled"].high,
         **{f"agreement_{name}": average[name].value for name in COMPARED if name != "compiled"},
-        **{f"agreement/{aspect}": table[level][statistic].value for aspect, table in compiled.aspects.items()},
+        **{f"agreement/{aspect}": result.agreement("compiled", aspect).value for aspect in searches},
         CHOICE: sum(f.chosen.agreement for f in searches.values()) / len(searches),
         "gain": held_out.gain.value,
         "gain_low": held_out.gain.low,

@@ -35,11 +35,7 @@ class RatedSources:
 
 
 def load(settings: Settings, corpus: Corpus | RatedSources | None = None) -> RatedSources:
-    """Load what the settings name, or take `corpus` in place of `--data`, unless it was loaded before.
-
-    Raises:
-        InputError: The data cannot be used.
-    """
+    """Load what the settings name, or take `corpus` in place of `--data`, unless it was loaded before."""
     if isinstance(corpus, RatedSources):
         return corpus
     given = corpus is not None
@@ -54,11 +50,7 @@ def load(settings: Settings, corpus: Corpus | RatedSources | None = None) -> Rat
 
 
 def split_sources(rated: RatedSources, settings: Settings, judge: Judge) -> CompileData:
-    """Split the sources once or into folds, and determine the aspects and the level to choose by.
-
-    Raises:
-        InputError: The data cannot be used.
-    """
+    """Split the sources once or into folds, and determine the aspects and the level to choose by."""
     corpus = rated.corpus
     names = aspects_to_judge(corpus, settings.aspects)
     require_enough_rated(corpus, names)

@@ -27,10 +27,7 @@ _MAX_TOKENS = 4000
 def reflection_lm(settings: Settings, lm: JudgeLM, engine: LocalEngine | None = None) -> JudgeLM:
     """The LM that `--reflection-lm` names, with the store, counts and budget of the judge's LM `lm`.
 
-    Args:
-        settings: Settings of the compile.
-        lm: The judge's LM.
-        engine: Engine of a dry run, in place of the model's own; there are no limits then.
+    The `engine` is that of a dry run, in place of the model's own; there are no limits then.
 
     Raises:
         InputError: The name is not an LM's, or a budget in money was given and the price is unknown.

@@ -9,15 +9,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from debate_judge.data.agreement.differences import power_of
+from debate_judge.data.agreement.results import Agreement
 from debate_judge.data.calibration import CalibrationEffect
 from debate_judge.optimize.context import CompilePlan
-from debate_judge.optimize.findings.verdict import agreement_of, verdict
+from debate_judge.optimize.evaluation.comparison import (
+    Exported,
+    HeldOut,
+    above_zero,
+    calibration_effects,
+    folds_json,
+)
+from debate_judge.optimize.evaluation.held_out import COMPARED, Proof
+from debate_judge.optimize.evaluation.learning_curve import LearningCurve
+from debate_judge.optimize.findings.verdict import verdict
 from debate_judge.optimize.findings.wording import guides
-from debate_judge.optimize.measures.calibrating import calibration_effects
-from debate_judge.optimize.measures.learning_curve import LearningCurve
-from debate_judge.optimize.proof.exported import Exported
-from debate_judge.optimize.proof.fold_figures import folds_json
-from debate_judge.optimize.proof.held_out import COMPARED, HeldOut, Proof
 from debate_judge.optimize.search.outcomes import SearchResult
 from debate_judge.programs.compiled import CompiledJudge
 from debate_judge.programs.lm.client import JudgeLM
@@ -82,7 +87,24 @@ class Result:
     @property
     def verdict(self) -> str:
         """Is the judge good, is it better than a single call, what does it cost, what is exported: a line each."""
-        return "\n".join(verdict(self.plan, self.held_out, self.exported))
+        return "\n".join(verdict(self))
+
+    def agreement(self, judge: str, aspect: str | None = None) -> Agreement:
+        """Held-out agreement of a judge of `COMPARED` in one aspect, or averaged, in the correlation and at the level
+        that are reported."""
+        table = self.held_out.tables[judge]
+        by_level = table.average if aspect is None else table.aspects[aspect]
+        return by_level[self.plan.data.level][self.plan.statistic]
+
+    @property
+    def shown(self) -> bool:
+        """Whether held-out shows that the exported judge agrees with the raters more than chance would."""
+        return above_zero(self.agreement(self.exported.name))
+
+    @property
+    def kind(self) -> str:
+        """The kind of the compiled judge."""
+        return next(iter(self.compiled.aspects.values())).judge.kind
 
     @property
     def table(self) -> pd.DataFrame:
@@ -93,11 +115,11 @@ class Result:
         """
         import pandas as pd
 
-        plan, figures = self.plan, ("value", "low", "high")
+        figures = ("value", "low", "high")
         rows: dict[str, list[float | None]] = {}
         for judge in COMPARED:
-            found = {a.name: agreement_of(plan, self.held_out, judge, a.name) for a in plan.data.aspects}
-            found["average"] = self.held_out.tables[judge].average[plan.data.level][plan.statistic]
+            found = {aspect: self.agreement(judge, aspect) for aspect in self.searches}
+            found["average"] = self.agreement(judge)
             for row, agreement in found.items():
                 rows.setdefault(row, []).extend(getattr(agreement, figure) for figure in figures)
         columns = pd.MultiIndex.from_product([COMPARED, figures], names=["judge", "figure"])

@@ -28,8 +28,8 @@ KINDS: Mapping[str, str] = MappingProxyType(
         "hallucination-check": "debate_judge.programs.hallucination.baselines:HallucinationCheck",
         "rouge-l": "debate_judge.programs.metrics.metric:RougeL",
         "bleu": "debate_judge.programs.metrics.metric:Bleu",
-        "bertscore": "debate_judge.programs.metrics.learned:BertScore",
-        "bartscore": "debate_judge.programs.metrics.learned:BartScore",
+        "bertscore": "debate_judge.programs.metrics.metric:BertScore",
+        "bartscore": "debate_judge.programs.metrics.metric:BartScore",
     }
 )
 """Short name of a judge's class -> its `module:Class`, which is the name of all other classes."""
@@ -100,11 +100,7 @@ JUDGES: Mapping[str, Preset] = MappingProxyType(
 
 
 def named(name: str) -> Preset:
-    """The preset of a name: a key of `JUDGES`, or `module:Class` for that class with its default configuration.
-
-    Raises:
-        InputError: There is no such preset, or no judge can be imported from there.
-    """
+    """The preset of a name: a key of `JUDGES`, or `module:Class` for that class with its default configuration."""
     if name in JUDGES:
         return JUDGES[name]
     if ":" in name:
@@ -115,11 +111,7 @@ def named(name: str) -> Preset:
 
 
 def judge_class(kind: str) -> type[Judge]:
-    """The class of a kind: a key of `KINDS`, or `module:Class`. Its module is imported, which runs the code in it.
-
-    Raises:
-        InputError: The module cannot be imported, or has no such judge.
-    """
+    """The class of a kind: a key of `KINDS`, or `module:Class`. Its module is imported, which runs the code in it."""
     from debate_judge.programs.judge import Judge
 
     def wrong(problem: str, remedy: str, found: object = kind) -> InputError:
@@ -140,14 +132,7 @@ def judge_class(kind: str) -> type[Judge]:
 def named_object(place: str, field: str, what: str, example: str) -> Any:
     """What stands at `module:Class`, or None. The module is imported, which runs the code in it.
 
-    Args:
-        place: `module:Class`.
-        field: The flag that names it, for messages.
-        what: It should be, with its article.
-        example: Another place.
-
-    Raises:
-        InputError: It is no such place, or the module cannot be imported.
+    An error names the flag `field`, says `what` is expected and gives an `example`.
     """
 
     def wrong(problem: str, remedy: str) -> InputError:
@@ -164,25 +149,17 @@ def named_object(place: str, field: str, what: str, example: str) -> Any:
 
 
 def build(kind: str, config: Mapping[str, Any]) -> Judge:
-    """Make the judge of a kind.
-
-    Raises:
-        InputError: There is no such judge.
-    """
+    """Make the judge of a kind."""
     return judge_class(kind).from_config(config)
 
 
 def options_of(name: str) -> tuple[str, ...]:
-    """Names of the options that a user may set for the judge `name`, as `named` takes it."""
+    """Names of the options that a user may set for a judge."""
     return judge_class(named(name).kind).settable
 
 
 def preset(name: str, options: Mapping[str, Any]) -> Judge:
-    """Make the judge `name`, as `named` takes it, with the options that the user set.
-
-    Raises:
-        InputError: There is no such judge, it has no such option, or an option has a value that it cannot have.
-    """
+    """Make the judge `name`, as `named` takes it, with the options that the user set."""
     known, chosen = options_of(name), named(name)
     for option, value in options.items():
         if option not in known:

@@ -50,14 +50,7 @@ class SharedJudge:
 
 
 def shared_judges(judges: Mapping[str, Judge]) -> list[SharedJudge]:
-    """Group aspects by judge, so that aspects share LM calls where their judges can.
-
-    Judges that read aspects jointly (`Judge.joint`) share calls if they have the same `joint_key`; all others are asked
-    about each aspect by itself.
-
-    Args:
-        judges: Name of an aspect -> its judge.
-    """
+    """Group aspects (name -> judge) so that those share LM calls whose judges have the same `joint_key`."""
     groups: dict[str, list[str]] = {}
     for name, judge in judges.items():
         key = judge.joint_key()
@@ -90,12 +83,7 @@ class SharedGrouping:
 
 
 def grouped_by_aspect(judges: Mapping[str, Judge], items: Mapping[str, Sequence[Item]]) -> list[SharedGrouping]:
-    """Group the items of several aspects, so that aspects share calls where their judges can.
-
-    Args:
-        judges: Name of an aspect -> its judge.
-        items: Name of an aspect -> its items.
-    """
+    """Group the items of several aspects, each by its name, as `shared_judges` groups their judges."""
     groupings = []
     for shared in shared_judges({name: judges[name] for name in items}):
         own = tuple(item for name in shared.aspects for item in items[name])
@@ -104,10 +92,7 @@ def grouped_by_aspect(judges: Mapping[str, Judge], items: Mapping[str, Sequence[
 
 
 def usual_granularity(judge: Judge, aspect: Aspect) -> Granularity:
-    """The granularity of final scores if none is chosen: `whole` if the scale demands whole steps (`on_steps`).
-
-    Scores that are not on the scale, and outcomes of comparisons, stay as given.
-    """
+    """The granularity of final scores if none is chosen: `whole` where the scale demands whole steps."""
     whole = aspect.scale.on_steps and judge.on_scale and not judge.compares
     return "whole" if whole else "given"
 
@@ -121,11 +106,7 @@ class CompiledJudge:
     """Aspect name -> its judge, in the task's order."""
 
     def require_calibrated(self, aspects: Sequence[Aspect], scale: str) -> None:
-        """Refuse to report scores on a scale that the judge has no map to.
-
-        Raises:
-            InputError: `scale` is not known, or is the raters' and the judge of an aspect was not calibrated.
-        """
+        """Refuse to report scores on a scale that the judge has no map to."""
         known = get_args(ScoreScale)
         if scale not in known:
             raise InputError("unknown scale of scores", field="scale", expected=" or ".join(known), found=scale)

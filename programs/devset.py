@@ -30,7 +30,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Corpus, RatedGroup, Task
 from debate_judge.data.splits import PARTS, split
 from debate_judge.data.tasks import TASKS
-from debate_judge.programs.judge import Item, Judgement, Unscored, Verdict
+from debate_judge.programs.judge import Item, Unscored, Verdict
 from debate_judge.programs.roles.parsing import escape
 
 _CANDIDATE = re.compile(r"^\[\[ ## candidate_(\d+) ## \]\]\n", re.MULTILINE)
@@ -113,12 +113,7 @@ def call_example(
 ) -> dspy.Example:
     """An example with the arguments of a judge's call about texts of one source as inputs.
 
-    Args:
-        task: Of the call.
-        aspect: Its name.
-        source: What has the source, its context and references.
-        texts: The candidates.
-        ratings: The mean over raters for each.
+    `source` has the source, its context and references; `ratings` is the mean over raters for each text.
     """
     fields: dict[str, Any] = {"source": source.source, "texts": list(texts), "aspect": aspect}
     if task != next((known for known in TASKS.values() if any(a.name == aspect for a in known.aspects)), None):
@@ -193,14 +188,12 @@ def _about_call(
     lines = []
     for place in places:
         rating, score, number = gold.ratings[place], scores[place], shown.get(place, place + 1)
-        if rating is None:
-            continue
-        line = f"This call was about candidate {number}. The raters gave it {rating:.2f} on average"
-        if score is None:
-            lines.append(f"{line}; the judge has no score for it.")
-            continue
-        error = "too high" if score > rating else "too low" if score < rating else "right"
-        lines.append(f"{line}, the judge {score:g}: {error}.")
+        if rating is not None:
+            found = "; the judge has no score for it"
+            if score is not None:
+                error = "too high" if score > rating else "too low" if score < rating else "right"
+                found = f", the judge {score:g}: {error}"
+            lines.append(f"This call was about candidate {number}. The raters gave it {rating:.2f} on average{found}.")
     return "\n".join(lines)
 
 
@@ -216,23 +209,16 @@ Rated = tuple[int, float, float]
 def group_feedback(
     example: dspy.Example, prediction: dspy.Prediction, shown: Mapping[int, int] = MappingProxyType({})
 ) -> str:
-    """Describe which candidates of a group are in the wrong order, and what the debate did to each score.
+    """Which candidates of a group are in the wrong order, and what the debate did to each score: a line a statement.
 
-    Args:
-        example: Rated texts, with `ratings`.
-        prediction: With `judgements`, one per text.
-        shown: Place in the example -> number in a prompt, for feedback on that prompt; others are then left out.
-
-    Returns:
-        A statement on each line; candidates are named by their number in the prompt or else in the example.
+    `shown`: place in the example -> number in a prompt, for feedback on that prompt; others are then left out.
+    Candidates are named by their number in the prompt or else in the example.
     """
-    judgements: Sequence[Judgement] = prediction.judgements
-    ratings: Sequence[float | None] = example.ratings
     final: list[Rated] = []
     first: list[Rated] = []
     lines: list[str] = []
     effects: Counter[str] = Counter()
-    for place, (judgement, rating) in enumerate(zip(judgements, ratings, strict=True)):
+    for place, (judgement, rating) in enumerate(zip(prediction.judgements, example.ratings, strict=True)):
         if shown and place not in shown:
             continue
         number = shown.get(place, place + 1)
@@ -243,18 +229,23 @@ def group_feedback(
             final.append((number, rating, judgement.score))
             first.append((number, rating, judgement.score if opening is None else opening))
             lines += _debate(number, rating, judgement, effects)
-    return "\n".join([*_order(final, first, debated=bool(effects)), *_balance(effects), *lines])
+    balance = [
+        "Turns that answered a critique or broke a tie: "
+        f"{effects['toward']} moved a score toward the raters' mean, {effects['away']} away from it, "
+        f"{effects['across']} to its other side at equal distance; {effects['unmoved']} left it as it was."
+    ]
+    return "\n".join([*_order(final, first, debated=bool(effects)), *(balance if effects else []), *lines])
 
 
 def _order(final: Sequence[Rated], first: Sequence[Rated], *, debated: bool) -> list[str]:
     """How many pairs are in the wrong order before and after the debate, and the worst of them."""
-    differing = sum(a[1] != b[1] for a, b in combinations(final, 2))
+    differing = [(a, b) for a, b in combinations(final, 2) if a[1] != b[1]]
     if not differing:
         return ["The raters set no two of the scored candidates apart."]
-    wrong, tied = pairs_in_wrong_order(final), sum(a[1] != b[1] and a[2] == b[2] for a, b in combinations(final, 2))
-    summary = f"Pairs that the raters set apart: {differing}; in the wrong order: {len(wrong)}; scored alike: {tied}"
+    wrong, tied, pairs = _in_wrong_order(final), sum(a[2] == b[2] for a, b in differing), len(differing)
+    summary = f"Pairs that the raters set apart: {pairs}; in the wrong order: {len(wrong)}; scored alike: {tied}"
     if debated:
-        summary += f"; in the wrong order by the scores before the debate: {len(pairs_in_wrong_order(first))}"
+        summary += f"; in the wrong order by the scores before the debate: {len(_in_wrong_order(first))}"
     lines = [f"{summary}."]
     for lower, higher in wrong[:WORST]:
         lines.append(
@@ -264,9 +255,9 @@ def _order(final: Sequence[Rated], first: Sequence[Rated], *, debated: bool) -> 
     return lines
 
 
-def pairs_in_wrong_order(rated: Sequence[Rated]) -> list[tuple[Rated, Rated]]:
-    """Pairs in the wrong order, the lower rated candidate first; pairs with the largest difference of ratings first."""
-    pairs = [(a, b) if a[1] < b[1] else (b, a) for a, b in combinations(rated, 2)]
+def _in_wrong_order(rated: Sequence[Rated]) -> list[tuple[Rated, Rated]]:
+    """The lower rated candidate first; pairs with the largest difference of ratings first."""
+    pairs = [sorted(pair, key=lambda one: one[1]) for pair in combinations(rated, 2)]
     wrong = [(lower, higher) for lower, higher in pairs if lower[1] < higher[1] and lower[2] > higher[2]]
     return sorted(wrong, key=lambda pair: pair[0][1] - pair[1][1])
 
@@ -285,13 +276,3 @@ def _debate(number: int, rating: float, verdict: Verdict, effects: Counter[str])
                 f"Candidate {number}: {cause} moved the score from {before:g} to {after:g}, {abs(change):.2f} "
                 f"{'closer to' if effect == 'toward' else 'further from'} the raters' mean of {rating:.2f}."
             )
-
-
-def _balance(effects: Counter[str]) -> list[str]:
-    if not effects:
-        return []
-    return [
-        "Turns that answered a critique or broke a tie: "
-        f"{effects['toward']} moved a score toward the raters' mean, {effects['away']} away from it, "
-        f"{effects['across']} to its other side at equal distance; {effects['unmoved']} left it as it was."
-    ]

@@ -66,13 +66,10 @@ def corpus_items(corpus: Corpus, aspect: Aspect) -> list[Item]:
 
 @dataclass(frozen=True, slots=True)
 class CandidateTable:
-    """One question to a judge: candidates of one source, in the order in which they are shown.
-
-    They are asked about in one aspect; a joint judge is asked about several, and then each candidate has an item for
-    each of them.
-    """
+    """One question to a judge: candidates of one source, in the order in which they are shown."""
 
     items: tuple[Item, ...]
+    """For a joint judge each candidate has one for each aspect."""
 
     @property
     def key(self) -> str:
@@ -113,13 +110,11 @@ class Reader(Protocol):
 
 
 def grouped(judge: Reader, items: Sequence[Item], *, pairs: bool = True) -> Grouping:
-    """Group the items as the judge wants them.
+    """Group the items as the judge wants them: in pairs, in tables of one source (`Judge.together`, `Judge.joint`), or
+    each alone.
 
-    A judge that compares has one pair per group and aspect, but only where all groups have exactly two candidates:
-    outcomes of pairs and scores of single candidates are not on one scale. A judge of tables (`Judge.together`) has as
-    few tables of one source and aspect as hold all, of nearly equal size; a judge that reads aspects jointly
-    (`Judge.joint`) has tables of one source with all aspects of each candidate. Any other judge has
-    every item alone.
+    Pairs are compared only where all groups have exactly two candidates: outcomes of pairs and scores of single
+    candidates are not on one scale.
 
     Args:
         judge: Who is to be asked.
@@ -153,7 +148,7 @@ def _pairs(items: Sequence[Item]) -> Grouping | None:
 
 
 def _tables(items: Sequence[Item], judge: Reader) -> Grouping:
-    """Tables of one source each, with at most `judge.together` candidates."""
+    """As few tables of one source as hold all candidates, of nearly equal size."""
     alike: dict[int, dict[tuple[str, ...], dict[str, Item]]] = {}
     numbers: dict[tuple[object, ...], int] = {}
     shares = [numbers.setdefault((None if judge.joint else i.aspect, *source_of(i)), len(numbers)) for i in items]
@@ -164,7 +159,10 @@ def _tables(items: Sequence[Item], judge: Reader) -> Grouping:
     # Not by the item alone: without a source, an equal one of another group has a place at a table of that group.
     places: dict[tuple[int, str], TablePlace] = {}
     for number, known in alike.items():
-        for some in _split(_in_order(known.values(), 0), max(1, judge.together)):
+        candidates_in_order = _in_order(known.values(), 0)
+        count = -(-len(known) // max(1, judge.together))
+        ends = [len(known) * end // count for end in range(count + 1)]
+        for some in (candidates_in_order[start:end] for start, end in pairwise(ends)):
             shown = _in_order(some, judge.order) if judge.order else some
             table = [item for own in shown for item in sorted(own.values(), key=_place_of_aspect)]
             places |= {(number, item.key): (len(tables), place) for place, item in enumerate(table)}
@@ -173,14 +171,14 @@ def _tables(items: Sequence[Item], judge: Reader) -> Grouping:
 
 
 def _in_order(candidates: Iterable[dict[str, Item]], seed: int) -> list[dict[str, Item]]:
-    """The items of each candidate, in a seeded order of the candidates."""
-    return sorted(candidates, key=lambda own: _rank(next(iter(own.values())), seed))
+    """The items of each candidate, in a seeded order of the candidates, which is the same in every aspect."""
 
+    def rank(own: dict[str, Item]) -> bytes:
+        item = next(iter(own.values()))
+        text = "\0".join([str(seed), item.source, item.context, item.text])
+        return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
-def _rank(item: Item, seed: int) -> bytes:
-    """The rank of a candidate in a seeded order; the same in every aspect, so that tables are."""
-    text = "\0".join([str(seed), item.source, item.context, item.text])
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    return sorted(candidates, key=rank)
 
 
 def _place_of_aspect(item: Item) -> tuple[int, str]:
@@ -189,16 +187,9 @@ def _place_of_aspect(item: Item) -> tuple[int, str]:
     return (names.index(item.aspect.name) if item.aspect.name in names else len(names)), item.aspect.name
 
 
-def _split(items: Sequence[T], most: int) -> list[Sequence[T]]:
-    count = -(-len(items) // most)
-    ends = [len(items) * number // count for number in range(count + 1)]
-    return [items[start:end] for start, end in pairwise(ends)]
-
-
 # --- the arguments of a call from Python ---
 
 KEYWORDS = ("source", "text", "texts", "aspect", "task", "context", "references")
-
 _CALL = 'judge(source="...", text="...", aspect="coherence")'
 
 
@@ -222,11 +213,7 @@ class Texts:
 
     @classmethod
     def of(cls, positional: Sequence[object], keywords: Mapping[str, Any]) -> Texts:
-        """The texts among the arguments of a call.
-
-        Raises:
-            InputError: An argument without a keyword or with an unknown one, a missing or empty text, or no text.
-        """
+        """The texts among the arguments of a call; an `InputError` for arguments that cannot be used."""
         if positional:
             raise InputError(
                 "a judge takes keywords only, so that source and text are not taken for each other",
@@ -264,16 +251,10 @@ class Texts:
 
 
 def checked_text(field: str, value: object, *, filled: bool = False, where: str = "") -> str:
-    """`value`, if it is a text that can be sent.
-
-    Args:
-        field: Its name, for messages.
-        value: What the caller gave.
-        filled: Whether it must have more than white space.
-        where: What it is part of, for messages, e.g. `row 3: `.
+    """`value`, if it is a text that can be sent, and one with more than white space if it must be `filled`.
 
     Raises:
-        InputError: It is no text, an empty one where it must not be, or has half of a character.
+        InputError: It is not; the message begins with `where`, e.g. `row 3: `.
     """
     if not isinstance(value, str):
         raise InputError(f"{where}not a text", field=field, expected="a text (str)", found=value)
@@ -290,11 +271,7 @@ def checked_text(field: str, value: object, *, filled: bool = False, where: str 
 
 
 def checked_references(value: object, where: str = "") -> tuple[str, ...]:
-    """The references of a source; none for None.
-
-    Raises:
-        InputError: It is not a list of texts.
-    """
+    """The references of a source; none for None."""
     given = () if value is None else sequence("references", value, where)
     return tuple(checked_text(f"references[{i}]", text, where=where) for i, text in enumerate(given))
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import dspy
@@ -81,9 +81,6 @@ class DebateConfig:
         yes_or_no("tie_breaker", self.tie_breaker)
 
 
-# --- every judge ---
-
-
 class _JudgeMeta(type(dspy.Module), ABCMeta):  # type: ignore[misc]
     """DSPy's metaclass combined with ABCMeta, because DSPy's alone ignores `abstractmethod`."""
 
@@ -95,39 +92,27 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
     are separate so that one transcript can be read at several numbers of rounds without a further LM call.
 
     A subclass must have `converse` and `config`; `programs.testing.check_judge` tests the rest of the contract.
-
-    Raises:
-        TypeError: On construction, where a method that every judge needs is missing; it names class and method.
     """
 
     kind: ClassVar[str]
     """Name of the class in exports: its key in `programs.KINDS`, or its `module:Class` if it has none."""
-
     settable: ClassVar[tuple[str, ...]] = ()
     """Entries of its configuration that a user may set as options."""
-
     packages: ClassVar[tuple[str, ...]] = ()
     """Distributions that only this judge needs."""
-
     on_scale: ClassVar[bool] = True
     """Whether scores lie on the aspect's scale; if not, they are reported as given."""
-
     shows_examples: ClassVar[bool] = False
     """Whether its prompts can show rated examples (`programs.roles.examples`)."""
-
     nearest_examples: int = 0
     """Number of rated examples in a prompt, those most similar to the item; 0 shows all examples for every item."""
-
     compares: bool = False
     """Whether candidates in pairs are compared (`converse`) and not scored one by one. The score of each is then
     its outcome: the upper end of the aspect's scale for a win, the middle for a tie, the lower end for a loss."""
-
     together: int = 0
     """Most candidates of one source that are judged in one conversation (`converse`); 0 judges each alone."""
-
     joint: bool = False
     """Whether one conversation covers all aspects that the candidates are judged in."""
-
     order: int = 0
     """Seed of the order in which candidates are shown together."""
 
@@ -176,9 +161,6 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
     async def converse(self, items: Sequence[Item], rounds: int) -> list[Transcript]:
         """Ask the LM about candidates of one source, in the order given, with at most `rounds` rounds of debate.
 
-        Judges that compare or judge `together` show the LM all of them in one prompt; others ask about each by itself
-        (`ItemJudge`).
-
         Args:
             items: Of one aspect; for `joint` judges of several aspects, candidate by candidate.
             rounds: Most rounds of debate, where the judge has rounds.
@@ -202,11 +184,7 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
         return self.read_verdict(transcript, rounds)
 
     def read_verdict(self, transcript: Transcript, rounds: int) -> Verdict:
-        """The verdict that follows from a transcript without a failure: by default its latest score.
-
-        Raises:
-            ValueError: No turn has a score: `converse` recorded neither a score nor a failure.
-        """
+        """The verdict that follows from a transcript without a failure: by default its latest score."""
         scores = [turn.score for turn in transcript.turns if turn.score is not None]
         if not scores:
             raise ValueError(f"the judge {self.kind!r} recorded neither a score nor a failure")
@@ -219,19 +197,14 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
 
     def with_debate(self, *, rounds: int | None = None, tie_breaker: bool | None = None) -> Judge:
         """A copy that debates for `rounds` rounds, with or without a Tie-breaker; None keeps this judge's value."""
-        copy = self.deepcopy()
-        if rounds is not None:
-            copy.debate_config = replace(copy.debate_config, rounds=rounds)
-        if tie_breaker is not None:
-            copy.debate_config = replace(copy.debate_config, tie_breaker=tie_breaker)
+        copy, own = self.deepcopy(), self.debate_config
+        copy.debate_config = DebateConfig(
+            own.rounds if rounds is None else rounds, own.tie_breaker if tie_breaker is None else tie_breaker
+        )
         return copy
 
     def joint_key(self) -> str | None:
-        """A key that is equal for judges of different aspects whose calls can be shared; None if none can.
-
-        They have the same persona, rounds, Tie-breaker, score mode and reading, and the same instructions apart from
-        the guide to the raters; guide, rated examples and granularity are in the prompt for each aspect.
-        """
+        """A key that is equal for judges of different aspects whose calls can be shared; None if none can."""
         return None
 
     def jointly(self, judges: Mapping[str, Judge]) -> Judge:
@@ -272,16 +245,8 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
         return grouping.by_item(await gather(self.judge(table.items) for table in grouping.tables))
 
     async def smoke_test(self, items: Sequence[Item]) -> Transcript:
-        """Ask every role about items that `converse` may take at once, to check that the LM can play it.
-
-        Returns:
-            A transcript; it has a failure if all items failed.
-        """
+        """Ask every role about items that `converse` may take at once; the transcript has a failure if all failed."""
         return least_failed(await self.converse(items, min(self.debate_config.rounds, 1)))
-
-    def load_state(self, state: dict[str, Any], **options: Any) -> None:
-        """Load DSPy's state, also that of an older export."""
-        super().load_state({name: state[old] for name, old in self.names_in(state).items()}, **options)
 
     def names_in(self, state: Iterable[str]) -> dict[str, str]:
         """Name of a predictor -> its name in a state, which may be one of older exports (`scorer.predict`)."""
@@ -310,7 +275,7 @@ def least_failed(transcripts: Sequence[Transcript]) -> Transcript:
 
 
 def reason_of(judgement: Judgement) -> str:
-    """What was said for a score; for an unscored text why it has none."""
+    """What was said for a score, or why there is none."""
     return judgement.reason if isinstance(judgement, Verdict) else f"{judgement.reason}: {judgement.detail}"
 
 
@@ -323,11 +288,7 @@ def in_granularity(judgement: Judgement, aspect: Aspect, granularity: Granularit
 
 
 def require_lm(predictors: Iterable[Any]) -> None:
-    """Refuse to ask without an LM; judges without predictors need none.
-
-    Raises:
-        InputError: None is configured.
-    """
+    """Refuse to ask without an LM; judges without predictors need none."""
     if dspy.settings.lm is None and any(predictor.lm is None for predictor in predictors):
         raise InputError(
             "no LM is configured",
@@ -350,15 +311,7 @@ def answer(
     judgements: Sequence[object],
     cut: float | None,
 ) -> dspy.Prediction:
-    """The result of a call about one aspect.
-
-    Args:
-        several: Whether lists are wanted: `scores`, `reasons`, `judgements`, `decisions`.
-        scores: As they are reported; None for a text without a score.
-        reasons: Of each score, or why there is none.
-        judgements: With the debates.
-        cut: Scores of at least this are a yes; None where there is nothing to decide.
-    """
+    """The result of a call about one aspect, in lists if `several`; with decisions where there is a `cut`."""
     fields: dict[str, list[Any]] = {"score": [*scores], "reason": [*reasons], "judgement": [*judgements]}
     if cut is not None:
         fields["decision"] = [None if score is None else score >= cut for score in scores]

@@ -10,16 +10,10 @@ from typing import Any
 from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.engine import Transport
-from debate_judge.programs.lm.http.address import (
-    COMPATIBLE,
-    address_of,
-    base_variable,
-    key_variable,
-    without_credentials,
-)
+from debate_judge.programs.lm.http import address
 from debate_judge.programs.lm.local_engine import LocalEngine
 from debate_judge.programs.lm.options import LMOptions
-from debate_judge.programs.lm.prices import EXAMPLE_LM, Price, context_of, price_of
+from debate_judge.programs.lm.prices import EXAMPLE_LM, Price, price_of
 from debate_judge.programs.lm.reply import ReplyStore
 from debate_judge.programs.lm.sql.postgresql import database_address
 from debate_judge.programs.lm.store import SqlStore
@@ -37,14 +31,11 @@ def open_replies(folder: Path, spec: str, database: str | None = None) -> SqlSto
         folder: Of `programs.lm.reply.replies_folder`.
         spec: The LM. Those of the offline LM stay in the folder: to compute one takes less time than to fetch it.
         database: postgresql://USER@HOST/DATABASE; by default what the variable DEBATE_REPLIES says, if it is set.
-
-    Raises:
-        InputError: The folder cannot be written, or the database cannot be reached.
     """
-    address = database_address(database, "replies", _REPLIES)
-    if address is None or spec == OFFLINE:
+    shared = database_address(database, "replies", _REPLIES)
+    if shared is None or spec == OFFLINE:
         return SqlStore(folder, lm=folder.name)
-    return SqlStore(folder, address, named="replies" if database else _REPLIES, lm=folder.name)
+    return SqlStore(folder, shared, named="replies" if database else _REPLIES, lm=folder.name)
 
 
 def make_lm(
@@ -74,14 +65,15 @@ def make_lm(
         flag: The flag that the spec comes from, for messages.
 
     Raises:
-        InputError: The spec is not `offline` and has no provider prefix, or an unknown one; its key cannot be sent; a
-            budget in money was given, but no price is known; the prices are unreadable; or `api_base` is not an
-            address.
+        InputError: The spec names no LM; its key cannot be sent; a budget in money was given, but no price is known;
+            the prices are unreadable; or `api_base` is not an address.
     """
     _require_usable(spec, flag, options := options or LMOptions())
     common: dict[str, Any] = {"store": store, "concurrency": concurrency, "options": options}
     if spec == OFFLINE:
-        return _offline(engine, common)
+        from debate_judge.programs.offline import engine as offline
+
+        return JudgeLM(offline.MODEL, engine=engine or offline.OfflineEngine(), price=Price(0.0, 0.0, 0.0), **common)
     # The offline LM starts a fifth faster without these.
     from debate_judge.programs.lm.batch.engine import BatchEngine, warn_of_jobs
     from debate_judge.programs.lm.http.chat_completions import OpenAICompatible
@@ -90,29 +82,17 @@ def make_lm(
     if is_reasoning_model(spec):
         temperature = max_tokens = None
     transport = engine or transport_for(spec, api_base, flag)
-    lm = JudgeLM(
-        spec,
-        engine=transport,
-        endpoint=without_credentials(api_base or os.environ.get(base_variable(spec)) or ""),
-        price=_price(spec, api_base, options),
-        temperature=temperature,
-        max_tokens=max_tokens,
-        **common,
-    )
+    endpoint = address.without_credentials(api_base or os.environ.get(address.base_variable(spec)) or "")
+    sampling: dict[str, Any] = {"temperature": temperature, "max_tokens": max_tokens}
+    price = _price(spec, api_base, options)
+    lm = JudgeLM(spec, engine=transport, endpoint=endpoint, price=price, **sampling, **common)
     if isinstance(transport, OpenAICompatible):
         transport.on_rate_limits = lambda pace: lm.recorded.limiter.on_rate_limits(pace)
     if engine is None and options.batch is not None:
         lm.recorded.batches = BatchEngine(spec, api_base, options, lm.store, lm.meter, lm.recorded.probe)
     elif engine is None:
         warn_of_jobs(lm.store)
-    lm.context = None if api_base else context_of(spec)
     return lm
-
-
-def _offline(engine: LocalEngine | None, common: dict[str, Any]) -> JudgeLM:
-    from debate_judge.programs.offline import engine as offline
-
-    return JudgeLM(offline.MODEL, engine=engine or offline.OfflineEngine(), price=Price(0.0, 0.0, 0.0), **common)
 
 
 def _require_usable(spec: str, flag: str, options: LMOptions) -> None:
@@ -135,31 +115,27 @@ def _require_usable(spec: str, flag: str, options: LMOptions) -> None:
 
 
 def transport_for(spec: str, api_base: str | None, flag: str) -> Transport:
-    """What makes one attempt at a call to PROVIDER/MODEL.
-
-    Raises:
-        InputError: The provider is unknown, or the key has a character that HTTP does not allow.
-    """
+    """What makes one attempt at a call to PROVIDER/MODEL; raises InputError for an unknown provider or a broken key."""
     prefix = spec.partition("/")[0]
-    if prefix not in COMPATIBLE:
+    if prefix not in address.COMPATIBLE:
         from debate_judge.programs.lm.http.other_providers import LiteLLM
 
         return LiteLLM(spec, api_base, flag)
     from debate_judge.programs.lm.http.chat_completions import OpenAICompatible
 
     # Pasted with a line break, it would be no header.
-    key = (os.environ.get(key_variable(spec)) or "").strip() or None
+    variable = address.key_variable(spec)
+    key = (os.environ.get(variable) or "").strip() or None
     if key and not (key.isascii() and key.isprintable()):
         # Not quoted, for it may be nearly the key.
         raise InputError(
             "the key has a character that HTTP does not allow",
-            field=key_variable(spec),
+            field=variable,
             expected="letters, digits and signs of ASCII",
             remedy="set the variable to the key as the provider shows it",
         )
-    return OpenAICompatible(
-        api_base or COMPATIBLE[prefix], key, needs=key_variable(spec) if prefix == "openai" and not api_base else None
-    )
+    needs = variable if prefix == "openai" and not api_base else None
+    return OpenAICompatible(api_base or address.COMPATIBLE[prefix], key, needs)
 
 
 def is_reasoning_model(spec: str) -> bool:
@@ -169,16 +145,12 @@ def is_reasoning_model(spec: str) -> bool:
 
 
 def server_of(spec: str, api_base: str | None) -> str | None:
-    """The address of the server of PROVIDER/MODEL, from the flag or the environment; None is the provider's default.
-
-    Raises:
-        InputError: What is given is not an address.
-    """
-    given, variable = address_of(api_base), base_variable(spec)
-    if given is not None or spec.partition("/")[0] not in COMPATIBLE:
+    """The address of the server of PROVIDER/MODEL, from the flag or the environment; None is the provider's default."""
+    given, variable = address.address_of(api_base), address.base_variable(spec)
+    if given is not None or spec.partition("/")[0] not in address.COMPATIBLE:
         # LiteLLM looks into the environment by itself.
         return given
-    return address_of(os.environ.get(variable), variable)
+    return address.address_of(os.environ.get(variable), variable)
 
 
 def _price(spec: str, api_base: str | None, options: LMOptions) -> Price | None:

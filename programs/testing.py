@@ -51,10 +51,6 @@ def check_judge(judge: Judge, items: Sequence[Item] | None = None) -> None:
     Args:
         judge: The judge, fresh from its constructor.
         items: What to ask it about; by default `sample_items`.
-
-    Raises:
-        AssertionError: The first of these that does not hold.
-        InputError: The class cannot be imported by its kind.
     """
     items = sample_items() if items is None else items
     first = judged(judge, items)
@@ -67,12 +63,14 @@ def check_judge(judge: Judge, items: Sequence[Item] | None = None) -> None:
     again.load_state(json.loads(json.dumps(judge.dump_state())))
     _require(again.config() == judge.config(), "rebuilt, its configuration is another", again.config())
     _require(again.instructions() == judge.instructions(), "rebuilt, its instructions are others", again.instructions())
-    repeated = judged(again, items)
-    _require(_scores(repeated) == _scores(first), "rebuilt, it gives other scores", _scores(repeated))
-    personas = {"mine": "Be kind."}
+    scores, repeated = (
+        [judgement.score for judgement in found if isinstance(judgement, Verdict)]
+        for found in (first, judged(again, items))
+    )
+    _require(repeated == scores, "rebuilt, it gives other scores", repeated)
     known = set(judge.instructions())
     _require(set(judge.tunable()) <= known, "`tunable` names predictors that do not exist", judge.tunable())
-    kinds = {variant.kind for variant in judge.variants(personas).values()}
+    kinds = {variant.kind for variant in judge.variants({"mine": "Be kind."}).values()}
     _require(kinds == {judge.kind}, "its variants are of other kinds", kinds)
     _require(judge_class(judge.kind) is type(judge), "its kind leads to another class", judge_class(judge.kind))
 
@@ -96,10 +94,6 @@ def judged(judge: Judge, items: Sequence[Item]) -> list[Judgement]:
 
     with dspy.context(lm=make_lm("offline"), disable_history=True, trace=None):
         return asyncio.run(work())
-
-
-def _scores(judgements: Sequence[Judgement]) -> list[float]:
-    return [judgement.score for judgement in judgements if isinstance(judgement, Verdict)]
 
 
 def _require(holds: bool, problem: str, found: object) -> None:

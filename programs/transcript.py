@@ -71,6 +71,9 @@ class Transcript:
 
     def until(self, rounds: int) -> Transcript:
         """The transcript as it was after `rounds` rounds."""
+        held = max((spoken.round for spoken in (*self.turns[-1:], self.failure) if spoken is not None), default=0)
+        if held <= rounds and len(self.sizes) <= rounds + 1:
+            return self
         turns = tuple(t for t in self.turns if t.round <= rounds)
         failure = self.failure if self.failure is not None and self.failure.round <= rounds else None
         return replace(self, turns=turns, failure=failure, sizes=self.sizes[: rounds + 1])
@@ -108,7 +111,7 @@ class Transcript:
         """The debate as the roles read it: a paragraph for each turn, oldest first, so that the text only grows."""
         return "\n\n".join(_line(turn) for turn in self.turns)
 
-    def heard_by(self, role: Role) -> Transcript:
+    def visible_to(self, role: Role) -> Transcript:
         """What a role is shown: a blind score is nobody's but the Critic's, so that no score is met half-way."""
         own = role in ("critic", BLIND_CRITIC)
         return replace(self, turns=tuple(t for t in self.turns if own or t.role != BLIND_CRITIC))

@@ -213,7 +213,7 @@ def _raters(corpus: Corpus) -> list[Printed]:
         ids = [tuple(c.id for c in group.candidates) for group in corpus.groups]
         # The figures of raters do not depend on scores; the means stand for them.
         groups = [
-            GroupScores(g.id, names, mean, mean, raters)
+            GroupScores(g.id, names, mean, mean, raters, g.source_key)
             for g, names, mean, raters in zip(corpus.groups, ids, means, singles, strict=True)
         ]
         level: Level = "summary" if corpus.grouped else "sample"

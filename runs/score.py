@@ -17,16 +17,15 @@ interval is wider as left to people (to_people). The same command continues a ru
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs.lm.http.address import NoServerError
-from debate_judge.programs.lm.reply import replies_folder
-from debate_judge.runs.flags.declared import spelled
 from debate_judge.runs.flags.lm import limits, require_server
 from debate_judge.runs.flags.parser import RESUMES, settings_of
 from debate_judge.runs.flags.prose import is_terminal, print_error
@@ -35,19 +34,14 @@ from debate_judge.runs.scoring.settings import (
     EXIT_INPUT,
     EXIT_INTERRUPTED,
     EXIT_LM,
-    EXIT_UNSCORED,
+    USUAL_LEVEL,
     ScoreFlags,
-    ServeFlags,
 )
-from debate_judge.runs.scoring.uncertainty import USUAL_LEVEL, RowIntervals, interval_fields
 
 if TYPE_CHECKING:
-    from debate_judge.data.schema import Aspect, Task
-    from debate_judge.programs.judge import Item, Judgement
-    from debate_judge.runs.export.loaded import LoadedJudge
-    from debate_judge.runs.export.manifest import Export
-    from debate_judge.runs.scoring.output import Results, RowTotals
-    from debate_judge.runs.scoring.rows import Row, RowForm
+    from debate_judge.data.schema import RatedGroup, Task
+    from debate_judge.runs.scoring.output import Results
+    from debate_judge.runs.scoring.scorer import TextScorer
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -68,268 +62,133 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_INTERRUPTED
 
 
-def _run(arguments: ScoreFlags) -> int:
-    if arguments.interval is not None or arguments.abstain is not None:
-        arguments = replace(arguments, scale="raters", interval=arguments.interval or USUAL_LEVEL)
+def _run(flags: ScoreFlags) -> int:
+    if flags.interval is not None or flags.abstain is not None:
+        flags = replace(flags, scale="raters", interval=flags.interval or USUAL_LEVEL)
     # DSPy and LiteLLM would fetch a price list on import; nothing here needs it.
-    import os
-
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
-    if arguments.lm and arguments.estimate is None:
-        require_server(arguments.lm, arguments.api_base, arguments.store)
+    if flags.lm and flags.estimate is None:
+        require_server(flags.lm, flags.api_base, flags.store)
     _say("loading ...")
     import dspy
 
     from debate_judge.programs.lm.errors import describe
+    from debate_judge.runs.scoring.scorer import TextScorer, open_program
 
-    if arguments.estimate is not None:
-        return _estimate(arguments)
+    if flags.estimate is not None:
+        return _estimate(flags)
     try:
-        if arguments.engine == "ray":
+        if flags.engine == "ray":
             from debate_judge.runs.distributed.command import score_distributed
 
-            _refuse_on_ray(arguments)
-            return score_distributed(arguments, _export, open_program, _made_from)
-        with open_program(arguments) as judge:
-            return _score(arguments, judge)
+            return score_distributed(flags)
+        with open_program(flags) as judge:
+            return _score(flags, TextScorer(judge, flags))
     except dspy.LMError as error:
-        _say(describe(error, arguments.lm or error.model or ""))
+        _say(describe(error, flags.lm or error.model or ""))
         return EXIT_LM
 
 
-def _refuse_on_ray(arguments: ScoreFlags) -> None:
-    for flag, given in (("--wide", arguments.wide), ("--keep-columns", arguments.keep_columns)):
-        if given:
-            raise InputError(
-                "rows that Ray writes are one an item, with our columns alone",
-                field=flag,
-                expected="rows of --engine local",
-                remedy=f"leave out {flag}, and join by group and candidate",
-            )
-
-
-def _estimate(arguments: ScoreFlags) -> int:
+def _estimate(flags: ScoreFlags) -> int:
     from debate_judge.runs.estimates.dry_run import reply_tokens
     from debate_judge.runs.estimates.items import estimate_scoring, scoring_target
     from debate_judge.runs.estimates.table import render
     from debate_judge.runs.export.loaded import chosen_aspects
+    from debate_judge.runs.runner.streaming import group_items
+    from debate_judge.runs.scoring.scorer import find_export
 
-    found = _export(arguments)
+    export = find_export(flags)
     target = scoring_target(
-        found,
-        arguments.lm,
-        arguments.api_base,
-        arguments.store,
-        limits(arguments),
-        max_tokens=arguments.max_tokens,
-        reply_tokens=reply_tokens(arguments.estimate or ""),
+        export,
+        flags.lm,
+        flags.api_base,
+        flags.store,
+        limits(flags),
+        max_tokens=flags.max_tokens,
+        reply_tokens=reply_tokens(flags.estimate or ""),
     )
-    aspects = chosen_aspects(found.judge, arguments.aspects or None)
-    items = _items(arguments, found.judge.task, aspects)
-    estimate, count = estimate_scoring(target, found.judge, aspects, items)
+    task, aspects = export.judge.task, chosen_aspects(export.judge, flags.aspects or None)
+    items = (item for group in _groups(flags, task) for item in group_items(task, group, aspects))
+    estimate, count = estimate_scoring(target, export.judge, aspects, items)
     notes = [f"{count:,} items to score; equal items are asked about once, and answers in --store cost nothing."]
     show(*render(estimate, "role", notes))
     return 0
 
 
-def _export(arguments: ScoreFlags | ServeFlags) -> Export:
-    from debate_judge.runs.export.folder import find
-    from debate_judge.runs.export.from_mlflow import MLflowStore
+def _groups(flags: ScoreFlags, task: Task) -> Iterator[RatedGroup]:
+    from debate_judge.runs.scoring.new_texts import new_groups
 
-    return find(arguments.program, arguments.judge, MLflowStore(folder=Path(arguments.store)))
+    if flags.engine == "ray":
+        from debate_judge.runs.distributed.reading import all_groups
 
-
-def open_program(arguments: ScoreFlags | ServeFlags) -> LoadedJudge:
-    """The judge that a command names, connected to its LM, after what the user should know of it was said."""
-    from debate_judge.programs.make_lm import OFFLINE
-    from debate_judge.runs.export.lm_choice import confirmed, lm_of
-    from debate_judge.runs.export.loaded import open_judge
-
-    found = _export(arguments)
-    own = found.manifest["lm"]["spec"]
-    spec = arguments.lm or own
-    if spec != own:
-        _say(f"note: the judge was compiled with {own}; its measured agreement does not cover {spec}")
-    asks = any(chosen.judge.named_predictors() for chosen in found.judge.aspects.values())
-    if spec == OFFLINE and asks:
-        _say("note: scores come from the offline stand-in, which computes text statistics and is no language model")
-    api_base = arguments.api_base
-    if arguments.trust_export:
-        api_base = confirmed(found, arguments.lm, api_base)
-    if asks:
-        # An address that only the export names is refused, and not tried.
-        require_server(*lm_of(found, arguments.lm, api_base)[:2], arguments.store)
-    store = replies_folder(arguments.store, spec)
-    judge = open_judge(
-        found,
-        lm=arguments.lm,
-        api_base=api_base,
-        concurrency=arguments.concurrency,
-        store=store,
-        replies=arguments.replies,
-        options=limits(arguments),
-        max_tokens=arguments.max_tokens,
-    )
-    if asks and judge.lm.destination is not None:
-        _say(judge.lm.destination)
-    return judge
+        return all_groups(flags, task)
+    return new_groups(flags.source, task, flags.task, flags.columns, flags.sources, keep=flags.keep_columns)
 
 
-def _score(arguments: ScoreFlags, judge: LoadedJudge) -> int:
-    from debate_judge.runs.runner.streaming import ahead, score_of
+def _score(flags: ScoreFlags, scorer: TextScorer) -> int:
+    from debate_judge.runs.export.recorded import held_out_intervals
+    from debate_judge.runs.reports.scored import scored_summary, uncertainty_summary
     from debate_judge.runs.scoring.output import open_results
+    from debate_judge.runs.scoring.scorer import unscored_code
 
-    aspects = judge.choose(arguments.aspects or None)
-    judge.compiled.require_calibrated(aspects, arguments.scale)
-    if any(judge.compiled.aspects[aspect.name].judge.compares for aspect in aspects):
-        _say("note: the judge's evidence is about comparing two candidates; here each text is scored by itself")
-    source, out = Path(arguments.source), Path(arguments.out)
-    transcripts = Path(arguments.transcripts) if arguments.transcripts else None
-    rows: dict[tuple[str, str], Row] = {}
-    judges = [judge.compiled.aspects[aspect.name].judge for aspect in aspects]
-    made_from = _made_from(arguments, judge, aspects)
-    first, items = ahead(
-        _items(arguments, judge.task, aspects, rows), max(2, *(one.together for one in judges)) * len(aspects)
-    )
-    if arguments.keep_columns and not first:
+    judge = scorer.judge
+    if scorer.note:
+        _say(f"note: {scorer.note}")
+    source, out = Path(flags.source), Path(flags.out)
+    first, groups = scorer.ahead(_groups(flags, judge.task))
+    if flags.keep_columns and not first:
         # The columns are those of the first text: without one nothing is begun.
-        next(items, None)
-    form, extra = _row_form(arguments, judge, aspects, rows[first[0].group, first[0].candidate] if first else {})
-    spans = _intervals(arguments, judge, aspects)
+        next(groups, None)
     with open_results(
-        out, made_from=made_from, source=source, transcripts=transcripts, form=form, extra=extra
+        out,
+        made_from=scorer.made_from(),
+        source=source,
+        transcripts=Path(flags.transcripts) if flags.transcripts else None,
+        form=scorer.form(first[0].candidates[0].row if first else {}),
+        extra=scorer.extra,
     ) as results:
         if results.begun:
             _say(f"{out} has rows already: they are compared with what --store recalls, then the run goes on")
-        if arguments.preflight:
-            judge.smoke_test(first)
-
-        def write(item: Item, judgement: Judgement) -> None:
-            score = spans.applied(item, score_of(judge.compiled, item, judgement, arguments.scale))
-            place = item.group, item.candidate
-            results.add(item, score, rows[place])
-            if item.aspect is aspects[-1]:
-                del rows[place]
-
-        _write_all(judge, items, results, write, _count(arguments, judge.task, aspects))
+        scorer.try_out(first)
+        _write_all(flags, scorer, groups, results)
     tally = results.tally
     if not tally.rows:
         raise InputError("no groups in the file", file=source, expected="at least one group with its candidates")
     if tally.kept == tally.rows:
         _say(f"nothing left to do: {out} has a row for every item")
-    return _told(arguments, judge, aspects, tally, spans)
+    show(*scored_summary(judge.lm.meter, judge.lm.price, flags.out, tally), to=sys.stderr)
+    if flags.interval is not None:
+        held_out = held_out_intervals(judge.manifest, scorer.aspects, flags.interval, flags.abstain)
+        show(*uncertainty_summary(held_out, scorer.spans, flags.interval, flags.abstain), to=sys.stderr)
+    return unscored_code(flags, tally)
 
 
-def _told(
-    arguments: ScoreFlags, judge: LoadedJudge, aspects: Sequence[Aspect], tally: RowTotals, spans: RowIntervals
-) -> int:
-    """Print what was scored and what it cost; returns the exit code."""
-    from debate_judge.runs.export.intervals import held_out_intervals
-    from debate_judge.runs.reports.scored import scored_summary, uncertainty_summary
+def _write_all(flags: ScoreFlags, scorer: TextScorer, groups: Iterator[RatedGroup], results: Results) -> None:
+    from debate_judge.runs.runner.progress import RunProgress
 
-    show(*scored_summary(judge.lm.meter, judge.lm.price, arguments.out, tally), to=sys.stderr)
-    if arguments.interval is not None:
-        held_out = held_out_intervals(judge.manifest, aspects, arguments.interval, arguments.abstain)
-        show(*uncertainty_summary(held_out, spans, arguments.interval, arguments.abstain), to=sys.stderr)
-    if tally.share > arguments.max_unscored:
-        most = f"{spelled(ScoreFlags, 'max_unscored')} {arguments.max_unscored:g}"
-        _say(
-            f"error: {100 * tally.share:.0f} % of the items have no score ({most})\n"
-            f"  remedy:   fix the problem and {RESUMES}"
-        )
-        return EXIT_UNSCORED
-    return 0
+    shown = RunProgress(scorer.judge.lm, shown=True)
+    shown.start()
+    try:
+        with shown.over("items scored", _count(flags, scorer)) as done:
+            for item, score, row in scorer.scored(groups):
+                results.add(item, score, row)
+                done.advance()
+    finally:
+        shown.stop()
+    results.finish()
 
 
-def _row_form(
-    arguments: ScoreFlags, judge: LoadedJudge, aspects: Sequence[Aspect], first: Row
-) -> tuple[RowForm, tuple[str, ...]]:
-    """The columns of the results, and the fields of a score among them that not every run has."""
-    from debate_judge.runs.scoring.rows import LongRows, WideRows, extra_fields
-
-    mapped = arguments.scale == "raters"
-    extra = extra_fields([judge.compiled.aspects[aspect.name].judge for aspect in aspects], mapped=mapped)
-    extra += interval_fields(arguments.interval, arguments.abstain)
-    if not arguments.wide:
-        return LongRows(extra, tuple(first)), extra
-    # A cut is on the judge's own scale.
-    cuts = {aspect.name: None if mapped else judge.cut(aspect) for aspect in aspects}
-    return WideRows(cuts, extra, tuple(first)), extra
-
-
-def _made_from(arguments: ScoreFlags, judge: LoadedJudge, aspects: Sequence[Aspect]) -> dict[str, Any]:
-    return {
-        "program": judge.fingerprint,
-        "lm": judge.lm.model,
-        "api_base": judge.lm.endpoint,
-        "aspects": [a.name for a in aspects],
-        "task": arguments.task,
-        "max_tokens": arguments.max_tokens,
-        "scale": arguments.scale,
-        **{name: True for name in ("wide", "keep_columns") if getattr(arguments, name)},
-        **{name: value for name in ("interval", "abstain") if (value := getattr(arguments, name)) is not None},
-    }
-
-
-def _intervals(arguments: ScoreFlags, judge: LoadedJudge, aspects: Sequence[Aspect]) -> RowIntervals:
-    from debate_judge.runs.export.intervals import fitted_intervals
-
-    if arguments.interval is None:
-        return RowIntervals({}, None)
-    return RowIntervals(fitted_intervals(judge.manifest, aspects, arguments.interval), arguments.abstain)
-
-
-def _items(
-    arguments: ScoreFlags, task: Task, aspects: Sequence[Aspect], rows: dict[tuple[str, str], Row] | None = None
-) -> Iterator[Item]:
-    """All items; the columns of their texts are put into `rows`."""
-    from debate_judge.runs.runner.streaming import group_items
-    from debate_judge.runs.scoring.new_texts import new_groups
-
-    if arguments.engine == "ray":
-        from debate_judge.runs.distributed.command import all_items
-
-        yield from all_items(arguments, task, aspects)
-        return
-    keep = arguments.keep_columns
-    for group in new_groups(arguments.source, task, arguments.task, arguments.columns, arguments.sources, keep=keep):
-        if rows is not None:
-            rows.update({(group.id, candidate.id): candidate.row for candidate in group.candidates})
-        yield from group_items(task, group, aspects)
-
-
-def _count(arguments: ScoreFlags, task: Task, aspects: Sequence[Aspect]) -> int | None:
+def _count(flags: ScoreFlags, scorer: TextScorer) -> int | None:
     """How many items there are, for the time that is left; only looked for where a bar shows it."""
     from debate_judge.runs.scoring.new_texts import count_candidates
 
     if not is_terminal(sys.stderr):
         return None
     try:
-        return count_candidates(arguments.source, task, arguments.columns, arguments.sources) * len(aspects)
+        return count_candidates(flags.source, scorer.judge.task, flags.columns, flags.sources) * len(scorer.aspects)
     except InputError:
         # It is told when scoring comes to it, after the rows before it.
         return None
-
-
-def _write_all(
-    judge: LoadedJudge,
-    items: Iterator[Item],
-    results: Results,
-    write: Callable[[Item, Judgement], None],
-    total: int | None,
-) -> None:
-    from debate_judge.runs.runner.progress import RunProgress
-
-    shown = RunProgress(judge.lm, shown=True)
-    shown.start()
-    try:
-        with shown.over("items scored", total) as done:
-            for item, judgement in judge.stream(items):
-                write(item, judgement)
-                done.advance()
-    finally:
-        shown.stop()
-    results.finish()
 
 
 def _say(text: str) -> None:

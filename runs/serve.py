@@ -74,7 +74,7 @@ def _run(arguments: ServeFlags) -> int:
 
     from debate_judge.programs.lm.errors import describe
     from debate_judge.runs.integrations.http_service import ServiceLimits, make_app
-    from debate_judge.runs.score import open_program
+    from debate_judge.runs.scoring.scorer import open_program
 
     try:
         judge = open_program(arguments)

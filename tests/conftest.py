@@ -5,8 +5,12 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import socket
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from filelock import FileLock
@@ -40,6 +44,26 @@ def pytest_collection_finish() -> None:
 # A machine that is busy for a moment is no defect.
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
+
+
+@pytest.fixture(autouse=True)
+def starts_nothing(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hold the tests that are not marked `integration` to starting no server and no process."""
+    if request.node.get_closest_marker("integration") or request.node.get_closest_marker("soak"):
+        return
+    popen = subprocess.Popen.__init__
+
+    def bind(self: socket.socket, address: object) -> None:
+        raise AssertionError(f"this test opens a server at {address}: mark it `integration`")
+
+    def start(self: subprocess.Popen[bytes], args: Any, *rest: Any, **options: Any) -> None:
+        # MLflow asks git and the system what they are.
+        if str(args[0]) == sys.executable:
+            raise AssertionError(f"this test starts {args}: mark it `integration`")
+        popen(self, args, *rest, **options)
+
+    monkeypatch.setattr(socket.socket, "bind", bind)
+    monkeypatch.setattr(subprocess.Popen, "__init__", start)
 
 
 @pytest.fixture(scope="session")

@@ -54,7 +54,8 @@ ROOMS = {
     ),
     "runs": (
         ("flags", "runner", "mlflow_setup"),
-        ("scoring", "export"),
+        ("export",),
+        ("scoring",),
         ("tracking", "integrations"),
         (
             "human_ratings",

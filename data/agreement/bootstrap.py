@@ -1,6 +1,7 @@
-"""Resamples groups with replacement, for the intervals of figures that are not means over groups.
+"""Resamples sources with replacement, for the intervals of figures that are not means over groups.
 
-A resample is represented by how often it drew each unit: a group, or a bundle of groups where there are many. So every
+A resample is represented by how often it drew each unit: a group, all groups of a source where several pairs of texts
+are of one, or a bundle of these where there are many. So every
 figure is recomputed from draw counts of shape (units, resamples), for many resamples at once. Undefined is NaN here.
 """
 
@@ -25,7 +26,7 @@ Indices = NDArray[np.intp]
 _UNITS = 4096
 """Most units that are drawn; more groups are bundled."""
 
-_CHUNK = 128
+_CHUNK = 512
 """Resamples that are computed at once."""
 
 _ENOUGH_RESAMPLES = 200
@@ -33,8 +34,54 @@ _ENOUGH_RESAMPLES = 200
 
 
 @dataclass(frozen=True, slots=True)
+class GroupIndex:
+    """The groups of all aspects, and which of them are not independent of each other."""
+
+    numbers: Mapping[str, int]
+    """Group id -> number."""
+    source: Indices
+    """Number of each group's source, shape (groups,): several pairs of texts may be of one."""
+    unit: Indices
+    """Number of the unit that each group is drawn with, shape (groups,)."""
+
+    @classmethod
+    def of(cls, aspects: Mapping[str, Sequence[GroupScores]], seed: int) -> GroupIndex:
+        """Number the groups; `seed` is for the bundles where there are many.
+
+        Raises:
+            InputError: No aspect, or a group id twice in one aspect.
+        """
+        if not aspects:
+            raise InputError("there is no aspect to compare ratings and scores in")
+        source_of: dict[str, str] = {}
+        for name, groups in aspects.items():
+            ids = [group.group for group in groups]
+            if len(set(ids)) < len(ids):
+                twice = next(one for one in ids if ids.count(one) > 1)
+                raise InputError(f"group {twice!r} occurs twice in aspect {name!r}", field="group")
+            for group in groups:
+                source_of.setdefault(group.group, group.cluster)
+        numbers = {name: number for number, name in enumerate(dict.fromkeys(source_of.values()))}
+        source = np.array([numbers[name] for name in source_of.values()], dtype=np.intp)
+        return cls({name: i for i, name in enumerate(source_of)}, source, bundle(len(numbers), seed)[source])
+
+    @property
+    def units(self) -> int:
+        return count_units(self.unit)
+
+    def sources(self, groups: NDArray[np.bool_]) -> int:
+        """Number of sources of these groups, shape (groups,)."""
+        return len(np.unique(self.source[groups]))
+
+    def by_source(self, values: Floats, groups: NDArray[np.bool_]) -> Floats:
+        """The sums of values over these groups of each source: shape (rows, groups) -> (rows, sources)."""
+        number = np.unique(self.source[groups], return_inverse=True)[1]
+        return np.stack([np.bincount(number, weights=row) for row in values[:, groups]])
+
+
+@dataclass(frozen=True, slots=True)
 class Pairs:
-    """The candidates of one aspect that have both rating and score; arrays of shape (pairs,) except `unit_of_group`."""
+    """The candidates of one aspect that have both rating and score; arrays have shape (pairs,)."""
 
     ratings: Floats
     scores: Floats
@@ -42,21 +89,21 @@ class Pairs:
     """Index of the pair's group."""
     system: Indices
     """Index of the pair's candidate id."""
-    unit_of_group: Indices
-    """Index of the unit that each group belongs to, shape (groups,); a group need not have pairs."""
+    index: GroupIndex
+    """Of all groups; a group need not have pairs."""
 
     @property
     def groups(self) -> int:
-        return len(self.unit_of_group)
+        return len(self.index.unit)
 
     @property
     def unit(self) -> Indices:
         """Index of the pair's unit."""
-        return self.unit_of_group[self.group]
+        return self.index.unit[self.group]
 
     @property
     def units(self) -> int:
-        return count_units(self.unit_of_group)
+        return self.index.units
 
     @property
     def contributing(self) -> NDArray[np.bool_]:
@@ -83,35 +130,16 @@ class LevelEstimate:
     stride: int = 1
     """A power of two: where a replicate is expensive, only every `stride`-th resample is computed."""
     units: int = 0
-    """Number of independent units: groups, or systems where these are drawn as well and are fewer."""
+    """Number of independent units: sources, or systems where these are drawn as well and are fewer."""
     observations: int = 0
     """Pairs of candidates or of systems that can be in order or not."""
 
 
-def group_numbers(aspects: Mapping[str, Sequence[GroupScores]]) -> dict[str, int]:
-    """Group id -> number, over all aspects.
-
-    Raises:
-        InputError: No aspect, or a group id twice in one aspect.
-    """
-    if not aspects:
-        raise InputError("there is no aspect to compare ratings and scores in")
-    index: dict[str, int] = {}
-    for name, groups in aspects.items():
-        seen: set[str] = set()
-        for group in groups:
-            if group.group in seen:
-                raise InputError(f"group {group.group!r} occurs twice in aspect {name!r}", field="group")
-            seen.add(group.group)
-            index.setdefault(group.group, len(index))
-    return index
-
-
-def pairs_of_groups(groups: Sequence[GroupScores], index: Mapping[str, int], unit_of_group: Indices) -> Pairs:
+def pairs_of_groups(groups: Sequence[GroupScores], index: GroupIndex) -> Pairs:
     """The candidates of one aspect that are both rated and scored."""
     systems: dict[str, int] = {}
     rows = [
-        (rating, score, index[group.group], systems.setdefault(candidate, len(systems)))
+        (rating, score, index.numbers[group.group], systems.setdefault(candidate, len(systems)))
         for group in groups
         for candidate, rating, score in zip(group.candidates, group.ratings, group.scores, strict=True)
         if rating is not None and score is not None
@@ -122,7 +150,7 @@ def pairs_of_groups(groups: Sequence[GroupScores], index: Mapping[str, int], uni
         np.array(scores, dtype=float),
         np.array(at, dtype=np.intp),
         np.array(system, dtype=np.intp),
-        unit_of_group,
+        index,
     )
 
 

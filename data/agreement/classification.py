@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from debate_judge.data.agreement.bootstrap import Indices, Replicate, bundle, count_units
-from debate_judge.data.agreement.classification_measures import auroc, confusion, of_tables
 from debate_judge.data.agreement.correlations import Floats, or_none
 from debate_judge.data.agreement.intervals import CORRELATION, NONE, SHARE, Interval, Method, of_draws, of_replicates
 from debate_judge.data.agreement.results import GroupScores
@@ -41,7 +41,7 @@ class Decision:
     """The raters' label of one candidate or pair, and a judge's decision about it."""
 
     group: str
-    """Id of its group, the unit of resampling."""
+    """Id of its source, the unit of resampling (`GroupScores.cluster`)."""
     label: str
     decided: str | None
     """None where the judge made no decision."""
@@ -103,7 +103,7 @@ def binary(
     cut = threshold if cut is None else cut
     return [
         Decision(
-            group.group,
+            group.cluster,
             _side(rating, threshold, below),
             None if score is None else _side(score, cut, below),
             -score if below and score is not None else score,
@@ -135,7 +135,7 @@ def pairs(groups: Sequence[GroupScores], margin: float = 0.0) -> list[Decision]:
         if one is None or other is None:
             continue
         decided = None if first is None or second is None else _outcome(first - second, margin)
-        decisions.append(Decision(group.group, _outcome(one - other, 0.0), decided))
+        decisions.append(Decision(group.cluster, _outcome(one - other, 0.0), decided))
     return decisions
 
 
@@ -179,11 +179,11 @@ def classify(
     decided = np.array([names.index(d.decided or "") for d in kept])
     which = None if positive is None else names.index(positive)
     groups = len({d.group for d in made})
-    compute = [(confusion(labels, decided, unit, (len(names), len(units)), which), resamples)]
+    compute = [(_confusion(labels, decided, unit, (len(names), len(units)), which), resamples)]
     if which is not None:
         known = np.array([math.nan if d.score is None else d.score for d in kept])
         few = min(resamples, max(_FEWEST, _ENTRIES // len(kept)))
-        compute.append((auroc(labels == which, known, unit, len(units)), few))
+        compute.append((_auroc(labels == which, known, unit, len(units)), few))
     resampled = _measures(compute, units, (groups, len(made)), resamples, seed)
     if resamples and groups == len(made) > 1:
         table = np.zeros((len(names), len(names)))
@@ -200,7 +200,7 @@ def classify(
 def _from_posterior(table: Floats, positive: int | None, draws: int, seed: int) -> Floats:
     """The measures of confusion matrices drawn from Dirichlet(counts + 1/2), shape (measures, draws)."""
     shares = np.random.default_rng(seed).dirichlet(table.ravel() + 0.5, size=draws)
-    return of_tables(shares.T.reshape(*table.shape, draws), table.sum(axis=1) > 0, positive)
+    return _of_tables(shares.T.reshape(*table.shape, draws), table.sum(axis=1) > 0, positive)
 
 
 def _units(made: Sequence[Decision], seed: int) -> tuple[list[Decision], Indices, Indices]:
@@ -262,6 +262,65 @@ def _measures(
         _measure(or_none(value), of_replicates(value, row, *sizes, CORRELATION if name == "kappa" else SHARE, "logit"))
         for name, value, row in zip(MEASURES, values, replicates, strict=False)
     ]
+
+
+# --- the measures, computed for many resamples at once; NaN where undefined ---
+
+
+def _confusion(
+    labels: Indices, decided: Indices, unit: Indices, shape: tuple[int, int], positive: int | None
+) -> Replicate:
+    """`_of_tables` for the tables of resampled units; `shape` is (labels, units)."""
+    size, units = shape
+    of_units = np.zeros((size * size, units))
+    np.add.at(of_units, (labels * size + decided, unit), 1.0)
+    occurs = of_units.sum(axis=1).reshape(size, size).sum(axis=1) > 0
+    return lambda counts: _of_tables((of_units @ counts).reshape(size, size, -1), occurs, positive)
+
+
+def _of_tables(matrix: Floats, occurs: NDArray[np.bool_], positive: int | None) -> Floats:
+    """Accuracy, kappa, balanced accuracy and, with a positive label, precision, recall and F1.
+
+    Args:
+        matrix: Labels x decisions, shape (labels, labels, tables).
+        occurs: Which labels the raters gave; the mean recall is over these.
+        positive: Index of the positive label.
+
+    Returns:
+        Shape (measures, tables).
+    """
+    rows, columns, right = matrix.sum(axis=1), matrix.sum(axis=0), np.einsum("iir->ir", matrix)
+    total = rows.sum(axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        accuracy = right.sum(axis=0) / total
+        chance = (rows * columns).sum(axis=0) / total**2
+        # Where labels and decisions are all the same one, chance agreement is 1 and kappa is 0 / 0.
+        kappa = np.where(chance < 1, (accuracy - chance) / (1 - chance), np.nan)
+        found = [accuracy, kappa, (right / rows)[occurs].mean(axis=0)]
+        if positive is not None:
+            hits, decided_for, labelled = right[positive], columns[positive], rows[positive]
+            found += [hits / decided_for, hits / labelled, 2 * hits / (decided_for + labelled)]
+    return np.stack(found)
+
+
+def _auroc(positive: NDArray[np.bool_], scores: Floats, unit: Indices, units: int) -> Replicate:
+    """The area under the ROC curve, as the Mann-Whitney statistic of the score counts of each label."""
+    from scipy.sparse import csr_array
+
+    if np.isnan(scores).any():
+        return lambda counts: np.full((1, counts.shape[1]), np.nan)
+    rank = np.unique(scores, return_inverse=True)[1]
+    size = (int(rank.max()) + 1, units)
+    tables = [csr_array((np.ones(int(s.sum())), (rank[s], unit[s])), shape=size) for s in (positive, ~positive)]
+
+    def replicate(counts: Floats) -> Floats:
+        yes, no = (np.asarray(table @ counts) for table in tables)
+        below = np.cumsum(no, axis=0) - no / 2
+        with np.errstate(invalid="ignore", divide="ignore"):
+            area: Floats = (yes * below).sum(axis=0) / (yes.sum(axis=0) * no.sum(axis=0))
+        return area[None]
+
+    return replicate
 
 
 def _measure(value: float | None, span: Interval) -> Measure:

@@ -16,6 +16,9 @@ STATISTICS: tuple[Statistic, ...] = ("pearson", "spearman", "kendall")
 
 Floats = NDArray[np.float64]
 
+_SHORT_ROW = 16
+"""Longest row that is ranked by comparing all its entries, which takes half the time of sorting it."""
+
 _LONGEST_ROW = 1024
 """Longest row for which Kendall's tau compares all pairs, for all rows at once; longer rows go to scipy one by one."""
 
@@ -38,6 +41,11 @@ def correlations(x: Floats, y: Floats, statistics: Sequence[Statistic]) -> Float
 
 def mid_ranks(x: Floats) -> Floats:
     """Ranks within each row from 0; ties have their mean rank, and NaN stays NaN."""
+    if x.shape[1] <= _SHORT_ROW:
+        below = np.count_nonzero(x[:, None, :] < x[:, :, None], axis=2)
+        equal = np.count_nonzero(x[:, None, :] == x[:, :, None], axis=2)
+        # In C order, as rankdata returns it: sums of rows are then the same to the last bit.
+        return np.ascontiguousarray(np.where(np.isnan(x), np.nan, below + (equal - 1) / 2))
     from scipy.stats import rankdata
 
     # Missing entries are ranked behind all others; rankdata's own nan_policy would leave the vectorised path.

@@ -15,12 +15,11 @@ from typing import TypeVar
 import numpy as np
 
 from debate_judge.data.agreement.bootstrap import (
+    GroupIndex,
     Indices,
     LevelEstimate,
     Pairs,
-    bundle,
     count_units,
-    group_numbers,
     pairs_of_groups,
     resample,
 )
@@ -99,13 +98,12 @@ def compare(
         raise InputError(
             "two judges can only be compared on the same aspects", expected=", ".join(a), found=", ".join(b)
         )
-    index = group_numbers(a)
-    unit_of_group = bundle(len(index), seed)
+    index = GroupIndex.of(a, seed)
     estimate = level_function(level, draw_systems=draw_systems, seed=seed)
     pairs: list[tuple[Pairs, Pairs]] = []
     both: list[LevelEstimate] = []
     for name in a:
-        first, second = (pairs_of_groups(g, index, unit_of_group) for g in _on_same_candidates(a[name], b[name]))
+        first, second = (pairs_of_groups(g, index) for g in _on_same_candidates(a[name], b[name]))
         estimates = [estimate(p, [statistic]) for p in (first, second)]
         if not np.isnan(estimates[0].values[0]):
             both += estimates
@@ -114,17 +112,17 @@ def compare(
         return Difference(None, None, None, None, 0)
     value = math.fsum(x.values[0] - y.values[0] for x, y in _couples(both)) / len(pairs)
     if level == "summary":
-        return _of_means(value, both, intervals=resamples > 0, seed=seed, family=family)
-    groups = int(np.logical_or.reduce([e.rests_on for e in both]).sum())
+        return _of_means(value, both, index, intervals=resamples > 0, seed=seed, family=family)
+    groups = index.sources(np.logical_or.reduce([e.rests_on for e in both]))
     p_value = _p_of_swaps(pairs, statistic, level, groups, seed)
     plain = Difference(value, None, None, p_value, groups)
-    return _resampled(plain, both, unit_of_group, resamples=resamples, seed=seed, family=family)
+    return _resampled(plain, both, index.units, resamples=resamples, seed=seed, family=family)
 
 
 def _resampled(
     found: Difference,
     both: Sequence[LevelEstimate],
-    unit_of_group: Indices,
+    drawn: int,
     *,
     resamples: int,
     seed: int,
@@ -134,7 +132,7 @@ def _resampled(
     value, groups = found.value, found.groups
     if value is None or not resamples or groups < 2:
         return found
-    replicates = resample(both, count_units(unit_of_group), resamples=resamples, seed=seed)
+    replicates = resample(both, drawn, resamples=resamples, seed=seed)
     differences = np.mean([x[0] - y[0] for x, y in _couples(replicates)], axis=0)
     units = min(e.units for e in both)
     low, high, method = of_differences(value, differences, units, family)
@@ -162,12 +160,14 @@ def power_of(found: Difference) -> Power | None:
     return Power(found.groups, detectable_difference(found.deviation, found.groups), max(0, needed - found.groups))
 
 
-def _of_means(value: float, both: Sequence[LevelEstimate], *, intervals: bool, seed: int, family: int) -> Difference:
+def _of_means(
+    value: float, both: Sequence[LevelEstimate], index: GroupIndex, *, intervals: bool, seed: int, family: int
+) -> Difference:
     rests_on = np.logical_or.reduce([e.rests_on for e in both])
     by_group = [x.by_group - y.by_group for x, y in _couples(both) if x.by_group is not None and y.by_group is not None]
     shares = [np.nan_to_num(d) / np.count_nonzero(~np.isnan(d)) / len(by_group) for d in by_group]
-    p_value = p_of_mean(np.sum(shares, axis=0)[0, rests_on], seed)
-    influences = mean_influences(by_group)[0, rests_on]
+    p_value = p_of_mean(index.by_source(np.sum(shares, axis=0), rests_on)[0], seed)
+    influences = index.by_source(mean_influences(by_group), rests_on)[0]
     groups = len(influences)
     if not intervals or groups < 2:
         return Difference(value, None, None, p_value, groups)
@@ -179,7 +179,8 @@ def _p_of_swaps(
     pairs: Sequence[tuple[Pairs, Pairs]], statistic: Statistic, level: Level, groups: int, seed: int
 ) -> float | None:
     """The p-value by exchanging the judges' scores within groups, in all aspects at once."""
-    unit_of_group = flip_units(pairs[0][0].groups, seed)
+    source = pairs[0][0].index.source
+    unit_of_group = flip_units(count_units(source), seed)[source]
     units = count_units(unit_of_group)
     if level == "sample":
         parts = [_pooled_by_flips(*two, unit_of_group, units, ranks=statistic != "pearson") for two in pairs]

@@ -175,13 +175,15 @@ def of_replicates(
     return _holding(value, low + width * _expit(centre - half), low + width * _expit(centre + half), method)
 
 
-def of_differences(value: float, replicates: Floats, groups: int, family: int = 1) -> Interval:
+def of_differences(
+    value: float, replicates: Floats, groups: int, family: int = 1, ends: tuple[float, float] = (-2.0, 2.0)
+) -> Interval:
     """The interval `t-bootstrap` of a paired difference, from its bootstrap replicates; see `of_replicates`, and
-    `critical` for the family."""
+    `critical` for the family. It stops at the ends of the range, by default that of two correlations."""
     if groups < 2 or math.isnan(value) or np.count_nonzero(~np.isnan(replicates)) < 2:
         return NONE
     half = critical(groups, family) * bootstrap_error(replicates, groups)
-    return Interval(max(-2.0, value - half), min(2.0, value + half), "t-bootstrap")
+    return Interval(max(ends[0], value - half), min(ends[1], value + half), "t-bootstrap")
 
 
 def bootstrap_error(replicates: Floats, groups: int) -> float:

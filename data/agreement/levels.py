@@ -65,7 +65,7 @@ def sample_level(pairs: Pairs, statistics: Sequence[Statistic]) -> LevelEstimate
         np.zeros(pairs.groups, dtype=bool),
         exact,
         replicate=centred,
-        units=int(pairs.contributing.sum()),
+        units=pairs.index.sources(pairs.contributing),
         observations=math.comb(len(pairs.ratings), 2),
     )
 
@@ -91,9 +91,7 @@ def system_level(
     if len(systems) < 3:
         return _without_ranking(pairs, statistics)
     summands = (np.ones(len(group)), in_units(pairs.ratings[recurring]), in_units(pairs.scores[recurring]))
-    seen, rated, scored = (
-        summing(v, system, pairs.unit_of_group[group], (len(systems), pairs.units)) for v in summands
-    )
+    seen, rated, scored = (summing(v, system, pairs.index.unit[group], (len(systems), pairs.units)) for v in summands)
     rng = np.random.default_rng(seed)
 
     def means(counts: Floats) -> tuple[Floats, Floats]:
@@ -114,7 +112,7 @@ def system_level(
     if np.isnan(values).any():
         return _without_ranking(pairs, statistics, constant=bool(np.ptp(mean_ratings) > 0))
     rests_on = np.bincount(group, minlength=pairs.groups) > 0
-    groups = int(rests_on.sum())
+    sources = pairs.index.sources(rests_on)
     return LevelEstimate(
         values,
         rests_on,
@@ -122,7 +120,7 @@ def system_level(
         values,
         replicate=over_systems,
         stride=1 << math.ceil(math.log2(max(1.0, len(systems) / _FEW_SYSTEMS))),
-        units=min(groups, len(systems)) if draw_systems else groups,
+        units=min(sources, len(systems)) if draw_systems else sources,
         observations=math.comb(len(systems), 2),
     )
 
@@ -138,7 +136,7 @@ def _without_ranking(pairs: Pairs, statistics: Sequence[Statistic], constant: bo
         rests_on,
         np.full(len(statistics), math.nan),
         replicate=lambda counts: np.repeat(values[:, None], counts.shape[1], axis=1),
-        units=int(rests_on.sum()),
+        units=pairs.index.sources(rests_on),
         observations=math.comb(len(pairs.ratings), 2),
     )
 

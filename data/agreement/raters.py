@@ -190,12 +190,12 @@ def error_and_bias(groups: Sequence[GroupScores]) -> tuple[Measure, Measure] | t
 
 
 def differences_by_group(groups: Sequence[GroupScores]) -> list[Floats]:
-    """Score minus mean rating of the candidates that have both, an array for each group with such candidates."""
-    found = [
-        np.array([s - r for r, s in zip(g.ratings, g.scores, strict=True) if r is not None and s is not None])
-        for g in groups
-    ]
-    return [values for values in found if len(values)]
+    """Score minus mean rating of the candidates that have both, an array for each source with such candidates."""
+    found: dict[str, list[float]] = {}
+    for g in groups:
+        apart = [s - r for r, s in zip(g.ratings, g.scores, strict=True) if r is not None and s is not None]
+        found.setdefault(g.cluster, []).extend(apart)
+    return [np.array(values) for values in found.values() if values]
 
 
 def mean_over_groups(by_group: Sequence[Floats]) -> Measure:
@@ -220,7 +220,7 @@ def _one_rater(group: GroupScores, which: int) -> GroupScores:
         rest = [v for i, v in enumerate(values) if i != which]
         others.append(math.fsum(rest) / len(rest) if here else None)
         own.append(values[which] if here else None)
-    return GroupScores(group.group, group.candidates, tuple(others), tuple(own))
+    return GroupScores(group.group, group.candidates, tuple(others), tuple(own), source=group.source)
 
 
 def _kappa_of_raters(groups: Sequence[GroupScores], most: int) -> float | None:

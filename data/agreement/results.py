@@ -31,6 +31,9 @@ class GroupScores:
     """None where the judge left a candidate unscored."""
     raters: tuple[tuple[float, ...], ...] = ()
     """Per candidate one value per rater, in the file's order; empty where only means are known."""
+    source: str = ""
+    """What the group shares with others that are not independent of it, as several pairs of one source; empty if there
+    is nothing."""
 
     def __post_init__(self) -> None:
         lengths = {len(self.candidates), len(self.ratings), len(self.scores), len(self.raters or self.candidates)}
@@ -43,6 +46,11 @@ class GroupScores:
                 # Twice the value, because differences of two values have to be finite, too.
                 if value is not None and not math.isfinite(2 * value):
                     raise InputError(f"group {self.group!r} has a {field} that is not finite", field=field, found=value)
+
+    @property
+    def cluster(self) -> str:
+        """The id of its source, the unit of resampling."""
+        return self.source or self.group
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +120,7 @@ class Difference:
     p_value: float | None
     """Two-sided, for the hypothesis of no difference, by sign flips; None below `MIN_GROUPS` groups."""
     groups: int
+    """Number of independent groups that it is computed from: several of one source count once."""
     method: Method | None = None
     """How the interval was made; None without one."""
     deviation: float | None = None

@@ -3,7 +3,7 @@
 All correlations that the project reports are computed here. A group in which only the judge's scores are constant
 counts 0, both in tables and in differences of judges. Two other conventions of papers are reported as well: such groups
 left out (`value_without_constant`), and every group without a correlation, including those with constant ratings,
-counted as 0 (`value_undefined_as_zero`). The unit of intervals is the group, because the candidates of one source are
+counted as 0 (`value_undefined_as_zero`). The unit of intervals is the source, because the candidates of one source are
 not independent of each other; `data/agreement/intervals.py` describes the methods.
 """
 
@@ -15,10 +15,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 
 from debate_judge.data.agreement.bootstrap import (
+    GroupIndex,
     LevelEstimate,
-    bundle,
-    count_units,
-    group_numbers,
     pairs_of_groups,
     resample,
 )
@@ -94,16 +92,13 @@ def agreement_table(
     Raises:
         InputError: no aspect, or a group id twice in one aspect.
     """
-    index = group_numbers(aspects)
-    unit_of_group = bundle(len(index), seed)
+    index = GroupIndex.of(aspects, seed)
     at_level = {level: level_function(level, draw_systems=draw_systems, seed=seed) for level in levels}
     estimates: dict[tuple[str, Level], LevelEstimate] = {}
     for name, groups in aspects.items():
-        pairs = pairs_of_groups(groups, index, unit_of_group)
+        pairs = pairs_of_groups(groups, index)
         estimates |= {(name, level): at_level[level](pairs, STATISTICS) for level in levels}
-    found = resample(
-        list(estimates.values()), count_units(unit_of_group), resamples=resamples, seed=seed, progress=progress
-    )
+    found = resample(list(estimates.values()), index.units, resamples=resamples, seed=seed, progress=progress)
     replicates = dict(zip(estimates, found, strict=True))
     tables: dict[str, Table] = {}
     for name, groups in aspects.items():
@@ -111,32 +106,33 @@ def agreement_table(
         tables[name] = {}
         for level in levels:
             one = [estimates[name, level]]
-            spans = _intervals(one, [replicates[name, level]]) if resamples else [NONE] * len(STATISTICS)
+            spans = _intervals(one, [replicates[name, level]], index) if resamples else [NONE] * len(STATISTICS)
             tables[name][level] = _agreements(level, one[0], spans, *counts)
     average: Table = {}
     for level in levels:
         joint = [estimates[name, level] for name in aspects]
         spans = [NONE] * len(STATISTICS)
         if resamples:
-            spans = _intervals(joint, [replicates[name, level] for name in aspects])
+            spans = _intervals(joint, [replicates[name, level] for name in aspects], index)
         groups_of_any = int(np.logical_or.reduce([e.rests_on for e in joint]).sum())
         average[level] = _averages([table[level] for table in tables.values()], groups_of_any, spans)
     return AgreementTable(tables, average)
 
 
-def _intervals(estimates: Sequence[LevelEstimate], replicates: Sequence[Floats]) -> list[Interval]:
+def _intervals(estimates: Sequence[LevelEstimate], replicates: Sequence[Floats], index: GroupIndex) -> list[Interval]:
     """For every statistic the interval of the mean over aspects.
 
     Args:
         estimates: One for each aspect; a single one for the interval of that aspect.
         replicates: For each aspect values of shape (statistics, resamples).
+        index: The groups.
     """
     rests_on = np.logical_or.reduce([e.rests_on for e in estimates])
     means = np.mean([e.values for e in estimates], axis=0)
     by_group = [e.by_group for e in estimates if e.by_group is not None]
     if len(by_group) == len(estimates):
-        influence = mean_influences(by_group)
-        return [of_group_correlations(float(mean), row[rests_on]) for mean, row in zip(means, influence, strict=True)]
+        influence = index.by_source(mean_influences(by_group), rests_on)
+        return [of_group_correlations(float(mean), row) for mean, row in zip(means, influence, strict=True)]
     units, observations = min(e.units for e in estimates), min(e.observations for e in estimates)
     return [
         of_replicates(float(mean), row, units, observations)

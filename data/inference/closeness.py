@@ -21,11 +21,9 @@ from typing import Any, Literal
 import numpy as np
 
 from debate_judge.data.agreement.bootstrap import (
+    GroupIndex,
     LevelEstimate,
     Pairs,
-    bundle,
-    count_units,
-    group_numbers,
     pairs_of_groups,
     resample,
     summing_each,
@@ -33,7 +31,7 @@ from debate_judge.data.agreement.bootstrap import (
 from debate_judge.data.agreement.classification import Measure
 from debate_judge.data.agreement.correlations import Floats, Statistic
 from debate_judge.data.agreement.decisions import Question
-from debate_judge.data.agreement.intervals import NONE, Interval, bootstrap_error, critical, of_replicates
+from debate_judge.data.agreement.intervals import Interval, of_differences, of_replicates
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect
@@ -128,17 +126,15 @@ def closeness(
         seed: Of the resamples.
     """
     first, aspects = next(iter(judges)), list(next(iter(judges.values())))
-    index = group_numbers(judges[first])
-    unit_of_group = bundle(len(index), seed)
+    index = GroupIndex.of(judges[first], seed)
     estimates, pairs = dict[tuple[str, str], LevelEstimate](), dict[tuple[str, str], Pairs]()
     for judge, by_aspect in judges.items():
         for aspect in aspects:
             key = judge, aspect
-            pairs[key] = pairs_of_groups(by_aspect[aspect], index, unit_of_group)
+            pairs[key] = pairs_of_groups(by_aspect[aspect], index)
             estimates[key] = _estimate(pairs[key], cuts[aspect])
-    units = count_units(unit_of_group)
     replicates = dict(
-        zip(estimates, resample(list(estimates.values()), units, resamples=resamples, seed=seed), strict=True)
+        zip(estimates, resample(list(estimates.values()), index.units, resamples=resamples, seed=seed), strict=True)
     )
     found: dict[str, dict[str, Closeness]] = {}
     for judge in judges:
@@ -151,7 +147,7 @@ def closeness(
             )
             base = np.mean([estimates[first, a].values for a in over], axis=0)
             moved = drawn - np.mean([replicates[first, a] for a in over], axis=0)
-            groups = min(int(estimates[judge, a].rests_on.sum()) for a in over)
+            groups = min(index.sources(estimates[judge, a].rests_on) for a in over)
             if name == AVERAGE and not one_scale:
                 value = np.array([np.nan, *value[1:]])
             figures = _measures(value, drawn, groups, min(counts))
@@ -211,24 +207,16 @@ def _figures(sums: Floats) -> Floats:
 
 def _measures(values: Floats, drawn: Floats, groups: int, candidates: int) -> dict[str, Measure]:
     error, *others = values
-    spans = [_t(float(error), drawn[0], groups, least=0.0)]
+    spans = [of_differences(float(error), drawn[0], groups, ends=(0.0, math.inf))]
     spans += [of_replicates(float(v), row, groups, candidates) for v, row in zip(others, drawn[1:], strict=True)]
     return {name: _measure(float(v), span) for name, v, span in zip(MEASURES, values, spans, strict=True)}
 
 
 def _changes(values: Floats, drawn: Floats, groups: int) -> dict[str, Measure]:
     return {
-        name: _measure(float(value), _t(float(value), row, groups))
+        name: _measure(float(value), of_differences(float(value), row, groups, ends=(-math.inf, math.inf)))
         for name, value, row in zip(MEASURES, values, drawn, strict=True)
     }
-
-
-def _t(value: float, drawn: Floats, groups: int, least: float = -math.inf) -> Interval:
-    """The interval `t-bootstrap`, of a figure in points of any scale."""
-    if groups < 2 or math.isnan(value) or np.count_nonzero(~np.isnan(drawn)) < 2:
-        return NONE
-    half = critical(groups) * bootstrap_error(drawn, groups)
-    return Interval(max(least, value - half), value + half, "t-bootstrap")
 
 
 def _measure(value: float, span: Interval) -> Measure:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,9 +94,10 @@ def fit_intervals(groups: Sequence[GroupScores], scale: Scale, level: float = 0.
     Returns:
         None where fewer than two sources have a text with rating and score.
     """
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(g.cluster for g in groups))}
     rows = [
-        (s, r - s, place)
-        for place, g in enumerate(groups)
+        (s, r - s, numbers[g.cluster])
+        for g in groups
         for r, s in zip(g.ratings, g.scores, strict=True)
         if r is not None and s is not None
     ]
@@ -136,8 +137,8 @@ def left_to_people(
     covered: list[bool] = []
     widths: list[float] = []
     kept: dict[str, GroupScores] = {}
-    for place, group in enumerate(groups):
-        own = fit_intervals([g for other, g in enumerate(groups) if other != place], scale, level)
+    for group in groups:
+        own = fit_intervals([g for g in groups if g.cluster != group.cluster], scale, level)
         if own is None:
             return None
         spans = [None if s is None else own.at(s) for s in group.scores]
@@ -149,7 +150,7 @@ def left_to_people(
             s if span is not None and span.width <= widest else None
             for s, span in zip(group.scores, spans, strict=True)
         )
-        kept[group.group] = GroupScores(group.group, group.candidates, group.ratings, scores, group.raters)
+        kept[group.group] = replace(group, scores=scores)
     if not covered:
         return None
     left = float(np.mean(np.array(widths) > widest))

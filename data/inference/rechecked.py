@@ -15,7 +15,7 @@ from typing import Literal
 
 import numpy as np
 
-from debate_judge.data.agreement.bootstrap import bundle, count_units, group_numbers, pairs_of_groups, resample
+from debate_judge.data.agreement.bootstrap import GroupIndex, pairs_of_groups, resample
 from debate_judge.data.agreement.classification import Measure
 from debate_judge.data.agreement.correlations import Floats, Statistic
 from debate_judge.data.agreement.differences import level_function
@@ -79,19 +79,18 @@ def agreement_figure(
     Returns:
         None where it is undefined in an aspect, or rests on fewer than two sources.
     """
-    index = group_numbers(scores)
-    unit_of_group = bundle(len(index), seed)
+    index = GroupIndex.of(scores, seed)
     estimate = level_function(level, draw_systems=False, seed=seed)
-    found = [estimate(pairs_of_groups(groups, index, unit_of_group), [statistic]) for groups in scores.values()]
+    found = [estimate(pairs_of_groups(groups, index), [statistic]) for groups in scores.values()]
     value = float(np.mean([one.values[0] for one in found]))
     rests_on = np.logical_or.reduce([one.rests_on for one in found])
-    if math.isnan(value) or rests_on.sum() < 2:
+    if math.isnan(value) or index.sources(rests_on) < 2:
         return None
     by_group = [one.by_group for one in found if one.by_group is not None]
     if len(by_group) == len(found):
-        return SampleFigure.of_influences(value, mean_influences(by_group)[0][rests_on])
+        return SampleFigure.of_influences(value, index.by_source(mean_influences(by_group), rests_on)[0])
     units = min(one.units for one in found)
-    replicates = resample(found, count_units(unit_of_group), resamples=resamples, seed=seed)
+    replicates = resample(found, index.units, resamples=resamples, seed=seed)
     return SampleFigure(value, bootstrap_error(np.mean([one[0] for one in replicates], axis=0), units), units)
 
 

@@ -11,7 +11,7 @@ import optuna
 from debate_judge.optimize.context import Run
 from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.outcomes import Dropped, Outcomes
-from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, Point, Probe, Space
+from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, Point, Space
 from debate_judge.optimize.search.storage import Found
 from debate_judge.optimize.search.study import OnTrial, SearchPlan, Strategy, Study, StudyMaker
 from debate_judge.optimize.tuners import LearntPersona, Tuned, Tuner
@@ -30,7 +30,7 @@ def run_of(case: EstimateCase, run: Run, ledger: Ledger) -> Run:
             study=_study_by(lambda number: CHEAPEST, ledger),
         )
     if case.name == "upper":
-        return replace(run, tuner=_changing(run.tuner, _rewritten), study=_study_by(_dearest, ledger))
+        return replace(run, tuner=_changing(run.tuner, _rewritten), study=_study_by(_most_expensive, ledger))
     return replace(run, study=_study_by(lambda number: Strategy(), ledger))
 
 
@@ -82,11 +82,11 @@ def _calls(outcomes: Outcomes, point: Point) -> float:
 
 
 def _choosable(outcomes: Outcomes) -> list[Point]:
-    return [point for point in outcomes.by_point if point.knowledge not in outcomes.space.barred]
+    return [point for point in outcomes.by_point if point.knowledge not in outcomes.space.not_exportable]
 
 
 def _least_called(outcomes: Outcomes) -> dict[str, Point]:
-    point = min(_choosable(outcomes), key=lambda p: (_calls(outcomes, p), outcomes.space.plainness(p)))
+    point = min(_choosable(outcomes), key=lambda p: (_calls(outcomes, p), outcomes.space.complexity(p)))
     return dict.fromkeys(outcomes.units, point)
 
 
@@ -114,9 +114,9 @@ def _most_called_variants(outcomes: Outcomes, points: Sequence[Point]) -> list[P
     return list(found.values())[:aspects]
 
 
-def _longest_first(left: Sequence[Probe]) -> list[Probe]:
+def _longest_first(left: Sequence[Point]) -> list[Point]:
     """Debates before Tie-breakers, which are heard about open debates only."""
-    return sorted(left, key=lambda probe: (probe.tie_breaker, -probe.rounds))
+    return sorted(left, key=lambda point: (point.tie_breaker, -point.rounds))
 
 
 class _PrunesAll(optuna.pruners.BasePruner):
@@ -126,7 +126,7 @@ class _PrunesAll(optuna.pruners.BasePruner):
 
 
 CHEAPEST = Strategy(
-    pruner=lambda dear: _PrunesAll(),
+    pruner=lambda expensive: _PrunesAll(),
     suggested=lambda left: [],
     read_again=lambda outcomes, points: [],
     chosen=_least_called,
@@ -134,18 +134,18 @@ CHEAPEST = Strategy(
 """A search that tries nothing beyond the starting points, prunes all at once, and chooses what asks least."""
 
 
-def _dearest(number: int) -> Strategy:
+def _most_expensive(number: int) -> Strategy:
     """A search whose further trials ask as much as they can, which prunes nothing, and chooses what asks most. Of what
     asks alike every search prefers something else, as those of folds may: what they have in common is asked once."""
 
-    def heads(outcomes: Outcomes, variants: Sequence[JudgeVariant]) -> list[JudgeVariant]:
+    def scorers(outcomes: Outcomes, variants: Sequence[JudgeVariant]) -> list[JudgeVariant]:
         # Whatever few of the variants are compared, searches with different numbers differ in the best of them.
         return [variant for _, variant in sorted((place ^ number, one) for place, one in enumerate(variants))]
 
     return Strategy(
-        pruner=lambda dear: optuna.pruners.NopPruner(),
+        pruner=lambda expensive: optuna.pruners.NopPruner(),
         suggested=_longest_first,
-        heads=heads,
+        scorers=scorers,
         read_again=_most_called_variants,
         chosen=_most_called,
     )

@@ -8,9 +8,10 @@ from typing import Any
 
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.optimize.context import CompilePlan
-from debate_judge.optimize.findings.verdict import agreement_of, headings, measure, verdict
+from debate_judge.optimize.evaluation.comparison import HeldOut
+from debate_judge.optimize.evaluation.held_out import COMPARED
+from debate_judge.optimize.findings.verdict import headings, measure, verdict
 from debate_judge.optimize.findings.wording import describe
-from debate_judge.optimize.proof.held_out import COMPARED, HeldOut
 from debate_judge.optimize.result import Result
 from debate_judge.programs.judge import Unscored, reason_of
 from debate_judge.programs.make_lm import OFFLINE
@@ -26,26 +27,23 @@ SAMPLED = 12
 
 def description(result: Result) -> str:
     """The verdict and the table of held-out agreement, as Markdown."""
-    plan, held_out = result.plan, result.held_out
-    level, statistic = plan.data.level, plan.statistic
-    questions = [line.partition("? ") for line in verdict(plan, held_out, result.exported)]
-    kind = next(iter(result.compiled.aspects.values())).judge.kind
+    questions = [line.partition("? ") for line in verdict(result)]
     rows = [
         [
             aspect,
-            *(interval(agreement_of(plan, held_out, judge, aspect)) for judge in COMPARED),
+            *(interval(result.agreement(judge, aspect)) for judge in COMPARED),
             describe(found.chosen.point, found.chosen.calls),
         ]
         for aspect, found in result.searches.items()
     ]
-    rows.append(["average", *(interval(held_out.tables[judge].average[level][statistic]) for judge in COMPARED), ""])
-    header = ["", *headings(kind).values(), "chosen"]
+    rows.append(["average", *(interval(result.agreement(judge)) for judge in COMPARED), ""])
+    header = ["", *headings(result).values(), "chosen"]
     lines = [
         *(f"**{question}{mark.strip()}** {answer}\n" for question, mark, answer in questions),
-        f"Held-out {measure(plan, held_out)} with the human ratings, with 95 % intervals:\n",
+        f"Held-out {measure(result)} with the human ratings, with 95 % intervals:\n",
         *(f"| {' | '.join(row)} |" for row in (header, ["---"] * len(header), *rows)),
     ]
-    if plan.settings.lm == OFFLINE:
+    if result.plan.settings.lm == OFFLINE:
         lines.append("\nThe LM was the offline stand-in: text statistics, no language model.")
     return "\n".join(lines)
 
@@ -56,7 +54,7 @@ def debate_rows(plan: CompilePlan, held_out: HeldOut) -> list[dict[str, Any]]:
     The distance is the difference of score and mean rating in points; for a judge whose scores are not on the scale,
     that of their ranks within the group. Items without a score come last.
     """
-    judged = held_out.judgements("compiled")
+    judged = held_out.judged["compiled"]
     rows: list[dict[str, Any]] = []
     for aspect in plan.data.aspects:
         judgements = iter(judged[aspect.name])
@@ -86,8 +84,8 @@ def debate_rows(plan: CompilePlan, held_out: HeldOut) -> list[dict[str, Any]]:
 
 def sampled_debates(plan: CompilePlan, held_out: HeldOut) -> list[TracedDebate]:
     """A random sample of the compiled judge's debates on held-out sources, the same for equal settings."""
-    dice = random.Random(plan.settings.seed)
-    judged = held_out.judgements("compiled")
+    rng = random.Random(plan.settings.seed)
+    judged = held_out.judged["compiled"]
     groups = {group.id: group for group in plan.data.measured.groups}
     held: list[TracedDebate] = []
     for aspect in plan.data.aspects:
@@ -96,7 +94,7 @@ def sampled_debates(plan: CompilePlan, held_out: HeldOut) -> list[TracedDebate]:
             for own in held_out.scores["compiled"][aspect.name]
             for place, candidate in enumerate(own.candidates)
         ]
-        shown = dice.sample(range(len(scored)), min(len(scored), max(1, SAMPLED // len(plan.data.aspects))))
+        shown = rng.sample(range(len(scored)), min(len(scored), max(1, SAMPLED // len(plan.data.aspects))))
         for number in sorted(shown):
             own, place, candidate = scored[number]
             judgement, group = judged[aspect.name][number], groups[own.group]

@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from debate_judge.data.agreement.results import Agreement
 from debate_judge.optimize.context import CompilePlan
+from debate_judge.optimize.evaluation.comparison import HeldOut
+from debate_judge.optimize.evaluation.held_out import COMPARED
+from debate_judge.optimize.evaluation.learning_curve import LearningCurve
 from debate_judge.optimize.findings.verdict import (
-    MAPPED_HEADING,
     NOT_SHOWN,
-    agreement_of,
-    gains,
+    evidence_tables,
     headings,
-    undefined,
+    held_out_note,
+    table_notes,
     verdict,
 )
 from debate_judge.optimize.findings.wording import describe, guides, in_words
-from debate_judge.optimize.measures.learning_curve import LearningCurve
-from debate_judge.optimize.proof.held_out import COMPARED, HeldOut, above_zero
 from debate_judge.optimize.result import Result
 from debate_judge.optimize.search.outcomes import Outcome, SearchResult
 from debate_judge.programs.compiled import CompiledJudge
 from debate_judge.runs.flags.parser import as_command
-from debate_judge.runs.reports import calibration as calibration_tables
-from debate_judge.runs.reports import closeness as closeness_tables
 from debate_judge.runs.reports import costs, learning
-from debate_judge.runs.reports import decisions as decision_tables
-from debate_judge.runs.reports import raters as rater_tables
 from debate_judge.runs.reports.html.blocks import (
     CostChart,
     CostPoint,
@@ -54,19 +50,18 @@ _BROWSED = ("compiled", "single")
 def compile_report(result: Result) -> tuple[Report, DebateTexts]:
     """The report of a compile without the texts of the data, and these texts."""
     plan, judge, searches, held_out = result.plan, result.compiled, result.searches, result.held_out
-    kind = next(iter(judge.aspects.values())).judge.kind
-    names = headings(kind)
+    names = headings(result)
     judged = {name: _judged(plan, held_out, name) for name in _BROWSED}
     debates, texts = debates_of(
         plan.data.measured, plan.data.aspects, {names[n]: one for n, one in judged.items()}, plan.identity
     )
-    found = {
+    found: dict[str, Sequence[ReportBlock]] = {
         "Verdict": _verdict(result),
-        "Agreement on held-out sources": _agreement(plan, held_out, searches, kind),
-        "Decisions": _decisions(held_out),
-        "Level and decisions": _closeness(held_out, kind),
-        "Judge vs. individual raters": _raters(plan, held_out),
-        "Scores on the raters' scale": _calibrated(result.calibration),
+        "Agreement on held-out sources": _agreement(result),
+        **{
+            title: [Paragraph(part, look="small") if isinstance(part, str) else part for part in parts]
+            for title, parts in evidence_tables(result).items()
+        },
         "What was learnt of the raters": _learnt(plan, judge),
         "Would more ratings pay?": _curve(plan, result.curve),
         "Agreement by rounds and persona": _rounds(plan, searches),
@@ -80,9 +75,15 @@ def compile_report(result: Result) -> tuple[Report, DebateTexts]:
         Section(title, tuple(blocks), title not in _NO_FIGURES) for title, blocks in found.items() if blocks
     )
     report = Report(
-        "compile", plan.name, f"{plan.corpus_name}: {kind}, {plan.settings.lm}", plan.identity, sections, debates,
-        stand_in=plan.note or "", labels=labels_of(plan.data.corpus.task),
-    )  # fmt: skip
+        "compile",
+        plan.name,
+        f"{plan.corpus_name}: {result.kind}, {plan.settings.lm}",
+        plan.identity,
+        sections,
+        debates,
+        stand_in=plan.note or "",
+        labels=labels_of(plan.data.corpus.task),
+    )
     return report, texts
 
 
@@ -99,58 +100,48 @@ _NO_FIGURES = ("What was learnt of the raters", "Reproduce")
 
 def _judged(plan: CompilePlan, held_out: HeldOut, name: str) -> JudgedScores:
     on_scale = plan.single.on_scale if name == "single" else plan.judge.on_scale
-    return JudgedScores(held_out.scores[name], held_out.judgements(name), on_scale)
+    return JudgedScores(held_out.scores[name], held_out.judged[name], on_scale)
 
 
 def _verdict(result: Result) -> list[ReportBlock]:
     blocks: list[ReportBlock] = []
-    plan, looks, exported = result.plan, result.looks, result.exported
-    for line in verdict(plan, result.held_out, exported):
+    looks = result.looks
+    for line in verdict(result):
         question, mark, answer = line.partition("? ")
         blocks.append(Paragraph(answer[:1].upper() + answer[1:], question + mark.strip()))
     if str(looks):
         blocks.append(Paragraph(f"{looks}.", look="warning"))
-    if not above_zero(result.held_out.tables[exported.name].average[plan.data.level][plan.statistic]):
+    if not result.shown:
         blocks.append(Paragraph(NOT_SHOWN, look="warning"))
     return blocks
 
 
-def _agreement(
-    plan: CompilePlan, held_out: HeldOut, searches: Mapping[str, SearchResult], kind: str
-) -> list[ReportBlock]:
-    level, statistic, names = plan.data.level, plan.statistic, headings(kind)
-    aspects = [aspect.name for aspect in plan.data.aspects]
-    found: dict[str, list[Agreement]] = {
-        judge: [agreement_of(plan, held_out, judge, aspect) for aspect in aspects] for judge in COMPARED
-    }
-    rows = [*aspects, *(["average"] if len(aspects) > 1 else [])]
-    if len(aspects) > 1:
-        for judge, column in found.items():
-            column.append(held_out.tables[judge].average[level][statistic])
+def _agreement(result: Result) -> list[ReportBlock]:
+    held_out, names, aspects = result.held_out, headings(result), list(result.searches)
+    several = len(aspects) > 1
+    found = {judge: [result.agreement(judge, aspect) for aspect in aspects] for judge in COMPARED}
     calls = [[f"{held_out.calls[judge][a]:.1f}" for judge in COMPARED] for a in aspects]
-    calls.append([f"{held_out.calls_per_item(judge):.1f}" for judge in COMPARED])
-    chosen = [describe(searches[a].chosen.point, searches[a].chosen.calls) for a in aspects] + [""]
+    chosen = [describe(s.chosen.point, s.chosen.calls) for s in result.searches.values()]
+    if several:
+        for judge, column in found.items():
+            column.append(result.agreement(judge))
+        calls.append([f"{held_out.calls_per_item(judge):.1f}" for judge in COMPARED])
+        chosen.append("")
+    rows = [*aspects, "average"] if several else aspects
     cells = [
         [row, *(interval(found[judge][i]) for judge in COMPARED), " / ".join(calls[i]), chosen[i]]
         for i, row in enumerate(rows)
     ]
-    header = ("aspect", *names.values(), "LM calls per item", "chosen")
-    sources = len(plan.data.measured.groups)
-    never = "each from a judge that never saw it" if held_out.folds else "never used for tuning or choosing"
-    note = (
-        f"{_label(found['compiled'])}; 95 % intervals. {sources} sources, {never}. LM "
-        "calls per item in the order of the columns."
-    )
+    label = _label(found["compiled"])
+    note = f"{label}; 95 % intervals. {held_out_note(result)}. LM calls per item in the order of the columns."
     series = tuple(LineSeries(names[judge], tuple(map(Span.of, found[judge]))) for judge in COMPARED)
     raters = held_out.raters.get("compiled", {})
     ceilings = [raters[aspect].ceiling if aspect in raters else None for aspect in aspects]
     ceiling = tuple(None if one is None else one.value for one in ceilings)
-    joined = plan.data.splits.joined_note()
-    notes = [*undefined(plan, held_out), *([f"Split: {joined}"] if joined else []), *gains(held_out, kind)]
     return [
-        DataTable(header, cells, note, total=len(aspects) > 1),
-        JudgesChart("Held-out agreement with the raters", _label(found["compiled"]), tuple(rows), series, ceiling),
-        Paragraph("\n".join(notes), look="small"),
+        DataTable(("aspect", *names.values(), "LM calls per item", "chosen"), cells, note, total=several),
+        JudgesChart("Held-out agreement with the raters", label, tuple(rows), series, ceiling),
+        Paragraph("\n".join(table_notes(result)), look="small"),
     ]
 
 
@@ -161,24 +152,6 @@ def _label(found: list[Agreement]) -> str:
     flat = f", {last.undefined} left out for equal ratings" if last.undefined else ", none undefined"
     unscored = f", {last.unscored} items unscored" if last.unscored else ""
     return f"{basis(last)} with the mean human rating, {groups}{flat}{unscored}"
-
-
-def _decisions(held_out: HeldOut) -> list[ReportBlock]:
-    return [*decision_tables.tables(held_out.decisions)]
-
-
-def _closeness(held_out: HeldOut, kind: str) -> list[ReportBlock]:
-    found = held_out.closeness
-    names = [*headings(kind).values(), MAPPED_HEADING][: len(found)]
-    return [closeness_tables.table(found, names)] if found else []
-
-
-def _raters(plan: CompilePlan, held_out: HeldOut) -> list[ReportBlock]:
-    return [rater_tables.table(held_out.raters, plan.data.level, plan.statistic)] if held_out.raters else []
-
-
-def _calibrated(found: calibration_tables.Effects) -> list[ReportBlock]:
-    return [calibration_tables.table(found), Paragraph(calibration_tables.ranks(found), look="small")] if found else []
 
 
 def _curve(plan: CompilePlan, curve: LearningCurve | None) -> list[ReportBlock]:

@@ -6,29 +6,24 @@ import shlex
 import textwrap
 from collections import Counter
 
+from debate_judge.optimize.evaluation.held_out import COMPARED
 from debate_judge.optimize.findings.verdict import (
-    MAPPED_HEADING,
     NOT_SHOWN,
-    agreement_of,
-    gains,
+    evidence_tables,
     headings,
+    held_out_note,
     measure,
-    undefined,
+    table_notes,
     verdict,
 )
 from debate_judge.optimize.findings.wording import describe, guides
-from debate_judge.optimize.proof.held_out import COMPARED, above_zero
 from debate_judge.optimize.result import Result
 from debate_judge.programs.lm.http.address import without_credentials
 from debate_judge.programs.lm.prices import EXAMPLE_LM
 from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.flags.invocation import command
 from debate_judge.runs.flags.parser import written
-from debate_judge.runs.reports import calibration as calibration_tables
-from debate_judge.runs.reports import closeness as closeness_tables
-from debate_judge.runs.reports import decisions as decision_tables
 from debate_judge.runs.reports import learning
-from debate_judge.runs.reports import raters as rater_tables
 from debate_judge.runs.reports.costs import cost_rows, cost_table
 from debate_judge.runs.reports.tables import DataTable
 from debate_judge.runs.reports.terminal import Printed, Verbatim
@@ -46,24 +41,20 @@ _OFFLINE = (
 def table(result: Result) -> list[Printed]:
     """The verdict in words, then held-out agreement of the compared judges, aspect by aspect, with what was chosen."""
     plan, held_out = result.plan, result.held_out
-    level, statistic = plan.data.level, plan.statistic
     rows, chosen, meter = [], [], result.lm.meter
     for aspect, found in result.searches.items():
-        rows.append([aspect, *(interval(agreement_of(plan, held_out, judge, aspect)) for judge in COMPARED)])
+        rows.append([aspect, *(interval(result.agreement(judge, aspect)) for judge in COMPARED)])
         calls = "/".join(f"{held_out.calls[judge][aspect]:.1f}" for judge in COMPARED)
         chosen.append([aspect, calls, describe(found.chosen.point, found.chosen.calls)])
-    rows.append(["average", *(interval(held_out.tables[judge].average[level][statistic]) for judge in COMPARED)])
+    rows.append(["average", *(interval(result.agreement(judge)) for judge in COMPARED)])
     chosen.append(["average", "/".join(f"{held_out.calls_per_item(judge):.1f}" for judge in COMPARED), ""])
-    kind = next(iter(result.compiled.aspects.values())).judge.kind
-    header = headings(kind).values()
-    never = "each from a judge that never saw it" if held_out.folds else "never used for tuning or choosing"
+    header = headings(result).values()
     lines: list[Printed] = [
         "",
-        *verdict(plan, held_out, result.exported),
+        *verdict(result),
         *([f"{result.looks}."] if str(result.looks) else []),
         "",
-        f"Held-out {measure(plan, held_out)} with the human ratings, with 95 % intervals "
-        f"({len(plan.data.measured.groups)} sources, {never})",
+        f"Held-out {measure(result)} with the human ratings, with 95 % intervals ({held_out_note(result)})",
         "",
         DataTable(["aspect", *header], rows, total=True),
         "",
@@ -71,13 +62,8 @@ def table(result: Result) -> list[Printed]:
         "",
         DataTable(["aspect", "LM calls", "chosen"], chosen, total=True),
         "",
-        *undefined(plan, held_out),
-        *([f"Split: {joined}"] if (joined := plan.data.splits.joined_note()) else []),
-        *gains(held_out, kind),
-        *_decisions(result),
-        *_closeness(result, [*header, MAPPED_HEADING]),
-        *_raters(result),
-        *_calibration(result),
+        *table_notes(result),
+        *_evidence(result),
         *_curve(result),
         *_guides(result),
         *_pruned(result),
@@ -85,7 +71,7 @@ def table(result: Result) -> list[Printed]:
         "",
         *cost_table(cost_rows(meter, result.lm.price)),
     ]
-    if not above_zero(held_out.tables[result.exported.name].average[level][statistic]):
+    if not result.shown:
         lines += ["", NOT_SHOWN]
     if plan.settings.lm == OFFLINE:
         lines += ["", _OFFLINE]
@@ -115,29 +101,13 @@ def _pruned(result: Result) -> list[str]:
     return [f"Search: {tried} points tried, {len(found.dropped)} pruned ({counts} of {of} sources)"]
 
 
-def _decisions(result: Result) -> list[Printed]:
-    """The held-out decisions, if the ratings define any."""
-    found = result.held_out.decisions
-    tables = [part for table in decision_tables.tables(found) for part in ("", table)]
-    return ["", "Held-out decisions", *tables, ""] if found else []
-
-
-def _closeness(result: Result, headings: list[str]) -> list[Printed]:
-    """Level and decisions, where scores are on the raters' scale."""
-    found = result.held_out.closeness
-    return ["", closeness_tables.table(found, headings[: len(found)]), ""] if found else []
-
-
-def _raters(result: Result) -> list[Printed]:
-    """The comparison with single raters, if the corpus has their ratings."""
-    found, plan = result.held_out.raters, result.plan
-    return ["", rater_tables.table(found, plan.data.level, plan.statistic), ""] if found else []
-
-
-def _calibration(result: Result) -> list[Printed]:
-    """What mapping scores to the raters' scale changes, where the compile fitted maps."""
-    found = result.calibration
-    return ["", calibration_tables.table(found), calibration_tables.ranks(found), ""] if found else []
+def _evidence(result: Result) -> list[Printed]:
+    found: list[Printed] = []
+    for title, parts in evidence_tables(result).items():
+        several = title == "Decisions"
+        shown = ["Held-out decisions", *(one for part in parts for one in ("", part))] if several else parts
+        found += ["", *shown, ""]
+    return found
 
 
 def _curve(result: Result) -> list[Printed]:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import stdev
+from typing import TYPE_CHECKING
 
 from debate_judge.data.agreement.intervals import METHODS
-from debate_judge.data.agreement.results import WHY_NONE, Agreement, Difference
+from debate_judge.data.agreement.results import WHY_NONE, Difference
 from debate_judge.data.agreement.sign_flips import correct
-from debate_judge.optimize.context import CompilePlan
-from debate_judge.optimize.proof.exported import Exported, costs_more
-from debate_judge.optimize.proof.fold_figures import procedure_note
-from debate_judge.optimize.proof.held_out import COMPARED, MAPPED, HeldOut, above_zero
-from debate_judge.runs.reports import closeness
+from debate_judge.optimize.evaluation.comparison import MAPPED, HeldOut, above_zero, costs_more, procedure_note
+from debate_judge.optimize.evaluation.held_out import COMPARED
+from debate_judge.runs.reports import calibration, closeness, decisions, raters
+from debate_judge.runs.reports.html.blocks import DataTable
 from debate_judge.runs.reports.text import basis, interval, p_text, powers_text
+
+if TYPE_CHECKING:
+    from debate_judge.optimize.result import Result
 
 NOT_SHOWN = (
     "Warning: held-out does not show that this judge agrees with the raters more than chance would. The export is "
@@ -31,20 +34,49 @@ _HEADINGS = {
 MAPPED_HEADING = "compiled, on the raters' scale"
 
 
-def headings(kind: str) -> dict[str, str]:
-    """Judge, of `COMPARED` -> its name in tables, for a compiled judge of this kind."""
-    return {judge: _HEADINGS[judge].format(kind=kind) for judge in COMPARED}
+def headings(result: Result) -> dict[str, str]:
+    """Judge, of `COMPARED` -> its name in tables."""
+    return {judge: _HEADINGS[judge].format(kind=result.kind) for judge in COMPARED}
 
 
-def verdict(plan: CompilePlan, held_out: HeldOut, exported: Exported) -> list[str]:
+def held_out_note(result: Result) -> str:
+    """How many sources the held-out figures rest on, and that the judges never saw them."""
+    never = "each from a judge that never saw it" if result.held_out.folds else "never used for tuning or choosing"
+    return f"{len(result.plan.data.measured.groups)} sources, {never}"
+
+
+def table_notes(result: Result) -> list[str]:
+    """What belongs under the table of agreement: undefined groups, near-duplicates, and the paired differences."""
+    joined = result.plan.data.splits.joined_note()
+    return [*undefined(result), *([f"Split: {joined}"] if joined else []), *gains(result)]
+
+
+def evidence_tables(result: Result) -> dict[str, list[DataTable | str]]:
+    """Title -> the tables of further evidence on held-out, as far as there is any, and what belongs below them."""
+    plan, held_out = result.plan, result.held_out
+    names = [*headings(result).values(), MAPPED_HEADING][: len(held_out.closeness)]
+    found: dict[str, list[DataTable | str]] = {"Decisions": [*decisions.tables(held_out.decisions)]}
+    if held_out.closeness:
+        found["Level and decisions"] = [closeness.table(held_out.closeness, names)]
+    if held_out.raters:
+        found["Judge vs. individual raters"] = [raters.table(held_out.raters, plan.data.level, plan.statistic)]
+    if result.calibration:
+        found["Scores on the raters' scale"] = [
+            calibration.table(result.calibration),
+            calibration.ranks(result.calibration),
+        ]
+    return {title: parts for title, parts in found.items() if parts}
+
+
+def verdict(result: Result) -> list[str]:
     """Questions and answers, one a line: is the judge good, is it better than a single call of the same LM, where does
     that come from, how well do single raters agree, what does it cost, and what is exported."""
-    good = held_out.tables["compiled"].average[plan.data.level][plan.statistic]
-    sources = len(plan.data.measured.groups)
+    held_out, good = result.held_out, result.agreement("compiled")
+    sources = len(result.plan.data.measured.groups)
     calls, single = held_out.calls_per_item("compiled"), held_out.calls_per_item("single")
     better = _better(held_out.gain, calls, single)
     lines = [
-        f"Is the judge good? {measure(plan, held_out)} with the raters {interval(good)} on {sources} sources that the "
+        f"Is the judge good? {measure(result)} with the raters {interval(good)} on {sources} sources that the "
         "judge was neither tuned nor chosen on"
         + ("." if above_zero(good) else ": agreement above chance is not shown."),
         f"Is it better than a single call of the same LM? {better} {_by_aspect(held_out)}",
@@ -53,11 +85,11 @@ def verdict(plan: CompilePlan, held_out: HeldOut, exported: Exported) -> list[st
         *_beside_raters(held_out),
         f"What does it cost? {calls:.1f} LM calls per item, against {single:.1f} for a single call.",
         *_read_alone(held_out),
-        f"What is exported? {exported.why[0].upper()}{exported.why[1:]}.",
+        f"What is exported? {result.exported.why[0].upper()}{result.exported.why[1:]}.",
     ]
     if held_out.folds:
         lines.append(
-            f"What are these figures of? {procedure_note(plan)}. "
+            f"What are these figures of? {procedure_note(result.plan)}. "
             f"By folds: {_range([v for v in held_out.folds.compiled if v is not None])}."
         )
     return lines
@@ -79,22 +111,18 @@ def _by_aspect(held_out: HeldOut) -> str:
     return "; ".join(f"{', '.join(aspects)}: {sentence}" for sentence, aspects in advice.items()) + corrected + "."
 
 
-def measure(plan: CompilePlan, held_out: HeldOut) -> str:
+def measure(result: Result) -> str:
     """The name of the correlation and the level."""
-    return basis(agreement_of(plan, held_out, "compiled", plan.data.aspects[0].name))
+    return basis(result.agreement("compiled", next(iter(result.searches))))
 
 
-def agreement_of(plan: CompilePlan, held_out: HeldOut, judge: str, aspect: str) -> Agreement:
-    """The objective of a judge in one aspect."""
-    return held_out.tables[judge].aspects[aspect][plan.data.level][plan.statistic]
-
-
-def gains(held_out: HeldOut, kind: str) -> list[str]:
+def gains(result: Result) -> list[str]:
     """The paired differences, with the number of sources, the methods, and their power."""
+    held_out = result.held_out
     found = {
         "single call": held_out.gain,
         "single call that knows the same": held_out.over_informed,
-        f"uncompiled {kind}": held_out.over_uncompiled,
+        f"uncompiled {result.kind}": held_out.over_uncompiled,
     }
     corrected = correct([difference.p_value for difference in found.values()])
     gain = held_out.gain
@@ -110,15 +138,15 @@ def gains(held_out: HeldOut, kind: str) -> list[str]:
     ]
 
 
-def undefined(plan: CompilePlan, held_out: HeldOut) -> list[str]:
+def undefined(result: Result) -> list[str]:
     """How many groups count 0 or are left out, and the average by other conventions; empty if there are none."""
     counts = {}
     for judge in COMPARED:
-        found = [agreement_of(plan, held_out, judge, aspect.name) for aspect in plan.data.aspects]
+        found = [result.agreement(judge, aspect) for aspect in result.searches]
         counts[judge] = [sum(getattr(a, name) for a in found) for name in ("constant", "undefined", "unscored")]
     if not any(map(any, counts.values())):
         return []
-    average = held_out.tables["compiled"].average[plan.data.level][plan.statistic]
+    average = result.agreement("compiled")
     shown = "; ".join(
         f"{judge} {constant} / {flat} / {unscored}" for judge, (constant, flat, unscored) in counts.items()
     )

@@ -13,9 +13,7 @@ from debate_judge.programs.compiled import CompiledJudge
 def describe(point: Point, calls: float = 1.0) -> str:
     """A choice in words, e.g. `guide, n = 2, devils-advocate, tie-breaker, half points`.
 
-    Args:
-        point: The choice.
-        calls: Its LM calls per item, because some judges without rounds make several calls, and metrics none.
+    Without rounds, some judges make several `calls` per item, and metrics none.
     """
     single = "single call" if round(calls) == 1 else "n = 0"
     parts = [single] if point.rounds == 0 else [f"n = {point.rounds}", point.persona]

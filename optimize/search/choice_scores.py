@@ -12,22 +12,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Literal
 
 from debate_judge.data.agreement.tables import Agreement, GroupScores, Level, Statistic, agreement_table
 from debate_judge.data.schema import Aspect, Corpus, Granularity
 from debate_judge.optimize.search.points import JudgeVariant, Point
-from debate_judge.optimize.search.spots import ChoicePart, Spot, by_judge, shared
+from debate_judge.programs.compiled import shared_judges
 from debate_judge.programs.judge import Item, Judge, Judgement, corpus_items
 from debate_judge.programs.transcript import Transcript
 from debate_judge.runs.runner.billing import stage
 from debate_judge.runs.runner.runner import JudgeRunner, calls_per_item, group_scores
 
+ChoicePart = Literal["dev", "train"]
+
 PARTS: tuple[ChoicePart, ...] = ("dev", "train")
 
 JOINTLY = "aspects jointly"
-"""What stands for the label of a unit where calls are about several."""
+"""The label of calls that are about several units."""
 
 Place = tuple[str, str]
 """Aspect name and group id."""
@@ -35,7 +38,7 @@ Place = tuple[str, str]
 
 @dataclass(frozen=True)
 class CrossFitted:
-    """A judge, and who stands for it on train."""
+    """A judge, and the out-of-fold judges that represent it on train."""
 
     judge: Judge
     on_train: Mapping[Place, Judge] | None = None
@@ -51,24 +54,38 @@ class CrossFitted:
 
 
 @dataclass
-class _Held:
-    """What was asked about the items of a part."""
+class _Debates:
+    """What was asked about the items of a unit."""
 
     transcripts: list[Transcript | None]
     """One for each item; None where it was not asked about, or where every judge has seen its rating."""
     rounds: list[float]
     """The most rounds for which each item was asked about; -1 where it was not."""
+    verdicts: dict[tuple[int, int], Judgement] = field(default_factory=dict)
+    """Item and n -> the judgement after n rounds, which every granularity and every block of a search needs."""
 
-    @classmethod
-    def none(cls, items: Sequence[Item]) -> _Held:
-        return cls([None] * len(items), [-1.0] * len(items))
+    def keep(self, item: int, transcript: Transcript, rounds: int) -> None:
+        self.transcripts[item], self.rounds[item] = transcript, rounds
+        # What failed before may have gone well this time.
+        self.verdicts.clear()
+
+    def verdict(self, judge: Judge, item: int, rounds: int) -> Judgement | None:
+        transcript = self.transcripts[item]
+        if transcript is None:
+            return None
+        if (item, rounds) not in self.verdicts:
+            self.verdicts[item, rounds] = judge.verdict(transcript, rounds)
+        return self.verdicts[item, rounds]
 
 
-Held = Mapping[ChoicePart, _Held]
+@dataclass(frozen=True)
+class _Open:
+    """An item of a unit that has to be asked about, and the judge to ask."""
 
-
-Read = tuple[Point, tuple[ChoicePart, ...], frozenset[str] | None]
-"""A point, and the parts and groups that its scores are of; None for all groups."""
+    unit: ChoiceScores
+    number: int
+    item: Item
+    judge: Judge
 
 
 class ChoiceScores:
@@ -96,21 +113,19 @@ class ChoiceScores:
         self.variants = variants
         self.aspects = tuple(aspects)
         self.runner = runner
-        self._parts = parts
+        self._parts = {part: parts[part] for part in PARTS if part in parts}
         self._label = label
         self._fixed = fixed
         self._units: tuple[ChoiceScores, ...] = (self,)
-        self._scores: dict[Read, tuple[dict[str, list[GroupScores]], float]] = {}
-        self._debates: dict[JudgeVariant, Held] = {}
-        # The Tie-breaker reads the transcript up to n, so what it says at one n is nothing for another.
-        self._ties_broken: dict[tuple[JudgeVariant, int], Held] = {}
-
-    @cached_property
-    def _items(self) -> dict[ChoicePart, list[Item]]:
-        return {
-            part: [item for aspect in self.aspects for item in corpus_items(corpus, aspect)]
+        self._items: list[tuple[ChoicePart, Item]] = [
+            (part, item)
             for part, corpus in self._parts.items()
-        }
+            for aspect in self.aspects
+            for item in corpus_items(corpus, aspect)
+        ]
+        self._scores: dict[tuple[Point, frozenset[str] | None], tuple[dict[str, list[GroupScores]], float]] = {}
+        # The Tie-breaker reads the transcript up to n, so what it says at one n is nothing for another.
+        self._debates: dict[tuple[JudgeVariant, int | None], _Debates] = {}
 
     def granularity(self, aspect: str, point: Point) -> Granularity:
         """The granularity that the aspect's scores are read in at a point."""
@@ -119,79 +134,64 @@ class ChoiceScores:
     @property
     def groups(self) -> list[str]:
         """Ids of the groups that are chosen by."""
-        return [group.id for part in PARTS if part in self._parts for group in self._parts[part].groups]
+        return [group.id for corpus in self._parts.values() for group in corpus.groups]
 
-    def judgements(self, point: Point, part: ChoicePart, only: Collection[str] | None = None) -> list[Judgement | None]:
-        """A judgement of each item of the part, aspect by aspect in corpus order; None where none is allowed.
+    def judgements(self, point: Point, only: Collection[str] | None = None) -> list[Judgement | None]:
+        """A judgement of each item, part by part and aspect by aspect in corpus order; None where none is allowed.
 
         Args:
             point: How it is judged.
-            part: The part.
             only: Ids of the groups that are asked about, and judged; by default all.
         """
-        variant, rounds = point.variant, point.rounds
-        held = (
-            self._broken(variant, rounds, only) if point.tie_breaker and rounds else self._debate(variant, rounds, only)
-        )
-        judge = self.variants[variant].judge
-        told = zip(self._items[part], held[part].transcripts, strict=True)
-        return [
-            None if t is None else judge.verdict(t, rounds) for item, t in told if only is None or item.group in only
-        ]
+        debates = self._debate(point.variant, point.rounds, only)
+        if point.tie_breaker and point.rounds:
+            debates = self._broken(point.variant, point.rounds, only)
+        judge, items = self.variants[point.variant].judge, enumerate(self._items)
+        return [debates.verdict(judge, i, point.rounds) for i, (_, one) in items if only is None or one.group in only]
 
-    def scores(
-        self, point: Point, parts: Iterable[ChoicePart] = PARTS, only: Collection[str] | None = None
-    ) -> tuple[dict[str, list[GroupScores]], float]:
+    def scores(self, point: Point, only: Collection[str] | None = None) -> tuple[dict[str, list[GroupScores]], float]:
         """Scores by aspect and group, without the groups that no judge may say anything about; LM calls per item.
 
-        Args:
-            point: How it is judged.
-            parts: The parts that are asked about.
-            only: Ids of the groups that are asked about; by default all.
+        The arguments are those of `judgements`.
         """
-        # Races compare the best points on the same groups again and again.
-        key = point, tuple(parts), None if only is None else frozenset(only)
+        # Blocks compare the best points on the same groups again and again.
+        key = point, None if only is None else frozenset(only)
         if key not in self._scores:
-            self._scores[key] = self._read(point, key[1], only)
+            self._scores[key] = self._read(point, only)
         return self._scores[key]
 
-    def hear(self, points: Iterable[Point], only: Collection[str] | None = None) -> None:
+    def prefetch(self, points: Iterable[Point], only: Collection[str] | None = None) -> None:
         """Ask the LM for what it has not said yet of the scores at these points; arguments as of `scores`."""
         for point in points:
-            self.scores(point, only=only)
+            self.scores(point, only)
 
-    def _read(
-        self, point: Point, parts: Iterable[ChoicePart], only: Collection[str] | None
-    ) -> tuple[dict[str, list[GroupScores]], float]:
+    def _read(self, point: Point, only: Collection[str] | None) -> tuple[dict[str, list[GroupScores]], float]:
         found: dict[str, list[GroupScores]] = {aspect.name: [] for aspect in self.aspects}
-        told: list[Judgement] = []
-        for part in parts:
-            judgements = iter(self.judgements(point, part, only))
-            groups = [group for group in self._parts[part].groups if only is None or group.id in only]
+        scored: list[Judgement] = []
+        judgements = iter(self.judgements(point, only))
+        for corpus in self._parts.values():
+            groups = [group for group in corpus.groups if only is None or group.id in only]
             for aspect in self.aspects:
                 by_group = [(g, [next(judgements) for _ in g.candidates]) for g in groups]
                 known = [(g, [j for j in own if j is not None]) for g, own in by_group if None not in own]
                 flat = [judgement for _, own in known for judgement in own]
-                corpus = replace(self._parts[part], groups=tuple(group for group, _ in known))
+                part = replace(corpus, groups=tuple(group for group, _ in known))
                 # Granularity is applied to finished judgements: it needs no debate of its own.
-                found[aspect.name] += group_scores(corpus, aspect, flat, self.granularity(aspect.name, point))
-                told += flat
-        return found, calls_per_item(told) if told else 0.0
+                found[aspect.name] += group_scores(part, aspect, flat, self.granularity(aspect.name, point))
+                scored += flat
+        return found, calls_per_item(scored) if scored else 0.0
 
     @property
     def held(self) -> dict[JudgeVariant, int]:
         """The variants that debated about every item, with the number of rounds; reading these costs nothing."""
-        least = {
-            variant: min((rounds for part in held.values() for rounds in part.rounds), default=-1.0)
-            for variant, held in self._debates.items()
-        }
+        least = {variant: min(own.rounds, default=-1.0) for (variant, n), own in self._debates.items() if n is None}
         return {variant: int(rounds) for variant, rounds in least.items() if 0 <= rounds < math.inf}
 
     def by_rounds(
         self, variant: JudgeVariant, aspect: str, statistic: Statistic, level: Level, seed: int
     ) -> list[Agreement]:
         """Agreement of one variant at every n whose debates were held, without Tie-breaker, as given."""
-        # For a figure: fewer resamples than for evidence show as much.
+        # For a chart: fewer resamples than for evidence show as much.
         found = []
         for rounds in range(self.held[variant] + 1):
             point = Point(variant.knowledge, variant.persona, rounds, False, "given", variant.reading)
@@ -204,79 +204,93 @@ class ChoiceScores:
         """Have joint judges asked about the aspects of all these units, of which this is one, at once."""
         self._units = tuple(units)
 
-    def _debate(self, variant: JudgeVariant, rounds: int, only: Collection[str] | None) -> Held:
+    def _debate(self, variant: JudgeVariant, rounds: int, only: Collection[str] | None) -> _Debates:
         """Debates of at least so many rounds about the items of these groups."""
         what = f"debates, {variant.persona}, knowledge: {variant.knowledge}, {variant.reading}"
 
-        def held(unit: ChoiceScores) -> Held:
-            return unit._debates.setdefault(variant, unit._nothing())
+        def ask(judge: Judge, items: Sequence[_Open], label: str) -> list[Transcript]:
+            return self.runner.converse(judge, [one.item for one in items], rounds, f"{label}: {what}")
 
-        def ask(judge: Judge, spots: Sequence[Spot], label: str) -> list[Transcript]:
-            return self.runner.converse(judge, [spot.item for spot in spots], rounds, f"{label}: {what}")
+        return self._ask((variant, None), "debates", rounds, only, ask)
 
-        self._ask(held, variant, "debates", rounds, only, ask)
-        return held(self)
-
-    def _broken(self, variant: JudgeVariant, rounds: int, only: Collection[str] | None) -> Held:
+    def _broken(self, variant: JudgeVariant, rounds: int, only: Collection[str] | None) -> _Debates:
+        """What becomes of these debates after so many rounds when the Tie-breaker is heard."""
         what = f"ties, {variant.persona}, knowledge: {variant.knowledge}, {variant.reading}, n = {rounds}"
-        self._debate(variant, rounds, only)
 
-        def held(unit: ChoiceScores) -> Held:
-            return unit._ties_broken.setdefault((variant, rounds), unit._nothing())
+        def ask(judge: Judge, items: Sequence[_Open], label: str) -> list[Transcript]:
+            held = [one.unit._debates[variant, None].transcripts[one.number] for one in items]
+            open_at_n = [transcript.until(rounds) for transcript in held if transcript is not None]
+            return self.runner.break_tie(judge, [one.item for one in items], open_at_n, f"{label}: {what}")
 
-        def ask(judge: Judge, spots: Sequence[Spot], label: str) -> list[Transcript]:
-            told = [spot.unit._debates[variant][spot.part].transcripts[spot.place] for spot in spots]
-            open_at_n = [transcript.until(rounds) for transcript in told if transcript is not None]
-            return self.runner.break_tie(judge, [spot.item for spot in spots], open_at_n, f"{label}: {what}")
+        return self._ask((variant, rounds), "tie-breaks", rounds, only, ask)
 
-        self._ask(held, variant, "tie-breaks", rounds, only, ask)
-        return held(self)
-
-    def _nothing(self) -> Held:
-        return {part: _Held.none(items) for part, items in self._items.items()}
+    def _of(self, key: tuple[JudgeVariant, int | None]) -> _Debates:
+        return self._debates.setdefault(key, _Debates([None] * len(self._items), [-1.0] * len(self._items)))
 
     def _ask(
         self,
-        held: Callable[[ChoiceScores], Held],
-        variant: JudgeVariant,
+        key: tuple[JudgeVariant, int | None],
         kind: str,
         rounds: int,
         only: Collection[str] | None,
-        ask: Callable[[Judge, Sequence[Spot], str], list[Transcript]],
-    ) -> None:
-        """Let the judge of each place have the items that it was not asked about for so many rounds; `ask` takes judge,
-        items, and what they are labelled."""
-        joint = variant.reading == "joint" and len(self._units) > 1
+        ask: Callable[[Judge, Sequence[_Open], str], list[Transcript]],
+    ) -> _Debates:
+        """Let the judges have the items that they were not asked about for so many rounds; `ask` takes a judge, its
+        items, and their label."""
+        joint = key[0].reading == "joint" and len(self._units) > 1
         label = JOINTLY if joint else self._label
-        units = self._units if joint else (self,)
 
-        def hear(part: ChoicePart, judge: Judge, spots: Sequence[Spot]) -> None:
+        def keep(part: ChoicePart, judge: Judge, items: Sequence[_Open]) -> None:
             with stage(search_stage(label, kind, part)):
-                transcripts = ask(judge, spots, label)
-            for spot, transcript in zip(spots, transcripts, strict=True):
-                own = held(spot.unit)[part]
-                own.transcripts[spot.place], own.rounds[spot.place] = transcript, rounds
+                transcripts = ask(judge, items, label)
+            for one, transcript in zip(items, transcripts, strict=True):
+                one.unit._of(key).keep(one.number, transcript, rounds)
 
-        works: list[Callable[[], None]] = []
-        for part in self._items:
-            spots = [spot for unit in units for spot in unit._open(held(unit), variant, part, rounds, only)]
-            works += [partial(hear, part, judge, own) for judge, own in (shared(spots) if joint else by_judge(spots))]
+        units, works = self._units if joint else (self,), list[Callable[[], None]]()
+        for part in self._parts:
+            missing = [one for unit in units for one in unit._open(key, part, rounds, only)]
+            works += [partial(keep, part, judge, own) for judge, own in (_jointly if joint else _by_judge)(missing)]
         self.runner.at_once(works)
+        return self._of(key)
 
     def _open(
-        self, held: Held, variant: JudgeVariant, part: ChoicePart, rounds: int, only: Collection[str] | None
-    ) -> list[Spot]:
-        """The items of a part of which less is known than so many rounds, with who is to be asked about each."""
-        own, found = held[part], []
-        for place, item in enumerate(self._items[part]):
-            if own.rounds[place] >= rounds or (only is not None and item.group not in only):
+        self, key: tuple[JudgeVariant, int | None], part: ChoicePart, rounds: int, only: Collection[str] | None
+    ) -> list[_Open]:
+        """The items of a part of which less is known than so many rounds, with the judge to ask about each."""
+        own, found = self._of(key), []
+        for number, (of, item) in enumerate(self._items):
+            if of != part or own.rounds[number] >= rounds or (only is not None and item.group not in only):
                 continue
-            judge = self.variants[variant].at(part, (item.aspect.name, item.group))
+            judge = self.variants[key[0]].at(part, (item.aspect.name, item.group))
             if judge is None:
-                own.rounds[place] = math.inf
+                own.rounds[number] = math.inf
             else:
-                found.append(Spot(self, part, place, item, judge))
+                found.append(_Open(self, number, item, judge))
         return found
+
+
+def _by_judge(items: Iterable[_Open]) -> list[tuple[Judge, list[_Open]]]:
+    """Each judge with its items."""
+    found: dict[int, tuple[Judge, list[_Open]]] = {}
+    for one in items:
+        found.setdefault(id(one.judge), (one.judge, []))[1].append(one)
+    return list(found.values())
+
+
+def _jointly(items: Sequence[_Open]) -> list[tuple[Judge, list[_Open]]]:
+    """The same where aspects share calls: groups go together that have the same judge as each other in every aspect."""
+    of_group: dict[str, dict[str, Judge]] = {}
+    for one in items:
+        of_group.setdefault(one.item.group, {})[one.item.aspect.name] = one.judge
+    alike: dict[tuple[tuple[str, int], ...], tuple[dict[str, Judge], set[str]]] = {}
+    for group, judges in of_group.items():
+        key = tuple((aspect, id(judge)) for aspect, judge in judges.items())
+        alike.setdefault(key, (judges, set()))[1].add(group)
+    return [
+        (shared.judge, [o for o in items if o.item.group in groups and o.item.aspect.name in shared.aspects])
+        for judges, groups in alike.values()
+        for shared in shared_judges(judges)
+    ]
 
 
 def search_stage(label: str, kind: str, part: ChoicePart) -> str:

@@ -136,13 +136,8 @@ def variants_of(
     """The judges of a space for one unit.
 
     A kind of knowledge that other units have and this one does not is no knowledge here, so that all units can be asked
-    about all points.
-
-    Args:
-        personas: The judge as it comes, with each persona.
-        kinds: What was learnt for this unit.
-        space: What may be chosen.
-        seen: Persona -> the train groups that it was learnt from.
+    about all points. `personas` are the untuned judge with each persona, `seen` the train groups that one was learnt
+    from.
     """
     return _Judges(personas, {kind.name: kind for kind in kinds}, space, seen)
 
@@ -164,10 +159,7 @@ class _Judges(dict[JudgeVariant, CrossFitted]):
         seen: Mapping[str, frozenset[Place]],
     ) -> None:
         super().__init__()
-        self._seen = seen
-        self._personas = personas
-        self._kinds = kinds
-        self._space = space
+        self._personas, self._kinds, self._space, self._seen = personas, kinds, space, seen
 
     def __missing__(self, variant: JudgeVariant) -> CrossFitted:
         plain = self._personas.get(variant.persona, self._personas[self._space.personas[0]])

@@ -1,10 +1,16 @@
-"""What the points of a search did, for every aspect, and the choice among them."""
+"""What the points of a search did, for every aspect, and the choice among them.
+
+Judges share a call where they have the same persona, rounds and Tie-breaker (`programs.compiled.shared_judges`). A
+joint point is evaluated with all aspects in the call; where only some of them choose it, these share the call in use.
+An aspect whose joint choice fits that of no other is not left with it: it would have the calls for itself.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,7 +18,7 @@ from debate_judge.data.agreement.correlations import Floats
 from debate_judge.data.agreement.tables import GroupScores, Level
 from debate_judge.data.inference.closeness import Bounds, Objective
 from debate_judge.optimize.search.choice_scores import ChoiceScores
-from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, Point, Space
+from debate_judge.optimize.search.points import LEARNT, NO_KNOWLEDGE, JudgeVariant, Point, Space
 from debate_judge.optimize.search.pooling import Evaluated, group_values, pooled, pooled_means
 
 
@@ -54,7 +60,6 @@ class SearchResult:
     """A finished search, as it concerns one unit."""
 
     chosen: Outcome
-    best: Outcome
     outcomes: tuple[Outcome, ...]
     """Every distinct point that was asked about all groups, in the order of the study."""
     scores: ChoiceScores
@@ -88,13 +93,7 @@ class Criterion:
 
 
 class Outcomes:
-    """Evaluates points for all units and chooses one for each.
-
-    Args:
-        units: Name -> scores of the aspects that get one judge together.
-        space: What may be chosen.
-        criterion: How it is chosen.
-    """
+    """Evaluates points for all units, which are the aspects that get one judge together, and chooses one for each."""
 
     def __init__(self, units: Mapping[str, ChoiceScores], space: Space, criterion: Criterion) -> None:
         self.units = units
@@ -108,12 +107,10 @@ class Outcomes:
         """Ids of the groups that any unit is chosen by."""
         return tuple(dict.fromkeys(name for scores in self.units.values() for name in scores.groups))
 
-    def hear(self, points: Iterable[Point], only: Collection[str] | None = None) -> None:
-        """Ask the LM at once for what it has not said yet, of all units and variants.
+    def prefetch(self, points: Iterable[Point], only: Collection[str] | None = None) -> None:
+        """Ask the LM at once for what it has not said yet, about these groups (by default all), for all units.
 
-        Args:
-            points: Of each variant those with the longest debates first.
-            only: Ids of the groups that are asked about; by default all.
+        Of the `points` of a variant those with the longest debates come first.
         """
         of_variant: dict[JudgeVariant, list[Point]] = {}
         for point in points:
@@ -124,7 +121,7 @@ class Outcomes:
             asking = units[:1] if joint else units
             units[0].runner.at_once(
                 [
-                    partial(unit.hear, own, only)
+                    partial(unit.prefetch, own, only)
                     for variant, own in of_variant.items()
                     if (variant.reading == "joint") == joint
                     for unit in asking
@@ -144,10 +141,12 @@ class Outcomes:
 
     def chosen(self, among: Callable[[Point], bool] = lambda point: True) -> dict[str, Point]:
         """The choice for each unit, by partial pooling, among these of the points that may be chosen."""
-        allowed = [point for point in self.by_point if point.knowledge not in self.space.barred and among(point)]
+        allowed = [
+            point for point in self.by_point if point.knowledge not in self.space.not_exportable and among(point)
+        ]
         # Where no judge ranks as the raters do, one that says nothing would be the best.
-        points = sorted(filter(self._scores_enough, allowed), key=self.space.plainness)
-        points = points or sorted(allowed, key=self.space.plainness)
+        points = sorted(filter(self._scores_enough, allowed), key=self.space.complexity)
+        points = points or sorted(allowed, key=self.space.complexity)
         numbers = pooled(self._evaluation(points))
         return {label: points[number] for label, number in zip(self.units, numbers, strict=True)}
 
@@ -164,8 +163,7 @@ class Outcomes:
             if all(scores.granularity(a.name, point) == scores.granularity(a.name, given) for a in scores.aspects):
                 # Equal scores; where other aspects are rounded, their lead may have decided between the two.
                 point = given
-            best = max(found, key=lambda o: (o.agreement, -o.calls))
-            results[label] = SearchResult(self.by_point[point][label], best, found, scores, self.dropped, importances)
+            results[label] = SearchResult(self.by_point[point][label], found, scores, self.dropped, importances)
         return results
 
     def _evaluation(self, points: Sequence[Point]) -> Evaluated:
@@ -222,3 +220,69 @@ class Outcomes:
         usual = replace(plain, reading=self.space.readings[0])
         near = (same, plain, replace(plain, tie_breaker=False), usual, replace(usual, tie_breaker=False))
         return next((other for other in near if other in self.by_point), replace(usual, rounds=0, tie_breaker=False))
+
+
+def joint_points(outcomes: Outcomes, chosen: Mapping[str, Point]) -> list[Point]:
+    """The choices so far, by unit, that could share calls with those of other aspects, as joint points."""
+    space = outcomes.space
+    fitting = [point for label, point in chosen.items() if len(_sharing(outcomes, chosen, label)) > 1]
+    found = {replace(point, reading="joint", granularity=space.granularities[0]) for point in fitting}
+    return sorted(found) if space.joint else []
+
+
+def keep_shareable(outcomes: Outcomes, chosen: Mapping[str, Point]) -> dict[str, Point]:
+    """The choices, as far as joint ones fit others.
+
+    Where every point is joint, persona, rounds and Tie-breaker are chosen for all aspects at once; elsewhere a joint
+    choice that fits no other gives way to the best that is not joint.
+    """
+    if outcomes.space.readings == ("joint",) and len({_config(outcomes, p) for p in chosen.values()}) > 1:
+        return _choose_shared_config(outcomes)
+    joint = {label: point for label, point in chosen.items() if point.reading == "joint"}
+    alone = [label for label in joint if len(_sharing(outcomes, joint, label)) < 2]
+    if not outcomes.space.joint or not alone:
+        return dict(chosen)
+    others = outcomes.chosen(lambda point: point.reading != "joint")
+    return {label: others[label] if label in alone else point for label, point in chosen.items()}
+
+
+def _choose_shared_config(outcomes: Outcomes) -> dict[str, Point]:
+    """For each unit the choice among the points of one configuration, that which is worth the most to all aspects."""
+    groups: dict[_SharedConfig, dict[Point, None]] = {}
+    for point in outcomes.by_point:
+        if point.knowledge not in outcomes.space.not_exportable:
+            groups.setdefault(_config(outcomes, point), {})[point] = None
+    worth = outcomes.worth([point for points in groups.values() for point in points])
+    found = []
+    for points in groups.values():
+        chosen = outcomes.chosen(points.__contains__)
+        by_aspect = [chosen[label] for label, scores in outcomes.units.items() for _ in scores.aspects]
+        values = [worth[point][number] for number, point in enumerate(by_aspect)]
+        calls = sum(outcomes.by_point[point][label].calls for label, point in chosen.items())
+        found.append((round(sum(values) / len(values), 9), -calls, chosen))
+    return max(found, key=lambda one: one[:2])[2]
+
+
+def _sharing(outcomes: Outcomes, chosen: Mapping[str, Point], label: str) -> list[str]:
+    """The aspects of the units whose choices could share calls with that of one unit, its own among them."""
+    own = _config(outcomes, chosen[label])
+    # Roles that were rewritten for one unit are no other unit's.
+    units = [u for u, point in chosen.items() if u == label or (_config(outcomes, point) == own and not own.rewritten)]
+    return [aspect.name for unit in units for aspect in outcomes.units[unit].aspects]
+
+
+class _SharedConfig(NamedTuple):
+    """What judges that share a call have in common."""
+
+    rounds: int
+    persona: str
+    tie_breaker: bool
+    rewritten: bool
+
+
+def _config(outcomes: Outcomes, point: Point) -> _SharedConfig:
+    rewritten = point.knowledge in {variant.knowledge for variant in outcomes.space.rewritten}
+    # A persona that was learnt is another one for each unit.
+    rewritten = rewritten or (point.persona == LEARNT and point.rounds > 0)
+    # Of a single call no persona is heard.
+    return _SharedConfig(point.rounds, point.persona if point.rounds else "", point.tie_breaker, rewritten)

@@ -1,4 +1,4 @@
-"""What a search may choose: points, and the probes, which cost LM calls, that tell what the points are worth."""
+"""What a search may choose: points, some of which tell at no further LM call what others are worth."""
 
 from __future__ import annotations
 
@@ -47,21 +47,12 @@ class Point:
         return JudgeVariant(self.knowledge, self.persona, self.reading)
 
 
-@dataclass(frozen=True, order=True)
-class Probe:
-    """What costs calls: single calls, debates of so many rounds, or the Tie-breaker after so many rounds."""
-
-    variant: JudgeVariant
-    rounds: int
-    tie_breaker: bool = False
-
-
 @dataclass(frozen=True)
 class Space:
     """What may be chosen."""
 
     knowledge: tuple[str, ...]
-    """Kinds of knowledge, none first: the judge as it comes is always a choice."""
+    """Kinds of knowledge, none first: the untuned judge is always a choice."""
     personas: tuple[str, ...]
     """The judge's own first. Every one is tried under every kind of knowledge."""
     rounds: tuple[int, ...]
@@ -69,7 +60,7 @@ class Space:
     granularities: tuple[Granularity, ...] = GRANULARITIES
     rewritten: tuple[JudgeVariant, ...] = ()
     """Judges whose roles were all rewritten by a tuner, which have a Critic of their own."""
-    barred: tuple[str, ...] = ()
+    not_exportable: tuple[str, ...] = ()
     """Kinds of knowledge that are measured and never chosen."""
     readings: tuple[Reading, ...] = ("alone",)
     """How the candidates of a source may be read, the judge's own way first; every judge may read them in each."""
@@ -84,58 +75,54 @@ class Space:
     @property
     def variants(self) -> tuple[JudgeVariant, ...]:
         """All judges, those with the judge's own reading and persona first."""
-        own = tuple(self._variant(k, p) for p in self.personas for k in self.knowledge)
-        own += self.rewritten
+        own = (*(JudgeVariant(k, p, self.readings[0]) for p in self.personas for k in self.knowledge), *self.rewritten)
         return own + self.in_other_readings(*own)
 
     @property
-    def heads(self) -> tuple[JudgeVariant, ...]:
+    def scorers(self) -> tuple[JudgeVariant, ...]:
         """One variant for each Scorer that is told something else. A persona is the Critic's alone: variants that
         differ in nothing else share their first turn, and so their single call."""
-        return tuple(self._variant(k, self.personas[0]) for k in self.knowledge) + self.rewritten
-
-    def _variant(self, knowledge: str, persona: str) -> JudgeVariant:
-        return JudgeVariant(knowledge, persona, self.readings[0])
+        return (*(JudgeVariant(k, self.personas[0], self.readings[0]) for k in self.knowledge), *self.rewritten)
 
     def in_other_readings(self, *variants: JudgeVariant) -> tuple[JudgeVariant, ...]:
         """The variants, reading the candidates in another way than the judge's own."""
         return tuple(replace(variant, reading=reading) for reading in self.readings[1:] for variant in variants)
 
-    def debates(self, variant: JudgeVariant, rounds: int) -> list[Probe]:
-        """The probes that tell what the variant's debates of up to so many rounds are worth."""
+    def point(self, variant: JudgeVariant, rounds: int, tie_breaker: bool = False) -> Point:
+        """The point of a variant, with scores as they are given."""
+        granularity = self.granularities[0]
+        return Point(variant.knowledge, variant.persona, rounds, tie_breaker, granularity, variant.reading)
+
+    def debates(self, variant: JudgeVariant, rounds: int) -> list[Point]:
+        """The points that tell what the variant's debates of up to so many rounds are worth."""
         held = [n for n in self.rounds if 0 < n <= rounds]
         if False in self.tie_breakers:
-            return [Probe(variant, max(held))] if held else []
+            return [self.point(variant, max(held))] if held else []
         # A judge that always has a Tie-breaker is told by its tie-breaks alone.
-        return [Probe(variant, n, True) for n in held]
+        return [self.point(variant, n, True) for n in held]
 
-    def probes(self) -> list[Probe]:
-        """Everything that can be tried, the cheapest first."""
-        found = [Probe(head, 0) for head in (*self.heads, *self.in_other_readings(*self.heads))]
-        for variant in self.variants:
-            found += self.debates(variant, self.longest)
-        if self.tie_breakers == (False, True):
-            found += [Probe(v, n, True) for n in self.rounds if n for v in self.variants]
-        return found
-
-    def covered(self, probe: Probe) -> list[Point]:
-        """The points that a probe tells about: every smaller n and every granularity are read off at no call."""
-        v = probe.variant
+    def covered(self, point: Point) -> list[Point]:
+        """The points that are read off a point's debates, its own first: every smaller n and every granularity."""
         # What asks most comes first: all else is read off it.
-        rounds = sorted((n for n in self.rounds if 0 < n <= probe.rounds), reverse=True)
+        rounds = sorted((n for n in self.rounds if 0 < n <= point.rounds), reverse=True)
         held = [(n, False) for n in rounds if False in self.tie_breakers]
-        if not probe.rounds:
+        if not point.rounds:
             held = [(0, False)]
-        elif probe.tie_breaker:
-            held = [(probe.rounds, True), *held]
-        return [Point(v.knowledge, v.persona, n, tie, g, v.reading) for n, tie in held for g in self.granularities]
+        elif point.tie_breaker:
+            held = [(point.rounds, True), *held]
+        return [replace(point, rounds=n, tie_breaker=tie, granularity=g) for n, tie in held for g in self.granularities]
 
     def points(self) -> list[Point]:
-        """Every distinct point."""
-        return list(dict.fromkeys(point for probe in self.probes() for point in self.covered(probe)))
+        """Every distinct point: first single calls, then debates, then Tie-breakers."""
+        asked = [self.point(scorer, 0) for scorer in (*self.scorers, *self.in_other_readings(*self.scorers))]
+        for variant in self.variants:
+            asked += self.debates(variant, self.longest)
+        if self.tie_breakers == (False, True):
+            asked += [self.point(v, n, True) for n in self.rounds if n for v in self.variants]
+        return list(dict.fromkeys(point for one in asked for point in self.covered(one)))
 
-    def plainness(self, point: Point) -> tuple[int | bool, ...]:
-        """Sort key: of two points that are worth the same for as many calls, the plainer is the first."""
+    def complexity(self, point: Point) -> tuple[int | bool, ...]:
+        """Sort key: of two points that are worth the same for as many calls, the simpler is the first."""
         personas = (*self.personas, *(v.persona for v in self.rewritten))
         kinds = (*self.knowledge, *(v.knowledge for v in self.rewritten))
         return (
@@ -147,8 +134,3 @@ class Space:
             GRANULARITIES.index(point.granularity),
             personas.index(point.persona),
         )
-
-
-def probe_of(point: Point) -> Probe:
-    """The probe that asks for no more than this point needs."""
-    return Probe(point.variant, point.rounds, point.tie_breaker)

@@ -32,7 +32,7 @@ NEARLY = 0.005
 """Posterior agreement that is given up for fewer calls where there are `MANY_GROUPS`."""
 
 SAME_COST = 0.05
-"""Share of the calls by which points may differ and still cost the same; the plainer is taken then."""
+"""Share of the calls by which points may differ and still cost the same; the simpler is taken then."""
 
 _EQUAL = 1e-12
 """What rounding can make of equal agreements."""
@@ -40,7 +40,7 @@ _EQUAL = 1e-12
 
 @dataclass(frozen=True)
 class Evaluated:
-    """What all points did on the data of a choice. Points stand in the order of plainness, the plainest first."""
+    """What all points did on the data of a choice. Points stand in the order of complexity, the simplest first."""
 
     values: Sequence[Floats]
     """For each aspect, of shape (points, groups): agreement in each group."""
@@ -63,7 +63,7 @@ def pooled(found: Evaluated) -> list[int]:
 
 
 def _cheapest(worth: Floats, calls: Floats, within: float) -> int:
-    """The plainest of the cheapest among the points that are worth the most, or by no more than `within` less."""
+    """The simplest of the cheapest among the points that are worth the most, or by no more than `within` less."""
     good = np.flatnonzero(worth >= worth.max() - max(within, _EQUAL))
     least = calls[good].min()
     # Without a tolerance equal points are left, which cost what they cost; with one, a few calls are no reason.

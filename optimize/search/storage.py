@@ -7,7 +7,7 @@ import threading
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,46 +63,65 @@ def suggest(space: Space, trial: optuna.Trial) -> Point:
 
 
 def _point(space: Space, params: Mapping[str, Any], granularity: Any) -> Point:
-    head = next(v for v in space.heads if v.knowledge == params["knowledge"])
+    scorer = next(v for v in space.scorers if v.knowledge == params["knowledge"])
     reading: Reading = params["reading"]
     if not params["rounds"]:
-        return Point(head.knowledge, head.persona, 0, False, granularity, reading)
-    own = head in space.rewritten or params["persona"] not in space.personas
-    persona = head.persona if own else params["persona"]
+        return Point(scorer.knowledge, scorer.persona, 0, False, granularity, reading)
+    own = scorer in space.rewritten or params["persona"] not in space.personas
+    persona = scorer.persona if own else params["persona"]
     # A judge that always has a Tie-breaker has no debate without it.
     tie = params["tie_breaker"] or False not in space.tie_breakers
-    return Point(head.knowledge, persona, params["rounds"], tie, granularity, reading)
+    return Point(scorer.knowledge, persona, params["rounds"], tie, granularity, reading)
 
 
 def finished(space: Space, point: Point, found: Found, price: float) -> optuna.trial.FrozenTrial:
     """The trial of a point: complete, with agreement less the price of its LM calls per item, or pruned."""
-    import optuna
+    from optuna.distributions import BaseDistribution, CategoricalDistribution
+    from optuna.trial import TrialState, create_trial
 
     choices = {**_choices(space), "granularity": space.granularities}
-    distributions = {name: optuna.distributions.CategoricalDistribution(values) for name, values in choices.items()}
-    known: dict[str, Any] = {
-        "params": {name: getattr(point, name) for name in distributions},
-        "distributions": distributions,
-    }
+    distributions: dict[str, BaseDistribution] = {n: CategoricalDistribution(values) for n, values in choices.items()}
+    params = {name: getattr(point, name) for name in distributions}
     if isinstance(found, Dropped):
-        attributes = {"groups": found.groups, "of": found.of, "behind": found.behind}
-        return optuna.trial.create_trial(state=optuna.trial.TrialState.PRUNED, user_attrs=attributes, **known)
-    outcomes = found.values()
-    agreement = sum(outcome.agreement for outcome in outcomes) / len(found)
-    calls = sum(outcome.calls for outcome in outcomes) / len(found)
+        pruned = TrialState.PRUNED
+        return create_trial(state=pruned, params=params, distributions=distributions, user_attrs=asdict(found))
+    agreement, calls = agreement_and_calls(found)
     measured: dict[str, Any] = {"agreement": agreement, "lm_calls_per_item": calls} | {
         label: {"agreement": o.agreement, "lm_calls_per_item": o.calls} for label, o in found.items()
     }
-    return optuna.trial.create_trial(value=agreement - price * calls, user_attrs=measured, **known)
+    return create_trial(
+        value=agreement - price * calls, params=params, distributions=distributions, user_attrs=measured
+    )
 
 
-@dataclass(frozen=True)
+def agreement_and_calls(found: Mapping[str, Outcome]) -> tuple[float, float]:
+    """Agreement and LM calls per item, as means over the units."""
+    outcomes = found.values()
+    return sum(o.agreement for o in outcomes) / len(found), sum(o.calls for o in outcomes) / len(found)
+
+
 class StoredStudy:
-    """Where finished trials are kept: a file of Optuna's journal, a PostgreSQL database, or nowhere."""
+    """Finished trials in a file of Optuna's journal, in a PostgreSQL database, or nowhere.
 
-    space: Space
-    storage: Path | str | None
-    study: optuna.Study | None
+    Args:
+        name: Of the study, which is made if it is absent.
+        storage: Its file, the address of a database, or None for no storage.
+        space: What its trials chose from.
+
+    Raises:
+        InputError: The storage cannot be read or written.
+    """
+
+    def __init__(self, name: str, storage: Path | str | None, space: Space) -> None:
+        import optuna
+
+        self._space, self._storage = space, storage
+        self._study: optuna.Study | None = None
+        if storage is not None:
+            with _explained(storage), _opened(storage) as opened:
+                self._study = optuna.create_study(
+                    study_name=name, storage=opened, direction="maximize", load_if_exists=True
+                )
 
     def add(self, point: Point, trial: optuna.trial.FrozenTrial) -> None:
         """Add a trial, unless the study has that of an earlier run, or of another process that compiles the same.
@@ -110,51 +129,42 @@ class StoredStudy:
         Raises:
             InputError: The storage cannot be written, e.g. because the disk is full or the server has gone away.
         """
-        if self.study is None:
+        if self._study is None:
             return
-        with _explained(self.storage):
+        with _explained(self._storage):
             if point not in self.points():
-                self.study.add_trial(trial)
+                self._study.add_trial(trial)
 
     def points(self) -> list[Point]:
         """The points that the study holds trials of."""
         found = []
-        for trial in [] if self.study is None else self.study.get_trials(deepcopy=False):
+        for trial in [] if self._study is None else self._study.get_trials(deepcopy=False):
             # A record that was changed by hand names no point; its own is added once more.
             with suppress(KeyError, StopIteration, TypeError):
-                found.append(_point(self.space, trial.params, trial.params["granularity"]))
+                found.append(_point(self._space, trial.params, trial.params["granularity"]))
         return found
-
-
-def stored_study(name: str, storage: Path | str | None, space: Space) -> StoredStudy:
-    """The stored study of this name, made if it is absent.
-
-    Args:
-        name: Of the study.
-        storage: Its file, the address of a PostgreSQL database, or None for no storage.
-        space: What its trials chose from.
-
-    Raises:
-        InputError: The storage cannot be read or written.
-    """
-    if storage is None:
-        return StoredStudy(space, None, None)
-    import optuna
-
-    with _explained(storage), _opened(storage) as opened:
-        study = optuna.create_study(study_name=name, storage=opened, direction="maximize", load_if_exists=True)
-    return StoredStudy(space, storage, study)
 
 
 @contextmanager
 def _opened(storage: Path | str) -> Iterator[optuna.storages.BaseStorage]:
-    if isinstance(storage, str):
-        # Two that make the tables at the same moment break each other.
-        with only_holder(storage, STUDIES, "tables of studies", "makes the tables of the studies"):
-            yield _in_database(storage)
-    else:
+    from optuna.storages import RDBStorage
+
+    if isinstance(storage, Path):
         make_folder(storage.parent, "--store")
         yield _in_file(storage)
+        return
+    # Two that make the tables at the same moment break each other.
+    with only_holder(storage, STUDIES, "tables of studies", "makes the tables of the studies"):
+        try:
+            # A search may last for hours between two trials: what the server has closed meanwhile is opened again.
+            yield RDBStorage(sqlalchemy_address(storage), engine_kwargs={"pool_pre_ping": True})
+        except RuntimeError as error:
+            raise InputError(
+                "the database holds tables of something else, or of another version of Optuna",
+                field=STUDIES,
+                found=clean_text(storage),
+                remedy="give the studies a database of their own",
+            ) from error
 
 
 def _in_file(file: Path) -> optuna.storages.BaseStorage:
@@ -162,13 +172,9 @@ def _in_file(file: Path) -> optuna.storages.BaseStorage:
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
 
-    def opened() -> JournalStorage:
-        return JournalStorage(JournalFileBackend(str(file)))
-
-    torn = file.exists() and file.read_bytes()[-1:] not in (b"", b"\n")
     try:
-        if not torn:
-            return opened()
+        if not file.exists() or file.read_bytes()[-1:] in (b"", b"\n"):
+            return JournalStorage(JournalFileBackend(str(file)))
     except OSError:
         raise
     # Whatever Optuna stumbles over when it reads records that somebody else has written.
@@ -177,22 +183,7 @@ def _in_file(file: Path) -> optuna.storages.BaseStorage:
     aside = file.with_name(f"{file.name}.broken")
     logger.warning("%s is broken and set aside as %s; its trials are made again from the stored replies", file, aside)
     file.replace(aside)
-    return opened()
-
-
-def _in_database(address: str) -> optuna.storages.BaseStorage:
-    from optuna.storages import RDBStorage
-
-    try:
-        # A search may last for hours between two trials: what the server has closed meanwhile is opened again.
-        return RDBStorage(sqlalchemy_address(address), engine_kwargs={"pool_pre_ping": True})
-    except RuntimeError as error:
-        raise InputError(
-            "the database holds tables of something else, or of another version of Optuna",
-            field=STUDIES,
-            found=clean_text(address),
-            remedy="give the studies a database of their own",
-        ) from error
+    return JournalStorage(JournalFileBackend(str(file)))
 
 
 def require_reachable(storage: Path | str | None) -> None:

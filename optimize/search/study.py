@@ -27,10 +27,16 @@ from typing import TYPE_CHECKING
 
 from debate_judge.data.agreement.tables import GroupScores, Level
 from debate_judge.optimize.search.choice_scores import ChoiceScores
-from debate_judge.optimize.search.joint import in_company, joint_probes
-from debate_judge.optimize.search.outcomes import Criterion, Dropped, Outcomes, SearchResult
-from debate_judge.optimize.search.points import JudgeVariant, Point, Probe, Space, probe_of
-from debate_judge.optimize.search.storage import Found, finished, params_of, quiet, stored_study, suggest
+from debate_judge.optimize.search.outcomes import (
+    Criterion,
+    Dropped,
+    Outcomes,
+    SearchResult,
+    joint_points,
+    keep_shareable,
+)
+from debate_judge.optimize.search.points import JudgeVariant, Point, Space
+from debate_judge.optimize.search.storage import Found, StoredStudy, finished, params_of, quiet, suggest
 
 if TYPE_CHECKING:
     import optuna
@@ -45,10 +51,10 @@ _FALLS_BEHIND = 0.05
 """Significance of the one-sided Wilcoxon test by which a trial is pruned."""
 
 _NOT_AHEAD = 0.25
-"""The same in a dearer reading, which takes many times the calls: less is enough to be pruned."""
+"""The same in a more expensive reading, which takes many times the calls: less is enough to be pruned."""
 
 _SUGGESTIONS = 32
-"""Suggestions of the sampler, none of which is new, after which the plainest is tried that is left."""
+"""Suggestions of the sampler, none of which is new, after which the simplest is tried that is left."""
 
 _FIRST_BLOCK = {"summary": 3, "sample": 50}
 """Groups of the first block. At sample level a group is one candidate, and a correlation needs many."""
@@ -88,7 +94,7 @@ class Breadth:
     new_debates: bool = True
     """Whether the sampler may suggest debates that were not held yet; else only Tie-breakers for those that were."""
     cheap_only: bool = False
-    """Whether in the dearer reading only the untuned single call is tried, which held-out asks for anyway."""
+    """Whether in the more expensive reading only the untuned single call is tried, which held-out asks for anyway."""
 
     @property
     def about(self) -> int:
@@ -119,17 +125,17 @@ def best_of_each_aspect(outcomes: Outcomes, points: Sequence[Point]) -> list[Poi
     return list(dict.fromkeys(max(points, key=lambda point: worth[point][aspect]) for aspect in aspects))
 
 
-def best_first(outcomes: Outcomes, heads: Sequence[JudgeVariant]) -> list[JudgeVariant]:
+def best_first(outcomes: Outcomes, scorers: Sequence[JudgeVariant]) -> list[JudgeVariant]:
     """The variants by the best that each has done so far; those of which all was pruned come last."""
     found = {
         point: sum(outcome.agreement for outcome in by_unit.values()) / len(by_unit)
         for point, by_unit in outcomes.by_point.items()
     }
 
-    def best(head: JudgeVariant) -> float:
-        return max((value for point, value in found.items() if point.variant == head), default=float("-inf"))
+    def best(scorer: JudgeVariant) -> float:
+        return max((value for point, value in found.items() if point.variant == scorer), default=float("-inf"))
 
-    return sorted(heads, key=lambda head: -best(head))
+    return sorted(scorers, key=lambda scorer: -best(scorer))
 
 
 def _tpe(seed: int) -> optuna.samplers.BaseSampler:
@@ -139,11 +145,11 @@ def _tpe(seed: int) -> optuna.samplers.BaseSampler:
     return TPESampler(seed=seed, n_startup_trials=5, constant_liar=True)
 
 
-def _wilcoxon(*, dear: bool) -> optuna.pruners.BasePruner:
+def _wilcoxon(*, expensive: bool) -> optuna.pruners.BasePruner:
     from optuna.pruners import WilcoxonPruner
 
     with quiet():
-        return WilcoxonPruner(p_threshold=_NOT_AHEAD if dear else _FALLS_BEHIND)
+        return WilcoxonPruner(p_threshold=_NOT_AHEAD if expensive else _FALLS_BEHIND)
 
 
 @dataclass(frozen=True)
@@ -151,10 +157,10 @@ class Strategy:
     """Who decides in a search; an estimate puts bounds in the place of what cannot be known beforehand."""
 
     pruner: Callable[..., optuna.pruners.BasePruner] = _wilcoxon
-    """By `dear`: whether trials in a dearer reading than the judge's own are pruned by it."""
-    suggested: Callable[[Sequence[Probe]], Sequence[Probe]] | None = None
+    """By `expensive`: whether trials in a more expensive reading than the judge's own are pruned by it."""
+    suggested: Callable[[Sequence[Point]], Sequence[Point]] | None = None
     """From what is left to what is tried next, in place of the sampler."""
-    heads: Callable[[Outcomes, Sequence[JudgeVariant]], list[JudgeVariant]] = best_first
+    scorers: Callable[[Outcomes, Sequence[JudgeVariant]], list[JudgeVariant]] = best_first
     """The order in which debates with kinds of knowledge are tried."""
     read_again: Callable[[Outcomes, Sequence[Point]], list[Point]] = best_of_each_aspect
     """Of the points in the judge's own reading those that are tried in the others."""
@@ -187,14 +193,8 @@ StudyMaker = Callable[[Mapping[str, ChoiceScores], Space, SearchPlan, OnTrial], 
 class Study:
     """A search: Optuna's study, the values that its trials report, and the points that were seen.
 
-    Args:
-        units: Name -> scores of the aspects that get one judge together.
-        space: What may be chosen.
-        plan: How much is tried, how it is chosen, where the study is kept.
-        on_trial: Is told of every distinct point, once.
-
-    Raises:
-        InputError: The study cannot be stored.
+    The `units` are scores by the name of the aspects that get one judge together; `on_trial` is called with every
+    distinct point, once.
     """
 
     def __init__(
@@ -209,9 +209,9 @@ class Study:
         self._plan = plan
         self._on_trial = on_trial
         with quiet():
-            self._stored = stored_study(plan.study, plan.storage, outcomes.space)
+            self._stored = StoredStudy(plan.study, plan.storage, outcomes.space)
         self._optuna = _in_memory()
-        self._pruners = {dear: plan.strategy.pruner(dear=dear) for dear in (False, True)}
+        self._pruners = {expensive: plan.strategy.pruner(expensive=expensive) for expensive in (False, True)}
         self._order = asking_order(outcomes.groups, plan.seed)
         self._aspects = sum(len(scores.aspects) for scores in outcomes.units.values())
         self._ends = block_ends(len(self._order), plan.criterion.level, self._aspects)
@@ -232,8 +232,8 @@ class Study:
         space, breadth, strategy = self._space, self._plan.breadth, self._plan.strategy
         left = breadth.trials
         for start in self._starts():
-            own = [probe for probe in start if probe.variant.reading == space.readings[0]]
-            others = [probe for probe in start if probe not in own]
+            own = [point for point in start if point.reading == space.readings[0]]
+            others = [point for point in start if point not in own]
             self._try([*own[:left], *others])
             left = max(0, left - len(own))
         left = min(left, breadth.suggestions)
@@ -241,46 +241,49 @@ class Study:
             self._try(suggested)
             left -= len(suggested)
         if not breadth.cheap_only:
-            self._try([probe for probe in self._read_again() if self._worth_a_debate(probe)])
-        self._try(joint_probes(self._outcomes, strategy.chosen(self._outcomes)) if space.joint else [])
+            self._try([point for point in self._read_again() if self._worth_a_debate(point)])
+        self._try(joint_points(self._outcomes, strategy.chosen(self._outcomes)) if space.joint else [])
 
     def results(self) -> dict[str, SearchResult]:
         """The finished search for each unit, with the point that is chosen for it."""
-        chosen = in_company(self._outcomes, self._plan.strategy.chosen(self._outcomes))
+        chosen = keep_shareable(self._outcomes, self._plan.strategy.chosen(self._outcomes))
         return self._outcomes.results(chosen, self._importances())
 
-    def _starts(self) -> Iterator[list[Probe]]:
+    def _starts(self) -> Iterator[list[Point]]:
         space, breadth = self._space, self._plan.breadth
-        plain, *learnt = space.heads
+        plain, *learnt = space.scorers
         # It is asked about everything: all others are compared with it.
-        yield [Probe(plain, 0)]
-        again = space.in_other_readings(*([plain] if breadth.cheap_only else space.heads))
-        yield [Probe(head, 0) for head in (*learnt, *again)]
+        yield [space.point(plain, 0)]
+        again = space.in_other_readings(*([plain] if breadth.cheap_only else space.scorers))
+        yield [space.point(scorer, 0) for scorer in (*learnt, *again)]
         # What was learnt shows in a debate that argues from it more than in a single call: some is always tried.
-        heads = [plain, *self._plan.strategy.heads(self._outcomes, learnt)[: max(1, breadth.kinds - 1)]]
-        yield [probe for head in heads for probe in space.debates(head, space.longest)]
-        argued = [head for head in heads if head not in space.rewritten and head.knowledge not in space.barred]
-        best = self._plan.strategy.heads(self._outcomes, argued[breadth.cheap_only and len(argued) > 1 :])[0]
+        scorers = [plain, *self._plan.strategy.scorers(self._outcomes, learnt)[: max(1, breadth.kinds - 1)]]
+        yield [point for scorer in scorers for point in space.debates(scorer, space.longest)]
+        argued = [
+            scorer
+            for scorer in scorers
+            if scorer not in space.rewritten and scorer.knowledge not in space.not_exportable
+        ]
+        best = self._plan.strategy.scorers(self._outcomes, argued[breadth.cheap_only and len(argued) > 1 :])[0]
         others = [replace(best, persona=persona) for persona in space.personas[1:]]
         shortest = min((n for n in space.rounds if n), default=0)
-        yield [probe for other in others for probe in space.debates(other, shortest)] if shortest else []
+        yield [point for other in others for point in space.debates(other, shortest)] if shortest else []
         if shortest and space.tie_breakers == (False, True):
             # It stands for all further rounds at a fraction of their calls.
             debated = {point.variant: None for point in self._outcomes.by_point if point.rounds}
-            tried = [v for v in debated if v.reading == space.readings[0] and v.knowledge not in space.barred]
-            yield [Probe(v, shortest, True) for v in self._plan.strategy.heads(self._outcomes, tried)[:1]]
+            tried = [v for v in debated if v.reading == space.readings[0] and v.knowledge not in space.not_exportable]
+            yield [space.point(v, shortest, True) for v in self._plan.strategy.scorers(self._outcomes, tried)[:1]]
 
-    def _suggested(self, most: int) -> list[Probe]:
+    def _suggested(self, most: int) -> list[Point]:
         """What is tried next; nothing if all was seen."""
         given = [point for point in self._space.points() if point.granularity == self._space.granularities[0]]
-        new = [probe_of(point) for point in given if point not in self._trials]
-        new = [probe for probe in new if self._worth_a_debate(probe)]
+        new = [point for point in given if point not in self._trials and self._worth_a_debate(point)]
         if not self._plan.breadth.new_debates:
             debated = {(point.variant, point.rounds) for point in self._outcomes.by_point if point.rounds}
-            new = [probe for probe in new if (probe.variant, probe.rounds) in debated]
+            new = [point for point in new if (point.variant, point.rounds) in debated]
         if (instead := self._plan.strategy.suggested) is not None:
             return list(instead(new))[:most]
-        found: list[Probe] = []
+        found: list[Point] = []
         for _ in range(_SUGGESTIONS):
             if len(found) == min(most, len(new)):
                 break
@@ -289,42 +292,46 @@ class Study:
             self._suggestions += 1
             trial = self._optuna.ask()
             point = suggest(self._space, trial)
-            if probe_of(point) in new and point not in self._trials:
+            if point in new and point not in self._trials:
                 self._trials[point] = trial
-                found.append(probe_of(point))
+                found.append(point)
             else:
                 self._tell(trial, None, "FAIL")
         return found or new[:1]
 
-    def _worth_a_debate(self, probe: Probe) -> bool:
+    def _worth_a_debate(self, point: Point) -> bool:
         """Where a single call was pruned in another reading, the same is not debated in it."""
-        if not probe.rounds or probe.variant.reading == self._space.readings[0]:
+        if not point.rounds or point.reading == self._space.readings[0]:
             return True
-        way = probe.variant.knowledge, probe.variant.reading
-        lost = {(point.knowledge, point.reading) for point in self._outcomes.dropped if not point.rounds}
-        return not self._plan.breadth.cheap_only and way not in lost
+        lost = {(one.knowledge, one.reading) for one in self._outcomes.dropped if not one.rounds}
+        return not self._plan.breadth.cheap_only and (point.knowledge, point.reading) not in lost
 
-    def _read_again(self) -> list[Probe]:
+    def _read_again(self) -> list[Point]:
         """The best in the judge's own reading, in the others."""
         outcomes, space = self._outcomes, self._space
         if len(space.readings) < 2:
             return []
-        points = sorted((p for p in outcomes.by_point if p.reading == space.readings[0]), key=space.plainness)
-        found = self._plan.strategy.read_again(outcomes, [p for p in points if p.knowledge not in space.barred])
-        return [_whole(space, replace(point, reading=reading)) for reading in space.readings[1:] for point in found]
+        points = sorted((p for p in outcomes.by_point if p.reading == space.readings[0]), key=space.complexity)
+        found = self._plan.strategy.read_again(outcomes, [p for p in points if p.knowledge not in space.not_exportable])
+        return [self._whole(replace(point, reading=reading)) for reading in space.readings[1:] for point in found]
 
     # Trials.
 
-    def _lengths(self, probe: Probe) -> list[Point]:
-        """The points that a probe tells about, with scores as they are given; what asks most comes first."""
-        return [point for point in self._space.covered(probe) if point.granularity == self._space.granularities[0]]
+    def _whole(self, point: Point) -> Point:
+        """The point that is asked about for this one: debates are held to their full length."""
+        rounds = self._space.longest if point.rounds and not point.tie_breaker else point.rounds
+        return replace(point, rounds=rounds, granularity=self._space.granularities[0])
 
-    def _try(self, probes: Iterable[Probe]) -> None:
-        """Evaluate what probes tell about and was not seen yet, at the same time, or as much of it as is not pruned."""
+    def _lengths(self, point: Point) -> list[Point]:
+        """The points that are read off a point's debates, as they are given; what asks most comes first."""
+        return [one for one in self._space.covered(point) if one.granularity == self._space.granularities[0]]
+
+    def _try(self, points: Iterable[Point]) -> None:
+        """Evaluate points and what is read off them, at the same time, or as much of it as is not pruned."""
         outcomes, alive = self._outcomes, list[list[Point]]()
         begun: set[Point] = set()
-        for probe in probes:
-            own = [p for p in self._lengths(probe) if p not in self._reported and p not in begun]
+        for one in points:
+            own = [p for p in self._lengths(one) if p not in self._reported and p not in begun]
             begun.update(own)
             for point in own:
                 if point not in self._trials:
@@ -334,14 +341,14 @@ class Study:
             alive.append(own)
         # The first trial has nothing to fall behind.
         for end in self._ends[:-1] if outcomes.by_point else []:
-            outcomes.hear([point for own in alive for point in own], frozenset(self._order[:end]))
+            outcomes.prefetch([point for own in alive for point in own], frozenset(self._order[:end]))
             for own in alive:
                 for point in own:
                     self._report(point, end)
                 # A debate is held as long as it may win; what is read off it on the way costs nothing.
                 while own and self._falls_behind(own[0]):
                     self._pruned(own.pop(0), end)
-        outcomes.hear([point for own in alive for point in own])
+        outcomes.prefetch([point for own in alive for point in own])
         for own in alive:
             for point in own:
                 self._complete(point)
@@ -446,12 +453,6 @@ class Study:
         varied = [name for name, value in complete[0].params.items() if any(t.params[name] != value for t in complete)]
         with quiet():
             return dict(optuna.importance.get_param_importances(self._optuna, params=varied))
-
-
-def _whole(space: Space, point: Point) -> Probe:
-    """The probe that a point comes from: debates are held to their full length."""
-    longest = Probe(point.variant, space.longest if point.rounds else 0)
-    return Probe(point.variant, point.rounds, True) if point.tie_breaker else longest
 
 
 def asking_order(groups: Iterable[str], seed: int) -> list[str]:

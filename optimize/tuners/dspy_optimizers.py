@@ -99,9 +99,6 @@ def _compiled(
         tuning: What it works with.
         made: Further arguments of its constructor.
         asked: Further arguments of `compile`.
-
-    Raises:
-        dspy.LMError: An LM failed for good; all replies are kept.
     """
     judge, train = tuning.judge, _trainset(tuning)
     if not train or not judge.tunable():

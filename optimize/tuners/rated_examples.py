@@ -30,18 +30,10 @@ def with_rated_examples(
     *,
     seed: int,
     scores: Scores = MappingProxyType({}),
-    without: frozenset[str] = frozenset(),
 ) -> Judge:
-    """A copy of the judge that shows rated candidates of `corpus`.
+    """A copy of the judge that shows rated candidates of `corpus`, the train part, for each of its aspects.
 
-    Args:
-        judge: The judge; it is not changed.
-        corpus: The train part.
-        aspects: The judge's aspects; each gets its own examples.
-        wanted: How many, and whether to choose the most similar ones for each item.
-        seed: For the choice.
-        scores: Of the judge for the candidates, by which pairs are chosen.
-        without: Ids of groups whose ratings must not be shown.
+    Pairs are chosen by the `scores` of the judge.
 
     Raises:
         InputError: The judge shows no examples.
@@ -49,33 +41,25 @@ def with_rated_examples(
     found: list[RatedExample] = []
     for aspect in aspects:
         if wanted.nearest:
-            found += rated_candidates(corpus, aspect, without=without)
+            found += rated_candidates(corpus, aspect)
         elif wanted.pairs:
-            found += choose_pairs(corpus, aspect, wanted.count, scores, seed=seed, without=without)
+            found += choose_pairs(corpus, aspect, wanted.count, scores, seed=seed)
         else:
-            found += choose_examples(corpus, aspect, wanted.count, seed=seed, without=without)
+            found += choose_examples(corpus, aspect, wanted.count, seed=seed)
     return with_examples(judge, found, nearest=wanted.count if wanted.nearest else 0)
 
 
-def choose_examples(
-    corpus: Corpus, aspect: Aspect, count: int, *, seed: int, without: frozenset[str] = frozenset()
-) -> list[RatedExample]:
+def choose_examples(corpus: Corpus, aspect: Aspect, count: int, *, seed: int) -> list[RatedExample]:
     """Choose rated candidates that span the scale, from as few sources as `PER_SOURCE` allows.
 
     Sources with the largest range of ratings come first, and of each the candidates whose ratings are spread most
     evenly. If sources have one candidate each, candidates with evenly spread ratings are chosen from all of them.
 
-    Args:
-        corpus: The train part.
-        aspect: The aspect of the ratings.
-        count: Number of examples; fewer if there are not so many.
-        seed: Decides between equals.
-        without: Ids of groups that must not be chosen.
-
     Returns:
-        The examples, those of one source together, from the best rated to the worst.
+        At most `count` examples; those of one source stand together, from the best rated
+        to the worst. The seed decides between equals.
     """
-    groups = _rated(corpus, aspect, without)
+    groups = _rated(corpus, aspect)
     random.Random(seed).shuffle(groups)
     if all(len(candidates) == 1 for _, candidates in groups):
         singles = _spread([(group, candidates[0]) for group, candidates in groups], aspect, count)
@@ -94,23 +78,15 @@ def choose_pairs(
     scores: Scores,
     *,
     seed: int,
-    without: frozenset[str] = frozenset(),
 ) -> list[RatedExample]:
     """Choose pairs of candidates of one source that the raters tell apart: first those that the judge orders the other
     way round or not at all, spread over the sources, the furthest from the raters first. No candidate is in two pairs.
-
-    Args:
-        corpus: The train part.
-        aspect: The aspect of the ratings.
-        count: Number of pairs; fewer if there are not so many.
-        scores: Of the judge. A pair without both scores counts as ordered rightly.
-        seed: Decides between equals.
-        without: Ids of groups that must not be chosen.
+    A pair without both scores counts as ordered rightly.
 
     Returns:
-        The examples, those of one source together, the better one first.
+        The examples of at most `count` pairs, those of one source together, the better one first.
     """
-    groups = _rated(corpus, aspect, without)
+    groups = _rated(corpus, aspect)
     random.Random(seed).shuffle(groups)
     found: list[tuple[tuple[bool, int, float], int, _Pair]] = []
     for place, (group, candidates) in enumerate(groups):
@@ -134,20 +110,17 @@ def _order(group: RatedGroup, pair: _Pair, aspect: Aspect, scores: Scores) -> tu
     return (True, -apart) if lead is None or lead > 0 else (False, lead - apart)
 
 
-def rated_candidates(corpus: Corpus, aspect: Aspect, *, without: frozenset[str] = frozenset()) -> list[RatedExample]:
-    """Every rated candidate, in the order of the corpus; the arguments are those of `choose_examples`."""
+def rated_candidates(corpus: Corpus, aspect: Aspect) -> list[RatedExample]:
+    """Every rated candidate, in the order of the corpus."""
     return [
-        _example(group, candidate, aspect)
-        for group, candidates in _rated(corpus, aspect, without)
-        for candidate in candidates
+        _example(group, candidate, aspect) for group, candidates in _rated(corpus, aspect) for candidate in candidates
     ]
 
 
-def _rated(corpus: Corpus, aspect: Aspect, without: frozenset[str]) -> list[tuple[RatedGroup, list[Candidate]]]:
+def _rated(corpus: Corpus, aspect: Aspect) -> list[tuple[RatedGroup, list[Candidate]]]:
     rated = [
         (group, [candidate for candidate in group.candidates if candidate.rating(aspect.name) is not None])
         for group in corpus.groups
-        if group.id not in without
     ]
     return [(group, candidates) for group, candidates in rated if candidates]
 

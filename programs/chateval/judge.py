@@ -25,22 +25,211 @@ according to the paper's text:
 from __future__ import annotations
 
 import asyncio
-import difflib
 import math
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
-from debate_judge.data.errors import InputError
-from debate_judge.data.schema import Scale
-from debate_judge.programs.chateval.referees import ROLES, Opinion, Referee, Summarizing, compared_aspect, read_summary
+import dspy
+
+from debate_judge.data.errors import InputError, did_you_mean
+from debate_judge.data.schema import Aspect, Scale
 from debate_judge.programs.judge import MOST_ROUNDS, DebateConfig, Item, ItemJudge, StopReason, Verdict
+from debate_judge.programs.lm.usage import CallTag
 from debate_judge.programs.option_values import one_of, whole_number, yes_or_no
-from debate_judge.programs.roles.role import NoAnswer, Role, RoleReply
+from debate_judge.programs.roles import parsing as replies
+from debate_judge.programs.roles.role import (
+    SAMPLING,
+    Fields,
+    JudgeSignature,
+    NoAnswer,
+    Role,
+    RoleReply,
+    ask,
+    kinds,
+)
 from debate_judge.programs.roles.score_modes import MOST_SAMPLES
 from debate_judge.programs.transcript import EMPTY, Transcript, Turn
+
+# --- the referees ---
+
+ROLES = MappingProxyType(
+    {
+        "general-public": "You stand for the general public: the reader without special knowledge for whom the text "
+        "was written. Form an opinion of your own first: say what such a reader gets from the text, what is missing "
+        "or puzzling, and how much that matters.",
+        "critic": "You are the critic. You look at fluent writing, clear sentences and well-chosen words, and you ask "
+        "of every judgement, your own included, whether it is well considered. Where two opinions or two texts are "
+        "level, say that they are.",
+        "news-author": "You are a news author, used to checking before anything is printed. What counts for you is "
+        "that every statement is right: borne out by the given material where that holds facts, and by what is known "
+        "for certain where it holds none.",
+        "psychologist": "You are a psychologist. You study how people think and behave: explain how people will "
+        "understand the text and respond to it.",
+        "scientist": "You are a scientist, used to systematic study. Reason from evidence, put every claim to the "
+        "test, and settle doubtful points by method instead of impression.",
+        "annotator": "You are an annotator.",
+        "evaluator": "You are the evaluator.",
+    }
+)
+"""Name -> text: the paper's five roles, the single role of its ablation (section 4.1), and that of a single referee.
+
+They fit any kind of text and do not mention other referees, because a referee may be alone.
+"""
+
+_ALONE = (
+    "Judge in the given aspect only, by its definition and by the material. Think critically, then give your score. "
+    "Use the whole scale; half points are welcome."
+)
+_TOGETHER = (
+    "Other referees have the same task. Where a debate is given, it is what was said so far, your own words included: "
+    "weigh it from your own point of view. Raise only what would move a score by half a point or more, and say by how "
+    "much and on what it rests. To agree is worth as much as to object: where an opinion convinces you, say so in one "
+    "sentence and look for nothing else. Judge in the given aspect only, by its definition and by the material. Change "
+    "your score for a reason that the material bears out and not to meet the others; close with the score that you "
+    "now stand by. Keep your contribution short and clear. Use the whole scale; half points are welcome."
+)
+
+COMPARISON_SCALE = Scale(1, 10)
+"""The scale for comparing two answers, as in the paper (Table 4), whatever scale the raters used."""
+
+
+def compared_aspect(aspect: Aspect) -> Aspect:
+    """The aspect on `COMPARISON_SCALE`; a sentence converts the points that its definition mentions to that scale."""
+    raters, ours = aspect.scale, COMPARISON_SCALE
+    conversion = ""
+    if (raters.low, raters.high) != (ours.low, ours.high) and any(c.isdecimal() for c in aspect.definition):
+        conversion = (
+            f" Points named in this definition are on a scale of {raters}; yours is {ours}: what it says of "
+            f"{raters.low:g} holds for {ours.low:g}, and what it says of {raters.high:g} for {ours.high:g}."
+        )
+    return replace(aspect, scale=ours, definition=aspect.definition + conversion)
+
+
+class Refereeing(JudgeSignature):
+    """The role stands here."""
+
+    rationale: str = dspy.OutputField(desc="what you say: your point, short and clear, with your reasons")
+    score: str = dspy.OutputField(desc="one number on the aspect's scale and nothing else")
+
+
+class Comparing(dspy.Signature):
+    """The role stands here."""
+
+    task: str = dspy.InputField()
+    source: str = dspy.InputField()
+    context: str = dspy.InputField(default="")
+    aspect: str = dspy.InputField()
+    answer_1: str = dspy.InputField()
+    answer_2: str = dspy.InputField()
+    debate: str = dspy.InputField(default="")
+    correction: str = dspy.InputField(default="")
+    rationale: str = dspy.OutputField(desc="what you say: your point, short and clear, with your reasons")
+    score_1: str = dspy.OutputField(desc="the score of answer 1: one number on the aspect's scale and nothing else")
+    score_2: str = dspy.OutputField(desc="the score of answer 2: one number on the aspect's scale and nothing else")
+
+
+class Summarizing(dspy.Signature):
+    """You keep the minutes of a discussion among referees. Sum up all that was said so far, so that a referee who
+    reads your summary instead of the discussion knows every argument, who holds it, what is agreed, what is
+    disputed and each referee's latest score. Add no opinion of your own."""
+
+    task: str = dspy.InputField()
+    aspect: str = dspy.InputField()
+    debate: str = dspy.InputField()
+    correction: str = dspy.InputField(default="")
+    summary: str = dspy.OutputField(desc="the summary, as short as it can be without losing an argument")
+
+
+@dataclass(frozen=True, slots=True)
+class Opinion:
+    """What a referee says, with one score, or one for each of two answers; a summary has none."""
+
+    text: str
+    scores: tuple[float, ...] = ()
+
+
+class Referee(Role):
+    """One referee; its instructions are its role and how to take part in the discussion.
+
+    If there is none, it is `alone`, and other referees are not mentioned to it.
+    """
+
+    def __init__(self, name: str, role: str, alone: bool) -> None:
+        super().__init__(name, Refereeing, f"{role.strip()} {_ALONE if alone else _TOGETHER}")
+
+    async def rate(self, item: Item, heard: str, turn: int, samples: Sequence[int]) -> RoleReply[Opinion] | NoAnswer:
+        """Score the candidate of `item` after the messages in `heard`.
+
+        Several `samples`, by their numbers, are averaged, and the words are those of the first; a single one is drawn
+        with the LM's own settings.
+        """
+
+        def read(fields: Fields) -> Opinion | replies.Unreadable:
+            value = replies.score(fields["score"], item.aspect.scale, item.aspect.name)
+            return value if isinstance(value, replies.Unreadable) else Opinion(fields["rationale"], (value,))
+
+        return await self._opinion(item, read, samples, turn, debate=heard)
+
+    async def compare(
+        self, pair: tuple[Item, Item], heard: str, turn: int, samples: Sequence[int]
+    ) -> RoleReply[Opinion] | NoAnswer:
+        """Score both answers, the first of `pair` shown as answer 1; otherwise as `rate`."""
+        first, second = pair
+        inputs = {
+            "task": f"{kinds(first.task, bool(first.context))} Answer 1 and answer 2 are two candidates. "
+            "They are compared in one aspect: each gets a score of its own, and neither the order in which they "
+            "stand nor their length may count. Two that are equally good get equal scores.",
+            "answer_1": replies.escaped(first.text),
+            "answer_2": replies.escaped(second.text),
+        }
+        # The same instructions with other fields, so that a tuned role is used for both.
+        own = {"signature": Comparing.with_instructions(self.signature.instructions), "demos": []}
+        return await self._opinion(first, _read_pair, samples, turn, debate=heard, inputs=inputs, **own)
+
+    async def _opinion(
+        self,
+        item: Item,
+        read: Callable[[Fields], Opinion | replies.Unreadable],
+        samples: Sequence[int],
+        turn: int,
+        **prompt: Any,
+    ) -> RoleReply[Opinion] | NoAnswer:
+        tag = CallTag(self.speaker, turn)
+        if len(samples) == 1:
+            return await ask(self, item, read, tag, **prompt)
+        tags = [replace(tag, sample=number) for number in samples]
+        answers = await asyncio.gather(*(ask(self, item, read, t, settings=SAMPLING, **prompt) for t in tags))
+        calls = sum(answer.calls for answer in answers)
+        failed = next((answer for answer in answers if isinstance(answer, NoAnswer)), None)
+        if failed is not None:
+            return replace(failed, calls=calls)
+        opinions = [answer.value for answer in answers if isinstance(answer, RoleReply)]
+        columns = zip(*(opinion.scores for opinion in opinions), strict=True)
+        means = tuple(math.fsum(column) / len(opinions) for column in columns)
+        return RoleReply(Opinion(opinions[0].text, means), calls)
+
+
+def _read_pair(fields: Fields) -> Opinion | replies.Unreadable:
+    scores = []
+    for name in ("score_1", "score_2"):
+        value = replies.score(fields[name], COMPARISON_SCALE)
+        if isinstance(value, replies.Unreadable):
+            return replies.Unreadable(f"{name}: {value.why}")
+        scores.append(value)
+    return Opinion(fields["rationale"], tuple(scores))
+
+
+def read_summary(fields: Fields) -> Opinion | replies.Unreadable:
+    """The summary in the reply of the summarizer, the extra LM of Algorithm 3."""
+    text = fields["summary"].strip()
+    return Opinion(text) if text else replies.Unreadable("the summary was empty")
+
+
+# --- the discussion ---
 
 COMMUNICATION = (
     "one-by-one",  # Algorithm 1 as the authors' published program has it: every message reaches every agent
@@ -61,16 +250,8 @@ Answer = RoleReply[Opinion] | NoAnswer
 
 @dataclass(frozen=True, slots=True)
 class Message(Turn):
-    """A turn of a discussion."""
-
     scores: tuple[float, ...] = ()
     """One, which is the turn's, or in a comparison one for each answer; none for a summary."""
-
-    @classmethod
-    def of(cls, speaker: str, turn: int, opinion: Opinion, calls: float) -> Message:
-        """The message of a speaker in a turn, from 0."""
-        score = opinion.scores[0] if len(opinion.scores) == 1 else None
-        return cls(speaker, turn, opinion.text, score, calls=calls, scores=opinion.scores)
 
     def __str__(self) -> str:
         """The message as others read it, on one line, so that it cannot pose as another speaker's message."""
@@ -86,16 +267,11 @@ class ChatEval(ItemJudge):
 
     Args:
         roles: Name -> role text; the order is the order of speaking.
-        communication: One of `COMMUNICATION`. With `one-by-one` every referee reads all earlier messages; with
-            `one-by-one-printed`, Algorithm 1 to the letter, only its own and those of referees before it in the order,
-            and the first referee reads none.
+        communication: One of `COMMUNICATION`.
         turns: T, how often each referee speaks.
         samples: k, number of replies that are averaged each time a referee speaks (multiple evidence calibration).
         both_orders: Whether a comparison shows the answers in both orders (balanced position calibration).
         comparing: Whether candidates that come in pairs are compared; others are scored one by one.
-
-    Raises:
-        InputError: There is no referee, or an argument has a value that it cannot have.
     """
 
     kind = "chateval"
@@ -127,7 +303,6 @@ class ChatEval(ItemJudge):
         self.summarizer = Role(SUMMARIZER, Summarizing) if communication == "summarizer" else None
 
     async def converse_about(self, item: Item, rounds: int) -> Transcript:
-        """Hold the discussion: a first turn and `rounds` more, which are T = `rounds` + 1."""
         return await self._discuss(item, rounds, lambda referee, *heard: referee.rate(item, *heard))
 
     async def _discuss(
@@ -143,7 +318,7 @@ class ChatEval(ItemJudge):
             if turn and self.summarizer is not None:
                 messages = _text(discussion, names)
                 answer = await self.summarizer.ask(item, read_summary, round=turn, debate=messages)
-                discussion = _with(discussion, turn, {SUMMARIZER: answer})
+                discussion = _add_answers(discussion, turn, {SUMMARIZER: answer})
                 if discussion.failure is not None:
                     return discussion
                 summary = str(discussion.turns[-1])
@@ -154,7 +329,7 @@ class ChatEval(ItemJudge):
                     # Distinct numbers, so that referees with the same role do not get each other's samples.
                     first = names.index(name) * self.samples
                     calls.append(ask(self.roles[name], heard, turn, range(first, first + self.samples)))
-                discussion = _with(discussion, turn, dict(zip(group, await asyncio.gather(*calls), strict=True)))
+                discussion = _add_answers(discussion, turn, dict(zip(group, await asyncio.gather(*calls), strict=True)))
                 if discussion.failure is not None:
                     return discussion
         return discussion
@@ -189,38 +364,32 @@ class ChatEval(ItemJudge):
         return await self._discuss(first, rounds, lambda referee, *heard: referee.compare((first, second), *heard))
 
     def config(self) -> dict[str, Any]:
-        return {
-            "roles": dict(self.texts),
-            "communication": self.communication,
-            "turns": self.debate_config.rounds + 1,
-            "samples": self.samples,
-            "both_orders": self.both_orders,
-            "comparing": self.compares,
-        }
+        own = {name: getattr(self, name) for name in ("communication", "samples", "both_orders")}
+        return {"roles": dict(self.texts), "turns": self.debate_config.rounds + 1, **own, "comparing": self.compares}
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> ChatEval:
         """Rebuild a judge.
 
         `roles` is a mapping from name to text, or a list of names of built-in roles. `same_role` is the name of one of
-        these or of a built-in role, which is given to all referees. Referees who share a role are numbered
-        (annotator-1, annotator-2).
-
-        Raises:
-            InputError: As the constructor, or a name is not that of a built-in role.
+        these or of a built-in role, which is given to all referees. Referees who share a role are numbered.
         """
         options = {name: value for name, value in config.items() if name not in ("roles", "same_role")}
         return cls(_referees(config["roles"], config.get("same_role")), **options)
 
 
-def _with(discussion: Transcript, turn: int, answers: Mapping[str, Answer]) -> Transcript:
+def _add_answers(discussion: Transcript, turn: int, answers: Mapping[str, Answer]) -> Transcript:
     """A discussion with the answers of those who spoke at once."""
     failures = []
     for name, answer in answers.items():
         if isinstance(answer, NoAnswer):
             failures.append(answer.at(name, turn))
         else:
-            discussion = discussion.add(Message.of(name, turn, answer.value, answer.calls))
+            scores = answer.value.scores
+            score = scores[0] if len(scores) == 1 else None
+            discussion = discussion.add(
+                Message(name, turn, answer.value.text, score, calls=answer.calls, scores=scores)
+            )
     return discussion.add(replace(failures[0], calls=sum(f.calls for f in failures))) if failures else discussion
 
 
@@ -230,31 +399,27 @@ def _text(discussion: Transcript, speakers: Sequence[str]) -> str:
 
 
 def messages_of(discussion: Transcript) -> list[Message]:
-    """The messages of a discussion."""
     return [turn for turn in discussion.turns if isinstance(turn, Message)]
 
 
 def pair_transcript(discussions: Sequence[Transcript], answer: int, turns: int, scale: Scale) -> Transcript:
-    """The transcript of one of two answers: the messages and, after every turn, the outcome as a score.
+    """The transcript of one of two answers (0, 1): the messages and, after every turn, the outcome as a score.
 
     The outcome is the upper end of the scale for a win, its middle for a tie, its lower end for a loss. It is the only
-    score in a transcript; the referees' scores are in the texts. The calls of a discussion are counted in one
-    transcript, that of the answer which was shown first in it.
-
-    Args:
-        discussions: The discussion with the first answer shown first, and with both orders the other discussion.
-        answer: 0 for the first of the two answers, 1 for the second.
-        turns: T, the number of turns.
-        scale: The aspect's scale.
+    score in a transcript; the referees' scores are in the texts. There is a discussion with the first answer shown
+    first, and with both orders another one; its calls are counted for the answer which was shown first in it.
     """
     failures = [discussion.failure for discussion in discussions if discussion.failure is not None]
     complete = min((failure.round for failure in failures), default=turns)
     reported: list[Turn] = []
     for turn in range(turns):
         for order, discussion in enumerate(discussions):
+            shown_first = order == answer
             for message in messages_of(discussion):
                 if message.round == turn:
-                    reported.append(_reported(message, shown_first=order == answer))
+                    scores = "answer 1: {:g}, answer 2: {:g}. ".format(*message.scores) if message.scores else ""
+                    text = f"(this is answer {1 if shown_first else 2}) {scores}{message.text}"
+                    reported.append(Turn(message.role, turn, text, calls=message.calls if shown_first else 0))
         if turn < complete:
             reported.append(_outcome(discussions, answer, turn, scale))
     if not failures:
@@ -262,13 +427,6 @@ def pair_transcript(discussions: Sequence[Transcript], answer: int, turns: int, 
     own = discussions[answer].failure if answer < len(discussions) else None
     first = min(failures, key=lambda failure: failure.round)
     return Transcript(tuple(reported), replace(first, calls=own.calls if own else 0))
-
-
-def _reported(message: Message, shown_first: bool) -> Turn:
-    """A message of a comparison in the transcript of one answer."""
-    scores = "answer 1: {:g}, answer 2: {:g}. ".format(*message.scores) if message.scores else ""
-    text = f"(this is answer {1 if shown_first else 2}) {scores}{message.text}"
-    return Turn(message.role, message.round, text, calls=message.calls if shown_first else 0)
 
 
 def _outcome(discussions: Sequence[Transcript], answer: int, turn: int, scale: Scale) -> Turn:
@@ -299,13 +457,12 @@ def _referees(roles: Mapping[str, str] | Sequence[str], same: str | None) -> dic
         names = [str(same)] * len(names)
     unknown = [name for name in names if name not in known]
     if unknown:
-        near = difflib.get_close_matches(unknown[0], known, n=1)
         raise InputError(
             f"there is no role {unknown[0]!r}",
             field="roles",
             expected="names out of " + ", ".join(known),
             found=unknown[0],
-            remedy=f"did you mean {near[0]!r}?" if near else "give your own roles in a file of name = text lines",
+            remedy=did_you_mean(unknown[0], known) or "give your own roles in a file of name = text lines",
         )
     numbered: dict[str, str] = {}
     for index, name in enumerate(names):

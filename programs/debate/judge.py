@@ -20,16 +20,19 @@ import dspy
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs.debate.personas import STRICT, Persona, persona_named, persona_of
-from debate_judge.programs.debate.prompts import Briefing, briefing
-from debate_judge.programs.debate.speakers import (
+from debate_judge.programs.debate.prompts import PromptParts, prompt_parts
+from debate_judge.programs.debate.table import (
+    BlindCritic,
     BlindCriticism,
     Critic,
     Criticism,
+    Opening,
+    Revision,
+    ScoreTable,
     Scoring,
     TieBreaker,
     TieBreaking,
 )
-from debate_judge.programs.debate.table import ScoreTable, debate
 from debate_judge.programs.judge import DebateConfig, Item, Judge, StopReason, Verdict, least_failed
 from debate_judge.programs.lm.loop import gather
 from debate_judge.programs.option_values import whole_number, yes_or_no
@@ -44,10 +47,9 @@ _READING = ("together", "joint", "order")
 
 @dataclass(frozen=True)
 class _Members:
-    """The debates of single aspects that a joint debate stands for. In a class, to hide them from DSPy."""
+    """The debates of single aspects, by name, that a joint debate stands for. In a class, to hide them from DSPy."""
 
     by_aspect: Mapping[str, Debate] = field(default_factory=dict)
-    """Name of an aspect -> its debate, with the guide and examples of this aspect."""
 
 
 class Debate(Judge):
@@ -65,17 +67,12 @@ class Debate(Judge):
         together: K, most candidates of one source that share a call (`programs.debate.table`); 0 judges each alone.
         joint: Whether all aspects that a candidate is judged in share the call as well.
         order: Seed of the order in which candidates are shown.
-
-    Raises:
-        InputError: An option has a value that it cannot have, or the score mode cannot be combined with `together` or
-            `joint`.
     """
 
     kind = "debate"
     shows_examples = True
     settable = ("score_mode", "together", "joint", "order")
     _members = _Members()
-    """The debates that this one stands for (`jointly`)."""
 
     def __init__(
         self,
@@ -112,15 +109,17 @@ class Debate(Judge):
         self, items: Sequence[Item], transcripts: Sequence[Transcript] | None, rounds: int, tie_breaker: bool = False
     ) -> list[Transcript]:
         tables = await self._tables(items, transcripts)
-        held = await gather(debate(table, rounds, tie_breaker=tie_breaker) for table in tables)
+        blind = self.persona.gap is not None
+        held = await gather(debate(table, rounds, blind=blind, tie_breaker=tie_breaker) for table in tables)
         return [transcript for own in held for transcript in own]
 
     async def smoke_test(self, items: Sequence[Item]) -> Transcript:
         tables = await self._tables(items, whole=True)
         for table in tables:
             # Also roles that nothing is left for: one that the LM cannot play would otherwise be found late.
-            await debate(table, min(self.debate_config.rounds, 1))
-            if self.debate_config.rounds and self.persona.gap is not None:
+            blind = self.persona.gap is not None
+            await debate(table, min(self.debate_config.rounds, 1), blind=blind)
+            if self.debate_config.rounds and blind:
                 await table.turn(Critic, table.debated())
             if self.debate_config.tie_breaker:
                 await table.turn(TieBreaker, table.debated())
@@ -139,25 +138,30 @@ class Debate(Judge):
         for item in items:
             first.setdefault(item.aspect.name, item)
         own = {name: self._members.by_aspect.get(name, self) for name in first}
-        briefings: dict[str, Briefing] = {}
+        parts_by_aspect: dict[str, PromptParts] = {}
         if len(items) > 1:
             # Rated examples are chosen once, for the whole table.
-            shared = await asyncio.gather(*(own[name].briefed(item, items) for name, item in first.items()))
-            briefings = dict(zip(first, shared, strict=True))
-        return ScoreTable(own, briefings, items, transcripts, whole=whole)
+            parts_by_aspect = {
+                name: await own[name].prompt_parts_in_thread(item, items) for name, item in first.items()
+            }
+        return ScoreTable(own, parts_by_aspect, items, transcripts, whole=whole)
 
-    def brief(self, item: Item, table: Sequence[Item] = ()) -> Briefing:
-        """The briefing of the roles about an item, or about all items of a `table` in the aspect of this one."""
+    def prompt_parts(self, item: Item, table: Sequence[Item] = ()) -> PromptParts:
+        """What the prompts about an item have in common, or about all items of a `table` in the aspect of this one."""
         whole, signatures = self.mode.name == "expected", (self.scorer.signature, self.critic.signature)
-        parts = briefing(item.aspect, whole, *signatures, bool(table), self.persona.gap)
+        parts = prompt_parts(item.aspect, whole, *signatures, bool(table), self.persona.gap)
         if not self.scorer.demos:
             return parts
         examples = shown(self.scorer.demos, item.aspect.name, table or (item,), self.nearest_examples)
         return replace(parts, examples=examples)
 
-    async def briefed(self, item: Item, table: Sequence[Item] = ()) -> Briefing:
-        """`brief`, in a thread if retrieval has to be fitted, which would block all other debates."""
-        return await asyncio.to_thread(self.brief, item, table) if self.nearest_examples else self.brief(item, table)
+    async def prompt_parts_in_thread(self, item: Item, table: Sequence[Item] = ()) -> PromptParts:
+        """`prompt_parts`, in a thread if retrieval has to be fitted, which would block all other debates."""
+        return (
+            await asyncio.to_thread(self.prompt_parts, item, table)
+            if self.nearest_examples
+            else self.prompt_parts(item, table)
+        )
 
     def read_verdict(self, transcript: Transcript, rounds: int) -> Verdict:
         last, score = transcript.turns[-1], transcript.score
@@ -217,7 +221,6 @@ class Debate(Judge):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Debate:
-        """Rebuild a debate. A persona without a text is one of the built-in five."""
         name = str(config["persona"])
         persona = persona_of(name, str(config["persona_text"])) if "persona_text" in config else persona_named(name)
         if "gap" in config:
@@ -225,6 +228,32 @@ class Debate(Judge):
         _refuse_removed(config)
         own = {name: config[name] for name in ("score_mode", "nearest_examples", *_READING) if name in config}
         return cls(persona, DebateConfig(config["rounds"], config["tie_breaker"]), **own)
+
+
+async def debate(table: ScoreTable, rounds: int, *, blind: bool = False, tie_breaker: bool = False) -> list[Transcript]:
+    """Hold the debate about a table, or go on with it: Scorer; up to `rounds` times Critic and Scorer, until there is
+    NO ISSUE; Tie-breaker for what stays open. A `blind` Critic first scores the table by itself, which settles all
+    scores but those that it is too far from.
+
+    A failed turn ends the debate about its cell, and is recorded in the cell's transcript.
+    """
+    if not table.begun:
+        await table.turn(Opening, table.open())
+        table.end_round()
+        if rounds and blind:
+            await table.turn(BlindCritic, table.open())
+            if not table.open():
+                table.end_round()
+        for _ in range(rounds):
+            if not table.open():
+                break
+            await table.turn(Critic, table.open())
+            await table.turn(Revision, table.open())
+            table.end_round()
+    if tie_breaker and table.disputed():
+        await table.turn(TieBreaker, table.disputed())
+        table.end_round(again=True)
+    return table.transcripts
 
 
 def _check_reading(judge: Debate) -> None:
@@ -241,11 +270,7 @@ def _check_reading(judge: Debate) -> None:
 
 
 def _refuse_removed(config: Mapping[str, Any]) -> None:
-    """Refuse the configuration of an older export whose prompts cannot be asked any more.
-
-    Raises:
-        InputError: It asks for half or whole points in prompts, or scores batches of different sources.
-    """
+    """Refuse an older export that asks for half or whole points in prompts, or scores batches of different sources."""
     own = "whole" if str(config.get("score_mode", "text")) == "expected" else "free"
     for name, usual in (("granularity", own), ("batch_rounds", 0)):
         if config.get(name, usual) != usual:

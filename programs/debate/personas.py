@@ -84,11 +84,7 @@ def persona_of(name: str, text: str) -> Persona:
 
 
 def persona_named(name: str) -> Persona:
-    """The built-in persona of this name.
-
-    Raises:
-        InputError: There is none.
-    """
+    """The built-in persona of this name."""
     known = {**PERSONAS, **BLIND}
     if name not in known:
         expected, remedy = f"one of {', '.join(known)}", did_you_mean(name, known)

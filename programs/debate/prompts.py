@@ -56,7 +56,7 @@ def listed(cells: Iterable[Cell]) -> str:
 
 
 def cells_of(items: Sequence[Item]) -> dict[Cell, Item]:
-    """The cells of a table, in the order of its items: one for each candidate and aspect."""
+    """The cells of a table, in the order of its items."""
     labels = aspect_labels([item.aspect.name for item in items])
     met: dict[tuple[tuple[str, str, str], str], int] = {}
     numbers: dict[tuple[tuple[str, str, str], int], int] = {}
@@ -71,10 +71,7 @@ def cells_of(items: Sequence[Item]) -> dict[Cell, Item]:
 
 
 def aspect_labels(names: Iterable[str]) -> dict[str, str]:
-    """Name of an aspect -> its label: lower-case letters, digits and underscores, different for each aspect.
-
-    The label of a single aspect is empty.
-    """
+    """Name of an aspect -> its label, of lower-case letters, digits and underscores; empty for a single aspect."""
     labels: dict[str, str] = {}
     distinct = tuple(dict.fromkeys(names))
     for name in distinct:
@@ -147,9 +144,8 @@ def fineness(scale: Scale, whole: bool) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Briefing:
-    """What all prompts of one debate have in common apart from the texts. It is the same for all candidates, except for
-    rated examples that are chosen for the item."""
+class PromptParts:
+    """What all prompts of one debate have in common apart from the texts."""
 
     standard: str
     """The standard that every role argues from: the Scorer's instructions with the guide to the raters. The form of the
@@ -170,16 +166,15 @@ class Briefing:
 
 
 @lru_cache(maxsize=256)
-def briefing(
+def prompt_parts(
     aspect: Aspect, whole: bool, scorer: Any, critic: Any, together: bool = False, gap: float | None = None
-) -> Briefing:
-    """The briefing for an aspect; of the roles' instructions it contains only the Scorer's.
+) -> PromptParts:
+    """The parts of the prompts about an aspect; of the roles' instructions it contains only the Scorer's.
 
     Args:
         aspect: The aspect that is scored.
         whole: Whether prompts ask for whole points of the scale.
-        scorer: The Scorer's signature.
-        critic: The Critic's signature.
+        scorer, critic: Their signatures.
         together: Whether the debate is about several candidates; the form of replies is then in the requests.
         gap: Of the Critic's persona.
     """
@@ -198,17 +193,11 @@ def briefing(
     size = aspect.scale.step * (0.5 if gap is None else gap)
     debate_rules = rules(GUIDE if guided else DEFINITION, f"{size:g}", gap is not None)
     debate_rules += SEVERAL if together else f"The Critic replies with {form(critic)}."
-    return Briefing(standard, text, debate_rules, size, gap is not None)
+    return PromptParts(standard, text, debate_rules, size, gap is not None)
 
 
 def rules(criterion: str, size: str, blind: bool = False) -> str:
-    """The rules of a debate.
-
-    Args:
-        criterion: What to argue from, e.g. `GUIDE`.
-        size: How far apart two scores must be for an issue.
-        blind: Whether the Critic has scored before it saw a score.
-    """
+    """The rules of a debate from a `criterion`, e.g. `GUIDE`; an issue needs two scores `size` apart."""
     if blind:
         debated = "Every score is debated" if size == "0" else f"Only scores that lie at least {size} apart are debated"
         return (
@@ -232,17 +221,13 @@ def rules(criterion: str, size: str, blind: bool = False) -> str:
     )
 
 
-def joint_briefing(briefings: Mapping[str, Briefing]) -> Briefing:
-    """One briefing for several aspects.
-
-    Args:
-        briefings: Label of an aspect -> its briefing for several candidates; if there is only one, it is returned.
-    """
-    first = next(iter(briefings.values()))
-    if len(briefings) == 1:
+def joint_prompt_parts(parts_by_aspect: Mapping[str, PromptParts]) -> PromptParts:
+    """Those of several aspects, from those of each by its label; of a single one they are returned as they are."""
+    first = next(iter(parts_by_aspect.values()))
+    if len(parts_by_aspect) == 1:
         return first
     # The Scorer's instructions without the guide are the same for all of them.
-    guides = {label: guide_in(own.standard) for label, own in briefings.items()}
+    guides = {label: guide_in(own.standard) for label, own in parts_by_aspect.items()}
     standard = first.standard
     if shared := len(set(guides.values())) == 1:
         criterion = GUIDE if guides.popitem()[1] else "the definition of the aspect"
@@ -251,28 +236,28 @@ def joint_briefing(briefings: Mapping[str, Briefing]) -> Briefing:
         criterion = "the aspect's guide to the raters"
         criterion += "" if all(guides.values()) else " or, where it has none, its definition"
     parts = [
-        f"{len(briefings)} aspects of each candidate are rated, each by what stands under the headers with its "
+        f"{len(parts_by_aspect)} aspects of each candidate are rated, each by what stands under the headers with its "
         "name and by nothing that stands under those of another aspect."
     ]
     if not shared:
         parts[0] += (
             " A guide to the raters was learnt from their ratings; it decides where it differs from all else here."
         )
-    for label, own in briefings.items():
+    for label, own in parts_by_aspect.items():
         parts += _section("aspect", label, own.aspect) + ([] if shared else _section("guide", label, guides[label]))
-    sizes = {label: own.issue for label, own in briefings.items()}
+    sizes = {label: own.issue for label, own in parts_by_aspect.items()}
     if len(set(sizes.values())) == 1:
         size = f"{first.issue:g}"
     else:
         size = ", ".join(f"{own:g} ({label})" for label, own in sizes.items())
     examples = {
         name: "\n\n".join(
-            part for label, own in briefings.items() for part in _section(name, label, own.examples.get(name, ""))
+            part for label, own in parts_by_aspect.items() for part in _section(name, label, own.examples.get(name, ""))
         )
         for name in ("examples", "similar")
     }
     debate_rules = rules(criterion, size, first.blind) + SEVERAL_ASPECTS
-    return Briefing(standard, "\n\n".join(parts), debate_rules, first.issue, first.blind, examples)
+    return PromptParts(standard, "\n\n".join(parts), debate_rules, first.issue, first.blind, examples)
 
 
 def _section(name: str, label: str, text: str) -> list[str]:
@@ -312,22 +297,24 @@ EACH_BY_ITSELF = (
 
 
 def opening_task(part: Part) -> str:
-    """The Scorer's task in the first call about a table."""
+    """The Scorer's task in the first call: about one candidate, or about a table."""
+    if not part:
+        return OPENING
     if len(aspects_in(part)) == 1:
         return OPENING_TABLE
     return (OPENING_ASPECTS if len(candidates_in(part)) == 1 else OPENING_TABLE) + EACH_BY_ITSELF
 
 
 def blind_task(part: Part) -> str:
-    """The Critic's task in the call in which it scores a table by itself."""
-    if not part:
-        return BLIND_READING
-    several = len(aspects_in(part)) > 1
-    return (BLIND_READING if len(candidates_in(part)) == 1 else BLIND_TABLE) + (EACH_BY_ITSELF if several else "")
+    """The Critic's task in the call in which it scores by itself."""
+    task = BLIND_TABLE if len(candidates_in(part)) > 1 else BLIND_READING
+    return task + (EACH_BY_ITSELF if len(aspects_in(part)) > 1 else "")
 
 
 def revision_task(part: Part) -> str:
-    """The Scorer's task in later calls about a table."""
+    """The Scorer's task in later calls."""
+    if not part:
+        return REVISION
     if len(aspects_in(part)) == 1:
         return REVISION_TABLE
     return REVISION_TABLE.replace("disputed candidate", "disputed score") + EACH_BY_ITSELF
@@ -397,12 +384,7 @@ def settling_request(cells: Sequence[Cell]) -> str:
 
 
 def reviewing_request(cells: Sequence[Cell], *, blind: bool = False) -> str:
-    """The Critic's reply: a review, a decision about each score, and the evidence of each issue.
-
-    Args:
-        cells: That are open.
-        blind: Whether it has scored them by itself.
-    """
+    """The Critic's reply: a review, a decision about each score, and the evidence of each issue."""
     cells = _aspect_by_aspect(cells)
     first, name = label(cells[0]), "candidate and aspect" if cells[0].aspect else "candidate"
     own = "where your own reading and the Scorer's part" if blind else "your own score and what it rests on"

@@ -68,8 +68,7 @@ _DECISION = re.compile(
 def no_issue(text: str) -> bool | Unreadable:
     """Read the Critic's decision: True for NO ISSUE, False for an issue.
 
-    The decision must be alone on the first line, in any case, punctuation and markup, and no other line may say the
-    opposite.
+    It must be alone on the first line, in any case, punctuation and markup, and no other line may say the opposite.
     """
     lines = [_decision_in(line) for line in text.splitlines() if line.strip()]
     decision = lines[0] if lines else None
@@ -97,14 +96,7 @@ def _decision_in(line: str) -> bool | None:
 def read_scores(
     reply: str, field: str, cells: Sequence[Cell], items: Mapping[Cell, Item]
 ) -> dict[Cell, ParsedScore | Unreadable]:
-    """The score of each cell.
-
-    Args:
-        reply: The LM's reply.
-        field: The field with the scores.
-        cells: The cells to read.
-        items: All cells of the prompt, with their items.
-    """
+    """The score of each of `cells` by its line in the field; `items` has all cells of the prompt."""
     return _read(reply, field, cells, items, lambda cell, *texts: _score(items[cell].aspect, *texts))
 
 
@@ -129,7 +121,7 @@ def _read(
         return dict.fromkeys(cells, statements)
     values: dict[Cell, T | Unreadable] = {}
     for cell in cells:
-        line, texts = statements.get(cell, Unreadable("it was missing")), contents.get(label(cell), ("",))
+        line, texts = statements[cell], contents.get(label(cell), ("",))
         reasons = texts[0] if len(texts) == 1 else Unreadable(f"the field {label(cell)!r} {TWICE}")
         values[cell] = line if isinstance(line, Unreadable) else read(cell, line, reasons)
     return values
@@ -206,10 +198,9 @@ def _statements(bodies: Sequence[str], known: Collection[Cell]) -> dict[Cell, st
         if isinstance(reading, Unreadable):
             return reading
         readings.append(reading)
-    if len(readings) == 1:
-        return readings[0]
     several = Unreadable(f"the field {TWICE}")
-    agreed = {cell: {reading.get(cell, several) for reading in readings} for cell in known}
+    missing = Unreadable("it was missing") if len(readings) == 1 else several
+    agreed = {cell: {reading.get(cell, missing) for reading in readings} for cell in known}
     return {cell: different.pop() if len(different) == 1 else several for cell, different in agreed.items()}
 
 

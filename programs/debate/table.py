@@ -1,6 +1,10 @@
-"""The debate about a table of scores (DEBATE, Algorithm 1): candidates of one source, in one aspect or several.
+"""The roles of a debate, and the table of scores that it is about.
 
-Each score is a cell with a transcript of its own; a candidate alone in one aspect is a table of one cell. Every role
+A role is a `dspy.Predict` of the debate, and its instructions are all that an optimizer may rewrite: the Scorer's are
+the standard of all roles, the Critic's its persona.
+
+A table has candidates of one source, in one aspect or several. Each score is a cell with a transcript of its own; a
+candidate alone in one aspect is a table of one cell. Every role
 sees the whole table. The Critic is asked about the cells that are still open, the Scorer revises those that the Critic
 disputes, and the Tie-breaker decides those that stay open; all others are settled and keep their scores. A call counts
 in the transcripts of the cells that it asked about, in equal shares.
@@ -14,65 +18,278 @@ prompts of a debate about one candidate.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import dspy
 
 from debate_judge.programs.debate import prompts
-from debate_judge.programs.debate.prompts import Briefing, Cell, Part, aspects_in, candidates_in, label, listed
-from debate_judge.programs.debate.speakers import (
-    Answer,
-    BlindCritic,
-    Critic,
-    DebateRole,
-    Opening,
-    Revision,
-    TieBreaker,
-)
+from debate_judge.programs.debate import replies as table_replies
+from debate_judge.programs.debate.prompts import Cell, Part, PromptParts, aspects_in, candidates_in, label, listed
+from debate_judge.programs.debate.replies import Objection
 from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.client import JudgeLM
-from debate_judge.programs.lm.limits.limiter import TOKENS_PER_BYTE
 from debate_judge.programs.lm.loop import gather
-from debate_judge.programs.lm.reply import Messages
 from debate_judge.programs.lm.usage import CallTag
-from debate_judge.programs.roles.parsing import Unreadable
-from debate_judge.programs.roles.role import SAMPLING, NoAnswer, RoleLastAdapter, RoleReply, call
-from debate_judge.programs.roles.score_modes import mean_of
-from debate_judge.programs.transcript import EMPTY, Transcript
+from debate_judge.programs.roles import parsing as replies
+from debate_judge.programs.roles.parsing import Unreadable, escape
+from debate_judge.programs.roles.role import (
+    SAMPLING,
+    Fields,
+    JudgeSignature,
+    NoAnswer,
+    RoleLastAdapter,
+    RoleReply,
+    ask,
+    call,
+)
+from debate_judge.programs.roles.score_modes import ParsedScore, mean_of, score
+from debate_judge.programs.transcript import BLIND_CRITIC, EMPTY, Transcript, Turn
 
 if TYPE_CHECKING:
     from debate_judge.programs.debate.judge import Debate
+
+T = TypeVar("T")
 
 TOKENS_PER_SCORE, TOKENS_PER_SCORE_JOINT = 250, 150
 """Tokens of a reply for each score, in calls about one aspect and about several. A lower `max_tokens` is raised to the
 sum, which for 16 candidates in five aspects is still below the longest reply of LMs."""
 
+_ROUNDING = 1e-9
+"""By which the distance of two scores may seem smaller than it is."""
 
-async def debate(table: ScoreTable, rounds: int, *, tie_breaker: bool = False) -> list[Transcript]:
-    """Hold the debate about a table, or go on with it: Scorer; up to `rounds` times Critic and Scorer, until there is
-    NO ISSUE; Tie-breaker for what stays open. A blind Critic first scores the table by itself, which settles all scores
-    but those that it is too far from.
+Readings = dict[Cell, T | Unreadable]
+"""Cell -> what a reply says about it, or why that cannot be read."""
 
-    A failed turn ends the debate about its cell, and is recorded in the cell's transcript.
+Answer = RoleReply[Any] | NoAnswer
+"""What was said about a cell: a `ParsedScore` or an `Objection`."""
+
+
+# --- the roles ---
+
+
+class Scoring(JudgeSignature):
+    """Judge the candidate in the given aspect alone, by its definition; use the source, where it is shown, as far as
+    the definition needs it. Faults and merits of other kinds do not count, however plain they are. Traces of
+    processing, such as lower case, blanks around punctuation, a dateline or a missing last full stop, count for
+    nothing. Name the places in the texts that raise or lower the score; for a clean text say that nothing was found.
+    Use the whole scale: the best score is for a text in which you find nothing that the definition names, and trifles
+    take nothing off."""
+
+    # These instructions are the standard that all roles of the debate read (`programs.debate.prompts`), so they say
+    # how to judge and do not address the Scorer.
+    rationale: str = dspy.OutputField(desc="your reasons, step by step, with the places in the texts that they rest on")
+    score: str = dspy.OutputField(desc="one number on the aspect's scale and nothing else")
+
+
+class Criticism(JudgeSignature):
+    """The persona stands here."""
+
+    review: str = dspy.OutputField(desc="your own score with its reasons, then your check of the latest score")
+    decision: str = dspy.OutputField(desc=f"{replies.NO_ISSUE} or ISSUE")
+    # The other roles see only this field of the reply, so it has to contain the evidence.
+    feedback: str = dspy.OutputField(desc="with ISSUE, the objection and its evidence; empty with NO ISSUE")
+
+
+class BlindCriticism(Criticism):
+    """The persona stands here."""
+
+    review: str = dspy.OutputField(desc="where your own reading and the Scorer's part, and what the texts show there")
+
+
+class TieBreaking(JudgeSignature):
+    """The rounds of the debate are used up. Check each disputed point against the texts, settle it by the guide to
+    the raters, or by the definition of the aspect where there is none, and give the final score."""
+
+    reasoning: str = dspy.OutputField(desc="the disputed points and how the texts settle them")
+    side: str = dspy.OutputField(desc="whose latest position is nearer to your score, Scorer or Critic")
+    final_score: str = dspy.OutputField(desc="one number on the aspect's scale and nothing else")
+
+
+class DebateRole(ABC):
+    """One role's turn about some cells.
+
+    Args:
+        debates: Name of an aspect -> the debate with its roles. In a table of several aspects these differ at most in
+            their guide to the raters and their rated examples.
     """
-    if not table.begun:
-        await table.turn(Opening, table.open())
-        table.end_round()
-        if rounds and table.blind:
-            await table.turn(BlindCritic, table.open())
-            if not table.open():
-                table.end_round()
-        for _ in range(rounds):
-            if not table.open():
-                break
-            await table.turn(Critic, table.open())
-            await table.turn(Revision, table.open())
-            table.end_round()
-    if tie_breaker:
-        await table.turn(TieBreaker, table.disputed())
-    return table.transcripts
+
+    name: ClassVar[str]
+    """In transcripts and accounts."""
+    predictor: ClassVar[str]
+    samples = 0
+    """Number of samples to average; 0 for a single reply at the LM's own temperature."""
+
+    def __init__(self, debates: Mapping[str, Debate]) -> None:
+        self._debates = debates
+        self._first = next(iter(debates.values()))
+
+    def predict(self, item: Item | None = None) -> dspy.Predict:
+        """The predictor that speaks about an item, or about a table: that of its first aspect."""
+        predict: dspy.Predict = getattr(self.of(item) if item else self._first, self.predictor)
+        return predict
+
+    def of(self, item: Item) -> Debate:
+        return self._debates[item.aspect.name]
+
+    def tag(self, transcripts: Sequence[Transcript]) -> CallTag:
+        """The tag of a call about the cells with these transcripts."""
+        return CallTag(self.name, max(map(self.round, transcripts)))
+
+    def round(self, transcript: Transcript) -> int:
+        """The round that the turn belongs to."""
+        return transcript.rounds
+
+    def visible(self, transcript: Transcript) -> Transcript:
+        """What the role is shown of the debate."""
+        return transcript.visible_to(self.name)
+
+    async def alone(self, item: Item, transcript: Transcript, prompt_parts: PromptParts) -> Answer:
+        """Speak about a candidate that is judged alone."""
+        inputs, read, debate = self.inputs(prompt_parts), partial(self.read_alone, item), str(self.visible(transcript))
+        return await ask(self.predict(item), item, read, self.tag([transcript]), debate=debate, inputs=inputs)
+
+    def read_alone(self, item: Item, fields: Fields) -> Any:
+        """Parse the reply about one candidate."""
+        raise NotImplementedError
+
+    def inputs(self, prompt_parts: PromptParts, part: Part = ()) -> Mapping[str, str]:
+        """Input fields of the prompt other than its texts, about one candidate or about the cells of `part`."""
+        return prompt_parts.inputs(
+            f"You are the {self.name.capitalize()}. {escape(self.predict().signature.instructions)}"
+        )
+
+    @abstractmethod
+    def request(self, part: Part, concerned: Part, cells: Sequence[Cell]) -> str:
+        """The form of the reply about a table that shows `part`, in a turn about the `concerned` cells, of which
+        `cells` have no readable reply so far."""
+
+    @abstractmethod
+    def read(self, reply: str, cells: Sequence[Cell], items: Mapping[Cell, Item]) -> Readings[Any]:
+        """Parse what a reply says about `cells`; `items` has all cells of the prompt."""
+
+    def turn(self, transcript: Transcript, statement: ParsedScore | Objection, calls: float, item: Item) -> Turn:
+        """What was said about a cell as a turn of its transcript."""
+        number = self.round(transcript)
+        if isinstance(statement, Objection):
+            return Turn(self.name, number, statement.text, no_issue=statement.content, calls=calls)
+        return Turn(self.name, number, statement.rationale, score=statement.score, calls=calls)
+
+
+class _Scorer(DebateRole):
+    name = predictor = "scorer"
+
+    def __init__(self, debates: Mapping[str, Debate]) -> None:
+        super().__init__(debates)
+        self.samples = self._first.mode.samples if self._first.mode.name == "sampled" else 0
+
+    async def alone(self, item: Item, transcript: Transcript, prompt_parts: PromptParts) -> Answer:
+        prompt: dict[str, Any] = {"debate": str(self.visible(transcript)), "inputs": self.inputs(prompt_parts)}
+        return await score(self.predict(item), self.of(item).mode, item, self.tag([transcript]), **prompt)
+
+    def request(self, part: Part, concerned: Part, cells: Sequence[Cell]) -> str:
+        return prompts.scoring_request(cells, cells)
+
+    def read(self, reply: str, cells: Sequence[Cell], items: Mapping[Cell, Item]) -> Readings[ParsedScore]:
+        return table_replies.read_scores(reply, prompts.SCORES, cells, items)
+
+
+class Opening(_Scorer):
+    """The Scorer's first turn, which is the single call."""
+
+    def inputs(self, prompt_parts: PromptParts, part: Part = ()) -> Mapping[str, str]:
+        return prompt_parts.inputs(prompts.opening_task(part), debating=False)
+
+
+class BlindCritic(_Scorer):
+    """The Critic's own score, by the prompt of a single call.
+
+    Whether it is far enough from the Scorer's for a debate is computed here and not asked for: an LM that knows the
+    other score ends up close to it.
+    """
+
+    name = BLIND_CRITIC
+
+    def round(self, transcript: Transcript) -> int:
+        return transcript.rounds + 1
+
+    def inputs(self, prompt_parts: PromptParts, part: Part = ()) -> Mapping[str, str]:
+        return prompt_parts.inputs(prompts.blind_task(part), debating=False)
+
+    def visible(self, transcript: Transcript) -> Transcript:
+        return EMPTY
+
+    def turn(self, transcript: Transcript, statement: Any, calls: float, item: Item) -> Turn:
+        given, gap = super().turn(transcript, statement, calls, item), self.of(item).persona.gap
+        assert gap is not None
+        distance = abs((given.score or 0.0) - (transcript.score or 0.0))
+        return replace(given, no_issue=distance < gap * item.aspect.scale.step - _ROUNDING)
+
+
+class Revision(_Scorer):
+    """The Scorer's later turns. After a Critic that saw the scores, the LM gives all scores of a disputed aspect again,
+    to keep them in proportion, but only the disputed ones are read."""
+
+    def inputs(self, prompt_parts: PromptParts, part: Part = ()) -> Mapping[str, str]:
+        return prompt_parts.inputs(prompts.revision_task(part))
+
+    def request(self, part: Part, concerned: Part, cells: Sequence[Cell]) -> str:
+        if self._first.persona.gap is not None or len(cells) < len(concerned):
+            return super().request(part, concerned, cells)
+        disputed = aspects_in(concerned)
+        return prompts.scoring_request(cells, [cell for cell in part if cell.aspect in disputed])
+
+
+class Critic(DebateRole):
+    """Reviews the latest scores according to its persona, and decides whether an issue remains."""
+
+    name = predictor = "critic"
+
+    def round(self, transcript: Transcript) -> int:
+        # The round of a blind score is that of the objection which follows from it.
+        return transcript.rounds + (transcript.turns[-1].role != BLIND_CRITIC)
+
+    def read_alone(self, item: Item, fields: Fields) -> Objection | Unreadable:
+        # Only the decision field counts: the words NO ISSUE elsewhere, quoted from the candidate or an earlier turn,
+        # change nothing.
+        content = table_replies.no_issue(fields["decision"])
+        if isinstance(content, Unreadable):
+            return content
+        feedback = fields["feedback"] or fields["review"]
+        if not content and not feedback:
+            return Unreadable("the decision was ISSUE but no feedback was given")
+        return Objection(content, replies.NO_ISSUE if content else feedback)
+
+    def request(self, part: Part, concerned: Part, cells: Sequence[Cell]) -> str:
+        return prompts.reviewing_request(cells, blind=self._first.persona.gap is not None)
+
+    def read(self, reply: str, cells: Sequence[Cell], items: Mapping[Cell, Item]) -> Readings[Objection]:
+        return table_replies.read_decisions(reply, cells, items)
+
+
+class TieBreaker(DebateRole):
+    """Reads a debate that ended without agreement and gives the final score (DEBATE, appendix E.3)."""
+
+    name, predictor = "tie-breaker", "tie_breaker"
+
+    def read_alone(self, item: Item, fields: Fields) -> ParsedScore | Unreadable:
+        value = replies.score(fields["final_score"], item.aspect.scale, item.aspect.name)
+        if isinstance(value, Unreadable):
+            return value
+        side, reasoning = fields["side"].strip(), fields["reasoning"]
+        return ParsedScore(value, f"({side}) {reasoning}" if side else reasoning)
+
+    def request(self, part: Part, concerned: Part, cells: Sequence[Cell]) -> str:
+        return prompts.settling_request(cells)
+
+    def read(self, reply: str, cells: Sequence[Cell], items: Mapping[Cell, Item]) -> Readings[ParsedScore]:
+        return table_replies.read_scores(reply, prompts.FINAL_SCORES, cells, items)
+
+
+# --- the table ---
 
 
 class ScoreTable:
@@ -80,8 +297,8 @@ class ScoreTable:
 
     Args:
         debates: Name of an aspect -> the debate with its roles.
-        briefings: Name of an aspect -> its briefing for several candidates; not needed for a single item.
-        items: The items to score, candidate by candidate in the order in which they are shown.
+        parts_by_aspect: Name of an aspect -> what its prompts have in common; not needed for a single item.
+        items: Candidate by candidate, in the order in which they are shown.
         transcripts: The debate so far, one for each item; by default it has not begun.
         whole: Whether a reply that stays unreadable is a failure, and not asked for again about fewer; for smoke tests.
     """
@@ -89,27 +306,22 @@ class ScoreTable:
     def __init__(
         self,
         debates: Mapping[str, Debate],
-        briefings: Mapping[str, Briefing],
+        parts_by_aspect: Mapping[str, PromptParts],
         items: Sequence[Item],
         transcripts: Sequence[Transcript] | None = None,
         *,
         whole: bool = False,
     ) -> None:
         self._debates = debates
-        self._briefings = briefings
+        self._parts_by_aspect = parts_by_aspect
         self._items = prompts.cells_of(items)
         self._transcripts = dict(zip(self._items, transcripts or [EMPTY] * len(items), strict=True))
         self.begun = transcripts is not None
         self._parts = list(prompts.parts_of(self._transcripts)) if self.begun else [tuple(self._items)]
         self._whole = whole
-        self._alone: dict[Cell, Briefing] = {}
+        self._alone: dict[Cell, PromptParts] = {}
         self._spent: dict[Cell, float] = dict.fromkeys(self._items, 0)
         """Shares of failed calls, which are added to the calls of the cell's next turn."""
-
-    @property
-    def blind(self) -> bool:
-        """Whether the Critic scores by itself first."""
-        return next(iter(self._debates.values())).persona.gap is not None
 
     @property
     def transcripts(self) -> list[Transcript]:
@@ -128,16 +340,16 @@ class ScoreTable:
         """The cells that a Tie-breaker could be asked about, settled ones included."""
         return [cell for cell, t in self._transcripts.items() if t.failure is None and t.rounds]
 
-    def end_round(self) -> None:
-        """Record the sizes of the parts after a round."""
-        for cell, size in self._sizes():
-            before = self._transcripts[cell]
-            self._transcripts[cell] = replace(before, sizes=(*before.sizes, size))
-
-    def _sizes(self) -> list[tuple[Cell, tuple[int, int]]]:
+    def end_round(self, *, again: bool = False) -> None:
+        """Record the sizes of the parts after a round, or `again` after the last one."""
         if len(self._items) == 1:
-            return []
-        return [(cell, (len(candidates_in(part)), len(aspects_in(part)))) for part in self._parts for cell in part]
+            return
+        for part in self._parts:
+            size = len(candidates_in(part)), len(aspects_in(part))
+            for cell in part:
+                before = self._transcripts[cell]
+                sizes = before.sizes[:-1] if again else before.sizes
+                self._transcripts[cell] = replace(before, sizes=(*sizes, size))
 
     async def turn(self, role: type[DebateRole], cells: Collection[Cell]) -> None:
         """Have a role speak about some cells, in one call for each part of the table that they are in."""
@@ -160,11 +372,6 @@ class ScoreTable:
             return [piece for some in pieces for piece in some]
 
         self._parts = await each(self._parts, cells)
-        if role is TieBreaker:
-            # It speaks in the last round, whose sizes are known from before.
-            for cell, size in self._sizes():
-                before = self._transcripts[cell]
-                self._transcripts[cell] = replace(before, sizes=(*before.sizes[:-1], size))
 
     def _add(self, speaker: DebateRole, cell: Cell, answer: Answer, shared: bool) -> bool:
         """Add what was said about a cell to its transcript, unless it has to be asked about among fewer."""
@@ -184,15 +391,17 @@ class ScoreTable:
     async def _ask_alone(self, speaker: DebateRole, cell: Cell) -> dict[Cell, Answer]:
         item = self._items[cell]
         if cell not in self._alone:
-            self._alone[cell] = await speaker.of(item).briefed(item)
+            self._alone[cell] = await speaker.of(item).prompt_parts_in_thread(item)
         return {cell: await speaker.alone(item, self._transcripts[cell], self._alone[cell])}
 
     async def _ask(self, speaker: DebateRole, part: Part, concerned: Part) -> dict[Cell, Answer]:
         items = {cell: self._items[cell] for cell in part}
-        own = prompts.joint_briefing({cell.aspect: self._briefings[item.aspect.name] for cell, item in items.items()})
+        own = prompts.joint_prompt_parts(
+            {cell.aspect: self._parts_by_aspect[item.aspect.name] for cell, item in items.items()}
+        )
         inputs = {
             **prompts.table_material(items),
-            "debate": prompts.debate_text({cell: speaker.said(self._transcripts[cell]) for cell in part}),
+            "debate": prompts.debate_text({cell: speaker.visible(self._transcripts[cell]) for cell in part}),
             **speaker.inputs(own, part),
         }
         tag = speaker.tag([self._transcripts[cell] for cell in concerned])
@@ -205,10 +414,7 @@ class ScoreTable:
     async def _ask_once(
         self, speaker: DebateRole, part: Part, concerned: Part, inputs: Mapping[str, str], tag: CallTag
     ) -> dict[Cell, Answer]:
-        """Make one call about the concerned cells, and a second one about what cannot be read from the first reply.
-
-        Each cell has its share of the calls.
-        """
+        """Make one call about the concerned cells, and a second one about what cannot be read from the first reply."""
         items = {cell: self._items[cell] for cell in part}
         answers: dict[Cell, Answer] = {}
         calls = dict.fromkeys(concerned, 0.0)
@@ -217,16 +423,17 @@ class ScoreTable:
         settings = {**({} if tag.sample is None else SAMPLING), **_reply_limit(concerned)}
         for _ in range(2):
             missing, adapter = tuple(wrong), RoleLastAdapter()
-            request = speaker.request(part, concerned, missing)
-            reply = await _reply(
-                speaker.predict(), {**inputs, "request": request, "correction": correction}, tag, adapter, settings
+            prompt = {**inputs, "request": speaker.request(part, concerned, missing), "correction": correction}
+            reply = await call(
+                speaker.predict(), prompt, tag, adapter, settings, signature=prompts.TablePrompt, demos=[]
             )
             for cell in missing:
-                calls[cell] += (reply.calls if isinstance(reply, NoAnswer) else 1) / len(missing)
+                calls[cell] += 1 / len(missing)
             if isinstance(reply, NoAnswer):
                 return answers | {cell: replace(reply, calls=calls[cell]) for cell in missing}
             wrong = {}
-            for cell, reading in speaker.read(reply, missing, items).items():
+            text = "" if isinstance(reply, Unreadable) else reply["reply"]
+            for cell, reading in speaker.read(text, missing, items).items():
                 if isinstance(reading, Unreadable):
                     wrong[cell] = reading.why
                 else:
@@ -244,17 +451,6 @@ def _mean(samples: Sequence[Answer]) -> Answer:
     return mean_of(samples) if failed is None else replace(failed, calls=sum(answer.calls for answer in samples))
 
 
-async def _reply(
-    predict: Any, prompt: dict[str, str], tag: CallTag, adapter: RoleLastAdapter, settings: Mapping[str, Any]
-) -> str | NoAnswer:
-    if _exceeds(adapter.format(prompts.TablePrompt, [], prompt)):
-        return NoAnswer("too long", "the prompt is longer than the LM's context", 0, divisible=True)
-    fields = await call(predict, prompt, tag, adapter, settings, signature=prompts.TablePrompt, demos=[])
-    if isinstance(fields, NoAnswer):
-        return fields
-    return "" if isinstance(fields, Unreadable) else fields["reply"]
-
-
 def _correction(wrong: Mapping[Cell, str]) -> str:
     reasons: dict[str, list[Cell]] = {}
     for cell, why in wrong.items():
@@ -270,10 +466,3 @@ def _reply_limit(concerned: Sequence[Cell]) -> dict[str, int]:
     # A reply that is cut off at the limit would be paid for twice: it has to be asked for again with more tokens.
     needed = len(concerned) * (TOKENS_PER_SCORE_JOINT if concerned[0].aspect else TOKENS_PER_SCORE)
     return {"max_tokens": needed} if limit is not None and limit < needed else {}
-
-
-def _exceeds(messages: Messages) -> bool:
-    """Whether a prompt is longer than the LM's context, if that is known."""
-    lm = dspy.settings.lm
-    size = sum(len(message["content"].encode("utf-8", "surrogatepass")) for message in messages)
-    return isinstance(lm, JudgeLM) and lm.context is not None and size * TOKENS_PER_BYTE > lm.context

@@ -12,7 +12,7 @@ from typing import Any
 
 import dspy
 
-from debate_judge.programs.hallucination.claims import CHECKED_ANSWER, form_of
+from debate_judge.programs.hallucination.evidence import CHECKED_ANSWER, form_of
 from debate_judge.programs.hallucination.judge import (
     FACTUALITY,
     OPINION,
@@ -89,9 +89,6 @@ class HallucinationCheck(ItemJudge):
     Args:
         self_check: Whether to check by the LM's own knowledge instead of the given one.
         examples: Number of worked examples in the prompt of a self-check, 0 to 3.
-
-    Raises:
-        InputError: The number of examples is not possible (a plain check has none).
     """
 
     kind = "hallucination-check"
@@ -104,7 +101,6 @@ class HallucinationCheck(ItemJudge):
         self.checker = Role("checker", Checking, SELF_CHECK if self_check else PLAIN)
 
     async def converse_about(self, item: Item, rounds: int) -> Transcript:
-        """Check `item`; there are no rounds."""
         context = "" if self.self_check else item.context
         task = f"{kinds(item.task, bool(context))} The candidate is the response."
         inputs = {"task": f"{task} {CHECKED_ANSWER}" if form_of(item.task) == "answer" else task}

@@ -1,8 +1,14 @@
-"""Evidence for a claim (Sun et al. 2024, sections 3.2 and 4.1.2): given knowledge, its best sentences, or the web's.
+"""Claims and evidence (Sun et al. 2024, sections 3.1, 3.2 and 4.1.2).
 
-Short knowledge is used as a whole. Of longer knowledge, the sentences most similar to one of two queries about the
-claim are used. Without any knowledge, the two queries go to a search provider, if one is configured; its key comes from
-the environment only. The LM is asked for queries only if they are used.
+Claims are the statements of a response that can be true or false. How they are found depends on the form of the
+response, which follows from the task's label for the source: `answer` (to a question), `dialogue` (a reply), `document`
+(anything made from a text, such as a summary). Candidates that the task calls claims have the form `claim` and are used
+as they are. A short answer is not a statement without its question, so the two form one claim (as in the paper's table
+12).
+
+Evidence for a claim is the given knowledge as a whole if it is short; of longer knowledge, the sentences most similar
+to one of two queries about the claim. Without any knowledge, the two queries go to a search provider, if one is
+configured; its key comes from the environment only. The LM is asked for queries only if they are used.
 """
 
 from __future__ import annotations
@@ -15,14 +21,15 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any
+from typing import Any, Literal
 
 import aiohttp
 import dspy
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
 
 from debate_judge.data.errors import InputError
-from debate_judge.programs.hallucination.claims import Form
+from debate_judge.data.schema import Task
+from debate_judge.data.sets.factuality import ANSWER_RULE
 from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.limits.failures import RetryWait, retry_after
@@ -30,6 +37,126 @@ from debate_judge.programs.lm.reply import Reply
 from debate_judge.programs.roles import parsing as replies
 from debate_judge.programs.roles.examples import fitted
 from debate_judge.programs.roles.role import Fields, NoAnswer, Role, RoleReply
+
+# --- claims ---
+
+Form = Literal["document", "answer", "dialogue", "claim"]
+
+_LABELS: tuple[tuple[str, Form], ...] = (
+    ("question", "answer"),
+    ("prompt", "answer"),
+    ("dialogue", "dialogue"),
+    ("conversation", "dialogue"),
+    ("chat", "dialogue"),
+)
+"""Word in the task's source label -> form of the response."""
+
+_NUMBERED = re.compile(r"\(?\d{1,3}[.):]\s+")
+_BULLET = re.compile(r"[-*•]\s+")
+_NOTHING = re.compile(r"[\W_]*(?:none|no claims?)[\W_]*", re.IGNORECASE)
+
+
+def form_of(task: Task) -> Form:
+    """The form that the responses of a task have."""
+    if task.candidate_label.lower() == "claim":
+        return "claim"
+    label = task.source_label.lower()
+    return next((form for word, form in _LABELS if word in label), "document")
+
+
+CHECKED_ANSWER = f"{ANSWER_RULE} What is true but not what was asked for has a severity of 1 or 2."
+"""What every checker of an answer to a question is told."""
+
+
+class Selecting(dspy.Signature):
+    """You prepare a reply of a conversation for fact-checking. Keep what the reply states about the world, word for
+    word, and leave out what nobody could check: opinions, feelings, wishes, greetings, offers and questions to the
+    other person. A sentence that holds both keeps its checkable part. Add nothing and correct nothing, least of all
+    errors."""
+
+    candidate: str = dspy.InputField()
+    correction: str = dspy.InputField(default="")
+    facts: str = dspy.OutputField(desc="what is left of the reply, or NONE where nothing is")
+
+
+class Extracting(dspy.Signature):
+    """You take a text apart into atomic claims, so that others can check each against evidence. A claim is one
+    statement that is true or false. It names whom and what it is about, with pronouns resolved, for its reader sees
+    nothing else; the source, where one is given, serves to resolve them and gives no claims of its own, so what only a
+    question takes for granted is none. Together the claims say what the text says: nothing is left out, added,
+    softened or corrected, also where it is wrong."""
+
+    task: str = dspy.InputField()
+    source: str = dspy.InputField(default="")
+    candidate: str = dspy.InputField()
+    correction: str = dspy.InputField(default="")
+    claims: str = dspy.OutputField(desc="the claims, one a line and nothing else, or NONE where nothing is stated")
+
+
+def read_facts(fields: Fields) -> str | replies.Unreadable:
+    """The checkable part of a reply; empty where all of it is subjective."""
+    text = fields["facts"].strip()
+    if not text:
+        return replies.Unreadable("the field 'facts' was empty; write NONE where nothing is left")
+    return "" if _NOTHING.fullmatch(text) else text
+
+
+async def extract_claims(
+    role: Role, item: Item, text: str, form: Form, most: int
+) -> RoleReply[tuple[str, ...]] | NoAnswer:
+    """At most `most` claims of `text`, which is the item's candidate or its checkable part.
+
+    The source of a `document` is not shown, so that claims say what the text says and not what it should say.
+    """
+    task = f"Candidate: {item.task.candidate_label}. It is taken apart into at most {most} claims."
+    if form != "document":
+        task = f"Source: {item.task.source_label}. {task}"
+    inputs = {"task": replies.escaped(task), "candidate": replies.escape(text)}
+    if form == "document":
+        inputs["source"] = ""
+    return await role.ask(item, lambda fields: read_claims(fields["claims"], most), inputs=inputs)
+
+
+def read_claims(text: str, most: int) -> tuple[str, ...] | replies.Unreadable:
+    """Parse a list of claims: a claim on each line, with or without bullets or numbers, or a JSON list; NONE is empty.
+
+    A list longer than `most` is refused and not cut, because a missing claim could be the false one.
+    """
+    text = text.strip()
+    if _NOTHING.fullmatch(text):
+        return ()
+    lines = _json_list(text) if text.startswith("[") else _lines(text)
+    if lines is None:
+        return replies.Unreadable("the claims looked like a JSON list but were not one of texts; give one claim a line")
+    claims = tuple(dict.fromkeys(" ".join(line.split()) for line in lines if line.strip()))
+    if not claims:
+        return replies.Unreadable("no claims were given; write NONE where the text states nothing")
+    if len(claims) > most:
+        return replies.Unreadable(
+            f"there were {len(claims)} claims; give at most {most}, joining what belongs together"
+        )
+    return claims
+
+
+def _lines(text: str) -> list[str]:
+    lines = [_BULLET.sub("", line.strip(), count=1) for line in text.splitlines() if line.strip()]
+    # Numbers are list markers only if all lines begin with one, because a claim may begin with a number.
+    if all(_NUMBERED.match(line) for line in lines):
+        return [_NUMBERED.sub("", line, count=1) for line in lines]
+    return lines
+
+
+def _json_list(text: str) -> list[str] | None:
+    try:
+        values = json.loads(text, strict=False)
+    except (ValueError, RecursionError):
+        return None
+    claims = [value.get("claim") if isinstance(value, dict) else value for value in values]
+    texts = [claim for claim in claims if isinstance(claim, str)]
+    return texts if len(texts) == len(claims) else None
+
+
+# --- evidence ---
 
 AS_GIVEN, RANKED, SEARCHED, NOTHING = "as given", "ranked", "searched", "nothing"
 
@@ -61,25 +188,23 @@ def _read_queries(fields: Fields) -> tuple[str, str] | replies.Unreadable:
     return (first, second) if first and second else replies.Unreadable("two queries are needed")
 
 
-async def find_evidence(
-    item: Item, form: Form, claim: str, writer: Role, *, whole: int, limit: int, search: SearchProvider | None
-) -> RoleReply[Evidence] | NoAnswer:
-    """Find evidence about `claim`.
+WHOLE = 1500
+"""Longest knowledge, in characters, that is evidence as a whole."""
 
-    Args:
-        item: The item with the response.
-        form: The form of its response.
-        claim: A claim of the response.
-        writer: Asked for two queries if they are used.
-        whole: Longest knowledge, in characters, that is used as a whole.
-        limit: Number of sentences or snippets that are used otherwise; sentences with their subjects come in addition.
-        search: The provider that is asked if no knowledge is given.
-    """
+SNIPPETS = 10
+"""Number of sentences of longer knowledge, or of snippets from the web, that are evidence for a claim; sentences with
+their subjects come in addition."""
+
+
+async def find_evidence(
+    item: Item, form: Form, claim: str, writer: Role, search: SearchProvider | None
+) -> RoleReply[Evidence] | NoAnswer:
+    """Find evidence about a claim of the item's response; the `writer` is asked for two queries if they are used."""
     # All texts of the item except the response and a mere question.
     parts = (item.context,) if form in ("answer", "claim") else (item.source, item.context)
     given = "\n\n".join(part.strip() for part in parts if part.strip())
     passages = sentences(given)
-    if given and (len(given) <= whole or len(passages) <= limit):
+    if given and (len(given) <= WHOLE or len(passages) <= SNIPPETS):
         return RoleReply(Evidence(given, AS_GIVEN), 0)
     if not given and search is None:
         return RoleReply(Evidence("", NOTHING), 0)
@@ -88,15 +213,15 @@ async def find_evidence(
         return queries
     if search is None or given:
         # In a thread, because fitting a long document, or the first import, would block all other debates.
-        chosen = await asyncio.to_thread(best, passages, queries.value, limit)
+        chosen = await asyncio.to_thread(most_similar, passages, queries.value, SNIPPETS)
         return RoleReply(Evidence("\n".join(chosen), RANKED, queries.value), queries.calls)
     try:
-        results = await asyncio.gather(*(kept(search, query, limit) for query in queries.value))
+        results = await asyncio.gather(*(stored_snippets(search, query, SNIPPETS) for query in queries.value))
     except SearchError as error:
         return NoAnswer("search error", str(error), queries.calls)
     # Alternately, so that the second query contributes as much as the first.
     mixed = [snippet for rank in zip_longest(*results) for snippet in rank if snippet is not None]
-    snippets = list(dict.fromkeys(mixed))[:limit]
+    snippets = list(dict.fromkeys(mixed))[:SNIPPETS]
     evidence = Evidence("\n".join(snippets), SEARCHED if snippets else NOTHING, queries.value)
     return RoleReply(evidence, queries.calls)
 
@@ -122,7 +247,7 @@ def sentences(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(part.strip() for part in _END.split(text) if part.strip()))
 
 
-def best(passages: tuple[str, ...], queries: Sequence[str], limit: int) -> tuple[str, ...]:
+def most_similar(passages: tuple[str, ...], queries: Sequence[str], limit: int) -> tuple[str, ...]:
     """The `limit` passages most similar to one of the queries by the cosine of TF-IDF vectors, in their order.
 
     A passage that begins with a pronoun is preceded by the passages before it, back to one that does not, so that its
@@ -154,13 +279,7 @@ _WORTH_ANOTHER = {408, 429, 500, 502, 503, 504}
 
 
 class SearchError(Exception):
-    """No result for one query; the message holds no key.
-
-    Args:
-        message: What happened.
-        passing: Whether another attempt may succeed.
-        retry_after: Seconds to wait before it, if the provider says so.
-    """
+    """No result for one query; if `passing`, another attempt may succeed, after `retry_after` seconds if given."""
 
     def __init__(self, message: str, *, passing: bool = False, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -174,12 +293,8 @@ class SearchProvider:
     """Identity of the provider: results are stored under it and reused for equal queries."""
 
     async def snippets(self, query: str, limit: int) -> list[str]:
-        """At most `limit` passages, best first.
-
-        Raises:
-            SearchError: This query cannot be answered.
-            InputError: No query can be, e.g. for a wrong key.
-        """
+        """At most `limit` passages, best first; a `SearchError` if this query cannot be answered, an `InputError` if
+        none can be."""
         return [f"{number}: {'a passage that was not looked up ' * 6}" for number in range(limit)]
 
 
@@ -187,7 +302,7 @@ class Serper(SearchProvider):
     """Google's results by serper.dev, the provider that Factool uses.
 
     Args:
-        key: Sent as `X-API-KEY`; by default from SERPER_API_KEY.
+        key: By default from SERPER_API_KEY.
         url: Address of the service; by default from SERPER_API_BASE, else serper.dev's.
         pause: Approximate seconds before a second attempt; twice as many before a third. If the server says how long to
             wait, that is used, up to 30 s.
@@ -245,12 +360,9 @@ def _passages(raw: bytes) -> list[str]:
     return list(dict.fromkeys(text.strip() for text in texts if isinstance(text, str) and text.strip()))
 
 
-async def kept(search: SearchProvider, query: str, limit: int) -> list[str]:
-    """Search, or return what the same search found before.
-
-    Passages are stored with the LM's replies: the web changes, and a resumed run needs the same evidence as before, at
-    no further cost.
-    """
+async def stored_snippets(search: SearchProvider, query: str, limit: int) -> list[str]:
+    """Search, or return what the same search found before: the web changes, and a resumed run needs the same
+    evidence."""
     lm = dspy.settings.lm
     if not isinstance(lm, JudgeLM):
         return await search.snippets(query, limit)

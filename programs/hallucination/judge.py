@@ -1,9 +1,9 @@
 """Hallucination detection by claims, evidence and a debate about each claim (Sun et al. 2024, section 3).
 
-A response is divided into claims (`claims.py`), evidence is found for each (`evidence.py`), and each is verified by a
-debate. One hallucinated claim makes the response hallucinated; its score is that of its worst claim. With 0 rounds the
-initial agent's opinion is final: claim verification without debate. The judge uses an aspect's scale and not its
-definition: high is factual.
+A response is divided into claims, evidence is found for each (`evidence.py`), and each is verified by a debate. One
+hallucinated claim makes the response hallucinated; its score is that of its worst claim. With 0 rounds the initial
+agent's opinion is final: claim verification without debate. The judge uses an aspect's scale and not its definition:
+high is factual.
 
 The debate about a claim is a Markov chain (section 3.3, appendix A.1). The initial agent's opinion is the state S0. In
 each later state three agents speak: S1 is Trust, Skeptic, Leader and S2 is Skeptic, Trust, Leader. Which of the two
@@ -21,30 +21,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
 import dspy
 
 from debate_judge.data.schema import Scale
-from debate_judge.programs.hallucination.claims import (
+from debate_judge.programs.hallucination import evidence as evidences
+from debate_judge.programs.hallucination.evidence import (
     CHECKED_ANSWER,
+    Evidence,
     Extracting,
     Form,
-    Selecting,
-    extract_claims,
-    form_of,
-    read_facts,
-)
-from debate_judge.programs.hallucination.evidence import (
-    AS_GIVEN,
-    SEARCHED,
-    Evidence,
     Querying,
     SearchProvider,
+    Selecting,
     Serper,
+    extract_claims,
     find_evidence,
+    form_of,
+    read_facts,
 )
 from debate_judge.programs.judge import DebateConfig, Item, ItemJudge, Judge, StopReason, Verdict
 from debate_judge.programs.option_values import one_of, whole_number
@@ -67,7 +64,10 @@ TRANSITIONS: Mapping[str, Mapping[bool, tuple[str, ...]]] = MappingProxyType(
 
 SEARCHES = ("none", "serper")
 
-RETIRED = {"ranker": "tfidf", "scoring": "verdict+severity", "form": "auto"}
+RETIRED: dict[str, Any] = {
+    **{"ranker": "tfidf", "scoring": "verdict+severity", "form": "auto"},
+    **{"short_answer": 40, "max_claims": 30, "whole": 1500, "snippets": 10},
+}
 """Options in configurations of earlier exports -> the only value that is left."""
 
 SEVEREST = 5
@@ -138,8 +138,6 @@ AGENTS: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """An agent's opinion of a claim."""
-
     text: str
     factual: bool
     severity: int
@@ -169,24 +167,18 @@ class ClaimTurn(Turn):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A statement to be verified."""
+    """A statement to be verified; its number is from 1, and `note` tells its checkers about its origin."""
 
     number: int
-    """From 1."""
     text: str
     note: str
-    """What its checkers are told about its origin."""
 
     def failure(self, answer: NoAnswer, role: str, turn: int) -> Failure:
-        """Why the claim could not be verified."""
         return replace(answer, detail=f"claim {self.number}: {answer.detail}").at(role, turn)
 
 
 def read_view(fields: Fields) -> View | replies.Unreadable:
-    """Parse opinion, factuality and severity.
-
-    Contradictions are refused: a false claim without an error, and a factual one with an error of grade 4 or 5.
-    """
+    """Parse opinion, factuality and severity; a verdict that its severity contradicts is refused."""
     factual = replies.score(fields["factuality"], Scale(0, 1))
     if isinstance(factual, replies.Unreadable) or factual not in (0, 1):
         return replies.Unreadable("the factuality must be True or False and nothing else")
@@ -201,11 +193,8 @@ def read_view(fields: Fields) -> View | replies.Unreadable:
 
 
 def claim_score(view: View, scale: Scale) -> float:
-    """The score of a claim on an aspect's scale: high is factual, low is hallucinated.
-
-    It is graded by severity: factual claims on the upper half of the scale and hallucinated ones on the lower, so that
-    the middle of the scale separates the verdicts.
-    """
+    """The score of a claim on an aspect's scale, graded by severity: factual claims are on the upper half of the scale
+    and hallucinated ones on the lower, so that the middle separates the verdicts."""
     span = scale.high - scale.low
     if view.factual:
         return scale.high - span / 2 * view.severity / SEVEREST
@@ -220,53 +209,43 @@ def agreed(state: Sequence[ClaimTurn]) -> bool:
 PAPERS_MINIMUM = 2
 """Number of rounds that the paper holds about every claim (section 4.1.2), even if all agents agree in the first."""
 
+MOST_CLAIMS = 30
+"""Most claims of a response; a reply with more is refused."""
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """All that can be set about the judge, except the maximum of rounds."""
-
-    min_rounds: int = PAPERS_MINIMUM
-    """Number of rounds before which agreement does not end a debate; a lower maximum of rounds has priority. A compile
-    tries both the paper's minimum and 1 (`Hallucination.variants`), and keeps any other value."""
-    transition: str = "true-skeptic"
-    """A key of `TRANSITIONS`."""
-    short_answer: int = 40
-    """Longest answer, in words, that is joined with its question into one claim without asking the LM."""
-    max_claims: int = 30
-    """Most claims of a response; a reply with more is refused."""
-    whole: int = 1500
-    """Longest knowledge, in characters, that is used as evidence as a whole."""
-    snippets: int = 10
-    """Number of sentences of longer knowledge, or of snippets from the web, that are evidence for a claim."""
-    search: str = "none"
-    """One of `SEARCHES`: the source of evidence if no knowledge is given."""
-
-    def __post_init__(self) -> None:
-        one_of("transition", self.transition, TRANSITIONS)
-        one_of("search", self.search, SEARCHES)
-        least = {"min_rounds": 0, "short_answer": 0, "max_claims": 1, "whole": 0, "snippets": 1}
-        for name, lowest in least.items():
-            whole_number(name, getattr(self, name), lowest)
+SHORT_ANSWER = 40
+"""Longest answer, in words, that is joined with its question into one claim without asking the LM."""
 
 
 class Hallucination(ItemJudge):
     """A judge by claim verification.
 
     Args:
-        options: How claims and evidence are found and how the debate goes.
-        debate_config: The maximum of rounds, used by `judge`; `converse` takes its own. There is no Tie-breaker.
+        rounds: The maximum of rounds. There is no Tie-breaker.
+        min_rounds: Number of rounds before which agreement does not end a debate; a lower maximum has priority. A
+            compile tries both the paper's minimum and 1 (`variants`), and keeps any other value.
+        transition: A key of `TRANSITIONS`.
+        search: One of `SEARCHES`: the source of evidence if no knowledge is given.
 
     Raises:
-        InputError: The search provider has no key.
+        InputError: An option has a value that it cannot have, or the search provider has no key.
     """
 
     kind = "hallucination"
-    settable = tuple(field.name for field in fields(Options))
+    settable = ("min_rounds", "transition", "search")
 
-    def __init__(self, options: Options | None = None, debate_config: DebateConfig | None = None) -> None:
-        super().__init__(debate_config or DebateConfig(rounds=3))
-        self.options = options or Options()
-        self.search: SearchProvider | None = Serper() if self.options.search == "serper" else None
+    def __init__(
+        self,
+        rounds: int = 3,
+        min_rounds: int = PAPERS_MINIMUM,
+        transition: str = "true-skeptic",
+        search: str = "none",
+    ) -> None:
+        super().__init__(DebateConfig(rounds))
+        one_of("transition", transition, TRANSITIONS)
+        one_of("search", search, SEARCHES)
+        self.min_rounds = whole_number("min_rounds", min_rounds)
+        self.transition, self.search = transition, search
+        self.provider: SearchProvider | None = Serper() if search == "serper" else None
         self.facts = Role("facts", Selecting)
         self.claims = Role("claims", Extracting)
         self.queries = Role("queries", Querying)
@@ -280,7 +259,7 @@ class Hallucination(ItemJudge):
         claims: tuple[str, ...] = (item.text,)
         if form == "claim":
             transcript = _with_claims(EMPTY, claims, 0, item)
-        elif form == "answer" and len(item.text.split()) <= self.options.short_answer:
+        elif form == "answer" and len(item.text.split()) <= SHORT_ANSWER:
             # A short answer is no statement without its question: `Which city is the capital of Peru? Lima.`
             claims = (" ".join(f"{item.source} {item.text}".split()),)
             transcript = _with_claims(EMPTY, claims, 0, item)
@@ -309,30 +288,34 @@ class Hallucination(ItemJudge):
             transcript = EMPTY.add(Turn("facts", 0, text or "nothing that could be checked", calls=facts.calls))
             if not text:
                 return (), _with_claims(transcript, (), 0, item)
-        answer = await extract_claims(self.claims, item, text, form, self.options.max_claims)
+        answer = await extract_claims(self.claims, item, text, form, MOST_CLAIMS)
         if isinstance(answer, NoAnswer):
             return (), transcript.add(answer.at("claims", 0))
         return answer.value, _with_claims(transcript, answer.value, answer.calls, item)
 
     async def _check(self, item: Item, form: Form, claim: Claim, rounds: int) -> Transcript:
         """Find evidence for a claim, and hold the debate about it; a failure ends it."""
-        limits = {"whole": self.options.whole, "limit": self.options.snippets}
-        gathered = await find_evidence(item, form, claim.text, self.queries, search=self.search, **limits)
+        gathered = await find_evidence(item, form, claim.text, self.queries, self.provider)
         if isinstance(gathered, NoAnswer):
             return EMPTY.add(claim.failure(gathered, "evidence", 0))
-        transcript = EMPTY.add(_evidence_turn(claim.number, gathered.value, gathered.calls))
+        evidence = gathered.value
+        queries = f" for {evidence.queries[0]!r} and {evidence.queries[1]!r}" if evidence.queries else ""
+        # Evidence that was given is part of the item; transcripts need no copy of it for every claim.
+        text = "" if evidence.how == evidences.AS_GIVEN else f"\n{evidence.text}"
+        found = f"claim {claim.number}: {evidence.how}{queries}{text}"
+        transcript = EMPTY.add(Turn("evidence", 0, found, calls=gathered.calls))
         state: list[ClaimTurn] = []
         speakers: tuple[str, ...] = ("initial",)
         for turn in range(rounds + 1):
             if turn:
-                if turn > self.options.min_rounds and agreed(state):
+                if turn > self.min_rounds and agreed(state):
                     break
-                speakers = TRANSITIONS[self.options.transition][state[-1].factual]
+                speakers = TRANSITIONS[self.transition][state[-1].factual]
             before, state = state, []
             for name in speakers:
                 # The Leader reads the two others of its state; each of them reads the agent that spoke just before.
                 heard = state if name == "leader" else (state or before)[-1:]
-                answer = await self._assess(name, item, claim, gathered.value, heard, turn)
+                answer = await self._assess(name, item, claim, evidence, heard, turn)
                 if isinstance(answer, NoAnswer):
                     return transcript.add(claim.failure(answer, name, turn))
                 score = claim_score(answer.value, item.aspect.scale)
@@ -343,9 +326,8 @@ class Hallucination(ItemJudge):
     async def _assess(
         self, agent: str, item: Item, claim: Claim, evidence: Evidence, heard: Sequence[ClaimTurn], turn: int
     ) -> RoleReply[View] | NoAnswer:
-        """Have an agent judge `claim` by `evidence` and the opinions in `heard`, in a turn of the chain, from 0."""
         role: Role = getattr(self, agent)
-        ground = _NONE if not evidence.text else _SEARCHED if evidence.how == SEARCHED else _GIVEN
+        ground = _NONE if not evidence.text else _SEARCHED if evidence.how == evidences.SEARCHED else _GIVEN
         inputs = {
             "task": replies.escaped(f"{claim.note} {ground} {_FACTUAL}".lstrip()),
             "evidence": replies.escape(evidence.text),
@@ -371,21 +353,16 @@ class Hallucination(ItemJudge):
         return Verdict(score, held, reason, transcript.calls, transcript)
 
     def variants(self, personas: Mapping[str, str]) -> dict[str, Judge]:
-        """Two variants: with the paper's minimum of rounds, and with 1.
-
-        The debate with the smaller minimum is the beginning of the other one, so searching both needs no further LM
-        calls.
-        """
-        if self.options.min_rounds != PAPERS_MINIMUM or self.debate_config.rounds < PAPERS_MINIMUM:
+        """Two variants: with the paper's minimum of rounds, and with 1, whose debate is the beginning of the other."""
+        if self.min_rounds != PAPERS_MINIMUM or self.debate_config.rounds < PAPERS_MINIMUM:
             return super().variants(personas)
         shorter: Hallucination = self.deepcopy()
-        shorter.options = replace(self.options, min_rounds=1)
+        shorter.min_rounds = 1
         return {f"at least {PAPERS_MINIMUM} rounds": self, "at least 1 round": shorter}
 
     def dry_run_copy(self) -> Hallucination:
         copy: Hallucination = self.deepcopy()
-        if self.search is not None:
-            copy.search = SearchProvider()
+        copy.provider = self.provider and SearchProvider()
         return copy
 
     def tunable(self) -> tuple[str, ...]:
@@ -393,26 +370,15 @@ class Hallucination(ItemJudge):
         return ("facts", "claims", "queries", "initial", *debaters)
 
     def config(self) -> dict[str, Any]:
-        return {**asdict(self.options), "rounds": self.debate_config.rounds}
+        return {name: getattr(self, name) for name in self.settable} | {"rounds": self.debate_config.rounds}
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Hallucination:
-        """Rebuild a judge; what is not given is as in `Options`.
-
-        Raises:
-            InputError: An option has a value that it cannot have.
-        """
-        options = without_retired(config)
-        rounds = options.pop("rounds", 3)
-        return cls(Options(**options), DebateConfig(rounds))
+        return cls(**without_retired(config))
 
 
 def without_retired(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration without options that earlier exports had.
-
-    Raises:
-        InputError: One of them has another value than the one that is left: the judge would be another.
-    """
+    """A configuration without options that earlier exports had; with another value the judge would be another."""
     for name, value in RETIRED.items():
         one_of(name, config.get(name, value), (value,))
     return {name: value for name, value in config.items() if name not in RETIRED}
@@ -423,10 +389,3 @@ def _with_claims(transcript: Transcript, claims: tuple[str, ...], calls: float, 
     score = None if claims else item.aspect.scale.high
     text = "\n".join(f"{number}. {claim}" for number, claim in enumerate(claims, 1))
     return transcript.add(Turn("claims", 0, text or "none", score=score, calls=calls))
-
-
-def _evidence_turn(number: int, evidence: Evidence, calls: float) -> Turn:
-    queries = f" for {evidence.queries[0]!r} and {evidence.queries[1]!r}" if evidence.queries else ""
-    # Evidence that was given is part of the item; transcripts need no copy of it for every claim.
-    text = "" if evidence.how == AS_GIVEN else f"\n{evidence.text}"
-    return Turn("evidence", 0, f"claim {number}: {evidence.how}{queries}{text}", calls=calls)

@@ -12,17 +12,12 @@ from debate_judge.programs.lm.reply import Messages, Reply
 
 
 class LocalEngine:
-    """An engine that answers inside the process. A subclass has `answer`, which must not block: it runs on the event
-    loop.
-    """
+    """An engine that answers inside the process."""
 
     def answer(self, system: str, user: str, settings: Mapping[str, Any]) -> Reply:
-        """Answer a call.
+        """Answer a call by its system text, which may be empty, and its last user text.
 
-        Args:
-            system: The system text, empty if there is none.
-            user: The last user text; earlier turns (demonstrations) are not read.
-            settings: Of the call.
+        It runs on the event loop and must not block. Demonstrations are not read.
         """
         raise NotImplementedError
 

@@ -35,10 +35,10 @@ class Price:
 
 
 def price_of(model: str, table: Path | None = None, *, listed: bool = True) -> Price | None:
-    """The price of a model, or None where it is unknown.
+    """The price of PROVIDER/MODEL, or None where it is unknown.
 
     Args:
-        model: As DSPy knows it, PROVIDER/MODEL.
+        model: As DSPy knows it.
         table: TOML file with a section for each model, named like `model` or without its provider:
 
             ["openai/gpt-6-luna"]
@@ -50,22 +50,17 @@ def price_of(model: str, table: Path | None = None, *, listed: bool = True) -> P
     Raises:
         InputError: The table is not TOML, or a section lacks a number or has another field.
     """
-    sections = None if table is None else reading.toml(table, "table of prices")
-    own = {} if sections is None else {name: _price(sections.child(name)) for name in sections.values}
-    if (price := own.get(model) or own.get(model.partition("/")[2])) is not None:
-        return price
-    info = _listed_as(model) if listed else {}
-    if not isinstance(info.get("input_cost_per_token"), (int, float)):
+    if table is not None:
+        sections = reading.toml(table, "table of prices")
+        own = {name: _price(sections.child(name)) for name in sections.values}
+        if (price := own.get(model) or own.get(model.partition("/")[2])) is not None:
+            return price
+    info = (_listed().get(model) or _listed().get(model.partition("/")[2]) or {}) if listed else {}
+    first, output = info.get("input_cost_per_token"), info.get("output_cost_per_token") or 0.0
+    if not isinstance(first, (int, float)):
         return None
-    first, output = info["input_cost_per_token"], info.get("output_cost_per_token") or 0.0
     cached = info.get("cache_read_input_token_cost")
     return Price(1e6 * first, 1e6 * (first if cached is None else cached), 1e6 * output)
-
-
-def context_of(model: str) -> int | None:
-    """Tokens that a prompt to a provider's model may have, or None where that is unknown."""
-    most = _listed_as(model).get("max_input_tokens")
-    return most if isinstance(most, int) else None
 
 
 def _price(record: Record) -> Price:
@@ -76,10 +71,6 @@ def _price(record: Record) -> Price:
             expected = "0 or more US dollars for a million tokens"
             raise record.error("not a price", name, expected=expected, found=value)
     return Price(prices["input"], prices.get("cached", prices["input"]), prices["output"])
-
-
-def _listed_as(model: str) -> dict[str, Any]:
-    return _listed().get(model) or _listed().get(model.partition("/")[2]) or {}
 
 
 @lru_cache(maxsize=1)

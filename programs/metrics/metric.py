@@ -1,8 +1,9 @@
 """Reference metrics: they ask no LM, and have the same value for every aspect.
 
-ROUGE-L and BLEU count common words, each by its usual library; those that need a model are in `learned.py`. All metrics
-compute in one thread, one text after the other: neither a slow metric nor the loading of a model blocks debates, and
-libraries that are not thread-safe can be used.
+All compute in one thread, one text after the other: neither a slow metric nor the loading of a model blocks debates,
+and libraries that are not thread-safe can be used. BERTScore and BARTScore need a model, which is loaded once per
+process, from a folder or the hub's cache, when the first text is scored. A value depends only on the texts and the
+configuration, and not on what else is scored.
 """
 
 from __future__ import annotations
@@ -12,23 +13,30 @@ import importlib.util
 import math
 import os
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from debate_judge.data.errors import InputError, install_hint
 from debate_judge.programs.judge import Item, ItemJudge, Judge, Verdict
-from debate_judge.programs.option_values import one_of
+from debate_judge.programs.option_values import one_of, whole_number
 from debate_judge.programs.transcript import EMPTY, Failure, Transcript, Turn
 
-KEPT = 8192
+T = TypeVar("T")
+
+_KEPT = 8192
 """Values that each metric caches: the same text is scored once for each aspect."""
+
+_LOADED = 4
+"""Most models in memory at once."""
 
 
 class Metric(ItemJudge):
     """Compares a candidate with other texts. The value is on the metric's own scale and not on the aspect's.
+
+    It is compared with the references; without any with the context (a dialogue's fact), without that with the source.
 
     Raises:
         InputError: On construction, if the packages that it needs are not installed.
@@ -50,7 +58,7 @@ class Metric(ItemJudge):
         """The value of `text` against `others`, which are at least one; called in the metrics' own thread."""
 
     def against(self, item: Item) -> tuple[str, ...]:
-        """The texts to compare the candidate with: references; without any the context, without that the source."""
+        """The texts to compare the candidate with."""
         references = tuple(r for r in item.references if r.strip())
         return references or (item.context if item.context.strip() else item.source,)
 
@@ -70,14 +78,12 @@ class Metric(ItemJudge):
             # The model or the device cannot be used, which concerns all texts.
             raise
         except Exception as error:
-            detail = f"{type(error).__name__}: {error}"
-            return EMPTY.add(Failure(self.kind, 0, "metric error", detail, 0))
+            return EMPTY.add(Failure(self.kind, 0, "metric error", f"{type(error).__name__}: {error}", 0))
         if not math.isfinite(value):
             return EMPTY.add(Failure(self.kind, 0, "metric error", f"the value is {value}", 0))
         return EMPTY.add(Turn(self.kind, 0, "", score=value, calls=0))
 
     def read_verdict(self, transcript: Transcript, rounds: int) -> Verdict:
-        """The value; no call ended here."""
         return replace(super().read_verdict(transcript, rounds), stop_reason="metric")
 
     def dry_run_copy(self) -> Judge:
@@ -108,11 +114,7 @@ TOKENIZERS = ("13a", "intl", "char", "zh", "none")
 
 
 class RougeL(Metric):
-    """ROUGE-L F1 (Lin 2004) with stemming, by `rouge-score`, from 0 to 1.
-
-    Compared with the references, of which the best counts; without any with the context (a dialogue's fact), without
-    that with the source.
-    """
+    """ROUGE-L F1 (Lin 2004) with stemming, by `rouge-score`, from 0 to 1; of several references the best counts."""
 
     kind = "rouge-l"
     packages = ("rouge-score",)
@@ -124,9 +126,11 @@ class RougeL(Metric):
 class Bleu(Metric):
     """BLEU of one text (Papineni et al. 2002; Post 2018), by `sacrebleu`, from 0 to 100.
 
-    Compared with all references together, as BLEU is defined; without any with the context (a dialogue's fact), without
-    that with the source. It uses the effective order, so that texts of fewer than four words have a value, and
-    sacrebleu's default smoothing. The mean over texts is not the BLEU of a corpus.
+    Compared with all references together, as BLEU is defined. It uses the effective order, so that texts of fewer than
+    four words have a value, and sacrebleu's default smoothing. The mean over texts is not the BLEU of a corpus.
+
+    Args:
+        tokenize: One of `TOKENIZERS`: `char` or `zh` for scripts without blanks between words.
     """
 
     kind = "bleu"
@@ -134,7 +138,6 @@ class Bleu(Metric):
     settable = ("tokenize",)
 
     def __init__(self, tokenize: str = "13a") -> None:
-        """`tokenize` is one of `TOKENIZERS`: `char` or `zh` for scripts without blanks between words."""
         super().__init__()
         one_of("tokenize", tokenize, TOKENIZERS)
         self.tokenize = tokenize
@@ -143,7 +146,7 @@ class Bleu(Metric):
         return _bleu(self.tokenize, text, others)
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=_KEPT)
 def _rouge_l(text: str, others: tuple[str, ...]) -> float:
     return float(_rouge_scorer().score_multi(others, text)["rougeL"].fmeasure)
 
@@ -155,7 +158,7 @@ def _rouge_scorer() -> Any:
     return RougeScorer(["rougeL"], use_stemmer=True)
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=_KEPT)
 def _bleu(tokenize: str, text: str, others: tuple[str, ...]) -> float:
     return float(_bleu_scorer(tokenize).sentence_score(text, list(others)).score)
 
@@ -165,3 +168,163 @@ def _bleu_scorer(tokenize: str) -> Any:
     from sacrebleu.metrics import BLEU
 
     return BLEU(effective_order=True, tokenize=tokenize)
+
+
+# --- metrics with a model of their own, by the extra `metrics` ---
+
+DIRECTIONS = ("faithfulness", "precision", "recall", "f")
+
+
+class ModelMetric(Metric):
+    """The common options of both.
+
+    Args:
+        model: Name or folder of a model, as `transformers` takes it.
+        device: `cpu`, `cuda`, `cuda:1`, `mps` ...; `auto` is the GPU if there is one.
+    """
+
+    def __init__(self, model: str, device: str = "auto") -> None:
+        super().__init__()
+        for name, value in (("model", model), ("device", device)):
+            if not isinstance(value, str) or not value.strip():
+                raise InputError(f"not a {name}", field=name, expected="a text", found=value)
+        self.model, self.device = model, device
+
+
+class BertScore(ModelMetric):
+    """BERTScore F1 (Zhang et al. 2020), by `bert-score`: without IDF weights and without rescaling, about 0 to 1.
+
+    Of several references the best counts. Rescaling is a linear map, which changes no correlation.
+
+    Args:
+        layers: The layer whose embeddings are compared, by default the one that bert-score has for `model`.
+    """
+
+    kind = "bertscore"
+    packages = ("bert-score", "torch", "transformers")
+    settable = ("model", "layers", "device")
+
+    def __init__(self, model: str, layers: int | None = None, device: str = "auto") -> None:
+        super().__init__(model, device)
+        self.layers = None if layers is None else whole_number("layers", layers, least=1)
+
+    def measure(self, text: str, others: tuple[str, ...]) -> float:
+        return _bert_score(self.model, self.layers, self.device, text, others)
+
+
+class BartScore(ModelMetric):
+    """BARTScore (Yuan et al. 2021), over `transformers`: mean log-likelihood of one text given another, at most 0.
+
+    The mean is over all tokens of the text, including its end marks; of several references the best counts.
+
+    Args:
+        direction: Which texts (section 3.2): `faithfulness`, the default, is the candidate given the source and, in
+            the same text after it, the context; `precision` the candidate given a reference; `recall` a reference
+            given the candidate; `f` the mean of these two.
+    """
+
+    kind = "bartscore"
+    packages = ("torch", "transformers")
+    settable = ("model", "direction", "device")
+
+    def __init__(self, model: str, direction: str = "faithfulness", device: str = "auto") -> None:
+        super().__init__(model, device)
+        one_of("direction", direction, DIRECTIONS)
+        self.direction = direction
+
+    def against(self, item: Item) -> tuple[str, ...]:
+        if self.direction != "faithfulness":
+            return super().against(item)
+        return ("\n\n".join(part for part in (item.source, item.context) if part.strip()),)
+
+    def measure(self, text: str, others: tuple[str, ...]) -> float:
+        return _bart_score(self.model, self.direction, self.device, text, others)
+
+
+@lru_cache(maxsize=_KEPT)
+def _bert_score(model: str, layers: int | None, device: str, text: str, others: tuple[str, ...]) -> float:
+    _, _, f1 = _bert_scorer(model, layers, device).score([text], [list(others)], batch_size=1)
+    return float(f1[0])
+
+
+@lru_cache(maxsize=_LOADED)
+def _bert_scorer(model: str, layers: int | None, device: str) -> Any:
+    from bert_score import BERTScorer
+    from bert_score.utils import model2layers
+
+    if layers is None and model not in model2layers:
+        raise InputError(
+            f"bert-score does not know which layer of {model!r} to compare",
+            field="layers",
+            expected="the number of a layer",
+            remedy="add -J layers=N; about two thirds up is a good start",
+        )
+    scorer = _load("bertscore", model, lambda: BERTScorer(model_type=model, num_layers=layers, device=_device(device)))
+    # bert-score passes the tokenizer's own limit, which overflows if the tokenizer has none (its issue 205).
+    scorer._tokenizer.model_max_length = _limit(scorer._tokenizer, scorer._model, 512)
+    return scorer
+
+
+@lru_cache(maxsize=_KEPT)
+def _bart_score(model: str, direction: str, device: str, text: str, others: tuple[str, ...]) -> float:
+    values = []
+    for other in others:
+        directions = [] if direction == "recall" else [_log_likelihood(model, device, other, text)]
+        directions += [_log_likelihood(model, device, text, other)] if direction in ("recall", "f") else []
+        values.append(sum(directions) / len(directions))
+    return max(values)
+
+
+def _log_likelihood(model: str, device: str, given: str, text: str) -> float:
+    """Mean log-likelihood of a text given another, over its tokens."""
+    import torch
+
+    tokenizer, network = _seq2seq(model, device)
+    limit = _limit(tokenizer, network, 1024)
+    read, target = (
+        tokenizer([part], truncation=True, max_length=limit, return_tensors="pt").to(network.device)
+        for part in (given, text)
+    )
+    with torch.inference_mode():
+        logits = network(input_ids=read.input_ids, attention_mask=read.attention_mask, labels=target.input_ids).logits
+    likelihoods = logits.log_softmax(-1).gather(-1, target.input_ids.unsqueeze(-1)).squeeze(-1)
+    return float(likelihoods.sum() / target.attention_mask.sum())
+
+
+@lru_cache(maxsize=_LOADED)
+def _seq2seq(model: str, device: str) -> tuple[Any, Any]:
+    from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+    def load() -> tuple[Any, Any]:
+        network = AutoModelForSeq2SeqLM.from_pretrained(model)
+        return AutoTokenizer.from_pretrained(model), network.float().to(_device(device)).eval()
+
+    return _load("bartscore", model, load)
+
+
+def _load(kind: str, model: str, load: Callable[[], T]) -> T:
+    try:
+        return load()
+    except Exception as error:
+        raise InputError(
+            f"the model {model!r} of the judge {kind!r} could not be loaded",
+            field="model",
+            found=f"{type(error).__name__}: {error}".partition("\n")[0],
+            remedy="give a folder that holds it, -J model=FOLDER, or run once where the hub can be reached",
+        ) from error
+
+
+def _device(name: str) -> str:
+    import torch
+
+    if name != "auto":
+        return name
+    return "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+def _limit(tokenizer: Any, network: Any, usual: int) -> int:
+    """Longest text in tokens that the model reads; longer texts are cut."""
+    # Tokenizers without a limit have 10 ** 30 here.
+    if tokenizer.model_max_length < 1_000_000:
+        return int(tokenizer.model_max_length)
+    return min(usual, getattr(network.config, "max_position_embeddings", None) or usual)

@@ -72,19 +72,14 @@ name; all other fields are filled in by their type."""
 
 
 def fill_in(prompt: Prompt, known: Mapping[str, str]) -> dict[str, str]:
-    """Requested field -> its value; the reply to a prompt without fields has the name "".
-
-    Args:
-        prompt: What is asked.
-        known: `known_fields` of the same prompt.
-    """
+    """Requested field -> its value, from the `known_fields` of the prompt and by the types of the others."""
     if prompt.input("candidates"):
         return dict(known)
     return {**known, **{name: fill(prompt, name) for name in prompt.outputs if not known.get(name)}}
 
 
 def known_fields(prompt: Prompt) -> dict[str, str]:
-    """Requested field -> its value, for the fields whose names it knows."""
+    """Requested field -> its value, for the fields whose names it knows; a reply without fields has the name ""."""
     speak = next((SPEAKERS[name] for name in prompt.outputs if name in SPEAKERS), None)
     if speak is not None:
         return speak(prompt)
@@ -125,12 +120,7 @@ _ENDING = re.compile(r"[,;]? (?:and nothing else|only)\W*$")
 
 
 def shape_of(kind: str, description: str) -> Shape:
-    """The kind of value that fits into a field.
-
-    Args:
-        kind: Its type as written in the prompt; `str` if there is none.
-        description: Its description; empty if there is none.
-    """
+    """The kind of value that fits into a field with this type and description in the prompt."""
     if kind in ("int", "float"):
         return "number"
     if kind == "bool":

@@ -155,13 +155,17 @@ PLAIN = frozenset(stem(word) for word in EVERYDAY)
 def sentences(text: str) -> list[str]:
     """Cut at . ? ! and line ends, but not after initials and common abbreviations."""
     text, start = straight(text), 0
-    out: list[str] = []
+    parts: list[str] = []
     for match in _END.finditer(text):
-        if match.group().strip() == "." and _abbreviates(text[start : match.start()]):
-            continue
-        _append(out, text[start : match.end()].strip())
-        start = match.end()
-    _append(out, text[start:].strip())
+        if match.group().strip() != "." or not _abbreviates(text[start : match.start()]):
+            parts.append(text[start : match.end()].strip())
+            start = match.end()
+    out: list[str] = []
+    for piece in [*parts, text[start:].strip()]:
+        if _WORD.search(piece.lower()):
+            out.append(piece)
+        elif piece and out:
+            out[-1] += " " + piece
     return out
 
 
@@ -170,13 +174,6 @@ def _abbreviates(before: str) -> bool:
         return False
     last = before.split()[-1].lower()
     return len(last) == 1 or last in ABBREVIATIONS or ("." in last and last.replace(".", "").isalpha())
-
-
-def _append(out: list[str], sentence: str) -> None:
-    if _WORD.search(sentence.lower()):
-        out.append(sentence)
-    elif sentence and out:
-        out[-1] += " " + sentence
 
 
 class Text:
@@ -293,13 +290,10 @@ def values(text: str) -> frozenset[str]:
 
 @lru_cache(maxsize=2048)
 def measured(kind: Kind, source: str, context: str, candidate: str) -> Mapping[str, Measurement]:
-    """Name, as in `programs.offline.rubric.PHRASES`, -> measurement.
+    """Name, as in `programs.offline.rubric.PHRASES`, -> measurement of the candidate.
 
-    Args:
-        kind: What the candidate is.
-        source: The text that it was made from, or the conversation so far, one turn a line.
-        context: The fact that a reply may use; empty if there is none.
-        candidate: The text to measure.
+    The source is the text that it was made from, or the conversation so far, one turn a line; the context is the fact
+    that a reply may use.
     """
     if kind == "dialogue":
         fact = _text("" if context.strip().lower() in _NO_FACT else context)
@@ -325,7 +319,10 @@ WORST = {
 def _copying(source: Source, text: Text) -> dict[str, Measurement]:
     """How closely the words follow the source, as a measure of faithfulness."""
     unknown = [c for c in text.distinct if c not in source.vocabulary]
-    passage = [_best_window(source, content) for content in text.content]
+    passage = [
+        _share(max((sum(c in window for c in content) for window in source.windows), default=0), len(content), 1.0)
+        for content in text.content
+    ]
     kept, whole = _alignment(source, text)
     grams = [p for ws in text.words for p in pairwise(ws)]
     joints = [p for p in grams if p not in source.pairs and p[0] in source.places and p[1] in source.places]
@@ -341,12 +338,6 @@ def _copying(source: Source, text: Text) -> dict[str, Measurement]:
         "fragments": Measurement(float(sum(cut)), _at_worst(text, [-c for c in cut])),
         "numbers": Measurement(float(len(numbers)), ", ".join(numbers[:3])),
     }
-
-
-def _best_window(source: Source, content: Sequence[str]) -> float:
-    if not content:
-        return 1.0
-    return max((sum(c in window for c in content) for window in source.windows), default=0) / len(content)
 
 
 def _alignment(source: Source, text: Text) -> tuple[list[float], list[float]]:
@@ -467,16 +458,13 @@ def _variety(words: Sequence[str]) -> float:
 
 def _grounds(past: Text, text: Text) -> dict[str, Measurement]:
     links = [c for c in text.distinct if c in past.vocabulary]
-    heard, triples = set(_triples(past.all_words)), _triples(text.all_words)
+    before, triples = (list(zip(own, own[1:], own[2:], strict=False)) for own in (past.all_words, text.all_words))
+    heard = set(before)
     parroted = [t for t in triples if t in heard]
     return {
         "links": Measurement(float(len(links)), ", ".join(links[:3])),
         "parroted": Measurement(len(parroted) / len(triples), " ".join(parroted[0])) if parroted else Measurement(0.0),
     }
-
-
-def _triples(words: Sequence[str]) -> list[tuple[str, ...]]:
-    return list(zip(words, words[1:], words[2:], strict=False))
 
 
 def _use_of_fact(past: Text, known: Text, text: Text) -> dict[str, Measurement]:

@@ -181,38 +181,30 @@ def write_queries(prompt: Prompt) -> dict[str, str]:
 def assess(prompt: Prompt) -> dict[str, str]:
     """An opinion about a claim by the evidence, or about a response, sentence by sentence, by the given texts."""
     claim = prompt.input("claim")
-    ground = prompt.input("evidence") if claim else _given(prompt)
+    # A question says nothing about its answer.
+    asks = re.search(r"^Source: (?:question|prompt)\b", prompt.input("task"))
+    given = prompt.input("context") if asks else f"{prompt.input('source')}\n{prompt.input('context')}"
+    ground = prompt.input("evidence") if claim else given
     stated = [claim] if claim else sentences(prompt.input("candidate"))
     known, numbers = _stems(ground), values(ground)
     if not known or not stated:
         opinion = f"{LABEL}nothing is given to check it with."
         return {"opinion": opinion, "factuality": "True", "severity": "0"}
     absent, unseen = max((_missing(text, known), sorted(values(text) - numbers)) for text in stated)
-    factual = absent <= _patience(prompt) and not unseen
-    heard = set(_BEFORE.findall(prompt.input("debate")))
-    if "Leader" in prompt.role and len(heard) == 1:
-        factual = heard == {"True"}
+    before = _BEFORE.findall(prompt.input("debate"))
+    patience = _PATIENCE
+    if "Skeptic agent" in prompt.role:
+        patience -= _LEANING
+    elif "Trust agent" in prompt.role and before:
+        patience += _LEANING if before[-1] == "True" else -_LEANING
+    factual = absent <= patience and not unseen
+    if "Leader" in prompt.role and len(set(before)) == 1:
+        factual = before[0] == "True"
     severity = round(_SEVEREST * absent) + bool(unseen)
     severity = min(severity, 3) if factual else max(1, min(severity, _SEVEREST))
     opinion = f"{LABEL}{1 - absent:.0%} of the content words stand in what is given"
     opinion += f"; the number {unseen[0]} does not." if unseen else "."
     return {"opinion": opinion, "factuality": str(factual), "severity": str(severity)}
-
-
-def _given(prompt: Prompt) -> str:
-    """The texts to compare a response with; a question is not one, because it says nothing about its answer."""
-    source, context = prompt.input("source"), prompt.input("context")
-    asks = re.search(r"^Source: (?:question|prompt)\b", prompt.input("task"))
-    return context if asks else f"{source}\n{context}"
-
-
-def _patience(prompt: Prompt) -> float:
-    before = _BEFORE.findall(prompt.input("debate"))
-    if "Skeptic agent" in prompt.role:
-        return _PATIENCE - _LEANING
-    if "Trust agent" in prompt.role and before:
-        return _PATIENCE + (_LEANING if before[-1] == "True" else -_LEANING)
-    return _PATIENCE
 
 
 def _stems(text: str) -> set[str]:

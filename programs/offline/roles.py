@@ -59,8 +59,6 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class JudgedQuestion:
-    """The kind of text, the aspect and its scale."""
-
     kind: Kind
     aspect: str
     low: float
@@ -72,8 +70,13 @@ def parse(system: str, user: str) -> Prompt:
     material, ours, requested = user.rpartition(OURS)
     if ours:
         inputs = _sections(material)
-        requested_fields = {name: _typed_description(text) for name, text in _sections(requested).items()}
-        outputs, descriptions = ({name: own[part] for name, own in requested_fields.items()} for part in (0, 1))
+        outputs, descriptions = {}, {}
+        for name, text in _sections(requested).items():
+            # Type and description as `programs.roles.role` writes them.
+            description = text.removeprefix("<").removesuffix(">")
+            match = _TYPE.search(description)
+            outputs[name] = match[1] if match else "str"
+            descriptions[name] = description[: match.start()] if match else description
         return Prompt(inputs, inputs.get("role", ""), outputs, descriptions, False, user)
     _, listed, after = system.partition("Your output fields are:")
     fields, _, rest = after.partition("\nAll interactions will be structured")
@@ -84,13 +87,6 @@ def parse(system: str, user: str) -> Prompt:
     descriptions = {name: text.strip() for name, _, text in listed_fields}
     wants_json = bool(outputs) and "Outputs will be a JSON object" in rest
     return Prompt(_sections(body), objective, outputs, descriptions, wants_json, user)
-
-
-def _typed_description(text: str) -> tuple[str, str]:
-    """Type and description of a field as `programs.roles.role` writes them."""
-    description = text.removeprefix("<").removesuffix(">")
-    match = _TYPE.search(description)
-    return (match[1], description[: match.start()]) if match else ("str", description)
 
 
 def _sections(text: str) -> dict[str, str]:
@@ -128,10 +124,8 @@ NOTHING = "Nothing to say: this offline stand-in for an LM only computes text st
 
 
 def _typed(text: str, kind: str) -> object:
-    if kind == "str":
-        return text
-    if kind == "bool":
-        return text == "True"
+    if kind in ("str", "bool"):
+        return text == "True" if kind == "bool" else text
     try:
         return json.loads(text)
     except ValueError:
@@ -200,12 +194,7 @@ class Assessment:
 
 
 def case_of(prompt: Prompt, candidate: str = "candidate") -> Assessment:
-    """Measure the candidate of a prompt.
-
-    Args:
-        prompt: The prompt.
-        candidate: Name of the input field with the candidate.
-    """
+    """Measure the candidate of a prompt, which is in the input field `candidate`."""
     question = question_of(prompt)
     features = measured(question.kind, prompt.input("source"), prompt.input("context"), prompt.input(candidate))
     rubric = offline_rubric.rubric_for(question.kind, question.aspect)
@@ -221,18 +210,16 @@ def _raised(prompt: Prompt, rubric: Rubric) -> frozenset[str]:
 
     A referee also looks at one more item, chosen by the hash of its role.
     """
-    debate = prompt.input("debate")
+    text, own = prompt.input("debate"), set()
     if "other referees" in prompt.role.lower():
-        own = rubric.later[hashlib.sha256(prompt.role.encode("utf-8", "surrogatepass")).digest()[0] % len(rubric.later)]
-        return _named(rubric, debate) | {own.name}
-    turns = [line for line in debate.splitlines() if line.startswith("Critic, round ")]
-    return _named(rubric, "\n".join([prompt.input("steps"), *turns]))
-
-
-def _named(rubric: Rubric, text: str) -> frozenset[str]:
+        draw = hashlib.sha256(prompt.role.encode("utf-8", "surrogatepass")).digest()[0]
+        own = {rubric.later[draw % len(rubric.later)].name}
+    else:
+        turns = [line for line in text.splitlines() if line.startswith("Critic, round ")]
+        text = "\n".join([prompt.input("steps"), *turns])
     # Text in quotation marks is the candidate's.
-    own_words = _QUOTED.sub("", text)
-    return frozenset(item.name for item in rubric.later if PHRASES[item.name] in own_words)
+    text = _QUOTED.sub("", text)
+    return frozenset(own | {item.name for item in rubric.later if PHRASES[item.name] in text})
 
 
 def score(prompt: Prompt) -> dict[str, str]:

@@ -135,15 +135,10 @@ def _table(sources: Sequence[Mapping[str, Any]], kind: Kind) -> tuple[Table, Tab
 
 
 def _fit(merits: Table, ratings: Table, prior: Any) -> Any:
-    """Non-negative least squares within sources, shrunk to the prior.
+    """Non-negative least squares within sources, shrunk to the prior: the weights in the aspect's rubric.
 
     Within sources, because only differences between candidates of one source matter for their ranks; non-negative,
     because each ramp already says which end is worse.
-
-    Args:
-        merits: As of `_table`.
-        ratings: As of `_table`.
-        prior: Weight of each feature in the aspect's rubric.
     """
     x = [own - np.mean(own, axis=0) for own in merits]
     y = [own - np.mean(own) for own in ratings]

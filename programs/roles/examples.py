@@ -58,18 +58,14 @@ def with_examples(judge: Judge, examples: Sequence[RatedExample], nearest: int =
     require_shown(judge)
     copy: Judge = judge.deepcopy()
     copy.nearest_examples = nearest if examples else 0
-    scorer = _scorer(copy)
+    scorer = dict(copy.named_predictors())["scorer"]
     demos = [demo for demo in scorer.demos if not is_rated(demo)]
     scorer.demos = demos + [dspy.Example(**asdict(e) | {"ratings": list(e.ratings)}) for e in examples]
     return copy
 
 
 def require_shown(judge: Judge) -> None:
-    """Refuse a judge whose prompts cannot show rated examples.
-
-    Raises:
-        InputError: They cannot.
-    """
+    """Refuse a judge whose prompts cannot show rated examples."""
     if not judge.shows_examples:
         raise InputError(
             f"the judge {judge.kind!r} shows no rated examples",
@@ -81,7 +77,7 @@ def require_shown(judge: Judge) -> None:
 
 def examples_of(judge: Judge) -> tuple[RatedExample, ...]:
     """The rated examples that a judge holds."""
-    return tuple(_read(_scorer(judge).demos)) if judge.shows_examples else ()
+    return tuple(_read(dict(judge.named_predictors())["scorer"].demos)) if judge.shows_examples else ()
 
 
 def shown(demos: Iterable[Any], aspect: str, items: Sequence[Item], nearest: int) -> dict[str, str]:
@@ -96,8 +92,8 @@ def shown(demos: Iterable[Any], aspect: str, items: Sequence[Item], nearest: int
     """
     of_aspect = tuple(example for example in _read(demos) if example.aspect == aspect)
     # Without a source, examples with an item's own text are left out.
-    own = {_even(item.source or item.text) for item in items}
-    others = [example for example in of_aspect if _even(example.source or example.candidate) not in own]
+    own = {_normalized(item.source or item.text) for item in items}
+    others = [example for example in of_aspect if _normalized(example.source or example.candidate) not in own]
     if not others:
         return {}
     sources = all(item.aspect.source for item in items if item.aspect.name == aspect)
@@ -108,6 +104,7 @@ def shown(demos: Iterable[Any], aspect: str, items: Sequence[Item], nearest: int
     return {"similar": rendered(tuple(best), sources)}
 
 
+# The same for all items of an aspect.
 @lru_cache(maxsize=256)
 def rendered(examples: tuple[RatedExample, ...], sources: bool = True) -> str:
     """The examples as one text, each source once with its candidates, the best rated first; with the `sources`' own
@@ -176,12 +173,7 @@ def _read(demos: Iterable[Any]) -> Iterator[RatedExample]:
         yield RatedExample(**texts, rating=float(demo["rating"]), ratings=ratings)
 
 
-def _scorer(judge: Judge) -> Any:
-    """The predictor that holds the examples."""
-    return dict(judge.named_predictors())["scorer"]
-
-
 @lru_cache(maxsize=4096)
-def _even(source: str) -> str:
+def _normalized(source: str) -> str:
     """The text with single spaces: sources that are equal in this form are the same, as in `RatedGroup.source_key`."""
     return " ".join(source.split())

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
@@ -79,11 +79,9 @@ def split(text: str, names: Sequence[str]) -> Contents | Unreadable:
 
 
 def under_headers(text: str, names: Sequence[str]) -> Contents | Unreadable:
-    """The contents of a reply with headers; what looks like another form in it may be quoted, and is text.
-
-    Where labels stand before the first header, the headers may be the ones that are quoted.
-    """
+    """The contents of a reply with headers; what looks like another form in it may be quoted, and is text."""
     heads = list(HEADER.finditer(text))
+    # Where labels stand before the first header, the headers may be the ones that are quoted.
     mixed = label_of(tuple(names)).search(text, 0, heads[0].start())
     return MIXED if mixed else under(heads, text, names)
 
@@ -110,7 +108,7 @@ def answer_of(reply: str, names: Sequence[str], decisive: str = "") -> str | Unr
     reply = reply.strip()
     if _is_json(unfenced(reply)):
         return unfenced(reply)  # Tags in it are in one of its strings.
-    text = _without_thinking(reply, _Outline(reply, names, decisive)) if TAG.search(reply) else reply
+    text = _without_thinking(reply, names, decisive) if TAG.search(reply) else reply
     if isinstance(text, Unreadable):
         return text
     text = text.strip()
@@ -121,82 +119,59 @@ def answer_of(reply: str, names: Sequence[str], decisive: str = "") -> str | Unr
     return unfenced(text) or Unreadable("the reply was empty")
 
 
-def _without_thinking(reply: str, outline: _Outline) -> str | Unreadable:
+def _without_thinking(reply: str, names: Sequence[str], decisive: str) -> str | Unreadable:
+    """A reply without its thinking, which a closing tag ends. A tag may also be quoted, and then is text."""
+    fields, headers = _fields_between(reply, names), [head.start() for head in HEADER.finditer(reply)]
     kept: list[str] = []
     begun = start = 0
     opened = False
     for tag in TAG.finditer(reply):
+        first, last = tag.span()
         if not tag[1]:
             if not opened:
-                kept.append(reply[start : tag.start()])
-                start, opened = tag.start(), True
+                kept.append(reply[start:first])
+                start, opened = first, True
             continue
+        before = fields(begun, start if opened else first)
         if opened:
-            before = outline.fields(begun, start)
-            if before and outline.fields(start, tag.start()) - before - outline.fields(tag.end()):
+            if before and fields(start, first) - before - fields(last, len(reply)):
                 return Unreadable("a field stood in thinking tags only")
-            begun = begun if before else tag.end()
+            begun = begun if before else last
         else:
-            thinking = outline.is_thinking(begun, *tag.span())
-            if isinstance(thinking, Unreadable):
-                return thinking
-            if not thinking:
+            # Thinking may have begun in the prompt, but does not begin with a field. If a whole reply stands before the
+            # tag and another one after it, either may be quoted.
+            whole = not begun and bool(fields(0, 1) or headers[:1] == [0])
+            whole = whole or (decisive in before if decisive else len(before) >= min(2, len(names)))
+            notes = decisive and not whole and bisect_left(headers, begun) == bisect_left(headers, first)
+            if not notes and before - fields(last, len(reply)):
                 continue
+            # Compared once, because each time costs a pass over the reply.
+            if whole and (begun or split(reply[:first], names) != split(reply[last:], names)):
+                return Unreadable(
+                    f"different replies stood before and after {tag[0]}; give one, and do not write that tag"
+                )
             kept.clear()
-            begun = tag.end()
-        start, opened = tag.end(), False
+            begun = last
+        start, opened = last, False
     # An opening tag without a closing one is text, but not at the beginning of a reply.
     if opened and not "".join(kept).strip():
         return Unreadable("the reply ended before the thinking did")
     return "".join(kept) + reply[start:]
 
 
-class _Outline:
-    """Where the fields of a reply begin, in any of the forms; arguments as of `answer_of`."""
+def _fields_between(reply: str, names: Sequence[str]) -> Callable[[int, int], set[str]]:
+    """A function that tells which fields begin between two places of a reply, in any of the forms."""
+    keys = re.compile('"(' + "|".join(map(re.escape, names)) + r')"\s*:', re.IGNORECASE)
+    places: dict[str, list[int]] = {name: [] for name in names}
+    heads = [head for pattern in (HEADER, label_of(tuple(names)), keys) for head in pattern.finditer(reply)]
+    for place, name in sorted((head.start(), name_of(head)) for head in heads):
+        places.get(name, []).append(place)
 
-    def __init__(self, reply: str, names: Sequence[str], decisive: str) -> None:
-        self._reply, self._names, self._decisive = reply, names, decisive
-        keys = re.compile('"(' + "|".join(map(re.escape, names)) + r')"\s*:', re.IGNORECASE)
-        patterns = (HEADER, label_of(tuple(names)), keys) if "</" in reply else ()
-        heads = sorted((head.start(), name_of(head)) for pattern in patterns for head in pattern.finditer(reply))
-        self._places: dict[str, list[int]] = {name: [] for name in names}
-        for place, name in heads:
-            self._places.get(name, []).append(place)
-        self._headers = [head.start() for head in HEADER.finditer(reply)]
-        self._leading = bool(heads) and heads[0][0] == 0
+    def fields(first: int, last: int) -> set[str]:
+        found = ((name, own, bisect_left(own, first)) for name, own in places.items())
+        return {name for name, own, place in found if place < len(own) and own[place] < last}
 
-    def fields(self, first: int, last: int | None = None) -> set[str]:
-        """The fields that begin between two places."""
-        return {name for name, places in self._places.items() if _any_between(places, first, last)}
-
-    def is_thinking(self, begun: int, first: int, last: int) -> bool | Unreadable:
-        """Whether a closing tag without an opening one, from `first` to `last`, ends thinking that began in the prompt.
-
-        It does not if fields before it do not occur again after it: then it is text of a field. If a whole reply stands
-        before it and another one after it, either may be quoted.
-        """
-        before = self.fields(begun, first)
-        # Thinking does not begin with a field.
-        whole = self._leading and not begun
-        if self._decisive:
-            whole = whole or self._decisive in before
-            if not whole and not _any_between(self._headers, begun, first):
-                return True  # Notes about single candidates.
-        else:
-            whole = whole or len(before) >= min(2, len(self._names))
-        if before - self.fields(last):
-            return False
-        # Compared once, because each time costs a pass over the reply.
-        if whole and (begun or split(self._reply[:first], self._names) != split(self._reply[last:], self._names)):
-            tag = self._reply[first:last]
-            return Unreadable(f"different replies stood before and after {tag}; give one, and do not write that tag")
-        return True
-
-
-def _any_between(places: Sequence[int], first: int, last: int | None) -> bool:
-    """Whether one of the ascending `places` lies between two others."""
-    place = bisect_left(places, first)
-    return place < len(places) and (last is None or places[place] < last)
+    return fields
 
 
 def unfenced(text: str) -> str:
@@ -257,7 +232,9 @@ def _by_json(text: str, objects: _Objects, names: Sequence[str]) -> Contents | U
             if text.startswith("{"):
                 return Unreadable("the reply looked like a JSON object but was not a valid one")
             continue
-        members += [(_field(key), _as_text(v)) for key, v in value.items() if v is not None]
+        for key, v in value.items():
+            if v is not None:
+                members.append((_field(key), v if isinstance(v, str) else json.dumps(v, ensure_ascii=False)))
     return _collect(members, names)
 
 
@@ -314,10 +291,6 @@ def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return members
 
 
-def _as_text(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
 def _collect(bodies: Iterable[tuple[str, str]], names: Sequence[str]) -> Contents:
     contents: dict[str, dict[str, None]] = {}
     for name, body in bodies:
@@ -368,14 +341,9 @@ def excerpt(text: str, most: int = 100) -> str:
 def sections(reply: str, names: Sequence[str]) -> dict[str, str] | Unreadable:
     """Split a reply into the named fields.
 
-    A reply has one of three forms: marker headers, a JSON object, or lines that start with `name:`. What looks like
-    another form inside it is text, and thinking is dropped. Text before the first header belongs to the first field if
-    that has no header of its own. A field that occurs twice with different content is refused, because one of the two
-    may come from the text under evaluation.
-
-    Returns:
-        Field name -> text, for the fields that the reply has. A reply without any structure is returned as a whole
-        under the only name, or under "" if several fields were asked for.
+    Text before the first header belongs to the first field if that has no header of its own. A field that occurs twice
+    with different content is refused, because one of the two may come from the text under evaluation. A reply without
+    any structure is returned as a whole under the only name, or under "" if several fields were asked for.
     """
     text = answer_of(reply, names)
     if isinstance(text, Unreadable):
@@ -409,17 +377,9 @@ _QUOTED = re.compile(r"\"[^\"]*\"|“[^“”]*”|«[^«»]*»|^[ \t]*>.*$", re
 def score(text: str, scale: Scale, aspect: str = "") -> float | Unreadable:
     """Read one number on the scale. A number outside the scale is refused and never clamped.
 
-    Accepted, with digits of any script, are
-
-    - a number that is alone on the first line, perhaps followed by a dash and a reason;
-    - a number with a label such as `Score:` at the start of a sentence or list item, in the first or the last line.
-
-    Refused are numbers in prose, in words or in quotation marks, and several different numbers.
-
-    Args:
-        text: A reply, or one of its fields.
-        scale: The aspect's scale.
-        aspect: The aspect's name, which may be the label: filled-in forms say `Coherence: 3`.
+    Accepted, with digits of any script, are a number alone on the first line, perhaps followed by a dash and a reason;
+    and a number with a label such as `Score:`, or the aspect's name, at the start of a sentence or list item in the
+    first or the last line. Refused are numbers in prose, in words or in quotation marks, and several different ones.
     """
     lines = _RANGE.sub("", _LABEL_TAG.sub(" ", text)).split("\n")
     bare = _bare("\n".join(map(_without_reason, lines)))

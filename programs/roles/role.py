@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Generic, TypeVar
 
@@ -43,11 +43,7 @@ UNUSABLE: dict[str, UnscoredReason] = {"content_filter": "refused", "length": "t
 
 
 class UnusableError(Exception):
-    """A reply with a finish reason of `UNUSABLE`."""
-
-    def __init__(self, reason: UnscoredReason) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    """A reply with a finish reason of `UNUSABLE`; its argument is the reason."""
 
 
 class UnreadableError(Exception):
@@ -72,9 +68,8 @@ def _described(name: str, field: Any) -> str:
 class RoleLastAdapter(dspy.ChatAdapter):
     """Formats prompts with the role last and splits replies into fields; `programs.roles.parsing` reads their values.
 
-    `parse` never raises and never triggers a second call by itself: a missing field is an empty text, a reply without
-    any header is the text of every field, and the caller decides whether to ask again. Make one for each call, because
-    it keeps the response.
+    A missing field is an empty text, a reply without any header is the text of every field, and the caller decides
+    whether to ask again. Make one for each call, because it keeps the response.
     """
 
     response: Response | None = None
@@ -102,13 +97,12 @@ class RoleLastAdapter(dspy.ChatAdapter):
             return await super().acall(lm, lm_kwargs, signature, demos, inputs)
         settings = {name: value for name, value in {**lm.kwargs, **lm_kwargs}.items() if value is not None}
         rollout, tag = settings.pop("rollout_id", 0), CALL_TAG.get()
-        request = _request(lm.model, self.format(signature, demos, inputs), settings)
         if rollout and tag is not None:
             # DSPy's number of a sample, which keeps the judge's own samples apart from those of other numbers.
             tag = replace(tag, sample=_ROLLOUT * rollout + (tag.sample or 0))
         token = CALL_TAG.set(tag)
         try:
-            response: Response = await lm.acall(request)
+            response = await lm.acall(_request(lm.model, self.format(signature, demos, inputs), settings))
         except dspy.LMUnexpectedError as error:
             # DSPy wraps whatever an engine raises; what is no failure of the LM ends the run as what it is.
             cause = error.__cause__
@@ -168,30 +162,26 @@ _ONE_ASPECT = re.compile(r"(.+?) \(")
 
 
 def _user_text(signature: Any, inputs: Mapping[str, Any]) -> str:
-    def sections(names: Iterable[str]) -> list[str]:
-        return [f"{header(name)}\n{inputs[name]}" for name in names if inputs.get(name)]
-
     names = [name for name in signature.input_fields if name not in ("correction", "role", "request")]
     # In a debate the candidate is shared by all roles. Where one role asks once, its text is shared by all candidates.
     alone = "debate" not in names and "candidate" in names
     place = names.index("candidate") if alone else len(names)
     # Escaped, because an optimizer's LM may have written them after it had read texts under evaluation.
-    role = inputs.get("role") or replies.escaped(signature.instructions)
+    texts = {**inputs, "role": inputs.get("role") or replies.escaped(signature.instructions)}
+    ordered = [*names[:place], "role", *names[place:], "correction"]
     request = inputs.get("request") or _request_text(signature, f"{inputs.get('standard')}\n{inputs.get('rules')}")
     if aspect := _ONE_ASPECT.match(inputs.get("aspect") or ""):
         # The definition may stand far above it.
         request = request.replace(replies.REQUEST, f"{replies.REQUEST}, about {aspect[1]} alone", 1)
-    return "\n\n".join(
-        [*sections(names[:place]), f"{header('role')}\n{role}", *sections([*names[place:], "correction"]), request]
-    )
+    return "\n\n".join([*(f"{header(name)}\n{texts[name]}" for name in ordered if texts.get(name)), request])
 
 
 def _request_text(signature: Any, stated: str) -> str:
     """The output fields, which end the prompt: with their descriptions, unless these were `stated` before."""
     outputs = signature.output_fields.items()
-    known = form(signature) in stated
-    told = (header(name) if known else f"{header(name)}\n<{_described(name, own)}>" for name, own in outputs)
-    return ("\n" if known else "\n\n").join([f"{replies.REQUEST}:", *told])
+    stated_before = form(signature) in stated
+    lines = (header(name) if stated_before else f"{header(name)}\n<{_described(name, own)}>" for name, own in outputs)
+    return ("\n" if stated_before else "\n\n").join([f"{replies.REQUEST}:", *lines])
 
 
 def header(name: str) -> str:
@@ -273,13 +263,7 @@ class NoAnswer:
 
 
 class Role(dspy.Predict):
-    """A predictor that knows who speaks; an optimizer may rewrite its instructions.
-
-    Args:
-        speaker: Its name in transcripts, failures and the table of costs.
-        signature: Its input and output fields; usually a subclass of `JudgeSignature`.
-        instructions: Replace the signature's own.
-    """
+    """A predictor that knows who speaks: its name in transcripts, failures and the table of costs."""
 
     def __init__(self, speaker: str, signature: type[dspy.Signature], instructions: str | None = None) -> None:
         super().__init__(signature if instructions is None else signature.with_instructions(instructions))
@@ -304,8 +288,6 @@ async def ask(
     **own: Any,
 ) -> RoleReply[T] | NoAnswer:
     """Ask the LM, and a second time with what was wrong if the reply cannot be read.
-
-    The second prompt has another text than the first, so no cache can answer it with the first reply.
 
     Args:
         predict: The `dspy.Predict` to call.
@@ -344,19 +326,7 @@ async def call(
     settings: Mapping[str, Any] | None = None,
     **own: Any,
 ) -> Fields | replies.Unreadable | NoAnswer:
-    """Make one LM call by a predictor; a failure of this call alone is a `NoAnswer`.
-
-    Args:
-        predict: A `dspy.Predict`.
-        inputs: Input fields; those that the signature does not have are left out.
-        tag: Who speaks, for the accounts, and the number of a sample.
-        adapter: For this call alone.
-        settings: Of this call, e.g. its `temperature`.
-        own: In place of the predictor's own: `signature`, `demos`.
-
-    Raises:
-        dspy.LMError: The LM cannot be used at all.
-    """
+    """Make one LM call as `ask` does; `inputs` that the signature does not have are left out."""
     signature = own.get("signature", predict.signature)
     takes, gives = signature.input_fields, signature.output_fields
     known = {name: text for name, text in inputs.items() if name in takes}
@@ -370,8 +340,16 @@ async def call(
         # The inputs are texts, so DSPy need not look at the type of each.
         with dspy.context(adapter=adapter, warn_on_type_mismatch=False):
             prediction = await predict.acall(**known, config=config, **own)
-    except (dspy.LMError, UnusableError) as error:
-        return _failed(error)
+    except UnusableError as error:
+        return NoAnswer(error.args[0], f"the LM ended its reply with {error.args[0]!r}", 1, divisible=True)
+    except dspy.LMError as error:
+        if fatal(error):
+            raise
+        too_long = isinstance(error, dspy.ContextWindowExceededError)
+        # A failure of the server does not divide a table: a later run would ask about it as a whole, and the scores
+        # would differ.
+        refused = isinstance(error, dspy.LMInvalidRequestError)
+        return NoAnswer("too long" if too_long else "lm error", f"{type(error).__name__}: {error}", 1, refused)
     except dspy.AdapterParseError:
         return replies.Unreadable("the reply was empty")
     except UnreadableError as error:
@@ -385,18 +363,6 @@ async def call(
             for t in adapter.response.logprobs
         ]
     return fields
-
-
-def _failed(error: dspy.LMError | UnusableError) -> NoAnswer:
-    if isinstance(error, UnusableError):
-        return NoAnswer(error.reason, f"the LM ended its reply with {error.reason!r}", 1, divisible=True)
-    if fatal(error):
-        raise error
-    too_long = isinstance(error, dspy.ContextWindowExceededError)
-    # A failure of the server does not divide a table: a later run would ask about it as a whole, and the scores would
-    # differ.
-    refused = isinstance(error, dspy.LMInvalidRequestError)
-    return NoAnswer("too long" if too_long else "lm error", f"{type(error).__name__}: {error}", 1, refused)
 
 
 def material(item: Item, debate: str) -> dict[str, str]:
@@ -420,10 +386,7 @@ def aspect_text(aspect: Aspect) -> str:
 
 
 def kinds(task: Task, context: bool = False, source: bool = True) -> str:
-    """What source, candidate and, if wanted, context are, by the task's labels.
-
-    A label may be any noun (`answer`, `knowledge`, `minutes`), so the sentence has no articles.
-    """
+    """What source, candidate and context are, by the task's labels; these may be any noun, so there are no articles."""
     if not source:
         return replies.escaped(f"Candidate: {task.candidate_label}. The aspect is judged without its source.")
     text = f"Source: {task.source_label}. Candidate: {task.candidate_label}."

@@ -46,8 +46,6 @@ ALTERNATIVES = 20
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """A score mode."""
-
     name: Literal["text", "sampled", "expected"] = "text"
     samples: int = 1
 
@@ -56,11 +54,7 @@ class Mode:
 
     @classmethod
     def of(cls, text: str) -> Mode:
-        """Read `text`, `expected`, `sampled` or `sampled:k`.
-
-        Raises:
-            InputError: It is none of these.
-        """
+        """Read `text`, `expected`, `sampled` or `sampled:k`; anything else is an `InputError`."""
         name, colon, number = text.partition(":")
         if name in ("text", "expected") and not colon:
             return cls("text" if name == "text" else "expected")
@@ -78,8 +72,6 @@ TEXT = Mode()
 
 @dataclass(frozen=True, slots=True)
 class ParsedScore:
-    """A score, parsed in some mode."""
-
     score: float
     rationale: str = ""
     how: str = ""
@@ -89,12 +81,7 @@ class ParsedScore:
 async def score(predict: Any, mode: Mode, item: Item, tag: CallTag, **prompt: Any) -> RoleReply[ParsedScore] | NoAnswer:
     """Score `item` by a predictor with an output field `score` and perhaps a `rationale`.
 
-    Args:
-        predict: The predictor.
-        mode: How its replies become a score.
-        item: What is scored.
-        tag: Who speaks, and in which round.
-        prompt: `debate` and `inputs`, as `programs.roles.role.ask` takes them.
+    `prompt` has `debate` and `inputs`, as `programs.roles.role.ask` takes them.
 
     Raises:
         InputError: The mode is `expected` and the points of the aspect's scale cannot be tokens.
@@ -106,10 +93,13 @@ async def score(predict: Any, mode: Mode, item: Item, tag: CallTag, **prompt: An
         return value if isinstance(value, replies.Unreadable) else ParsedScore(value, fields.get("rationale", ""))
 
     def as_expected(fields: Fields) -> ParsedScore | replies.Unreadable | None:
-        value = expectation(fields["score"], fields.logprobs, scale, name) if fields.logprobs else None
-        if not isinstance(value, Expectation):
-            return value
-        return ParsedScore(value.score, fields.get("rationale", ""), f"probabilities: {value}")
+        weights = expectation(fields["score"], fields.logprobs, scale, name) if fields.logprobs else None
+        if weights is None or isinstance(weights, replies.Unreadable):
+            return weights
+        likeliest = sorted(weights.items(), key=lambda pair: -pair[1])
+        how = ", ".join(f"{point} ({weight:.1%})" for point, weight in likeliest)
+        mean = math.fsum(point * weight for point, weight in weights.items())
+        return ParsedScore(mean, fields.get("rationale", ""), f"probabilities: {how}")
 
     if mode.name == "text":
         return await ask(predict, item, as_written, tag, **prompt)
@@ -122,18 +112,13 @@ async def score(predict: Any, mode: Mode, item: Item, tag: CallTag, **prompt: An
     if isinstance(answer, NoAnswer):
         return answer
     if answer.value is None:
-        return NoAnswer("no log-probabilities", NO_LOGPROBS, answer.calls)
+        detail = "the endpoint gave no log-probabilities with its reply, which score mode 'expected' needs; "
+        return NoAnswer("no log-probabilities", f"{detail}choose 'sampled:{SAMPLES}' or 'text'", answer.calls)
     return RoleReply(answer.value, answer.calls)
 
 
 class ScoringRole(Role):
-    """A role of a judge of one's own, whose reply has a field `score` and perhaps a `rationale`.
-
-    Args:
-        speaker: As for `Role`.
-        signature: As for `Role`; with an output field `score`.
-        mode: How its replies become scores.
-    """
+    """A role of a judge of one's own, whose reply has a field `score` and perhaps a `rationale`."""
 
     def __init__(self, speaker: str, signature: type[dspy.Signature], mode: Mode = TEXT) -> None:
         super().__init__(speaker, signature)
@@ -163,38 +148,14 @@ def mean_of(answers: Sequence[RoleReply[ParsedScore] | NoAnswer]) -> RoleReply[P
     return RoleReply(ParsedScore(mean, nearest.rationale, f"{k} samples: {counts}{lost}"), calls)
 
 
-NO_LOGPROBS = (
-    "the endpoint gave no log-probabilities with its reply, which score mode 'expected' needs; "
-    f"choose 'sampled:{SAMPLES}' or 'text'"
-)
-
-
 # --- the expected score ---
 
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)?")
 _POINT = re.compile(r"[^\w-]*(\d+)\W*")
 
 
-@dataclass(frozen=True, slots=True)
-class Expectation:
-    """A distribution over the points of a scale."""
-
-    score: float
-    """The expected value, on the scale."""
-    weights: dict[int, float]
-    """Point -> probability; they sum to 1, and points whose token was not listed are missing."""
-
-    def __str__(self) -> str:
-        likeliest = sorted(self.weights.items(), key=lambda pair: -pair[1])
-        return ", ".join(f"{point} ({weight:.1%})" for point, weight in likeliest)
-
-
 def whole_points(scale: Scale) -> range:
-    """The points of a scale, which must be whole numbers from 0 up so that each can be one token.
-
-    Raises:
-        InputError: They are not.
-    """
+    """The points of a scale, which must be whole numbers from 0 up so that each can be one token."""
     if scale.low < 0 or any(v != int(v) for v in (scale.low, scale.high, scale.step)):
         raise InputError(
             "mode 'expected' weighs the points of a scale by the probability of their tokens",
@@ -205,8 +166,11 @@ def whole_points(scale: Scale) -> range:
     return range(int(scale.low), int(scale.high) + 1, int(scale.step))
 
 
-def expectation(written: str, tokens: Alternatives, scale: Scale, aspect: str = "") -> Expectation | replies.Unreadable:
-    """Read the distribution at the token that contains the score.
+def expectation(
+    written: str, tokens: Alternatives, scale: Scale, aspect: str = ""
+) -> dict[int, float] | replies.Unreadable:
+    """Point of the scale -> its probability at the token that contains the score; points that were not listed are
+    missing, and the others sum to 1.
 
     Args:
         written: The score field of the reply; it is at the reply's end.
@@ -231,8 +195,7 @@ def expectation(written: str, tokens: Alternatives, scale: Scale, aspect: str = 
     for token, logprob in logprobs.items():
         weights[_point(token) or 0] += math.exp(logprob - likeliest)
     total = math.fsum(weights.values())
-    shares = {point: weight / total for point, weight in weights.items()}
-    return Expectation(math.fsum(point * share for point, share in shares.items()), shares)
+    return {point: weight / total for point, weight in weights.items()}
 
 
 def _token_of(written: str, value: float, tokens: Alternatives) -> int | None:

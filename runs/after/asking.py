@@ -217,7 +217,7 @@ def recorded_scores(export: Export, part: Corpus, aspects: Sequence[Aspect]) -> 
     Raises:
         InputError: It keeps none of them, or only those of the judges of folds.
     """
-    from debate_judge.runs.export.recorded import candidate_hashes, recorded_in, source_hash
+    from debate_judge.runs.export.recorded import candidate_hashes, group_hash, recorded_in
 
     recorded = recorded_in(export.manifest)
     if recorded is None or recorded.by == "folds":
@@ -242,7 +242,8 @@ def recorded_scores(export: Export, part: Corpus, aspects: Sequence[Aspect]) -> 
                 group.id,
                 tuple(c.id for c in group.candidates),
                 tuple(group.ratings(aspect.name)),
-                tuple(known.get((source_hash(group), text)) for text in candidate_hashes(group)),
+                tuple(known.get((group_hash(group, part.task.aspects), text)) for text in candidate_hashes(group)),
+                source=group.source_key,
             )
             for group in part.groups
         ]

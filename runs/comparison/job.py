@@ -28,8 +28,7 @@ from debate_judge.runs.comparison.variability import run_variability, variabilit
 from debate_judge.runs.estimates.dry_run import Target, reply_tokens
 from debate_judge.runs.estimates.table import render as estimate_table
 from debate_judge.runs.evaluation.entrants import Entrant
-from debate_judge.runs.evaluation.estimate import estimate_evaluation
-from debate_judge.runs.evaluation.evaluate import evaluate, problem
+from debate_judge.runs.evaluation.evaluate import estimate_evaluation, evaluate, problem
 from debate_judge.runs.flags.lm import limits, require_server
 from debate_judge.runs.reports import closeness as closeness_tables
 from debate_judge.runs.reports import raters as rater_tables
@@ -44,11 +43,7 @@ from debate_judge.runs.runner.runner import JudgeRunner
 
 
 def run(arguments: CompareFlags) -> int:
-    """Run a comparison and print its tables and other outputs; returns the exit code.
-
-    Raises:
-        InputError: An argument or a file cannot be used.
-    """
+    """Run a comparison and print its tables and other outputs; returns the exit code."""
     work = prepare(arguments)
     if arguments.estimate is not None:
         show(*estimated(arguments, work))
@@ -87,11 +82,7 @@ def run(arguments: CompareFlags) -> int:
 
 
 def estimated(arguments: CompareFlags, work: Work) -> list[Printed]:
-    """What the comparison would take, before anything is spent.
-
-    Raises:
-        InputError: The lengths of replies, or the LM, cannot be used.
-    """
+    """What the comparison would take, before anything is spent."""
     target = Target(
         work.setting.lm,
         work.api_base,
@@ -181,11 +172,7 @@ def _views(arguments: CompareFlags, work: Work, comparison: Comparison, entrants
 
 
 def _ready(arguments: CompareFlags, work: Work, runner: JudgeRunner) -> tuple[list[Entrant], dict[str, str]]:
-    """The entrants whose roles this LM can play, and for each other one the reason why not.
-
-    Raises:
-        InputError: No entrant's roles can be played.
-    """
+    """The entrants whose roles this LM can play, and for each other one the reason why not; none at all is an error."""
     if not arguments.preflight:
         return list(work.entrants), {}
     ready: list[Entrant] = []

@@ -65,13 +65,7 @@ ProbeEffects = Mapping[str, Mapping[str, ProbeEffect]]
 
 
 def effects_of(judge: EvaluatedJudge, aspects: Sequence[Aspect], probes: Sequence[str]) -> ProbeEffects:
-    """The effects of manipulations on one judge.
-
-    Args:
-        judge: With its rows about manipulated candidates.
-        aspects: The aspects that it scored.
-        probes: Names of the manipulations.
-    """
+    """The effects of the named manipulations on one judge."""
     before = {(row.group, row.candidate, row.aspect): row for row in judge.rows}
     pairs: dict[tuple[str, str], list[_Pair]] = {}
     for row in judge.probed:
@@ -127,13 +121,7 @@ def _share(found: Measure) -> Measure:
 
 
 def probes_table(found: Mapping[str, ProbeEffects], setup: EvalSetup, where: str) -> DataTable:
-    """A row for each judge and manipulation.
-
-    Args:
-        found: Judge -> effects.
-        setup: The probed data.
-        where: Which part of the data it is.
-    """
+    """A row for each judge and manipulation; `where` says which part of the data was probed."""
     names = [aspect.name for aspect in setup.aspects]
     whole = any(ALL in by_aspect for effects in found.values() for by_aspect in effects.values())
     lost = any(one.unscored_after for by in found.values() for effects in by.values() for one in effects.values())

@@ -6,6 +6,7 @@ They were not computed here: other LMs, all items of a set and not a held-out pa
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -37,11 +38,6 @@ class PublishedRow:
     lm: str
     values: tuple[float | None, ...]
     """None: not printed."""
-
-    @property
-    def own(self) -> dict[str, str | None]:
-        """Judge and LM as plain values."""
-        return {"judge": self.judge, "lm": None if self.lm == "–" else self.lm}
 
 
 @dataclass(frozen=True)
@@ -147,33 +143,24 @@ def _decisions(table: PublishedTable) -> DataTable:
 
 def published_json(setup: EvalSetup) -> dict[str, Any]:
     """The fitting tables as plain values."""
-    found: dict[str, Any] = {
-        "published": [
-            {
-                "source": table.source,
-                "data": table.data[-1],
-                "level": table.level,
-                "convention": table.convention,
-                "rows": [
-                    {
-                        **row.own,
-                        "average": {s: table.cell(row, None, s) for s in table.statistics},
-                        "aspects": {a: {s: table.cell(row, a, s) for s in table.statistics} for a in table.aspects},
-                    }
-                    for row in table.rows
-                ],
-            }
-            for table in fitting(setup)
+
+    def correlations(table: PublishedTable, row: PublishedRow) -> dict[str, Any]:
+        cells = {name: {s: table.cell(row, name, s) for s in table.statistics} for name in (None, *table.aspects)}
+        return {"average": cells.pop(None), "aspects": cells}
+
+    def decisions(table: PublishedTable, row: PublishedRow) -> dict[str, Any]:
+        return dict(zip(MEASURES, row.values, strict=True))
+
+    def plain(
+        table: PublishedTable, figures: Callable[[PublishedTable, PublishedRow], dict[str, Any]]
+    ) -> dict[str, Any]:
+        rows = [
+            {"judge": row.judge, "lm": None if row.lm == "–" else row.lm, **figures(table, row)} for row in table.rows
         ]
-    }
+        level = {"level": table.level} if table.level else {}
+        return {"source": table.source, "data": table.data[-1], **level, "convention": table.convention, "rows": rows}
+
+    found = {"published": [plain(table, correlations) for table in fitting(setup)]}
     if made := fitting_decisions(setup.corpus):
-        found["published_decisions"] = [
-            {
-                "source": table.source,
-                "data": table.data[-1],
-                "convention": table.convention,
-                "rows": [{**row.own, **dict(zip(MEASURES, row.values, strict=True))} for row in table.rows],
-            }
-            for table in made
-        ]
+        found["published_decisions"] = [plain(table, decisions) for table in made]
     return found

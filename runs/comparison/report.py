@@ -67,14 +67,7 @@ class ComparedJudges:
 def comparison_report(
     arguments: CompareFlags, work: Work, found: ComparedJudges, lm: JudgeLM
 ) -> tuple[Report, DebateTexts]:
-    """What the page shows, without the texts of the data, and these.
-
-    Args:
-        arguments: Of the command.
-        work: What they asked for.
-        found: The finished comparison.
-        lm: What was asked, for its costs.
-    """
+    """What the page shows, without the texts of the data, and these."""
     comparison, setup = found.comparison, work.setup
     identity = fingerprint(["comparison", found.record])
     judged = {result.name: _judged(setup, result.entry) for result in comparison.results}

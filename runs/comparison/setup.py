@@ -76,26 +76,14 @@ class Setting:
 
 
 def part_of(corpus: Corpus, aspects: Sequence[str], part: str, seed: int) -> tuple[Corpus, str]:
-    """The groups that are compared on, and the fingerprint of the held-out part if it is these.
-
-    Raises:
-        InputError: The corpus is too small to be split.
-    """
+    """The groups that are compared on, and the fingerprint of the held-out part if it is these."""
     if part == "all":
         return corpus, ""
     try:
         parts = split(corpus, aspects=aspects, seed=seed)
     except InputError as error:
         remedy = "--part all compares on all groups, which is no evidence for a judge that was tuned on some of them"
-        raise InputError(
-            error.problem,
-            file=error.file,
-            line=error.line,
-            field=error.field,
-            expected=error.expected,
-            found=error.found,
-            remedy=f"{error.remedy}; {remedy}" if error.remedy else remedy,
-        ) from None
+        raise error.changed(remedy=f"{error.remedy}; {remedy}" if error.remedy else remedy) from None
     return parts.held_out, parts.fingerprints["held_out"]
 
 
@@ -130,11 +118,7 @@ class Work:
 
 
 def prepare(arguments: CompareFlags) -> Work:
-    """Load and check everything.
-
-    Raises:
-        InputError: Something cannot be used.
-    """
+    """Load and check everything."""
     named = named_judges(arguments.judges, MLflowStore(arguments.tracking_uri, Path(arguments.store)))
     lm, api_base, sampling = _lm(arguments, named)
     file = rated_file(arguments.data, arguments.tracking_uri)

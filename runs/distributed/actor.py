@@ -6,12 +6,11 @@ import os
 import sys
 import tempfile
 import threading
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import CancelledError
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.columns import ReadingNotes
@@ -21,13 +20,14 @@ from debate_judge.runs.distributed.out_folder import OutFolder
 from debate_judge.runs.distributed.reading import UnitReading, read_unit
 from debate_judge.runs.distributed.units import Unit
 from debate_judge.runs.scoring.output import RowTotals
-from debate_judge.runs.scoring.rows import PROVIDER_FAILED, JsonLines, extra_fields
-from debate_judge.runs.scoring.settings import EXIT_INPUT, EXIT_LM
-from debate_judge.runs.scoring.uncertainty import RowIntervals, interval_fields
+from debate_judge.runs.scoring.rows import PROVIDER_FAILED, JsonLines, Row, RowForm, cell
+from debate_judge.runs.scoring.settings import EXIT_INPUT, EXIT_LM, ScoreFlags
 
 if TYPE_CHECKING:
+    from debate_judge.data.schema import RatedGroup
     from debate_judge.programs.judge import Item
     from debate_judge.runs.export.manifest import Export
+    from debate_judge.runs.runner.streaming import Score
 
 _SHOWN = 20
 """Errors of one unit that are shown one by one."""
@@ -39,31 +39,20 @@ _BLOCK = 8 << 20
 
 @dataclass(frozen=True)
 class ScoringJob:
-    """What an actor needs to score; holds no key, for these come from the environment of each process."""
+    """What an actor needs to score; holds no key of an LM, for these come from the environment of each process."""
 
-    program: dict[str, bytes]
-    """The export's files, so that no machine but the driver's must reach its folder."""
-    judges: tuple[str, ...]
-    lm: str | None
-    api_base: str | None = field(repr=False)
-    concurrency: int
-    """LM calls in flight."""
-    store: str
-    """Folder of the replies."""
-    replies: str | None = field(repr=False)
-    """Address of a database of replies, if there is one."""
+    flags: ScoreFlags
+    """Of the command, with the actor's share of calls in flight, and the folder of the replies as `store`."""
     options: LMOptions
+    """With the actor's share of the limits."""
     prices: str | None
     """The content of `options.prices`."""
-    max_tokens: int | None
-    aspects: tuple[str, ...]
-    scale: Literal["judge", "raters"]
-    interval: float | None
-    """Level of the intervals, if there are any."""
-    abstain: float | None
-    """Width from which on scores are left to people."""
+    program: dict[str, bytes]
+    """The export's files, so that no machine but the driver's must reach its folder."""
     reading: UnitReading
     out: OutFolder
+    first: Row
+    """The input's columns of the first text, where they are kept."""
     path: tuple[str, ...] = ()
     """Where the driver imports from, for judges of the user's own."""
 
@@ -79,7 +68,7 @@ def shared_out(job: ScoringJob, budget: BudgetCaps, count: int) -> list[ScoringJ
         own = BudgetCaps(share(budget.calls, number), share(budget.tokens, number), usd)
         rpm, tpm = options.rpm and options.rpm / count, options.tpm and options.tpm / count
         options = replace(options, rpm=rpm, tpm=tpm, budget=own)
-        return replace(job, options=options, concurrency=job.concurrency // count)
+        return replace(job, options=options, flags=replace(job.flags, concurrency=job.flags.concurrency // count))
 
     return [one(number) for number in range(count)]
 
@@ -105,7 +94,7 @@ def unpacked(job: ScoringJob) -> tuple[Export, LMOptions]:
     if job.prices is not None:
         (folder / "prices.toml").write_text(job.prices, encoding="utf-8")
         options = replace(options, prices=folder / "prices.toml")
-    return read(folder / "program", job.judges), options
+    return read(folder / "program", job.flags.judge), options
 
 
 @dataclass(frozen=True)
@@ -113,8 +102,8 @@ class ActorReport:
     """What an actor has done so far."""
 
     meter: Meter
-    units: dict[str, tuple[int, float]]
-    """Unit that it is at -> items scored, and the share of the unit, about, that they are."""
+    items: Mapping[str, int]
+    """Unit that it is at -> items scored."""
 
 
 @dataclass(frozen=True)
@@ -135,12 +124,7 @@ class UnitDone:
 
 
 def failure_of(error: Exception, spec: str) -> tuple[int, str] | None:
-    """Exit code and message of an error that ends the run in order; None for any other.
-
-    Args:
-        error: What was raised.
-        spec: Of the LM.
-    """
+    """Exit code and message of an error that ends the run of the LM `spec` in order; None for any other."""
     import dspy
 
     from debate_judge.programs.lm.errors import BudgetSpentError, describe
@@ -152,50 +136,32 @@ def failure_of(error: Exception, spec: str) -> tuple[int, str] | None:
 
 
 class ScoringActor:
-    """Scores units, several at a time where it is called from several threads.
-
-    Args:
-        job: What to score with.
-    """
+    """Scores the units of a job, several at a time where it is called from several threads."""
 
     def __init__(self, job: ScoringJob) -> None:
         self._job = job
         self._stopping = threading.Event()
-        self._at: dict[str, tuple[int, float]] = {}
+        self._at: dict[str, int] = {}
         self._failure: tuple[int, str] | None = None
         try:
             self._open()
         except Exception as error:
             # A machine without a key, say: shown by the driver, where Ray would only print a traceback.
-            self._failure = failure_of(error, job.lm or "")
+            self._failure = failure_of(error, job.flags.lm or "")
             if self._failure is None:
                 raise
 
     def _open(self) -> None:
         os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
-        from debate_judge.runs.export.intervals import fitted_intervals
-        from debate_judge.runs.export.loaded import open_judge
+        from debate_judge.runs.scoring.scorer import TextScorer, connect
 
         job = self._job
         job.out.require_shared()
         sys.path += [place for place in job.path if place not in sys.path]
         export, options = unpacked(job)
-        self._judge = open_judge(
-            export,
-            lm=job.lm,
-            api_base=job.api_base,
-            concurrency=job.concurrency,
-            store=Path(job.store),
-            replies=job.replies,
-            options=options,
-            max_tokens=job.max_tokens,
-        )
-        self._aspects = self._judge.choose(job.aspects)
-        judges = [self._judge.compiled.aspects[name].judge for name in job.aspects]
-        extra = extra_fields(judges, mapped=job.scale == "raters") + interval_fields(job.interval, job.abstain)
-        self._form = JsonLines(extra)
-        fitted = {} if job.interval is None else fitted_intervals(export.manifest, self._aspects, job.interval)
-        self._spans = RowIntervals(fitted, job.abstain)
+        self._judge = connect(export, job.flags, Path(job.flags.store), options)
+        self._scorer = TextScorer(self._judge, job.flags)
+        self._form = self._scorer.form(job.first)
 
     def score(self, unit: Unit) -> UnitDone:
         """Read, score and write a unit; a failure that concerns all units is returned and not raised."""
@@ -207,7 +173,7 @@ class ScoringActor:
             # The judge was closed, as it is where the run is to stop.
             return UnitDone(unit.name)
         except Exception as error:
-            failure = failure_of(error, self._job.lm or self._judge.lm.model)
+            failure = failure_of(error, self._job.flags.lm or self._judge.lm.model)
             # A closed judge takes no further item.
             if failure is None and not self._stopping.is_set():
                 raise
@@ -216,10 +182,7 @@ class ScoringActor:
             self._at.pop(unit.name, None)
 
     def _score(self, unit: Unit) -> UnitDone:
-        from debate_judge.runs.runner.streaming import group_items, score_of
-
-        job, errors, unread, rows = self._job, list[str](), 0, RowTotals()
-        notes, shares = ReadingNotes(unit.file.name), deque[float]()
+        errors, unread, notes = list[str](), 0, ReadingNotes(unit.file.name)
 
         def tell(error: InputError) -> None:
             nonlocal unread
@@ -227,30 +190,35 @@ class ScoringActor:
             if unread <= _SHOWN:
                 errors.append(str(error))
 
-        def items() -> Iterator[Item]:
-            for group, share in read_unit(unit, job.reading, notes, tell):
-                for item in group_items(self._judge.task, group, self._aspects):
-                    shares.append(share)
-                    yield item
-
         with tempfile.TemporaryDirectory(prefix="debate-rows-") as folder:
             path = Path(folder) / "rows.jsonl"
-            with path.open("wb") as file:
-                for item, judgement in self._judge.stream(items()):
-                    score = self._spans.applied(item, score_of(self._judge.compiled, item, judgement, job.scale))
-                    file.write(self._form.encode(item, score))
-                    rows.count(score, kept=False)
-                    self._at[unit.name] = rows.rows, shares.popleft()
+            rows = self._write(unit.name, read_unit(unit, self._job.reading, notes, tell), path)
             self._keep(unit, path, rows, complete=not unread and not PROVIDER_FAILED & rows.unscored.keys())
         if unread > _SHOWN:
             errors.append(f"{unit.file.name}: {unread - _SHOWN:,} further lines that cannot be read")
         return UnitDone(unit.name, rows, tuple(errors), unread, notes.line())
 
+    def _write(self, unit: str, groups: Iterator[RatedGroup], path: Path) -> RowTotals:
+        """Score groups into a file of JSON lines."""
+        lines, rows, of_row = JsonLines(self._form), RowTotals(), list[tuple["Item", "Score"]]()
+        in_texts = self._job.out.suffix == ".parquet"
+        with path.open("wb") as file:
+            for item, score, kept in self._scorer.scored(groups):
+                of_row.append((item, score))
+                rows.count(score, kept=False)
+                self._at[unit] = rows.rows
+                if len(of_row) == self._form.items:
+                    # The parts of a Parquet table have one schema, whatever the values of a part look like.
+                    own = {name: cell(value) for name, value in kept.items()} if in_texts else kept
+                    file.write(lines.row(of_row, own)[0])
+                    of_row = []
+        return rows
+
     def _keep(self, unit: Unit, path: Path, rows: RowTotals, *, complete: bool) -> None:
         """Write the rows of a unit to where they belong, and that it is complete, if it is."""
         out = self._job.out
         if rows.rows:
-            path = path if out.suffix == ".jsonl" else _parquet(path, self._form.fields())
+            path = path if out.suffix == ".jsonl" else _parquet(path, self._form)
             out.write_part(unit.name, path)
         if complete:
             out.mark_complete(unit.name, path.stat().st_size, rows)
@@ -270,15 +238,14 @@ class ScoringActor:
         return self.report()
 
 
-def _parquet(path: Path, fields: Sequence[str]) -> Path:
+def _parquet(path: Path, form: RowForm) -> Path:
     """A file of rows in JSON lines as Parquet, beside it."""
     import pyarrow as pa
     import pyarrow.parquet as pq
     from pyarrow import json
 
-    kinds = {name: pa.float64() for name in ("score", "judge_score", "low", "high")} | {"to_people": pa.bool_()}
-    kinds |= {name: pa.int64() for name in ("rounds", "together", "joint")}
-    schema = pa.schema([(name, kinds.get(name, pa.string())) for name in fields])
+    types = {float: pa.float64(), int: pa.int64(), bool: pa.bool_(), str: pa.string()}
+    schema = pa.schema([(name, types[form.kinds.get(name, str)]) for name in form.fields])
     known = json.ParseOptions(explicit_schema=schema)
     with (
         json.open_json(path, json.ReadOptions(block_size=_BLOCK), known) as batches,

@@ -1,4 +1,4 @@
-"""Ray, started or joined, and the loop that hands units to actors until all are done, or until the run has to stop."""
+"""Ray, started or joined, the loop that hands units to actors until all are done, and what it says meanwhile."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ import os
 import sys
 import time
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from debate_judge.data.errors import InputError, install_hint
-from debate_judge.runs.distributed.actor import ScoringActor, ScoringJob, UnitDone
-from debate_judge.runs.distributed.progress import RunTotals
+from debate_judge.programs.lm.prices import Price
+from debate_judge.programs.lm.usage import Meter, Tokens
+from debate_judge.runs.distributed.actor import ActorReport, ScoringActor, ScoringJob, UnitDone
 from debate_judge.runs.distributed.units import Unit
 from debate_judge.runs.flags.parser import RESUMES
+from debate_judge.runs.runner.display import ProgressDisplay
+from debate_judge.runs.scoring.output import RowTotals
 from debate_judge.runs.scoring.settings import EXIT_INPUT, EXIT_LM
 
 _AT_ONCE = 2
@@ -30,11 +33,7 @@ _STARTS = 5
 
 
 def require_ray() -> Any:
-    """The library.
-
-    Raises:
-        InputError: It is not installed.
-    """
+    """The library, or an error that says how to install it."""
     # Before the import: Ray reads it there.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     # Its native part writes what it finds remarkable into the terminal.
@@ -95,6 +94,104 @@ def _init(ray: Any, settings: dict[str, Any], tries: int) -> None:
                 ) from error
 
 
+def add_rows(into: RowTotals, more: RowTotals) -> None:
+    """Add what other units hold."""
+    into.rows += more.rows
+    into.kept += more.kept
+    into.unscored.update(more.unscored)
+    for reason, example in more.examples.items():
+        into.examples[reason] = into.examples.get(reason) or example
+
+
+@dataclass
+class RunTotals:
+    """What all actors have done; `sizes` has the bytes of each unit that is to be scored."""
+
+    sizes: Mapping[str, int]
+    rows: RowTotals = field(default_factory=RowTotals)
+    """Of all units that are done, those of earlier runs included."""
+    meters: dict[str, Meter] = field(default_factory=dict)
+    """Actor -> its latest counts; those of a dead one are kept."""
+    reported: set[str] = field(default_factory=set)
+    """What the user was told of the reading."""
+    unread: int = 0
+    """Places of the input that could not be read."""
+    failure: tuple[int, str] | None = None
+    given_up: list[str] = field(default_factory=list)
+    """Units that have ended every process that began them."""
+    done: set[str] = field(default_factory=set)
+    at: dict[str, Mapping[str, int]] = field(default_factory=dict)
+    """Actor -> items of the units that it is at."""
+
+    def add(self, one: UnitDone) -> list[str]:
+        """Take in what has become of a unit; returns what the user has to be told of it."""
+        self.failure = self.failure or one.failure
+        if one.rows is not None:
+            self.done.add(one.unit)
+            add_rows(self.rows, one.rows)
+        # All units of a table that lie behind its bad row report that row.
+        again = self.reported.intersection(one.errors)
+        self.unread += one.unread - len(again)
+        new = [text for text in (*one.errors, one.notes) if text and text not in self.reported]
+        self.reported.update(new)
+        return [text if text == one.notes else f"error: {text}" for text in new]
+
+    def report(self, actor: str, report: ActorReport) -> None:
+        """Take in what an actor has done so far."""
+        self.meters[actor], self.at[actor] = report.meter, report.items
+
+    @property
+    def items(self) -> int:
+        """Items that this run has scored, those of unfinished units included."""
+        at = [one for units in self.at.copy().values() for one in units.items()]
+        return self.rows.rows - self.rows.kept + sum(items for name, items in at if name not in self.done)
+
+    @property
+    def share(self) -> float:
+        """Of the bytes that this run has to score, those of finished units."""
+        return sum(self.sizes[name] for name in self.done) / max(1, sum(self.sizes.values()))
+
+    def meter(self) -> Meter:
+        """The counts of all actors together."""
+        asked, executed, accounts = Counter[str](), Counter[str](), dict[tuple[str, int], Tokens]()
+        for one in self.meters.copy().values():
+            asked.update(one.asked)
+            executed.update(one.executed)
+            for key, tokens in one.accounts.items():
+                accounts[key] = accounts.get(key, Tokens()) + tokens
+        return Meter(asked, executed, accounts)
+
+
+class DistributedProgress(ProgressDisplay):
+    """Says how far a run on many machines is."""
+
+    def __init__(self, totals: RunTotals, price: Price | None) -> None:
+        super().__init__()
+        self._totals, self._price = totals, price
+
+    @property
+    def share(self) -> float | None:
+        return self._totals.share or None
+
+    def summary(self) -> str:
+        totals = self._totals
+        rows, meter, share = totals.rows, totals.meter(), self.share
+        speed = totals.items / max(1e-9, self.clock() - self.started)
+        parts = [f"{totals.items:,} items scored, {speed:,.1f} a second"]
+        if rows.kept:
+            parts.append(f"{rows.kept:,} were there already")
+        if rows.unscored:
+            reasons = ", ".join(f"{count:,} {reason}" for reason, count in rows.unscored.most_common(3))
+            parts.append(f"unscored: {reasons}")
+        calls = f"{meter.executed.total():,} LM calls"
+        if self._price is not None and (usd := sum(meter.cost(self._price).values())):
+            calls += f", ${usd:.2f}"
+        parts.append(calls)
+        if share is not None and 0.02 <= share < 0.99:
+            parts.append(f"about {100 * share:.0f} % done, {self.left(share)}")
+        return " · ".join(parts)
+
+
 @dataclass(eq=False)
 class _Actor:
     name: str
@@ -108,14 +205,7 @@ class _Actor:
 
 
 class UnitDriver:
-    """Has actors score units.
-
-    Args:
-        ray: Running.
-        jobs: What each actor scores with.
-        units: To be scored.
-        totals: Where it is counted.
-    """
+    """Has actors score units, with a job for each actor, and counts in `totals`."""
 
     def __init__(self, ray: Any, jobs: Sequence[ScoringJob], units: Sequence[Unit], totals: RunTotals) -> None:
         self._ray, self._totals = ray, totals
@@ -134,8 +224,7 @@ class UnitDriver:
     def run(self) -> None:
         """Hand out the units until all are done, or until a failure that concerns all of them has stopped the run.
 
-        Raises:
-            KeyboardInterrupt: The user stopped it; the actors have finished what was in flight, or had their time to.
+        After an interrupt the actors finish what is in flight.
         """
         try:
             # A unit of an actor that died may still be awaited, so that it is begun again.

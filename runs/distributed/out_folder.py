@@ -38,13 +38,8 @@ _WHOLE = ("memory", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "hf")
 
 
 class OutFolder:
-    """The folder of the results; may be sent to other processes.
-
-    Args:
-        url: A path or URL whose ending names the kind of the parts.
-
-    Raises:
-        InputError: It names none, or no store that can be used.
+    """The folder of the results, a path or URL whose ending names the kind of the parts; may be sent to other
+    processes.
     """
 
     def __init__(self, url: str) -> None:
@@ -84,11 +79,7 @@ class OutFolder:
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Keep other runs on this machine out.
-
-        Raises:
-            InputError: One is at work there, or the folder cannot be written.
-        """
+        """Keep other runs on this machine out."""
         if self.local is None:
             yield
             return
@@ -110,11 +101,7 @@ class OutFolder:
             lock.release()
 
     def require_made_from(self, made_from: Mapping[str, Any]) -> None:
-        """Write down what the parts are made from, or see that it is what an earlier run wrote.
-
-        Raises:
-            InputError: The folder was begun with something else.
-        """
+        """Write down what the parts are made from, or see that it is what an earlier run wrote."""
         before = self._read_json("_manifest.json")
         if before is None:
             if any(name.startswith("part-") for name in self._sizes("")):
@@ -145,11 +132,7 @@ class OutFolder:
                 )
 
     def require_shared(self) -> None:
-        """See that this process writes where the driver reads: a path may be another folder on another machine.
-
-        Raises:
-            InputError: It does not.
-        """
+        """See that this process writes where the driver reads: a path may be another folder on another machine."""
         if (self._read_json("_manifest.json") or {}).get("token", "") != self.token:
             raise InputError(
                 "this machine does not see the folder of the results",
@@ -182,13 +165,7 @@ class OutFolder:
         self._write(self._part(unit), content)
 
     def mark_complete(self, unit: str, size: int, rows: RowTotals) -> None:
-        """Note that a unit needs no further run.
-
-        Args:
-            unit: Its name.
-            size: Bytes of its part.
-            rows: Of the part.
-        """
+        """Note that a unit, with these rows in a part of `size` bytes, needs no further run."""
         record = {"bytes": size, "rows": rows.rows, "unscored": rows.unscored, "examples": rows.examples}
         self._write_json(f"_units/{unit}.json", record)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 from debate_judge.data.errors import InputError, Tell
@@ -17,17 +18,15 @@ from debate_judge.data.schema import RatedGroup, Task
 from debate_judge.runs.distributed.units import (
     InputFile,
     Unit,
+    cut,
+    find_inputs,
     group_a_line,
-    line_count,
     newlines,
     open_input,
     reaching,
 )
 from debate_judge.runs.scoring.new_texts import new_entries
-
-
-class _LinesUnknownError(Exception):
-    """An error is to name a line whose number is not known yet."""
+from debate_judge.runs.scoring.settings import ScoreFlags
 
 
 @dataclass(frozen=True)
@@ -39,10 +38,11 @@ class UnitReading:
     columns: tuple[str, ...] = ()
     shared: bool = False
     """As for `runs.distributed.units.cut`."""
+    keep: bool = False
 
 
-def read_unit(unit: Unit, reading: UnitReading, notes: ReadingNotes, tell: Tell) -> Iterator[tuple[RatedGroup, float]]:
-    """The groups of a unit in their order, each with the share of the unit, about, that lies before it.
+def read_unit(unit: Unit, reading: UnitReading, notes: ReadingNotes, tell: Tell) -> Iterator[RatedGroup]:
+    """The groups of a unit in their order.
 
     Args:
         unit: What to read.
@@ -55,7 +55,6 @@ def read_unit(unit: Unit, reading: UnitReading, notes: ReadingNotes, tell: Tell)
         with tempfile.TemporaryDirectory(prefix="debate-unit-") as folder:
             copy, begins = _copied(unit, Path(folder))
             first, end = (unit.start, unit.end) if unit.of_lines else (0, None)
-            length = max(1, (end or line_count(copy) or 0) - first)
             source, line = None, 0
             for group, at in _groups(unit, copy, begins, reading, notes, tell):
                 # Where calls are shared, all groups of a source are of the unit that its first one is of.
@@ -64,9 +63,19 @@ def read_unit(unit: Unit, reading: UnitReading, notes: ReadingNotes, tell: Tell)
                 if end is not None and line >= end:
                     return
                 if line >= first:
-                    yield group, min(1.0, (at - first) / length)
+                    yield group
     except InputError as error:
-        tell(error if error.line is None else _moved(error, error.file, 0, "; what follows is not read"))
+        tell(error if error.line is None else error.changed(problem=f"{error.problem}; what follows is not read"))
+
+
+def all_groups(flags: ScoreFlags, task: Task) -> Iterator[RatedGroup]:
+    """The groups of all files, one after the other; what cannot be read is left out."""
+    reading = UnitReading(task, flags.task, flags.columns)
+    for unit in cut(find_inputs(flags.source), flags.columns):
+        # A table is read from its beginning for each of its units: once is enough here.
+        if not unit.of_lines or unit.start == 1:
+            whole = replace(unit, end=None, of_lines=False) if unit.of_lines else unit
+            yield from read_unit(whole, reading, ReadingNotes(""), lambda _: None)
 
 
 def _copied(unit: Unit, folder: Path) -> tuple[InputFile, int]:
@@ -92,70 +101,34 @@ def _copied(unit: Unit, folder: Path) -> tuple[InputFile, int]:
 def _groups(
     unit: Unit, copy: InputFile, begins: int, reading: UnitReading, notes: ReadingNotes, tell: Tell
 ) -> Iterator[tuple[RatedGroup, int]]:
-    """The groups of a copy with their lines in it; errors have the lines of the input."""
-    before, given = None if begins else 0, 0
-    while True:
-        file, tell_renamed = _as_input(unit, copy, before, reading.columns, tell)
-        entries = new_entries(file, reading.task, reading.only, reading.columns, notes=notes, tell=tell_renamed)
-        try:
-            for number, entry in enumerate(entries):
-                if number >= given:
-                    given += 1
-                    yield entry.group, entry.record.line - (before or 0)
-            return
-        except (_LinesUnknownError, InputError):
-            if before is not None:
-                raise
-            # The same again, with the lines numbered as in the file.
-            before = newlines(unit.file, begins)
+    """The groups of a copy with their lines in it; errors have the file and the lines of the input."""
 
-
-def _as_input(
-    unit: Unit, copy: InputFile, before: int | None, columns: Sequence[str], tell: Tell
-) -> tuple[RecordFile, Tell]:
-    """The records of a copy, and what takes their errors, under the name and with the lines of the input.
-
-    Args:
-        unit: What the copy is of.
-        copy: It.
-        before: Lines of the input before it; None if they are not known yet.
-        columns: As for `group_a_line`.
-        tell: Takes the errors of lines.
-    """
+    @cache
+    def before() -> int:
+        # Counted only where an error names a line: it takes reading all that lies before the unit.
+        return newlines(unit.file, begins) if begins else 0
 
     def in_input(error: InputError) -> InputError:
-        if before is None:
-            raise _LinesUnknownError from error
-        return _moved(error, copy.name, before) if error.file == copy.place else error
+        if error.file not in (copy.place, copy.name):
+            return error
+        return error.changed(file=copy.name, line=None if error.line is None else error.line + before())
 
-    def tell_renamed(error: InputError) -> None:
+    def told(error: InputError) -> None:
         tell(in_input(error))
 
-    def records() -> Iterator[Record]:
-        try:
-            # A range may begin with a line that looks like the beginning of something else.
-            for record in jsonl(Path(copy.place), tell_renamed) if lines else recognized(copy.place).records():
-                yield replace(record, file=copy.name, line=record.line + (before or 0))
-        except InputError as error:
-            raise in_input(error) from None
+    lines = unit.of_bytes or (not unit.of_lines and group_a_line(copy, reading.columns))
 
-    lines = unit.of_bytes or (not unit.of_lines and group_a_line(copy, columns))
+    def records() -> Iterator[Record]:
+        # A range may begin with a line that looks like the beginning of something else.
+        found = jsonl(Path(copy.place), told) if lines else recognized(copy.place).records()
+        return (replace(record, file=copy.name) for record in found)
+
     try:
         file = RecordFile(copy.name, "JSON", True, records) if lines else recognized(copy.place)
+        file = replace(file, name=copy.name, records=records)
+        entries = new_entries(
+            file, reading.task, reading.only, reading.columns, keep=reading.keep, notes=notes, tell=told
+        )
+        yield from ((entry.group, entry.record.line) for entry in entries)
     except InputError as error:
         raise in_input(error) from None
-    return replace(file, name=copy.name, records=records), tell_renamed
-
-
-def _moved(error: InputError, file: str | None, lines: int, more: str = "") -> InputError:
-    """The error as one about a file that its file is a part of."""
-    return InputError(
-        error.problem + more,
-        file=file,
-        line=None if error.line is None else error.line + lines,
-        unit=error.unit,
-        field=error.field,
-        expected=error.expected,
-        found=error.found,
-        remedy=error.remedy,
-    )

@@ -88,11 +88,7 @@ class Unit:
 
 
 def find_inputs(pattern: str) -> list[InputFile]:
-    """The files that a path, glob or URL names, in the order of their names, without the fingerprints that take long.
-
-    Raises:
-        InputError: There is none, or its store cannot be asked.
-    """
+    """Turn whatever the block raises, which asks a store, into an error that names the file and its flag."""
     if pattern.startswith(HUB) and not pattern.startswith(HUB + "//"):
         return [InputFile(pattern, pattern, 0)]
     with reaching(pattern):
@@ -104,11 +100,7 @@ def find_inputs(pattern: str) -> list[InputFile]:
 
 @contextmanager
 def reaching(name: str, field: str = "--in") -> Iterator[None]:
-    """Turn whatever the block raises, which asks a store, into an error that names the file or folder and its flag.
-
-    Raises:
-        InputError: The block raised something.
-    """
+    """Turn whatever the block raises, which asks a store, into an error that names the file or folder, and its flag."""
     try:
         yield
     except InputError:
@@ -160,9 +152,6 @@ def fingerprinted(files: Sequence[InputFile]) -> list[InputFile]:
 
     Files of this machine are read whole. Of others it is what the store says (an ETag, a checksum, the time of the last
     change), or else their beginning and end. Of a set of the hub it is what `datasets` says.
-
-    Raises:
-        InputError: One cannot be read.
     """
     blocks = sum(-(-file.size // _BLOCK) for file in files if not file.remote)
     with StepProgress("MB of the input looked through", blocks) as progress:

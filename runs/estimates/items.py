@@ -35,17 +35,13 @@ class Sample:
 
     What was met is remembered by a hash, about 100 bytes each; of the questions themselves only the sample is kept
     (Vitter, Random sampling with a reservoir, 1985, algorithm R).
-
-    Args:
-        size: Most questions to keep.
-        seed: Of the choice.
     """
 
     def __init__(self, size: int, seed: int = 0) -> None:
         self.questions: list[CandidateTable] = []
         self.everything = Extent()
         self._size = size
-        self._dice = random.Random(seed)
+        self._rng = random.Random(seed)
         self._met: set[int] = set()
 
     @property
@@ -63,7 +59,7 @@ class Sample:
         self.everything.bytes += _length(question)
         if len(self.questions) < self._size:
             self.questions.append(question)
-        elif (place := self._dice.randrange(self.everything.items)) < self._size:
+        elif (place := self._rng.randrange(self.everything.items)) < self._size:
             self.questions[place] = question
 
     def stage(self, row: str) -> Stage:
@@ -114,16 +110,8 @@ def scoring_target(
     max_tokens: int | None = None,
     reply_tokens: tuple[int, int, int] = REPLY_TOKENS,
 ) -> Target:
-    """The LM that an export's judge would ask.
-
-    Args:
-        export: The judge.
-        lm: Another LM than that of the compile.
-        api_base: Its address.
-        store: Folder of the store whose replies cost nothing; None where stored replies are not recalled.
-        options: Limits and prices.
-        max_tokens: Longest reply, where it is not that of the compile.
-        reply_tokens: Assumed lengths of a reply.
+    """The LM that an export's judge would ask, with another LM, address or longest reply than those of the compile
+    where they are given; without a store, stored replies are not recalled.
     """
     # Nothing is sent, so the export's address is as good as one that the user names.
     spec, address, settings = lm_of(export, lm, api_base or foreign_address(export, lm, None), max_tokens)
@@ -134,20 +122,7 @@ def scoring_target(
 def estimate_scoring(
     target: Target, judge: CompiledJudge, aspects: Sequence[Aspect], items: Iterator[Item]
 ) -> tuple[Estimate, int]:
-    """Estimate a scoring run, by role.
-
-    Args:
-        target: The LM that would be asked.
-        judge: Scores.
-        aspects: What is scored.
-        items: All items of the input, which are read once, as a stream.
-
-    Returns:
-        The estimate, and the number of items.
-
-    Raises:
-        InputError: The input cannot be read.
-    """
+    """Estimate a scoring run, by role; returns it with the number of items, which are read once, as a stream."""
     shared = shared_judges({aspect.name: judge.aspects[aspect.name].judge for aspect in aspects})
     share = SCORED // len(aspects)
     samples = {one: Sample(max(1, share // max(1, one.judge.together))) for one in shared}

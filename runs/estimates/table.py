@@ -15,11 +15,7 @@ from debate_judge.runs.reports.terminal import Printed
 def render(estimate: Estimate, first: str, notes: Sequence[str] = (), *, assumed: bool = True) -> list[Printed]:
     """The estimate for the terminal.
 
-    Args:
-        estimate: What was found.
-        first: Heading of the first column.
-        notes: Lines about this run, before what every estimate assumes.
-        assumed: Whether to say that; it is the same for all parts of a command.
+    The notes come before what every estimate assumes; that is left out without `assumed`.
     """
     target = estimate.target
     total = estimate.total

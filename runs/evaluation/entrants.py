@@ -83,15 +83,7 @@ class Entrant:
 
 
 def named_judges(names: Sequence[str], store: MLflowStore = USUAL_STORE) -> list[NamedJudge]:
-    """What a user named, exports opened, a judge for each combination of alternatives.
-
-    Args:
-        names: Presets, judges as `module:Class`, or exports as `runs.export.load` takes them; each may have brackets.
-        store: Where exports in MLflow are looked up.
-
-    Raises:
-        InputError: A name is unknown, or its brackets cannot be read.
-    """
+    """What a user named, exports opened, a judge for each combination of alternatives in brackets."""
     parsed = [one for name in names for one in _parsed(name)]
     # A judge of the user's own that takes part itself may be imported for an export of it, too.
     own = [one.address for one in parsed]
@@ -103,15 +95,9 @@ def named_judges(names: Sequence[str], store: MLflowStore = USUAL_STORE) -> list
 def entrants(
     named: Sequence[NamedJudge], aspects: Sequence[Aspect], personas_file: Path | None = None
 ) -> list[Entrant]:
-    """The judges that a user named, in that order.
+    """The judges that a user named, in that order, with the user's own personas by name.
 
-    Args:
-        named: As `named_judges` found them.
-        aspects: What they are to judge.
-        personas_file: The user's own personas, which a judge may be given by name.
-
-    Raises:
-        InputError: A judge twice, an unknown setting, or an export that does not judge one of the aspects.
+    A judge named twice, an unknown setting, and an export that does not judge one of the aspects are refused.
     """
     texts = personas(personas_file)
     found = [_entrant(one, aspects, texts) for one in named]
@@ -259,13 +245,7 @@ def _settings_of(one: NamedJudge) -> Iterator[None]:
         yield
     except (KeyError, TypeError, ValueError) as error:
         known = error if isinstance(error, InputError) else InputError(f"the judge cannot be made: {error!r}")
-        raise InputError(
-            known.problem,
-            field="--judges",
-            expected=known.expected,
-            found=one.address + one.brackets,
-            remedy=known.remedy,
-        ) from error
+        raise known.changed(field="--judges", found=one.address + one.brackets) from error
 
 
 def _check_sampling(one: NamedJudge) -> None:

@@ -16,14 +16,21 @@ from dataclasses import dataclass, field, replace
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Corpus
 from debate_judge.programs.compiled import SharedGrouping, grouped_by_aspect
+from debate_judge.programs.dry_run import EstimateCase
 from debate_judge.programs.grouping import CandidateTable, Grouping, TablePlace
 from debate_judge.programs.judge import Judgement, Unscored, corpus_items
+from debate_judge.runs.estimates.dry_run import NOTHING, Estimate, Ledger, Stage, Target, dry_run_all
+from debate_judge.runs.estimates.items import extent, sampled_groups
 from debate_judge.runs.evaluation.entrants import Entrant
 from debate_judge.runs.evaluation.perturbations import Manipulation
 from debate_judge.runs.evaluation.rows import EvaluatedJudge, JudgementRow
-from debate_judge.runs.runner.billing import JudgeUsage
+from debate_judge.runs.runner.billing import JudgeUsage, stage
+from debate_judge.runs.runner.display import StepProgress
 from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.runner.shared_pass import PassJob, run_together
+
+SAMPLED = 96
+"""Items that each judge scores in the dry run, over all aspects."""
 
 _TURNS = 2
 """Number of questions that the manipulated candidates of one table are divided among."""
@@ -70,6 +77,7 @@ class _Asked:
     def rows(self, corpus: Corpus, judged: Mapping[str, Sequence[Judgement]]) -> Iterator[JudgementRow]:
         """Of the candidates as they are, then manipulation by manipulation."""
         ratings = {(g.id, c.id): c.ratings for g in corpus.groups for c in g.candidates}
+        sources = {g.id: g.source_key for g in corpus.groups}
         grouping = self.shared.grouping
         plain = {place: (grouping.tables[place[0]], place[1]) for place in grouping.places}
         for probe, moved in {"": plain, **self.moved}.items():
@@ -81,7 +89,7 @@ class _Asked:
                 score = self.entrant.aspects[name].reported(judgement, item.aspect)
                 raters = tuple(ratings[item.group, item.candidate].get(name, ()))
                 where = (self.entrant.name, item.group, item.candidate, name)
-                yield JudgementRow(*where, raters, score, judgement, probe, place)
+                yield JudgementRow(*where, raters, score, judgement, probe, place, sources[item.group])
 
 
 def evaluate(
@@ -178,3 +186,38 @@ def _reversed(number: int, table: CandidateTable) -> _Moves:
         # The candidate in the middle keeps its place.
         if 2 * place_of[table.items[old].text] != len(place_of) - 1:
             yield (number, old), (question, new)
+
+
+# --- before anything is spent ---
+
+
+def estimate_evaluation(
+    target: Target,
+    corpus: Corpus,
+    aspects: Sequence[Aspect],
+    entrants: Sequence[Entrant],
+    probes: Sequence[Manipulation] = (),
+    seed: int = 0,
+) -> Estimate:
+    """Estimate an evaluation: a row for each judge, and one for each manipulation by all judges together.
+
+    A call that an earlier row needs too is counted there alone.
+    """
+    sample = replace(corpus, groups=sampled_groups(corpus.groups, max(1, SAMPLED // len(aspects))))
+    # All aspects have the same texts, so one of them tells how the sample stands for all items.
+    extents = [extent(corpus_items(one, aspects[0])) for one in (corpus, sample)]
+    # One after the other, so that shared calls are those of the first.
+    rows: list[tuple[str, Sequence[Entrant], Sequence[Manipulation]]] = [(one.name, [one], []) for one in entrants]
+    rows += [(f"probe {probe.name}", entrants, [probe]) for probe in probes]
+    steps = StepProgress("dry run", 3 * len(rows))
+
+    def work(case: EstimateCase, runner: JudgeRunner, ledger: Ledger) -> None:
+        for name, judges, applied in rows:
+            with stage(name):
+                evaluate(runner, [one.dry_run_copy() for one in judges], sample, aspects, applied, seed)
+            steps.advance()
+
+    with steps:
+        found = dry_run_all(target, {name: Stage.of(name, *extents) for name, _, _ in rows}, work)
+    # A judge that asks no LM has its row too.
+    return replace(found, rows={name: found.rows.get(name, NOTHING) for name, _, _ in rows})

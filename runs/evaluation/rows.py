@@ -36,6 +36,8 @@ class JudgementRow:
     """How the candidate was manipulated; empty for the candidate as it is."""
     place: int = 0
     """Of the item in its question, which may be about several candidates."""
+    source: str = field(default="", repr=False)
+    """What the group shares with others of its source (`GroupScores.source`)."""
 
 
 def scores_of(rows: Iterable[JudgementRow]) -> dict[str, list[GroupScores]]:
@@ -53,6 +55,7 @@ def _group(name: str, rows: Sequence[JudgementRow]) -> GroupScores:
         tuple(math.fsum(row.ratings) / len(row.ratings) if row.ratings else None for row in rows),
         tuple(row.score for row in rows),
         tuple(row.ratings for row in rows),
+        rows[0].source,
     )
 
 

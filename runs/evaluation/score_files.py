@@ -159,8 +159,17 @@ def read_external(
         found |= scores
         ignored += not compared & set(scores)
     ratings = {(g.id, c.id): c.ratings for g in corpus.groups for c in g.candidates}
+    sources = {group.id: group.source_key for group in corpus.groups}
     table = tuple(
-        JudgementRow(name, g, c, aspect, tuple(ratings[g, c].get(aspect, ())), found.get((g, c, aspect)))
+        JudgementRow(
+            name,
+            g,
+            c,
+            aspect,
+            tuple(ratings[g, c].get(aspect, ())),
+            found.get((g, c, aspect)),
+            source=sources[g],
+        )
         for g, c, aspect in places
     )
     if all(row.score is None for row in table):

@@ -2,7 +2,3 @@
 
 Uses the runner, and MLflow only to fetch an export that is stored there.
 """
-
-from debate_judge.runs.export.folder import Export, LoadedJudge, find, load, open_judge, read, save
-
-__all__ = ["Export", "LoadedJudge", "find", "load", "open_judge", "read", "save"]

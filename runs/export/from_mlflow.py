@@ -73,15 +73,8 @@ def fetch(address: str, judges: Collection[str] = (), store: MLflowStore = USUAL
 
 
 def run_artifact(run_id: str, name: str, folder: Path | None = None) -> str:
-    """The text of a run's artifact.
-
-    Args:
-        run_id: MLflow's id of the run.
-        name: Path of the artifact in the run.
-        folder: Folder of an embedded store; None for the tracking store of `fetch`.
-
-    Raises:
-        InputError: There is no such store, no such run or no such artifact.
+    """The text of an artifact of a run in MLflow, by its path; in the embedded store of a folder, or else in that of
+    `fetch`.
     """
     store = USUAL_STORE if folder is None else MLflowStore(embedded_uri(folder))
     with _downloaded(f"runs:/{run_id}/{name}", f"a store with a run that holds {name}", store) as place:

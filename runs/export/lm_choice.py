@@ -22,8 +22,7 @@ def lm_of(
 ) -> tuple[str, str | None, dict[str, Any]]:
     """Spec, address and further arguments of `make_lm`: those of the compile, unless others are given here.
 
-    Raises:
-        InputError: The address is only in the export.
+    An address that is only in the export is refused.
     """
     own = export.manifest["lm"]
     spec = lm or own["spec"]
@@ -63,11 +62,7 @@ def foreign_address(export: Export, lm: str | None, api_base: str | None) -> str
 
 
 def confirmed(export: Export, lm: str | None, api_base: str | None) -> str | None:
-    """The export's address, after the user has confirmed it in the terminal; `api_base` if there is nothing to confirm.
-
-    Raises:
-        InputError: The user did not confirm it, or there is no terminal.
-    """
+    """The export's address, after the user has confirmed it at the terminal; `api_base` if there is none to confirm."""
     address = foreign_address(export, lm, api_base)
     if address is None:
         return api_base

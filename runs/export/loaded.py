@@ -62,11 +62,7 @@ class _RunnerConnection:
             self._opened = opened.pop_all()
 
     def runner(self) -> JudgeRunner:
-        """The runner of this process.
-
-        Raises:
-            ValueError: The judge was closed.
-        """
+        """The runner of this process; a closed judge has none."""
         if self.closed:
             raise ValueError("the judge was closed; load it again")
         if self.last.inherited:
@@ -200,9 +196,6 @@ class LoadedJudge(dspy.Module):
         known = self._exported.aspects.items()
         return replace(self._exported, aspects={name: replace(own, judge=self.judges[name]) for name, own in known})
 
-    def _running(self) -> JudgeRunner:
-        return self._connection.runner()
-
     @property
     def closed(self) -> bool:
         return self._connection.closed
@@ -210,7 +203,7 @@ class LoadedJudge(dspy.Module):
     @property
     def lm(self) -> JudgeLM:
         """The LM that is asked, with the count of its calls in this process."""
-        return self._connection.last.lm if self.closed else self._running().lm
+        return self._connection.last.lm if self.closed else self._connection.runner().lm
 
     @property
     def task(self) -> Task:
@@ -222,11 +215,7 @@ class LoadedJudge(dspy.Module):
         return tuple(self._exported.aspects)
 
     def choose(self, aspects: Sequence[str] | str | None = None) -> list[Aspect]:
-        """The named aspects in the task's order; all of the judge's by default, or for `all`.
-
-        Raises:
-            InputError: the judge does not score one of them.
-        """
+        """The named aspects in the task's order, or all (also for `all`); unknown ones are refused."""
         return chosen_aspects(self._exported, aspects)
 
     def score(
@@ -302,17 +291,8 @@ class LoadedJudge(dspy.Module):
         aspects: Sequence[str] | str | None = None,
         scale: ScoreScale = "judge",
     ) -> list[dict[str, Score]]:
-        """Score candidates of one source, in shared calls if the judge judges candidates or aspects together.
-
-        Args:
-            source: As for `score`.
-            texts: The candidates.
-            context: As for `score`.
-            aspects: Which aspects; all by default.
-            scale: As for `score`.
-
-        Returns:
-            For each candidate, in order, what `score` returns.
+        """Score candidates of one source, in shared calls if the judge shares them; the arguments are those of `score`,
+        and what it returns is returned for each candidate, in order.
         """
         rows = [{"text": text, "source": source, "context": context} for text in texts]
         return self.score_many(rows, aspects=aspects, scale=scale)
@@ -320,24 +300,12 @@ class LoadedJudge(dspy.Module):
     def questions(
         self, row: Mapping[str, Any], aspects: Sequence[str] | str | None = None, *, number: int = 0
     ) -> list[Item]:
-        """What is asked about a row of `score_many`, the `number`-th, an item for each aspect.
-
-        Raises:
-            InputError: an unknown aspect, or a text that is missing, empty or no text.
-        """
+        """What is asked about a row of `score_many`, the `number`-th, an item for each aspect."""
         return list(self._items(number, row, self.choose(aspects)))
 
     async def ascore_items(self, items: Sequence[Item], scale: ScoreScale = "judge") -> list[Score]:
-        """Score items on any event loop, those of one source in shared calls if the judge shares them.
-
-        The judge's own LM answers, also within a `dspy.context` of another program.
-
-        Args:
-            items: What `questions` returned.
-            scale: As for `score`.
-
-        Returns:
-            A score for each item, in order.
+        """A score for each item that `questions` returned, on any event loop; those of one source share calls where the
+        judge does so. The judge's own LM answers, also within a `dspy.context` of another program.
         """
         compiled = self.compiled
         compiled.require_calibrated(list(dict.fromkeys(item.aspect for item in items)), scale)
@@ -349,41 +317,26 @@ class LoadedJudge(dspy.Module):
     def intervals(
         self, level: float = 0.9, aspects: Sequence[str] | str | None = None
     ) -> dict[str, ConformalIntervals]:
-        """Conformal intervals for scores on the raters' scale, from the held-out scores that the export keeps.
-
-        `judge.intervals()["coherence"].at(score)` has the ends `low` and `high`.
-
-        Args:
-            level: Share of ratings that the intervals are to hold.
-            aspects: Which aspects; all by default.
-
-        Returns:
-            Aspect name -> its intervals.
-
-        Raises:
-            InputError: The export keeps no such scores.
+        """Aspect -> conformal intervals for scores on the raters' scale that are to hold a share `level` of ratings,
+        from the held-out scores that the export keeps. `judge.intervals()["coherence"].at(score)` has the ends `low`
+        and `high`.
         """
-        from debate_judge.runs.export.intervals import fitted_intervals
+        from debate_judge.runs.export.recorded import fitted_intervals
 
         return fitted_intervals(self.manifest, self.choose(aspects), level)
 
     def stream(self, items: Iterable[Item]) -> Iterator[tuple[Item, Judgement]]:
         """Judge a stream of items in order and with constant memory; see `runs.runner.streaming.judge_in_order`."""
-        return judge_in_order(self._running(), self.compiled, items)
+        return judge_in_order(self._connection.runner(), self.compiled, items)
 
     def smoke_test(self, items: Sequence[Item]) -> None:
-        """Ask each role about one of `items`, so that a failure that concerns all items is found at once.
-
-        Raises:
-            InputError: The LM cannot play one of the roles.
-            dspy.LMError: The LM cannot be used at all.
-        """
+        """Ask each role about one of `items`, so that a failure that concerns all items is found at once."""
         by_aspect: dict[str, list[Item]] = {}
         for item in items:
             by_aspect.setdefault(item.aspect.name, []).append(item)
         shared = shared_judges({name: self.compiled.aspects[name].judge for name in by_aspect})
         trials = [Trial.of("+".join(s.aspects), s.judge, [i for n in s.aspects for i in by_aspect[n]]) for s in shared]
-        preflight(self._running(), trials)
+        preflight(self._connection.runner(), trials)
 
     def close(self) -> None:
         """End the thread, the connections and the store; those of a parent process stay open."""
@@ -470,11 +423,7 @@ def open_judge(
     options: LMOptions | None = None,
     max_tokens: int | None = None,
 ) -> LoadedJudge:
-    """Connect an export to its LM; for the arguments see `runs.export.folder.load`, for options `programs.lm.options`.
-
-    Raises:
-        InputError: The address of the LM is only in the export.
-    """
+    """Connect an export to its LM; the arguments are those of `runs.export.folder.load` and `programs.lm.options`."""
     spec, api_base, settings = lm_of(export, lm, api_base, max_tokens)
     # Limited, so that the memory of a long-running service does not grow.
     recent = Memory(room=10_000)

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.usage import Meter
-from debate_judge.runs.export.intervals import HeldOutIntervals
+from debate_judge.runs.export.recorded import HeldOutIntervals
 from debate_judge.runs.reports.costs import cost_rows, cost_table
 from debate_judge.runs.reports.tables import DataTable
 from debate_judge.runs.reports.terminal import Printed
 from debate_judge.runs.reports.text import interval
 from debate_judge.runs.scoring.output import RowTotals
-from debate_judge.runs.scoring.uncertainty import RowIntervals
+from debate_judge.runs.scoring.scorer import RowIntervals
 
 
 def scored_summary(meter: Meter, price: Price | None, out: object, tally: RowTotals) -> list[Printed]:

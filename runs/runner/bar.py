@@ -58,12 +58,8 @@ class TerminalBar:
             handler.setStream(sys.stderr)
 
     def draw(self, text: str, detail: str, share: float | None) -> None:
-        """Draw it again, if there is anything new.
-
-        Args:
-            text: Goes on in further lines where the terminal is narrow.
-            detail: A last line, cut off where it is longer than the others may be.
-            share: Of the work that is done; None where that is not known, for a text without a bar.
+        """Draw it again, if there is anything new: a text, a last line, which is cut off where it is too long, and a
+        bar, if the share of the work that is done is known.
         """
         width = self._progress.console.width
         new = (text, detail, share, width)

@@ -72,9 +72,6 @@ class UsageByJudge:
 
     A reply that is not there yet is counted when it comes, for every judge that has asked for it and whichever task
     brings it: the replies of a batch job come together, and a call in flight serves all who wait for it.
-
-    Args:
-        store: Where the replies are kept.
     """
 
     def __init__(self, store: ReplyStore) -> None:

@@ -23,12 +23,7 @@ _REDRAWN_EVERY = 0.25
 
 
 class ProgressDisplay:
-    """Shows how far something is; what it shows is said by a subclass, whose methods any thread may call.
-
-    Args:
-        shown: Whether to show anything.
-        clock: Seconds.
-    """
+    """Shows how far something is; what it shows is said by a subclass, whose methods any thread may call."""
 
     def __init__(self, shown: bool = True, clock: Callable[[], float] = time.monotonic) -> None:
         self.shown = shown
@@ -128,12 +123,7 @@ class ProgressDisplay:
 
 
 class StepProgress(ProgressDisplay):
-    """Counts the steps of something; for a `with` statement.
-
-    Args:
-        what: A few words.
-        total: Number of steps; None if unknown.
-    """
+    """Counts the steps of something, of `total` if that is known; for a `with` statement."""
 
     def __init__(self, what: str, total: int | None) -> None:
         super().__init__()

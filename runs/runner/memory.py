@@ -40,8 +40,8 @@ class DebateMemory:
         A longer debate that is known is cut, for it holds the shorter one.
         """
         name = _name(judge)
-        told = self._told(self._debates, rounds, {(name, table.key): table for table in tables}, ask)
-        return [[each.until(rounds) for each in told[name, table.key]] for table in tables]
+        recalled = self._recalled(self._debates, rounds, {(name, table.key): table for table in tables}, ask)
+        return [[each.until(rounds) for each in recalled[name, table.key]] for table in tables]
 
     def tie_breaks(
         self, judge: Judge, held: Sequence[Sequence[Transcript]], tables: Sequence[CandidateTable], ask: Ask
@@ -49,10 +49,10 @@ class DebateMemory:
         """What becomes of the debates `held`, one list for each question, when the judge's Tie-breaker is heard."""
         name = _name(judge)
         keys = [(name, t.key, tuple(own)) for t, own in zip(tables, held, strict=True)]
-        told = self._told(self._ties, 0, dict(zip(keys, tables, strict=True)), ask)
-        return [told[key] for key in keys]
+        recalled = self._recalled(self._ties, 0, dict(zip(keys, tables, strict=True)), ask)
+        return [recalled[key] for key in keys]
 
-    def _told(
+    def _recalled(
         self, known: _Known, rounds: int, tables: Mapping[Hashable, CandidateTable], ask: Ask
     ) -> dict[Hashable, list[Transcript]]:
         """Key -> transcripts of at least so many rounds; asks for those that are neither known nor on their way."""
@@ -64,21 +64,21 @@ class DebateMemory:
             debates = {key: known[key] for key in tables}
         try:
             for key, transcripts in zip(new, ask(list(new.values())) if new else [], strict=True):
-                debates[key].told.set_result(transcripts)
+                debates[key].result.set_result(transcripts)
         finally:
             with self._lock:
                 for key in new:
                     # Those who wait for what could not be asked are ended as well.
-                    failed = debates[key].told.cancel() or any(t.failure for t in debates[key].told.result())
+                    failed = debates[key].result.cancel() or any(t.failure for t in debates[key].result.result())
                     if failed and known[key] is debates[key]:
                         del known[key]
-        return {key: debate.told.result() for key, debate in debates.items()}
+        return {key: debate.result.result() for key, debate in debates.items()}
 
 
 @dataclass(frozen=True, eq=False)
 class _Debate:
     rounds: int
-    told: Future[list[Transcript]] = field(default_factory=Future)
+    result: Future[list[Transcript]] = field(default_factory=Future)
 
 
 _Known = dict[Hashable, _Debate]

@@ -62,15 +62,8 @@ class Trial:
 
 
 def trials(name: str, judges: Mapping[str, Judge], corpus: Corpus, aspects: Sequence[Aspect]) -> list[Trial]:
-    """What there is to try about the judges of this corpus.
-
-    Of each judge, one aspect of each scale, for a scale may be refused; where aspects share calls, all of them at once.
-
-    Args:
-        name: Of the judge, for messages.
-        judges: Name of an aspect -> its judge.
-        corpus: What is judged.
-        aspects: In which aspects.
+    """What there is to try about a judge, with the judges of its aspects, on this corpus: one aspect of each scale, for
+    a scale may be refused; where aspects share calls, all of them at once.
     """
     known: dict[int, tuple[Judge, list[Aspect]]] = {}
     for one in shared_judges({aspect.name: judges[aspect.name] for aspect in aspects}):

@@ -54,13 +54,7 @@ class ItemPass:
 
 
 class RunProgress(ProgressDisplay):
-    """Shows how far a run is. The methods may be called from any thread.
-
-    Args:
-        lm: Its meter tells calls and money.
-        shown: Whether to show anything.
-        clock: Seconds.
-    """
+    """Shows how far a run is, calls and money by the LM's meter. The methods may be called from any thread."""
 
     def __init__(self, lm: JudgeLM, shown: bool, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(shown, clock)
@@ -80,12 +74,7 @@ class RunProgress(ProgressDisplay):
 
     @contextmanager
     def over(self, what: str, total: int | None) -> Iterator[ItemPass]:
-        """Show a pass over items.
-
-        Args:
-            what: A few words.
-            total: Number of items; None if unknown.
-        """
+        """Show a pass over so many items, if their number is known."""
         one = ItemPass(what, total, self.clock(), *self._spent())
         self._enter(STAGE.get())
         self._passes.append(one)

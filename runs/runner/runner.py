@@ -84,12 +84,8 @@ class JudgeRunner:
     def asking(
         self, question: Item | CandidateTable, *, lm: JudgeLM | None = None, usage: JudgeUsage | None = None
     ) -> Iterator[None]:
-        """Tell the LM calls of this block, and of tasks started in it, what they belong to; a judge need not.
-
-        Args:
-            question: What is asked about; calls about one source are led by the first (`PrefixWarmup`).
-            lm: In place of the runner's.
-            usage: Of the judge that needs the replies, if it is counted.
+        """Tell the LM calls of this block, and of tasks started in it, what they belong to; calls about one source are
+        led by the first (`PrefixWarmup`).
         """
         item = question.items[0] if isinstance(question, CandidateTable) else question
         SOURCE.set(item.source)
@@ -102,20 +98,12 @@ class JudgeRunner:
         return self._process != os.getpid()
 
     def require_own_process(self) -> None:
-        """Refuse to wait for a loop that nothing runs.
-
-        Raises:
-            RuntimeError: The runner was made before this process was forked.
-        """
+        """Refuse to wait for a loop that nothing runs, in a process that was forked after the runner was made."""
         if self.inherited:
             raise RuntimeError("this runner was started before the process was forked; start it after the fork")
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Start `work` on the loop; wait for the result by the future, or cancel it there.
-
-        Raises:
-            RuntimeError: The runner was made before this process was forked.
-        """
+        """Start `work` on the loop; wait for the result by the future, or cancel it there."""
         try:
             self.require_own_process()
             if self._ended:
@@ -175,12 +163,6 @@ class JudgeRunner:
         """Hold one debate of at most `rounds` rounds for each item; results are in the order of the items.
 
         Items that the judge wants to be asked about together are (`programs.grouping`).
-
-        Args:
-            judge: Who is asked.
-            items: About what.
-            rounds: Most rounds of a debate.
-            what: Label of the progress bar.
         """
         grouping = grouped(judge, items)
 
@@ -236,6 +218,7 @@ def group_scores(
             tuple(group.ratings(aspect.name)),
             tuple(next(reported) for _ in group.candidates),
             tuple(tuple(c.ratings.get(aspect.name, ())) for c in group.candidates),
+            group.source_key,
         )
         for group in corpus.groups
     ]
@@ -251,10 +234,8 @@ def scored(judgements: Sequence[Judgement]) -> list[Verdict]:
 
 
 def require_scored(judgements: Sequence[Judgement], most: float, what: str) -> None:
-    """Refuse to go on with a judge that leaves too much without a score, for its agreement would be that of a part.
-
-    Raises:
-        InputError: More than the share `most` of the judgements, which are `what`, have no score.
+    """Refuse a judge that leaves more than the share `most` of the judgements without a score, for its agreement would
+    be that of a part; `what` names the items in the message.
     """
     missing = [j for j in judgements if isinstance(j, Unscored)]
     if len(missing) <= most * len(judgements):

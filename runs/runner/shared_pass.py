@@ -51,18 +51,9 @@ class PassResult(Generic[T]):
 def run_together(runner: JudgeRunner, jobs: Sequence[PassJob[T]], what: str) -> PassResult[T]:
     """Do all jobs at once.
 
-    Items of the jobs alternate, so that all calls about one text go out together: the provider's prefix cache is
-    warm then, and equal calls of several judges are joined. Equal items of one job are worked on once. No result
-    depends on the order.
-
-    Args:
-        runner: Has the loop and the LM.
-        jobs: What to do.
-        what: What the runner's progress calls it.
-
-    Raises:
-        dspy.LMError: The LM failed for good, for all judges; what was answered is in its store.
-        StoreError: Replies cannot be kept any more.
+    Items of the jobs alternate, so that all calls about one text go out together: the provider's prefix cache is warm
+    then, and equal calls of several judges are joined. Equal items of one job are worked on once. No result depends on
+    the order. What fails for all judges is raised.
     """
     work = _Pass(runner, jobs)
     # Here and not on the loop, for the stage of the run is known to this thread.

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, InvalidStateError, wait
@@ -19,7 +20,6 @@ from debate_judge.programs.grouping import CandidateTable, grouped, items_of, so
 from debate_judge.programs.judge import Item, Judge, Judgement, Unscored, reason_of
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.transcript import Transcript
-from debate_judge.runs.runner.evaluation_events import emit_event
 from debate_judge.runs.runner.runner import JudgeRunner
 
 
@@ -59,7 +59,7 @@ class Score:
 def score_of(judge: CompiledJudge, item: Item, judgement: Judgement, scale: ScoreScale = "judge") -> Score:
     """The judgement as it is reported; on the raters' scale the aspect needs a calibration.
 
-    OpenTelemetry has an event of it, where that is configured (`evaluation_events`).
+    OpenTelemetry has an event of it, where that is configured (`emit_event`).
     """
     score = _score_of(judge, item, judgement, scale)
     emit_event(item, score)
@@ -77,6 +77,33 @@ def _score_of(judge: CompiledJudge, item: Item, judgement: Judgement, scale: Sco
     return Score(value, own, judgement.rounds, judgement.stop_reason, None, "", *rest)
 
 
+EVENT = "gen_ai.evaluation.result"
+
+
+def emit_event(item: Item, score: Score) -> None:
+    """Emit OpenTelemetry's event of a score in the span of the caller, where a provider of logs is configured.
+
+    The attributes are those of its conventions for generative AI; `gen_ai.evaluation.explanation` is the judge's
+    reason, which may quote the text. Without OpenTelemetry in the process there is no provider: nothing is imported.
+    """
+    logs = sys.modules.get("opentelemetry._logs")
+    if logs is None:
+        return
+    logger = logs.get_logger("debate_judge")
+    if not logger.enabled(event_name=EVENT):
+        return
+    attributes: dict[str, str | float] = {
+        "gen_ai.evaluation.name": item.aspect.name,
+        "gen_ai.evaluation.explanation": score.reason,
+    }
+    if score.score is None:
+        attributes["gen_ai.evaluation.score.label"] = "unscored"
+        attributes["error.type"] = score.unscored or "unscored"
+    else:
+        attributes["gen_ai.evaluation.score.value"] = score.score
+    logger.emit(event_name=EVENT, attributes=attributes)
+
+
 def group_items(task: Task, group: RatedGroup, aspects: Sequence[Aspect]) -> Iterator[Item]:
     """The group's items in the order of results: candidate by candidate, and for each the aspects."""
     for own in zip(*(items_of(task, group, aspect) for aspect in aspects), strict=True):
@@ -85,24 +112,6 @@ def group_items(task: Task, group: RatedGroup, aspects: Sequence[Aspect]) -> Ite
 
 BATCH_WINDOW = 5000
 """Items in flight where calls go out in batch jobs: a job takes long, however small it is."""
-
-
-def ahead(items: Iterator[Item], count: int) -> tuple[list[Item], Iterator[Item]]:
-    """At most `count` of `items`, and an iterator over all of them, which alone raises what they raise."""
-    taken: list[Item] = []
-    broken: Exception | None = None
-    try:
-        taken.extend(islice(items, count))
-    except Exception as error:
-        broken = error
-
-    def again() -> Iterator[Item]:
-        yield from taken
-        if broken is not None:
-            raise broken
-        yield from items
-
-    return taken, again()
 
 
 def window(lm: JudgeLM) -> int:

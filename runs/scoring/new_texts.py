@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from debate_judge.data.errors import InputError, Tell, tolerated
 from debate_judge.data.files.columns import Columns, ReadingNotes
@@ -16,20 +17,9 @@ from debate_judge.data.schema import RatedGroup, Task
 from debate_judge.data.sources import SourceChoice
 
 
-def new_groups(
-    path: str | Path | RecordFile,
-    task: Task,
-    only: str | None = None,
-    columns: Iterable[str] = (),
-    sources: str | None = None,
-    *,
-    keep: bool = False,
-    notes: ReadingNotes | None = None,
-    tell: Tell | None = None,
-) -> Iterator[RatedGroup]:
+def new_groups(path: str | Path | RecordFile, task: Task, *how: Any, **more: Any) -> Iterator[RatedGroup]:
     """As `new_entries`, without the records."""
-    for entry in new_entries(path, task, only, columns, sources, keep=keep, notes=notes, tell=tell):
-        yield entry.group
+    return (entry.group for entry in new_entries(path, task, *how, **more))
 
 
 def new_entries(
@@ -83,18 +73,14 @@ def _new_keys(entry: GroupRecord, lines: Mapping[bytes, int]) -> list[bytes]:
         if key in lines:
             raise entry.record.error(
                 f"group {entry.group.id!r} has the candidate {candidate.id!r} a second time",
-                found=f"the candidate of {entry.record.unit} {lines[key]}",
+                found=f"it is {entry.record.line - lines[key]} {entry.record.unit}s above, too",
                 remedy="give each candidate of a group an id of its own",
             )
     return keys
 
 
 def count_candidates(path: str | Path, task: Task, columns: Iterable[str], sources: str | None) -> int:
-    """How many candidates `new_groups` yields; nothing is said about the file.
-
-    Raises:
-        InputError: It cannot be read.
-    """
+    """How many candidates `new_groups` yields; nothing is said about the file."""
     found = _silently(path, task, columns)
     if sources is not None:
         found = SourceChoice.of(sources).stream(found, lambda: sum(1 for _ in _silently(path, task, columns)))

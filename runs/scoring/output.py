@@ -29,7 +29,7 @@ from filelock import FileLock, Timeout
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import opening
-from debate_judge.runs.scoring.rows import LINES, TABLES, Csv, JsonLines, LongRows, Row, RowForm, Transcripts
+from debate_judge.runs.scoring.rows import LINES, TABLES, Csv, JsonLines, Row, RowForm, Transcripts
 from debate_judge.runs.scoring.tables import require_writer, write_table
 
 if TYPE_CHECKING:
@@ -81,22 +81,11 @@ class RowFile:
             self._put(form.header, [])
 
     def add(self, scored: Scored, row: Row) -> bool:
-        """Compare or append one row.
-
-        Returns:
-            Whether it was there already.
-
-        Raises:
-            InputError: Another row is there.
-        """
+        """Compare or append one row; returns whether it was there already. Another row there is refused."""
         return self._put(*self._form.row(scored, row))
 
     def finish(self) -> None:
-        """Say that no row follows; what a stop left torn behind the last one is cut off.
-
-        Raises:
-            InputError: The file has further rows.
-        """
+        """Say that no row follows; what a stop left torn behind the last one is cut off, a further row refused."""
         self.complete = True
         if self._comparing:
             end = self._file.tell()
@@ -138,7 +127,7 @@ class RowFile:
 class Results:
     """The rows, and the debates if they are wanted."""
 
-    def __init__(self, rows: RowFile, items: int = 1, debates: RowFile | None = None) -> None:
+    def __init__(self, rows: RowFile, items: int, debates: RowFile | None) -> None:
         self._rows = rows
         self._items = items
         self._debates = debates
@@ -147,32 +136,19 @@ class Results:
         self.begun = rows.begun
         self.tally = RowTotals()
 
-    def add(self, item: Item, score: Score, row: Row | None = None) -> None:
-        """Add one item; its transcript goes first, so that no row is ever without one.
-
-        Args:
-            item: Those of one row follow one another.
-            score: Its score.
-            row: The input's columns, where they are kept.
-
-        Raises:
-            InputError: Another row of an earlier run stands in its place.
-        """
+    def add(self, item: Item, score: Score, row: Row) -> None:
+        """Add an item, those of one row after one another; its transcript goes first, so that no row is without one."""
         if self._debates is not None:
             self._debates.add([(item, score)], {})
         self._scored.append((item, score))
         if len(self._scored) == self._items:
-            kept = self._rows.add(self._scored, row or {})
+            kept = self._rows.add(self._scored, row)
             for _, one in self._scored:
                 self.tally.count(one, kept)
             self._scored = []
 
     def finish(self) -> None:
-        """Say that all items have their rows.
-
-        Raises:
-            InputError: There are further rows.
-        """
+        """Say that all items have their rows; further rows are refused."""
         self._rows.finish()
         if self._debates is not None:
             self._debates.finish()
@@ -185,7 +161,7 @@ def open_results(
     made_from: Mapping[str, Any],
     source: Path,
     transcripts: Path | None = None,
-    form: RowForm | None = None,
+    form: RowForm,
     extra: tuple[str, ...] = (),
 ) -> Iterator[Results]:
     """Open the files that a scoring run writes.
@@ -195,20 +171,19 @@ def open_results(
         made_from: JSON values that an earlier run must have had alike.
         source: The file that is scored.
         transcripts: File for the debates, if they are wanted.
-        form: Of the rows; by default `LongRows`.
-        extra: As `runs.scoring.rows.extra_fields` has it.
+        form: Of the rows.
+        extra: Fields of a `Score` that transcripts have besides those that all have.
 
     Raises:
         InputError: A place cannot be written, another process writes there, or what is there was made otherwise.
     """
-    form = form or LongRows(extra)
     suffix = _suffix(path)
     _check_places(path, source, transcripts)
     with ExitStack() as opened:
         place = path.with_name(path.name + ".rows.jsonl") if suffix in TABLES else path
         file = opened.enter_context(_exclusive(place, "--out", lock=path))
         _check_state(path, made_from, begun=any(one.is_file() and one.stat().st_size for one in (path, place)))
-        rows = RowFile(place, (Csv if suffix == ".csv" else JsonLines)(extra, form), file)
+        rows = RowFile(place, (Csv if suffix == ".csv" else JsonLines)(form), file)
         debates = None
         if transcripts is not None:
             file = opened.enter_context(_exclusive(transcripts, "transcripts"))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from debate_judge.data.errors import InputError
 
 if TYPE_CHECKING:
-    from debate_judge.programs.judge import Item, Judge
+    from debate_judge.programs.judge import Item
     from debate_judge.runs.runner.streaming import Score
 
     Scored = Sequence[tuple[Item, Score]]
@@ -31,6 +31,13 @@ LINES, TABLES = (".jsonl", ".csv"), (".xlsx", ".parquet")
 PROVIDER_FAILED: frozenset[str] = frozenset({"lm error", "search error"})
 """Reasons that are a provider's failure, so that a later attempt may fare better."""
 
+_KINDS: Mapping[str, type] = {
+    **dict.fromkeys(("score", "judge_score", "low", "high"), float),
+    **dict.fromkeys(("rounds", "together", "joint"), int),
+    **dict.fromkeys(("to_people", "decision"), bool),
+}
+"""What columns hold that hold no texts."""
+
 Row = Mapping[str, object]
 """The input's columns of one text."""
 
@@ -39,8 +46,7 @@ class RowForm(ABC):
     """The columns of a row.
 
     Args:
-        own: Our columns, group and candidate first.
-        scores: Those of them that hold scores.
+        own: Our columns, group and candidate first -> what they hold: a key of `_KINDS`, or the name of a text.
         kept: Columns of the input, which stand before ours. One of ours that the input has as well is called
             `judge_NAME`; group and candidate are then the input's.
     """
@@ -48,13 +54,11 @@ class RowForm(ABC):
     items: int
     """Items that one row is about."""
 
-    def __init__(self, own: Sequence[str], scores: Iterable[str], kept: Sequence[str] = ()) -> None:
+    def __init__(self, own: Sequence[tuple[str, str]], kept: Sequence[str] = ()) -> None:
         self.kept = tuple(kept)
-        self._shown = [at for at, name in enumerate(own) if at > 1 or name not in kept]
-        names = {at: _free_name(own[at], kept) for at in self._shown}
-        self.fields = (*self.kept, *names.values())
-        self.scores = tuple(names[own.index(name)] for name in scores)
-        self._places = [self.fields.index(name) for name in self.scores]
+        self._shown = [at for at, (name, _) in enumerate(own) if at > 1 or name not in kept]
+        named = [(_free_name(own[at][0], kept), own[at][1]) for at in self._shown]
+        self.fields = (*self.kept, *(name for name, _ in named))
         if twice := [name for name in self.fields if self.fields.count(name) > 1]:
             raise InputError(
                 f"two columns would be called {twice[0]!r}",
@@ -62,17 +66,16 @@ class RowForm(ABC):
                 expected="aspects and columns whose names differ",
                 remedy="leave out --wide, or score these aspects one by one",
             )
+        self.kinds: dict[str, type] = {name: _KINDS[what] for name, what in named if what in _KINDS}
+        """Column -> what its values are, if they are no texts; nothing is known of those of the input."""
+        self.scores = tuple(name for name, what in named if what == "score")
 
     @abstractmethod
     def own_values(self, scored: Scored) -> list[Any]:
         """The values of our columns."""
 
     def values(self, scored: Scored, row: Row) -> list[Any]:
-        """One row.
-
-        Args:
-            scored: As many as `items`.
-            row: The input's columns, where they are kept.
+        """One row of as many items as `items`, with the input's columns where they are kept.
 
         Raises:
             InputError: The input's first text did not have one of these columns.
@@ -91,21 +94,16 @@ class RowForm(ABC):
 
     def unscored_beginnings(self, values: Sequence[Any]) -> list[list[Any]]:
         """How rows of the same items begin in which a score is missing: up to the first that is."""
-        return [[*values[:place], None] for place in self._places]
+        return [[*values[: self.fields.index(name)], None] for name in self.scores]
 
 
 class LongRows(RowForm):
-    """A row an item.
-
-    Args:
-        extra: Fields of a `Score` besides `FIELDS`, see `extra_fields`.
-        kept: As for `RowForm`.
-    """
+    """A row an item; `extra` are fields of a `Score` besides `FIELDS`."""
 
     items = 1
 
-    def __init__(self, extra: tuple[str, ...] = (), kept: Sequence[str] = ()) -> None:
-        super().__init__([*FIELDS, *extra], ["score"], kept)
+    def __init__(self, extra: Sequence[str] = (), kept: Sequence[str] = ()) -> None:
+        super().__init__([(name, name) for name in (*FIELDS, *extra)], kept)
         self._extra = extra
 
     def own_values(self, scored: Scored) -> list[Any]:
@@ -115,19 +113,16 @@ class LongRows(RowForm):
 
 
 class WideRows(RowForm):
-    """A row a text: the score in a column for each aspect, and beside it decision, reason, and why there is none.
-
-    Args:
-        cuts: Aspect -> the least score that is a yes; None where there is nothing to decide.
-        extra: As for `LongRows`; how many texts and aspects shared the calls is not told.
-        kept: As for `RowForm`.
+    """A row a text: the score in a column for each aspect, and beside it decision (where the aspect has a cut, the
+    least score that is a yes), reason, and why there is none.
     """
 
     def __init__(self, cuts: Mapping[str, float | None], extra: Sequence[str] = (), kept: Sequence[str] = ()) -> None:
         self.items = len(cuts)
         self._cuts, self._extra = cuts, [name for name in extra if name not in ("together", "joint")]
-        more = [f"{name}_{part}" for name, cut in cuts.items() for part in self._parts(cut)]
-        super().__init__(["group", "candidate", *cuts, *more], cuts, kept)
+        own = [(name, name) for name in ("group", "candidate")] + [(name, "score") for name in cuts]
+        own += [(f"{name}_{part}", part) for name, cut in cuts.items() for part in self._parts(cut)]
+        super().__init__(own, kept)
 
     def _parts(self, cut: float | None) -> list[str]:
         return [*self._extra, *["decision"] * (cut is not None), "reason", "unscored"]
@@ -144,33 +139,15 @@ class WideRows(RowForm):
 
 
 class JsonLines:
-    """One JSON object a line; the base of the other formats.
+    """Rows of a form as lines, one JSON object each; the base of the other formats."""
 
-    Args:
-        extra: Of `LongRows`.
-        form: Another form of rows.
-    """
-
-    def __init__(self, extra: tuple[str, ...] = (), form: RowForm | None = None) -> None:
-        self.extra = extra
-        self.form = form or LongRows(extra)
+    def __init__(self, form: RowForm) -> None:
+        self.form = form
 
     @property
     def header(self) -> bytes:
         """What stands before the first row."""
         return b""
-
-    def fields(self) -> tuple[str, ...]:
-        """Names of a row's values."""
-        return self.form.fields
-
-    def values(self, item: Item, score: Score) -> list[Any]:
-        """The row of an item, where it has one of its own."""
-        return self.form.values([(item, score)], {})
-
-    def encode(self, item: Item, score: Score) -> bytes:
-        """The row of an item, where it has one of its own, with its line end."""
-        return self.line(self.values(item, score))
 
     def row(self, scored: Scored, row: Row) -> tuple[bytes, list[bytes]]:
         """One row with its line end, and how rows of the same items begin in which a score is missing."""
@@ -179,11 +156,11 @@ class JsonLines:
 
     def line(self, values: Sequence[Any]) -> bytes:
         """A whole row."""
-        return _json(zip(self.fields(), values, strict=True)) + b"\n"
+        return _json(zip(self.form.fields, values, strict=True)) + b"\n"
 
     def beginning(self, values: Sequence[Any]) -> bytes:
         """What rows with these first values have in common."""
-        return _json(zip(self.fields(), values, strict=False)).removesuffix(b"}")
+        return _json(zip(self.form.fields, values, strict=False)).removesuffix(b"}")
 
 
 class Csv(JsonLines):
@@ -191,11 +168,11 @@ class Csv(JsonLines):
 
     @property
     def header(self) -> bytes:
-        return self.line(self.fields())
+        return self.line(self.form.fields)
 
     def line(self, values: Sequence[Any]) -> bytes:
         text = io.StringIO(newline="")
-        csv.writer(text).writerow(_cell(value) for value in values)
+        csv.writer(text).writerow(cell(value) if isinstance(value, list | dict) else value for value in values)
         return text.getvalue().encode()
 
     def beginning(self, values: Sequence[Any]) -> bytes:
@@ -203,39 +180,24 @@ class Csv(JsonLines):
 
 
 class Transcripts(JsonLines):
-    """The item's whole debate as one JSON object a line."""
+    """The item's whole debate as one JSON object a line, with the `extra` fields of its score."""
+
+    def __init__(self, extra: Sequence[str]) -> None:
+        super().__init__(LongRows())
+        self._extra = extra
 
     def row(self, scored: Scored, row: Row) -> tuple[bytes, list[bytes]]:
         ((item, score),) = scored
-        return self.encode(item, score), [_json(zip(FIELDS, [*_identity(item), None], strict=False)).removesuffix(b"}")]
-
-    def encode(self, item: Item, score: Score) -> bytes:
         turns = [
             {"role": t.role, "round": t.round, "score": t.score, "no_issue": t.no_issue, "text": t.text}
             for t in score.transcript.turns
         ]
-        row = [*zip(FIELDS, [*_identity(item), score.score], strict=False), ("calls", score.calls), ("turns", turns)]
-        row += [(name, getattr(score, name)) for name in self.extra]
+        first = _identity(item)
+        values = [*zip(FIELDS, [*first, score.score], strict=False), ("calls", score.calls), ("turns", turns)]
+        values += [(name, getattr(score, name)) for name in self._extra]
         if score.unscored is not None:
-            row += [("unscored", score.unscored), ("detail", score.detail)]
-        return _json(row) + b"\n"
-
-
-def extra_fields(judges: Iterable[Judge], *, mapped: bool = False) -> tuple[str, ...]:
-    """What rows of these judges say besides `FIELDS`.
-
-    Args:
-        judges: The judges of the aspects that are scored.
-        mapped: Whether scores are on the raters' scale.
-
-    Returns:
-        Names of fields of a `Score`: how many candidates, and how many aspects, shared the calls, where some do; the
-        judge's own score where the score is mapped.
-    """
-    known = list(judges)
-    joint = any(judge.joint for judge in known)
-    company = ["together"] * (joint or any(judge.together > 1 for judge in known)) + ["joint"] * joint
-    return (*company, *["judge_score"] * mapped)
+            values += [("unscored", score.unscored), ("detail", score.detail)]
+        return _json(values) + b"\n", [self.beginning([*first, None])]
 
 
 def _free_name(name: str, taken: Sequence[str]) -> str:
@@ -261,9 +223,9 @@ def _plain(value: object) -> object:
     return str(value)
 
 
-def _cell(value: object) -> object:
-    """A nested value of the input as JSON."""
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
+def cell(value: object) -> str | None:
+    """A value of the input as a text, nested ones as JSON."""
+    return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _json(row: Iterable[tuple[str, Any]]) -> bytes:

@@ -20,6 +20,9 @@ from debate_judge.runs.flags.lm import MAX_TOKENS, AddressFlags, EndpointFlags, 
 
 EXIT_INPUT, EXIT_LM, EXIT_UNSCORED, EXIT_INTERRUPTED = 2, 3, 4, 130
 
+USUAL_LEVEL = 0.9
+"""Of intervals, where only `abstain` asks for them."""
+
 
 @command_settings
 class ScoreFlags(EndpointFlags, LimitFlags, EstimateFlags, EngineFlags):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from debate_judge.data.errors import InputError, install_hint
 from debate_judge.data.files.formats import EXCEL, TEXT_TABLES
-from debate_judge.runs.scoring.rows import RowForm
+from debate_judge.runs.scoring.rows import RowForm, cell
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,11 +28,7 @@ _ELSEWHERE = "choose another --out, ending in .parquet, .csv or .jsonl; answers 
 
 
 def require_writer(path: Path) -> None:
-    """Check, before anything is paid for, that the library is there which the file's ending needs.
-
-    Raises:
-        InputError: It is not installed.
-    """
+    """Check, before anything is paid for, that the library is there which the file's ending needs."""
     if path.suffix.lower() != ".xlsx":
         return
     try:
@@ -98,7 +94,7 @@ def _column(values: tuple[Any, ...], *, number: bool) -> pd.Series[Any]:
         return pd.Series(values, dtype="Int64" if small and not number else "Float64")
     if kinds == {bool}:
         return pd.Series(values, dtype="boolean")
-    texts = [v if v is None or isinstance(v, str) else json.dumps(v, ensure_ascii=False) for v in values]
+    texts = [cell(value) for value in values]
     return pd.Series(texts, dtype="string")
 
 

@@ -23,7 +23,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from debate_judge.data.agreement.bootstrap import LevelEstimate, bundle, group_numbers, pairs_of_groups, resample  # noqa: E402
+from debate_judge.data.agreement.bootstrap import GroupIndex, LevelEstimate, pairs_of_groups, resample  # noqa: E402
 from debate_judge.data.agreement.classification import MEASURES, binary, classify  # noqa: E402
 from debate_judge.data.agreement.differences import compare  # noqa: E402
 from debate_judge.data.agreement.intervals import of_replicates  # noqa: E402
@@ -65,7 +65,7 @@ def summary_intervals(population: Population, which: Sequence[int], seed: int) -
 
 
 def _of_each_group(groups: Sequence[GroupScores]) -> Floats:
-    pairs = pairs_of_groups(groups, group_numbers({"x": groups}), bundle(len(groups), 0))
+    pairs = pairs_of_groups(groups, GroupIndex.of({"x": groups}, 0))
     found = summary_level(pairs, ["spearman"]).by_group
     assert found is not None
     return found[0]
@@ -102,7 +102,7 @@ def drawn_systems(population: Population, which: Sequence[int], seed: int) -> Fo
 
 
 def _replicated(groups: Sequence[GroupScores], level: Callable[..., LevelEstimate], seed: int) -> tuple[Span, Span]:
-    estimate = level(pairs_of_groups(groups, group_numbers({"x": groups}), bundle(len(groups), 0)))
+    estimate = level(pairs_of_groups(groups, GroupIndex.of({"x": groups}, 0)))
     (replicates,) = resample([estimate], len(groups), resamples=RESAMPLES, seed=seed)
     value = float(estimate.values[0])
     span = of_replicates(value, replicates[0], estimate.units, estimate.observations)

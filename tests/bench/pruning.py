@@ -70,16 +70,14 @@ class Replayed:
     def aspects(self) -> tuple[Aspect, ...]:
         return (self.aspect,)
 
-    def hear(self, points: Iterable[Point], only: Collection[str] | None = None) -> None:
+    def prefetch(self, points: Iterable[Point], only: Collection[str] | None = None) -> None:
         for point in points:
             self.scores(point, only=only)
 
     def granularity(self, aspect: str, point: Point) -> Granularity:
         return point.granularity
 
-    def scores(
-        self, point: Point, parts: Iterable[str] = (), only: Collection[str] | None = None
-    ) -> tuple[dict[str, list[GroupScores]], float]:
+    def scores(self, point: Point, only: Collection[str] | None = None) -> tuple[dict[str, list[GroupScores]], float]:
         groups = [name for name in self.groups if only is None or name in only]
         found = [self.recorded[point][name] for name in groups]
         debated = Point(point.knowledge, point.persona, point.rounds, False, "given")
@@ -116,8 +114,8 @@ def recorded(corpus: Corpus, runner: JudgeRunner) -> tuple[Space, dict[str, Reco
         held = ChoiceScores(variants, {"dev": corpus}, [corpus.task.aspect(name)], runner, label=name, fixed={})
         by_point: dict[Point, dict[str, tuple[GroupScores, float]]] = {}
         for point in sorted(space.points(), key=lambda point: -point.rounds):
-            scores, _ = held.scores(point, ["dev"])
-            told = iter(held.judgements(point, "dev"))
+            scores, _ = held.scores(point)
+            told = iter(held.judgements(point))
             calls = [sum(j.calls for _ in group.candidates if (j := next(told)) is not None) for group in corpus.groups]
             by_point[point] = {
                 group.group: (group, float(spent)) for group, spent in zip(scores[name], calls, strict=True)
@@ -141,7 +139,7 @@ def measured(
         for pruning in rows:
             units = {name: Replayed(own, corpus.task.aspect(name), choice) for name, own in found.items()}
             criterion = Criterion("spearman", "summary")
-            strategy = Strategy() if pruning else Strategy(pruner=lambda dear: NopPruner())
+            strategy = Strategy() if pruning else Strategy(pruner=lambda expensive: NopPruner())
             plan = SearchPlan(
                 criterion=criterion, breadth=BREADTHS[effort], seed=number, study="s", storage=None, strategy=strategy
             )

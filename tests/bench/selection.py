@@ -71,7 +71,7 @@ def scored(corpus: Corpus, runner: JudgeRunner) -> Scored:
     judges = base.variants({name: persona.text for name, persona in PERSONAS.items()})
     space = Space((NO_KNOWLEDGE,), (own, *(n for n in judges if n != own)), tuple(range(ROUNDS + 1)), (False, True))
     variants = {JudgeVariant(NO_KNOWLEDGE, name): CrossFitted(judge) for name, judge in judges.items()}
-    points = sorted(space.points(), key=space.plainness)
+    points = sorted(space.points(), key=space.complexity)
     names = corpus.rated_aspects()
     values = np.full((len(names), len(points), len(corpus.groups)), np.nan)
     calls = np.zeros_like(values)
@@ -79,9 +79,9 @@ def scored(corpus: Corpus, runner: JudgeRunner) -> Scored:
         aspect = corpus.task.aspect(name)
         held = ChoiceScores(variants, {"dev": corpus}, [aspect], runner, label=name, fixed={})
         for number, point in sorted(enumerate(points), key=lambda pair: -pair[1].rounds):
-            found, _ = held.scores(point, ["dev"])
+            found, _ = held.scores(point)
             by_group = group_values(found[name], "spearman", "summary")
-            judgements = iter(held.judgements(point, "dev"))
+            judgements = iter(held.judgements(point))
             for g, group in enumerate(corpus.groups):
                 values[a, number, g] = by_group.get(group.id, np.nan)
                 asked = [j.calls for _ in group.candidates if (j := next(judgements)) is not None]

@@ -44,9 +44,10 @@ import sys
 from pathlib import Path
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.runs import score
+from debate_judge.runs.scoring import scorer
 
 if sys.argv[2] == "mix":
-    score.limits = lambda arguments: LMOptions(
+    scorer.limits = lambda arguments: LMOptions(
         attempt=5.0, retries=8, first_wait=0.05, longest_wait=0.5, patience=120.0
     )
 code = score.main(sys.argv[3:])

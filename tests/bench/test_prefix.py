@@ -9,7 +9,7 @@ import pytest
 
 from debate_judge import data
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.debate.speakers import Critic
+from debate_judge.programs.debate.table import Critic
 from debate_judge.programs.judge import corpus_items
 from debate_judge.programs.roles.role import RoleLastAdapter, material
 from tests.bench.played import Request, parts, run
@@ -62,7 +62,7 @@ def test_a_request_of_ours_is_taken_apart_without_loss() -> None:
     item = corpus_items(data.load("sample"), data.load("sample").task.aspects[0])[0]
     debate = Debate()
     signature = debate.critic.signature
-    told = Critic({item.aspect.name: debate}).inputs(debate.brief(item))
+    told = Critic({item.aspect.name: debate}).inputs(debate.prompt_parts(item))
     messages = RoleLastAdapter().format(signature, [], {**material(item, "Scorer, round 0, score 3: Fine."), **told})
     pieces = parts(messages)
     sent = ["system", "standard", "task", "source", "aspect", "rules", "candidate", "debate", "role", "request"]

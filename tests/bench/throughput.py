@@ -32,7 +32,7 @@ sys.path.insert(0, str(ROOT))
 
 from debate_judge.data.schema import Aspect, Scale, Task  # noqa: E402
 from debate_judge.programs.debate.judge import Debate  # noqa: E402
-from debate_judge.programs.debate.speakers import Critic, Opening, Revision  # noqa: E402
+from debate_judge.programs.debate.table import Critic, Opening, Revision  # noqa: E402
 from debate_judge.programs.judge import Item  # noqa: E402
 from debate_judge.programs.lm.client import JudgeLM  # noqa: E402
 from debate_judge.programs.lm.store import SqlStore  # noqa: E402
@@ -98,7 +98,7 @@ def floor(base: str, items: list[Item], concurrency: int) -> tuple[float, float,
 
     def messages(speaker: str, item: Item, transcript: Transcript) -> list[dict[str, str]]:
         role = {"Scorer": Revision if transcript.turns else Opening, "Critic": Critic}[speaker]
-        told = role({item.aspect.name: debate}).inputs(debate.brief(item))
+        told = role({item.aspect.name: debate}).inputs(debate.prompt_parts(item))
         return adapter.format(roles[speaker], [], {**material(item, str(transcript)), **told})
 
     async def all_items() -> int:

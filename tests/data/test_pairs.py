@@ -8,10 +8,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from debate_judge import data
-from debate_judge.data.agreement.decisions import find_questions
+from debate_judge.data.agreement.decisions import Question, decide, find_questions
+from debate_judge.data.agreement.results import GroupScores
+from debate_judge.data.agreement.tables import agreement_table, compare
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.groups import iter_groups
 from debate_judge.data.files.pairs import pair_columns
@@ -157,13 +160,39 @@ def test_several_pairs_of_a_source_stay_on_one_side_of_a_split(tmp_path: Path) -
     parts = split(corpus, aspects=["preference"], seed=0)
     sources = [{group.source for group in part.groups} for part in (parts.train, parts.dev, parts.held_out)]
     assert sum(map(len, sources)) == 6
-    assert "held-out pairs are of " in parts.joined_note()
-    assert "count as independent" in parts.joined_note()
     # Without a tie the ratings are 0 and 1, and still no yes and no.
     assert find_questions(corpus.groups, PAIRS.aspects)["preference"].kind == "pairs"
     # The same pair again is another rating of it.
     again = loaded(tmp_path, *rows, rows[0]).groups[0].candidates
     assert [c.ratings["preference"] for c in again] == [(1.0, 1.0), (0.0, 0.0)]
+
+
+def test_intervals_of_pairs_are_those_of_their_sources() -> None:
+    """Ten sources with eight pairs each, of which a judge gets all right or all wrong."""
+
+    def scores(right: str, source: str) -> list[GroupScores]:
+        return [
+            GroupScores(
+                f"{q}-{n}", ("1", "2"), (1.0, 0.0), (5.0, 1.0) if w == "1" else (1.0, 5.0), (), source.format(q)
+            )
+            for q, w in enumerate(right)
+            for n in range(8)
+        ]
+
+    judge, other = "1111111011", "0110111010"
+    apart, together = ({"preference": scores(judge, source)} for source in ("", "source {}"))
+    questions = {"preference": Question("pairs")}
+    widths = []
+    for groups, by in ((apart, ""), (together, "source {}")):
+        decided = decide(groups, questions)["preference"]
+        accuracy, table = decided.measures["accuracy"], agreement_table(groups, resamples=500).average
+        difference = compare(groups, {"preference": scores(other, by)}, resamples=500)
+        assert decided.sources == difference.groups == (10 if by else 80)
+        spans = [accuracy, *(table[level]["pearson"] for level in ("summary", "sample")), difference]
+        widths.append([(one.high or 0) - (one.low or 0) for one in spans])
+        assert accuracy.value == 0.9
+    # Equal pairs of a source say no more than one of them; the root of 8 is 2.8.
+    assert (np.array(widths[1]) / widths[0] > 2.5).all()
 
 
 # --- public sets of pairs ---

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from debate_judge.data.agreement.bootstrap import Pairs, bundle, resample
+from debate_judge.data.agreement.bootstrap import GroupIndex, Pairs, bundle, resample
 from debate_judge.data.agreement.levels import sample_level, system_level
 from debate_judge.data.agreement.tables import STATISTICS, GroupScores, agreement_table
 
@@ -120,7 +120,13 @@ def test_binned_intervals_are_near_the_exact_ones_and_centred(name: str) -> None
 def test_replicates_of_every_group_once_are_the_value() -> None:
     ratings, scores = made(90, 100, points=False)
     group = np.repeat(np.arange(90), 100)
-    pairs = Pairs(ratings.ravel(), scores.ravel(), group, np.tile(np.arange(100), 90), bundle(90, 0))
+    pairs = Pairs(
+        ratings.ravel(),
+        scores.ravel(),
+        group,
+        np.tile(np.arange(100), 90),
+        GroupIndex({}, np.arange(90), bundle(90, 0)),
+    )
     for estimate in (sample_level(pairs, STATISTICS), system_level(pairs, STATISTICS)):
         assert estimate.replicate(np.ones((90, 1)))[:, 0] == pytest.approx(estimate.values, abs=1e-12)
 
@@ -148,7 +154,13 @@ def test_bundles_give_the_interval_that_single_groups_would() -> None:
 def test_many_systems_are_resampled_less_often_unless_resamples_are_few() -> None:
     rng = np.random.default_rng(0)
     system = np.tile(np.arange(1000), 4)
-    pairs = Pairs(rng.normal(size=4000), rng.normal(size=4000), np.repeat(np.arange(4), 1000), system, bundle(4, 0))
+    pairs = Pairs(
+        rng.normal(size=4000),
+        rng.normal(size=4000),
+        np.repeat(np.arange(4), 1000),
+        system,
+        GroupIndex({}, np.arange(4), bundle(4, 0)),
+    )
     estimate = system_level(pairs, ["pearson"])
     assert estimate.stride == 4
     (plenty,) = resample([estimate], 4, resamples=1000, seed=0)

@@ -1,15 +1,10 @@
-"""The shipped sample is a fresh build, its sources keep their promises, and its ratings can rank."""
+"""The shipped sample is a fresh build, its README shows the table of its ratings, and these can rank."""
 
 from __future__ import annotations
 
 import json
-import os
-import re
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,12 +13,8 @@ from tests.sample import build
 from tests.sample.defects import DIALOGUE_TABLE, SUMMARY_TABLE, Table
 from tests.sample.dialogue_sources import DIALOGUES
 from tests.sample.news_sources import NEWS
-from tests.sample.texts import Article, Dialogue, flat, sentences
 
 Group = dict[str, Any]
-
-ARTICLES = {article.id: article for article in NEWS}
-TALKS = {talk.id: talk for talk in DIALOGUES}
 
 
 def shipped(task: str) -> list[Group]:
@@ -33,27 +24,9 @@ def shipped(task: str) -> list[Group]:
 SUMMARIZATION, DIALOGUE = shipped("summarization"), shipped("dialogue")
 
 
-def numbers(text: str) -> Counter[str]:
-    return Counter(re.findall(r"\d[\d.,]*\d|\d", text))
-
-
-# Both files
-
-
 @pytest.mark.parametrize(("task", "rows"), [("summarization", build.summarization), ("dialogue", build.dialogue)])
 def test_the_shipped_files_are_a_fresh_build(task: str, rows: Callable[[], Any]) -> None:
     assert (build.FOLDER / f"{task}.jsonl").read_bytes() == build.as_lines(rows()).encode()
-
-
-def test_another_process_with_another_hash_seed_builds_the_same_files() -> None:
-    script = "from tests.sample.build import *; print(as_lines(summarization()) + as_lines(dialogue()), end='')"
-    root = Path(build.__file__).parents[2]
-    for seed in ("1", "2"):
-        environment = os.environ | {"PYTHONHASHSEED": seed}
-        made = subprocess.run(
-            [sys.executable, "-c", script], cwd=root, env=environment, capture_output=True, check=True
-        ).stdout
-        assert made == b"".join((build.FOLDER / f"{t}.jsonl").read_bytes() for t in ("summarization", "dialogue"))
 
 
 @pytest.mark.parametrize(("groups", "count"), [(SUMMARIZATION, 8), (DIALOGUE, 7)])
@@ -71,55 +44,6 @@ def test_the_place_of_the_good_candidate_tells_nothing(groups: list[Group]) -> N
     places = Counter([c["id"] for c in g["candidates"]].index("good") for g in groups)
     assert len(places) >= 5
     assert max(places.values()) <= 8
-
-
-def test_the_files_are_ascii() -> None:
-    for task in ("summarization", "dialogue"):
-        text = (build.FOLDER / f"{task}.jsonl").read_text()
-        assert text.isascii()
-        assert "\\u" not in text
-
-
-# Sources
-
-
-@pytest.mark.parametrize("article", NEWS, ids=lambda a: a.id)
-def test_an_article_and_its_good_summaries(article: Article) -> None:
-    assert 110 <= len(article.text.split()) <= 170
-    assert 7 <= len(sentences(article.text)) <= 10
-    assert len(sentences(article.summary)) == 3
-    assert 1 <= len(sentences(article.reference)) <= 3
-    assert numbers(article.summary).keys() | numbers(article.reference).keys() <= numbers(article.text).keys()
-    for right, wrong in article.wrong:
-        assert numbers(article.summary)[right] == 1
-        assert wrong not in numbers(article.text)
-    assert all(len(sentences(claim)) == 1 for claim in article.unsupported)
-
-
-@pytest.mark.parametrize("talk", DIALOGUES, ids=lambda d: d.id)
-def test_a_dialogue_and_its_good_reply(talk: Dialogue) -> None:
-    assert 3 <= len(talk.turns) <= 5
-    assert 2 <= len(sentences(talk.reply)) <= 3
-    assert 2 <= len(sentences(talk.ungrounded)) <= 3
-    assert len(sentences(talk.fact)) == 1
-    right, wrong = talk.wrong
-    assert right in talk.fact
-    assert talk.reply.count(right) == 1
-    assert wrong not in f"{talk.fact} {talk.reply} {' '.join(talk.turns)}"
-    assert right not in talk.ungrounded
-
-
-def test_the_records_hold_the_sources() -> None:
-    for group in SUMMARIZATION:
-        article = ARTICLES[group["group"]]
-        assert group["task"] == "summarization"
-        assert group["source"] == flat(article.text)
-        assert group["references"] == [flat(article.reference)]
-        assert flat(article.reference) not in [c["text"] for c in group["candidates"]]
-    for group in DIALOGUE:
-        assert group["task"] == "dialogue"
-        assert group["source"].split("\n") == list(TALKS[group["group"]].turns)
-        assert group["context"] == TALKS[group["group"]].fact
 
 
 # Ratings

@@ -8,9 +8,8 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Granularity, Origin, RatedGroup, Scale, Task
-from debate_judge.optimize.search.choice_scores import ChoiceScores, CrossFitted
+from debate_judge.optimize.search.choice_scores import ChoicePart, ChoiceScores, CrossFitted
 from debate_judge.optimize.search.points import JudgeVariant
-from debate_judge.optimize.search.spots import ChoicePart
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import PLAIN, STRICT
 from debate_judge.programs.judge import DebateConfig, Judge

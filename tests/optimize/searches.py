@@ -14,11 +14,11 @@ from debate_judge.data.agreement.tables import GroupScores
 from debate_judge.data.schema import GRANULARITIES, Aspect, Scale
 from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.outcomes import Criterion, SearchResult
-from debate_judge.optimize.search.points import Point, Probe, Space, probe_of
+from debate_judge.optimize.search.points import Point, Space
 from debate_judge.optimize.search.study import Breadth, SearchPlan, Strategy, Study
 
 SPACE = Space(("none", "guide"), ("strict", "plain", "mild"), (0, 1, 2, 3), (False, True))
-"""114 points of 26 probes: 2 single calls, 6 debates, 18 Tie-breakers."""
+"""114 points: 2 single calls, 6 debates, 18 Tie-breakers, and what is read off them."""
 
 
 def group(name: str, ratings: Sequence[float | None], scores: Sequence[float | None]) -> GroupScores:
@@ -59,10 +59,8 @@ class Fake:
         self.blocks: dict[Point, int] = {}
         """The most groups that each was asked about."""
 
-    def scores(
-        self, point: Point, parts: object = None, only: Collection[str] | None = None
-    ) -> tuple[dict[str, list[GroupScores]], float]:
-        self.hear([point], only)
+    def scores(self, point: Point, only: Collection[str] | None = None) -> tuple[dict[str, list[GroupScores]], float]:
+        self.prefetch([point], only)
         rng = random.Random(zlib.crc32(f"{point} {self.seed}".encode()))
         # The ratings of group i: 1 to 6, each in another order.
         ratings = [[float((5 * j + i) % 6 + 1) for j in range(6)] for i in range(10)]
@@ -72,7 +70,7 @@ class Fake:
         known = [g for g in groups[: self.known(point)] if only is None or g.group in only]
         return {self.aspects[0].name: known}, self.calls(point)
 
-    def hear(self, points: Iterable[Point], only: Collection[str] | None = None) -> None:
+    def prefetch(self, points: Iterable[Point], only: Collection[str] | None = None) -> None:
         for point in points:
             if len(self.asked) == self.stop_at and point not in self.blocks:
                 raise KeyboardInterrupt
@@ -89,7 +87,7 @@ def breadth(trials: int, kinds: int = 2) -> Breadth:
 
 
 EVERYTHING = breadth(1000)
-UNPRUNED = Strategy(pruner=lambda dear: NopPruner())
+UNPRUNED = Strategy(pruner=lambda expensive: NopPruner())
 
 
 def plan(storage: Path | None, broad: Breadth, seed: int = 0, study: str = "s", prune: bool = False) -> SearchPlan:
@@ -124,9 +122,9 @@ def varied(point: Point) -> float:
 # --- what is tried ---
 
 
-def named(probe: Probe) -> str:
-    rounds = f"{probe.rounds}{'T' if probe.tie_breaker else ''}"
-    return f"{probe.variant.knowledge} {probe.variant.persona} {rounds}" if probe.rounds else probe.variant.knowledge
+def named(point: Point) -> str:
+    rounds = f"{point.rounds}{'T' if point.tie_breaker else ''}"
+    return f"{point.knowledge} {point.persona} {rounds}" if point.rounds else point.knowledge
 
 
 def tried(fake: Fake) -> list[str]:
@@ -135,14 +133,14 @@ def tried(fake: Fake) -> list[str]:
     for point in fake.asked:
         key = point.variant if point.rounds else (point.knowledge, point.reading), point.tie_breaker
         longest.setdefault(key, point)
-    return [named(probe_of(point)) for point in longest.values()]
+    return [named(point) for point in longest.values()]
 
 
 # --- stopped and resumed ---
 
 
 def told(found: SearchResult) -> tuple[Any, ...]:
-    return found.chosen.point, found.best.point, [(o.point, o.agreement, o.calls) for o in found.outcomes]
+    return found.chosen.point, [(o.point, o.agreement, o.calls) for o in found.outcomes]
 
 
 BROAD = breadth(9)

@@ -6,10 +6,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from debate_judge.data.schema import GRANULARITIES, Corpus
-from debate_judge.optimize.search.choice_scores import ChoiceScores, CrossFitted
-from debate_judge.optimize.search.points import JudgeVariant, Point, Probe, Space, probe_of
-from debate_judge.optimize.search.spots import ChoicePart
+from debate_judge.data.schema import Corpus
+from debate_judge.optimize.search.choice_scores import ChoicePart, ChoiceScores, CrossFitted
+from debate_judge.optimize.search.points import JudgeVariant, Point, Space
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import STRICT
 from debate_judge.programs.judge import DebateConfig, Judge, corpus_items
@@ -25,41 +24,15 @@ SPACE = Space(("none", "guide"), ("strict", "plain"), (0, 1, 2, 3), (False, True
 # --- what may be chosen ---
 
 
-def test_the_points_of_a_space() -> None:
-    points = SPACE.points()
-    assert len(points) == len(set(points)) == 78
-    # Where there are no rounds, nobody criticises and nothing stays open; only what the Scorer is told can differ.
-    assert [p for p in points if p.rounds == 0] == points[:6]
-    assert points[:3] == [Point("none", "strict", 0, False, g) for g in GRANULARITIES]
-    assert {p.variant for p in points[6:]} == set(SPACE.variants)
-    assert min(points, key=SPACE.plainness) == points[0]
-
-
-def test_what_a_probe_tells_about() -> None:
+def test_what_is_read_off_a_points_debates() -> None:
     variant = JudgeVariant("guide", "plain")
-    debate, tie = Probe(variant, 2), Probe(variant, 2, tie_breaker=True)
+    debate, tie = SPACE.point(variant, 2), SPACE.point(variant, 2, tie_breaker=True)
     assert {(p.rounds, p.tie_breaker) for p in SPACE.covered(debate)} == {(1, False), (2, False)}
     # To break ties debates are held, which tell what they are worth without it.
     assert {(p.rounds, p.tie_breaker) for p in SPACE.covered(tie)} == {(2, True), (1, False), (2, False)}
     always = replace(SPACE, tie_breakers=(True,))
     assert {(p.rounds, p.tie_breaker) for p in always.covered(tie)} == {(2, True)}
-    assert all(point in SPACE.covered(probe_of(point)) for point in SPACE.points())
-
-
-def test_a_judge_that_was_rewritten_is_a_choice_beside_the_personas() -> None:
-    tuned = JudgeVariant("tuned", "tuned")
-    space = Space(("none",), ("strict", "plain"), (0, 1), (False,), ("given",), rewritten=(tuned,))
-    assert space.heads == (JudgeVariant("none", "strict"), tuned)
-    assert [p.variant for p in space.points() if p.rounds] == [
-        JudgeVariant("none", "strict"),
-        JudgeVariant("none", "plain"),
-        tuned,
-    ]
-
-
-def test_the_single_call_is_always_a_choice() -> None:
-    assert Space(("none",), ("a",), (0, 2), (True,)).points()[0] == Point("none", "a", 0, False, "given")
-    assert len(Space(("none",), ("a",), (0,), (False,)).points()) == 3
+    assert all(point in SPACE.covered(point) for point in SPACE.points())
 
 
 def every(space: Space, scores: ChoiceScores) -> Iterable[tuple[Point, Any]]:
@@ -109,18 +82,6 @@ def test_scores_that_may_not_be_rounded_are_read_as_given() -> None:
         assert scores.scores(whole)[0]["clear"] != scores.scores(given)[0]["clear"]
         kept = scores_of(runner, ASPECTS, fixed={"sound": "whole"})
         assert kept.scores(given)[0]["sound"] == scores_of(runner, ASPECTS).scores(whole)[0]["sound"]
-
-
-def test_only_variants_that_were_needed_are_held_and_only_as_long_as_needed() -> None:
-    with JudgeRunner(scripted_lm(MOODY), progress=False) as runner:
-        scores, variant = scores_of(runner, ASPECTS[:1]), JudgeVariant("none", "strict")
-        assert not scores.held
-        scores.scores(Point("none", "strict", 1, False, "given"))
-        assert scores.held == {variant: 1}
-        assert len(scores.by_rounds(variant, "clear", "spearman", "summary", seed=0)) == 2
-        scores.scores(Point("none", "strict", 2, False, "given"))
-        scores.scores(Point("none", "strict", 0, False, "given"))
-        assert scores.held == {variant: 2}
 
 
 # --- who judges train ---

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from debate_judge.data.agreement.results import Agreement
 from debate_judge.optimize import compile as command
-from debate_judge.optimize.proof.held_out import above_zero
 from debate_judge.runs.flags import invocation
 from tests.config_keys import keys
-from tests.optimize.small_corpus import small_corpus
 from tests.printed import unwrapped
 
 ROOT = Path(__file__).parents[2]
@@ -88,36 +82,6 @@ def test_the_sample_compiles_to_evidence_and_an_export(tmp_path: Path, capsys: p
     assert f"{invocation.command('score')} {result['export']} --in" in printed
     assert "mlflow ui" in printed
     assert "No order changes" in printed
-
-
-def test_a_second_run_executes_no_call_and_gives_the_same(tmp_path: Path) -> None:
-    arguments = [*QUICK, "--aspects", "relevance", "--tuner", "none"]
-    assert command.main([*arguments, *keys(json="a.json")]) == 0
-    assert command.main([*arguments, *keys(json="b.json")]) == 0
-    first, second = (json.loads(Path(name).read_text()) for name in ("a.json", "b.json"))
-    assert first["lm_calls"]["executed"] > 0
-    assert second["lm_calls"]["executed"] == 0
-    assert first["held_out"] == second["held_out"]
-    assert first["chosen"] == second["chosen"]
-    assert first["export"] == second["export"]
-
-
-def test_results_do_not_depend_on_process_or_hash_seed(tmp_path: Path) -> None:
-    results = []
-    for hash_seed in ("0", "4711"):
-        folder = tmp_path / hash_seed
-        folder.mkdir()
-        data = ["--data", small_corpus(folder).name, "--aspects", "fluency"]
-        arguments = [*QUICK, *data, "--seed", "3", *keys(json="r.json")]
-        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)}
-        subprocess.run(
-            [sys.executable, str(ROOT / "optimize" / "compile.py"), *arguments],
-            cwd=folder, env=environment, check=True, capture_output=True,
-        )  # fmt: skip
-        result = json.loads((folder / "r.json").read_text())
-        del result["run_id"]
-        results.append(result)
-    assert results[0] == results[1]
 
 
 def test_ungrouped_data_is_judged_at_sample_level(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -213,18 +177,3 @@ def test_a_judge_that_does_not_agree_is_told_and_not_registered(
     assert command.main(["--aspects", "relevance", *flags]) == 0
     assert warning not in unwrapped(capsys.readouterr().out)
     assert len(client.search_registered_models()) == 1
-
-
-@pytest.mark.parametrize(
-    ("value", "low", "shown"),
-    [
-        (0.3, 0.1, True),
-        (0.3, 0.0, False),
-        (0.3, -0.1, False),
-        (0.3, None, True),
-        (0.0, None, False),
-        (None, None, False),
-    ],
-)
-def test_agreement_above_zero(value: float | None, low: float | None, shown: bool) -> None:
-    assert above_zero(Agreement("spearman", "summary", value, low, None, 9, 0, 0, None)) is shown

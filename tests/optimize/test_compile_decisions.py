@@ -108,12 +108,6 @@ def test_pairs_that_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
     assert "/6.0/" in printed
 
 
-def test_graded_ratings_call_for_no_decision(capsys: pytest.CaptureFixture[str]) -> None:
-    result = compiled("--aspects", "fluency")
-    assert result["decisions"] == {}
-    assert "Held-out decisions" not in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(("calls", "expected"), [(1.0, "single call"), (1.2, "single call"), (3.0, "n = 0")])
 def test_a_choice_without_rounds_is_a_single_call_if_it_is_one(calls: float, expected: str) -> None:
     from debate_judge.optimize.findings.wording import describe

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -96,17 +95,6 @@ def test_too_few_sources_are_refused(capsys: pytest.CaptureFixture[str]) -> None
     error = capsys.readouterr().err
     assert "5 sources cannot be cut into 6 folds" in error
     assert "choose fewer folds, 4 at least" in error
-
-
-def test_settings_come_from_a_file_and_flags_win(capsys: pytest.CaptureFixture[str]) -> None:
-    config = write(
-        Path("c.toml"),
-        'max-rounds = 1\ntrials = 6\nseed = 5\naspects = ["fluency"]\nresamples = 200\ntuner = "none"\nfolds = 1\n',
-    )
-    assert command.main(["--config", config, "--seed", "6", *keys(json="r.json")]) == 0
-    result = json.loads(Path("r.json").read_text())
-    assert result["seed"] == 6
-    assert set(result["chosen"]) == {"fluency"}
 
 
 def test_a_judge_that_cannot_score_ends_the_compile_and_leaves_no_export(

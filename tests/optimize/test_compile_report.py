@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from debate_judge.optimize import cli
 from debate_judge.optimize import compile as compile_command
 from debate_judge.runs import compare, report
 from debate_judge.runs.mlflow_setup import prepare_mlflow
@@ -151,15 +150,6 @@ def test_texts_come_from_the_store_alone(
     assert "quotes the texts of the data" in text
 
 
-def test_texts_of_another_report_are_refused(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    copy = tmp_path / "report.json"
-    found = kept(export_of(store) / "report.json")
-    found["debates"]["items"].pop()
-    copy.write_text(json.dumps(found))
-    assert report.main([str(copy), "--store", str(store)]) == 2
-    assert "these are the texts of another report" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     "content",
     [b'{"format": "something else"}', b'{"version": 0}', b'{"version": 1}', b"{", b"\xff", b"[" * 100_000],
@@ -188,11 +178,6 @@ def test_on_a_terminal_the_page_is_opened(
     assert ("no browser" in capsys.readouterr().err) == (not there)
 
 
-def test_view_says_that_it_is_report(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["view", "somewhere"]) == 2
-    assert "debate report somewhere" in capsys.readouterr().err
-
-
 def test_the_page_to_be_passed_on_quotes_no_text(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert report.main([str(export_of(store)), "--share"]) == 0
     page = Path(capsys.readouterr().out.strip())
@@ -201,14 +186,6 @@ def test_the_page_to_be_passed_on_quotes_no_text(store: Path, capsys: pytest.Cap
     page.unlink()
     assert "quotes no text of the data" in text
     assert not [one for one in texts_of(store) if one in text]
-
-
-def test_no_report_where_none_is_wanted(store: Path, tmp_path: Path) -> None:
-    data, out = store.parent / "small.jsonl", tmp_path / "t.json"
-    arguments = ["--data", str(data), "--store", str(tmp_path / "store"), *ASPECTS, "--judges", "rouge-l"]
-    assert compare.main([*arguments, "--json", str(out), "--config", "report=none"]) == 0
-    assert [file.name for file in tmp_path.iterdir() if file.is_file()] == ["t.json"]
-    assert not (tmp_path / "store" / "reports").exists()
 
 
 # --- comparisons ---
@@ -223,19 +200,6 @@ def test_a_comparison_leaves_its_report_beside_its_table(store: Path) -> None:
     # A metric makes no call.
     ended = {tuple(outcome["stop"] for outcome in item["outcomes"][:2]) for item in found["debates"]["items"]}
     assert ended == {("single call", "metric")}
-
-
-def test_the_folder_of_a_comparison_is_the_address_of_its_only_report(
-    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    shutil.copy(store.parent / "table-report.json", tmp_path)
-    assert report.main([str(tmp_path), "--store", str(store)]) == 0
-    assert capsys.readouterr().out.strip() == str(tmp_path / "table-report.html")
-    shutil.copy(store.parent / "table-report.json", tmp_path / "other-report.json")
-    assert report.main([str(tmp_path)]) == 2
-    told = capsys.readouterr().err
-    assert "several reports are here" in told
-    assert "one of other-report.json, table-report.json" in told
 
 
 def test_a_comparison_in_a_store_with_runs_is_one_of_them(store: Path) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +12,6 @@ from debate_judge.optimize import compile as command
 from debate_judge.optimize.estimation.estimate import estimate_compile
 from debate_judge.optimize.search import study
 from debate_judge.optimize.settings import Settings
-from debate_judge.programs import make_lm
-from debate_judge.programs.lm.reply import Messages, Reply
-from debate_judge.programs.offline import engine as offline
 from debate_judge.runs.estimates.dry_run import Estimate
 from debate_judge.runs.flags.judge import personas
 from tests.config_keys import keys
@@ -79,35 +74,6 @@ def test_what_a_compile_executes_lies_within_its_estimate(
     assert usual == pytest.approx(real, rel=factor)
 
 
-class WordyEngine(offline.OfflineEngine):
-    """Like any real LM, and unlike the offline one, it words its reply differently for every prompt."""
-
-    async def chat(self, model: str, messages: Messages, settings: Mapping[str, Any]) -> Reply:
-        reply = await super().chat(model, messages, settings)
-        tag = hashlib.sha256(messages[-1]["content"].encode()).hexdigest()[:8]
-        text = reply.text
-        for field in ("rationale", "feedback", "reasoning"):
-            text = text.replace(f"[[ ## {field} ## ]]\n", f"[[ ## {field} ## ]]\nAs to {tag}: ")
-        return Reply(text, reply.input_tokens, reply.output_tokens)
-
-
-def test_the_estimate_holds_for_an_lm_that_never_says_the_same_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = estimated(
-        aspects=("coherence",), max_rounds=1, tuner="mipro", lm="openai/wordy", api_base="http://lm.invalid:9"
-    )
-    monkeypatch.setattr(make_lm, "transport_for", lambda *_: WordyEngine())
-    real = executed(
-        *("--aspects", "coherence", "--lm", "openai/wordy", "--api-base", "http://lm.invalid:9"),
-        *("--max-rounds", "1", "--tuner", "mipro", "--rpm", "1e9", *keys(tpm="1e12")),
-    )
-    low, usual, high = (used.calls for used in found.total)
-    assert low <= real <= high
-    assert usual == pytest.approx(real, rel=0.25)
-    plain = estimated(aspects=("coherence",), max_rounds=1, tuner="mipro")
-    # Where equal replies make later prompts equal, these are asked once.
-    assert found.total[1].calls > 1.03 * plain.total[1].calls
-
-
 def test_every_stage_has_a_row_for_every_judge() -> None:
     found = estimated(aspects=("coherence", "fluency"), max_rounds=1, trials=16, tuner="mipro")
     stages = ("tuning, proposals", "tuning, evaluations", "search, debates", "search, tie-breaks", "held-out")
@@ -149,17 +115,3 @@ def test_the_command_needs_no_key_and_leaves_nothing_behind(
     assert "coherence: held-out" in told
     assert "--budget: usd=0.01" in told
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (["--estimate", "5,4,3"], "--estimate"),
-        (["--estimate", "--lm", "oflin"], "'oflin' is not an LM"),
-        (["--estimate", "--tuner", "mirpo"], "did you mean 'mipro'?"),
-        (["--estimate", "--data", "missing.jsonl"], "missing.jsonl"),
-    ],
-)
-def test_bad_input_is_told(arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.main(arguments) == 2
-    assert expected in capsys.readouterr().err

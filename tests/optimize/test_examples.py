@@ -55,11 +55,6 @@ def test_an_example_is_a_group_and_an_aspect() -> None:
     assert {q.text for q in found[1].questions} == {"Text 0 of g2.", "Text 1 of g2.", "Text 2 of g2."}
 
 
-def test_the_ratings_are_no_input() -> None:
-    for example in examples(GROUPED, [COHERENCE], grouped=True, seed=0):
-        assert set(example.inputs().keys()) == {"questions"}
-
-
 SINGLES = corpus(*(group(f"g{i}", (1 + i % 5, None)) for i in range(2 * BATCH + 3)), group("unrated", (None, 3)))
 
 
@@ -80,19 +75,6 @@ def test_a_source_is_in_one_batch_only_and_a_batch_has_several_sources() -> None
         assert len({question.group for question in example.questions}) == 4
     batches = [question for example in found for question in {q.group for q in example.questions}]
     assert sorted(batches) == [f"g{i}" for i in range(9)]
-
-
-def test_batches_depend_on_the_seed_alone() -> None:
-    def order(seed: int) -> list[str]:
-        return [q.group for e in examples(SINGLES, [COHERENCE], grouped=False, seed=seed) for q in e.questions]
-
-    assert order(1) == order(1)
-    assert order(1) != order(2)
-
-
-def test_a_batch_of_one_is_left_out() -> None:
-    one_more = corpus(*SINGLES.groups[: BATCH + 1])
-    assert [len(e.questions) for e in examples(one_more, [COHERENCE], grouped=False, seed=0)] == [BATCH]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 from debate_judge.data.agreement.intervals import of_group_correlations
 from debate_judge.data.agreement.results import Difference
 from debate_judge.data.agreement.tables import correlation
-from debate_judge.optimize.proof.exported import choose_export
+from debate_judge.optimize.evaluation.comparison import choose_export
 from debate_judge.optimize.result import Result
 from debate_judge.optimize.search.points import JudgeVariant
 from debate_judge.optimize.settings import Settings
@@ -144,24 +144,6 @@ def test_the_figure_is_the_mean_over_groups_and_the_interval_rests_on_these(fold
     )
 
 
-def test_the_spread_over_folds_is_known(folded: Proved) -> None:
-    folds = folded.result.held_out.folds
-    assert folds is not None
-    assert folds.sources == (4, 4, 4, 4)
-    # Folds of one size, at summary level: their mean is that of the whole.
-    assert np.mean([v for v in folds.compiled if v is not None]) == pytest.approx(
-        folded.result.held_out.tables["compiled"].average["summary"]["spearman"].value
-    )
-
-
-def test_judgements_are_in_the_order_of_the_corpus(folded: Proved) -> None:
-    judgements = folded.result.held_out.judgements("compiled")["coherence"]
-    items = [(group.id, c.text) for group in folded.result.plan.data.measured.groups for c in group.candidates]
-    assert len(judgements) == len(items) == SOURCES * CANDIDATES
-    scores = [float(says(text)) for _, text in items]
-    assert [getattr(j, "score", None) for j in judgements] == scores
-
-
 def test_single_candidates_are_pooled_over_the_folds(tmp_path: Path) -> None:
     found = proved(tmp_path, data(tmp_path, candidates=1, sources=24))
     assert found.result.plan.data.level == "sample"
@@ -176,12 +158,6 @@ def test_single_candidates_are_pooled_over_the_folds(tmp_path: Path) -> None:
     assert len(pairs) == cell.groups == 24
     assert cell.value == pytest.approx(correlation(ratings, scores, "spearman"))
     assert cell.low is not None
-
-
-def test_twenty_items_are_enough(tmp_path: Path) -> None:
-    found = proved(tmp_path, data(tmp_path, candidates=5, sources=4))
-    assert len(found.result.proofs) == 4
-    assert found.result.held_out.tables["compiled"].average["summary"]["spearman"].value is not None
 
 
 # --- what is exported ---
@@ -219,8 +195,3 @@ def test_the_cheaper_judge_is_exported_where_the_gain_is_not_shown(
     judge = found.judge.aspects["coherence"].judge
     own = folded.result.compiled if expected == "compiled" else None
     assert (judge is own.aspects["coherence"].judge) if own else judge.debate_config.rounds == 0
-
-
-def test_keep_is_no_part_of_what_decides_the_figures() -> None:
-    assert Settings(keep="compiled").identity() == Settings().identity()
-    assert Settings(folds=4).identity() != Settings(folds=5).identity()

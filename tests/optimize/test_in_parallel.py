@@ -30,7 +30,7 @@ def offline(body: bytes) -> str:
 
 def compiled(folder: Path, server: FaultyServer) -> dict[str, Any]:
     folder.mkdir()
-    options = ["--aspects", "coherence,fluency", "--max-rounds", "1", "--effort", "light", *keys(report="none")]
+    options = ["--aspects", "coherence,fluency", "--max-rounds", "0", "--effort", "light", *keys(report="none")]
     place = ["--store", str(folder / "store"), *keys(json=folder / "result.json"), "--folds", "4"]
     lm = ["--lm", "openai/m", "--api-base", server.url, "--concurrency", "64"]
     assert command.main([*options, *place, *lm, "--data", str(small_corpus(folder, 8, 3)), *keys(resamples=200)]) == 0
@@ -95,11 +95,6 @@ def works(runner: JudgeRunner, count: int) -> list[Callable[[], int]]:
 def runner_of(answer: str, *, waits: bool, monkeypatch: pytest.MonkeyPatch) -> JudgeRunner:
     monkeypatch.setattr(JudgeRunner, "has_to_wait", waits)
     return JudgeRunner(scripted_lm(lambda prompt: answer), progress=False)
-
-
-def test_results_come_in_the_order_of_the_works(monkeypatch: pytest.MonkeyPatch) -> None:
-    with runner_of("", waits=True, monkeypatch=monkeypatch) as runner:
-        assert runner.at_once(works(runner, 20)) == list(range(20))
 
 
 def test_the_first_failure_ends_all_works_and_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 
 from debate_judge.optimize.context import Run
+from debate_judge.optimize.evaluation.held_out import evaluate
 from debate_judge.optimize.job import _trials
-from debate_judge.optimize.proof.held_out import evaluate
 from debate_judge.optimize.search.knowledge import Knowledge
 from debate_judge.optimize.search.points import Point
 from debate_judge.optimize.settings import Settings

@@ -11,10 +11,8 @@ from typing import Any, cast
 
 import pytest
 
-from debate_judge.optimize.search.joint import in_company, joint_probes
-from debate_judge.optimize.search.outcomes import Criterion, Outcomes, SearchResult
-from debate_judge.optimize.search.points import JudgeVariant, Point, Probe, Space
-from debate_judge.optimize.search.storage import stored_study
+from debate_judge.optimize.search.outcomes import Criterion, Outcomes, SearchResult, joint_points, keep_shareable
+from debate_judge.optimize.search.points import JudgeVariant, Point, Space
 from debate_judge.optimize.search.study import SearchPlan
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import Script, ScriptedLM, debater, requested, scripted_lm, section
@@ -77,21 +75,6 @@ def test_it_is_not_chosen_where_it_is_worse_or_only_one_aspect_would_have_it(joi
     assert len(lm.prompts) == 2 * 6 + 2 * 24 + 6
 
 
-def stored_points(file: Path) -> list[Point]:
-    return stored_study("s", file, SPACE).points()
-
-
-def test_a_study_holds_it_and_is_gone_through_again(tmp_path: Path) -> None:
-    first, _ = searched(reader(), tmp_path / "s.log")
-    points = stored_points(tmp_path / "s.log")
-    again, _ = searched(reader(), tmp_path / "s.log")
-    assert chosen(again) == chosen(first)
-    assert sorted(outcome.point for outcome in again["warm"].outcomes) == sorted(points)
-    assert {point.reading for point in points} == {"alone", "side by side", "joint"}
-    # No trial is added.
-    assert stored_points(tmp_path / "s.log") == points
-
-
 def outcomes(space: Space = SPACE, shared: bool = False) -> Outcomes:
     """Of three units with an aspect each, or of one with all of them."""
     aspects = [SimpleNamespace(name=name) for name in ("a", "b", "c")]
@@ -105,41 +88,35 @@ def point(rounds: int, persona: str = "strict", knowledge: str = "guide", readin
     return Point(knowledge, persona, rounds, False, "half", reading=reading)
 
 
-def probe(rounds: int, persona: str = "strict", knowledge: str = "guide") -> Probe:
-    return Probe(JudgeVariant(knowledge, persona, reading="joint"), rounds)
+def joint(rounds: int, persona: str = "strict", knowledge: str = "guide") -> Point:
+    return SPACE.point(JudgeVariant(knowledge, persona, reading="joint"), rounds)
 
 
-CHOICES: list[tuple[dict[str, Point], list[Probe]]] = [
-    ({"a": point(1), "b": point(1), "c": point(2)}, [probe(1)]),
+CHOICES: list[tuple[dict[str, Point], list[Point]]] = [
+    ({"a": point(1), "b": point(1), "c": point(2)}, [joint(1)]),
     ({"a": point(1), "b": point(2), "c": point(3)}, []),
-    ({"a": point(1), "b": point(1, "plain"), "c": point(1)}, [probe(1)]),
+    ({"a": point(1), "b": point(1, "plain"), "c": point(1)}, [joint(1)]),
     # Of single calls no persona is heard; what is known of the raters may differ.
-    ({"a": point(0), "b": point(0, "plain"), "c": point(1)}, [probe(0, "plain"), probe(0)]),
-    ({"a": point(1), "b": point(1, knowledge="none"), "c": point(2)}, [probe(1), probe(1, knowledge="none")]),
-    ({"a": point(1, reading="alone"), "b": point(1), "c": point(2)}, [probe(1)]),
+    ({"a": point(0), "b": point(0, "plain"), "c": point(1)}, [joint(0, "plain"), joint(0)]),
+    ({"a": point(1), "b": point(1, knowledge="none"), "c": point(2)}, [joint(1), joint(1, knowledge="none")]),
+    ({"a": point(1, reading="alone"), "b": point(1), "c": point(2)}, [joint(1)]),
     ({"a": point(1, "tuned", "tuned"), "b": point(1, "tuned", "tuned"), "c": point(2)}, []),
 ]
 
 
 @pytest.mark.parametrize(("choices", "expected"), CHOICES)
-def test_tried_is_what_goes_with_another_aspects_choice(choices: dict[str, Point], expected: list[Probe]) -> None:
+def test_tried_is_what_goes_with_another_aspects_choice(choices: dict[str, Point], expected: list[Point]) -> None:
     space = replace(SPACE, rewritten=(JudgeVariant("tuned", "tuned"),))
-    assert joint_probes(outcomes(space), choices) == expected
-    assert joint_probes(outcomes(replace(space, joint=False)), choices) == []
-
-
-def test_one_judge_of_all_aspects_is_in_company_by_itself() -> None:
-    assert joint_probes(outcomes(shared=True), {"a+b+c": point(2)}) == [probe(2)]
-    alone = {"a+b+c": point(2, reading="joint")}
-    assert in_company(outcomes(shared=True), alone) == alone
+    assert joint_points(outcomes(space), choices) == expected
+    assert joint_points(outcomes(replace(space, joint=False)), choices) == []
 
 
 def test_a_joint_choice_that_goes_with_no_other_gives_way() -> None:
     own = {"a": point(1, reading="joint"), "b": point(2, reading="joint"), "c": point(1)}
-    found = in_company(outcomes(), own)
+    found = keep_shareable(outcomes(), own)
     assert (found["a"].reading, found["b"].reading, found["c"]) == ("alone", "alone", own["c"])
     pair = own | {"b": point(1, reading="joint")}
-    assert in_company(outcomes(), pair) == pair
+    assert keep_shareable(outcomes(), pair) == pair
 
 
 def test_where_all_is_joint_aspects_choose_the_same_speakers() -> None:
@@ -164,6 +141,6 @@ def test_where_all_is_joint_aspects_choose_the_same_speakers() -> None:
     own = best(lambda p: True)
     assert (own["a"], own["b"]) == (point(1, knowledge="none"), point(1, "plain"))
     # Under the plain persona each has .7 and .8; what is known of the raters may differ.
-    assert in_company(cast(Outcomes, made), own) == {"a": point(1, "plain", "none"), "b": point(1, "plain")}
+    assert keep_shareable(cast(Outcomes, made), own) == {"a": point(1, "plain", "none"), "b": point(1, "plain")}
     alike = dict.fromkeys(("a", "b"), point(2))
-    assert in_company(cast(Outcomes, made), alike) == alike
+    assert keep_shareable(cast(Outcomes, made), alike) == alike

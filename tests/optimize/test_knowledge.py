@@ -84,15 +84,6 @@ def test_a_train_group_is_judged_by_the_guide_that_was_written_without_it() -> N
     assert found.at("dev", ("charm", "g0")) is found.judge
 
 
-def test_a_group_of_which_an_item_was_seen_is_not_judged() -> None:
-    """Without groups an example is a batch of items, and two batches may hold items of one source."""
-    batch = dspy.Example(questions=[*EXAMPLES[0].questions, EXAMPLES[1].questions[0]])
-    tuned = Tuned(guided(BASE, "of all"), (Fold(guided(BASE, "without the batch"), frozenset({0})),))
-    (guide,) = kinds_of(BASE, tuned, [batch, EXAMPLES[1]])
-    ((_, unseen),) = guide.folds
-    assert unseen == {place(EXAMPLES[0])}
-
-
 def test_a_judge_whose_critic_was_rewritten_is_a_choice_of_its_own() -> None:
     tuned = guided(BASE, "of all")
     signature = tuned.critic.signature
@@ -106,16 +97,6 @@ def test_a_judge_whose_critic_was_rewritten_is_a_choice_of_its_own() -> None:
     assert variants[JudgeVariant(TUNED, TUNED)].judge.instructions() == tuned.instructions()
     # It has no folds: no train group may judge it.
     assert variants[JudgeVariant(TUNED, TUNED)].at("train", place(EXAMPLES[0])) is None
-
-
-def test_what_changed_nothing_is_no_knowledge() -> None:
-    assert kinds_of(BASE, Tuned(BASE.deepcopy()), EXAMPLES) == []
-
-
-def test_a_unit_without_a_kind_that_others_have_is_judged_as_it_comes() -> None:
-    (guide,) = kinds_of(BASE, learnt(), EXAMPLES)
-    found = variants_of(PERSONAS, [], space(guide))
-    assert found[JudgeVariant("guide", "plain")].judge.instructions() == PERSONAS["plain"].instructions()
 
 
 def test_examples_are_shown_beside_a_guide_and_every_train_group_counts() -> None:

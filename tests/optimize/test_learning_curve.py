@@ -14,7 +14,7 @@ from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.agreement.tables import AgreementTable, Difference, agreement_table, compare
 from debate_judge.optimize import compile as command
 from debate_judge.optimize.estimation.estimate import estimate_compile, notes
-from debate_judge.optimize.measures.learning_curve import first_sources, sizes_of
+from debate_judge.optimize.evaluation.learning_curve import first_sources, sizes_of
 from debate_judge.optimize.settings import Settings
 from debate_judge.runs.flags.judge import personas
 from debate_judge.runs.reports.learning import in_words
@@ -86,12 +86,6 @@ def test_the_last_step_is_the_compiled_judge(compiled: dict[str, Any]) -> None:
         assert found["low"] < found["value"] < found["high"]
 
 
-def test_it_learns_something_else_from_fewer_sources(compiled: dict[str, Any]) -> None:
-    steps = compiled["first"]["learning_curve"]["steps"]
-    values = [step["agreement"]["aspects"]["consistency"]["summary"]["spearman"]["value"] for step in steps]
-    assert len(set(values)) == 3
-
-
 def test_it_is_kept_in_the_run_and_asks_nothing_a_second_time(compiled: dict[str, Any]) -> None:
     first, second = compiled["first"], compiled["second"]
     assert second["lm_calls"]["executed"] == 0
@@ -106,10 +100,6 @@ def test_the_estimate_knows_it(compiled: dict[str, Any]) -> None:
     assert low - 1e-6 <= executed <= high + 1e-6
     assert usual == pytest.approx(executed, rel=0.35)
     assert any("learning curve" in line for line in notes(compiled["settings"]))
-
-
-def test_it_decides_nothing() -> None:
-    assert Settings(learning_curve=True).identity() == Settings().identity()
 
 
 def test_without_learning_there_is_no_curve(

@@ -39,12 +39,6 @@ def ledger(store: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (store / FILE).read_text().splitlines()]
 
 
-def test_the_same_compile_again_is_no_new_look(tmp_path: Path) -> None:
-    one = plan(tmp_path)
-    assert [look(one) for _ in "ab"] == [Looks(1, 0.0), Looks(1, 0.0)]
-    assert len(ledger(tmp_path)) == 1
-
-
 def test_other_seeds_aspects_and_options_on_the_same_sources_count(tmp_path: Path) -> None:
     first = plan(tmp_path)
     others = [

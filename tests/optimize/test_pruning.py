@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import optuna
-import pytest
 
 from debate_judge.data.schema import Aspect, Scale
 from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.outcomes import Dropped, SearchResult
 from debate_judge.optimize.search.points import JudgeVariant, Point, Space
 from debate_judge.optimize.search.storage import Found
-from debate_judge.optimize.search.study import asking_order, block_ends
+from debate_judge.optimize.search.study import block_ends
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import scripted_lm, section
 from tests.optimize.moody_judges import ASPECTS, MOODY, scores_of
@@ -32,14 +30,6 @@ def test_blocks_begin_small_and_double() -> None:
     assert block_ends(3, "summary", 4) == [3]
     assert block_ends(2, "summary", 1) == [2]
     assert block_ends(130, "sample", 1) == [50, 100, 130]
-
-
-def test_the_order_of_groups_is_that_of_the_seed_and_of_no_list() -> None:
-    names = [f"g{i}" for i in range(20)]
-    shuffled = random.Random(0).sample(names, 20)
-    assert asking_order(names, 1) == asking_order(shuffled * 2, 1)
-    assert asking_order(names, 1) != asking_order(names, 2)
-    assert sorted(asking_order(names, 1)) == sorted(names)
 
 
 # --- in a search ---
@@ -67,11 +57,6 @@ def test_a_weak_challenger_costs_a_few_groups_and_the_choice_is_the_same() -> No
     assert not {o.point for o in found.outcomes} & set(found.dropped)
     assert {(d.groups, d.of) for d in found.dropped.values()} <= {(3, 10), (6, 10)}
     assert all(dropped.behind < 0 for dropped in found.dropped.values())
-
-
-def test_the_judge_as_it_comes_is_asked_about_everything_however_weak() -> None:
-    found = pruned(Fake(weak))
-    assert Point("none", "strict", 0, False, "given") in {o.point for o in found.outcomes}
 
 
 def test_a_debate_that_may_win_after_one_round_is_held_no_longer_on_further_groups() -> None:
@@ -116,20 +101,6 @@ def test_pruned_trials_stand_in_the_study_with_what_they_cost(tmp_path: Path) ->
     assert {trial.values for trial in by_state["pruned"]} == {None}
     assert list(reported) == [*dict.fromkeys(reported)]
     assert {point for point, told in reported.items() if isinstance(told, Dropped)} == set(found.dropped)
-
-
-def told(found: SearchResult) -> tuple[Any, ...]:
-    return found.chosen.point, [(o.point, o.agreement) for o in found.outcomes], dict(found.dropped)
-
-
-@pytest.mark.parametrize("stop", [1, 5, 9, 14, 23, 31, 38])
-def test_a_search_that_was_stopped_goes_on_as_if_it_had_not_been(tmp_path: Path, stop: int) -> None:
-    straight = pruned(Fake(varied), tmp_path / "straight.log")
-    assert straight.dropped
-    with pytest.raises(KeyboardInterrupt):
-        pruned(Fake(varied, stop_at=stop), tmp_path / "stopped.log")
-    assert told(pruned(Fake(varied), tmp_path / "stopped.log")) == told(straight)
-    assert told(pruned(Fake(varied), tmp_path / "stopped.log")) == told(straight)
 
 
 def test_a_point_that_is_best_for_one_aspect_is_not_pruned_for_being_weak_in_another() -> None:

@@ -10,7 +10,6 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.optimize.settings import Settings, WantedExamples
 from debate_judge.optimize.tuners.rated_examples import (
-    PER_SOURCE,
     choose_examples,
     choose_pairs,
     rated_candidates,
@@ -52,13 +51,6 @@ def test_examples_of_a_source_span_its_ratings_and_stand_together() -> None:
     assert (found[0].source, found[0].context, found[0].candidate) == ("Source 2.", "Context 2.", "Text 2.5.")
 
 
-def test_each_aspect_has_its_own_ratings_with_the_single_ones_where_there_are_several() -> None:
-    tone, helped = (choose_examples(WIDE, aspect, 4, seed=0) for aspect in (TONE, HELP))
-    assert {e.ratings for e in tone} == {()}
-    assert {(e.aspect, e.rating) for e in helped} == {("help", 3.0)}
-    assert all(sum(e.ratings) / 2 == 3.0 for e in helped)
-
-
 def test_sources_with_one_candidate_each_are_chosen_to_span_the_scale() -> None:
     singles = corpus(*((rating,) for rating in (3, 3, 3, 1, 3, 3, 5, 3, 2, 4, 3)))
     assert [e.rating for e in choose_examples(singles, TONE, 5, seed=1)] == [5, 4, 3, 2, 1]
@@ -66,35 +58,11 @@ def test_sources_with_one_candidate_each_are_chosen_to_span_the_scale() -> None:
     assert [e.rating for e in choose_examples(singles, TONE, 1, seed=1)] == [5]
 
 
-def test_groups_that_are_left_out_are_not_shown() -> None:
-    for seed in range(5):
-        groups = {e.group for e in choose_examples(WIDE, TONE, 20, seed=seed, without=frozenset({"2"}))}
-        assert groups == {"1", "3"}
-    assert {e.group for e in rated_candidates(WIDE, TONE, without=frozenset({"1", "3"}))} == {"2"}
-
-
-def test_the_choice_is_the_seeds_and_no_more_than_there_is() -> None:
-    equals = corpus(*((1, 5) for _ in range(10)))
-    chosen = [tuple(e.group for e in choose_examples(equals, TONE, 4, seed=seed)) for seed in range(8)]
-    assert chosen == [tuple(e.group for e in choose_examples(equals, TONE, 4, seed=seed)) for seed in range(8)]
-    assert len(set(chosen)) > 1
-    assert len(choose_examples(equals, TONE, 100, seed=0)) == 20
-    assert max(chosen[0].count(group) for group in chosen[0]) <= PER_SOURCE
-
-
-def test_a_judge_of_several_aspects_gets_examples_of_each() -> None:
-    judge = with_rated_examples(Debate(), WIDE, (TONE, HELP), WantedExamples(3, nearest=False), seed=0)
-    assert [e.aspect for e in examples_of(judge)] == ["tone"] * 3 + ["help"] * 3
-    assert judge.nearest_examples == 0
-
-
 def test_the_nearest_are_chosen_from_all_that_is_rated() -> None:
-    judge = with_rated_examples(
-        Debate(), WIDE, (TONE,), WantedExamples(3, nearest=True), seed=0, without=frozenset("1")
-    )
+    judge = with_rated_examples(Debate(), WIDE, (TONE,), WantedExamples(3, nearest=True), seed=0)
     assert judge.nearest_examples == 3
-    assert examples_of(judge) == tuple(rated_candidates(WIDE, TONE, without=frozenset("1")))
-    assert len(examples_of(judge)) == 11
+    assert examples_of(judge) == tuple(rated_candidates(WIDE, TONE))
+    assert len(examples_of(judge)) == 16
 
 
 def scores(**given: tuple[float, ...]) -> dict[tuple[str, str, str], float]:
@@ -115,14 +83,6 @@ def test_pairs_are_first_those_that_the_judge_orders_the_other_way_round() -> No
     assert pairs(made, 1, given) == [("3.1", "3.0")]
     assert pairs(made, 2, given) == [("2.1", "2.0"), ("3.1", "3.0")]
     assert pairs(made, 9, given) == [("1.1", "1.0"), ("2.1", "2.0"), ("3.1", "3.0")]
-    assert pairs(made, 9, given, without=frozenset("2")) == [("1.1", "1.0"), ("3.1", "3.0")]
-
-
-def test_pairs_share_no_text_and_are_spread_over_the_sources() -> None:
-    made = corpus((1, 2, 4, 5), (3, 4))
-    inverted = scores(g1=(5, 4, 2, 1), g2=(4, 3))
-    assert pairs(made, 2, inverted) == [("1.3", "1.0"), ("2.1", "2.0")]
-    assert pairs(made, 3, inverted) == [("1.2", "1.1"), ("1.3", "1.0"), ("2.1", "2.0")]
 
 
 def test_texts_that_the_raters_do_not_tell_apart_are_no_pair_and_unscored_ones_are_ordered_rightly() -> None:

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import dspy
 import pytest
 
-from debate_judge.data.errors import InputError
 from debate_judge.optimize import compile as command
-from debate_judge.optimize.estimation.estimate import estimate_compile
-from debate_judge.optimize.reflection import REFLECTION, preflight_reflection, reflection_lm
+from debate_judge.optimize.reflection import REFLECTION, reflection_lm
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.errors import BudgetSpentError
 from debate_judge.programs.lm.reply import Reply
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.testing import scripted_lm
-from debate_judge.runs.flags.judge import personas
 from debate_judge.runs.flags.lm import limits
 from debate_judge.runs.reports.costs import cost_rows
 
@@ -33,15 +29,6 @@ def pair(monkeypatch: pytest.MonkeyPatch, **values: Any) -> tuple[JudgeLM, Judge
     return lm, reflection_lm(settings, lm)
 
 
-def test_it_is_the_judges_own_model_unless_another_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    lm, reflection = pair(monkeypatch, lm="openai/gpt-4o-mini", api_base="http://127.0.0.1:9/v1")
-    assert (reflection.model, reflection.endpoint) == (lm.model, lm.endpoint)
-    assert reflection.store is lm.store
-    assert reflection.meter is lm.meter
-    assert reflection.kwargs["temperature"] == 1.0
-    assert reflection.kwargs["max_tokens"] == 4000
-
-
 @pytest.mark.parametrize(
     ("name", "endpoint"), [("openai/gpt-4o", "http://127.0.0.1:9/v1"), ("anthropic/claude-sonnet-4-5", "")]
 )
@@ -49,12 +36,6 @@ def test_the_address_is_that_of_a_provider(monkeypatch: pytest.MonkeyPatch, name
     address = "http://127.0.0.1:9/v1"
     _, reflection = pair(monkeypatch, lm="openai/gpt-4o-mini", api_base=address, reflection_lm=name)
     assert (reflection.model, reflection.endpoint) == (name, endpoint)
-
-
-def test_a_name_that_is_no_lms_is_told_with_its_flag(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InputError) as caught:
-        pair(monkeypatch, reflection_lm="gpt")
-    assert caught.value.field == "--reflection-lm"
 
 
 def test_both_spend_one_budget(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,14 +65,6 @@ def test_the_bill_has_its_calls_in_a_row_of_their_own_at_its_own_price() -> None
     assert rows["total"] == pytest.approx(rows["scorer"] + rows[REFLECTION])
 
 
-def test_a_second_lm_is_tried_and_the_judges_own_is_not_tried_twice() -> None:
-    lm = scripted_lm(lambda _: "OK")
-    preflight_reflection(Settings(), lm)
-    assert lm.prompts == []
-    preflight_reflection(Settings(reflection_lm="openai/gpt-4o"), lm)
-    assert lm.prompts == ["Reply with OK."]
-
-
 def test_a_missing_key_ends_the_compile_before_a_call(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -101,25 +74,3 @@ def test_a_missing_key_ends_the_compile_before_a_call(
     told = capsys.readouterr().err
     assert "ANTHROPIC_API_KEY" in told
     assert "tuning instructions" not in told
-
-
-def test_the_estimate_has_its_price(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    common: dict[str, Any] = {"aspects": ("coherence",), "max_rounds": 0, "folds": 1, "lm": "openai/gpt-4o-mini"}
-    rows = [
-        estimate_compile(Settings(**common, reflection_lm=name), personas(None)).rows["coherence: tuning, proposals"][1]
-        for name in (None, "openai/gpt-4o")
-    ]
-    assert rows[0].calls == rows[1].calls > 0
-    assert rows[0].usd is not None
-    assert rows[1].usd is not None
-    assert rows[1].usd > 10 * rows[0].usd
-
-
-def test_dspy_modules_on_it_are_counted_under_its_role() -> None:
-    lm = scripted_lm(lambda _: "[[ ## answer ## ]]\n4\n\n[[ ## completed ## ]]")
-    second = make_lm("openai/gpt-4o", engine=lm.scripted).sharing(lm, REFLECTION)
-    with dspy.context(lm=second, adapter=dspy.ChatAdapter()):
-        dspy.Predict("question -> answer")(question="2 + 2")
-    assert dict(lm.meter.executed) == {REFLECTION: 1}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import pytest
 from debate_judge.data.errors import InputError
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs.debate.personas import PERSONAS
-from debate_judge.runs.flags.declared import result_settings
 from debate_judge.runs.tracking.prompts import prompts_of
 from tests.optimize.compiles import prepared
 
@@ -51,16 +49,6 @@ def test_the_identity_is_what_decides_the_result() -> None:
     assert len({base, *(s.identity() for s in other)}) == len(other) + 1
 
 
-def test_whether_a_setting_decides_is_declared_where_the_setting_is() -> None:
-    aside = {field.name for field in dataclasses.fields(Settings)} - set(result_settings(Settings()))
-    assert aside == {
-        *("name", "tracking_uri", "store", "json", "report", "learning_curve", "read_alone", "keep"),
-        *("concurrency", "preflight", "log_texts"),
-        *("rpm", "tpm", "budget", "timeout", "prices", "batch"),
-        *("replies", "studies"),
-    }
-
-
 @pytest.mark.parametrize(
     ("given", "flag", "expected"),
     [
@@ -81,12 +69,6 @@ def test_from_python_a_value_is_refused_as_on_the_command_line(given: dict[str, 
     with pytest.raises(InputError) as caught:
         Settings(**given)
     assert (caught.value.field, caught.value.expected) == (flag, expected)
-
-
-def test_an_unknown_setting_is_refused_with_the_nearest_name() -> None:
-    with pytest.raises(InputError, match="unknown setting") as caught:
-        Settings(trails=3)  # type: ignore[call-arg]
-    assert (caught.value.field, caught.value.remedy) == ("trails", "did you mean 'trials'?")
 
 
 def test_one_name_for_run_export_model_and_prompts(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""A compile is killed at random moments; the result is the same as without, and no call is executed twice."""
+"""A compile is stopped and killed at random moments, and resumed under other hash seeds: the result is the same as
+without, and no call is executed twice."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ ARGUMENTS = [
     *("--concurrency", str(CONCURRENCY), "--folds", "1", *keys(report="none")),
 ]
 SCRIPT = Path(__file__).with_name("counted_compile.py")
-ROOT = Path(__file__).parents[2]
+PLAIN = {"PYTHONPATH": str(Path(__file__).parents[2]), "PATH": "/usr/bin:/bin"}
 
 
 def command(folder: Path, pause: float, tuner: str) -> list[str]:
@@ -34,12 +35,12 @@ def command(folder: Path, pause: float, tuner: str) -> list[str]:
     return [sys.executable, str(SCRIPT), str(folder / "calls.log"), str(pause), *arguments]
 
 
-def start(folder: Path, pause: float, tuner: str = "guide") -> subprocess.Popen[bytes]:
+def start(folder: Path, pause: float, tuner: str, hash_seed: int = 0) -> subprocess.Popen[bytes]:
     folder.mkdir(exist_ok=True)
     return subprocess.Popen(
         command(folder, pause, tuner),
         cwd=folder,
-        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(folder)},
+        env={**PLAIN, "HOME": str(folder), "PYTHONHASHSEED": str(hash_seed)},
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
         # A process that a shell started in the background ignores Ctrl-C, and so would its children.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
@@ -61,7 +62,7 @@ def result(folder: Path, tuner: str) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("tuner", ["guide", pytest.param("gepa", marks=pytest.mark.soak)])
-def test_a_killed_compile_resumes_to_the_same_result_without_paying_twice(
+def test_a_compile_that_was_stopped_resumes_to_the_same_result_without_paying_twice(
     tmp_path: Path, tuner: str, new_tables: Callable[[Path], None]
 ) -> None:
     straight, killed = tmp_path / "straight", tmp_path / "killed"
@@ -73,17 +74,21 @@ def test_a_killed_compile_resumes_to_the_same_result_without_paying_twice(
     needed = len(calls(straight))
     assert len(set(calls(straight))) == needed
 
-    rng, kills = random.Random(5), 0
-    for stop_after in sorted(rng.sample(range(1, needed), 2)):
-        process = start(killed, 0.002, tuner)
+    kills, moments = 0, sorted(random.Random(5).sample(range(1, needed), 2))
+    for how, stop_after in zip((signal.SIGINT, signal.SIGKILL), moments, strict=True):
+        process = start(killed, 0.002, tuner, stop_after)
         while process.poll() is None and len(calls(killed)) < stop_after:
             time.sleep(0.01)
         if process.poll() is None:
-            process.send_signal(signal.SIGKILL)
+            process.send_signal(how)
             kills += 1
-        process.communicate(timeout=60)
+        said = process.communicate(timeout=60)[1].decode()
+        if how == signal.SIGINT:
+            assert process.returncode == 130, said
+            assert "command again" in said
+            assert "Traceback" not in said
     assert kills
-    process = start(killed, 0.0, tuner)
+    process = start(killed, 0.0, tuner, 4711)
     errors = process.communicate(timeout=300)[1]
     assert process.returncode == 0, errors.decode()
 
@@ -97,17 +102,6 @@ def test_a_killed_compile_resumes_to_the_same_result_without_paying_twice(
         states = Counter(status for (status,) in database.execute("SELECT status FROM runs"))
     assert states["RUNNING"] == 0
     assert states["FINISHED"] > 1
-
-
-def test_an_interrupted_compile_says_how_to_go_on(tmp_path: Path) -> None:
-    process = start(tmp_path / "run", 0.005)
-    while not calls(tmp_path / "run") and process.poll() is None:
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    errors = process.communicate(timeout=60)[1].decode()
-    assert process.returncode == 130, errors
-    assert "command again" in errors
-    assert "Traceback" not in errors
 
 
 @pytest.mark.soak
@@ -124,7 +118,7 @@ def test_two_compiles_at_once_on_one_store_pay_for_each_call_once(tmp_path: Path
             subprocess.Popen(
                 [*command(folder, 0.002, "guide"), *more],
                 cwd=folder,
-                env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(folder)},
+                env={**PLAIN, "HOME": str(folder)},
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
             )

@@ -6,7 +6,6 @@ import zlib
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
-import optuna
 import psycopg
 import pytest
 
@@ -14,7 +13,6 @@ from debate_judge.data.errors import InputError
 from debate_judge.optimize import compile as command
 from debate_judge.optimize.search.outcomes import SearchResult
 from debate_judge.optimize.search.points import Point
-from debate_judge.programs.lm.sql.postgresql import database_address, sqlalchemy_address
 from tests.config_keys import keys
 from tests.optimize.searches import Fake, breadth, run
 from tests.optimize.small_corpus import small_corpus
@@ -36,22 +34,6 @@ def told(found: SearchResult) -> list[object]:
     return [found.chosen.point, *((o.point, o.agreement, o.calls) for o in found.outcomes)]
 
 
-def test_a_search_that_was_stopped_goes_on_from_the_database(database: str, straight: SearchResult) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        run(Fake(varied, stop_at=2), database, BROAD)
-    resumed = Fake(varied)
-    assert told(run(resumed, database, BROAD)) == told(straight)
-    trials = optuna.load_study(study_name="s", storage=sqlalchemy_address(database)).get_trials()
-    assert len(trials) == len(straight.outcomes)
-    assert told(run(Fake(varied), database, BROAD)) == told(straight)
-    assert len(optuna.load_study(study_name="s", storage=sqlalchemy_address(database)).get_trials()) == len(trials)
-
-
-def restart(postgres: PostgresServer) -> None:
-    postgres.stop()
-    postgres.start()
-
-
 class Meanwhile(Fake):
     """Does something before it scores the third point."""
 
@@ -59,11 +41,11 @@ class Meanwhile(Fake):
         super().__init__(varied)
         self._done = done
 
-    def hear(self, points: Iterable[Point], only: Collection[str] | None = None) -> None:
+    def prefetch(self, points: Iterable[Point], only: Collection[str] | None = None) -> None:
         for point in points:
             if len(self.asked) == 2 and point not in self.asked:
                 self._done()
-            super().hear([point], only)
+            super().prefetch([point], only)
 
 
 def test_a_database_that_goes_away_in_the_middle_ends_the_search_with_a_message(
@@ -77,18 +59,6 @@ def test_a_database_that_goes_away_in_the_middle_ends_the_search_with_a_message(
     assert "field 'studies'" in str(caught.value)
     assert "goes on from there" in str(caught.value)
     assert told(run(Fake(varied), database, BROAD)) == told(straight)
-
-
-def test_a_search_whose_connection_was_lost_goes_on_beside_another_process(
-    postgres: PostgresServer, database: str, straight: SearchResult
-) -> None:
-    def interlude() -> None:
-        restart(postgres)
-        assert told(run(Fake(varied), database, BROAD)) == told(straight)
-
-    assert told(run(Meanwhile(interlude), database, BROAD)) == told(straight)
-    trials = optuna.load_study(study_name="s", storage=sqlalchemy_address(database)).get_trials()
-    assert len(trials) == len(straight.outcomes)
 
 
 def test_a_database_of_something_else_is_refused(database: str) -> None:
@@ -110,8 +80,3 @@ def test_a_database_that_cannot_be_reached_ends_a_compile_before_it_begins(
     assert "field 'studies'" in told
     assert "remedy:" in told
     assert not Path("runs/store/replies").exists()
-
-
-def test_a_password_in_the_address_of_the_studies_is_refused() -> None:
-    with pytest.raises(InputError, match="a password stands in the address"):
-        database_address("postgresql://judge:Sesame-9417@h/studies", "studies", "DEBATE_STUDIES")

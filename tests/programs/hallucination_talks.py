@@ -1,4 +1,4 @@
-"""Items, scripted agents and their views, for the tests of the hallucination debate."""
+"""Items, scripted agents and their views, and what they look up, for the tests of the hallucination debate."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 import dspy
 
 from debate_judge.data.schema import Aspect, Scale, Task
-from debate_judge.programs.hallucination.judge import Hallucination, Options
-from debate_judge.programs.judge import DebateConfig, Item
-from tests.fakes import ScriptedLM, section
+from debate_judge.programs.hallucination.judge import Hallucination
+from debate_judge.programs.judge import Item
+from tests.fakes import ScriptedLM, debater, scripted_lm, section
 
 ASPECT = Aspect("factuality", "Is all of it factual?", Scale(0, 1))
 QA = Task("questions", "question", "answer", (ASPECT,), "knowledge")
@@ -53,4 +53,13 @@ def course(lm: ScriptedLM) -> list[tuple[str, str]]:
 
 
 def judge(rounds: int = 3, **options: Any) -> Hallucination:
-    return Hallucination(Options(**options), DebateConfig(rounds=rounds))
+    return Hallucination(rounds, **options)
+
+
+BARE = Item("g", "c", Task("questions", "question", "answer", (ASPECT,)), ASPECT, "Which city?", "Lima.")
+ARTICLE = " ".join(f"Sentence number {n} says nothing of note." for n in range(45)) + " Robbers struck in the city."
+
+
+def checker() -> ScriptedLM:
+    fields = {"query_1": "robbery city", "query_2": "police appeal", "claims": "Ann won.", "factuality": "True"}
+    return scripted_lm(debater(severity="0", **fields))

@@ -6,7 +6,7 @@ from typing import Any
 
 from debate_judge.data.schema import Task
 from debate_judge.data.tasks import DIALOGUE, SUMMARIZATION
-from debate_judge.programs.debate.speakers import TieBreaking
+from debate_judge.programs.debate.table import TieBreaking
 from debate_judge.programs.judge import Item
 from debate_judge.programs.offline import engine as offline
 from debate_judge.programs.roles import parsing as replies

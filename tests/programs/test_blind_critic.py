@@ -17,11 +17,11 @@ from debate_judge.programs.judge import Verdict
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.evaluation.entrants import entrants, named_judges
 from debate_judge.runs.export.folder import save
-from debate_judge.runs.flags.parser import listed
+from debate_judge.runs.flags.declared import listed
 from debate_judge.runs.runner.runner import JudgeRunner
-from tests.fakes import ScriptedLM, in_turn, only, scripted_lm, section
-from tests.programs.debates import COHERENCE, ITEM, TASK, content, heard, hold, judged, objects, scores, settles
-from tests.programs.tables import cells, items, joint_reading, reading, shown, values, wanted, wanted_cells
+from tests.fakes import ScriptedLM, scripted_lm, section
+from tests.programs.debates import COHERENCE, TASK, content, heard, hold, judged, objects, scores
+from tests.programs.tables import items, reading, shown, values, wanted
 
 SECRET = "The end is odd."
 """What the blind Critic says, which nobody else may read."""
@@ -51,14 +51,6 @@ def test_what_is_far_is_debated_and_the_critics_score_is_withheld() -> None:
     assert "at least 0.25 apart" in lm.prompts[2]
 
 
-def test_the_tie_breaker_reads_no_blind_score() -> None:
-    replies = [scores(4), scores(3, SECRET), objects(), scores(4), settles(3.5)]
-    judgement, lm = judged(Debate("blind", rounds=1, tie_breaker=True), *replies)
-    assert isinstance(judgement, Verdict)
-    assert (judgement.score, judgement.stop_reason) == (3.5, "tie-breaker")
-    assert SECRET not in heard(lm)[-1]
-
-
 @pytest.mark.parametrize(
     ("persona", "blind", "debated"),
     [
@@ -71,24 +63,6 @@ def test_the_distance_decides(persona: str, blind: float, debated: bool) -> None
     assert len(lm.prompts) == 2 + debated
     assert isinstance(judgement, Verdict)
     assert judgement.score == ((4 + blind) / 2 if persona == "second-reading" else 4)
-
-
-def test_a_second_reading_needs_no_call_that_a_blind_critic_has_not_made() -> None:
-    lm = scripted_lm(in_turn([scores(4), scores(3), objects(), scores(3.5)]))
-    assert hold(lm, only(Debate("blind", rounds=1).judge([ITEM]))).calls == 4
-    again = hold(lm, only(Debate("second-reading", rounds=1).judge([ITEM])))
-    assert isinstance(again, Verdict)
-    assert (again.score, again.calls, len(lm.prompts)) == (3.5, 2, 4)
-
-
-def test_every_n_is_read_off_the_longest_debate() -> None:
-    judge = Debate("blind", rounds=2)
-    lm = scripted_lm(in_turn([scores(4), scores(3), objects(), scores(3.5), objects(), scores(3)]))
-    transcript = hold(lm, only(judge.converse([ITEM], 2)))
-    found = [judge.verdict(transcript, n) for n in range(3)]
-    assert [(v.score, v.stop_reason, v.calls) for v in found if isinstance(v, Verdict)] == [
-        (4, "single call", 1), (3.5, "rounds over", 4), (3, "rounds over", 6),
-    ]  # fmt: skip
 
 
 def far_about(far: str, blind: float) -> ScriptedLM:
@@ -111,21 +85,6 @@ def test_of_a_table_only_what_is_far_is_reviewed_and_revised() -> None:
     assert shown(opening) == shown(blind) == shown(review)
     assert wanted(review, "decisions") == wanted(revision, "scores") == [2]
     assert section(blind, "debate") == ""
-
-
-def test_aspects_that_share_a_call_are_far_by_their_own_scales() -> None:
-    """Half a step, of either scale."""
-
-    def score(prompt: str, text: str, aspect: str) -> float:
-        return 4.2 if "before you have seen any score" in prompt and aspect == "plain_style" else 4
-
-    lm = scripted_lm(joint_reading(score, lambda *_: "TOO LOW"))
-    judge = Debate("blind-half", rounds=1, together=8, joint=True)
-    hold(lm, judge.judge(cells("one", "two")))
-    assert len(lm.prompts) == 2
-    lm = scripted_lm(joint_reading(score, lambda *_: "TOO LOW"))
-    hold(lm, Debate("blind-every", rounds=1, together=8, joint=True).judge(cells("one", "two")))
-    assert len(wanted_cells(lm.prompts[2], "decisions")) == 4
 
 
 def test_it_is_exported_with_its_distance_and_shares_calls_with_its_like_only() -> None:
@@ -160,21 +119,6 @@ def judges_of(named: str) -> list[Debate]:
         assert isinstance(judge, Debate)
         found.append(judge)
     return found
-
-
-def test_a_search_has_them_beside_the_papers_personas() -> None:
-    texts = {"mine": "You doubt.", "blind": "You argue."}
-    found = Debate(rounds=1).variants(texts)
-    assert {name: judge.persona.gap for name, judge in found.items() if isinstance(judge, Debate)} == {
-        "mine": None, "blind": 0.25,
-    }  # fmt: skip
-
-
-def test_the_smoke_test_asks_every_role() -> None:
-    lm = scripted_lm(in_turn([scores(4), scores(4), content(), settles(4)]))
-    transcript = hold(lm, Debate("blind", rounds=1, tie_breaker=True).smoke_test([ITEM]))
-    assert transcript.failure is None
-    assert len(lm.prompts) == 4
 
 
 @pytest.mark.parametrize(("name", "calls"), [("lower", 2), ("upper", 6)])

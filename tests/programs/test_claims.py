@@ -1,28 +1,34 @@
-"""From responses to claims: lists as LMs write them, and what is asked for which form of response."""
+"""From responses to claims and their evidence."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable
 from dataclasses import replace
 from typing import Any
 
-import dspy
 import pytest
 
-from debate_judge.data.schema import Aspect, Scale, Task
+from debate_judge.data.schema import Task
 from debate_judge.data.sets.factuality import CLAIMS
 from debate_judge.data.tasks import DIALOGUE, SUMMARIZATION
 from debate_judge.programs.hallucination.baselines import HallucinationCheck
-from debate_judge.programs.hallucination.claims import CHECKED_ANSWER, form_of, read_claims
-from debate_judge.programs.hallucination.judge import Hallucination, Options
-from debate_judge.programs.judge import DebateConfig, Item, Unscored
+from debate_judge.programs.hallucination.evidence import (
+    CHECKED_ANSWER,
+    SNIPPETS,
+    WHOLE,
+    form_of,
+    most_similar,
+    read_claims,
+    sentences,
+)
+from debate_judge.programs.hallucination.judge import MOST_CLAIMS, SHORT_ANSWER, Hallucination
+from debate_judge.programs.judge import Item, Unscored
 from debate_judge.programs.roles.parsing import Unreadable
 from tests.fakes import ScriptedLM, debater, only, scripted_lm, section
+from tests.programs.hallucination_talks import ARTICLE, ASPECT, BARE, checker, judge, run
 
-ASPECT = Aspect("factuality", "Is all of it factual?", Scale(0, 1))
 QA = Task("questions", "question", "answer", (ASPECT,))
 ITEM = Item("g", "c", QA, ASPECT, "Who was he?", "He was a king. He died in 1066.", "Harold was king.")
+LONG = replace(ITEM, text="word " * (SHORT_ANSWER + 1))
 
 LISTS: list[tuple[str, str, tuple[str, ...] | str]] = [
     ("lines", "Ann won.\n\nBob  lost.", ("Ann won.", "Bob lost.")),
@@ -66,16 +72,8 @@ def test_the_form_of_a_response_is_read_off_its_source(task: Task, form: str) ->
     assert form_of(task) == form
 
 
-def under_lm(lm: ScriptedLM, work: Awaitable[Any]) -> Any:
-    async def awaited() -> Any:
-        with dspy.context(lm=lm, trace=None):
-            return await work
-
-    return asyncio.run(awaited())
-
-
-def asked(item: Item, lm: ScriptedLM, **options: Any) -> Any:
-    return under_lm(lm, only(Hallucination(Options(**options), DebateConfig(rounds=0)).judge([item])))
+def asked(item: Item, lm: ScriptedLM) -> Any:
+    return run(lm, only(Hallucination(0).judge([item])))
 
 
 def factual(claims: str) -> ScriptedLM:
@@ -84,9 +82,8 @@ def factual(claims: str) -> ScriptedLM:
 
 def test_a_short_answer_is_joined_with_its_question() -> None:
     lm = factual("never asked")
-    # Eight words: as long as a short answer may be.
-    asked(ITEM, lm, short_answer=8)
-    assert [section(prompt, "claim") for prompt in lm.prompts] == ["Who was he? He was a king. He died in 1066."]
+    asked(replace(ITEM, text=" ".join(["word"] * SHORT_ANSWER)), lm)
+    assert [section(prompt, "claim")[:16] for prompt in lm.prompts] == ["Who was he? word"]
 
 
 def test_a_claim_stands_as_it_is_without_the_prompt_that_brought_it_about() -> None:
@@ -99,8 +96,8 @@ def test_a_claim_stands_as_it_is_without_the_prompt_that_brought_it_about() -> N
 def test_whoever_checks_an_answer_is_told_what_of_it_is_under_test() -> None:
     joined, apart, single = factual("never asked"), factual("Harold was a king."), factual("never asked")
     asked(ITEM, joined)
-    asked(ITEM, apart, short_answer=0)
-    under_lm(single, only(HallucinationCheck().judge([ITEM])))
+    asked(LONG, apart)
+    run(single, only(HallucinationCheck().judge([ITEM])))
     # Premises of the question and evasive answers have a rule where question and answer are read together; a claim
     # that was taken out of the answer stands without the question.
     told = [section(lm.prompts[-1], "task") for lm in (joined, single, apart)]
@@ -113,26 +110,91 @@ def test_whoever_checks_an_answer_is_told_what_of_it_is_under_test() -> None:
     assert not any("question" in section(prompt, "task") for prompt in summary.prompts)
 
 
-def test_a_longer_answer_is_taken_apart_beside_its_question() -> None:
-    lm = factual("Harold was a king.\nHarold died in 1066.")
-    verdict = asked(ITEM, lm, short_answer=7)
-    assert section(lm.prompts[0], "source") == "Who was he?"
-    assert [section(prompt, "claim") for prompt in lm.prompts[1:]] == ["Harold was a king.", "Harold died in 1066."]
-    assert verdict.transcript.turns[0].text == "1. Harold was a king.\n2. Harold died in 1066."
-
-
-def test_who_takes_a_summary_apart_does_not_see_the_article() -> None:
-    lm = factual("Ann won.")
-    item = Item("g", "c", SUMMARIZATION, SUMMARIZATION.aspects[1], "A long article.", "Ann won.")
-    assert asked(item, lm).score == 5.0
-    extracting, checking = lm.prompts
-    assert (section(extracting, "source"), section(extracting, "candidate")) == ("", "Ann won.")
-    assert section(checking, "evidence") == "A long article."
-
-
 def test_a_list_that_is_too_long_is_asked_for_again_and_never_cut() -> None:
-    lm = factual("a\nb\nc")
-    found = asked(ITEM, lm, short_answer=0, max_claims=2)
+    lm = factual("\n".join(f"claim {n}" for n in range(MOST_CLAIMS + 1)))
+    found = asked(LONG, lm)
     assert isinstance(found, Unscored)
-    assert found.detail.startswith("claims, round 0: there were 3 claims; give at most 2")
+    assert f"give at most {MOST_CLAIMS}" in found.detail
     assert [section(prompt, "correction") != "" for prompt in lm.prompts] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("It rained. We went home! Why?", ("It rained.", "We went home!", "Why?")),
+        ("In the 19th century.First for Women is new.", ("In the 19th century.", "First for Women is new.")),
+        ("The U.S.Army won.", ("The U.S.Army won.",)),
+        ('She said "no." He went (home.) So?', ('She said "no."', "He went (home.)", "So?")),
+        ("One line\n\nanother", ("One line", "another")),
+        ("It grew by 2.5 per cent.", ("It grew by 2.5 per cent.",)),
+        ("Twice. Twice. Once.", ("Twice.", "Once.")),
+        ("  \n", ()),
+    ],
+)
+def test_texts_are_split_into_sentences(text: str, expected: tuple[str, ...]) -> None:
+    assert sentences(text) == expected
+
+
+PASSAGES = (
+    "The weather was fine in May.",
+    "Robbers took the money in Glasgow.",
+    "A cat sat on a mat.",
+    "Officers appealed for witnesses.",
+)
+
+
+def test_each_query_finds_its_sentence_and_the_order_of_the_text_stays() -> None:
+    found = most_similar(PASSAGES, ("who appealed for a witness", "the robbery in Glasgow"), 2)
+    assert found == (PASSAGES[1], PASSAGES[3])
+
+
+def test_a_sentence_that_begins_with_a_pronoun_comes_with_the_one_that_names_its_subject() -> None:
+    text = (
+        "Rain fell in Elm.",
+        "Ann Ash was born in Elm.",
+        "She moved to Oakham.",
+        '"It was in 1931," she said.',
+        "Then she opened a bakery.",
+        "Thistles grow in Elm.",
+    )
+    assert most_similar(text, ("moved to Oakham",), 1) == text[1:3]
+    assert most_similar(text, ("was it in 1931?",), 1) == text[1:4]
+    # A sentence that names its subject, or only begins like a pronoun, stands by itself.
+    assert most_similar(text, ("bakery",), 1) == (text[4],)
+    assert most_similar(text, ("thistles",), 1) == (text[5],)
+    # There is nothing before the first, and the search for a name ends after a few sentences.
+    assert most_similar(("He won.", "Rain fell.", "Snow fell."), ("won",), 1) == ("He won.",)
+    many = ("Ann won.", *(f"She saw {thing}." for thing in ("cats", "dogs", "owls", "newts", "bees")))
+    assert most_similar(many, ("bees",), 1) == many[2:]
+
+
+def test_long_knowledge_is_searched_by_two_queries() -> None:
+    lm = checker()
+    item = Item("g", "c", SUMMARIZATION, SUMMARIZATION.aspects[1], ARTICLE, "Ann won.")
+    verdict = run(lm, only(judge(0).judge([item])))
+    _, querying, checking = lm.prompts
+    assert section(querying, "claim") == "Ann won."
+    shown = section(checking, "evidence").splitlines()
+    assert len(shown) == SNIPPETS
+    assert shown[-1] == "Robbers struck in the city."
+    # Claims, queries, verification; and the transcript tells what was looked for and found.
+    assert verdict.calls == 3
+    turn = verdict.transcript.turns[1]
+    assert (turn.role, turn.calls) == ("evidence", 1)
+    assert turn.text.startswith("claim 1: ranked for 'robbery city' and 'police appeal'\n")
+
+
+@pytest.mark.parametrize(("length", "calls"), [(WHOLE, 2), (WHOLE + 1, 3)])
+def test_knowledge_up_to_the_limit_is_evidence_as_it_stands(length: int, calls: int) -> None:
+    lm, article = checker(), ARTICLE[-length:].lstrip().rjust(length, "x")
+    item = Item("g", "c", SUMMARIZATION, SUMMARIZATION.aspects[1], article, "Ann won.")
+    assert run(lm, only(judge(0).judge([item]))).calls == calls
+    assert (section(lm.prompts[-1], "evidence") == article) == (calls == 2)
+
+
+def test_without_knowledge_and_search_the_agents_are_told_so() -> None:
+    lm = checker()
+    verdict = run(lm, only(judge(0).judge([BARE])))
+    assert section(lm.prompts[0], "evidence") == ""
+    assert "No evidence could be had" in section(lm.prompts[0], "task")
+    assert verdict.transcript.turns[1].text == "claim 1: nothing\n"

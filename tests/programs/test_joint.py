@@ -3,33 +3,68 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from collections.abc import Callable
 
-import dspy
 import pytest
+from dspy import lm15
 
-from debate_judge.data.errors import InputError
 from debate_judge.programs import preset
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.debate.prompts import aspect_labels, cells_of
-from debate_judge.programs.judge import Judgement, Verdict
-from debate_judge.programs.lm import loop
-from tests.fakes import Script, requested, scripted_lm, section
-from tests.programs.debates import hold
-from tests.programs.joint_cells import HONEST, THREE, TRUE, WORTH, limited, name_of, true
+from debate_judge.programs.judge import Judgement, Unscored, Verdict
+from tests.fakes import Script, debater, requested, section
 from tests.programs.tables import (
-    cell_lines,
-    headers,
-    items,
+    cells,
     joint_judge,
     joint_reading,
     judged,
     part,
+    reply_limits,
     shown,
     table_judge,
     values,
     wanted_cells,
 )
+
+THREE = cells("one", "two", "three")
+"""Three candidates in two aspects; all of coherence come first."""
+
+WORTH = {"one": 1, "two": 2, "three": 3}
+
+TRUE = [1, 2, 3, 10, 9, 8]
+"""Their scores: coherence as `WORTH` has it, plain style the other way round on its own scale."""
+
+
+def true(prompt: str, text: str, aspect: str) -> float:
+    return WORTH[text] if aspect == "coherence" else 11 - WORTH[text]
+
+
+HONEST = joint_reading(true)
+
+
+def name_of(prompt: str, text: str, aspect: str) -> str:
+    number = next(number for number, told in shown(prompt).items() if told == text)
+    return f"candidate_{number}_{aspect}"
+
+
+# --- calls that fail ---
+
+
+def limited(most: int) -> Script:
+    """An LM whose context holds no more than `most` cells; it finds an issue in everything."""
+    honest = joint_reading(true, lambda *_: "TOO LOW")
+
+    def script(prompt: str) -> str:
+        if section(prompt, "candidate"):
+            score = true(prompt, section(prompt, "candidate"), section(prompt, "aspect").partition(" (")[0])
+            field = "final_score" if "final_score" in requested(prompt) else "score"
+            if "decision" in requested(prompt):
+                return "\n\n".join([part("review", "Well."), part("decision", "ISSUE"), part("feedback", "It is.")])
+            return f"{part('rationale', 'So.')}\n\n{part('reasoning', 'So.')}\n\n{part(field, f'{score:g}')}"
+        if len(shown(prompt)) * max(1, len(re.findall("## aspect_", prompt))) > most:
+            raise lm15.ContextLengthError("prompt is too long", status=400)
+        return honest(prompt)
+
+    return script
 
 
 def shapes(judgements: list[Judgement]) -> set[tuple[float, int, int]]:
@@ -49,25 +84,6 @@ def test_one_call_scores_all_candidates_in_all_aspects() -> None:
     # Candidates are held against each other aspect by aspect.
     order = [name.split("_", 2)[2] for name in wanted_cells(prompt, "scores")]
     assert order == ["coherence"] * 3 + ["plain_style"] * 3
-
-
-def test_one_call_scores_a_candidate_in_all_aspects() -> None:
-    judgements, lm = judged(joint_judge(together=0), HONEST, THREE)
-    assert values(judgements) == TRUE
-    assert sorted(text for prompt in lm.prompts for text in shown(prompt).values()) == ["one", "three", "two"]
-    assert len(lm.prompts) == 3
-    assert shapes(judgements) == {(0.5, 1, 2)}
-
-
-def test_each_aspect_has_its_own_sections_and_the_rest_is_said_once() -> None:
-    _, lm = judged(joint_judge(1), joint_reading(true, lambda *_: "TOO LOW"), THREE)
-    opening, review, revision = lm.prompts
-    order = ["standard", "task", "source", "aspect", "aspect_coherence", "aspect_plain_style", "candidates"]
-    assert headers(opening)[: len(order)] == order
-    assert section(opening, "aspect_plain_style").startswith("plain style (0 to 10, 0 worst, 10 best): Are the")
-    assert "each by its own definition alone" in section(opening, "role")
-    assert section(review, "rules").count("at least 0.5 apart") == 1
-    assert revision.startswith(review.partition("\n\n[[ ## role ## ]]")[0])
 
 
 @pytest.mark.parametrize("rounds", [0, 1])
@@ -121,110 +137,10 @@ def test_only_disputed_cells_are_revised_and_debated_further() -> None:
     assert f"{both[1]}: Critic, round 1: Too low. It says two" in told
 
 
-def test_one_debate_to_the_maximum_answers_every_smaller_n() -> None:
-    def issues(prompt: str, text: str, aspect: str) -> str | None:
-        return "TOO LOW" if section(prompt, "debate").count("Critic") < 9 and text != "one" else None
-
-    longest: list[str] = []
-    for rounds in (3, 0, 1, 2):
-        judge, lm = joint_judge(rounds), scripted_lm(joint_reading(true, issues))
-        items = [item for pair in zip(THREE[:3], THREE[3:], strict=True) for item in pair]
-        transcripts = hold(lm, judge.converse(items, rounds))
-        longest = longest or lm.prompts
-        assert longest[: len(lm.prompts)] == lm.prompts
-        if rounds == 3:
-            held = transcripts
-        read = [judge.verdict(t, rounds) for t in held]
-        assert values(read) == values([judge.verdict(t, rounds) for t in transcripts])
-        assert sum(j.calls for j in read) == pytest.approx(len(lm.prompts))
-
-
-def test_samples_are_averaged_cell_by_cell() -> None:
-    replies = iter([0, 1, 1, 0])
-
-    def script(prompt: str) -> str:
-        more = next(replies)
-        return joint_reading(lambda p, text, aspect: true(p, text, aspect) - more * (aspect == "plain_style"))(prompt)
-
-    judgements, lm = judged(joint_judge(score_mode="sampled:4"), script, THREE)
-    assert values(judgements) == [1, 2, 3, 9.5, 8.5, 7.5]
-    assert len(lm.prompts) == 4
-
-
-def test_a_trace_has_the_calls_that_were_made() -> None:
-    judge = joint_judge(1)
-    script = joint_reading(true, lambda p, text, aspect: "TOO LOW" if (text, aspect) == ("two", "coherence") else None)
-    with dspy.context(lm=scripted_lm(script), trace=[]):
-        loop.run(judge.judge_all(THREE))
-        calls = dspy.settings.trace
-    assert [predict for predict, _, _ in calls] == [judge.scorer, judge.critic, judge.scorer]
-    assert "candidate_1_coherence" in calls[-1][1]["debate"]
-    assert "candidate_1_plain_style: 9" in calls[0][2].reply
-
-
 # --- cells ---
 
 
-def test_candidates_need_not_be_asked_about_in_the_same_aspects() -> None:
-    ragged = [*THREE[:3], THREE[4]]
-    judgements, lm = judged(joint_judge(), HONEST, ragged)
-    assert values(judgements) == [1, 2, 3, 9]
-    (prompt,) = lm.prompts
-    assert len(wanted_cells(prompt, "scores")) == 4
-    assert {j.calls for j in judgements} == {0.25}
-    cut, lm = judged(joint_judge(), limited(2), ragged)
-    assert values(cut) == [1, 2, 3, 9]
-    assert sum(j.calls for j in cut) == pytest.approx(len(lm.prompts))
-
-
-def test_a_cell_beyond_those_asked_for_is_no_harm() -> None:
-    def script(prompt: str) -> str:
-        return f"{HONEST(prompt)}\n{name_of(prompt, 'one', 'plain_style')}: 3"
-
-    judgements, lm = judged(joint_judge(), script, [*THREE[:3], THREE[4]])
-    assert values(judgements) == [1, 2, 3, 9]
-    assert len(lm.prompts) == 1
-
-
-def test_equal_texts_are_candidates_of_their_own_where_they_come_as_such() -> None:
-    twice = items("one", "one", "two")
-    assert [cell.candidate for cell in cells_of(twice)] == [1, 2, 3]
-
-
-@pytest.mark.parametrize(
-    ("names", "labels"),
-    [
-        (["coherence"], [""]),
-        (["Plain style", "plain-style", "PLAIN  STYLE!"], ["plain_style", "plain_style_2", "plain_style_3"]),
-        (["a_2", "a", "A"], ["a_2", "a", "a_3"]),
-        (["?!", "…"], ["aspect", "aspect_2"]),
-        (["Größe", "Τόνος"], ["größe", "τόνος"]),
-    ],
-)
-def test_labels_of_aspects_are_words_and_no_two_alike(names: list[str], labels: list[str]) -> None:
-    assert list(aspect_labels(names).values()) == labels
-
-
-def test_aspects_whose_names_hold_each_other_are_told_apart() -> None:
-    names = ("style", "style of words", "2nd style")
-    labels = tuple(aspect_labels(names).values())
-    texts = [f"{name}: {value}" for value, name in enumerate((f"candidate_1_{one}" for one in labels), 1)]
-
-    def script(prompt: str) -> str:
-        return part("scores", cell_lines(dict(text.split(": ") for text in texts)))
-
-    task = replace(THREE[0].task, aspects=tuple(replace(THREE[0].aspect, name=name) for name in names))
-    asked = [replace(THREE[0], task=task, aspect=aspect) for aspect in task.aspects]
-    assert values(judged(joint_judge(together=0), script, asked)[0]) == [1, 2, 3]
-
-
 # --- the judge ---
-
-
-def test_what_cannot_be_read_jointly_is_refused() -> None:
-    for options in ({"joint": True, "score_mode": "expected"}, {"joint": 1}, {"joint": "yes"}):
-        with pytest.raises(InputError, match="joint"):
-            preset("debate", options)
 
 
 def test_the_configuration_holds_it_and_variants_and_exports_have_it() -> None:
@@ -233,3 +149,69 @@ def test_the_configuration_holds_it_and_variants_and_exports_have_it() -> None:
     assert {(v.joint, v.together, v.order) for v in judge.variants({"a": "A.", "b": "B."}).values()} == {(True, 4, 2)}
     assert Debate.from_config(judge.config()).joint
     assert not Debate.from_config({k: v for k, v in judge.config().items() if k != "joint"}).joint
+
+
+def line_of(prompt: str, text: str, aspect: str) -> str:
+    return f"{name_of(prompt, text, aspect)}: {true(prompt, text, aspect):g}"
+
+
+# --- what is read of a reply ---
+
+
+def instead(text: str, aspect: str, line: str) -> Callable[[str, str], str]:
+    """Another line for a cell; `line` has its name in place of {}."""
+    return lambda prompt, reply: reply.replace(
+        line_of(prompt, text, aspect), line.format(name_of(prompt, text, aspect))
+    )
+
+
+def test_what_stays_unreadable_leaves_its_cell_unscored_and_no_other() -> None:
+    alone = debater(score="great")
+
+    def script(prompt: str) -> str:
+        if section(prompt, "candidate"):
+            return alone(prompt)
+        reply = HONEST(prompt)
+        return instead("three", "coherence", "{}: great")(prompt, reply) if "scores" in requested(prompt) else reply
+
+    judgements, lm = judged(joint_judge(1), script, THREE)
+    assert values(judgements) == [*TRUE[:2], "unreadable reply", *TRUE[3:]]
+    lost = judgements[2]
+    assert isinstance(lost, Unscored)
+    assert lost.detail.startswith("scorer, round 0: no score could be found")
+    assert "[kept as " in lost.detail
+    # It is no longer debated, and the other aspect of the same candidate is: alone, as the table was divided.
+    debated = [prompt for prompt in lm.prompts if {"decision", "decisions"} & set(requested(prompt))]
+    tables = [prompt for prompt in debated if "three" in shown(prompt).values()]
+    assert not [p for p in tables if name_of(p, "three", "coherence") in wanted_cells(p, "decisions")]
+    aspects = [section(p, "aspect").partition(" (")[0] for p in debated if section(p, "candidate") == "three"]
+    assert aspects == ["plain style"]
+
+
+@pytest.mark.parametrize(
+    ("most", "shape", "calls"),
+    # Whole; a pair and one; then candidates by themselves; then every cell alone.
+    [(6, {(3, 2)}, 1), (4, {(1, 2), (2, 2)}, 3), (2, {(1, 2)}, 5), (1, {(1, 1)}, 11)],
+)
+def test_what_is_too_long_is_cut_between_candidates_and_then_between_aspects(
+    most: int, shape: set[tuple[int, int]], calls: int
+) -> None:
+    judgements, lm = judged(joint_judge(), limited(most), THREE)
+    assert values(judgements) == TRUE
+    assert {(j.transcript.together, j.transcript.joint) for j in judgements} == shape
+    assert len(lm.prompts) == calls
+    assert sum(j.calls for j in judgements) == pytest.approx(calls)
+
+
+@pytest.mark.parametrize(("limit", "given"), [(2000, 2000), (300, 900), (None, None)])
+def test_a_reply_about_several_cells_has_room_for_all(limit: int | None, given: int | None) -> None:
+    assert reply_limits(joint_judge(), THREE, limit) == [given]
+
+
+@pytest.mark.parametrize(("most", "parts", "tried"), [(6, 1, 0), (4, 2, 1), (2, 3, 2), (1, 6, 5)])
+def test_later_turns_and_the_tie_breaker_keep_to_the_parts(most: int, parts: int, tried: int) -> None:
+    judgements, lm = judged(joint_judge(1, tie_breaker=True), limited(most), THREE)
+    assert values(judgements) == TRUE
+    # Opening, review, revision and tie-break of each part, and once what was too long.
+    assert len(lm.prompts) == tried + 4 * parts
+    assert sum(j.calls for j in judgements) == pytest.approx(len(lm.prompts))

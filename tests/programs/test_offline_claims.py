@@ -10,15 +10,15 @@ import pytest
 
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs.hallucination.baselines import HallucinationCheck
-from debate_judge.programs.hallucination.judge import Hallucination, Options
-from debate_judge.programs.judge import DebateConfig, Item, Judge, Verdict
+from debate_judge.programs.hallucination.evidence import SNIPPETS, WHOLE
+from debate_judge.programs.hallucination.judge import Hallucination
+from debate_judge.programs.judge import Item, Judge, Verdict
 from debate_judge.programs.offline import other_roles
 from debate_judge.programs.offline.roles import Prompt, parse, render
 from tests.fakes import only, scripted_lm
 
 ASPECT = Aspect("factuality", "Is all of it factual?", Scale(0, 1))
 NEWS = Task("news", "article", "summary", (ASPECT,))
-CHAT = Task("chat", "dialogue history", "reply", (ASPECT,))
 QA = Task("questions", "question", "answer", (ASPECT,))
 ARTICLE = "Robbers took 500 pounds from a van in Glasgow. Police asked witnesses to come forward."
 
@@ -42,7 +42,7 @@ def judged(task: Task, source: str, text: str, judge: Judge | None = None, conte
 
     async def under_lm() -> Verdict:
         with dspy.context(lm=lm, trace=None):
-            verdict = await only((judge or Hallucination(Options(), DebateConfig(rounds=3))).judge([item]))
+            verdict = await only((judge or Hallucination()).judge([item]))
             assert isinstance(verdict, Verdict), verdict
             return verdict
 
@@ -66,26 +66,7 @@ def test_words_and_numbers_without_ground_are_seen(text: str, factual: bool) -> 
 
 
 def test_long_knowledge_is_searched_and_a_debate_held() -> None:
-    judge = Hallucination(Options(whole=0, snippets=1), DebateConfig(rounds=2))
-    verdict = judged(NEWS, ARTICLE, "Police asked witnesses.", judge)
+    knowledge = f"{ARTICLE} {' '.join(f'Rain fell on day {n}.' for n in range(WHOLE // SNIPPETS))}"
+    verdict = judged(NEWS, knowledge, "Police asked witnesses.", Hallucination(2))
     # Claims, queries, the initial agent and two rounds.
     assert (verdict.score, verdict.calls) == (1.0, 9)
-
-
-def test_small_talk_is_no_claim() -> None:
-    verdict = judged(CHAT, "Elm lies on the Ash.", "Thanks! Do you like it?")
-    assert (verdict.score, verdict.calls) == (1.0, 1)
-
-
-def test_nothing_is_known_about_a_bare_question() -> None:
-    for judge in (None, HallucinationCheck(True, 3)):
-        verdict = judged(QA, "Which river?", "The Oak.", judge)
-        assert verdict.score == 1.0
-        assert "nothing is given" in verdict.transcript.turns[-1].text
-
-
-def test_too_many_sentences_become_fewer_claims() -> None:
-    text = " ".join(f"Van {n} drove." for n in range(5))
-    judge = Hallucination(Options(max_claims=2), DebateConfig(rounds=0))
-    claims = judged(NEWS, ARTICLE, text, judge).transcript.turns[0].text
-    assert claims == "1. Van 0 drove. Van 1 drove. Van 2 drove.\n2. Van 3 drove. Van 4 drove."

@@ -2,50 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
-import copy
 import json
 import os
-import pickle
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Literal
 
 import dspy
-import pytest
 
 from debate_judge.data.tasks import DIALOGUE
-from debate_judge.programs.chateval.referees import Comparing, Summarizing
-from debate_judge.programs.debate.judge import Debate
+from debate_judge.programs.chateval.judge import Comparing, Summarizing
 from debate_judge.programs.debate.personas import PERSONAS, STRICT
-from debate_judge.programs.debate.speakers import Criticism, Scoring, TieBreaking
+from debate_judge.programs.debate.table import Criticism, Scoring, TieBreaking
 from debate_judge.programs.geval.judge import Deriving
-from debate_judge.programs.judge import DebateConfig, Verdict
-from debate_judge.programs.lm.engine import response_of
 from debate_judge.programs.make_lm import make_lm
-from debate_judge.programs.offline import engine as offline
 from debate_judge.programs.offline import roles as offline_roles
-from tests.fakes import only
-from tests.programs.engines import request_of
-from tests.programs.offline_items import CRACKS, DEFECTS, GOOD, LIVELY, STOCK, answer, ask, final, item, prompt
+from tests.programs.offline_items import CRACKS, DEFECTS, GOOD, LIVELY, STOCK, answer, ask, item, prompt
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def plain_lm() -> dspy.LM:
-    """The stand-in in an LM of DSPy's own."""
-
-    class Engine:
-        def complete(self, request: dspy.lm15.Request) -> dspy.lm15.Response:
-            reply = offline.OfflineEngine().answer(request.system or "", request.messages[-1].text or "", {})
-            return response_of(request.model, "key", reply)
-
-    class Awaited:
-        async def complete(self, request: dspy.lm15.Request) -> dspy.lm15.Response:
-            return Engine().complete(request)
-
-    return dspy.LM(offline.MODEL, engine=Engine(), async_engine=Awaited(), cache=False)
 
 
 def in_new_process(program: str, seed: str, given: str) -> str:
@@ -66,39 +40,6 @@ def test_equal_answers_in_every_process_and_for_every_hash_seed() -> None:
     assert [in_new_process(program, seed, json.dumps(asked)) for seed in ("0", "1", "77")] == [here] * 3
 
 
-def test_importing_it_loads_no_dspy() -> None:
-    program = "import sys; from debate_judge.programs.offline import engine; print('dspy' in sys.modules)"
-    assert in_new_process(program, "0", "").strip() == "False"
-
-
-def test_the_real_debate_runs_on_it_both_ways() -> None:
-    asked = item("coherence", f"{GOOD} {CRACKS}")
-
-    def judged(lm: Any) -> Any:
-        with dspy.context(lm=lm):
-            return asyncio.run(only(Debate(debate_config=DebateConfig(rounds=3, tie_breaker=True)).judge([asked])))
-
-    verdict, same = judged(make_lm("offline")), judged(plain_lm())
-    assert isinstance(verdict, Verdict)
-    assert verdict.score == same.score == final(asked)
-    assert verdict.stop_reason == "tie-breaker"
-
-
-def test_the_engine_can_be_copied_and_pickled_and_answers_alike_in_all_ways() -> None:
-    system, user = prompt(Scoring, item("fluency"))
-    messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
-    engine = offline.OfflineEngine()
-    copies = [copy.deepcopy(engine), pickle.loads(pickle.dumps(engine))]
-    answers = [asyncio.run(e.chat(offline.MODEL, messages, {})) for e in (engine, *copies)]
-    assert len({a.text for a in answers}) == 1
-    assert answers[0].input_tokens == (len(system) + len(user)) // 4
-    lm = make_lm("offline")
-    request = request_of(offline.MODEL, messages, {})
-    responses = [lm(request), asyncio.run(lm.acall(request)), plain_lm()(request)]
-    assert {response.message.text for response in responses} == {answers[0].text}
-    assert "Text statistics" in answers[0].text
-
-
 def test_it_proposes_instructions_to_dspys_optimizers() -> None:
     from dspy.teleprompt.copro_optimizer import BasicGenerateInstruction
     from dspy.teleprompt.gepa import InstructionProposer
@@ -116,26 +57,6 @@ def test_it_proposes_instructions_to_dspys_optimizers() -> None:
         new = InstructionProposer()({"critic": STRICT.text}, {"critic": examples}, ["critic"])
         assert "NO ISSUE" in new["critic"]
     assert len({offline_roles.threshold(text) for text in seen}) > 1
-
-
-class _Various(dspy.Signature):
-    """Say many things."""
-
-    question: str = dspy.InputField()
-    remark: str = dspy.OutputField()
-    choice: Literal["red", "blue"] = dspy.OutputField()
-    sure: bool = dspy.OutputField()
-    amount: float = dspy.OutputField()
-    names: list[str] = dspy.OutputField(desc="of\nall")
-    notes: dict[str, str] = dspy.OutputField()
-
-
-@pytest.mark.parametrize("adapter", [dspy.ChatAdapter(use_json_adapter_fallback=False), dspy.JSONAdapter()])
-def test_fields_it_knows_nothing_about_get_a_value_of_their_type(adapter: dspy.Adapter) -> None:
-    with dspy.context(lm=make_lm("offline"), adapter=adapter):
-        reply = dspy.Predict(_Various)(question="?")
-    assert "text statistics" in reply.remark
-    assert (reply.choice, reply.sure, reply.amount, reply.names, reply.notes) == ("red", False, 0.0, [], {})
 
 
 def test_the_other_judges_roles_are_answered() -> None:

@@ -48,36 +48,5 @@ def test_side_by_side_gives_the_scores_that_each_candidate_has_alone(name: str, 
         assert counted == pytest.approx(made.total())
 
 
-def test_so_it_is_in_every_order(items: list[Item]) -> None:
-    alone, _, _ = judged("debate", items)
-    for order in (0, 1):
-        assert judged("debate", items, together=4, order=order)[0] == alone
-
-
-def test_a_single_call_is_made_once_for_each_table(corpus: Corpus, items: list[Item]) -> None:
-    tables = GROUPS * len(corpus.task.aspects)
-    for together, calls in ((8, tables), (4, 2 * tables), (3, 3 * tables), (16, tables)):
-        assert judged("single", items, together=together)[1] == {"scorer": calls}
-    # Jointly, all aspects share it: one call a candidate, or one a table of candidates.
-    for together, calls in ((0, GROUPS * EACH), (8, GROUPS), (3, 3 * GROUPS)):
-        assert judged("single", items, together=together, joint=True)[1] == {"scorer": calls}
-
-
-@pytest.mark.parametrize("joint", [False, True])
-def test_a_debate_asks_for_each_turn_once_a_table(items: list[Item], joint: bool) -> None:
-    found, made, _ = judged("debate+tiebreak", items, together=8, joint=joint)
-    by_table: dict[tuple[str, ...], list[tuple[int, object]]] = {}
-    for item, (_, rounds, reason) in zip(items, found, strict=True):
-        table = (item.group,) if joint else (item.group, item.aspect.name)
-        by_table.setdefault(table, []).append((int(str(rounds)), reason))
-    tables = list(by_table.values())
-    assert {len(table) for table in tables} == {EACH * 4 if joint else EACH}
-    # A table's Critic speaks as long as one of its candidates is open, the Scorer as long as one is in dispute.
-    critic = sum(max(n for n, _ in table) for table in tables)
-    scorer = sum(1 + max(n - (reason == "no issue") for n, reason in table) for table in tables)
-    ties = sum(any(reason == "tie-breaker" for _, reason in table) for table in tables)
-    assert made == {"scorer": scorer, "critic": critic, "tie-breaker": ties}
-
-
 def test_such_a_judge_keeps_the_contract() -> None:
     check_judge(preset("debate+tiebreak", {"together": 4, "joint": True}))

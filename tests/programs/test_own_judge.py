@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,18 +13,14 @@ import dspy
 import pytest
 
 from debate_judge.data.errors import InputError
-from debate_judge.programs import JUDGES, build, judge_class, named, preset
-from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.dry_run import DryRunEngine, EstimateCase
-from debate_judge.programs.judge import DebateConfig, Item, ItemJudge, Unscored
+from debate_judge.programs import JUDGES, build, named, preset
+from debate_judge.programs.judge import DebateConfig, Item, ItemJudge
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.metrics.metric import Metric
 from debate_judge.programs.roles import parsing as replies
-from debate_judge.programs.roles.role import Fields, JudgeSignature, NoAnswer, Role, material
-from debate_judge.programs.testing import check_judge, in_turn, sample_items, scripted_lm
+from debate_judge.programs.roles.role import Fields, JudgeSignature, NoAnswer, Role
+from debate_judge.programs.testing import check_judge, sample_items
 from debate_judge.programs.transcript import EMPTY, Transcript, Turn
-from tests.fakes import only
-from tests.programs.prompts import ADAPTER
 
 MODULE = "own_judge_of_a_test"
 CODE = """
@@ -102,12 +97,6 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     sys.modules.pop(MODULE, None)
 
 
-def prompt(signature: Any = Weighing) -> tuple[str, str]:
-    inputs = {**material(sample_items()[0], ""), "correction": ""}
-    system, user = ADAPTER.format(signature, [], inputs)
-    return system["content"], user["content"]
-
-
 # --- the contract ---
 
 
@@ -124,38 +113,6 @@ def test_a_judge_without_a_method_cannot_be_made_and_the_error_names_both() -> N
         Half()  # type: ignore[abstract]
     with pytest.raises(TypeError, match=r"Silent.*measure"):
         Silent()  # type: ignore[abstract]
-
-
-def test_the_metaclass_leaves_dspy_as_it_is() -> None:
-    class Forgetful(Scales):
-        def __init__(self) -> None:
-            self.weigher = Role("weigher", Weighing)
-
-    assert Forgetful().callbacks == []
-    judge = Scales()
-    twin = copy.deepcopy(judge)
-    twin.weigher.signature = Weighing.with_instructions("Weigh well.")
-    assert judge.instructions() == {"weigher": "Weigh the candidate."}
-    judge.load_state(twin.dump_state())
-    assert judge.instructions() == {"weigher": "Weigh well."}
-
-
-def test_a_class_without_a_kind_goes_by_its_place_and_inherits_none() -> None:
-    class Sterner(Debate):
-        pass
-
-    assert Debate.kind == "debate"
-    assert Scales.kind == f"{__name__}:Scales"
-    assert Sterner.kind.startswith(f"{__name__}:")
-
-
-def test_a_failure_is_read_in_one_place_and_a_transcript_without_a_score_is_an_error() -> None:
-    failed = EMPTY.add(NoAnswer("refused", "no", 2).at("weigher", 1))
-    judgement = Scales().verdict(failed, 1)
-    assert isinstance(judgement, Unscored)
-    assert (judgement.reason, judgement.detail, judgement.calls) == ("refused", "weigher, round 1: no", 2)
-    with pytest.raises(ValueError, match="neither a score nor a failure"):
-        Scales().verdict(failed, 0)
 
 
 def test_what_breaks_the_contract_is_named() -> None:
@@ -208,22 +165,7 @@ def test_what_is_no_judge_is_refused_with_what_to_do(module: str, name: str, say
     assert says in str(raised.value)
 
 
-def test_an_error_inside_the_module_is_the_authors_to_see(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "broken_judge_of_a_test.py").write_text("1 / 0")
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ZeroDivisionError):
-        judge_class("broken_judge_of_a_test:X")
-
-
 # --- the offline LM and the dry run ---
-
-
-def test_the_prompt_tells_the_type_of_what_is_more_than_a_text() -> None:
-    _, user = prompt()
-    assert "[[ ## side ## ]]\n<one word (Literal['poor', 'fair', 'good'])>" in user
-    assert "[[ ## weight ## ]]\n<a grade from 1 to 10 (int)>" in user
-    assert "[[ ## sound ## ]]\n<sound (bool)>" in user
-    assert "[[ ## advice ## ]]\n<keep or drop>" in user
 
 
 def test_the_offline_lm_answers_fields_by_type_and_description() -> None:
@@ -250,38 +192,3 @@ def test_the_offline_lm_answers_fields_by_type_and_description() -> None:
 
 def test_a_judge_with_fields_of_its_own_keeps_the_contract() -> None:
     check_judge(Scales())
-
-
-def test_the_table_of_costs_names_the_role_also_under_a_trace() -> None:
-    async def go(lm: Any, **settings: Any) -> None:
-        with dspy.context(lm=lm, disable_history=True, **settings):
-            await only(Scales().judge([sample_items()[0]]))
-
-    for settings in ({"trace": None}, {"trace": []}):
-        lm = make_lm("offline")
-        asyncio.run(go(lm, **settings))
-        assert set(lm.meter.asked) == {"weigher"}
-
-
-@pytest.mark.parametrize("tokens", [80, 250, 800])
-def test_the_dry_run_takes_unknown_texts_for_long_ones(tokens: int) -> None:
-    case = EstimateCase("upper" if tokens == 800 else "expected", tokens)
-    reply = DryRunEngine(case).answer(*prompt(), {})
-    found = replies.sections(reply.text, [*Weighing.output_fields])
-    assert isinstance(found, Mapping)
-    # Besides the text there are seven short fields.
-    assert tokens <= reply.output_tokens <= tokens + 100
-    assert max(found, key=lambda name: len(found[name])) == "musings"
-    assert len(found["side"]) < 10
-
-
-def test_a_scripted_lm_remembers_what_a_role_asked_twice() -> None:
-    lm = scripted_lm(in_turn(["[[ ## side ## ]]\nbest", "[[ ## side ## ]]\ngood"]))
-
-    async def go() -> Any:
-        with dspy.context(lm=lm, disable_history=True, trace=None):
-            return await only(Scales().judge([sample_items()[0]]))
-
-    verdict = asyncio.run(go())
-    assert (verdict.score, verdict.calls, len(lm.prompts)) == (5.0, 2, 2)
-    assert "the side must be poor, fair or good" in lm.prompts[1]

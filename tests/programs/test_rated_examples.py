@@ -20,6 +20,8 @@ from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import DebateConfig, Item, Judge
 from debate_judge.programs.roles.examples import EXPLAINED, RatedExample, examples_of, with_examples
 from tests.fakes import ScriptedLM, debater, only, scripted_lm, section
+from tests.programs.debates import ITEM as COHERENT
+from tests.programs.tables import JOINT_TASK, joint_reading, judged, reading
 
 TONE = Aspect("tone", "Is it kind?", Scale(1, 5))
 HELP = Aspect("help", "Does it help?", Scale(1, 5))
@@ -84,15 +86,6 @@ def test_every_role_reads_the_examples_of_the_aspect_each_source_once() -> None:
     assert [c["candidate"] for s in lines(section(other[0], "examples")) for c in s["candidates"]] == ["Ask again."]
 
 
-def test_examples_stand_behind_the_standard_and_change_nothing_else() -> None:
-    plain, told = prompts(debate()), prompts(with_examples(debate(), ALL))
-    for before, after in zip(plain, told, strict=True):
-        assert headers(after) == ["standard", "examples", *headers(before)[1:]]
-        assert after.replace(f"[[ ## examples ## ]]\n{section(after, 'examples')}\n\n", "") == before
-    # One user message, whatever DSPy would make of demonstrations, and the same where a trace watches.
-    assert prompts(with_examples(debate(), ALL), trace=[]) == told
-
-
 def test_an_item_is_never_shown_the_ratings_of_its_own_source() -> None:
     train = replace(ITEM, source="  Which\n river? ")
     for judge in (with_examples(debate(), ALL), with_examples(debate(), ALL, nearest=3)):
@@ -101,15 +94,6 @@ def test_an_item_is_never_shown_the_ratings_of_its_own_source() -> None:
             assert "Sorry to read that!" in prompt
     alone = with_examples(debate(), (RIVER,))
     assert prompts(alone, train) == prompts(debate(), train)
-
-
-def test_a_text_without_a_source_is_shown_the_ratings_of_other_texts_alone() -> None:
-    alone = replace(RIVER, source="", context="")
-    other = replace(alone, candidate="Another text.")
-    judge = with_examples(debate(rounds=0), (alone, other))
-    for prompt in prompts(judge, replace(ITEM, source="", context="", text=alone.candidate)):
-        (shown,) = lines(section(prompt, "examples"))
-        assert shown == {"candidates": [{"candidate": "Another text.", "rating": 4.33, "ratings": [5, 4, 4]}]}
 
 
 def test_the_nearest_examples_are_those_most_like_source_and_candidate() -> None:
@@ -125,34 +109,6 @@ def test_the_nearest_examples_are_those_most_like_source_and_candidate() -> None
     assert [
         s["source"] for s in lines(section(prompts(with_examples(debate(), ALL, nearest=1), river)[0], "similar"))
     ] == ["Which river?"]
-
-
-def test_examples_of_an_aspect_that_needs_no_source_have_none() -> None:
-    item = replace(ITEM, aspect=replace(TONE, source=False))
-    shown = lines(section(prompts(with_examples(debate(), (CURT, RIVER)), item)[0], "examples"))
-    assert [list(source) for source in shown] == [["candidates"]]
-    # The best rated first, whatever their order was.
-    assert [c["rating"] for c in shown[0]["candidates"]] == [4.33, 2.0]
-
-
-def test_the_nearest_examples_without_a_source_are_those_with_the_most_similar_text() -> None:
-    examples = [replace(RIVER, source="", context="", candidate=text) for text in ("The Oak.", "Sorry!", "An ash.")]
-    judge = with_examples(debate(rounds=0), examples, nearest=1)
-    (prompt,) = prompts(judge, replace(ITEM, source="", context="", text="So sorry."))
-    assert [s["candidates"][0]["candidate"] for s in lines(section(prompt, "similar"))] == ["Sorry!"]
-
-
-def test_the_nearest_of_equals_is_the_first_in_every_run() -> None:
-    same = [replace(LATE, group=str(n), source=f"{n} {n}", candidate="Sorry to read that!") for n in range(8)]
-    judge = with_examples(debate(), same, nearest=3)
-    first = prompts(judge)
-    assert [s["source"] for s in lines(section(first[0], "similar"))] == ["0 0", "1 1", "2 2"]
-    assert prompts(with_examples(debate(), same, nearest=3)) == first
-
-
-def test_more_examples_than_there_are_is_all_of_them() -> None:
-    shown = lines(section(prompts(with_examples(debate(), ALL, nearest=50))[0], "similar"))
-    assert sum(len(source["candidates"]) for source in shown) == 3
 
 
 ATTACK = (
@@ -183,19 +139,49 @@ def test_examples_are_demonstrations_in_the_state_and_survive_dspys_own_saving(t
     assert prompts(again) == prompts(judge)
 
 
-def test_other_examples_replace_these_and_other_demonstrations_stay() -> None:
-    first = debate()
-    first.scorer.demos = [dspy.Example(candidate="A reply.", rationale="Because.", score="4")]
-    second = with_examples(with_examples(first, ALL), (LATE,))
-    assert examples_of(second) == (LATE,)
-    assert len(second.scorer.demos) == 2
-    none = with_examples(second, ())
-    assert (examples_of(none), len(none.scorer.demos)) == ((), 1)
-    # The judge that they are given to stays as it was.
-    assert examples_of(first) == ()
-
-
 def test_a_judge_whose_prompts_have_no_place_for_examples_is_refused() -> None:
     with pytest.raises(InputError, match="the judge 'chateval' shows no rated examples"):
         with_examples(ChatEval({"alpha": "You are alpha."}), ALL)
     assert examples_of(ChatEval({"alpha": "You are alpha."})) == ()
+
+
+COHERENCE, STYLE = JOINT_TASK.aspects
+
+
+def rated(item: Item, rating: float = 3.0) -> RatedExample:
+    return RatedExample(item.aspect.name, item.group, item.source, "", item.text, rating)
+
+
+def texts(count: int) -> list[Item]:
+    """Candidates of a group without a source."""
+    return [replace(COHERENT, group="one", context="", source="", text=f"Text number {n}.") for n in range(count)]
+
+
+def candidates(prompt: str, field: str) -> set[str]:
+    """Those with their ratings in a field of a prompt."""
+    told = section(prompt, field).splitlines()[1:]
+    return {candidate["candidate"] for line in told for candidate in json.loads(line)["candidates"]}
+
+
+@pytest.mark.parametrize("nearest", [0, 1])
+def test_no_candidate_of_a_group_without_a_source_has_its_own_rating(nearest: int) -> None:
+    items = texts(3)
+    other = replace(rated(items[0]), candidate="Another text.")
+    judge = with_examples(Debate(debate_config=DebateConfig(0), together=3), [*map(rated, items), other], nearest)
+    assert isinstance(judge, Debate)
+    _, lm = judged(judge, reading(lambda _, text: 3), items)
+    assert [candidates(prompt, "similar" if nearest else "examples") for prompt in lm.prompts] == [{"Another text."}]
+
+
+def test_a_joint_prompt_has_no_rating_of_its_items_in_an_aspect_that_they_are_not_asked_about() -> None:
+    one, two = (replace(item, task=JOINT_TASK) for item in texts(2))
+    asked = [one, replace(two, aspect=STYLE)]
+    known = [rated(two), rated(replace(one, aspect=STYLE))]
+    judge = Debate(debate_config=DebateConfig(0), together=2, joint=True)
+    told, plain = (
+        judged(own, joint_reading(lambda *_: 3), asked)[1].prompts
+        for own in (with_examples(judge, known), judge)
+        if isinstance(own, Debate)
+    )
+    assert len(plain) == 1
+    assert told == plain

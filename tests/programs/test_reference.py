@@ -10,12 +10,12 @@ import pytest
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import GRANULARITIES, Aspect, Scale, Task
-from debate_judge.programs import JUDGES, KINDS, build, preset
+from debate_judge.programs import JUDGES, build
 from debate_judge.programs.compiled import AspectJudge
 from debate_judge.programs.judge import Item, Judgement, Unscored, Verdict
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.metrics import metric
-from debate_judge.programs.metrics.metric import TOKENIZERS, Bleu, Metric, RougeL
+from debate_judge.programs.metrics.metric import Bleu, Metric, RougeL
 from debate_judge.runs.runner.runner import JudgeRunner
 
 ASPECTS = (Aspect("tone", "Whether it is kind.", Scale(1, 5)), Aspect("help", "Whether it helps.", Scale(1, 5)))
@@ -82,15 +82,6 @@ def test_references_come_before_the_context_and_that_before_the_source(judge: Me
     assert value(judge, item(same, " ", source=same, context=" \n")) == best
 
 
-def test_the_tokenizer_of_bleu_can_be_chosen() -> None:
-    assert value(Bleu("char"), item("abcd", "abcx")) > value(Bleu(), item("abcd", "abcx")) == 0
-    for name in TOKENIZERS:
-        assert value(Bleu(name), item("the cat sat on it", "the cat sat on it")) == pytest.approx(100)
-    assert preset("bleu", {"tokenize": "zh"}).config() == {"tokenize": "zh"}
-    with pytest.raises(InputError, match="13a, intl, char, zh, none"):
-        preset("bleu", {"tokenize": "mecab"})
-
-
 @pytest.mark.parametrize("name", METRICS)
 def test_a_missing_package_is_said_with_the_command_that_mends_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metric.importlib.util, "find_spec", lambda package: None)
@@ -99,13 +90,6 @@ def test_a_missing_package_is_said_with_the_command_that_mends_it(name: str, mon
     assert name in caught.value.problem
     assert str(caught.value.remedy).startswith("pip install ")
     assert "pip install -e '.[metrics]'" in str(caught.value.remedy)
-
-
-def test_every_metric_is_a_kind_that_asks_nobody() -> None:
-    assert set(METRICS) <= set(KINDS) & set(JUDGES)
-    for judge in (RougeL(), Bleu()):
-        assert judge.tunable() == ()
-        assert not judge.on_scale
 
 
 class Moody(Metric):
@@ -163,11 +147,6 @@ def test_a_text_with_nothing_to_compare_it_with_is_unscored_and_not_0() -> None:
         assert "no reference, context or source to compare with" in found.detail
 
 
-def test_equal_texts_with_other_references_are_other_questions() -> None:
-    same, other = item("the cat", "the cat", source=""), item("the cat", "a dog", source="")
-    assert [j.score for j in judged(RougeL(), same, other) if isinstance(j, Verdict)] == [1.0, 0.0]
-
-
 def test_what_no_text_can_be_scored_without_ends_the_run() -> None:
     class Without(Moody):
         def measure(self, text: str, others: tuple[str, ...]) -> float:
@@ -175,20 +154,6 @@ def test_what_no_text_can_be_scored_without_ends_the_run() -> None:
 
     with pytest.raises(InputError, match="no such model"):
         judged(Without(), item("a"), item("b"))
-
-
-def test_metrics_compute_one_text_at_a_time_in_a_thread_of_their_own() -> None:
-    judge = Moody()
-    judged(judge, *(item("x" * n) for n in range(1, 50)))
-    assert judge.most == 1
-    (thread,) = judge.threads
-    assert thread.startswith("metrics")
-
-
-def test_a_dry_run_computes_nothing() -> None:
-    judge = Moody()
-    assert value(judge.dry_run_copy(), item("fine")) == 0  # type: ignore[arg-type]
-    assert not judge.threads
 
 
 @pytest.mark.parametrize("granularity", GRANULARITIES)

@@ -7,6 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from debate_judge.data.schema import Scale
+from debate_judge.programs.debate.replies import no_issue
 from debate_judge.programs.roles.parsing import Unreadable, score
 
 FIVE = Scale(1, 5)
@@ -20,108 +21,58 @@ OTHER = "on another scale"
 
 SCORES: list[tuple[str, float | str]] = [
     ("4", 4),
-    (" 4\n", 4),
     ("4.0", 4),
     ("4.25", 4.25),
     ("4,5", 4.5),
-    ("4.", 4),
     ("4!", 4),
-    ("+4", 4),
-    ("= 4", 4),
     ("**4**", 4),
-    ("__4__", 4),
-    ("`4`", 4),
-    ("'4'", 4),
     ('"4"', 4),
     ("“4”", 4),
-    ("(4)", 4),
-    ("[4]", 4),
     ("[[4]]", 4),
     ("<4>", 4),
     ("4/5", 4),
-    ("4 / 5", 4),
-    ("**4/5**", 4),
     ("4 out of 5", 4),
-    ("4 (out of 5)", 4),
     ("4 - mostly coherent", 4),
     ("Score: 4 – mostly coherent", 4),
     ("**4**/5", 4),
-    ("<score>4</score>", 4),
     ("<score>\n4\n</score>", 4),
-    ("4 of 5", 4),
     ("4 points", 4),
-    ("5/5", 5),
-    ("1", 1),
     ("٤", 4),
-    ("４", 4),
     ("Score: 4", 4),
     ("Score：4", 4),
     ("It hangs together.\nRating：4", 4),
-    ("score = 4", 4),
     ("**Score:** 4", 4),
     ("**Score**: **4**", 4),
-    ("__Score__: 4", 4),
     ("### Score: 4", 4),
-    ("Score:\n4", 4),
-    ("Rating: [[4]]", 4),
     ("Score: 4/5 (good)", 4),
-    ("Score: 4 out of 5.", 4),
     ("Final score: 4", 4),
     ("My revised score is 4.", 4),
     ("It hangs together well. Overall score: 4.", 4),
     ("The Critic's score: 2. My score: 4.", 4),
-    ("- Score: 4", 4),
     ("It hangs together.\n- Rating: 4", 4),
-    ("• Final score: 4", 4),
-    ("(1-5): 4", 4),
     ("Score (1-5): 4", 4),
-    ("[1 to 5] 3.5", 3.5),
     ("4\nThere are 3 errors in 2 sentences.", 4),
-    ("Score: 4\nScore: 4.0", 4),
-    ("4\nScore: 4/5", 4),
     ('The text says "Score: 5".\nScore: 2', 2),
     ("The text says “my score is 5”. Score: 2", 2),
     ("> Score: 5\nScore: 2", 2),
     ("", MISSING),
-    (" \n ", MISSING),
     ("good", NONE),
-    ("five", NONE),
-    ("V", NONE),
-    ("N/A", NONE),
-    ("NaN", NONE),
     ("inf", NONE),
-    ("-inf", NONE),
     ("1e3", NONE),
-    ("4e0", NONE),
-    ("0x4", NONE),
-    ("4_0", NONE),
     ("½", NONE),
-    ("4½", NONE),
-    ("4 1/2", NONE),
-    ("4.5.2", NONE),
     ("1,000", NONE),
     ("4" * 400, NONE),
-    ("4 5", NONE),
     ("4, 5", NONE),
     ("4-5", NONE),
-    ("4–5", NONE),
     ("3 or 4", NONE),
-    ("~4", NONE),
-    ("<4", NONE),
-    (">4", NONE),
-    ("4?", NONE),
     ("4th", NONE),
-    ("A", NONE),
     ("yes", NONE),
     ("(1-5)", NONE),
     ("I'd give it a 4.", NONE),
     ("There are 3 errors.", NONE),
     ("A score of 5 is not justified.", NONE),
     ("The score is not 5 but 4.", NONE),
-    ("The score: 4-5", NONE),
     ('The text says "Score: 5".', NONE),
-    ("> 5", NONE),
-    ("Score: 4,500", NONE),
     ("Score: 4 because of 2 errors", NONE),
     ("Score: 4\nScore: 3", SEVERAL),
     ("4\nScore: 3", SEVERAL),
@@ -132,19 +83,13 @@ SCORES: list[tuple[str, float | str]] = [
     ("4 - 3 sentences - and so on", NONE),
     ("Score: 4. Final score: 3.", SEVERAL),
     ("0", OUTSIDE),
-    ("6", OUTSIDE),
     ("5.01", OUTSIDE),
-    (".5", OUTSIDE),
     ("-4", OUTSIDE),
-    ("−4", OUTSIDE),
     ("999999999", OUTSIDE),
     ("8/10", OTHER),
-    ("0.8/1", OTHER),
     ("4/10", OTHER),
     ("80%", OTHER),
-    ("4%", OTHER),
     ("Score: 8 out of 10", OTHER),
-    ("Score: 4.5%", OTHER),
     ("4/5\nScore: 4/10", OTHER),
 ]
 
@@ -165,18 +110,11 @@ def test_score(text: str, expected: float | str) -> None:
     ("text", "expected"),
     [
         ("Coherence: 3", 3),
-        ("- coherence = 3", 3),
-        ("1. **Coherence:** 3", 3),
         ("Coherence (1-5): 3", 3),
-        ("Coherence score: 3", 3),
-        ("Overall coherence rating is 3.", 3),
         ("It jumps.\n\nRating:\nCoherence: 3", 3),
-        ("Coherence: 3\nRating: 3", 3),
         ("Coherence: 3\nRating: 2", SEVERAL),
         ("Coherence is 3 parts luck.", NONE),
-        ("Coherence: 3 errors", NONE),
         ("Incoherence: 3", NONE),
-        ("Fluency: 3", NONE),
         ('The text says "Coherence: 3".', NONE),
     ],
 )
@@ -193,17 +131,12 @@ def test_a_name_of_several_words_is_a_label_too() -> None:
 @pytest.mark.parametrize(
     ("text", "scale", "expected"),
     [
-        ("0", Scale(0, 100), 0),
         ("85%", Scale(0, 100), 85),
-        ("85 out of 100", Scale(0, 100), 85),
         (".5", Scale(0, 1, 0.5), 0.5),
         ("-1", Scale(-2, 2), -1),
-        ("−1", Scale(-2, 2), -1),
         ("-.5", Scale(-2, 2), -0.5),
         # A dash with a space may be a minus or a bullet.
         ("- 1", Scale(-2, 2), None),
-        ("– 1", Scale(-2, 2), None),
-        ("1000", Scale(0, 1000), 1000),
         # A thousand, or one?
         ("1,000", Scale(0, 1000), None),
     ],
@@ -217,30 +150,16 @@ def test_score_on_other_scales(text: str, scale: Scale, expected: float | None) 
     ("text", "expected"),
     [
         ("yes", 1),
-        ("Yes.", 1),
-        ("**YES**", 1),
-        ("true", 1),
         ("No", 0),
-        ("no!", 0),
-        ("False", 0),
         ("no\nThe source says otherwise.", 0),
-        ("1", 1),
-        ("0", 0),
         ("0.3", 0.3),
         ("Yes and no", None),
-        ("not yes", None),
-        ("No, that is: yes", None),
-        ("maybe", None),
         ("2", None),
     ],
 )
 def test_yes_and_no_on_a_scale_of_two_values(text: str, expected: float | None) -> None:
     value = score(text, YES_NO)
     assert isinstance(value, Unreadable) if expected is None else value == expected
-
-
-def test_yes_is_no_rating_where_the_scale_has_more_than_two_values() -> None:
-    assert isinstance(score("yes", Scale(0, 1, 0.5)), Unreadable)
 
 
 @given(st.floats(1, 5).map(lambda v: round(v, 3)))
@@ -255,3 +174,38 @@ def test_every_number_of_the_scale_is_read_as_it_is_written(value: float) -> Non
 def test_a_score_is_on_the_scale_or_refused_whatever_the_text(text: str) -> None:
     value = score(text, FIVE)
     assert isinstance(value, Unreadable) or 1 <= value <= 5
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("NO ISSUE", True),
+        ("NO ISSUES", True),
+        ("**NO ISSUE**", True),
+        ("Decision: NO ISSUE", True),
+        ("NO ISSUE\n\nThe score is accurate.", True),
+        ("ISSUE", False),
+        ("Decision: ISSUE", False),
+        ("ISSUE\nThe score is too high.", False),
+        ("", None),
+        ("NO ISSUE or ISSUE", None),
+        ("NO ISSUE. However, the second sentence is odd.", None),
+        ("NO ISSUE, except that the score is far too high", None),
+        ("There is no issue with grammar but the score is too high.", None),
+        ("ISSUE: none", None),
+        ("ISSUE: too high", False),
+        ("NO ISSUE (the score is fine)", True),
+        ("NO ISSUE - with grammar, the facts are wrong", None),
+        ("NO ISSUE: I agree.", True),
+        ("ISSUE\n\nDecision: NO ISSUE", None),
+        ("TOO HIGH? No, it stands. NO ISSUE", None),
+        ("ISSUE? No, it stands. NO ISSUE", None),
+    ],
+)
+def test_decision(text: str, expected: bool | None) -> None:
+    decision = no_issue(text)
+    if expected is None:
+        assert isinstance(decision, Unreadable)
+        assert "NO ISSUE or ISSUE" in decision.why
+    else:
+        assert decision is expected

@@ -9,54 +9,28 @@ import pytest
 from debate_judge.programs.roles.parsing import Unreadable, sections
 
 FIELDS = ("rationale", "score")
-REVIEW = ("review", "decision", "feedback")
 
 MARKED = "[[ ## rationale ## ]]\nIt holds together.\n\n[[ ## score ## ]]\n4"
 BOTH = {"rationale": "It holds together.", "score": "4"}
 
 REPLIES: list[tuple[str, str, dict[str, str]]] = [
     ("markers", MARKED, BOTH),
-    ("markers with an end marker", MARKED + "\n\n[[ ## completed ## ]]", BOTH),
-    ("the other order", "[[ ## score ## ]]\n4\n[[ ## rationale ## ]]\nIt holds together.", BOTH),
-    ("content beside the header", "[[ ## rationale ## ]] It holds together.\n[[ ## score ## ]] 4", BOTH),
-    ("capitals", MARKED.upper().replace("IT HOLDS TOGETHER.", "It holds together."), BOTH),
-    ("no spaces", "[[##rationale##]]\nIt holds together.\n[[##score##]]\n4", BOTH),
     ("bold headers", "**[[ ## rationale ## ]]**\nIt holds together.\n**[[ ## score ## ]]**: 4", BOTH),
-    ("headings", "### [[ ## rationale ## ]]\nIt holds together.\n### [[ ## score ## ]]\n4", BOTH),
-    ("indented", "  [[ ## rationale ## ]]\n  It holds together.\n  [[ ## score ## ]]\n  4", BOTH),
-    ("a code fence around", f"```\n{MARKED}\n```", BOTH),
-    ("a code fence with a language", f"```text\n{MARKED}\n```", BOTH),
-    ("Windows line ends", MARKED.replace("\n", "\r\n"), BOTH),
-    ("politeness before", f"Sure, here it is:\n\n{MARKED}", BOTH),
     ("a field that nobody asked for", MARKED + "\n[[ ## confidence ## ]]\n90", BOTH),
     ("a field twice, equal", MARKED + "\n[[ ## score ## ]]\n4", BOTH),
-    ("a field twice, once empty", "[[ ## score ## ]]\n" + MARKED, BOTH),
     ("reasons without their header", "It holds together.\n[[ ## score ## ]]\n4", BOTH),
     ("thinking", f"<think>Perhaps 2? [[ ## score ## ]]\n2</think>\n{MARKED}", BOTH),
-    ("thinking with capitals", f"<Thinking>\nScore: 2\n</Thinking>\n\n{MARKED}", BOTH),
     ("thinking that began in the prompt", f"Perhaps:\n[[ ## score ## ]]\n2\nNo.</think>\n{MARKED}", BOTH),
-    ("thinking twice", f"<think>a</think><reasoning>b</reasoning>{MARKED}", BOTH),
     ("thinking about tags", f"<think>a </think> in the text is odd</think>{MARKED}", BOTH),
-    ("thinking between fields", MARKED.replace("\n\n", "\n<think>3?</think>\n"), BOTH),
     (
         "a tag that is only mentioned",
         "[[ ## rationale ## ]]\nThere is a stray <think> in it.\n[[ ## score ## ]]\n4",
         {"rationale": "There is a stray <think> in it.", "score": "4"},
     ),
     ("JSON", '{"rationale": "It holds together.", "score": 4}', BOTH),
-    ("JSON with capitals", '{"Rationale": "It holds together.", "Score": "4"}', BOTH),
-    ("JSON over lines", '{\n  "rationale": "It holds together.",\n  "score": 4\n}', BOTH),
     ("JSON in a fence", '```json\n{"rationale": "It holds together.", "score": 4}\n```', BOTH),
-    ("JSON in a fence on one line", '```json {"rationale": "It holds together.", "score": 4}```', BOTH),
-    (
-        "JSON in a fence between words with braces",
-        'As {asked}:\n```json\n{"rationale": "It holds together.", "score": 4}\n```\nOr {not}?',
-        BOTH,
-    ),
     ("JSON after words", 'Here you are: {"rationale": "It holds together.", "score": 4}', BOTH),
     ("JSON with a raw newline", '{"rationale": "It\nholds.", "score": 4}', {"rationale": "It\nholds.", "score": "4"}),
-    ("JSON with null", '{"rationale": null, "score": 4}', {"score": "4"}),
-    ("JSON with a list", '{"rationale": ["a", "b"], "score": 4}', {"rationale": '["a", "b"]', "score": "4"}),
     (
         "JSON with fences and braces inside",
         json.dumps({"rationale": "uses ```{x}``` twice", "score": 4}),
@@ -94,25 +68,11 @@ REPLIES: list[tuple[str, str, dict[str, str]]] = [
     ),
     ("labels", "Rationale: It holds together.\nScore: 4", BOTH),
     ("bold labels", "**Rationale:** It holds together.\n\n**Score:** 4", BOTH),
-    ("bold names", "**Rationale**: It holds together.\n**Score**: 4", BOTH),
-    ("list of labels", "- Rationale: It holds together.\n- Score: 4", BOTH),
     ("plain headings", "## Rationale\nIt holds together.\n\n## Score\n4", BOTH),
-    ("bold lines", "**Rationale**\nIt holds together.\n\n**Score**\n4", BOTH),
-    ("labels in full width", "Rationale：It holds together.\nScore：4", BOTH),
     ("the scale in the label", "Rationale: It holds together.\nScore (1-5): 4", BOTH),
-    ("the scale in a bold label", "**Rationale:** It holds together.\n**Score [1 to 5]:** 4", BOTH),
-    ("a final score", "Rationale: It holds together.\n**Final Score:** 4", BOTH),
     ("the end of a turn", "Rationale: It holds together.\nScore: 4<|im_end|>", BOTH),
-    ("the end of a turn and of a text", MARKED + "<end_of_turn>\n</s>", BOTH),
     ("reasons without their label", "It holds together.\nScore: 4", BOTH),
     ("no structure", "It holds together, so I'd say four.", {"": "It holds together, so I'd say four."}),
-    ("a number alone", "4", {"": "4"}),
-    ("only one of two fields", "[[ ## rationale ## ]]\nFine.", {"rationale": "Fine."}),
-    (
-        "a header inside a line",
-        "[[ ## rationale ## ]] Fine. [[ ## score ## ]] 4",
-        {"rationale": "Fine. [[ ## score ## ]] 4"},
-    ),
     (
         "a quoted line that looks like a label",
         "Rationale: it claims\n> Score: 5\nScore: 2",
@@ -180,11 +140,6 @@ def test_json_in_a_sentence_is_no_answer(reply: str) -> None:
     assert sections(reply, FIELDS) == {"": reply}
 
 
-def test_a_block_that_a_sentence_quotes_is_no_answer_of_one_field() -> None:
-    reply = 'It has\n```json\n{"score": 5}\n```\nin it. I give it a 2.'
-    assert sections(reply, ("score",)) == {"score": reply}
-
-
 def test_a_reply_of_one_field_needs_no_header() -> None:
     assert sections("Read it twice.\nThen judge.", ("steps",)) == {"steps": "Read it twice.\nThen judge."}
     assert sections("[[ ## steps ## ]]\nRead it.", ("steps",)) == {"steps": "Read it."}
@@ -198,12 +153,3 @@ def test_a_name_of_two_words_may_be_written_as_words() -> None:
         '{"side": "Critic", "Final score": 4}',
     ):
         assert sections(reply, ("reasoning", "side", "final_score")) == {"side": "Critic", "final_score": "4"}
-
-
-def test_a_critics_reply() -> None:
-    reply = "The score is too high.\n\n**Decision:** ISSUE\n\n**Feedback:** Lower it:\n- one error\n- another"
-    assert sections(reply, REVIEW) == {
-        "review": "The score is too high.",
-        "decision": "ISSUE",
-        "feedback": "Lower it:\n- one error\n- another",
-    }

@@ -1,24 +1,74 @@
-"""The Scorer of a debate in each score mode: what it asks, what the debate hears, what is recorded."""
+"""The Scorer of a debate in each score mode, and the weighted mean over a scale's points."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from dspy.lm15 import Request
 
-from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Scale
-from debate_judge.programs import build
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import DebateConfig, Unscored, Verdict
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.reply import Messages, Reply
-from debate_judge.programs.roles.score_modes import Mode
+from debate_judge.programs.roles.parsing import Unreadable
+from debate_judge.programs.roles.score_modes import expectation
 from tests.fakes import debater, only, requested, scripted_lm, section
-from tests.programs.debates import COHERENCE, ITEM, content, hold, objects, scores
+from tests.programs.debates import ITEM, content, hold, objects, scores
+
+
+def token(*alternatives: tuple[str, float]) -> tuple[tuple[str, float], ...]:
+    """The token first that was chosen, each with its probability."""
+    return tuple((text, math.log(probability)) for text, probability in alternatives)
+
+
+TWO_OR_FOUR = {4: 0.5, 2: 0.5}
+
+
+@pytest.mark.parametrize(
+    ("written", "tokens", "score", "weights"),
+    [
+        ("4", [token(("4", 0.5), ("2", 0.5))], 3, TWO_OR_FOUR),
+        # What is no point of the scale weighs nothing; the rest is brought to 1: (0.6 * 4 + 0.2 * 2) / 0.8
+        ("4", [token(("4", 0.6), ("2", 0.2), ("9", 0.1), ("four", 0.1))], 3.5, {4: 0.75, 2: 0.25}),
+        # The chosen token listed once more counts once; tokens that differ by a blank are one point.
+        ("4", [token(("4", 0.4), ("4", 0.4), (" 4", 0.1), ("2", 0.5))], 3, TWO_OR_FOUR),
+        ("4/5", [token(("4", 0.5), ("2", 0.5)), token(("/", 1)), token(("5", 1))], 3, TWO_OR_FOUR),
+        # The score stands at the end, and its token may hold the blank before it.
+        ("4", [token(("4", 1)), token((" pages:", 1)), token((" 4", 0.5), (" 2", 0.5))], 3, TWO_OR_FOUR),
+        # Neither -1 nor 0 is a point.
+        ("1", [token(("1", 0.25), ("-1", 0.25), ("0", 0.25), ("2", 0.25))], 1.5, {1: 0.5, 2: 0.5}),
+    ],
+)
+def test_points_are_weighed_where_the_score_stands(
+    written: str, tokens: Any, score: float, weights: dict[int, float]
+) -> None:
+    found = expectation(written, tokens, Scale(1, 5))
+    assert found == pytest.approx(weights)
+    assert isinstance(found, dict)
+    assert sum(point * weight for point, weight in found.items()) == pytest.approx(score)
+
+
+@pytest.mark.parametrize(
+    ("written", "tokens", "why"),
+    [
+        ("10", [token(("1", 1)), token(("0", 1))], "no token of its own"),
+        ("3.5", [token(("3", 1)), token((".", 1)), token(("5", 1))], "between two points"),
+        ("4", [token(("three", 1))], "no token of its own"),
+        ("12", [token(("12", 1))], "outside the scale"),
+    ],
+)
+def test_a_score_that_is_no_single_token_cannot_be_weighed(written: str, tokens: Any, why: str) -> None:
+    found = expectation(written, tokens, Scale(1, 10))
+    assert isinstance(found, Unreadable)
+    assert why in found.why
+
+
+def test_points_that_are_all_called_impossible_are_weighed_all_the_same() -> None:
+    found = expectation("4", [(("4", -9999.0), ("5", -9999.0), ("x", -9999.0))], Scale(1, 5))
+    assert found == {4: 0.5, 5: 0.5}
 
 
 class Likely:
@@ -86,15 +136,6 @@ def test_an_endpoint_without_probabilities_leaves_the_item_unscored_and_no_other
     assert len(engine.prompts) == 1
 
 
-def test_expected_refuses_a_scale_whose_points_are_no_tokens() -> None:
-    item = replace(ITEM, aspect=replace(COHERENCE, scale=Scale(0, 1, 0.5)))
-    with pytest.raises(InputError, match="probability of their tokens"):
-        hold(
-            likely(Likely({"1": 1.0})),
-            only(Debate(debate_config=DebateConfig(0), score_mode="expected").judge([item])),
-        )
-
-
 def test_sampled_averages_the_samples_and_takes_the_reasons_of_the_nearest() -> None:
     samples = iter([scores(2, "Low."), scores(4, "High."), scores(4, "High too."), scores(5, "Top.")])
     lm = scripted_lm(lambda prompt: next(samples) if requested(prompt)[0] == "rationale" else content())
@@ -118,19 +159,3 @@ def test_an_unreadable_sample_is_left_out_and_too_many_leave_the_item_unscored()
     assert isinstance(found, Unscored)
     assert "2 of 3 samples, e.g. sample 2" in found.detail
     assert found.calls == 5
-
-
-@pytest.mark.parametrize("mode", ["text", "sampled:5", "expected"])
-def test_the_mode_stands_in_the_configuration_and_every_variant_keeps_it(mode: str) -> None:
-    judge = Debate(score_mode=mode)
-    assert judge.config()["score_mode"] == mode
-    again = build("debate", judge.config())
-    assert again.config() == judge.config()
-    assert again.instructions() == judge.instructions()
-    for variant in judge.variants({"mild": "Be mild.", "harsh": "Be harsh."}).values():
-        assert variant.config()["score_mode"] == mode
-
-
-def test_an_export_from_before_there_were_modes_is_text() -> None:
-    config = {"persona": "plain", "rounds": 1, "tie_breaker": False}
-    assert build("debate", config).config()["score_mode"] == str(Mode.of("text"))

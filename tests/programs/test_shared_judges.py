@@ -13,11 +13,7 @@ from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import PLAIN, STRICT
 from debate_judge.programs.geval.judge import GEval
 from debate_judge.programs.judge import DebateConfig, Item, Judge
-from debate_judge.programs.make_lm import make_lm
-from debate_judge.programs.offline.rubric import PHRASES
-from debate_judge.programs.roles.examples import RatedExample, with_examples
 from debate_judge.programs.roles.guide import with_guide
-from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import section
 from tests.programs.tables import cells, joint_judge, joint_reading, judged, values
 
@@ -72,32 +68,6 @@ def test_the_rules_name_what_is_argued_from_and_what_an_issue_is() -> None:
     assert "by the definition of the aspect" in rules(plain, plain)
 
 
-def test_a_guide_to_all_aspects_is_said_once() -> None:
-    opening, review, *_ = prompts(told("They like rain."), told("They like rain."))
-    assert opening.count("They like rain.") == 1
-    assert "by the guide to the raters" in section(review, "rules")
-
-
-def test_rated_examples_are_shown_under_their_aspects() -> None:
-    def showing(aspect: str, nearest: int) -> Debate:
-        examples = [RatedExample(aspect, f"g{n}", f"Letter {n}.", "", f"{aspect} {n}", 2.0) for n in range(2)]
-        found = with_examples(joint_judge(1, tie_breaker=True), examples, nearest)
-        assert isinstance(found, Debate)
-        return found
-
-    # How many an item is shown may differ as well.
-    opening, *_ = prompts(showing("coherence", 0), showing("plain style", 1))
-    assert section(opening, "examples_coherence").count("coherence ") == 2
-    assert section(opening, "similar_plain_style").count('"plain style ') == 1
-    assert "plain style " not in section(opening, "examples_coherence")
-
-
-def test_a_single_aspect_is_asked_about_by_its_own_judge() -> None:
-    guided = told("They like rain.")
-    (one,) = shared_judges({"coherence": guided})
-    assert one.judge is guided
-
-
 SAME = [
     (told("Rain."), told("Sun.")),
     (told("Rain."), joint_judge(1, tie_breaker=True)),
@@ -135,38 +105,3 @@ def test_judges_that_speak_otherwise_are_asked_by_themselves(pair: tuple[Judge, 
 
 
 # --- the offline LM, which knows guides that are written in its own sentences ---
-
-
-def weights(ends: str, **named: float) -> str:
-    told = [f"Weight {weight} for {PHRASES[name]}." for name, weight in named.items()]
-    return "\n".join([f"Scores run from {ends}.", *told])
-
-
-def scores(judge: Judge, items: Sequence[Item]) -> list[float | str]:
-    with JudgeRunner(make_lm("offline"), progress=False) as runner:
-        return values(runner.judge(judge, items))
-
-
-@pytest.mark.parametrize("rounds", [0, 2])
-def test_under_guides_of_their_own_the_scores_are_those_of_each_aspect_alone(rounds: int) -> None:
-    texts = (
-        "Rain fell. Roads",
-        "Roads closed after rain fell on the the roads. Roads closed after rain.",
-        "Sun shone.",
-    )
-    items = cells(*texts, source="Rain fell on Monday. Roads closed after rain. Nobody was hurt.")
-    alone = Debate(debate_config=DebateConfig(rounds, tie_breaker=True))
-    guides = {
-        "coherence": weights("1.20 to 4.60", opening=4.0, order=3.0, repeats=2.0, overlap=1.0),
-        "plain style": weights("2.10 to 8.90", support=4.0, topic=3.0, slips=2.0, cuts=1.0),
-    }
-    expected = [
-        score
-        for name, guide in guides.items()
-        for score in scores(told(guide, alone), [item for item in items if item.aspect.name == name])
-    ]
-    assert len(set(expected)) >= 4
-    for together in (0, 4):
-        base = Debate(debate_config=DebateConfig(rounds, tie_breaker=True), together=together, joint=True)
-        (one,) = shared_judges({name: told(guide, base) for name, guide in guides.items()})
-        assert scores(one.judge, items) == expected

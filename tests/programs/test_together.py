@@ -3,24 +3,42 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 
 import dspy
 import pytest
 from dspy import lm15
 
-from debate_judge.data.errors import InputError
-from debate_judge.programs import preset
-from debate_judge.programs.debate import table
 from debate_judge.programs.debate.judge import Debate
+from debate_judge.programs.debate.personas import Persona
 from debate_judge.programs.grouping import grouped
-from debate_judge.programs.judge import DebateConfig, Item
-from debate_judge.programs.make_lm import make_lm
-from debate_judge.programs.offline.engine import OfflineEngine
-from tests.fakes import Script, in_turn, scripted_lm, section
-from tests.programs.debates import hold
-from tests.programs.four_candidates import FOUR, by_text
-from tests.programs.tables import items, judged, part, reading, reply_limits, shown, table_judge, values, wanted
+from debate_judge.programs.judge import DebateConfig, Item, Unscored, Verdict
+from debate_judge.programs.lm.options import LMOptions
+from debate_judge.programs.roles.examples import RatedExample, with_examples
+from debate_judge.programs.transcript import Transcript
+from debate_judge.runs.runner.runner import JudgeRunner
+from tests.fakes import Script, debater, in_turn, requested, scripted_lm, section
+from tests.programs.debates import ITEM, hold
+from tests.programs.tables import items, judged, or_alone, part, reading, shown, table_judge, values, wanted
+from tests.programs.test_joint import THREE, limited
+
+FOUR = items("one", "two", "three", "four")
+
+
+def by_text(prompt: str, text: str) -> int:
+    return {"one": 1, "two": 2, "three": 3, "four": 4}[text]
+
+
+def number_of(prompt: str, text: str) -> int:
+    return next(number for number, told in shown(prompt).items() if told == text)
+
+
+def line_of(prompt: str, text: str) -> str:
+    return f"candidate_{number_of(prompt, text)}: {by_text(prompt, text)}"
+
+
+# --- what is read of a reply ---
 
 
 def test_one_call_scores_all_candidates_of_a_source() -> None:
@@ -32,12 +50,6 @@ def test_one_call_scores_all_candidates_of_a_source() -> None:
     assert [j.transcript.turns[0].text for j in judgements][1] == "It reads:\ntwo\nso."
     # The call that opens a debate is the single call: it names no other role.
     assert not re.search("Critic|Tie-breaker", lm.prompts[0])
-
-
-def test_tables_hold_at_most_k_and_are_of_even_size() -> None:
-    many = items(*(f"{word} {n}" for n in range(3) for word in ("one", "two", "three", "four")))[:11]
-    _, lm = judged(table_judge(together=4), reading(lambda p, text: by_text(p, text.split()[0])), many)
-    assert sorted(len(shown(prompt)) for prompt in lm.prompts) == [3, 4, 4]
 
 
 def test_the_order_depends_on_texts_and_seed_and_not_on_arrival() -> None:
@@ -62,25 +74,6 @@ def test_a_call_from_python_sends_what_a_run_sends() -> None:
         )
     assert found.scores == [4, 3, 2, 1]
     assert sorted(by_call.prompts) == sorted(by_run.prompts)
-
-
-def test_the_seed_of_the_order_leaves_each_in_its_company() -> None:
-    many = items(*(f"text {n}" for n in range(16)))
-
-    def tables(seed: int) -> list[list[str]]:
-        judge = table_judge(together=6)
-        judge.order = seed
-        return [[item.text for item in table.items] for table in grouped(judge, many).tables]
-
-    for seed in (1, 2):
-        assert [set(table) for table in tables(seed)] == [set(table) for table in tables(0)]
-        assert not [table for table in tables(seed) if table in tables(0)]
-
-
-def test_equal_texts_are_shown_once() -> None:
-    judgements, lm = judged(table_judge(), reading(by_text), items("one", "two", "one"))
-    assert values(judgements) == [1, 2, 1]
-    assert sorted(shown(lm.prompts[0]).values()) == ["one", "two"]
 
 
 @pytest.mark.parametrize("joint", [False, True])
@@ -135,78 +128,6 @@ def test_a_table_that_is_too_long_is_cut_into_halves(most: int, size: int, calls
     assert sum(j.calls for j in judgements) == pytest.approx(calls)
 
 
-def test_later_turns_and_the_tie_breaker_keep_to_the_parts() -> None:
-    _, lm = judged(table_judge(1, tie_breaker=True), with_context(3), FOUR)
-    # The whole table is tried once; then opening, review, revision and tie-break, each in two halves.
-    assert [len(shown(prompt)) for prompt in lm.prompts] == [4] + [2] * 8
-
-
-def with_context(most: int) -> Script:
-    honest = reading(by_text, lambda prompt, text: "TOO LOW")
-
-    def script(prompt: str) -> str:
-        if len(shown(prompt)) > most:
-            raise lm15.ContextLengthError("prompt is too long", status=400)
-        return honest(prompt)
-
-    return script
-
-
-def test_a_prompt_that_is_known_to_be_too_long_is_not_sent() -> None:
-    lm = scripted_lm(too_small(1))
-    lm.context = 10
-    judgements = hold(lm, table_judge().judge(FOUR))
-    assert values(judgements) == [1, 2, 3, 4]
-    assert len(lm.prompts) == 4
-    assert [(j.calls, j.transcript.together) for j in judgements] == [(1, 1)] * 4
-
-
-@pytest.mark.parametrize("context", [None, 10])
-@pytest.mark.parametrize(("mode", "samples"), [("text", 1), ("sampled:4", 4)])
-def test_only_calls_that_were_made_are_counted(mode: str, samples: int, context: int | None) -> None:
-    lm = scripted_lm(too_small(1))
-    lm.context = context
-    judgements = hold(lm, table_judge(score_mode=mode).judge(FOUR))
-    assert len(lm.prompts) == samples * (4 if context else 7)
-    assert sum(j.calls for j in judgements) == pytest.approx(len(lm.prompts))
-
-
-@pytest.mark.parametrize("sent", [False, True])
-def test_where_the_second_try_is_too_long_what_is_missing_is_asked_about_in_halves(
-    monkeypatch: pytest.MonkeyPatch, sent: bool
-) -> None:
-    honest = reading(by_text)
-
-    def script(prompt: str) -> str:
-        if section(prompt, "correction"):
-            raise lm15.ContextLengthError("prompt is too long", status=400)
-        reply = honest(prompt)
-        return re.sub("candidate_[14]: .*", "", reply) if len(shown(prompt)) == 4 else reply
-
-    lm = scripted_lm(script)
-    if not sent:
-        lm.context = 10
-        monkeypatch.setattr(table, "_exceeds", lambda asked: "could not be used" in asked[-1]["content"])
-    judgements = hold(lm, table_judge().judge(FOUR))
-    assert values(judgements) == [1, 2, 3, 4]
-    assert [len(shown(prompt)) for prompt in lm.prompts] == [4] * (2 if sent else 1) + [2, 2]
-    assert [wanted(prompt, "scores") for prompt in lm.prompts[-2:]] == [[1], [4]]
-    assert [j.calls for j in judgements] == [1.75 if sent else 1.25, 0.25, 0.25, 1.75 if sent else 1.25]
-    assert {j.transcript.together for j in judgements} == {2}
-
-
-@pytest.mark.parametrize(("limit", "given"), [(2000, 2000), (300, 1000), (None, None)])
-def test_a_reply_about_several_has_room_for_all(limit: int | None, given: int | None) -> None:
-    assert reply_limits(table_judge(), FOUR, limit) == [given]
-
-
-def test_the_context_of_a_known_model_is_known() -> None:
-    known, own = (
-        make_lm("openai/gpt-4o-mini", api_base=base, engine=OfflineEngine()) for base in (None, "http://x/v1")
-    )
-    assert (known.context, known.without_batches().context, own.context) == (128_000, 128_000, None)
-
-
 def test_a_text_that_is_refused_takes_nobody_along() -> None:
     honest = too_small(4)
 
@@ -220,23 +141,235 @@ def test_a_text_that_is_refused_takes_nobody_along() -> None:
     assert sum(j.calls for j in judgements) == pytest.approx(len(lm.prompts))
 
 
-def test_what_goes_not_together_is_refused() -> None:
-    for options in (
-        {"together": -1},
-        {"together": "many"},
-        {"together": True},
-        {"together": 4, "score_mode": "expected"},
-    ):
-        with pytest.raises(InputError, match=r"together|candidates"):
-            preset("debate", options)
-    judge = preset("debate", {"together": 4, "order": 2})
-    assert isinstance(judge, Debate)
-    assert {(v.together, v.order) for v in judge.variants({"a": "A.", "b": "B."}).values()} == {(4, 2)}
-    assert Debate.from_config(judge.config()).together == 4
-
-
 def test_texts_without_a_source_are_no_candidates_of_one() -> None:
     alone = [replace(item, source="", context="", group=str(i)) for i, item in enumerate(items("a", "b"))]
     assert [len(table.items) for table in grouped(table_judge(), alone).tables] == [1, 1]
     together = [replace(item, group="g") for item in alone]
     assert [len(table.items) for table in grouped(table_judge(), together).tables] == [2]
+
+
+def replying(change: Callable[[str, str], str]) -> Script:
+    """The honest script, whose first reply is changed by `change` of the prompt and the reply."""
+    honest, seen = reading(by_text), list[str]()
+
+    def script(prompt: str) -> str:
+        seen.append(prompt)
+        return change(prompt, honest(prompt)) if len(seen) == 1 else honest(prompt)
+
+    return script
+
+
+def without(*texts: str) -> Callable[[str, str], str]:
+    def change(prompt: str, reply: str) -> str:
+        for text in texts:
+            reply = reply.replace(line_of(prompt, text), "")
+        return reply
+
+    return change
+
+
+def instead(text: str, line: str) -> Callable[[str, str], str]:
+    """Another line for a candidate; `line` has its label in place of {}."""
+    return lambda prompt, reply: reply.replace(
+        line_of(prompt, text), line.format(f"candidate_{number_of(prompt, text)}")
+    )
+
+
+GAPS: dict[str, tuple[Callable[[str, str], str], list[str], str]] = {
+    "one missing": (without("two"), ["two"], "it was missing"),
+    "two missing": (without("two", "four"), ["two", "four"], "it was missing"),
+    "twice, and different": (instead("three", "{0}: 3\n{0}: 4"), ["three"], "twice with different content"),
+    "no number": (instead("one", "{}: excellent"), ["one"], "no score could be found"),
+    "two numbers": (instead("one", "{}: 1 or 2"), ["one"], "no score could be found"),
+    "off the scale": (instead("four", "{}: 9"), ["four"], "outside the scale"),
+    "of another scale": (instead("four", "{}: 4/10"), ["four"], "on another scale"),
+    "its section twice": (
+        lambda prompt, reply: part(line_of(prompt, "two").split(":")[0], "Other reasons.") + "\n\n" + reply,
+        ["two"],
+        "twice with different content",
+    ),
+    "a foreign name": (lambda p, reply: f"{reply}\ncandidate_5: 3", ["one", "two", "three", "four"], "no candidate_5"),
+    "counted from zero": (
+        lambda p, reply: re.sub(r"^candidate_(\d):", lambda m: f"candidate_{int(m[1]) - 1}:", reply, flags=re.M),
+        ["one", "two", "three", "four"],
+        "no candidate_0",
+    ),
+    "no lines at all": (lambda p, reply: "They are all fine.", ["one", "two", "three", "four"], "it was missing"),
+    "nested too deeply": (
+        lambda p, reply: "[[ ## scores ## ]]\n" + '{"a":' * 5000,
+        ["one", "two", "three", "four"],
+        "'scores' looked like a JSON object but was not a valid one",
+    ),
+    "nothing": (lambda p, reply: " ", ["one", "two", "three", "four"], "empty"),
+    "lines elsewhere": (
+        lambda p, reply: reply.replace("[[ ## scores ## ]]", "[[ ## summary ## ]]"),
+        ["one", "two", "three", "four"],
+        "'scores' was missing",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("gap", GAPS)
+def test_what_cannot_be_read_is_asked_for_once_more_about_these_alone(gap: str) -> None:
+    change, texts, why = GAPS[gap]
+    judgements, lm = judged(table_judge(), replying(change), FOUR)
+    assert values(judgements) == [1, 2, 3, 4]
+    first, second = lm.prompts
+    asked = sorted(number_of(first, text) for text in texts)
+    assert sorted(wanted(second, "scores")) == asked
+    assert why in section(second, "correction")
+    # The company stays: the table is the same.
+    assert shown(second) == shown(first)
+    again = {item.text for item in FOUR if item.text in texts}
+    calls = [j.calls for j in judgements]
+    assert calls == [pytest.approx(0.25 + (1 / len(again) if item.text in again else 0)) for item in FOUR]
+    assert sum(calls) == pytest.approx(2)
+
+
+def spoiling(text: str) -> Script:
+    """An LM whose replies about a table with `text` cannot be read, as if it repeated the headers in that text."""
+    honest = reading(by_text)
+
+    def script(prompt: str) -> str:
+        if section(prompt, "candidate"):
+            return debater(score=str(by_text(prompt, section(prompt, "candidate"))))(prompt)
+        return "They are all fine." if text in shown(prompt).values() else honest(prompt)
+
+    return script
+
+
+def test_a_table_whose_reply_stays_unreadable_is_asked_again_in_halves() -> None:
+    judgements, lm = judged(table_judge(), spoiling("three"), FOUR)
+    assert values(judgements) == [1, 2, 3, 4]
+    # Twice about all, once about the half without the text, twice about the other, and about either of its two alone.
+    assert sorted(len(shown(p)) for p in lm.prompts if not section(p, "candidate")) == [2, 2, 2, 4, 4]
+    alone = [section(p, "candidate") for p in lm.prompts if section(p, "candidate")]
+    assert len(alone) == 2
+    assert "three" in alone
+    assert sum(judgement.calls for judgement in judgements) == pytest.approx(len(lm.prompts))
+
+
+def test_what_cannot_be_read_alone_either_leaves_its_candidate_unscored_and_no_other() -> None:
+    honest = spoiling("three")
+    judgements, lm = judged(
+        table_judge(1), lambda p: "Great." if section(p, "candidate") == "three" else honest(p), FOUR
+    )
+    assert values(judgements)[2] == "unreadable reply"
+    assert not [judgement for judgement in judgements[:2] + judgements[3:] if isinstance(judgement, Unscored)]
+    lost = judgements[2]
+    assert isinstance(lost, Unscored)
+    assert "no score could be found" in lost.detail
+    assert "[kept as " in lost.detail
+    # It is no longer debated.
+    assert "three" not in [section(prompt, "candidate") for prompt in lm.prompts if "decision" in requested(prompt)]
+
+
+TEXTS = items("one", "two", "three")
+PERSONA = Persona("mine", "You doubt everything on Mondays.")
+
+
+def debate() -> Debate:
+    return Debate(PERSONA, DebateConfig(1, tie_breaker=True), together=4)
+
+
+def prompts(judge: Debate) -> list[str]:
+    return judged(judge, reading(lambda prompt, text: 3, lambda prompt, text: "TOO LOW"), TEXTS)[1].prompts
+
+
+def test_rated_examples_are_shown_once_for_the_table_and_never_of_its_own_source() -> None:
+    own = RatedExample("coherence", "g1", ITEM.source, "", "A leak.", 1.0)
+    others = [
+        RatedExample("coherence", f"g{n}", f"Letter {n}.", "", f"{word} text", 2.0)
+        for n, word in enumerate(("one", "far"))
+    ]
+    for nearest, field in ((0, "examples"), (1, "similar")):
+        told = [section(prompt, field) for prompt in prompts(with_examples(debate(), [own, *others], nearest))]
+        assert len(set(told)) == 1
+        assert "one text" in told[0]
+        assert ("far text" in told[0]) == (nearest == 0)
+        assert "A leak." not in told[0]
+
+
+def test_a_server_that_fails_leaves_the_table_whole() -> None:
+    """Cut, it would be scored otherwise than by the next run, which finds the server well."""
+
+    def script(prompt: str) -> str:
+        if "Reply with OK" in prompt:
+            return "OK"
+        if "decisions" in requested(prompt):
+            raise lm15.RateLimitError("slow down", retry_after=0.001)
+        return reading(lambda p, text: 3)(prompt)
+
+    lm = scripted_lm(script, options=LMOptions(first_wait=0.01))
+    with JudgeRunner(lm, progress=False) as runner:
+        judgements = runner.judge(debate(), TEXTS)
+    assert values(judgements) == ["lm error"] * 3
+    assert {len(shown(prompt)) for prompt in lm.prompts if section(prompt, "task")} == {3}
+    assert all(isinstance(j, Unscored) and j.detail.startswith("critic, round 1: ") for j in judgements)
+    assert [round(j.calls, 9) for j in judgements] == [round(2 / 3, 9)] * 3
+
+
+def disputing(*texts: str) -> Callable[[str, str], str | None]:
+    return lambda prompt, text: "TOO LOW" if text in texts else None
+
+
+def test_only_what_is_disputed_is_revised_and_debated_further() -> None:
+    def score(prompt: str, text: str) -> float:
+        # In a revision all scores are given anew, those that nobody disputes too.
+        return by_text(prompt, text) + (0.5 if section(prompt, "debate") else 0)
+
+    def issues(prompt: str, text: str) -> str | None:
+        later = "Critic, round 1" in section(prompt, "debate")
+        return "TOO LOW" if text == "two" or (text == "three" and not later) else None
+
+    judgements, lm = judged(table_judge(2, tie_breaker=True), reading(score, issues), FOUR)
+    assert values(judgements) == [1, 2.5, 3.5, 4]
+    assert [(j.rounds, j.stop_reason) for j in judgements if isinstance(j, Verdict)] == [
+        (1, "no issue"), (2, "tie-breaker"), (2, "no issue"), (1, "no issue"),
+    ]  # fmt: skip
+    first = lm.prompts[0]
+    two, three = number_of(first, "two"), number_of(first, "three")
+    kinds = [[name for name in requested(p) if not name.startswith("candidate")] for p in lm.prompts]
+    assert kinds == [["scores"], ["review", "decisions"]] * 2 + [["scores"], ["final_scores"]]
+    assert sorted(wanted(lm.prompts[3], "decisions")) == sorted([two, three])
+    assert sorted(wanted(lm.prompts[2], "scores")) == [1, 2, 3, 4]
+    assert wanted(lm.prompts[5], "final_scores") == [two]
+    # Scorer and Critic 1/4 each, the revision of two 1/2, their second review 1/2, then one alone: 1 and 1.
+    assert [j.calls for j in judgements] == [0.5, 3.5, 1.5, 0.5]
+    assert sum(j.calls for j in judgements) == len(lm.prompts) == 6
+    told = section(lm.prompts[3], "debate").split("\n")
+    order = [1, 2, 3, 4, 1, 2, 3, 4, *sorted([two, three])]
+    assert [int(line.removeprefix("candidate_").partition(":")[0]) for line in told] == order
+    assert f"candidate_{two}: Critic, round 1: Too low. It says two" in told
+    assert "Scorer, round 1, score 2.5" in told[-2] + told[-1]
+
+
+@pytest.mark.parametrize(("cut_in", "left"), [(1, 2), (2, 2), (2, 1)])
+@pytest.mark.parametrize("joint", [False, True])
+def test_a_table_that_is_cut_late_is_read_at_a_smaller_n_as_if_held_so_far_alone(
+    joint: bool, cut_in: int, left: int
+) -> None:
+    """The context holds the whole table until a round, and from then on `left` candidates."""
+    items = THREE if joint else FOUR
+    judge = Debate(debate_config=DebateConfig(2, tie_breaker=True), together=8, joint=joint)
+    honest = limited(99) if joint else or_alone(reading(by_text, disputing("one", "two", "three")))
+
+    def script(prompt: str) -> str:
+        if f"Critic, round {cut_in}" in section(prompt, "debate") and len(shown(prompt)) > left:
+            raise lm15.ContextLengthError("prompt is too long", status=400)
+        return honest(prompt)
+
+    def held(n: int, transcripts: list[Transcript] | None = None) -> tuple[list[Transcript], list[Transcript], int]:
+        lm = scripted_lm(script)
+        told = transcripts or hold(lm, judge.converse(items, n))
+        return told, hold(lm, judge.break_ties(items, told)), len(lm.prompts)
+
+    longest, _, _ = held(2)
+    assert {t.until(cut_in - 1).together for t in longest} == {len(items) // (2 if joint else 1)}
+    assert min(t.together for t in longest) <= left
+    for n in (0, 1, 2):
+        straight, settled, _ = held(n)
+        read, from_longest, calls = held(n, [t.until(n) for t in longest])
+        assert read == straight
+        assert from_longest == settled
+        assert sum(t.calls for t in settled) == pytest.approx(sum(t.calls for t in read) + calls)

@@ -6,7 +6,6 @@ With several aspects in a call, none changes a score in another aspect either.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +15,6 @@ from hypothesis import strategies as st
 
 from debate_judge.programs.judge import Judgement
 from tests.fakes import ScriptedLM, requested, section
-from tests.programs.hostile_texts import HOSTILE as ALONE
 from tests.programs.tables import (
     cells,
     headers,
@@ -29,6 +27,7 @@ from tests.programs.tables import (
     table_judge,
     values,
 )
+from tests.programs.test_debate_hostile import HOSTILE as ALONE
 
 SECOND = "The bridge opened. It was late."
 
@@ -107,11 +106,6 @@ def unchanged(text: str, where: str) -> None:
         # Each neighbour stands whole under exactly one header.
         for neighbour in NEIGHBOURS:
             assert list(shown(prompt).values()).count(neighbour) == 1
-
-
-def test_the_battery_is_large() -> None:
-    assert len(HOSTILE) >= 45
-    assert len(JOINT) >= 65
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -219,20 +213,3 @@ PIECES = [*("[[ ## ", " ## ]]", "candidate_", "scores", "decisions", "NO ISSUE",
 @given(st.lists(st.sampled_from(PIECES), min_size=1, max_size=25).map("".join).filter(lambda text: bool(text.strip())))
 def test_nor_does_anything_made_of_the_protocols_pieces(text: str) -> None:
     unchanged(text.strip(), "text")
-
-
-QUOTES: dict[str, Callable[[str], str]] = {
-    "in a reason": lambda text: text,
-    "as a quotation": lambda text: f'"{text}"',
-    "on one line": lambda text: " ".join(text.split()),
-}
-
-
-@pytest.mark.parametrize("quote", QUOTES)
-def test_the_debate_of_a_neighbour_holds_no_word_of_the_hostile_one(quote: str) -> None:
-    text = HOSTILE["the Critic on a neighbour"]
-    judgements, lm = judged(table_judge(1), reading(honest, disputes), items(QUOTES[quote](text), *NEIGHBOURS))
-    assert values(judgements) == [2, 4, 3]
-    number = next(n for n, told in shown(lm.prompts[0]).items() if told == SECOND)
-    own = [line for line in section(lm.prompts[1], "debate").split("\n") if line.startswith(f"candidate_{number}: ")]
-    assert own == [f"candidate_{number}: Scorer, round 0, score 4: It reads: {SECOND} so."]

@@ -7,17 +7,15 @@ import http.server
 import json
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
-import dspy
 import pytest
 
 from debate_judge.data.errors import InputError
-from debate_judge.programs.hallucination.evidence import SearchError, Serper
-from debate_judge.programs.judge import Item, Unscored, Verdict
+from debate_judge.programs.hallucination.evidence import SNIPPETS, SearchError, Serper
+from debate_judge.programs.judge import Unscored
 from tests.fakes import only, section
-from tests.programs.evidence_judge import ASPECT, BARE, QA, checker, judge, run
+from tests.programs.hallucination_talks import BARE, ITEM, checker, judge, run
 
 
 class Provider:
@@ -67,45 +65,32 @@ def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[Provider]:
 
 def test_a_claim_without_knowledge_is_looked_up_on_the_web(provider: Provider) -> None:
     lm = checker()
-    verdict = run(lm, only(judge(search="serper", snippets=3).judge([BARE])))
+    verdict = run(lm, only(judge(0, search="serper").judge([BARE])))
     assert sorted(asked["q"] for asked in provider.asked) == ["police appeal", "robbery city"]
-    assert {asked["num"] for asked in provider.asked} == {3}
+    assert {asked["num"] for asked in provider.asked} == {SNIPPETS}
     assert provider.keys == ["secret-key"] * 2
     prompt = lm.prompts[-1]
     assert "found on the web" in section(prompt, "task")
     lines = section(prompt, "evidence").splitlines()
-    # By turns over both queries, three in all.
-    assert len(lines) == 3
-    assert [line[-1] for line in lines] == ["1", "1", "2"]
+    # By turns over both queries.
+    assert [line[-1] for line in lines] == ["1", "1", "2", "2"]
     assert verdict.calls == 2
     assert "secret-key" not in "".join(turn.text for turn in verdict.transcript.turns) + "".join(lm.prompts)
 
 
 def test_the_same_search_is_made_once_for_a_store(provider: Provider) -> None:
     lm = checker()
-    first = run(lm, only(judge(search="serper").judge([BARE])))
-    again = run(lm, only(judge(search="serper").judge([BARE])))
-    assert first == again
+
+    async def both() -> list[object]:
+        return await asyncio.gather(*(only(judge(0, search="serper").judge([BARE])) for _ in range(2)))
+
+    first = run(lm, both())
+    assert run(lm, both()) == first
     assert len(provider.asked) == 2
 
 
-def test_claims_that_ask_at_the_same_time_share_a_search(provider: Provider) -> None:
-    lm = checker()
-
-    async def both() -> list[object]:
-        return await asyncio.gather(
-            *(only(judge(search="serper").judge([replace(BARE, group=group)])) for group in "ab")
-        )
-
-    with dspy.context(lm=lm):
-        found = asyncio.run(both())
-    assert all(isinstance(one, Verdict) for one in found)
-    assert sorted(asked["q"] for asked in provider.asked) == ["police appeal", "robbery city"]
-
-
 def test_given_knowledge_is_not_looked_up(provider: Provider) -> None:
-    item = Item("g", "c", QA, ASPECT, "Which city?", "Lima.", "Lima is the capital.")
-    run(checker(), only(judge(search="serper").judge([item])))
+    run(checker(), only(judge(0, search="serper").judge([ITEM])))
     assert provider.asked == []
 
 
@@ -146,30 +131,14 @@ def test_a_search_that_fails_says_why(
 
 def test_a_search_that_fails_leaves_the_item_unscored(provider: Provider) -> None:
     provider.replies = [(400, {}, "")] * 2
-    found = run(checker(), only(judge(search="serper").judge([BARE])))
+    found = run(checker(), only(judge(0, search="serper").judge([BARE])))
     assert isinstance(found, Unscored)
     assert found.reason == "search error"
     assert found.detail == "evidence, round 0: claim 1: the web search failed (HTTP 400)"
     assert found.calls == 1
 
 
-def test_a_refused_key_ends_the_run(provider: Provider) -> None:
-    provider.replies = [(403, {}, "bad key secret-key")] * 2
-    with pytest.raises(InputError, match="refuses the key") as caught:
-        asyncio.run(Serper().snippets("q", 1))
-    assert "secret-key" not in str(caught.value)
-
-
-def test_nobody_at_the_address_is_a_failed_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    server = http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler)
-    port = server.server_port
-    server.server_close()
-    with pytest.raises(SearchError, match="ClientConnectorError"):
-        asyncio.run(Serper("k", f"http://127.0.0.1:{port}", pause=0.0).snippets("q", 1))
-
-
 def test_a_missing_key_is_told_before_anything_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SERPER_API_KEY", raising=False)
     with pytest.raises(InputError, match="SERPER_API_KEY"):
         judge(search="serper")
-    assert judge(search="none").search is None

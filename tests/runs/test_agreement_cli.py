@@ -49,18 +49,6 @@ def test_values_are_scipys_and_undefined_groups_are_counted(tmp_path: Path, caps
     assert set(found["average"]) == {"summary", "sample", "system"}  # type: ignore[call-overload]
 
 
-def test_groups_and_aspects_can_be_chosen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = jsonl(tmp_path / "r.jsonl", rows() + [{**row, "aspect": "fluency"} for row in rows()])
-    whole, chosen = table(path, capsys), table(path, capsys, "--sources", "2", "--aspects", "all")
-    first, second = list(RATINGS)[:2]
-    found = chosen["aspects"]["fluency"]["sample"]["kendall"]["value"]  # type: ignore[index]
-    pooled = stats.kendalltau(RATINGS[first] + RATINGS[second], SCORES[first] + SCORES[second]).statistic
-    assert found == pytest.approx(pooled)
-    assert found != whole["aspects"]["fluency"]["sample"]["kendall"]["value"]  # type: ignore[index]
-    assert command.main([path, "--sources", "9"]) == 2
-    assert "at most 3" in capsys.readouterr().err
-
-
 def test_csv_lists_of_raters_and_missing_scores(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "r.csv"
     path.write_text(
@@ -103,15 +91,6 @@ def test_recorded_samples_are_read_averaged_and_counted(tmp_path: Path, capsys: 
     assert "8 recorded samples read, 3 without a score" in capsys.readouterr().out
     assert command.main([path]) == 2
     assert "--scale" in capsys.readouterr().err
-
-
-def test_the_printed_table_says_what_its_figures_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    two = rows() + [{**r, "aspect": "fluency"} for r in rows()]
-    assert command.main([jsonl(tmp_path / "r.jsonl", two), "--resamples", "100"]) == 0
-    printed = capsys.readouterr().out
-    for word in ("summary level", "sample level", "system level", "undefined", "unscored", "average", "95 %", "tau-b"):
-        assert word in printed
-    assert "nan" not in printed.lower()
 
 
 def checked(*scores: float | None) -> list[dict[str, object]]:

@@ -17,18 +17,14 @@ from typing import Any
 import pytest
 
 from debate_judge.optimize import compile as compiling
-from debate_judge.optimize.settings import Settings
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.runs import compare, score
 from debate_judge.runs.export.folder import save
-from debate_judge.runs.flags.parser import make_parser, read
-from debate_judge.runs.runner.streaming import BATCH_WINDOW, window
 from tests.batch_server import BatchServer
 from tests.config_keys import keys
-from tests.fakes import debater, scripted_lm
-from tests.programs.batches import HURRY, lm_at, recorded
+from tests.programs.batches import HURRY, recorded
 from tests.programs.faults import TASK, answer, expected, items
 
 JOBS = {("scorer", "0"): 30, ("critic", "1"): 30, ("scorer", "1"): 15}
@@ -69,21 +65,6 @@ def test_an_lm_without_batch_jobs_is_bad_input(command: Callable[[], int], capsy
 def test_an_unknown_service_is_bad_input(capsys: pytest.CaptureFixture[str]) -> None:
     assert compiling.main([*keys(batch="azure"), "--lm", "openai/m", "--api-base", "http://127.0.0.1:9/v1"]) == 2
     assert "azure" in capsys.readouterr().err
-
-
-def test_how_calls_are_sent_decides_no_result(tmp_path: Path) -> None:
-    assert Settings(batch="openai").identity() == Settings().identity()
-    path = tmp_path / "settings.toml"
-    path.write_text('batch = "openai"\n')
-    assert read(Settings, make_parser("compile", "", Settings).parse_args(["--config", str(path)])) == Settings(
-        batch="openai"
-    )
-
-
-def test_more_items_are_in_flight_where_calls_go_in_jobs() -> None:
-    with BatchServer(answer) as server:
-        assert window(lm_at(server)) == BATCH_WINDOW
-    assert window(scripted_lm(debater(), concurrency=4)) == 64
 
 
 def scoring(folder: Path, server: BatchServer, count: int) -> list[str]:
@@ -135,8 +116,9 @@ HURRIED = """
 import sys
 from debate_judge.programs.lm.options import BatchTiming, LMOptions
 from debate_judge.runs import score
+from debate_judge.runs.scoring import scorer
 
-score.limits = lambda arguments: LMOptions(batch="openai", batch_pace=BatchTiming(quiet=0.05, first_poll=0.05))
+scorer.limits = lambda arguments: LMOptions(batch="openai", batch_pace=BatchTiming(quiet=0.05, first_poll=0.05))
 sys.exit(score.main(sys.argv[1:]))
 """
 """The command, which looks at its jobs more often."""

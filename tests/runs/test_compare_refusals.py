@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from debate_judge.programs.lm.store import FILE
-from tests.config_keys import keys
 from tests.fakes import debater
 from tests.faulty_server import FaultyServer
 from tests.runs.quick_compare import run, table
@@ -64,16 +63,6 @@ def test_what_cannot_be_used_is_refused_before_anything_is_asked(
     assert message in captured.err
     assert captured.out == ""
     assert not any(count(file.parent) for file in tmp_path.rglob(FILE))
-
-
-def test_data_too_small_to_be_split_are_told_of_the_other_part(
-    rated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    small = tmp_path / "small.jsonl"
-    small.write_text("".join(rated.read_text().splitlines(keepends=True)[:3]))
-    assert run(small, tmp_path, "--judges", "rouge-l") == 2
-    assert "--part all" in capsys.readouterr().err
-    assert run(small, tmp_path, "--judges", "rouge-l", "--part", "all") == 0
 
 
 def test_dollars_are_what_each_judge_would_pay_alone_and_repeats_are_really_sampled(
@@ -154,14 +143,3 @@ def test_a_judge_whose_roles_the_lm_cannot_play_leaves_the_others_their_rows(
 def test_a_table_of_dashes_is_none(rated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(rated, tmp_path, "--judges", "single[score-mode=expected],geval[score-mode=expected]") == 2
     assert "choose 'sampled:20' or 'text'" in capsys.readouterr().err
-
-
-def test_an_lm_that_cannot_be_reached_is_no_table(
-    rated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
-    more = ["--lm", "openai/m", "--api-base", "http://127.0.0.1:9/v1", *keys(timeout=0.5), "--judges", "single"]
-    assert run(rated, tmp_path, *more) == 3
-    captured = capsys.readouterr()
-    assert "the LM failed" in captured.err
-    assert captured.out == ""

@@ -13,7 +13,6 @@ from debate_judge.programs.compiled import AspectJudge
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import DebateConfig, Item, Judgement
 from debate_judge.programs.lm.client import JudgeLM
-from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import Memory
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.transcript import Transcript, Turn
@@ -27,10 +26,9 @@ from debate_judge.runs.runner.billing import UsageByJudge
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import debater, scripted_lm
 from tests.printed import printed
-from tests.runs.rated import COHERENCE, FLUENCY, arguing, setup, the_number
+from tests.runs.rated import COHERENCE, FLUENCY, setup, the_number
 
 SETUP = setup([1, 2, 5], [4, 2, 3], [5, 1, 3])
-ITEMS = 9
 
 
 def evaluated(runner: JudgeRunner, on: EvalSetup, judges: Sequence[Entrant]) -> Evaluation:
@@ -45,31 +43,6 @@ def scored(lm: JudgeLM, *names: str, on: EvalSetup = SETUP) -> tuple[Mapping[str
 
 def lm_of(script: Callable[[str], str]) -> JudgeLM:
     return scripted_lm(script, store=UsageByJudge(Memory()))
-
-
-def test_a_debate_with_a_tie_breaker_costs_only_the_tie_breaks_more() -> None:
-    lm = lm_of(arguing(9))
-    entries, _ = scored(lm, "single", "debate", "debate+tiebreak")
-    assert {name: entry.calls for name, entry in entries.items()} == {"single": 1, "debate": 7, "debate+tiebreak": 8}
-    # One Scorer's opening and three rounds, shared by all three, and a tie-break: what the last one alone needs.
-    assert lm.meter.executed == {"scorer": 4 * ITEMS, "critic": 3 * ITEMS, "tie-breaker": ITEMS}
-    assert lm.meter.asked.total() == (1 + 7 + 8) * ITEMS
-
-
-def test_the_first_turn_is_the_same_call_for_single_multiagent_and_debate() -> None:
-    lm = lm_of(arguing(0))
-    entries, _ = scored(lm, "single", "multiagent", "debate")
-    assert [entry.calls for entry in entries.values()] == [1, 2, 2]
-    assert lm.meter.executed == {"scorer": ITEMS, "critic": 2 * ITEMS}
-
-
-def test_the_result_does_not_depend_on_who_takes_part_or_in_which_order() -> None:
-    two = scored(lm_of(arguing(2)), "single", "debate")[0]
-    three = scored(lm_of(arguing(2)), "debate", "multiagent+tiebreak", "single")[0]
-    for name in two:
-        assert two[name].scores == three[name].scores
-        assert two[name].calls == three[name].calls
-        assert two[name].usage == three[name].usage
 
 
 def test_unscored_candidates_are_counted_with_their_reasons() -> None:
@@ -104,23 +77,6 @@ def test_an_entrant_that_fails_does_not_take_the_others_along() -> None:
     comparison = compare_all(SETUP, entries, baseline="broken", failed=failed)
     assert comparison.differences == {}
     assert comparison.to_json()["failed"] == failed
-
-
-def test_where_no_entrant_can_score_the_user_is_told() -> None:
-    with JudgeRunner(lm_of(debater())) as runner, pytest.raises(InputError, match="log-probabilities"):
-        evaluated(runner, SETUP, [impossible("broken")])
-
-
-def test_usd_are_for_a_thousand_items_of_the_judge_alone() -> None:
-    entries, _ = scored(lm_of(arguing(9)), "single", "debate", "rouge-l")
-    comparison = compare_all(SETUP, entries, baseline="single", price=Price(1.0, 1.0, 2.0))
-    usd = {s.name: s.usd for s in comparison.results}
-    usage = entries["debate"].usage
-    assert usage is not None
-    assert usd["debate"] == pytest.approx(1000 * (usage.fresh + 2 * usage.output) / 1e6 / ITEMS)
-    assert usd["rouge-l"] == 0
-    unknown = compare_all(SETUP, entries, baseline="single")
-    assert [s.usd for s in unknown.results] == [None, None, 0]
 
 
 class Comparing(Debate):
@@ -176,9 +132,6 @@ def test_the_table_says_who_saw_candidates_side_by_side_and_aspects_jointly() ->
 
 
 # --- what the data can tell ---
-
-
-MANY = setup(*([1, 2, 3, 4, 5] for _ in range(24)), aspects=(COHERENCE, FLUENCY), resamples=2000)
 
 
 # --- who takes part ---

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -14,7 +13,6 @@ from debate_judge.runs.comparison.results import AVERAGE, Comparison, compare_al
 from debate_judge.runs.comparison.table import judges_table, money
 from debate_judge.runs.evaluation.rows import EvaluatedJudge
 from debate_judge.runs.reports.closeness import by_judge
-from debate_judge.runs.reports.tables import markdown
 from tests.printed import printed
 from tests.runs.rated import COHERENCE, FLUENCY, entry, setup
 
@@ -77,42 +75,6 @@ def test_marks_are_corrected_over_all_columns() -> None:
     assert set(found.best.values()) == {None}
 
 
-def test_differences_are_to_the_baseline_and_corrected() -> None:
-    entries = {
-        "a": entry(MANY, coherence=torn, fluency=torn),
-        "b": entry(MANY, coherence=right, fluency=right),
-        "c": entry(MANY, coherence=torn, fluency=torn),
-    }
-    found = compared(entries, "a")
-    assert set(found.differences) == {"b", "c"}
-    assert found.differences["b"].value == pytest.approx(1.0)
-    assert found.differences["c"].value == 0
-    # Two comparisons: Holm doubles the smaller p-value.
-    assert found.corrected["b"] == pytest.approx(2 * found.differences["b"].p_value)
-    assert found.corrected["c"] == 1
-
-
-def test_one_judge_alone_is_the_best_of_nothing() -> None:
-    found = compared({"a": entry(MANY, coherence=right, fluency=right)}, "a")
-    assert set(found.best.values()) == {None}
-    assert found.differences == {}
-
-
-def test_json_has_agreement_and_calls_of_every_judge() -> None:
-    entries = {
-        "a": costing(entry(MANY, coherence=right, fluency=right), 1.0),
-        "file": entry(MANY, coherence=torn, fluency=right),
-    }
-    found = json.loads(json.dumps(compared(entries, "a").to_json(), allow_nan=False))
-    assert set(found["judges"]) == {"a", "file"}
-    judge = found["judges"]["a"]
-    assert judge["agreement"]["average"]["summary"]["spearman"]["value"] == pytest.approx(1)
-    assert set(judge["agreement"]["aspects"]["coherence"]) == {"summary", "sample", "system"}
-    assert judge["lm_calls_per_item"] == 1
-    assert found["judges"]["file"]["lm_calls_per_item"] is None
-    assert found["differences"]["file"]["p_corrected"] < 0.05
-
-
 def test_level_and_decisions_of_the_judges_on_the_raters_scale() -> None:
     def high(rating: float, group: int) -> float:
         return min(5.0, rating + 1)
@@ -167,28 +129,6 @@ def test_the_text_marks_the_best_and_gives_the_interval_of_the_average(shown: Co
     assert [line.split("  ")[0] for part in parts for line in part] == ["the_best", "other"] * len(parts)
     assert second.count("–") == 3, "no calls, and no difference to itself"
     assert "$" not in " ".join(table.header), "no price is known"
-
-
-def test_the_page_has_all_intervals(shown: Comparison) -> None:
-    assert printed(judges_table(shown)).count("[") == 3, "two averages and a difference"
-    assert printed(judges_table(shown, all_intervals=True)).count("[") == 7
-
-
-def test_one_aspect_is_its_own_average() -> None:
-    one = replace(MANY, aspects=(COHERENCE,))
-    shown = printed(judges_table(compare_all(one, {"a": entry(one, coherence=right)}, baseline="a")))
-    assert "average" not in shown
-    assert "[0.715, 1.000]" in shown
-
-
-def test_markdown_has_one_cell_per_column(shown: Comparison) -> None:
-    lines = markdown(judges_table(shown)).splitlines()
-    assert {line.count("|") for line in lines} == {lines[0].count("|")}
-    paid = replace(shown, results=(replace(shown.results[0], usd=0.5), *shown.results[1:]))
-    priced = markdown(judges_table(paid)).splitlines()
-    assert {line.count("|") for line in priced} == {lines[0].count("|") + 1}
-    assert "$ per 1,000 items" in priced[0]
-    assert "1.000/1.000 *" in lines[2]
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from filelock import FileLock
 
@@ -19,6 +19,7 @@ from debate_judge.runs.distributed.actor import ScoringActor, ScoringJob
 from debate_judge.runs.distributed.driver import UnitDriver
 from debate_judge.runs.export.folder import save
 from debate_judge.runs.runner import streaming
+from debate_judge.runs.scoring.settings import EXIT_UNSCORED
 from tests.config_keys import keys
 from tests.runs.distributed_command import ActorHandle, Command, in_this_process
 from tests.runs.distributed_run import TASK, group, program, write_csv, write_jsonl, write_parquet
@@ -30,12 +31,12 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Command
         yield command
 
 
-def alone(command: Command, **more: str | Path) -> list[str]:
+def alone(command: Command, *flags: str, **more: str | Path) -> list[str]:
     """The rows of all files by one process."""
     rows = []
     for file in sorted(command.folder.glob("in*")):
         out = command.folder / f"alone-{file.stem}.jsonl"
-        assert command(engine="local", out=out, **{"in": file}, **more) == 0
+        assert command(*flags, engine="local", out=out, **{"in": file}, **more) == 0
         rows += out.read_text(encoding="utf-8").splitlines()
     return rows
 
@@ -68,6 +69,25 @@ def test_rows_are_those_of_one_process_and_repeated_runs_pay_nothing(
     assert [handle.begun for handle in command.ray.actors] == [[parts[0][5:-6]], [parts[-1][5:-6]]]
     assert command.rows() == rows == alone(command)
     assert command.server.asked.total() == asked
+
+
+@pytest.mark.parametrize("flags", [("--keep-columns",), ("--wide", "--keep-columns")])
+def test_rows_can_be_joined_as_those_of_one_process(command: Command, flags: tuple[str, ...]) -> None:
+    groups = [{**group(n), "topic": f"t{n}", "year": n, "tags": ["x", n]} for n in range(12)]
+    write_groups(command.folder / "in-0.jsonl", groups)
+    assert command(*flags) == 0
+    assert len(command.parts()) > 2
+    rows = command.rows()
+    assert rows == alone(command, *flags)
+    table = command.folder / "out.parquet"
+    assert command(*flags, out=table) == 0
+    frame = pd.read_parquet(table)
+    assert len(frame) == len(rows)
+    if "--keep-columns" in flags:
+        # The parts of a table have one schema, so what is kept is text.
+        assert list(frame[["topic", "year", "tags"]].iloc[-1]) == ["t11", "11", '["x", 11]']
+    if "--wide" in flags:
+        assert frame["tone"].dtype == "float64"
 
 
 def test_a_dead_actor_loses_nothing(command: Command) -> None:
@@ -159,17 +179,6 @@ def test_a_budget_ends_with_the_last_actor_that_has_a_share(
     assert "--budget" in said
 
 
-def test_requests_a_minute_and_calls_hold_over_all_actors(command: Command) -> None:
-    write_jsonl(command.folder / "in-0.jsonl", range(10))
-    begun = time.monotonic()
-    assert command(*keys(preflight=False), rpm="1200") == 0
-    arrived = sorted(command.server.arrived)
-    assert len(command.ray.actors) == 2
-    assert len(arrived) == 60
-    # Twenty a second, and one second's worth at once; a busy machine only makes them later.
-    assert all(number <= 21 + 20 * (at - begun) for number, at in enumerate(arrived))
-
-
 def test_an_interrupt_ends_in_order_and_the_same_command_goes_on(
     command: Command, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -256,17 +265,6 @@ def test_a_folder_is_written_by_one_run_that_all_actors_see(
     assert "cannot be reached" in capsys.readouterr().err
 
 
-def test_too_many_items_without_a_score_end_with_their_code(
-    command: Command, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_jsonl(command.folder / "in-0.jsonl", range(6))
-    whole = command.server._answer
-    command.server._answer = lambda prompt: "nothing" if "reply 1" in prompt else whole(prompt)
-    assert command(*keys(preflight=False)) == score.EXIT_UNSCORED
-    assert "unscored: unreadable reply" in capsys.readouterr().err
-    assert len(command.rows()) == 24
-
-
 def test_a_misspelt_column_is_told(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
     (command.folder / "in-0.csv").write_text("group,source,text,candidat\ng,m,reply 1,x\n", encoding="utf-8")
     assert command() == 0
@@ -286,14 +284,6 @@ def test_what_makes_no_sense_is_refused(command: Command, capsys: pytest.Capture
     assert "at least 2, one for each of" in said
     assert command(**{"in": command.folder / "nothing*"}) == score.EXIT_INPUT
     assert "no such file" in capsys.readouterr().err
-
-
-def test_an_estimate_is_of_all_files(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
-    write_jsonl(command.folder / "in-0.jsonl", range(4))
-    write_csv(command.folder / "in-1.csv", range(4, 40))
-    assert command("--estimate") == 0
-    assert "160 items to score" in capsys.readouterr().out
-    assert command.server.asked.total() == 0
 
 
 def test_without_ray_it_is_said_what_to_install(
@@ -322,8 +312,7 @@ def shared_judge(command: Command, **options: int) -> Path:
     return save(command.folder / "shared", CompiledJudge(TASK, judges), lm={"spec": "offline"}, evidence={}, name="x")
 
 
-@pytest.mark.parametrize("together", [0, 4])
-@pytest.mark.parametrize("sources", [3, 7, 100])
+@pytest.mark.parametrize(("together", "sources"), [(0, 7), (4, 3), (4, 100)])
 def test_groups_of_one_source_share_calls_as_in_one_process(
     command: Command, monkeypatch: pytest.MonkeyPatch, together: int, sources: int
 ) -> None:
@@ -344,7 +333,7 @@ def test_a_unit_that_ends_its_process_each_time_is_given_up(
 ) -> None:
     write_jsonl(command.folder / "in-0.jsonl", range(12))
     command.ray.dies_of = lambda handle, unit: unit == "00000-00001"
-    assert command() == score.EXIT_UNSCORED
+    assert command() == EXIT_UNSCORED
     said = capsys.readouterr().err
     assert "1 units have no scores" in said
     assert "the process died each time while they were scored" in said

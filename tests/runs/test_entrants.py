@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,21 +15,16 @@ from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import PERSONAS
 from debate_judge.programs.judge import DebateConfig
-from debate_judge.programs.lm.reply import Memory
-from debate_judge.programs.make_lm import OFFLINE, make_lm
-from debate_judge.runs.comparison.results import AVERAGE, Comparison, compare_all
+from debate_judge.runs.comparison.results import Comparison, compare_all
 from debate_judge.runs.comparison.variability import RunVariability, run_variability, variability_table
 from debate_judge.runs.evaluation.entrants import Entrant, entrants, named_judges
 from debate_judge.runs.evaluation.evaluate import Evaluation, evaluate
 from debate_judge.runs.export import folder as export
-from debate_judge.runs.flags.parser import listed
-from debate_judge.runs.runner.billing import UsageByJudge
+from debate_judge.runs.flags.declared import listed
 from debate_judge.runs.runner.runner import JudgeRunner
-from tests.fakes import ScriptedLM, debater, scripted_lm
+from tests.fakes import ScriptedLM, scripted_lm
 from tests.printed import printed
-from tests.programs.engines import call_key
-from tests.programs.tables import reading, shown
-from tests.runs.rated import COHERENCE, TASK, arguing, entry, setup, the_number
+from tests.runs.rated import TASK, arguing, entry, setup
 
 SETUP = setup([1, 2, 5], [4, 2, 3], [5, 1, 3])
 ITEMS = 9
@@ -139,20 +133,6 @@ def test_rounds_personas_and_styles_share_their_debates() -> None:
     assert lm.meter.executed == {"scorer": 4 * ITEMS, "critic": (3 + 4 * 2) * ITEMS, "tie-breaker": ITEMS}
 
 
-def test_styles_differ_by_critic_and_tie_breaker() -> None:
-    def script(prompt: str) -> str:
-        devil = "take none of the Scorer's reasons on trust" in prompt
-        return debater(score="3", decision="ISSUE" if devil else "NO ISSUE", final_score=the_number)(prompt)
-
-    lm = scripted_lm(script)
-    found = evaluated(lm, "debate[rounds=2,persona=plain|devils-advocate,tie_breaker=false|true]")
-    assert list(calls(found).values()) == [2, 2, 5, 6]
-    values = [SETUP.agreement(one.scores).average["summary"]["spearman"].value for one in found.judges.values()]
-    # Only where the Tie-breaker is heard does anybody say the truth.
-    assert values[2:] == [0, pytest.approx(1)]
-    assert lm.meter.executed["tie-breaker"] == ITEMS
-
-
 def test_samples_ask_anew_and_find_their_replies_again() -> None:
     lm = scripted_lm(arguing(1), temperature=0.0)
     evaluated(lm, "debate[rounds=2]")
@@ -163,28 +143,6 @@ def test_samples_ask_anew_and_find_their_replies_again() -> None:
     # Fewer samples are the first of more.
     evaluated(lm, "debate[rounds=2,sample=1|2,temperature=0.7]")
     assert lm.meter.executed.total() == 4 * once
-
-
-def test_samples_are_charged_as_any_judge() -> None:
-    lm = scripted_lm(arguing(1), store=UsageByJudge(Memory()))
-    plain, sampled = evaluated(lm, "debate[rounds=2],debate[rounds=2,sample=1]").judges.values()
-    assert plain.usage is not None
-    assert sampled.usage is not None
-    assert plain.usage.output == sampled.usage.output > 0
-
-
-def test_another_sample_is_the_same_lm_but_for_temperature_and_identity() -> None:
-    lm = scripted_lm(debater(), temperature=0.0, max_tokens=50)
-    one, other = lm.another_sample(1, 0.7), lm.another_sample(2, 0.7)
-    messages = [{"role": "user", "content": "hello"}]
-    assert len({call_key(x, messages) for x in (lm, one, other)}) == 3
-    # A judge that samples by itself numbers its samples; they must differ between runs as well.
-    assert call_key(one, messages, temperature=1.0, sample=0) != call_key(other, messages, temperature=1.0, sample=0)
-    assert (one.kwargs, lm.kwargs["temperature"]) == ({**lm.kwargs, "temperature": 0.7}, 0.0)
-    assert one.recorded.limiter is lm.recorded.limiter
-    assert one.meter is lm.meter
-    assert one.store is lm.store
-    assert make_lm(OFFLINE).another_sample(1, 0.7).kwargs["temperature"] is None
 
 
 # --- how runs of one judge differ ---
@@ -221,48 +179,3 @@ def test_variability_is_over_runs_and_items() -> None:
     assert found.changed == pytest.approx(2 / 6)
     assert found.to_json()["agreement"]["coherence"]["runs"] == pytest.approx(expected)
     assert "33.3 %" in printed(variability_table([found], comparison, "openai/m"))
-
-
-def test_equal_runs_have_no_variability() -> None:
-    found, _ = runs(*[(1, 2, 5, 4, 2, 3)] * 3)
-    assert (found.deviation("coherence"), found.score_deviation, found.changed) == (0, 0, 0)
-
-
-def test_an_undefined_run_leaves_no_mean() -> None:
-    found, _ = runs((1, 2, 5, 4, 2, 3), (None,) * 6)
-    assert (found.mean("coherence"), found.deviation("coherence")) == (None, None)
-
-
-def ordered(lm: ScriptedLM) -> tuple[list[RunVariability], Comparison]:
-    text = "debate[rounds=0|1,together=8,order=0|1|2|3|4]"
-    comparison = compare_all(SETUP, evaluated(lm, text).judges, baseline="")
-    return run_variability(comparison, made(text)), comparison
-
-
-def test_an_lm_that_scores_by_place_shows_in_five_orders() -> None:
-    lm = scripted_lm(reading(lambda prompt, text: 5 if shown(prompt)[1] == text else 1))
-    found, comparison = ordered(lm)
-    assert [one.judge for one in found] == ["debate[rounds=0,together=8]", "debate[rounds=1,together=8]"]
-    assert [len(one.agreement["coherence"]) for one in found] == [5, 5]
-    assert found[0].items == ITEMS
-    assert found[0].changed is not None
-    assert found[0].changed > 0.5
-    assert (found[0].deviation("coherence") or 0) > 0.05
-    # Each group in five orders, some of which are the same; the Critic is content with all of them.
-    opened = [tuple(shown(prompt).values()) for prompt in lm.prompts[: len(lm.prompts) // 2]]
-    assert 3 < len(set(opened)) == len(lm.prompts) / 2 <= 15
-    assert "orders" in printed(variability_table(found, comparison, "openai/m"))
-
-
-def test_an_lm_that_reads_each_by_itself_shows_none() -> None:
-    found, _ = ordered(scripted_lm(reading(lambda prompt, text: 1 + zlib.crc32(text.encode()) % 5)))
-    changes = [(one.changed, one.score_deviation, one.deviation("coherence")) for one in found]
-    assert changes == [(0, 0, 0)] * 2
-
-
-def test_judges_that_are_not_runs_of_one_are_compared_alone() -> None:
-    judges = {name: entry(SMALL, coherence=lambda rating, group: rating) for name in ("single", "debate[rounds=1]")}
-    comparison = compare_all(SMALL, judges, baseline="single")
-    assert run_variability(comparison, made("single,debate[rounds=1]")) == []
-    assert COHERENCE.name in comparison.best
-    assert AVERAGE in comparison.best

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-import debate_judge
-from debate_judge.data.errors import InputError
 from debate_judge.runs.after import carry, measure, recheck
 from tests.runs.carrying import RATED, SEEN, export, file_of
 
@@ -73,8 +71,3 @@ def test_a_carry_asks_both_lms_and_measure_only_where_a_judge_is_named(
     assert totals(capsys.readouterr().out) == [calls(len(RATED.groups))]
     assert measure.main([data, "--scores", data, "--estimate"]) == 2
     assert "no LM is asked" in capsys.readouterr().err
-
-
-def test_a_function_does_not_spend_where_an_estimate_is_asked_for(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="by the command alone"):
-        debate_judge.recheck(export(tmp_path / "judge"), "new.jsonl", estimate="")

@@ -19,7 +19,7 @@ from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs import compare, score
 from debate_judge.runs.estimates.items import estimate_scoring
 from debate_judge.runs.evaluation.entrants import Entrant, entrants, named_judges
-from debate_judge.runs.evaluation.estimate import estimate_evaluation
+from debate_judge.runs.evaluation.evaluate import estimate_evaluation
 from debate_judge.runs.export.folder import save
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import debater, scripted_lm
@@ -62,10 +62,6 @@ def test_what_is_really_asked_lies_within_the_estimate(name: str, corpus: Corpus
     assert usual == pytest.approx(sum(real.values()), rel=0.2 if "claims" in real else 0.1)
 
 
-def test_a_judge_without_an_lm_has_nothing_to_estimate(corpus: Corpus, tmp_path: Path) -> None:
-    assert estimated("rouge-l", corpus, tmp_path).rows == {}
-
-
 @pytest.mark.parametrize(("decision", "case"), [("NO ISSUE", 0), ("ISSUE", 2)])
 def test_the_extremes_are_what_such_an_lm_asks(decision: str, case: int, corpus: Corpus, tmp_path: Path) -> None:
     number = count()
@@ -73,11 +69,6 @@ def test_the_extremes_are_what_such_an_lm_asks(decision: str, case: int, corpus:
     real = executed("debate+tiebreak", corpus, lm)
     rows = estimated("debate+tiebreak", corpus, tmp_path).rows
     assert {role: round(row[case].calls) for role, row in rows.items() if row[case].calls} == real
-
-
-def test_what_is_asked_once_for_all_items_is_counted_once(corpus: Corpus, tmp_path: Path) -> None:
-    rows = estimated("geval", corpus, tmp_path).rows
-    assert [used.calls for used in rows["steps"]] == [2, 2, 2]
 
 
 def test_expected_scores_are_read_off_probabilities_to_the_end(corpus: Corpus, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.options import BudgetCaps, LMOptions
 from debate_judge.programs.lm.reply import Memory, Reply
 from debate_judge.runs.estimates.dry_run import Estimate, Extent, Ledger, Stage, Target, Used, reply_tokens
-from debate_judge.runs.estimates.items import Sample, sampled_groups
+from debate_judge.runs.estimates.items import Sample
 from debate_judge.runs.estimates.table import render
 from debate_judge.runs.runner.billing import stage
 from tests.printed import printed
@@ -75,14 +75,6 @@ def test_a_stream_is_counted_whole_and_sampled_evenly(corpus: Corpus) -> None:
     assert sample.stage("x").items == 20
 
 
-def test_groups_are_sampled_whole(corpus: Corpus) -> None:
-    found = sampled_groups(corpus.groups, 20)
-    sizes = [len(group.candidates) for group in found]
-    assert sum(sizes[:-1]) < 20 <= sum(sizes)
-    assert found == sampled_groups(corpus.groups, 20)
-    assert len(sampled_groups(corpus.groups, 1)) == 2
-
-
 def test_a_longer_item_makes_every_call_about_it_longer() -> None:
     found = Stage.of("s", Extent(10, 20_000), Extent(2, 2_000))
     assert (found.items, found.longer) == (5.0, pytest.approx(270.0))
@@ -127,12 +119,6 @@ def test_money_is_tokens_times_the_users_price_and_no_cache_is_assumed(corpus: C
     half = estimated("debate", corpus, tmp_path, priced(tmp_path, batch="openai"))
     whole = estimated("debate", corpus, tmp_path, target)
     assert half.total[1].usd == pytest.approx((whole.total[1].usd or 0) / 2)
-
-
-def test_without_a_price_there_is_no_money(corpus: Corpus, tmp_path: Path) -> None:
-    told = printed(*render(estimated("single", corpus, tmp_path, Target("nobody/knows")), "role"))
-    assert "no price known for nobody/knows; give --config prices=FILE" in told
-    assert "US dollars " not in told.splitlines()[2]
 
 
 @pytest.mark.parametrize(

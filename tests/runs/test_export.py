@@ -115,12 +115,6 @@ def test_rated_examples_are_exported_only_with_permission_and_then_told(tmp_path
     assert "Its prompts show 1 rated texts of that data" in (tmp_path / "x" / "README.md").read_text(encoding="utf-8")
 
 
-def test_an_export_without_texts_of_the_data_says_nothing_of_them(tmp_path: Path) -> None:
-    folder = write(tmp_path / "x", demos=True)
-    assert b"holds_texts" not in content(folder)
-    assert b"rated texts" not in content(folder)
-
-
 def test_no_secret_and_no_path_of_this_machine_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-environment-secret-1")
     judge = compiled()
@@ -209,8 +203,3 @@ def test_what_cannot_be_written_leaves_the_old_export(tmp_path: Path) -> None:
         write(tmp_path / "x", evidence={"agreement": float("nan")})
     assert read(tmp_path / "x").manifest["evidence"] == {"seed": 3}
     assert [p.name for p in tmp_path.iterdir()] == ["x"]
-
-
-def test_equal_programs_have_equal_fingerprints_whatever_their_evidence(tmp_path: Path) -> None:
-    a, b = read(write(tmp_path / "a")), read(write(tmp_path / "b", evidence={}, name="other", lm={"spec": "offline"}))
-    assert a.fingerprint == b.fingerprint

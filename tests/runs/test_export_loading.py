@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
-from debate_judge.programs.lm.reply import Memory, Reply
 from debate_judge.programs.lm.store import FILE
 from debate_judge.runs.evaluation.entrants import entrants, named_judges
 from debate_judge.runs.export import loaded
 from debate_judge.runs.export.folder import find, load, read
 from debate_judge.runs.export.from_mlflow import MLflowStore
 from debate_judge.runs.export.loaded import LoadedJudge
-from tests.fakes import ScriptedLM, debater, scripted_lm
+from tests.fakes import ScriptedLM, scripted_lm
 from tests.runs.exports import SCRIPT, TASK, write
-from tests.stores import get, put
 from tests.tiny_models import skip_without
 
 
@@ -57,24 +53,6 @@ def test_two_lines_of_python(tmp_path: Path, with_lm: Callable[[ScriptedLM], Scr
     assert (off.score, off.stop_reason, off.unscored, off.calls) == (None, None, "unreadable reply", 2)
     assert "outside the scale" in off.detail
     assert len(lm.prompts) == 11
-
-
-def test_many_rows_keep_their_order(tmp_path: Path, with_lm: Callable[[ScriptedLM], ScriptedLM]) -> None:
-    with_lm(scripted_lm(debater(score=lambda prompt: "5" if "reply number 7\n" in prompt else "2"), latency=0.001))
-    rows = [{"source": "s", "text": f"reply number {i}\n"} for i in range(200)]
-    with load(write(tmp_path / "x")) as judge:
-        found = judge.score_many(rows, aspects=["help"])
-    assert [r["help"].score for r in found] == [2.0] * 7 + [5.0] + [2.0] * 192
-
-
-def test_works_inside_a_running_loop(tmp_path: Path, with_lm: Callable[[ScriptedLM], ScriptedLM]) -> None:
-    with_lm(scripted_lm(SCRIPT))
-
-    async def notebook() -> float | None:
-        with load(write(tmp_path / "x")) as judge:
-            return judge.score(text="Sorry!", source="Late.", aspects="help")["help"].score
-
-    assert asyncio.run(notebook()) == 4.3
 
 
 def test_the_lm_is_that_of_the_export_unless_another_is_asked_for(
@@ -131,15 +109,6 @@ def test_rows_that_cannot_be_scored(
     assert lm.prompts == []
 
 
-def test_other_columns_are_ignored(tmp_path: Path, with_lm: Callable[[ScriptedLM], Any]) -> None:
-    with_lm(scripted_lm(SCRIPT))
-    rows = [{"source": "s", "text": f"t {n}", "id": n, "url": None} for n in range(2)]
-    table = pd.DataFrame([{**rows[0], "context": "c"}, {**rows[1], "context": None}])
-    with load(write(tmp_path / "x")) as judge:
-        for given in (rows, table):
-            assert [row["help"].score for row in judge.score_many(given, aspects="help")] == [4.3, 4.3]
-
-
 def test_unknown_aspects_and_closed_judges(tmp_path: Path, with_lm: Callable[[ScriptedLM], Any]) -> None:
     with_lm(scripted_lm(SCRIPT))
     judge: LoadedJudge = load(write(tmp_path / "x"))
@@ -150,19 +119,6 @@ def test_unknown_aspects_and_closed_judges(tmp_path: Path, with_lm: Callable[[Sc
     judge.close()
     with pytest.raises(ValueError, match="closed"):
         judge.score(text="t", source="s")
-
-
-def test_a_spec_that_is_no_lm(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="PROVIDER/MODEL"):
-        load(write(tmp_path / "x"), lm="gpt")
-
-
-def test_the_store_in_memory_forgets_the_oldest() -> None:
-    store = Memory(room=2)
-    for key in "abc":
-        put(store, key, Reply(key))
-    assert get(store, "a") is None
-    assert get(store, "c") == Reply("c")
 
 
 def test_loads_from_mlflow_by_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,8 +89,3 @@ def test_what_an_export_cannot_be_asked(export: Path, change: dict[str, Any], fi
     with load(export) as judge, pytest.raises(InputError) as error:
         judge(**{"source": "s", "text": "t", "aspect": "tone", **change})
     assert error.value.field == field
-
-
-def test_score_takes_keywords_only(export: Path) -> None:
-    with load(export) as judge, pytest.raises(TypeError):
-        judge.score("question", "answer")  # type: ignore[misc, call-arg]

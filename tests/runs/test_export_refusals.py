@@ -122,23 +122,6 @@ def test_missing_and_unreadable_files(tmp_path: Path, break_it: Callable[[Path],
         read(folder)
 
 
-def test_a_file_is_no_folder_and_a_typo_is_guessed(tmp_path: Path) -> None:
-    folder = write(tmp_path / "export-of-mine")
-    with pytest.raises(InputError, match="this is a file"):
-        read(folder / "manifest.json")
-    with pytest.raises(InputError, match="did you mean 'export-of-mine'"):
-        read(tmp_path / "exprt-of-mine")
-
-
-def test_is_found_inside_a_model_folder_and_not_among_several(tmp_path: Path) -> None:
-    write(tmp_path / "model" / "artifacts" / "export")
-    assert read(tmp_path / "model").manifest["name"] == "mine"
-    write(tmp_path / "exports" / "a")
-    write(tmp_path / "exports" / "b")
-    with pytest.raises(InputError, match="several"):
-        read(tmp_path / "exports")
-
-
 OWN = """
 from debate_judge.programs.debate.judge import Debate
 

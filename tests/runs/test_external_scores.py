@@ -140,16 +140,6 @@ def test_rows_of_what_is_not_compared_are_left_out_and_counted(rows: Any, tmp_pa
         read_external(as_jsonl(tmp_path, rows(WHOLE, COMPARED)), "peer", PART, COMPARED)
 
 
-@pytest.mark.parametrize("rows", [long_rows, wide_rows])
-def test_an_aspect_that_the_file_is_silent_about_is_said(rows: Any, tmp_path: Path) -> None:
-    found = read(as_jsonl(tmp_path, rows(PART, ASPECTS[:1])))
-    assert counts(found) == (12, 12)
-    assert found.note == "scores from a file, 12 of 24 items have a score, none in fluency"
-    table = agreement_table(found.scores, resamples=10)
-    assert table.aspects["fluency"]["summary"]["spearman"].value is None
-    assert table.aspects["coherence"]["summary"]["spearman"].value == pytest.approx(1)
-
-
 def changed(**values: Any) -> list[Row]:
     """Sound rows, and the third one changed."""
     rows = long_rows()
@@ -186,48 +176,6 @@ def test_what_cannot_be_used_is_refused_with_its_place(
         assert part in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["nan", "inf", "-Infinity", "four", "4;5"])
-@pytest.mark.parametrize("rows", [long_rows, wide_rows])
-def test_a_cell_that_is_no_finite_number_is_refused(rows: Any, text: str, tmp_path: Path) -> None:
-    cells = rows()
-    name = "score" if rows is long_rows else "fluency"
-    cells[1][name] = text
-    with pytest.raises(InputError) as caught:
-        read(as_csv(tmp_path, cells))
-    assert (caught.value.line, caught.value.field) == (3, name)
-    cells[1][name] = "  "
-    assert counts(read(as_csv(tmp_path, cells)))[1] == 1
-
-
-def test_a_json_nan_is_refused(tmp_path: Path) -> None:
-    path = as_jsonl(tmp_path, changed(score=float("nan")))
-    with pytest.raises(InputError, match=r"line 3: .*NaN"):
-        read(path)
-
-
-def test_a_second_score_is_found_on_one_line_too(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="a second score"):
-        read(as_array(tmp_path, [*long_rows(), long_rows()[0]]))
-    with pytest.raises(InputError, match="a second score"):
-        read(as_csv(tmp_path, [*wide_rows(), wide_rows()[0]]))
-
-
-def test_columns_that_are_nearly_an_aspect_are_asked_about(tmp_path: Path) -> None:
-    rows = [{("coherance" if k == "coherence" else k): v for k, v in row.items()} for row in wide_rows()]
-    with pytest.raises(InputError, match="no column for the aspect 'coherence'") as caught:
-        read(as_csv(tmp_path, rows))
-    assert caught.value.remedy == "is it called 'coherance'?"
-    with pytest.raises(InputError, match="neither an aspect and its score nor a column") as caught:
-        read(as_csv(tmp_path, [{"group": "doc-0", "candidate": "system-1", "value": 4}]))
-    assert "group, candidate and columns coherence, fluency" in str(caught.value.expected)
-
-
-def test_layouts_do_not_mix(tmp_path: Path) -> None:
-    for rows in ([*long_rows(), *wide_rows()], [*wide_rows()[:3], *long_rows()]):
-        with pytest.raises(InputError, match="another layout"):
-            read(as_jsonl(tmp_path, rows))
-
-
 @pytest.mark.parametrize(
     ("rows", "found"),
     [
@@ -241,17 +189,3 @@ def test_a_file_without_any_score_that_is_compared_is_refused(rows: list[Row], f
     with pytest.raises(InputError, match="no score for any") as caught:
         read(as_jsonl(tmp_path, rows))
     assert caught.value.found == found
-
-
-def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    as_jsonl(tmp_path, long_rows())
-    with pytest.raises(InputError, match="no such file") as caught:
-        read(tmp_path / "pear.jsonl")
-    assert caught.value.remedy == "did you mean 'peer.jsonl'?"
-
-
-def test_ids_that_are_numbers_are_found(tmp_path: Path) -> None:
-    corpus = replace(PART, groups=(RatedGroup("7", "s", (Candidate("1", "a"), Candidate("2", "b"))),))
-    rows = [{"group": 7, "candidate": i, "aspect": "fluency", "score": i} for i in (1, 2)]
-    found = read_external(as_jsonl(tmp_path, rows), "peer", corpus, COMPARED)
-    assert found.scores["fluency"][0].scores == (1.0, 2.0)

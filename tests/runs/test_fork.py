@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import re
 import signal
@@ -24,12 +23,12 @@ from tests.fakes import debater, scripted_lm
 from tests.faulty_server import FaultyServer
 from tests.stores import count
 
-TASK = Task("notes", "letter", "note", (Aspect("clarity", "Is it clear?", Scale(1, 9)),))
-
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork"),
     pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
 ]
+
+TASK = Task("notes", "letter", "note", (Aspect("clarity", "Is it clear?", Scale(1, 9)),))
 
 
 def answer(body: bytes) -> str:
@@ -96,48 +95,7 @@ def test_parent_and_child_score_with_connections_and_journals_of_their_own(
     assert set(server.answered.values()) == {1}
 
 
-def test_a_child_that_leaves_the_block_ends_nothing_of_its_parent(judge: LoadedJudge) -> None:
-    def work() -> object:
-        with judge:
-            pass
-        return "left"
-
-    assert in_child(work) == "left"
-    assert in_child(lambda: scored(judge, 2)) == 2
-    assert scored(judge, 3) == 3
-
-
-def test_a_child_of_a_child_scores(judge: LoadedJudge) -> None:
-    scored(judge, 1)
-    assert in_child(lambda: [scored(judge, 2), in_child(lambda: scored(judge, 3)), scored(judge, 4)]) == [2, 3, 4]
-
-
 _JUDGE: LoadedJudge
-
-
-def _scored(number: int) -> float | None:
-    return scored(_JUDGE, number)
-
-
-def test_workers_of_multiprocessing_score(judge: LoadedJudge, server: FaultyServer) -> None:
-    global _JUDGE
-    _JUDGE = judge
-    scored(judge, 9)
-    with multiprocessing.get_context("fork").Pool(2) as pool:
-        assert pool.map_async(_scored, range(1, 9), chunksize=2).get(timeout=60) == list(range(1, 9))
-    assert scored(judge, 9) == 9
-    assert server.answered.total() == 9
-
-
-def test_metrics_score_in_a_child(tmp_path: Path) -> None:
-    compiled = CompiledJudge(TASK, {"clarity": AspectJudge(build("rouge-l", {}))})
-    folder = save(tmp_path / "export", compiled, lm={"spec": "offline"}, evidence={}, name="x")
-    with load(folder) as judge:
-        assert judge.score(text="a b", source="a b")["clarity"].score == 1
-        assert (
-            in_child(lambda: judge.score(text="a b", source="a b c d")["clarity"].score)
-            == judge.score(text="a b", source="a b c d")["clarity"].score
-        )
 
 
 def test_a_stream_that_was_begun_before_the_fork_says_what_to_do(judge: LoadedJudge) -> None:

@@ -11,12 +11,8 @@ import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from debate_judge.data.errors import InputError
-from debate_judge.data.files.columns import ReadingNotes
-from debate_judge.runs.distributed.reading import UnitReading, read_unit
-from debate_judge.runs.distributed.units import InputFile, Unit, find_inputs, fingerprinted
-from tests.runs.distributed_run import write_csv, write_jsonl, write_parquet
-from tests.runs.score_command import TASK
+from debate_judge.runs.distributed.units import find_inputs, fingerprinted
+from tests.runs.distributed_run import write_jsonl, write_parquet
 
 
 @pytest.fixture
@@ -74,30 +70,3 @@ def test_a_set_of_the_hub_is_known_by_its_content(tmp_path: Path, monkeypatch: p
     assert before == fingerprints(f"hf:{folder}@train") != [""]
     write_parquet(folder / "train.parquet", range(5))
     assert fingerprints(f"hf:{folder}@train") != before
-
-
-class NoCredentialsError(Exception):
-    """As botocore's, which is no `OSError`."""
-
-
-def test_a_store_that_fails_is_an_error_about_the_file(memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: Any, **__: Any) -> None:
-        raise NoCredentialsError("Unable to locate credentials")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(MemoryFileSystem, "info", refuse)
-        with pytest.raises(InputError, match=r"(?s)memory://texts/in.jsonl.*cannot be reached.*NoCredentialsError"):
-            find_inputs(f"{memory}/in.jsonl")
-    with monkeypatch.context() as patch:
-        patch.setattr(MemoryFileSystem, "info", lambda self, path, **_: {"name": path, "size": None, "type": "file"})
-        with pytest.raises(InputError, match="does not say how long"):
-            find_inputs(f"{memory}/in.jsonl")
-
-
-def test_a_file_that_is_gone_costs_only_itself(tmp_path: Path, memory: str) -> None:
-    write_csv(tmp_path / "in.csv", range(2))
-    for place in (f"{memory}/gone.csv", str(tmp_path / "gone.csv")):
-        errors: list[InputError] = []
-        piece = Unit(InputFile(place, place, 10), "00000-00000", 10)
-        assert list(read_unit(piece, UnitReading(TASK), ReadingNotes(""), errors.append)) == []
-        assert [error.file for error in errors] == [place]

@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from dspy import lm15
 
 from debate_judge.programs import preset
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import Item, Verdict
-from debate_judge.programs.lm.store import SqlStore
 from debate_judge.programs.roles.guide import with_guide
 from debate_judge.runs import score
 from debate_judge.runs.estimates.dry_run import Target
 from debate_judge.runs.estimates.items import estimate_scoring
-from debate_judge.runs.export import loaded
 from debate_judge.runs.export.folder import load
-from debate_judge.runs.runner import streaming
 from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.runner.streaming import judge_in_order
-from tests.batch_server import BatchServer
 from tests.config_keys import keys
 from tests.fakes import ScriptedLM, scripted_lm, section
-from tests.programs.batches import lm_at
-from tests.programs.tables import joint_reading, part, shown, wanted_cells
+from tests.programs.tables import joint_reading, part, wanted_cells
 from tests.runs.together_command import TASK, TONE, arguments, digit, exported, rows_of, stream
 
 Row = tuple[Any, ...]
@@ -102,27 +95,6 @@ def test_aspects_whose_judges_differ_are_asked_about_by_themselves() -> None:
     assert len(lm.prompts) == 3 + 12
 
 
-def test_the_tables_of_a_stream_are_those_of_a_corpus() -> None:
-    _, lm, _ = streamed(compiled(3, judge(3, "Short.")), stream(5, 8))
-    other = scripted_lm(script)
-    with JudgeRunner(other, progress=False) as runner:
-        runner.judge(judge(3, "Short."), list(stream(5, 8))[::-1])
-    assert sorted(lm.prompts) == sorted(other.prompts)
-    assert len(lm.prompts) == 15
-
-
-def test_a_source_of_any_length_is_taken_in_pieces_that_keep_candidates_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streaming, "GATHERED", 6)
-    _, lm, _ = streamed(compiled(8), stream(1, 10))
-    assert sorted((len(shown(p)), len(wanted_cells(p, "scores"))) for p in lm.prompts) == [(4, 8), (6, 12)]
-
-
-def test_aspects_of_a_source_may_come_one_after_the_other() -> None:
-    items = sorted(stream(1, 4), key=lambda item: item.aspect.name)
-    _, lm, _ = streamed(compiled(4), iter(items))
-    assert len(lm.prompts) == 1
-
-
 def test_a_loaded_judge_scores_all_aspects_of_a_group_in_one_call(tmp_path: Path, lms: list[ScriptedLM]) -> None:
     with load(exported(tmp_path, compiled())) as one:
         found = one.score_group(texts=[f"reply {n}" for n in range(4)], source="message 1")
@@ -152,45 +124,7 @@ def test_rows_say_what_calls_were_shared_with(tmp_path: Path, lms: list[Scripted
     assert lms[-1].prompts == []
 
 
-def test_a_run_that_was_stopped_pays_no_table_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The replies that the journal holds are read again by the same tables; the rows are those of a run in one go."""
-    prompts: list[str] = []
-
-    def make(spec: str, *, store: Any, concurrency: int, **rest: Any) -> ScriptedLM:
-        def stopping(prompt: str) -> str:
-            if len(prompts) == stop:
-                raise lm15.AuthError("the key was withdrawn")
-            prompts.append(prompt)
-            return script(prompt)
-
-        return scripted_lm(stopping, store=store, concurrency=2)
-
-    monkeypatch.setattr(loaded, "make_lm", make)
-    given = [*arguments(tmp_path, exported(tmp_path, compiled(3)), 10, 6), *keys(preflight=False)]
-    stop = -1
-    assert score.main([*given, "--out", str(tmp_path / "whole.jsonl"), "--store", str(tmp_path / "other")]) == 0
-    assert len(prompts) == 20
-    for stop in (7, 15, -1):
-        if stop == 7:
-            prompts.clear()
-        assert score.main([*given, "--out", str(tmp_path / "out.jsonl")]) == (0 if stop < 0 else 3)
-    assert len(prompts) == len(set(prompts)) == 20
-    assert (tmp_path / "out.jsonl").read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
-
-
 # --- batch jobs and estimates ---
-
-
-def test_tables_of_all_aspects_go_in_batch_jobs(tmp_path: Path) -> None:
-    def answer(body: bytes) -> str:
-        return script(json.loads(body)["messages"][-1]["content"])
-
-    with BatchServer(answer) as server:
-        with JudgeRunner(lm_at(server, store=SqlStore(tmp_path)), progress=False) as runner:
-            found = [j for _, j in judge_in_order(runner, compiled(), stream(10, 4))]
-        assert (server.made, server.direct) == ([("scorer", "0", 10)], 0)
-    assert [j.score for j in found if isinstance(j, Verdict)] == [row[3] for row in expected(10, 4, 4, 2)]
-    assert sum(j.calls for j in found) == pytest.approx(10)
 
 
 @pytest.mark.parametrize(("together", "calls"), [(0, 8 * 12), (4, 2 * 12), (8, 12), (3, 3 * 12)])
@@ -199,11 +133,3 @@ def test_an_estimate_counts_the_calls_that_are_made(together: int, calls: int) -
     assert count == 192
     assert [round(used.calls, 6) for used in found.total] == [calls] * 3
     assert len(streamed(compiled(together), stream(12, 8))[1].prompts) == calls
-
-
-def test_an_estimate_of_a_debate_lies_around_what_is_asked() -> None:
-    one = judge(4, name="debate+tiebreak")
-    debates = CompiledJudge(TASK, {name: AspectJudge(one) for name in ("tone", "help")})
-    found, _ = estimate_scoring(Target("offline"), debates, TASK.aspects, stream(6, 8))
-    # 12 tables: opened and found without issue; and three rounds, revised each time, with a tie-break.
-    assert (found.total[0].calls, found.total[2].calls) == (24, 12 * 8)

@@ -10,8 +10,7 @@ import pytest
 from debate_judge.data.errors import InputError
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs import JUDGES, options_of, preset
-from debate_judge.programs.chateval.judge import ChatEval
-from debate_judge.programs.chateval.referees import ROLES
+from debate_judge.programs.chateval.judge import ROLES, ChatEval
 from debate_judge.runs.flags.parser import make_parser, read
 
 
@@ -53,7 +52,7 @@ def test_what_is_no_option_is_refused(text: str) -> None:
         ("chateval", "samples=1000000", "a whole number from 1 to 1000"),
         ("hallucination-single", "self-check=False", "true or false"),
         ("hallucination-selfcheck3", "examples=4", "a whole number from 0 to 3"),
-        ("hallucination", "max-claims=0", "a whole number from 1 up"),
+        ("hallucination", "min-rounds=-1", "a whole number from 0 up"),
         ("debate", "order=-1", "a whole number from 0 up"),
     ],
 )

@@ -49,10 +49,6 @@ def test_what_is_known_is_not_asked_again_and_says_the_same() -> None:
     assert asked == len(once.prompts)
 
 
-def test_a_longer_debate_than_the_known_one_is_asked_for() -> None:
-    assert scores(JUDGE, disputing(), DebateMemory(), 1, 2) == scores(JUDGE, disputing(), None, 1, 2)
-
-
 @pytest.mark.parametrize(
     "other",
     [
@@ -91,15 +87,6 @@ def test_a_joint_judge_is_another_one_where_any_of_its_aspects_is_judged_otherwi
             (shared,) = shared_judges({first: plain, second: own})
             runner.judge(shared.judge, texts)
     assert len(lm.prompts) == 2
-
-
-def test_how_long_a_judge_debates_by_itself_makes_no_other_one() -> None:
-    lm = scripted_lm(debater())
-    with JudgeRunner(lm, progress=False, memory=DebateMemory()) as runner:
-        runner.converse(JUDGE, ITEMS, 1)
-        asked = len(lm.prompts)
-        runner.converse(JUDGE.with_debate(rounds=1, tie_breaker=False), ITEMS, 1)
-    assert len(lm.prompts) == asked
 
 
 def test_a_failure_is_not_remembered() -> None:

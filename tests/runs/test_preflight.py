@@ -59,17 +59,6 @@ def test_every_role_speaks_once_about_the_longest_item() -> None:
     assert {section(prompt, "candidate") for prompt in lm.prompts} == {"Note on A very long letter."}
 
 
-def test_what_was_asked_is_not_asked_again_by_the_run() -> None:
-    lm = scripted_lm(debater())
-    judge = preset("debate", {})
-    with JudgeRunner(lm, progress=False) as runner:
-        preflight(runner, of_one("debate", judge, corpus(), [TONE]))
-        before = len(lm.prompts)
-        runner.judge(judge, corpus_items(corpus(), TONE))
-    # Six debates of two calls each; the Scorer and the Critic of one of them have been heard.
-    assert (before, len(lm.prompts)) == (2, 12)
-
-
 def test_the_offline_stand_in_and_judges_without_roles_are_not_tried() -> None:
     lm = make_lm("offline")
     with JudgeRunner(lm, progress=False) as runner:
@@ -103,14 +92,6 @@ def test_a_context_that_is_too_small_names_the_group_and_the_room_that_is_needed
         check(scripted_lm(script))
     assert "'g2'" in str(raised.value)
     assert "preflight=false" in str(raised.value)
-
-
-def test_words_about_a_context_in_another_error_are_no_context_that_is_too_small() -> None:
-    def script(prompt: str) -> str:
-        raise lm15.InvalidRequestError("unknown field; the text was: maximum context length", status=400)
-
-    with pytest.raises(InputError, match="cannot play the scorer: lm error"):
-        check(scripted_lm(script))
 
 
 def test_replies_without_form_name_the_role_that_cannot_be_played() -> None:
@@ -153,19 +134,6 @@ def test_each_scale_is_tried() -> None:
     found = of_one("single", preset("single", {}), both, [TONE, HELP])
     assert [t.questions[0].items[0].aspect.name for t in found] == ["help", "tone"]
     assert len(of_one("single", preset("single", {}), both, [TONE, replace(TONE, name="other")])) == 1
-
-
-def test_the_longest_and_the_shortest() -> None:
-    items = [Item("g", str(i), TASK, TONE, "s", "x" * n) for i, n in enumerate((2, 5, 1, 5, 1))]
-    assert [table.items[0].candidate for table in longest(alone(items))] == ["1", "2"]
-    assert longest([]) == []
-
-
-def test_a_judge_without_items_is_left_out() -> None:
-    lm = scripted_lm(debater())
-    with JudgeRunner(lm, progress=False) as runner:
-        preflight(runner, [Trial("debate", preset("debate", {}), [])])
-    assert not lm.prompts
 
 
 # --- judges whose calls are shared ---
@@ -225,10 +193,3 @@ def test_an_lm_that_cannot_keep_the_form_of_a_table_is_told_before_anything_is_s
     assert "together = 0 and without joint" in str(told.value)
     # The longest table and the shortest, each twice.
     assert len(lm.prompts) == 4
-
-
-def test_judges_that_share_calls_are_tried_once() -> None:
-    judges = {aspect: preset("single", {"joint": True}) for aspect in ("tone", "help")}
-    assert len(trials("x", judges, of_groups(2, 2), [TONE, HELP])) == 1
-    judges["help"] = preset("single", {})
-    assert len(trials("x", judges, of_groups(2, 2), [TONE, HELP])) == 2

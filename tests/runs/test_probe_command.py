@@ -19,8 +19,7 @@ from debate_judge.runs import compare
 from debate_judge.runs.comparison.flags import CompareFlags
 from debate_judge.runs.comparison.setup import prepare
 from debate_judge.runs.estimates.dry_run import Target
-from debate_judge.runs.evaluation.estimate import estimate_evaluation
-from debate_judge.runs.evaluation.evaluate import evaluate
+from debate_judge.runs.evaluation.evaluate import estimate_evaluation, evaluate
 from debate_judge.runs.evaluation.perturbations import PROBES
 from debate_judge.runs.export import folder as export
 from debate_judge.runs.runner.runner import JudgeRunner
@@ -99,28 +98,6 @@ def test_what_it_executes_is_what_it_estimates(rated: Path, program: Path, tmp_p
     with JudgeRunner(lm, progress=False) as runner:
         evaluate(runner, work.entrants, setup.corpus, setup.aspects, work.probes, setup.seed)
     assert {round(used.calls) for used in found.total} == {lm.meter.executed.total()}
-
-
-def test_columns_go_by_the_names_that_the_user_gave(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    path.write_text("article,summary,score\n" + "".join(f"Source {i}.,Text {i}.,{1 + i % 5}\n" for i in range(6)))
-    columns = ("source=article", "text=summary", "fluency=score")
-    flags = CompareFlags(data=str(path), task="summarization", columns=columns, part="all", judges=("single",))
-    work = prepare(flags)
-    assert [aspect.name for aspect in work.setup.aspects] == ["fluency"]
-    assert work.setup.corpus.groups[0].source == "Source 0."
-
-
-def test_a_probe_is_not_lost_with_its_run(rated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    given = ["--judges", "rouge-l", "--probes", "repeated", "--aspects", "coherence"]
-    assert run(rated, tmp_path, *given) == 0
-    assert not (tmp_path / "store" / "mlflow.db").exists()
-    before = capsys.readouterr()
-    assert "run:" not in before.err
-    assert run(rated, tmp_path, *given, "--tracking-uri", "ftp://nowhere") == 0
-    after = capsys.readouterr()
-    assert after.out == before.out
-    assert "warning: the report could not be kept" in after.err
 
 
 def test_an_estimate_spends_nothing(

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
-from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.programs import preset
 from debate_judge.programs.chateval.judge import ChatEval
@@ -78,12 +76,6 @@ def moved(effects: ProbeEffects, probe: str) -> float:
 # --- manipulations ---
 
 
-def test_sentences_end_at_their_marks() -> None:
-    assert sentences('It rains. "Really?" Yes!  So what… Go') == ["It rains.", '"Really?"', "Yes!", "So what…", "Go"]
-    assert sentences("3.5 million people, e.g.5") == ["3.5 million people, e.g.5"]
-    assert sentences("  ") == []
-
-
 @pytest.mark.parametrize("name", [name for name in PROBES if name != "order"])
 def test_a_manipulation_is_the_same_each_time_and_changes_the_candidate_alone(name: str) -> None:
     probe, items = PROBES[name], corpus_items(CORPUS, TONE)
@@ -113,13 +105,6 @@ def test_what_each_does() -> None:
     assert len(wordings) == 3
     assert all("5" in wording for wording in wordings)
     assert {PROBES["polite"].applied(item, seed).text for seed in range(20)} > {under("polite")}
-
-
-def test_one_sentence_can_neither_be_cut_nor_spaced() -> None:
-    item = replace(corpus_items(CORPUS, TONE)[0], text="One sentence alone.")
-    assert [PROBES[name].applied(item, 0) is item for name in ("control", "shorter", "order", "repeated")] == [
-        *(True, True, True, False),
-    ]
 
 
 # --- judges ---
@@ -208,17 +193,6 @@ def test_side_by_side_half_of_the_candidates_are_manipulated_at_a_time() -> None
     assert change(effects, "polite") == 0
 
 
-def test_a_judge_that_ranks_those_it_sees_is_caught_too() -> None:
-    """It gives 4 to the longest candidates that it sees and 2 to others: all manipulated, none would gain."""
-
-    def ranked(prompt: str, candidate: str) -> int:
-        texts = [section(prompt, f"candidate_{n}") for n in range(1, EACH + 1)]
-        return 4 if len(candidate) > sum(map(len, texts)) / EACH + 20 else 2
-
-    effects, _ = probed(preset("single", {"together": 4}), reading(ranked), "longer")
-    assert change(effects, "longer") == 2
-
-
 def test_a_judge_that_likes_the_first_place_is_caught() -> None:
     def first(prompt: str, candidate: str) -> float:
         return value(candidate) + (section(prompt, "candidate_1") == candidate)
@@ -235,13 +209,6 @@ def test_a_judge_that_likes_the_first_place_is_caught() -> None:
         "order",
     )
     assert change(last, "order") == -0.5
-
-
-def test_in_the_middle_there_is_no_other_place() -> None:
-    three = replace(CORPUS, groups=tuple(replace(g, candidates=g.candidates[:3]) for g in CORPUS.groups))
-    setup = replace(SETUP, corpus=three)
-    effects, _ = probed(preset("single", {"together": 3}), reading(lambda _, t: value(t)), "order", setup=setup)
-    assert (effects["order"]["tone"].items, effects["order"]["tone"].skipped) == (2 * GROUPS, GROUPS)
 
 
 def test_aspects_that_share_a_call_share_the_manipulated_text() -> None:
@@ -276,12 +243,3 @@ def test_pairs_are_compared_in_both_orders() -> None:
     balanced, _ = probed(twice, script, "order", setup=setup)
     assert balanced["order"]["preference"].change is not None
     assert balanced["order"]["preference"].change.value == 0
-
-
-def test_a_judge_that_cannot_score_ends_the_probe() -> None:
-    class Impossible(type(preset("single", {}))):  # type: ignore[misc]
-        async def judge(self, items: object) -> list[Any]:
-            raise InputError("log-probabilities are not to be had here")
-
-    with pytest.raises(InputError, match="log-probabilities"):
-        probed(Impossible(), alone(value), "polite")

@@ -8,18 +8,15 @@ from dataclasses import replace
 import pytest
 
 from debate_judge.data.agreement.tables import Statistic
-from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
+from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Task
 from debate_judge.data.sets.factuality import ANSWERS, SUMMARIES
 from debate_judge.data.sets.faireval import TASK
 from debate_judge.data.tasks import DIALOGUE, SUMMARIZATION
 from debate_judge.runs.comparison.published import (
-    MEASURES,
     PublishedTable,
     fitting,
     fitting_decisions,
-    none_published,
     published,
-    published_json,
     published_tables,
 )
 from debate_judge.runs.comparison.results import EvalSetup
@@ -84,36 +81,6 @@ def test_only_tables_of_the_same_set_level_and_statistics_fit() -> None:
     assert fitting(setup("sample", SUMMARIZATION, ("spearman",))) == []
 
 
-def test_the_table_says_that_it_was_not_run_here_and_by_which_convention() -> None:
-    shown = printed(*published_tables(SUMMEVAL))
-    assert "published, not run here" in shown
-    assert "undefined groups: not stated" in shown
-    assert "0.597/0.575" in shown
-    assert "GPT-4" in shown
-
-
-def test_an_average_over_other_aspects_is_not_shown() -> None:
-    one = SUMMARIZATION.aspects[:1]
-    (table,) = published_tables(setup("summeval", SUMMARIZATION, ("spearman",), one))
-    assert ("DEBATE", "GPT-4", "0.610", "–", "[1]") in table.rows
-
-
-def test_where_nothing_fits_that_is_said() -> None:
-    other = Task("t", "a", "b", (Aspect("x", "y", Scale(1, 5)),))
-    mine = setup("mine", other, ("spearman",))
-    assert "no published figures" in str(none_published(mine))
-    assert published_tables(mine) == []
-    assert none_published(SUMMEVAL) is None
-
-
-def test_json_names_source_and_convention() -> None:
-    found = published_json(TOPICAL)["published"]
-    assert {"source", "convention", "rows", "level", "data"} == set(found[0])
-    rows = found[0]["rows"]
-    assert rows[-1]["average"] == {"pearson": 0.735, "spearman": 0.729}
-    assert rows[0]["lm"] is None
-
-
 # --- decisions ---
 
 
@@ -143,19 +110,3 @@ def test_the_decisions_say_that_they_were_not_made_here_and_by_which_convention(
     assert "0.638" in shown
     # ChatEval printed neither.
     assert "precision" not in shown
-
-
-def test_f1_is_that_of_precision_and_recall() -> None:
-    for table in (table for table in published() if table.level is None):
-        for row in table.rows:
-            one = dict(zip(MEASURES, row.values, strict=True))
-            p, r, f1 = one["precision"], one["recall"], one["f1"]
-            if p is not None and r is not None:
-                assert f1 == pytest.approx(2 * p * r / (p + r), abs=2e-4)
-
-
-def test_json_of_decisions_names_source_and_convention() -> None:
-    corpus = decided("factool_claims", replace(ANSWERS, name="claim-factuality"))
-    (found,) = published_json(EvalSetup(corpus, ANSWERS.aspects, "summary", ("spearman",)))["published_decisions"]
-    assert set(found) == {"source", "data", "convention", "rows"}
-    assert (found["rows"][-1]["accuracy"], found["rows"][-1]["kappa"]) == (0.7768, None)

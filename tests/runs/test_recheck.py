@@ -10,7 +10,11 @@ from typing import Any
 
 import pytest
 
-from debate_judge.data.schema import RatedGroup
+from debate_judge.data.agreement.results import GroupScores
+from debate_judge.data.agreement.tables import agreement_table
+from debate_judge.data.schema import Candidate, RatedGroup
+from debate_judge.data.tasks import PAIRS
+from debate_judge.runs.export.recorded import RECORDED, record, recorded_in, source_hash
 from tests.runs.carrying import LMS, RATED, SEEN, asked, command, export, file_of
 
 __all__ = ["asked"]
@@ -95,3 +99,22 @@ def test_an_export_that_keeps_no_scores_is_compared_by_its_interval(tmp_path: Pa
     _, found = recheck(rated(NEW, lambda rating, place: min(5, rating + place % 2)))
     assert found["difference"]["average"]["value"] == pytest.approx(found["new"]["average"]["value"] - 0.9)
     assert found["old"] == {}
+
+
+def test_an_export_tells_several_pairs_of_a_source_apart() -> None:
+    groups = tuple(
+        RatedGroup(
+            f"{source}-{n}",
+            f"Source {source}",
+            tuple(Candidate(x, f"{x} {n}", {"preference": (v,)}) for x, v in zip("ab", (1.0, 0.0), strict=True)),
+        )
+        for source in range(6)
+        for n in range(2)
+    )
+    corpus = replace(RATED, task=PAIRS, groups=groups)
+    scores = {"preference": [GroupScores(g.id, ("a", "b"), (1.0, 0.0), (0.9, 0.2)) for g in groups]}
+    recorded = recorded_in({"evidence": {RECORDED: record(corpus, scores, {}, by="export", seen=())}})
+    assert recorded is not None
+    assert recorded.sources == {source_hash(group) for group in groups}
+    table = agreement_table(recorded.scores, levels=("summary",), resamples=50)
+    assert table.aspects["preference"]["summary"]["pearson"].groups == 12

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from debate_judge.runs import score
+from debate_judge.runs.runner import streaming
+from debate_judge.runs.scoring import scorer
 from tests.config_keys import keys
 from tests.runs.score_command import ROOT, Command, line
 
@@ -37,13 +39,6 @@ def test_rows_in_the_order_of_the_input(command: Command, capsys: pytest.Capture
         ["critic", "1", "10", "1"],
         ["total", "30", "3", said.split("total")[1].split()[2]],
     ]
-
-
-def test_ratings_and_tasks_in_the_input_are_fine_and_aspects_can_be_chosen(command: Command) -> None:
-    rated = {"id": "c", "text": "reply 3", "ratings": {"tone": [4, 5]}}
-    command.write([line(1, task="support"), json.dumps({"group": "r", "source": "s", "candidates": [rated]})])
-    assert command("--aspects", "help") == 0
-    assert [(r["group"], r["aspect"]) for r in command.rows()] == [("g1", "help"), ("g1", "help"), ("r", "help")]
 
 
 def test_the_first_sources_are_a_start_that_more_go_on_from(command: Command) -> None:
@@ -100,7 +95,7 @@ BAD_LINES: list[tuple[str, list[str]]] = [
         [json.dumps({"group": "x", "source": "s", "candidates": [{"id": "c", "text": " "}]}), "line 4", "empty"],
     ),
     ("another task", [line(7, task="dialogue"), "line 4", "another task than support"]),
-    ("seen before", [line(1), "line 4", "a second time", "line 2"]),
+    ("seen before", [line(1), "line 4", "a second time", "2 lines above"]),
 ]
 
 
@@ -145,25 +140,11 @@ def test_arguments_that_cannot_be_used(
     assert not command.out.exists() or command.out.read_bytes() == b""
 
 
-def test_an_export_that_is_not_there(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
-    command.program = command.folder / "nowhere"
-    assert command() == score.EXIT_INPUT
-    assert "no such folder" in capsys.readouterr().err
-
-
-def test_an_empty_file(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
-    command.write([])
-    assert command() == score.EXIT_INPUT
-    assert "no groups" in capsys.readouterr().err
-
-
 def test_only_a_bounded_number_of_items_is_read_ahead(command: Command) -> None:
     """The input is an endless pipe in effect: what is read runs ahead of what is written by the window at most."""
-    from debate_judge.runs.runner import streaming
-
     command.write([line(g, candidates=1) for g in range(300)])
     read, ahead = 0, []
-    group_items, score_of = streaming.group_items, streaming.score_of
+    group_items, score_of = scorer.group_items, scorer.score_of
     written = 0
 
     def counting(*arguments: Any) -> Iterator[Any]:
@@ -179,9 +160,9 @@ def test_only_a_bounded_number_of_items_is_read_ahead(command: Command) -> None:
         return score_of(*arguments)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(streaming, "group_items", counting)
-        patch.setattr(streaming, "score_of", looking)
-        assert command("--concurrency", "4") == 0
+        patch.setattr(scorer, "group_items", counting)
+        patch.setattr(scorer, "score_of", looking)
+        assert command("--concurrency", "4", *keys(preflight=False)) == 0
     assert len(ahead) == 600
     assert max(ahead) <= streaming.window(command.lm)
     # Whether the LM is ever asked by all four at once is a matter of chance.

@@ -21,6 +21,7 @@ from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.runs import score
 from debate_judge.runs.export.folder import save
+from debate_judge.runs.scoring import scorer
 from tests.config_keys import keys
 from tests.faulty_server import FaultyServer
 
@@ -35,8 +36,9 @@ SCALED = """
 import json, sys
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.runs import score
+from debate_judge.runs.scoring import scorer
 
-score.limits = lambda arguments: LMOptions(**json.loads(sys.argv[1]))
+scorer.limits = lambda arguments: LMOptions(**json.loads(sys.argv[1]))
 sys.exit(score.main(sys.argv[2:]))
 """
 
@@ -49,12 +51,6 @@ def answer(body: bytes) -> str:
         decision = "ISSUE" if letter % 2 and not heard else "NO ISSUE"
         return f"[[ ## review ## ]]\nWell.\n\n[[ ## decision ## ]]\n{decision}\n\n[[ ## feedback ## ]]\nToo kind."
     return f"[[ ## rationale ## ]]\nBecause.\n\n[[ ## score ## ]]\n{1 + (letter * 7 + heard) % 5}"
-
-
-def mixed(body: bytes, attempt: int) -> str | None:
-    faults = ("429", "429 wait", "500", "502", "503", "dropped", "cut", "garbage", "page", "empty", "twice")
-    number = int.from_bytes(re.sub(rb"\D", b"", body)[-9:].rjust(9, b"0"), "big") + len(body)
-    return faults[(number + attempt) % len(faults)] if attempt < number % 3 else None
 
 
 @dataclass(frozen=True)
@@ -92,7 +88,7 @@ class Command:
             err = io.StringIO()
             with pytest.MonkeyPatch.context() as patch, redirect_stderr(err):
                 patch.setenv("OPENAI_API_KEY", key)
-                patch.setattr(score, "limits", lambda arguments: LMOptions(**limits))
+                patch.setattr(scorer, "limits", lambda arguments: LMOptions(**limits))
                 return Done(score.main(arguments), err.getvalue(), out.read_bytes())
         done = subprocess.run(
             [sys.executable, "-c", SCALED, json.dumps(limits), *arguments],
@@ -140,15 +136,6 @@ def once() -> Iterator[Callable[[], bool]]:
     return lambda: next(first, False)  # type: ignore[return-value]
 
 
-def test_a_mix_of_faults_changes_nothing(command: Command, undisturbed: bytes) -> None:
-    with FaultyServer(answer, mixed) as server:
-        done = command(server, "mixed")
-    assert done.code == 0, done.err
-    assert done.rows == undisturbed
-    assert server.requests > server.answered.total() + COUNT
-    assert set(server.answered.values()) == {1}
-
-
 def test_a_revoked_key_ends_the_run_and_a_good_one_pays_for_the_rest_only(command: Command, undisturbed: bytes) -> None:
     with FaultyServer(answer, latency=0.005) as server:
         server.key, server.revoke_after = "sk-secret-1", 200
@@ -186,7 +173,7 @@ def test_a_server_that_comes_back_is_waited_for(command: Command, undisturbed: b
     assert server.answered.total() <= len(server.answered) + 8
 
 
-@pytest.mark.parametrize("way", ["gone", "500", "429"])
+@pytest.mark.parametrize("way", ["gone", "429"])
 def test_a_server_that_stays_away_ends_the_run_and_leaves_no_row_for_it(
     command: Command, undisturbed: bytes, once: Callable[[], bool], way: str
 ) -> None:

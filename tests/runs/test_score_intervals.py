@@ -65,13 +65,6 @@ def test_wide_intervals_are_left_to_people(measured: Command, capsys: pytest.Cap
     assert "left here" in told
 
 
-def test_csv_has_them_too(measured: Command) -> None:
-    out = measured.folder / "out.csv"
-    assert measured(*keys(interval=0.8, abstain=2), out=out) == 0
-    header = out.read_text().splitlines()[0].split(",")
-    assert header[-3:] == ["low", "high", "to_people"]
-
-
 def test_an_export_without_held_out_scores_has_no_intervals(
     command: Command, capsys: pytest.CaptureFixture[str]
 ) -> None:

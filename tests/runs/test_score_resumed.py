@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,7 +14,7 @@ from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.runs import score
 from debate_judge.runs.export.folder import save
 from tests.config_keys import keys
-from tests.runs.score_command import ROOT, TASK, Command, line
+from tests.runs.score_command import TASK, Command, line
 
 
 def test_going_on_from_any_byte_gives_the_same_files(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
@@ -145,62 +140,3 @@ def test_rows_that_are_there_are_not_touched_while_they_are_compared(command: Co
     assert command() == 0
     assert command.out.read_bytes() == rows
     assert command.out.stat().st_mtime_ns == first.st_mtime_ns
-
-
-SLOW = '''
-"""score.py with an LM that takes 20 ms a call and notes in a file each call that it has answered."""
-import sys
-from debate_judge.runs import score
-from debate_judge.runs.export import loaded
-from tests.fakes import debater, scripted_lm, section
-
-log = open(sys.argv[1], "a", buffering=1)
-
-def digit(prompt):
-    number = int(section(prompt, "candidate").split()[-1])
-    return str(1 + (number + section(prompt, "aspect").startswith("tone")) % 5)
-
-def script(prompt):
-    text = debater(score=digit)(prompt)
-    log.write("call\\n")
-    return text
-
-def make(spec, *, store, concurrency, **rest):
-    return scripted_lm(script, store=store, concurrency=concurrency, latency=0.02)
-
-loaded.make_lm = make
-sys.exit(score.main(sys.argv[2:]))
-'''
-
-
-def test_a_killed_process_goes_on_and_pays_nothing_twice(command: Command) -> None:
-    command.write([line(g) for g in range(60)])
-    program, log = command.folder / "slow.py", command.folder / "calls"
-    program.write_text(SLOW, encoding="utf-8")
-    base = [sys.executable, str(program), str(log), str(command.program), "--in", str(command.source)]
-    base += ["--concurrency", "4"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-
-    def arguments(name: str) -> list[str]:
-        return [*base, "--out", str(command.folder / name), "--store", str(command.folder / ("store-" + name))]
-
-    assert command(out=command.folder / "whole.jsonl") == 0
-    assert len(command.lm.prompts) == 360
-
-    out = command.folder / "killed.jsonl"
-    for least in (10, 90):
-        process = subprocess.Popen(arguments("killed.jsonl"), env=environment, stderr=subprocess.DEVNULL)
-        deadline = time.monotonic() + 120
-        while not out.exists() or out.read_bytes().count(b"\n") < least:
-            assert process.poll() is None, "it ended before it could be killed"
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        rows = out.read_bytes()
-        assert rows.count(b"\n") < 240
-        assert rows.endswith(b"\n")
-    subprocess.run(arguments("killed.jsonl"), env=environment, check=True, capture_output=True)
-    assert out.read_bytes() == (command.folder / "whole.jsonl").read_bytes()
-    # A kill can lose only what was in flight: at most 4 calls each time.
-    assert 360 <= log.read_text().count("call") <= 360 + 2 * 4

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 from filelock import FileLock
 
 from debate_judge.runs import score
+from debate_judge.runs.scoring.settings import EXIT_UNSCORED
 from tests.config_keys import keys
 from tests.fakes import debater, section
 from tests.runs.score_command import SCRIPT, Command, digit, line
@@ -29,7 +29,7 @@ def test_unscored_rows_have_a_reason_and_too_many_are_a_failure(
     assert {k: missing[0][k] for k in expected} == expected
     assert "4 unscored: unreadable reply, e.g. scorer, round 0: no score" in capsys.readouterr().err
     # 4 of 20; the same is said of a file that is finished already.
-    assert command(*keys(max_unscored=0.19)) == score.EXIT_UNSCORED
+    assert command(*keys(max_unscored=0.19)) == EXIT_UNSCORED
     assert "20 % of the items" in capsys.readouterr().err
     assert len(command.rows()) == 20
 
@@ -56,17 +56,6 @@ def test_a_wrong_key_ends_the_run_and_the_next_goes_on(command: Command, capsys:
     assert len(command.lm.prompts) == 20
 
 
-def refusing(after: int) -> Callable[[str], str]:
-    calls = iter(range(10_000))
-
-    def script(prompt: str) -> str:
-        if next(calls) >= after:
-            raise dspy.LMInvalidRequestError("not today")
-        return SCRIPT(prompt)
-
-    return script
-
-
 def test_a_source_that_the_lm_cannot_take_is_no_outage(command: Command) -> None:
     command.write([line(1), line(2, candidates=40), *(line(g) for g in range(3, 40))])
 
@@ -80,14 +69,6 @@ def test_a_source_that_the_lm_cannot_take_is_no_outage(command: Command) -> None
     rows = command.rows()
     assert len(rows) == 4 + 80 + 37 * 4
     assert all((r["unscored"] == "lm error") == (r["group"] == "g2") for r in rows)
-
-
-def test_a_run_that_accepts_everything_gives_every_item_a_row(command: Command) -> None:
-    command.write([line(g) for g in range(40)])
-    command.script = refusing(after=30)
-    assert command("--concurrency", "1", *keys(max_unscored=1)) == 0
-    assert len(command.rows()) == 160
-    assert {r["unscored"] for r in command.rows()} == {None, "lm error"}
 
 
 def test_a_stop_by_the_user(

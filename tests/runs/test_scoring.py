@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import dspy
 import pytest
@@ -23,12 +22,10 @@ from debate_judge.programs.judge import (
     Verdict,
     corpus_items,
     in_granularity,
-    items_of,
 )
-from debate_judge.programs.lm.loop import event_loop
 from debate_judge.programs.transcript import Transcript, Turn
 from debate_judge.runs.runner.runner import JudgeRunner, calls_per_item, group_scores, require_scored, scored
-from tests.fakes import ScriptedLM, debater, only, scripted_lm, section
+from tests.fakes import ScriptedLM, debater, scripted_lm, section
 
 COHERENCE = Aspect("coherence", "Do the sentences build on each other?", Scale(1, 5))
 FLUENCY = Aspect("fluency", "Is it good English?", Scale(1, 5))
@@ -73,17 +70,6 @@ def test_results_come_in_the_order_of_the_items() -> None:
     assert [score_of(j) for j in judged(scripted_lm(literal()), items)] == [2, 4, 3, 5, 1]
 
 
-def test_equal_questions_are_asked_once() -> None:
-    group = RatedGroup("g", "Rain fell.", (candidate("a", "2"), candidate("b", "2"), candidate("c", "3")))
-    lm = scripted_lm(literal())
-    judgements = judged(lm, items_of(TASK, group, COHERENCE))
-    assert [score_of(j) for j in judgements] == [2, 2, 3]
-    assert len(lm.prompts) == lm.meter.asked.total() == 4
-    # The same text under another aspect is another question.
-    judged(lm, items_of(TASK, group, FLUENCY))
-    assert lm.meter.asked.total() == 8
-
-
 def test_the_runner_settles_what_is_open_and_nothing_else() -> None:
     decision = debater(
         score=the_text,
@@ -95,12 +81,6 @@ def test_the_runner_settles_what_is_open_and_nothing_else() -> None:
     assert [score_of(j) for j in judgements] == [4.5, 4.5, 3, 5, 1]
     assert lm.meter.executed == {"scorer": 7, "critic": 5, "tie-breaker": 2}
     assert calls_per_item(judgements) == 14 / 5
-
-
-def test_calls_of_many_items_overlap() -> None:
-    lm = scripted_lm(literal(), latency=0.05, concurrency=4)
-    judged(lm, corpus_items(CORPUS, COHERENCE), DebateConfig(0))
-    assert 2 <= lm.peak <= 4
 
 
 def test_any_thread_may_ask() -> None:
@@ -117,22 +97,6 @@ def test_any_thread_may_ask() -> None:
         for thread in threads:
             thread.join()
     assert found == {i: [2, 4, 3, 5, 1] for i in range(4)}
-
-
-def test_a_runner_that_was_left_runs_no_thread_of_its_own() -> None:
-    event_loop()
-    before = set(threading.enumerate())
-    with JudgeRunner(scripted_lm(literal()), progress=False) as runner:
-        assert copy.deepcopy({"panel": runner})["panel"] is runner
-    assert set(threading.enumerate()) <= before
-
-
-def test_leaving_a_panel_ends_what_still_runs() -> None:
-    lm = scripted_lm(literal(), latency=60)
-    with JudgeRunner(lm, progress=False) as runner:
-        future = runner.submit(only(Debate(debate_config=DebateConfig(0)).judge([corpus_items(CORPUS, COHERENCE)[0]])))
-        time.sleep(0.05)
-    assert future.cancelled() or future.exception() is not None
 
 
 # --- failures and interrupts ---
@@ -163,26 +127,6 @@ def test_an_error_that_concerns_all_items_is_raised_as_itself(text: str) -> None
     lm = scripted_lm(failing(lm15.AuthError("wrong key"), text), latency=0.01)
     with pytest.raises(dspy.LMAuthError, match="wrong key"):
         judged(lm, corpus_items(CORPUS, COHERENCE))
-
-
-def test_an_error_that_all_items_meet_at_once_is_raised_as_itself() -> None:
-    def script(prompt: str) -> str:
-        raise lm15.AuthError("wrong key")
-
-    with pytest.raises(dspy.LMAuthError):
-        judged(scripted_lm(script, latency=0.01), corpus_items(CORPUS, COHERENCE))
-
-
-class Refusing(Debate):
-    """A judge that cannot use its input."""
-
-    async def converse(self, items: Sequence[Item], rounds: int) -> list[Transcript]:
-        raise InputError("not for me", found=items[0].text)
-
-
-def test_input_that_a_judge_cannot_use_is_raised_as_itself() -> None:
-    with JudgeRunner(scripted_lm(literal()), progress=False) as runner, pytest.raises(InputError, match="not for me"):
-        runner.judge(Refusing(), corpus_items(CORPUS, COHERENCE))
 
 
 def test_an_interrupt_stops_the_wait_and_keeps_what_was_answered() -> None:
@@ -241,10 +185,6 @@ def test_granularity_changes_the_reported_score_alone() -> None:
     assert [g.scores for g in whole] == [(1, 5, None), (5, 2)]
     assert [score_of(j) for j in judgements] == [1.2, 4.6, None, 5, 2.25]
     assert in_granularity(UNSCORED, COHERENCE, "whole") is None
-
-
-def test_calls_per_item_count_unscored_items_too() -> None:
-    assert calls_per_item([verdict(3, calls=1), verdict(3, calls=4), UNSCORED]) == (1 + 4 + 2) / 3
 
 
 def test_a_judge_that_scores_too_little_is_refused_with_the_reasons() -> None:

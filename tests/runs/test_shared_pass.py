@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 
 import dspy
@@ -11,10 +10,9 @@ from dspy import lm15
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.judge import DebateConfig, Item, Judgement, Unscored, Verdict, corpus_items
-from debate_judge.programs.lm.prices import Price
-from debate_judge.programs.lm.reply import Memory, Reply
-from debate_judge.runs.runner.billing import JudgeUsage, UsageByJudge, charged_to
+from debate_judge.programs.judge import DebateConfig, Item, Judgement, Verdict, corpus_items
+from debate_judge.programs.lm.reply import Memory
+from debate_judge.runs.runner.billing import JudgeUsage, UsageByJudge
 from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.runner.shared_pass import PassJob, run_together
 from tests.fakes import ScriptedLM, debater, only, scripted_lm
@@ -77,38 +75,6 @@ def test_each_judge_is_charged_what_it_would_have_used_alone() -> None:
     assert used(list(configs), lm) == used(list(configs), lm) == together
 
 
-def test_usage_counts_a_reply_once_and_knows_what_was_cached() -> None:
-    usage, store = JudgeUsage(), UsageByJudge(Memory())
-    asyncio.run(store.put("0" * 32, "scorer", Reply("4", 100, 10, 60)))
-    with charged_to(usage):
-        for _ in range(2):
-            asyncio.run(store.get("0" * 32))
-        asyncio.run(store.get("f" * 32))
-    asyncio.run(store.put("1" * 32, "scorer", Reply("4", 1000, 1000)))
-    assert (usage.fresh, usage.cached, usage.output) == (40, 60, 10)
-    assert usage.usd(Price(10.0, 1.0, 100.0)) == pytest.approx((400 + 60 + 1000) / 1e6)
-
-
-def test_a_reply_is_charged_to_the_judge_that_waited_for_it_whichever_task_brings_it() -> None:
-    asker, bringer, store = JudgeUsage(), JudgeUsage(), UsageByJudge(Memory())
-    with charged_to(asker):
-        assert asyncio.run(store.get("0" * 32)) is None
-        assert asyncio.run(store.take("0" * 32)) is True
-    # The replies of a batch job come in a task that another judge may have started.
-    with charged_to(bringer):
-        asyncio.run(store.put("0" * 32, "scorer", Reply("4", 100, 10)))
-    assert (asker.fresh, bringer.fresh) == (100, 0)
-
-
-def test_equal_items_are_worked_on_once() -> None:
-    lm = lm_of(debater(score=the_number))
-    twice = [*ITEMS, ITEMS[0]]
-    with JudgeRunner(lm) as runner:
-        done = run_together(runner, [PassJob("a", judging(DebateConfig(0)), twice)], "test")
-    assert len(lm.prompts) == 6
-    assert done.results[0][0] is done.results[0][6]
-
-
 @pytest.mark.parametrize(
     "error", [InputError("not on this scale"), dspy.LMUnsupportedFeatureError("no log-probabilities", model="m")]
 )
@@ -123,15 +89,6 @@ def test_what_one_judge_cannot_do_ends_its_jobs_and_no_others(error: Exception) 
     assert done.failed == {"bad": error}
     assert done.results[:2] == [[], []]
     assert len(done.results[2]) == len(ITEMS)
-
-
-def test_an_item_that_cannot_be_scored_fails_nobody() -> None:
-    def script(prompt: str) -> str:
-        return debater(score="many" if the_number(prompt) == "5" else the_number)(prompt)
-
-    with JudgeRunner(lm_of(script)) as runner:
-        (found,) = run_together(runner, [job("a", DebateConfig(0))], "test").results
-    assert [type(j) for j in found] == [Verdict, Verdict, Unscored, Verdict, Verdict, Verdict]
 
 
 def test_an_error_of_the_lm_for_everybody_ends_the_pass() -> None:

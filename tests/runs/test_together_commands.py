@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,18 +16,14 @@ from debate_judge.programs.lm.store import SqlStore
 from debate_judge.runs import score
 from debate_judge.runs.estimates.dry_run import Target
 from debate_judge.runs.estimates.items import estimate_scoring
-from debate_judge.runs.export.folder import load
 from debate_judge.runs.runner import streaming
 from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.runner.streaming import judge_in_order
 from tests.batch_server import BatchServer
-from tests.config_keys import keys
 from tests.fakes import ScriptedLM, scripted_lm
 from tests.programs.batches import lm_at
 from tests.programs.tables import shown
 from tests.runs.together_command import TASK, TONE, arguments, exported, rows_of, script, stream
-
-ROOT = Path(__file__).parents[2]
 
 
 def compiled(together: int = 4, alone: bool = False) -> CompiledJudge:
@@ -81,12 +72,6 @@ def test_the_tables_of_a_stream_are_those_of_a_corpus() -> None:
     assert len(lm.prompts) == 30
 
 
-def test_an_aspect_that_is_judged_alone_does_not_wait_for_the_others() -> None:
-    rows, lm = streamed(compiled(alone=True), stream(3, 4))
-    assert rows == [row if row[2] == "tone" else (*row[:4], 1) for row in expected(3, 4, 4)]
-    assert len(lm.prompts) == 3 + 12
-
-
 def test_a_source_of_any_length_is_taken_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streaming, "GATHERED", 6)
     _, lm = streamed(compiled(8), stream(1, 10))
@@ -106,82 +91,12 @@ def test_what_came_before_a_bad_line_is_judged() -> None:
     assert len(lm.prompts) == 2
 
 
-def test_a_loaded_judge_scores_a_group(tmp_path: Path, lms: list[ScriptedLM]) -> None:
-    with load(exported(tmp_path, compiled())) as judge:
-        found = judge.score_group(texts=[f"reply {n}" for n in range(4)], source="message 1")
-        assert [(one["tone"].score, one["help"].score) for one in found] == [(2, 1), (3, 2), (4, 3), (5, 4)]
-        assert {(s.calls, s.together) for one in found for s in one.values()} == {(0.25, 4)}
-        assert len(lms[0].prompts) == 2
-        alone = judge.score(text="reply 7", source="message 1")
-        assert {(s.score, s.calls, s.together) for s in alone.values()} == {(4, 1, 1), (3, 1, 1)}
-
-
-def test_rows_say_how_many_were_judged_together(tmp_path: Path, lms: list[ScriptedLM]) -> None:
-    given = arguments(tmp_path, exported(tmp_path, compiled()), 3, 4)
-    debates = tmp_path / "debates.jsonl"
-    assert score.main([*given, "--out", str(tmp_path / "out.jsonl"), *keys(transcripts=debates)]) == 0
-    rows = rows_of(tmp_path / "out.jsonl")
-    assert [(r["group"], r["candidate"], r["aspect"], r["score"], r["together"]) for r in rows] == expected(3, 4, 4)
-    assert {(r["calls"], r["together"]) for r in rows_of(debates)} == {(0.25, 4)}
-    # What is tried before the run are calls of the run.
-    assert len(lms[-1].prompts) == 6
-    assert score.main([*given, "--out", str(tmp_path / "out.csv")]) == 0
-    assert (tmp_path / "out.csv").read_text().splitlines()[0].endswith("unscored,reason,together")
-    assert lms[-1].prompts == []
-
-
 def test_rows_of_other_judges_do_not(tmp_path: Path, lms: list[ScriptedLM]) -> None:
     assert (
         score.main([*arguments(tmp_path, exported(tmp_path, compiled(0)), 1, 2), "--out", str(tmp_path / "o.jsonl")])
         == 0
     )
     assert {tuple(row)[-1] for row in rows_of(tmp_path / "o.jsonl")} == {"reason"}
-
-
-SLOW = '''
-"""score.py with an LM that takes 20 ms a call and notes in a file each call that it has answered."""
-import sys
-from debate_judge.runs import score
-from debate_judge.runs.export import loaded
-from tests.fakes import scripted_lm
-from tests.runs.together_command import script
-
-log = open(sys.argv[1], "a", buffering=1)
-
-def noted(prompt):
-    text = script(prompt)
-    log.write("call\\n")
-    return text
-
-def make(spec, *, store, concurrency, **rest):
-    return scripted_lm(noted, store=store, concurrency=concurrency, latency=0.02)
-
-loaded.make_lm = make
-sys.exit(score.main(sys.argv[2:]))
-'''
-
-
-def test_a_killed_process_goes_on_with_the_same_tables(tmp_path: Path, lms: list[ScriptedLM]) -> None:
-    given = [*arguments(tmp_path, exported(tmp_path, compiled(3)), 80, 6), *keys(preflight=False)]
-    assert score.main([*given, "--out", str(tmp_path / "whole.jsonl"), "--store", str(tmp_path / "other")]) == 0
-    assert len(lms[-1].prompts) == 80 * 2 * 2
-    (tmp_path / "slow.py").write_text(SLOW)
-    out, log = tmp_path / "killed.jsonl", tmp_path / "calls"
-    command = [sys.executable, str(tmp_path / "slow.py"), str(log), *given, "--out", str(out), "--concurrency", "4"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 120
-    while not out.exists() or out.read_bytes().count(b"\n") < 30:
-        assert process.poll() is None, "it ended before it could be killed"
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert out.read_bytes().count(b"\n") < 960
-    subprocess.run(command, env=environment, check=True, capture_output=True)
-    assert out.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
-    # A kill can lose only what was in flight.
-    assert 320 <= log.read_text().count("call") <= 320 + 4
 
 
 # --- batch jobs and estimates ---
@@ -209,12 +124,3 @@ def test_an_estimate_counts_the_calls_that_are_made(together: int, calls: int) -
     assert [round(used.calls, 6) for used in found.total] == [calls] * 3
     _, lm = streamed(compiled(together), stream(12, 8))
     assert len(lm.prompts) == calls
-
-
-def test_an_estimate_of_a_debate_lies_around_what_is_asked() -> None:
-    judge = preset("debate+tiebreak", {"together": 4})
-    debates = CompiledJudge(TASK, {"tone": AspectJudge(judge)})
-    items = [item for item in stream(6, 8) if item.aspect is TONE]
-    found, _ = estimate_scoring(Target("offline"), debates, (TONE,), iter(items))
-    # 12 tables: opened and found without issue; and three rounds, revised each time, with a tie-break.
-    assert (found.total[0].calls, found.total[2].calls) == (24, 12 * 8)

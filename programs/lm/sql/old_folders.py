@@ -7,12 +7,11 @@ line that a kill has torn or whose checksum is wrong is skipped: the reply is as
 
 from __future__ import annotations
 
-import itertools
 import json
 import logging
 import sqlite3
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -24,30 +23,8 @@ _LOG = logging.getLogger(__name__)
 _KEY, _HEAD = 32, 42
 """Length of a key in hexadecimal digits, and of all that is before the JSON."""
 
-_AT_ONCE = 1000
-"""Rows that are put together."""
 
-
-def import_folder(folder: Path, file: Path | None, lm: str, put: Callable[[list[Row]], None]) -> None:
-    """Put all that a folder holds.
-
-    Args:
-        folder: In which an older version may have written.
-        file: A SQLite store that may be there.
-        lm: Whose replies they are.
-        put: Adds rows to the replies, but for keys that are there.
-    """
-    number = 0
-    stored = _stored_rows(file) if file is not None and file.exists() else ()
-    rows = itertools.chain(stored, *(_rows(path, lm) for path in sorted(folder.glob("*.replies"))))
-    while some := list(itertools.islice(rows, _AT_ONCE)):
-        put(some)
-        number += len(some)
-    if number:
-        _LOG.info("%s: %d replies that were there before are in the store now", folder, number)
-
-
-def _stored_rows(file: Path) -> Iterator[Row]:
+def stored_rows(file: Path) -> Iterator[Row]:
     """The rows of a SQLite store that are as they were written."""
     with closing(sqlite3.connect(file)) as database:
         database.row_factory = sqlite3.Row
@@ -55,7 +32,8 @@ def _stored_rows(file: Path) -> Iterator[Row]:
         yield from filter(reply_of, map(dict, database.execute(f"SELECT {names} FROM replies")))
 
 
-def _rows(path: Path, lm: str) -> Iterator[Row]:
+def old_rows(path: Path, lm: str) -> Iterator[Row]:
+    """The replies of a file `*.replies`."""
     broken = 0
     with path.open("rb") as file:
         for line in file:

@@ -13,24 +13,21 @@ import logging
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import islice
 from typing import Any
 
-from debate_judge.data.agreement.tables import AgreementTable, Difference, GroupScores, Level, agreement_table, compare
+from debate_judge.data.agreement.tables import AgreementTable, Difference, GroupScores, Level, agreement_table
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Corpus
 from debate_judge.optimize import optimizer
 from debate_judge.optimize.context import CompilePlan, Run, label_of
+from debate_judge.optimize.evaluation.held_out import Proof, judge_held_out
 from debate_judge.optimize.optimizer import TunedJudges
-from debate_judge.optimize.proof.held_out import Proof
-from debate_judge.optimize.search.choice_scores import JOINTLY
 from debate_judge.optimize.search.knowledge import TUNED
 from debate_judge.optimize.search.outcomes import SearchResult
 from debate_judge.optimize.search.points import NO_KNOWLEDGE, Point
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs.compiled import shared_judges
-from debate_judge.programs.judge import Judge, corpus_items
-from debate_judge.runs.runner.billing import stage
+from debate_judge.programs.judge import Judge
 from debate_judge.runs.runner.runner import group_scores
 from debate_judge.runs.tracking.tracker import Tracker
 
@@ -115,17 +112,12 @@ def sizes_of(sources: int, level: Level) -> list[int]:
 def learning_curve(run: Run, proofs: Sequence[Proof]) -> LearningCurve:
     """Tune on growing parts of train, and score held-out with the fixed choices.
 
-    Args:
-        run: The compile; its tuning on all of train is repeated from the stored replies.
-        proofs: The held-out parts, with the searches that chose for each.
-
-    Raises:
-        dspy.LMError: The LM failed for good.
+    The tuning on all of train is repeated from the stored replies.
     """
     plan, whole = run.plan, run.plan.sampled_from
-    halves = [_Half.of(run, own) for own in _by_train(proofs)]
-    here = min(half.sources for half in halves)
-    fixed, added = halves[0].fixed[0], {aspect: None for half in halves for aspect in half.added}
+    # Held-out parts whose judges share a train part are tuned for together.
+    halves = [_Half(replace(run, plan=own[0].plan), own) for own in _by_train(proofs)]
+    here = min(len(half.run.plan.data.splits.train.groups) for half in halves)
     steps: list[LearningStep] = []
     before: Mapping[str, Sequence[GroupScores]] | None = None
     for size in sizes_of(whole or here, plan.data.level):
@@ -134,30 +126,19 @@ def learning_curve(run: Run, proofs: Sequence[Proof]) -> LearningCurve:
         scores = _merged([half.scores(None if part == here else part, size) for half in halves])
         steps.append(_step(plan, size, scores, before))
         before = scores
-    return LearningCurve(tuple(steps), fixed, tuple(added))
+    added = dict.fromkeys(aspect for half in halves for aspect in half.added)
+    return LearningCurve(tuple(steps), halves[0].fixed[0], tuple(added))
 
 
-@dataclass(frozen=True)
 class _Half:
-    """The held-out parts whose judges share a train part; one part for a single split."""
+    """The held-out parts whose judges share a train part, with their fixed choices by aspect."""
 
-    run: Run
-    proofs: Sequence[Proof]
-    everything: TunedJudges
-    """The judges tuned on all of train."""
-    fixed: Sequence[Mapping[str, Point]]
-    """For each held-out part: aspect -> the fixed choices."""
-
-    @classmethod
-    def of(cls, run: Run, proofs: Sequence[Proof]) -> _Half:
-        own = replace(run, plan=proofs[0].plan)
-        learnt = optimizer.compile(own)
-        fixed = [{a: _fixed(learnt, found.chosen.point) for a, found in proof.searches.items()} for proof in proofs]
-        return cls(own, proofs, learnt, fixed)
-
-    @property
-    def sources(self) -> int:
-        return len(self.run.plan.data.splits.train.groups)
+    def __init__(self, run: Run, proofs: Sequence[Proof]) -> None:
+        self.run, self.proofs = run, proofs
+        self.everything = optimizer.compile(run)
+        self.fixed = [
+            {a: _fixed(self.everything, found.chosen.point) for a, found in proof.searches.items()} for proof in proofs
+        ]
 
     @property
     def added(self) -> list[str]:
@@ -230,19 +211,11 @@ def _scores(
             # If tuning on so few sources did not give this kind of knowledge, the variant is the untuned judge.
             judge = learnt.variants[label_of(unit)][point.variant].judge
             judges[aspect.name] = judge.with_debate(rounds=point.rounds, tie_breaker=point.tie_breaker)
-    aspects = {aspect.name: aspect for aspect in run.plan.data.aspects}
-    items = {name: corpus_items(held_out, aspect) for name, aspect in aspects.items()}
-    found: dict[str, list[GroupScores]] = {}
-    for one in shared_judges(judges):
-        label = one.aspects[0] if len(one.aspects) == 1 else JOINTLY
-        with stage(f"{label}: held-out"):
-            own_items = [item for name in one.aspects for item in items[name]]
-            judgements = iter(run.runner.judge(one.judge, own_items, f"{label}: learning curve, {size}"))
-        for name in one.aspects:
-            granularity = searches[name].scores.granularity(name, points[name])
-            own = list(islice(judgements, len(items[name])))
-            found[name] = group_scores(held_out, aspects[name], own, granularity)
-    return {name: found[name] for name in aspects}
+    what = f"learning curve, {size}"
+    found = judge_held_out(run, {what: shared_judges(judges)}, of="")[what]
+    granularity = {a: searches[a].scores.granularity(a, point) for a, point in points.items()}
+    aspects = run.plan.data.aspects
+    return {a.name: group_scores(held_out, a, found[a.name], granularity[a.name]) for a in aspects}
 
 
 def _step(
@@ -251,8 +224,5 @@ def _step(
     scores: Mapping[str, Sequence[GroupScores]],
     before: Mapping[str, Sequence[GroupScores]] | None,
 ) -> LearningStep:
-    resamples, seed, level = plan.settings.resamples, plan.settings.seed, plan.data.level
-    difference = None
-    if before is not None:
-        difference = compare(scores, before, statistic=plan.statistic, level=level, resamples=resamples, seed=seed)
-    return LearningStep(size, agreement_table(scores, resamples=resamples, seed=seed, levels=(level,)), difference)
+    table = agreement_table(scores, levels=(plan.data.level,), **plan.resampling)
+    return LearningStep(size, table, None if before is None else plan.versus(scores, before))

@@ -1,0 +1,364 @@
+"""Compares the judges on held-out sources: agreement, gains, decisions, and agreement with single raters.
+
+With folds (`data/folds.py`) every source is held out once, and each fold has its own compiled judge. The figures are
+computed as for a single held-out part, on the groups of all folds:
+
+- At summary level the value of a group is computed from the scores of its fold's judge. Figures are means over groups,
+  with t intervals of these values.
+- At sample and system level the scores of all folds are pooled, with an interval from resampling groups. The judges of
+  different folds may use the scale differently, which lowers the pooled correlation a little.
+
+The intervals have a known limit: folds share sources to tune on and to choose by, so the values of groups are not
+independent, and no unbiased estimate of their variance exists (Bengio and Grandvalet, No unbiased estimator of the
+variance of K-fold cross-validation, 2004; Nadeau and Bengio, Inference for the generalization error, 2003). The
+intervals account for other held-out sources but not for other sources to tune on, and so are somewhat too narrow for
+the procedure. The differences between folds are reported with them (`FoldFigures`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from statistics import fmean
+from typing import Any, Literal
+
+from debate_judge.data.agreement.decisions import Decided, Question, decide, with_tuned_threshold
+from debate_judge.data.agreement.raters import RaterAgreement, beside_raters
+from debate_judge.data.agreement.results import Agreement
+from debate_judge.data.agreement.tables import AgreementTable, Difference, GroupScores, agreement_table
+from debate_judge.data.calibration import CalibrationEffect, effect_of
+from debate_judge.data.inference.closeness import Closeness, closeness
+from debate_judge.optimize.context import CompilePlan
+from debate_judge.optimize.evaluation.held_out import ALONE, COMPARED, Proof, Scores, joined_scores
+from debate_judge.programs.compiled import AspectJudge, CompiledJudge
+from debate_judge.programs.judge import Judgement, corpus_items
+from debate_judge.runs.reports.raters import several_raters
+from debate_judge.runs.runner.runner import calls_per_item, require_scored
+
+DEV_CUT = "compiled-dev-cut"
+"""The compiled judge once more, with decisions at the cut that was best on dev."""
+
+MAPPED = "compiled-mapped"
+"""The compiled judge once more, with its scores mapped to the raters' scale."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoldFigures:
+    """The figures of the folds: averages over aspects, in the correlation and at the level to choose by; None if a
+    fold's ratings leave it undefined."""
+
+    sources: tuple[int, ...]
+    """Number of held-out sources of each fold."""
+    compiled: tuple[float | None, ...]
+    """Agreement of each fold's compiled judge on its held-out sources."""
+    gain: tuple[float | None, ...]
+    """That agreement minus the single call's."""
+
+
+@dataclass(frozen=True)
+class ReadAlone:
+    """The compiled judge on each text by itself."""
+
+    agreement: Agreement
+    """Averaged over aspects, in the objective."""
+    change: Difference
+    """This minus the compiled judge as it was compiled."""
+    calls: float
+    """LM calls per item."""
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """The comparison on held-out."""
+
+    tables: Mapping[str, AgreementTable]
+    """Judge name, of `COMPARED` -> agreement."""
+    calls: Mapping[str, Mapping[str, float]]
+    """Judge name -> aspect -> LM calls per item."""
+    gain: Difference
+    """Compiled minus single call, in the objective, averaged over aspects."""
+    gains: Mapping[str, Difference]
+    """Aspect -> compiled minus single call, with intervals that hold for all aspects together in 95 % of cases
+    (Bonferroni: each has the level 1 - .05 / aspects)."""
+    of_knowledge: Difference
+    """The single call with the same knowledge and reading minus the single call, averaged over aspects: the effect of
+    what was learnt about the raters, and of how candidates are read."""
+    over_informed: Difference
+    """Compiled minus the single call with the same knowledge, averaged over aspects: the effect of the debate."""
+    over_uncompiled: Difference
+    """Compiled minus uncompiled, averaged over aspects."""
+    judged: Mapping[str, Mapping[str, list[Judgement]]]
+    """Judge name, of `COMPARED` -> aspect -> judgements in the order of the measured sources, with folds each by the
+    judge of its fold."""
+    scores: Scores
+    """The same as scores by group."""
+    calibrated: Mapping[str, Sequence[GroupScores]]
+    """Aspect -> the compiled judge's scores mapped to the raters' scale, with folds by each fold's map; aspects without
+    a map are missing."""
+    decisions: Mapping[str, Mapping[str, Decided]]
+    """Judge name, of `COMPARED` or `DEV_CUT` -> aspect -> decisions, for aspects whose ratings define any."""
+    raters: Mapping[str, Mapping[str, RaterAgreement]]
+    """Judge name, of `COMPARED` -> aspect -> comparison with single raters; empty if only mean ratings are known."""
+    closeness: Mapping[str, Mapping[str, Closeness]]
+    """Judge name, of `COMPARED` or `MAPPED` -> aspect or average -> how close its scores are to the ratings; empty for
+    judges whose scores are not on the scale."""
+    alone: ReadAlone | None = None
+    """None where that was not measured."""
+    folds: FoldFigures | None = None
+    """None for a single split."""
+
+    def calls_per_item(self, judge: str) -> float:
+        by_aspect = self.calls[judge]
+        return sum(by_aspect.values()) / len(by_aspect)
+
+
+def above_zero(figure: Agreement) -> bool:
+    """Whether agreement above chance is shown: the interval, or without one the value, is above 0."""
+    end = figure.value if figure.low is None else figure.low
+    return end is not None and end > 0
+
+
+def compare_held_out(plan: CompilePlan, proofs: Sequence[Proof]) -> HeldOut:
+    """Agreement of the compared judges, and the compiled one's gain; `proofs` are those of the folds, or one.
+
+    Raises:
+        InputError: The compiled judge left too many items without a score.
+    """
+    compiled = [j for proof in proofs for judged, _ in proof.scored["compiled"].values() for j in judged]
+    require_scored(compiled, plan.settings.max_unscored, "held-out items")
+    scores, calibrated = joined_scores(plan, proofs), _calibrated(plan, proofs)
+    versus = plan.versus
+    return HeldOut(
+        tables={name: agreement_table(scores[name], **plan.resampling) for name in COMPARED},
+        calls={name: _calls(proofs, name) for name in COMPARED},
+        gain=versus(scores["compiled"], scores["single"]),
+        gains={
+            aspect: versus({aspect: own}, {aspect: scores["single"][aspect]}, family=len(scores["compiled"]))
+            for aspect, own in scores["compiled"].items()
+        },
+        of_knowledge=versus(scores["informed_single"], scores["single"]),
+        over_informed=versus(scores["compiled"], scores["informed_single"]),
+        over_uncompiled=versus(scores["compiled"], scores["uncompiled"]),
+        judged={name: _judgements(plan, proofs, name) for name in COMPARED},
+        scores=scores,
+        calibrated=calibrated,
+        closeness=_closeness(plan, scores, calibrated),
+        alone=_read_alone(plan, proofs, scores),
+        decisions=_decisions(plan, scores, proofs),
+        raters=_beside_raters(plan, scores),
+        folds=fold_figures(plan, proofs) if plan.data.folds else None,
+    )
+
+
+def _read_alone(plan: CompilePlan, proofs: Sequence[Proof], scores: Scores) -> ReadAlone | None:
+    if ALONE not in scores:
+        return None
+    level, own = plan.data.level, scores[ALONE]
+    return ReadAlone(
+        agreement_table(own, levels=(level,), **plan.resampling).average[level][plan.statistic],
+        plan.versus(own, scores["compiled"]),
+        fmean(_calls(proofs, ALONE).values()),
+    )
+
+
+def _calls(proofs: Sequence[Proof], name: str) -> dict[str, float]:
+    """Aspect -> LM calls per item of a judge."""
+    return {a: calls_per_item([j for p in proofs for j in p.scored[name][a][0]]) for a in proofs[0].scored[name]}
+
+
+def _judgements(plan: CompilePlan, proofs: Sequence[Proof], judge: str) -> dict[str, list[Judgement]]:
+    """Aspect -> judgements, in the order of the measured sources."""
+    found = {}
+    for aspect in plan.data.aspects:
+        by_item = {
+            item.key: judgement
+            for proof in proofs
+            for item, judgement in zip(
+                corpus_items(proof.held_out, aspect), proof.scored[judge][aspect.name][0], strict=True
+            )
+        }
+        found[aspect.name] = [by_item[item.key] for item in corpus_items(plan.data.measured, aspect)]
+    return found
+
+
+def _calibrated(plan: CompilePlan, proofs: Sequence[Proof]) -> dict[str, list[GroupScores]]:
+    """Aspect -> scores of the compiled judges mapped to the raters' scale, in the order of the measured sources."""
+    found = {}
+    for aspect in plan.data.aspects:
+        maps = [proof.judge.aspects[aspect.name].calibration for proof in proofs]
+        mapped = {
+            group.group: group
+            for one, proof in zip(maps, proofs, strict=True)
+            if one is not None
+            for group in one.applied(proof.scores["compiled"][aspect.name])
+        }
+        if all(one is not None for one in maps):
+            found[aspect.name] = [mapped[group.id] for group in plan.data.measured.groups]
+    return found
+
+
+def _closeness(
+    plan: CompilePlan, scores: Scores, calibrated: Mapping[str, Sequence[GroupScores]]
+) -> dict[str, dict[str, Closeness]]:
+    if not plan.judge.on_scale or plan.judge.compares:
+        return {}
+    judges = {name: scores[name] for name in COMPARED}
+    if len(calibrated) == len(plan.data.aspects):
+        judges[MAPPED] = calibrated
+    return closeness(
+        judges,
+        plan.data.cuts,
+        one_scale=len({aspect.scale for aspect in plan.data.aspects}) == 1,
+        **plan.resampling,
+    )
+
+
+def _beside_raters(plan: CompilePlan, scores: Scores) -> dict[str, dict[str, RaterAgreement]]:
+    if not several_raters(scores["compiled"]):
+        return {}
+
+    def at(groups: Sequence[GroupScores]) -> RaterAgreement:
+        given = {"statistic": plan.statistic, "level": plan.data.level, **plan.resampling}
+        return beside_raters(groups, on_scale=plan.judge.on_scale, **given)
+
+    return {name: {aspect: at(groups) for aspect, groups in scores[name].items()} for name in COMPARED}
+
+
+def _decisions(plan: CompilePlan, scores: Scores, proofs: Sequence[Proof]) -> dict[str, dict[str, Decided]]:
+    """Decisions at the fixed threshold, and the compiled judge's at the cut tuned on dev if that differs."""
+    questions = plan.data.questions
+    found = {"single": decide(scores["single"], questions, **plan.resampling)}
+    for name in COMPARED[1:]:
+        found[name] = decide(scores[name], questions, on_scale=plan.judge.on_scale, **plan.resampling)
+    cut, shifted = {}, {}
+    for aspect, question in questions.items():
+        cuts = [_dev_cut(proof, aspect, question) for proof in proofs]
+        if any(one != question for one in cuts):
+            cut[aspect], shifted[aspect] = _one_cut(cuts, [proof.scores["compiled"][aspect] for proof in proofs])
+    found[DEV_CUT] = decide(shifted, cut, **plan.resampling)
+    return {name: by_aspect for name, by_aspect in found.items() if by_aspect}
+
+
+def _dev_cut(proof: Proof, aspect: str, question: Question) -> Question:
+    dev = {group.id for group in proof.plan.data.splits.dev.groups}
+    groups = [g for g in proof.searches[aspect].chosen.scores[aspect] if g.group in dev]
+    return with_tuned_threshold(question, groups, "dev")
+
+
+def _one_cut(cuts: Sequence[Question], scores: Sequence[list[GroupScores]]) -> tuple[Question, list[GroupScores]]:
+    """One cut for all folds: the mean of theirs. Each fold's scores are shifted accordingly, so no decision changes."""
+    if len(cuts) == 1:
+        return cuts[0], scores[0]
+    places = [one.threshold if one.cut is None else one.cut for one in cuts]
+    middle = math.fsum(places) / len(places)
+    moved = [
+        replace(group, scores=tuple(None if s is None else s - place + middle for s in group.scores))
+        for place, groups in zip(places, scores, strict=True)
+        for group in groups
+    ]
+    return replace(cuts[0], cut=middle, chosen_on="dev, fold by fold; the mean"), moved
+
+
+def fold_figures(plan: CompilePlan, proofs: Sequence[Proof]) -> FoldFigures:
+    """The figures of the single folds."""
+    level, statistic = plan.data.level, plan.statistic
+
+    def agreement(scores: Mapping[str, Sequence[GroupScores]]) -> float | None:
+        return agreement_table(scores, resamples=0, levels=(level,)).average[level][statistic].value
+
+    scored = [proof.scores for proof in proofs]
+    return FoldFigures(
+        tuple(len(proof.held_out.groups) for proof in proofs),
+        tuple(agreement(scores["compiled"]) for scores in scored),
+        tuple(plan.versus(scores["compiled"], scores["single"], resamples=0).value for scores in scored),
+    )
+
+
+def procedure_note(plan: CompilePlan) -> str:
+    """What held-out figures from folds measure."""
+    sources = len(plan.data.measured.groups)
+    folds = len(plan.data.folds.parts) if plan.data.folds else 0
+    return (
+        f"The figures are those of the procedure, by {folds} folds: each source was scored by a judge that was "
+        f"tuned and chosen on other sources. The compiled judge of this run uses all {sources} sources, so that none "
+        "is left to measure it on. The intervals treat sources as independent; folds share what they learn from, which "
+        "makes the intervals somewhat too narrow (Bengio and Grandvalet 2004)"
+    )
+
+
+def folds_json(plan: CompilePlan, folds: FoldFigures) -> dict[str, Any]:
+    """The figures of all folds as JSON values."""
+    return {"count": len(folds.sources), **asdict(folds), "note": procedure_note(plan)}
+
+
+# --- calibration ---
+
+
+def calibration_effects(plan: CompilePlan, judge: CompiledJudge, held_out: HeldOut) -> dict[str, CalibrationEffect]:
+    """Aspect -> the effect of its calibration on held-out, for aspects with a calibration.
+
+    With folds, the scores of each fold are mapped by the calibration that was fitted without it.
+    """
+    found = {}
+    for aspect in plan.data.aspects:
+        own, mapped = judge.aspects[aspect.name], held_out.calibrated.get(aspect.name)
+        if own.calibration is not None and mapped is not None:
+            scores = held_out.scores["compiled"][aspect.name]
+            found[aspect.name] = effect_of(
+                own.calibration, scores, plan.data.level, on_scale=own.judge.on_scale, mapped=mapped
+            )
+    return found
+
+
+# --- what is exported ---
+
+
+SAME_COST = 1.05
+"""Up to this many times the calls of a single call, a judge counts as no more expensive."""
+
+
+@dataclass(frozen=True)
+class Exported:
+    """The judge that is exported, and why it is this one."""
+
+    judge: CompiledJudge
+    name: Literal["compiled", "single"]
+    """Of `held_out.COMPARED`."""
+    why: str
+
+
+def costs_more(calls: float, single: float) -> bool:
+    """Whether a judge with `calls` LM calls per item is more expensive than one with `single`."""
+    return calls > SAME_COST * single
+
+
+def choose_export(plan: CompilePlan, compiled: CompiledJudge, held_out: HeldOut) -> Exported:
+    """Choose the judge to export.
+
+    The single call, if held-out shows that the compiled judge is worse, or if it takes more calls and its gain is not
+    shown. Otherwise, or with `keep="compiled"`, or if there is no interval of the gain, the compiled judge.
+    """
+    gain = held_out.gain
+    calls, single = held_out.calls_per_item("compiled"), held_out.calls_per_item("single")
+    if gain.low is None or gain.high is None:
+        return Exported(compiled, "compiled", "the compiled judge")
+    if gain.low > 0:
+        return Exported(compiled, "compiled", "the compiled judge, which is better than a single call")
+    if gain.high < 0:
+        found = "held-out shows that it is worse than a single call"
+    elif costs_more(calls, single):
+        found = (
+            f"held-out does not show that it is better than a single call, and it takes {calls:.1f} calls per item "
+            f"instead of {single:.1f}"
+        )
+    else:
+        return Exported(compiled, "compiled", "the compiled judge, which takes no more calls than a single call")
+    if plan.settings.keep == "compiled":
+        return Exported(compiled, "compiled", f"the compiled judge, as keep=compiled wants it, although {found}")
+    judge = AspectJudge(plan.single.deepcopy())
+    return Exported(
+        CompiledJudge(compiled.task, dict.fromkeys(compiled.aspects, judge)),
+        "single",
+        f"the single call and not the compiled judge, for {found} (--config keep=compiled exports the compiled judge)",
+    )

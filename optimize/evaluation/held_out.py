@@ -1,0 +1,142 @@
+"""Held-out scores: each of the compared judges scores the sources that were not used for tuning or choosing."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+
+from debate_judge.data.agreement.tables import GroupScores
+from debate_judge.data.schema import Aspect, Corpus, Granularity
+from debate_judge.optimize.context import CompilePlan, Run
+from debate_judge.optimize.search.choice_scores import JOINTLY
+from debate_judge.optimize.search.outcomes import SearchResult
+from debate_judge.programs.compiled import CompiledJudge, SharedJudge, shared_judges, usual_granularity
+from debate_judge.programs.judge import Judge, Judgement, corpus_items
+from debate_judge.runs.runner.billing import stage
+from debate_judge.runs.runner.runner import group_scores
+
+logger = logging.getLogger(__name__)
+
+COMPARED = ("single", "informed_single", "uncompiled", "compiled")
+"""The compared judges: one call of the Scorer; one call of the Scorer with the compiled judge's knowledge of the
+raters, which separates the effect of the debate from that of tuning; the untuned debate; the compiled debate. The first
+reads each candidate alone, unless the user has set `together`; the second has the reading of the compiled judge; the
+third reads alone, or in a light search in the cheapest reading."""
+
+ALONE = "compiled-alone"
+"""The compiled judge on each text by itself, if that is to be measured."""
+
+HeldOutScores = Mapping[str, Mapping[str, tuple[list[Judgement], Granularity]]]
+"""Judge name, of `COMPARED` -> aspect -> its judgements in corpus order, and the granularity of reported scores."""
+
+Scores = Mapping[str, Mapping[str, Sequence[GroupScores]]]
+"""Judge name -> aspect -> scores by group."""
+
+
+@dataclass(frozen=True)
+class Proof:
+    """One held-out part, and the compared judges' scores on it."""
+
+    plan: CompilePlan
+    """The plan of the fold or of the whole compile, whose splits contain the part."""
+    judge: CompiledJudge
+    """The judge compiled without the part."""
+    searches: Mapping[str, SearchResult]
+    """Aspect -> the search that chose its judge, which has the scores on dev that cuts are tuned on."""
+    scored: HeldOutScores
+
+    @property
+    def held_out(self) -> Corpus:
+        return self.plan.data.splits.held_out
+
+    @property
+    def scores(self) -> dict[str, dict[str, list[GroupScores]]]:
+        """Judge name -> aspect -> scores by group."""
+        return {
+            name: {a.name: group_scores(self.held_out, a, *judged[a.name]) for a in self.plan.data.aspects}
+            for name, judged in self.scored.items()
+        }
+
+
+def evaluate(run: Run, compiled: CompiledJudge, searches: Mapping[str, SearchResult]) -> Proof:
+    """Score held-out with all compared judges; `compiled` was made without it, and `searches` chose it by aspect."""
+    plan = run.plan
+    if not plan.data.splits.held_out.groups:
+        # With folds no source is left for the judge that learns from all of them.
+        return Proof(plan, compiled, searches, {})
+    logger.info("scoring held-out with single calls, the uncompiled and the compiled judge")
+    names = [aspect.name for aspect in plan.data.aspects]
+    # Copies, because a judge may keep what it has derived, and the plan may be carried out again.
+    single, uncompiled = plan.single.deepcopy(), plan.read(plan.readings[0 if plan.breadth.cheap_only else -1])
+    chosen = shared_judges({name: compiled.aspects[name].judge for name in names})
+    once = [SharedJudge(one.judge.with_debate(rounds=0, tie_breaker=False), one.aspects) for one in chosen]
+    # A single call is the first turn of the debate with the same knowledge and reading: it is in the store then, or is
+    # shared in flight.
+    asked = {
+        "uncompiled": shared_judges(dict.fromkeys(names, uncompiled)),
+        "single": shared_judges(dict.fromkeys(names, single)),
+        "compiled": chosen,
+        "informed_single": once,
+    }
+    if plan.settings.read_alone:
+        asked[ALONE] = [SharedJudge(_alone(compiled.aspects[name].judge), (name,)) for name in names]
+    untuned = {"uncompiled": uncompiled, "single": single}
+
+    def granularity(judge: str, aspect: Aspect) -> Granularity:
+        if judge in untuned:
+            return usual_granularity(untuned[judge], aspect)
+        return compiled.aspects[aspect.name].granularity
+
+    judged = judge_held_out(run, asked)
+    scored = {
+        judge: {aspect.name: (own[aspect.name], granularity(judge, aspect)) for aspect in plan.data.aspects}
+        for judge, own in judged.items()
+    }
+    return Proof(plan, compiled, searches, scored)
+
+
+def judge_held_out(
+    run: Run, asked: Mapping[str, Sequence[SharedJudge]], *, of: str = "held-out, "
+) -> dict[str, dict[str, list[Judgement]]]:
+    """Name -> aspect -> judgements of held-out in corpus order; aspects with one judge share its calls."""
+    plan = run.plan
+    items = {aspect.name: corpus_items(plan.data.splits.held_out, aspect) for aspect in plan.data.aspects}
+
+    def judged(name: str, one: SharedJudge) -> list[Judgement]:
+        label = one.aspects[0] if len(one.aspects) == 1 or plan.settings.shared else JOINTLY
+        with stage(f"{label}: held-out"):
+            own_items = [item for aspect in one.aspects for item in items[aspect]]
+            return run.runner.judge(one.judge, own_items, f"{label}: {of}{name}")
+
+    passes = [(name, one) for name, judges in asked.items() for one in judges]
+    results = run.runner.at_once([partial(judged, name, one) for name, one in passes])
+    found: dict[str, dict[str, list[Judgement]]] = {name: {} for name in asked}
+    for (name, one), result in zip(passes, results, strict=True):
+        judgements = iter(result)
+        for aspect in one.aspects:
+            found[name][aspect] = list(islice(judgements, len(items[aspect])))
+    return found
+
+
+def _alone(judge: Judge) -> Judge:
+    copy = judge.deepcopy()
+    copy.together, copy.joint = 0, False
+    return copy
+
+
+def joined_scores(plan: CompilePlan, proofs: Sequence[Proof]) -> dict[str, dict[str, list[GroupScores]]]:
+    """The scores of all folds, groups in corpus order."""
+    place = {group.id: number for number, group in enumerate(plan.data.corpus.groups)}
+    found: dict[str, dict[str, list[GroupScores]]] = {}
+    for proof in proofs:
+        for name, by_aspect in proof.scores.items():
+            for aspect, groups in by_aspect.items():
+                found.setdefault(name, {}).setdefault(aspect, []).extend(groups)
+    if len(proofs) > 1:
+        for by_aspect in found.values():
+            for groups in by_aspect.values():
+                groups.sort(key=lambda group: place[group.group])
+    return found

@@ -1,0 +1,220 @@
+"""Scoring new texts, by one process and by Ray's actors alike: groups go in, scores for their rows come out."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from debate_judge.data.inference.conformal import ConformalIntervals
+from debate_judge.data.schema import RatedGroup
+from debate_judge.programs.judge import Item
+from debate_judge.programs.lm.options import LMOptions
+from debate_judge.programs.lm.reply import replies_folder
+from debate_judge.programs.make_lm import OFFLINE
+from debate_judge.runs.export.folder import find
+from debate_judge.runs.export.from_mlflow import MLflowStore
+from debate_judge.runs.export.lm_choice import confirmed, lm_of
+from debate_judge.runs.export.loaded import LoadedJudge, open_judge
+from debate_judge.runs.export.manifest import Export
+from debate_judge.runs.export.recorded import fitted_intervals
+from debate_judge.runs.flags.declared import spelled
+from debate_judge.runs.flags.lm import limits, require_server
+from debate_judge.runs.flags.parser import RESUMES
+from debate_judge.runs.runner.streaming import Score, group_items, score_of
+from debate_judge.runs.scoring.output import RowTotals
+from debate_judge.runs.scoring.rows import LongRows, Row, RowForm, WideRows
+from debate_judge.runs.scoring.settings import EXIT_UNSCORED, ScoreFlags, ServeFlags
+
+
+class RowIntervals:
+    """Gives scores their intervals, and counts those that are left to people.
+
+    Args:
+        intervals: Aspect -> its intervals; empty for none.
+        widest: Width from which on a text is left to people; None for any.
+    """
+
+    def __init__(self, intervals: Mapping[str, ConformalIntervals], widest: float | None) -> None:
+        self._intervals = intervals
+        self._widest = widest
+        self.left: Counter[str] = Counter()
+        """Aspect -> texts that are left to people."""
+        self.scored: Counter[str] = Counter()
+
+    def applied(self, item: Item, score: Score) -> Score:
+        """The score, which is on the raters' scale, with its interval; what has no score is left to people."""
+        if not self._intervals:
+            return score
+        name = item.aspect.name
+        self.scored[name] += 1
+        if score.score is None:
+            self.left[name] += 1
+            return replace(score, to_people=True)
+        found = self._intervals[name].at(score.score)
+        wide = self._widest is not None and found.width > self._widest
+        self.left[name] += wide
+        return replace(score, low=found.low, high=found.high, to_people=wide)
+
+
+class TextScorer:
+    """A judge with what the flags of `score` make of its answers.
+
+    Raises:
+        InputError: The judge does not score an aspect, or its export has no map or held-out scores that are needed.
+    """
+
+    def __init__(self, judge: LoadedJudge, flags: ScoreFlags) -> None:
+        self.judge, self._flags = judge, flags
+        self.aspects = judge.choose(flags.aspects or None)
+        judge.compiled.require_calibrated(self.aspects, flags.scale)
+        fitted = {} if flags.interval is None else fitted_intervals(judge.manifest, self.aspects, flags.interval)
+        self.spans = RowIntervals(fitted, flags.abstain)
+        self._judges = [judge.compiled.aspects[aspect.name].judge for aspect in self.aspects]
+        self._joint = any(one.joint for one in self._judges)
+        self.shared = self._joint or any(one.together > 1 for one in self._judges)
+        """Whether candidates or aspects share calls."""
+        self.extra = (*["together"] * self.shared, *["joint"] * self._joint)
+        """Fields of a `Score` that rows have besides those that all have."""
+        self.extra += ("judge_score",) * (flags.scale == "raters")
+        self.extra += ("low", "high") * (flags.interval is not None) + ("to_people",) * (flags.abstain is not None)
+        if any(one.compares for one in self._judges):
+            self.note = "the judge's evidence is about comparing two candidates; here each text is scored by itself"
+
+    note = ""
+    """What the user has to know before anything is scored."""
+
+    def form(self, first: Row) -> RowForm:
+        """The columns of the results; `first` are the input's columns of the first text, where they are kept."""
+        if not self._flags.wide:
+            return LongRows(self.extra, tuple(first))
+        # A cut is on the judge's own scale.
+        own = self._flags.scale == "judge"
+        cuts = {aspect.name: self.judge.cut(aspect) if own else None for aspect in self.aspects}
+        return WideRows(cuts, self.extra, tuple(first))
+
+    def made_from(self) -> dict[str, Any]:
+        """What the rows depend on besides the input, as JSON values."""
+        flags = self._flags
+        return {
+            "program": self.judge.fingerprint,
+            "lm": self.judge.lm.model,
+            "api_base": self.judge.lm.endpoint,
+            "aspects": [a.name for a in self.aspects],
+            "task": flags.task,
+            "max_tokens": flags.max_tokens,
+            "scale": flags.scale,
+            **{name: True for name in ("wide", "keep_columns") if getattr(flags, name)},
+            **{name: value for name in ("interval", "abstain") if (value := getattr(flags, name)) is not None},
+        }
+
+    def ahead(self, groups: Iterator[RatedGroup]) -> tuple[list[RatedGroup], Iterator[RatedGroup]]:
+        """As many of the first groups as `try_out` needs, and all groups, with what reading them raises."""
+        first: list[RatedGroup] = []
+        broken: list[Exception] = []
+        try:
+            while sum(len(group.candidates) for group in first) < self._tried:
+                first.append(next(groups))
+        except StopIteration:
+            pass
+        except Exception as error:
+            broken.append(error)
+
+        def again() -> Iterator[RatedGroup]:
+            yield from first
+            for error in broken:
+                raise error
+            yield from groups
+
+        return first, again()
+
+    @property
+    def _tried(self) -> int:
+        """Texts that each role is tried on."""
+        return max(2, *(one.together for one in self._judges))
+
+    def try_out(self, first: Iterable[RatedGroup]) -> None:
+        """Have each role speak once, if the user wants that, so that what would fail for all texts is found at once.
+
+        Raises:
+            InputError: The LM cannot play one of the roles.
+            dspy.LMError: The LM cannot be used at all.
+        """
+        if self._flags.preflight and first:
+            items = [item for group in first for item in group_items(self.judge.task, group, self.aspects)]
+            self.judge.smoke_test(items[: self._tried * len(self.aspects)])
+
+    def scored(self, groups: Iterable[RatedGroup]) -> Iterator[tuple[Item, Score, Row]]:
+        """The items in the order of results, candidate by candidate, each with the input's columns if they are kept."""
+        rows: dict[tuple[str, str], Row] = {}
+
+        def items() -> Iterator[Item]:
+            for group in groups:
+                rows.update({(group.id, candidate.id): candidate.row for candidate in group.candidates})
+                yield from group_items(self.judge.task, group, self.aspects)
+
+        compiled, scale = self.judge.compiled, self._flags.scale
+        for item, judgement in self.judge.stream(items()):
+            score = self.spans.applied(item, score_of(compiled, item, judgement, scale))
+            yield item, score, rows[item.group, item.candidate]
+            if item.aspect is self.aspects[-1]:
+                del rows[item.group, item.candidate]
+
+
+def find_export(flags: ScoreFlags | ServeFlags) -> Export:
+    """The export that a command names."""
+    return find(flags.program, flags.judge, MLflowStore(folder=Path(flags.store)))
+
+
+def connect(export: Export, flags: ScoreFlags | ServeFlags, store: Path, options: LMOptions) -> LoadedJudge:
+    """The judge with its LM; the LM's replies are kept in `store`."""
+    return open_judge(
+        export,
+        lm=flags.lm,
+        api_base=flags.api_base,
+        concurrency=flags.concurrency,
+        store=store,
+        replies=flags.replies,
+        options=options,
+        max_tokens=flags.max_tokens,
+    )
+
+
+def open_program(flags: ScoreFlags | ServeFlags, export: Export | None = None) -> LoadedJudge:
+    """The judge that a command names, connected to its LM, after what the user should know of it was said."""
+    export = export or find_export(flags)
+    own = export.manifest["lm"]["spec"]
+    spec = flags.lm or own
+    if spec != own:
+        say(f"note: the judge was compiled with {own}; its measured agreement does not cover {spec}")
+    asks = any(chosen.judge.named_predictors() for chosen in export.judge.aspects.values())
+    if spec == OFFLINE and asks:
+        say("note: scores come from the offline stand-in, which computes text statistics and is no language model")
+    if flags.trust_export:
+        flags = replace(flags, api_base=confirmed(export, flags.lm, flags.api_base))
+    if asks:
+        # An address that only the export names is refused, and not tried.
+        require_server(*lm_of(export, flags.lm, flags.api_base)[:2], flags.store)
+    judge = connect(export, flags, replies_folder(flags.store, spec), limits(flags))
+    if asks and judge.lm.destination is not None:
+        say(judge.lm.destination)
+    return judge
+
+
+def unscored_code(flags: ScoreFlags, tally: RowTotals) -> int:
+    """The exit code of a run whose rows are complete, after it was said if too many are without a score."""
+    if tally.share <= flags.max_unscored:
+        return 0
+    most = f"{spelled(ScoreFlags, 'max_unscored')} {flags.max_unscored:g}"
+    say(
+        f"error: {100 * tally.share:.0f} % of the items have no score ({most})\n"
+        f"  remedy:   fix the problem and {RESUMES}"
+    )
+    return EXIT_UNSCORED
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr)
