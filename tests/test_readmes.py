@@ -191,7 +191,8 @@ def tried(arguments: list[str]) -> list[str]:
 
 def register(name: str) -> None:
     """Register the judge of the last compile: so few sources show no agreement, without which none is registered."""
-    with used("sqlite:///runs/store/mlflow.db"):
+    # By an absolute address: MLflow keeps what it has opened by the words of the address, whatever the folder is now.
+    with used(f"sqlite:///{Path.cwd()}/runs/store/mlflow.db"):
         ids = [one.experiment_id for one in mlflow.search_experiments()]
         newest, *_ = mlflow.search_logged_models(ids, output_format="list")
         version = mlflow.register_model(newest.model_uri, name).version

@@ -128,16 +128,16 @@ class Tracker:
         """The command that starts a UI on the store; None where a server has one."""
         return None if self.place.served else self.place.ui_command
 
-    def run_link(self, port: int = 5000) -> str:
-        """Address of the run's page, on its server or on a local UI at `port`."""
-        return f"{self._experiment_link(port)}/runs/{self.run_id}?{TRAINING}"
+    def run_link(self) -> str:
+        """Address of the run's page, on its server or on a local UI."""
+        return f"{self._experiment_link()}/runs/{self.run_id}?{TRAINING}"
 
-    def runs_link(self, port: int = 5000) -> str:
+    def runs_link(self) -> str:
         """Address of the table of the experiment's runs, sorted by agreement, see `runs.tracking.shared_view`."""
-        return f"{self._experiment_link(port)}/runs?{TRAINING}&viewStateShareKey={KEY}"
+        return f"{self._experiment_link()}/runs?{TRAINING}&viewStateShareKey={KEY}"
 
-    def _experiment_link(self, port: int) -> str:
-        host = clean_text(self.place.uri).rstrip("/") if self.place.served else f"http://127.0.0.1:{port}"
+    def _experiment_link(self) -> str:
+        host = clean_text(self.place.uri).rstrip("/") if self.place.served else "http://127.0.0.1:5000"
         return f"{host}/#/experiments/{self.place.experiment_id}"
 
     # Each of these is done by the writing thread, after those before it.
