@@ -20,6 +20,8 @@ from debate_judge.runs.flags.judge import personas
 from debate_judge.runs.reports.learning import in_words
 from tests.config_keys import keys
 
+pytestmark = pytest.mark.integration
+
 ASPECTS = ("consistency", "relevance")
 QUICK = [
     *("--aspects", ",".join(ASPECTS), "--max-rounds", "0", "--folds", "1"),
@@ -67,7 +69,6 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.integration
 def test_the_last_step_is_the_compiled_judge(compiled: dict[str, Any]) -> None:
     result = compiled["first"]
     curve = result["learning_curve"]

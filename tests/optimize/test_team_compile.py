@@ -22,6 +22,8 @@ from tests.faulty_server import FaultyServer
 from tests.optimize.small_corpus import small_corpus
 from tests.postgresql import PASSWORD, PostgresServer, with_password
 
+pytestmark = pytest.mark.integration
+
 
 def answer(body: bytes) -> str:
     prompt = "\n\n".join(message["content"] for message in json.loads(body)["messages"])
@@ -81,7 +83,6 @@ def team(postgres: PostgresServer, runs_database: str, tmp_path_factory: pytest.
     return Team(folder, databases, one, other)
 
 
-@pytest.mark.integration
 def test_the_second_pays_nothing_and_gets_the_same(team: Team) -> None:
     first, second = team.first, team.second
     assert first.calls == first.result["lm_calls"]["executed"] > 0
@@ -98,7 +99,6 @@ def test_the_study_of_both_is_one(team: Team) -> None:
     assert len({json.dumps(trial.params) for trial in trials}) == len(trials) > 0
 
 
-@pytest.mark.integration
 def test_the_password_of_the_databases_is_in_nothing_that_is_left(team: Team, postgres: PostgresServer) -> None:
     left = {str(path): path.read_bytes().decode("latin-1") for path in team.folder.rglob("*") if path.is_file()}
     left |= {name: postgres.dump(address) for name, address in team.databases.items()}

@@ -18,6 +18,8 @@ from debate_judge.runs import score
 from debate_judge.runs.distributed import driver, units
 from tests.runs.distributed_run import AnsweringServer, program, write_csv, write_jsonl, write_parquet
 
+pytestmark = pytest.mark.integration
+
 ray = pytest.importorskip("ray", reason="the extra `ray` is not installed")
 
 GROUPS = 90
@@ -99,7 +101,6 @@ def run(folder: Path, server: AnsweringServer, *more: str) -> int:
     return score.main([str(part) for part in arguments])
 
 
-@pytest.mark.integration
 def test_a_killed_actor_loses_nothing(scored: Scored) -> None:
     folder, server, saboteur = scored
     assert saboteur.killed
@@ -125,7 +126,6 @@ def test_rows_are_those_of_one_process(scored: Scored) -> None:
     assert server.asked.total() - len(server.asked) <= 4
 
 
-@pytest.mark.integration
 def test_the_same_command_has_nothing_left_to_do(scored: Scored, capsys: pytest.CaptureFixture[str]) -> None:
     folder, server, _ = scored
     asked = server.asked.total()
