@@ -71,7 +71,7 @@ class Transcript:
 
     def until(self, rounds: int) -> Transcript:
         """The transcript as it was after `rounds` rounds."""
-        held = max((spoken.round for spoken in (*self.turns[-1:], self.failure) if spoken is not None), default=0)
+        held = max((spoken.round for spoken in (*self.turns, self.failure) if spoken is not None), default=0)
         if held <= rounds and len(self.sizes) <= rounds + 1:
             return self
         turns = tuple(t for t in self.turns if t.round <= rounds)

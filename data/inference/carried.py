@@ -170,15 +170,17 @@ def compare_lms(
 
 def cross_fitted(groups: Sequence[GroupScores], scale: ScoreMeaning) -> list[GroupScores]:
     """The groups with scores on the raters' scale, each by the map of the other parts."""
-    parts = min(_FOLDS, len(groups))
+    sources = dict.fromkeys(group.cluster for group in groups)
+    parts = min(_FOLDS, len(sources))
+    part_of = {source: i % parts for i, source in enumerate(sources)}
     maps = [
-        fit_calibration([g for i, g in enumerate(groups) if i % parts != part], scale.scale, on_scale=scale.on_scale)
+        fit_calibration([g for g in groups if part_of[g.cluster] != part], scale.scale, on_scale=scale.on_scale)
         for part in range(parts)
     ]
     return [
         mapped
-        for i, group in enumerate(groups)
-        if (own := maps[i % parts]) is not None
+        for group in groups
+        if (own := maps[part_of[group.cluster]]) is not None
         for mapped in own.applied([group])
     ]
 
@@ -216,7 +218,7 @@ def _aspect(
 
 
 def _error_change(before: Sequence[GroupScores], now: Sequence[GroupScores]) -> Measure | None:
-    changes = []
+    changes: dict[str, list[float]] = {}
     for old, new in zip(before, now, strict=True):
         values = [
             abs(n - r) - abs(o - r)
@@ -224,8 +226,8 @@ def _error_change(before: Sequence[GroupScores], now: Sequence[GroupScores]) -> 
             if r is not None and o is not None and n is not None
         ]
         if values:
-            changes.append(np.array(values))
-    return mean_over_groups(changes) if changes else None
+            changes.setdefault(new.cluster, []).extend(values)
+    return mean_over_groups([np.array(values) for values in changes.values()]) if changes else None
 
 
 def _spread(both: Sequence[GroupScores]) -> float | None:

@@ -22,6 +22,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
+from statistics import fmean
 
 import numpy as np
 from numpy.typing import NDArray
@@ -216,9 +217,10 @@ def measure_systems(groups: Sequence[GroupScores], ends: tuple[float, float] | N
         place = 1 + better[name], len(order) - worse[name]
         systems.append(SystemMean(name, means[name], texts, means[name].saved * each, *place))
     left_out = tuple(name for name in names if name not in means)
-    rated = sum(any(r is not None for r in group.ratings) for group in groups)
+    rated = {group.cluster for group in groups if any(r is not None for r in group.ratings)}
+    others = {group.cluster for group in groups} - rated
     drawn = _drawn(ratings, scores)
-    return SystemsTable(tuple(systems), tuple(differences), left_out, rated, len(groups) - rated, drawn)
+    return SystemsTable(tuple(systems), tuple(differences), left_out, len(rated), len(others), drawn)
 
 
 def _centred(values: Floats, here: Flags) -> Floats:
@@ -254,15 +256,21 @@ def _without_spread(
 
 
 def _tables(groups: Sequence[GroupScores]) -> tuple[dict[str, Floats], dict[str, Floats]]:
-    """System -> its ratings, and its scores, by source; NaN where there is none."""
-    systems = dict.fromkeys(name for group in groups for name in group.candidates)
-    ratings = {name: np.full(len(groups), np.nan) for name in systems}
-    scores = {name: np.full(len(groups), np.nan) for name in systems}
-    for place, group in enumerate(groups):
-        for name, rating, score in zip(group.candidates, group.ratings, group.scores, strict=True):
-            ratings[name][place] = np.nan if rating is None else rating
-            scores[name][place] = np.nan if score is None else score
-    return ratings, scores
+    """System -> its ratings, and its scores, by source, the means where it has several; NaN where there is none."""
+    places = {source: place for place, source in enumerate(dict.fromkeys(group.cluster for group in groups))}
+    ratings: dict[str, list[list[float]]] = {}
+    scores: dict[str, list[list[float]]] = {}
+    for group in groups:
+        for name, *values in zip(group.candidates, group.ratings, group.scores, strict=True):
+            for table, value in zip((ratings, scores), values, strict=True):
+                own = table.setdefault(str(name), [[] for _ in places])
+                if value is not None:
+                    own[places[group.cluster]].append(float(value))
+    return _means(ratings), _means(scores)
+
+
+def _means(table: Mapping[str, Sequence[Sequence[float]]]) -> dict[str, Floats]:
+    return {name: np.array([fmean(own) if own else np.nan for own in values]) for name, values in table.items()}
 
 
 def _shown(order: Sequence[str], differences: Sequence[SystemDifference]) -> tuple[dict[str, int], dict[str, int]]:

@@ -119,8 +119,7 @@ def drift_of(old: Sequence[GroupScores], new: Sequence[GroupScores], on_scale: b
         new: Likewise.
         on_scale: Whether rating minus score has a meaning.
     """
-    both = [[_pairs(group) for group in groups] for groups in (new, old)]
-    kept = [[pairs for pairs in groups if len(pairs)] for groups in both]
+    kept = [[pairs for pairs in _by_source(groups) if len(pairs)] for groups in (new, old)]
 
     def moved(of: int) -> TwoSamples | None:
         return compare_samples(*(SampleFigure.of_ratio([pairs[:, of] for pairs in groups]) for groups in kept))
@@ -164,7 +163,10 @@ def causes(drifts: Mapping[str, Drift], changed: Mapping[str, ScoreChange]) -> l
     return found
 
 
-def _pairs(group: GroupScores) -> Floats:
-    """Rating and score of the candidates that have both, shape (candidates, 2)."""
-    rows = [(r, s) for r, s in zip(group.ratings, group.scores, strict=True) if r is not None and s is not None]
-    return np.array(rows, dtype=float).reshape(-1, 2)
+def _by_source(groups: Sequence[GroupScores]) -> list[Floats]:
+    """Rating and score of the candidates that have both, shape (candidates, 2), of each source."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for group in groups:
+        rows = zip(group.ratings, group.scores, strict=True)
+        found.setdefault(group.cluster, []).extend((r, s) for r, s in rows if r is not None and s is not None)
+    return [np.array(rows, dtype=float).reshape(-1, 2) for rows in found.values()]

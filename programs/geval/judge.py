@@ -60,7 +60,7 @@ class Steps(Role):
                     "not evaluation steps", field=f"steps.{task}.{name}", expected="a non-empty text", found=text
                 )
         self._derived: dict[tuple[str, str], tuple[_Question, str]] = {}
-        self._deriving: dict[_Question, asyncio.Lock] = {}
+        self._deriving: dict[_Question, asyncio.Future[RoleReply[str] | NoAnswer]] = {}
 
     async def of(self, item: Item) -> RoleReply[str] | NoAnswer:
         """The steps for the item's task and aspect.
@@ -74,15 +74,30 @@ class Steps(Role):
         item = replace(item, source="", text="", context="")
         fields = material(item, "")
         question = _Question(self.signature.instructions, fields["task"], fields["aspect"])
-        async with self._deriving.setdefault(question, asyncio.Lock()):
+        while True:
             derived_for, text = self._derived.get(name, (None, ""))
             if derived_for == question:
                 return RoleReply(text, 0)
+            if question not in self._deriving:
+                return await self._derive(item, name, question)
+            flight = self._deriving[question]
+            await asyncio.wait((flight,))
+            if not flight.cancelled() and isinstance(answer := flight.result(), NoAnswer):
+                return replace(answer, calls=0)
+
+    async def _derive(self, item: Item, name: tuple[str, str], question: _Question) -> RoleReply[str] | NoAnswer:
+        flight: asyncio.Future[RoleReply[str] | NoAnswer] = asyncio.get_running_loop().create_future()
+        self._deriving[question] = flight
+        try:
             answer = await self.ask(item, _read)
             if isinstance(answer, RoleReply):
                 self._derived[name] = (question, answer.value)
-            self._deriving.pop(question, None)
+            flight.set_result(answer)
             return answer
+        finally:
+            del self._deriving[question]
+            # After an error or an interrupt, one of the waiting items asks in its turn.
+            flight.cancel()
 
     def texts(self) -> dict[str, dict[str, str]]:
         """All steps known so far, in the form of `given`; without those derived with other instructions than now."""

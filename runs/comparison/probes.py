@@ -91,7 +91,7 @@ def step_of(scale: Scale) -> float:
 
 
 def _effect(pairs: Sequence[_Pair], scale: Scale, direction: Direction, items: int) -> ProbeEffect:
-    by_group: dict[str, list[float]] = {}
+    by_source: dict[str, list[float]] = {}
     lost = missing = 0
     for before, after in pairs:
         if before.score is None:
@@ -99,8 +99,8 @@ def _effect(pairs: Sequence[_Pair], scale: Scale, direction: Direction, items: i
         elif after.score is None:
             lost += 1
         else:
-            by_group.setdefault(before.group, []).append(after.score - before.score)
-    changes = [np.array(values) for values in by_group.values()]
+            by_source.setdefault(before.source or before.group, []).append(after.score - before.score)
+    changes = [np.array(values) for values in by_source.values()]
     step = step_of(scale) - _EPSILON
     moves = [(np.abs(values) if direction == "none" else values) >= step for values in changes]
     count, skipped = sum(map(len, changes)), items - len(pairs)
