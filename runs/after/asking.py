@@ -66,7 +66,7 @@ class AskingFlags(EndpointFlags, LimitFlags, EstimateFlags):
         None,
         "MLflow store of models:/, of a run's id and of mlflow:EXPERIMENT",
         metavar="URI",
-        shown="MLFLOW_TRACKING_URI, else the embedded one",
+        shown="MLFLOW_TRACKING_URI, else the embedded one; of experiments MLflow's own",
         decides=False,
     )
     max_unscored: float = MAX_UNSCORED
@@ -240,7 +240,11 @@ def recorded_scores(export: Export, part: Corpus, aspects: Sequence[Aspect]) -> 
                 group.id,
                 tuple(c.id for c in group.candidates),
                 tuple(group.ratings(aspect.name)),
-                tuple(known.get((group_hash(group, part.task.aspects), text)) for text in candidate_hashes(group)),
+                tuple(
+                    # Earlier exports named pairs by their source as well.
+                    known.get((group_hash(group, part.task.aspects), text), known.get((group.source_id, text)))
+                    for text in candidate_hashes(group)
+                ),
                 source=group.source_id,
             )
             for group in part.groups

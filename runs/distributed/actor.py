@@ -8,7 +8,7 @@ import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import CancelledError
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ from debate_judge.runs.distributed.out_folder import OutFolder
 from debate_judge.runs.distributed.reading import UnitReading, read_unit
 from debate_judge.runs.distributed.units import Unit
 from debate_judge.runs.scoring.output import RowTotals
-from debate_judge.runs.scoring.rows import PROVIDER_FAILED, JsonLines, Row, RowForm, cell
+from debate_judge.runs.scoring.rows import PROVIDER_FAILED, JsonLines, Row, RowForm, cell, plain
 from debate_judge.runs.scoring.settings import EXIT_INPUT, EXIT_LM, ScoreFlags
 
 if TYPE_CHECKING:
@@ -34,14 +34,15 @@ _SHOWN = 20
 _PAUSE = 1.0
 """Seconds between two reports of an actor."""
 _BLOCK = 8 << 20
-"""Bytes of rows that are written to Parquet at once; no row is longer."""
+"""Least bytes of rows that are written to Parquet at once."""
 
 
 @dataclass(frozen=True)
 class ScoringJob:
     """What an actor needs to score; holds no key of an LM, for these come from the environment of each process."""
 
-    flags: ScoreFlags
+    # Its addresses may hold passwords, and Ray prints what it cannot pack.
+    flags: ScoreFlags = field(repr=False)
     """Of the command, with the actor's share of calls in flight, and the folder of the replies as `store`."""
     options: LMOptions
     """With the actor's share of the limits."""
@@ -209,7 +210,7 @@ class ScoringActor:
                 self._at[unit] = rows.rows
                 if len(of_row) == self._form.items:
                     # The parts of a Parquet table have one schema, whatever the values of a part look like.
-                    own = {name: cell(value) for name, value in kept.items()} if in_texts else kept
+                    own = {name: cell(plain(value)) for name, value in kept.items()} if in_texts else kept
                     file.write(lines.row(of_row, own)[0])
                     of_row = []
         return rows
@@ -247,8 +248,11 @@ def _parquet(path: Path, form: RowForm) -> Path:
     types = {float: pa.float64(), int: pa.int64(), bool: pa.bool_(), str: pa.string()}
     schema = pa.schema([(name, types[form.kinds.get(name, str)]) for name in form.fields])
     known = json.ParseOptions(explicit_schema=schema)
+    with path.open("rb") as lines:
+        # A row lies in one block or in two.
+        block = max(_BLOCK, 2 * max(map(len, lines), default=0))
     with (
-        json.open_json(path, json.ReadOptions(block_size=_BLOCK), known) as batches,
+        json.open_json(path, json.ReadOptions(block_size=block), known) as batches,
         pq.ParquetWriter(path.with_suffix(".parquet"), schema) as file,
     ):
         for batch in batches:

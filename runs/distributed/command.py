@@ -61,6 +61,8 @@ def score_distributed(flags: ScoreFlags) -> int:
             first = _first_groups(scorer, reading, cut if flags.keep_columns else left[:1], totals)
             if scorer.note:
                 say(f"note: {scorer.note}")
+            # Two columns of one name are refused before anything is asked.
+            scorer.form(first[0].candidates[0].row if first else {})
             scorer.try_out(first)
             job = _job(flags, export, judge, reading, out, first)
             _run(flags, job, judge, left, totals)

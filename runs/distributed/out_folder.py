@@ -115,9 +115,10 @@ class OutFolder:
             self._write_json("_manifest.json", {"token": self.token, **made_from})
             return
         self.token = before.get("token", "")
-        for name, value in made_from.items():
+        # What is not set is left out on both sides: rows without --wide do not continue rows with it.
+        for name in dict.fromkeys([*made_from, *(name for name in before if name != "token")]):
             # As it comes back from JSON.
-            wanted, known = json.loads(json.dumps(value)), before.get(name)
+            wanted, known = json.loads(json.dumps(made_from.get(name))), before.get(name)
             if known != wanted:
                 shown = known, wanted
                 if isinstance(wanted, list) and isinstance(known, list):

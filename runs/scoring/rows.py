@@ -90,7 +90,7 @@ class RowForm(ABC):
                 remedy=f"give the first one {new[0]!r} as well, with the value null if it has none",
             )
         own = self.own_values(scored)
-        return [*(_plain(row.get(name)) for name in self.kept), *(own[at] for at in self._shown)]
+        return [*(plain(row.get(name)) for name in self.kept), *(own[at] for at in self._shown)]
 
     def unscored_beginnings(self, values: Sequence[Any]) -> list[list[Any]]:
         """How rows of the same items begin in which a score is missing: up to the first that is."""
@@ -210,16 +210,16 @@ def _identity(item: Item) -> list[Any]:
     return [item.group, item.candidate, item.aspect.name]
 
 
-def _plain(value: object) -> object:
+def plain(value: object) -> object:
     """A value of the input as JSON knows it."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if value is None or isinstance(value, str | int | float):
         return value
     if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
+        return [plain(one) for one in value]
     if isinstance(value, Mapping):
-        return {str(name): _plain(one) for name, one in value.items()}
+        return {str(name): plain(one) for name, one in value.items()}
     return str(value)
 
 

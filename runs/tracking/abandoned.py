@@ -81,10 +81,11 @@ def close_abandoned(place: Place, store: Path, successor: str) -> list[str]:
             lock, ended = RunLock(place.uri, store, run.data.tags[TAG]), False
             try:
                 # Between the search and the lock the process may have closed the run itself.
-                ended = lock.acquire()
-                if ended and place.client.get_run(run_id).info.status == "RUNNING":
+                taken = lock.acquire()
+                if taken and place.client.get_run(run_id).info.status == "RUNNING":
                     _close(place, run_id, successor if run.info.run_name == name else None)
                     closed.append(run_id)
+                ended = taken
             finally:
                 lock.release(closed=ended)
     return closed

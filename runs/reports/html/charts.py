@@ -184,13 +184,14 @@ def _intervals(values: Sequence[Span]) -> list[tuple[int, float, float]]:
 def _lines(chart: LineChart, width: float) -> Drawing:
     axes, count = _blank(width, 3.0), len(chart.series)
     legend = _entries([series.name for series in chart.series])
+    every = count <= _MOST_INTERVALS or chart.chosen is None
     for i, series in enumerate(chart.series):
         # Side by side, or the intervals would hide one another.
         shift = (i - (count - 1) / 2) * min(0.12, 0.6 / count)
         colour, marker = _look(i)
         known = _known(series.values)
         axes.plot([n + shift for n, _ in known], [v for _, v in known], marker, ls="-", color=colour, ms=5, lw=1.2)
-        if count <= _MOST_INTERVALS or (chart.chosen is not None and chart.chosen[0] == series.name):
+        if every or (chart.chosen is not None and chart.chosen[0] == series.name):
             for n, low, high in _intervals(series.values):
                 axes.vlines([n + shift], [low], [high], color=colour, lw=1)
         for n, value in known:
@@ -201,7 +202,7 @@ def _lines(chart: LineChart, width: float) -> Drawing:
     steps = range(max((len(series.values) for series in chart.series), default=1))
     axes.set_xticks(steps, chart.ticks or [str(step) for step in steps])
     axes.set_xlabel(chart.x, color=_INK)
-    which = "" if count <= _MOST_INTERVALS else " of the chosen line"
+    which = "" if every else " of the chosen line"
     return axes, legend, f"{chart.measure}; 95 % intervals{which}"
 
 
