@@ -111,10 +111,7 @@ def examples(
 def call_example(
     task: Task, aspect: str, source: RatedGroup | Item, texts: Sequence[str], ratings: Sequence[float | None]
 ) -> dspy.Example:
-    """An example with the arguments of a judge's call about texts of one source as inputs.
-
-    `source` has the source, its context and references; `ratings` is the mean over raters for each text.
-    """
+    """An example with the arguments of a judge's call about texts of one source, and the mean rating of each."""
     fields: dict[str, Any] = {"source": source.source, "texts": list(texts), "aspect": aspect}
     if task != next((known for known in TASKS.values() if any(a.name == aspect for a in known.aspects)), None):
         # A name where it suffices, because examples may be written to files as demonstrations.
@@ -209,10 +206,15 @@ Rated = tuple[int, float, float]
 def group_feedback(
     example: dspy.Example, prediction: dspy.Prediction, shown: Mapping[int, int] = MappingProxyType({})
 ) -> str:
-    """Which candidates of a group are in the wrong order, and what the debate did to each score: a line a statement.
+    """Describe which candidates of a group are in the wrong order, and what the debate did to each score.
 
-    `shown`: place in the example -> number in a prompt, for feedback on that prompt; others are then left out.
-    Candidates are named by their number in the prompt or else in the example.
+    Args:
+        example: Rated texts, with `ratings`.
+        prediction: With `judgements`, one per text.
+        shown: Place in the example -> number in a prompt, for feedback on that prompt; others are then left out.
+
+    Returns:
+        A statement on each line; candidates are named by their number in the prompt or else in the example.
     """
     final: list[Rated] = []
     first: list[Rated] = []
@@ -239,13 +241,13 @@ def group_feedback(
 
 def _order(final: Sequence[Rated], first: Sequence[Rated], *, debated: bool) -> list[str]:
     """How many pairs are in the wrong order before and after the debate, and the worst of them."""
-    differing = [(a, b) for a, b in combinations(final, 2) if a[1] != b[1]]
+    differing = sum(a[1] != b[1] for a, b in combinations(final, 2))
     if not differing:
         return ["The raters set no two of the scored candidates apart."]
-    wrong, tied, pairs = _in_wrong_order(final), sum(a[2] == b[2] for a, b in differing), len(differing)
-    summary = f"Pairs that the raters set apart: {pairs}; in the wrong order: {len(wrong)}; scored alike: {tied}"
+    wrong, tied = _pairs_in_wrong_order(final), sum(a[1] != b[1] and a[2] == b[2] for a, b in combinations(final, 2))
+    summary = f"Pairs that the raters set apart: {differing}; in the wrong order: {len(wrong)}; scored alike: {tied}"
     if debated:
-        summary += f"; in the wrong order by the scores before the debate: {len(_in_wrong_order(first))}"
+        summary += f"; in the wrong order by the scores before the debate: {len(_pairs_in_wrong_order(first))}"
     lines = [f"{summary}."]
     for lower, higher in wrong[:WORST]:
         lines.append(
@@ -255,9 +257,9 @@ def _order(final: Sequence[Rated], first: Sequence[Rated], *, debated: bool) -> 
     return lines
 
 
-def _in_wrong_order(rated: Sequence[Rated]) -> list[tuple[Rated, Rated]]:
-    """The lower rated candidate first; pairs with the largest difference of ratings first."""
-    pairs = [sorted(pair, key=lambda one: one[1]) for pair in combinations(rated, 2)]
+def _pairs_in_wrong_order(rated: Sequence[Rated]) -> list[tuple[Rated, Rated]]:
+    """The lower rated candidate of each pair first; pairs with the largest difference of ratings first."""
+    pairs = [(a, b) if a[1] < b[1] else (b, a) for a, b in combinations(rated, 2)]
     wrong = [(lower, higher) for lower, higher in pairs if lower[1] < higher[1] and lower[2] > higher[2]]
     return sorted(wrong, key=lambda pair: pair[0][1] - pair[1][1])
 

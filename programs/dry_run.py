@@ -2,14 +2,15 @@
 
 How many calls a debate takes depends on what its roles reply. In the lower case of an estimate every Critic is content
 at once, or has scored blind as the Scorer did; in the upper case none ever is; in the expected case the offline LM
-decides. A new field that decides how long a debate lasts is added to `EXTREME`.
+decides. A new field that decides how long a debate lasts needs one line in `EXTREMES`.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, Literal
 
 from debate_judge.programs.lm.limits.limiter import TOKENS_PER_BYTE
@@ -51,31 +52,47 @@ class AboutItem(Reply):
     """A reply to a prompt about one item. Other prompts are asked once, however many items there are."""
 
 
-EXTREME = ("decision", "decisions", "factuality", "claims")
-"""Requested fields that decide how long a debate lasts."""
+Change = Callable[[Prompt, str], dict[str, str]]
+"""(prompt, the offline LM's text of a field) -> fields to write instead, by name."""
 
 
-def _extreme(field: str, prompt: Prompt, written: str, *, longest: bool) -> dict[str, str]:
-    """What to write instead, field by field, for a debate that is as short or as long as possible.
+def _contradicting(prompt: Prompt, written: str) -> dict[str, str]:
+    """The opposite of what was said last, so that no three who speak in turn ever agree."""
+    debate = prompt.input("debate")
+    denied = debate.rfind("factuality True") > debate.rfind("factuality False")
+    return {"factuality": str(not denied), "severity": "1"}
 
-    `written` is the offline LM's text of the field.
-    """
-    if field == "decision":
-        return {field: "ISSUE" if longest else replies.NO_ISSUE}
-    if field == "decisions":
-        names = other_roles.named(prompt, field)
-        lines = "\n".join(f"{name}: TOO HIGH" for name in names)
-        return {**dict.fromkeys(names, "An issue." if longest else ""), field: lines if longest else replies.NO_ISSUE}
-    if field == "factuality":
-        # The opposite of what was said last, so that no three who speak in turn ever agree.
-        debate = prompt.input("debate")
-        denied = longest and debate.rfind("factuality True") > debate.rfind("factuality False")
-        return {field: str(not denied), "severity": "1" if longest else "0"}
-    claims = written.splitlines()
-    if longest and claims != ["NONE"]:
-        twice = [text for claim in claims for text in (claim, f"Besides: {claim}")]
-        return {field: "\n".join(twice[: other_roles.most_claims(prompt)])}
-    return {field: written if longest else "\n".join(claims[: -(-len(claims) // 2)])}
+
+def _many_claims(prompt: Prompt, written: str) -> dict[str, str]:
+    """Twice as many, as far as the prompt allows that many."""
+    lines = written.splitlines()
+    if lines == ["NONE"]:
+        return {"claims": written}
+    twice = [claim for line in lines for claim in (line, f"Besides: {line}")]
+    return {"claims": "\n".join(twice[: other_roles.most_claims(prompt)])}
+
+
+def _none_disputed(prompt: Prompt, written: str) -> dict[str, str]:
+    return {"decisions": replies.NO_ISSUE, **dict.fromkeys(other_roles.named(prompt, "decisions"), "")}
+
+
+def _all_disputed(prompt: Prompt, written: str) -> dict[str, str]:
+    names = other_roles.named(prompt, "decisions")
+    return {**dict.fromkeys(names, "An issue."), "decisions": "\n".join(f"{name}: TOO HIGH" for name in names)}
+
+
+EXTREMES: Mapping[str, tuple[Change, Change]] = MappingProxyType(
+    {
+        "decision": (lambda *_: {"decision": replies.NO_ISSUE}, lambda *_: {"decision": "ISSUE"}),
+        "decisions": (_none_disputed, _all_disputed),
+        "factuality": (lambda *_: {"factuality": "True", "severity": "0"}, _contradicting),
+        "claims": (
+            lambda _, written: {"claims": "\n".join(written.splitlines()[: -(-len(written.splitlines()) // 2)])},
+            _many_claims,
+        ),
+    }
+)
+"""Requested field -> how the lower and the upper case fill it in, for debates as short and as long as possible."""
 
 
 class DryRunEngine(LocalEngine):
@@ -95,8 +112,8 @@ class DryRunEngine(LocalEngine):
         spoken = [n for n in fields if n in SPOKEN or (n not in known and offline.is_text(prompt, n))]
         tokens = case.reply_tokens
         if case.name != "expected":
-            for name in [name for name in prompt.outputs if name in EXTREME]:
-                fields |= _extreme(name, prompt, fields[name], longest=case.name == "upper")
+            for name in [name for name in prompt.outputs if name in EXTREMES]:
+                fields |= EXTREMES[name][case.name == "upper"](prompt, fields[name])
         if prompt.input("candidates"):
             fields = {name: text for name, text in fields.items() if text}
             spoken = [name for name in fields if name == "review" or name.startswith("candidate_")]

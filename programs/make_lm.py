@@ -10,7 +10,13 @@ from typing import Any
 from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.engine import Transport
-from debate_judge.programs.lm.http import address
+from debate_judge.programs.lm.http.address import (
+    COMPATIBLE,
+    address_of,
+    base_variable,
+    key_variable,
+    without_credentials,
+)
 from debate_judge.programs.lm.local_engine import LocalEngine
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.prices import EXAMPLE_LM, Price, price_of
@@ -32,10 +38,10 @@ def open_replies(folder: Path, spec: str, database: str | None = None) -> SqlSto
         spec: The LM. Those of the offline LM stay in the folder: to compute one takes less time than to fetch it.
         database: postgresql://USER@HOST/DATABASE; by default what the variable DEBATE_REPLIES says, if it is set.
     """
-    shared = database_address(database, "replies", _REPLIES)
-    if shared is None or spec == OFFLINE:
+    address = database_address(database, "replies", _REPLIES)
+    if address is None or spec == OFFLINE:
         return SqlStore(folder, lm=folder.name)
-    return SqlStore(folder, shared, named="replies" if database else _REPLIES, lm=folder.name)
+    return SqlStore(folder, address, named="replies" if database else _REPLIES, lm=folder.name)
 
 
 def make_lm(
@@ -82,10 +88,15 @@ def make_lm(
     if is_reasoning_model(spec):
         temperature = max_tokens = None
     transport = engine or transport_for(spec, api_base, flag)
-    endpoint = address.without_credentials(api_base or os.environ.get(address.base_variable(spec)) or "")
-    sampling: dict[str, Any] = {"temperature": temperature, "max_tokens": max_tokens}
-    price = _price(spec, api_base, options)
-    lm = JudgeLM(spec, engine=transport, endpoint=endpoint, price=price, **sampling, **common)
+    lm = JudgeLM(
+        spec,
+        engine=transport,
+        endpoint=without_credentials(api_base or os.environ.get(base_variable(spec)) or ""),
+        price=_price(spec, api_base, options),
+        temperature=temperature,
+        max_tokens=max_tokens,
+        **common,
+    )
     if isinstance(transport, OpenAICompatible):
         transport.on_rate_limits = lambda pace: lm.recorded.limiter.on_rate_limits(pace)
     if engine is None and options.batch is not None:
@@ -115,27 +126,27 @@ def _require_usable(spec: str, flag: str, options: LMOptions) -> None:
 
 
 def transport_for(spec: str, api_base: str | None, flag: str) -> Transport:
-    """What makes one attempt at a call to PROVIDER/MODEL; raises InputError for an unknown provider or a broken key."""
+    """What makes one attempt at a call to PROVIDER/MODEL."""
     prefix = spec.partition("/")[0]
-    if prefix not in address.COMPATIBLE:
+    if prefix not in COMPATIBLE:
         from debate_judge.programs.lm.http.other_providers import LiteLLM
 
         return LiteLLM(spec, api_base, flag)
     from debate_judge.programs.lm.http.chat_completions import OpenAICompatible
 
     # Pasted with a line break, it would be no header.
-    variable = address.key_variable(spec)
-    key = (os.environ.get(variable) or "").strip() or None
+    key = (os.environ.get(key_variable(spec)) or "").strip() or None
     if key and not (key.isascii() and key.isprintable()):
         # Not quoted, for it may be nearly the key.
         raise InputError(
             "the key has a character that HTTP does not allow",
-            field=variable,
+            field=key_variable(spec),
             expected="letters, digits and signs of ASCII",
             remedy="set the variable to the key as the provider shows it",
         )
-    needs = variable if prefix == "openai" and not api_base else None
-    return OpenAICompatible(api_base or address.COMPATIBLE[prefix], key, needs)
+    return OpenAICompatible(
+        api_base or COMPATIBLE[prefix], key, needs=key_variable(spec) if prefix == "openai" and not api_base else None
+    )
 
 
 def is_reasoning_model(spec: str) -> bool:
@@ -146,11 +157,11 @@ def is_reasoning_model(spec: str) -> bool:
 
 def server_of(spec: str, api_base: str | None) -> str | None:
     """The address of the server of PROVIDER/MODEL, from the flag or the environment; None is the provider's default."""
-    given, variable = address.address_of(api_base), address.base_variable(spec)
-    if given is not None or spec.partition("/")[0] not in address.COMPATIBLE:
+    given, variable = address_of(api_base), base_variable(spec)
+    if given is not None or spec.partition("/")[0] not in COMPATIBLE:
         # LiteLLM looks into the environment by itself.
         return given
-    return address.address_of(os.environ.get(variable), variable)
+    return address_of(os.environ.get(variable), variable)
 
 
 def _price(spec: str, api_base: str | None, options: LMOptions) -> Price | None:

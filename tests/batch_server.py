@@ -3,8 +3,8 @@
 with BatchServer(answer) as server: lm = make_lm("openai/m", api_base=server.url, options=...)
 
 A job moves on by one state each time it is looked at: validating, in_progress, finalizing, completed (or failed,
-expired, cancelled). It is validated as the service validates: fields of the lines, unique custom_ids, at most
-`most_calls` lines, at most `queue` bytes waiting.
+expired, cancelled). It is validated as the service validates: purpose, endpoint, window, lines that are JSON with
+the right fields, unique custom_ids, one model, at most `most_calls` lines, at most `queue` bytes waiting.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from typing import Any
 
 from aiohttp import web
 
+from tests.batch_answers import ENDPOINTS, ERRORS, error_response, fits, shown, wrong_line
 from tests.faulty_server import completion
 
+Answer = Callable[[bytes], str]
 CallScript = Callable[[bytes, int], str | None]
 """Body of a call and number of its attempt, from 0 -> what goes wrong with its line, or None. See `_line`."""
 JobScript = Callable[[int], str | None]
@@ -32,20 +34,6 @@ DoorScript = Callable[[str, str, int], str | None]
 and `silent` are requests that are never answered, and of these only `silent` ones are carried out.
 """
 
-ERRORS = {
-    "401": (401, "Incorrect API key provided: sk-secret", "invalid_api_key"),
-    "404": (404, "The model does not exist", "model_not_found"),
-    "429": (429, "Rate limit reached", "rate_limit_exceeded"),
-    "500": (500, "The server had an error", "server_error"),
-    "filter": (400, "The response was filtered", "content_filter"),
-    "long": (400, "This model's maximum context length is 10 tokens", "context_length_exceeded"),
-}
-
-
-def refusal(status: int, message: str, code: str | None = None) -> web.Response:
-    error = {"message": message, "type": "invalid_request_error", "param": None, "code": code}
-    return web.json_response({"error": error}, status=status, headers={"Retry-After": "0.01"})
-
 
 class BatchServer:
     """Serves `{url}/files`, `{url}/batches` and `{url}/chat/completions` from a thread of its own.
@@ -54,11 +42,13 @@ class BatchServer:
         answer: From a request's body to the text of a good reply.
     """
 
-    def __init__(self, answer: Callable[[bytes], str]) -> None:
+    def __init__(self, answer: Answer) -> None:
         self.answer = answer
         self.calls: CallScript = lambda body, attempt: None
         self.job: JobScript = lambda number: None
         self.door: DoorScript = lambda method, path, number: None
+        self.key: str | None = None
+        """If set, requests with another key get 401."""
         self.tamper: Callable[[int, list[bytes]], list[bytes]] = lambda number, lines: lines
         """Number of a job and the lines of its good answers -> the lines that are sent."""
         self.held = False
@@ -66,7 +56,9 @@ class BatchServer:
         self.most_calls = 50_000
         self.queue: int | None = None
         """Bytes that may wait; a job beyond them fails in validation."""
-        self.files: dict[str, bytes] = {}
+        self.models: set[str] | None = None
+        """Models that jobs can be made for."""
+        self.files: dict[str, dict[str, Any]] = {}
         self.jobs: dict[str, dict[str, Any]] = {}
         self.executed: Counter[str] = Counter()
         """custom_id -> times that it was answered, which is paid for."""
@@ -113,20 +105,26 @@ class BatchServer:
         app.router.add_post("/v1/batches", self._create)
         app.router.add_get("/v1/batches", self._list)
         app.router.add_get("/v1/batches/{id}", self._retrieve)
+        app.router.add_post("/v1/batches/{id}/cancel", self._cancel)
         app.router.add_post("/v1/chat/completions", self._chat)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.01)
         await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        await site.start()
         self.port = self._runner.addresses[0][1]
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Any) -> web.StreamResponse:
-        path = request.path.removeprefix("/v1")
-        number = self.requests[f"{request.method} {path}"]
-        self.requests[f"{request.method} {path}"] += 1
-        fault = self.door(request.method, path, number)
+        door = f"{request.method} {request.path.removeprefix('/v1')}"
+        number = self.requests[door]
+        self.requests[door] += 1
+        key = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        if self.key is not None and key != self.key:
+            return error_response(401, f"Incorrect API key provided: {key}", "invalid_api_key")
+        fault = self.door(request.method, request.path.removeprefix("/v1"), number)
         if fault in ("500", "429"):
-            return refusal(*ERRORS[fault])
+            status, message, code = ERRORS[fault]
+            return error_response(status, message, code, {"Retry-After": "0.01"})
         if fault == "garbage":
             return web.Response(text="<html>Please log in</html>", content_type="text/html")
         if fault == "held":
@@ -139,60 +137,104 @@ class BatchServer:
             request.transport.abort()
         return answer
 
+    # --- files ---
+
     async def _upload(self, request: web.Request) -> web.Response:
         form = await request.post()
-        file = form.get("file")
-        assert isinstance(file, web.FileField)
-        if form.get("purpose") != "batch" or not file.filename.endswith(".jsonl"):
-            return refusal(400, "Invalid file format for Batch API. Must be .jsonl")
-        return web.json_response({"id": self._keep(file.file.read()), "object": "file", "status": "processed"})
+        file, purpose = form.get("file"), form.get("purpose")
+        if not isinstance(file, web.FileField):
+            return error_response(400, "'file' is a required property")
+        if purpose not in ("batch", "fine-tune", "assistants"):
+            return error_response(400, f"'{purpose}' is not one of the allowed purposes")
+        if purpose == "batch" and not file.filename.endswith(".jsonl"):
+            return error_response(400, "Invalid file format for Batch API. Must be .jsonl")
+        return web.json_response(self._keep(file.file.read(), file.filename, str(purpose)))
 
-    def _keep(self, data: bytes) -> str:
-        name = f"file-{len(self.files)}"
-        self.files[name] = data
-        return name
+    def _keep(self, data: bytes, name: str, purpose: str) -> dict[str, Any]:
+        identity = f"file-{len(self.files)}"
+        record = {"id": identity, "object": "file", "bytes": len(data), "created_at": 1, "filename": name}
+        self.files[identity] = {**record, "purpose": purpose, "data": data}
+        return {**record, "purpose": purpose, "status": "processed"}
 
     async def _content(self, request: web.Request) -> web.Response:
-        data = self.files.get(request.match_info["id"])
-        return refusal(404, "No such File object") if data is None else web.Response(body=data)
+        file = self.files.get(request.match_info["id"])
+        if file is None:
+            return error_response(404, "No such File object")
+        return web.Response(body=file["data"], content_type="application/octet-stream")
+
+    # --- jobs ---
 
     async def _create(self, request: web.Request) -> web.Response:
         asked = await request.json()
-        data, number = self.files[asked["input_file_id"]], len(self.jobs)
-        if asked["completion_window"] != "24h" or any(len(value) > 512 for value in asked["metadata"].values()):
-            return refusal(400, "Invalid value")
-        self.jobs[f"batch_{number}"] = job = {
-            **asked,
+        metadata = asked.get("metadata") or {}
+        file = self.files.get(asked.get("input_file_id"))
+        if file is None:
+            return error_response(
+                400, f"Cannot find file {asked.get('input_file_id')}, or it does not have access to it."
+            )
+        if file["purpose"] != "batch":
+            return error_response(400, "The file's purpose must be 'batch'")
+        if asked.get("endpoint") not in ENDPOINTS:
+            return error_response(400, "Invalid value: 'endpoint'")
+        if asked.get("completion_window") != "24h":
+            return error_response(400, "Invalid value: 'completion_window'. Supported values are: '24h'.")
+        if len(metadata) > 16 or not all(map(fits, metadata, metadata.values())):
+            return error_response(400, "Invalid 'metadata'")
+        number = len(self.jobs)
+        job = {
             "id": f"batch_{number}",
             "object": "batch",
+            "endpoint": asked["endpoint"],
+            "input_file_id": file["id"],
+            "completion_window": "24h",
             "status": "validating",
             "created_at": 2_000_000_000 + number,
+            "metadata": metadata,
             "request_counts": {"total": 0, "completed": 0, "failed": 0},
-            **dict.fromkeys(("output_file_id", "error_file_id", "errors")),
+            "output_file_id": None,
+            "error_file_id": None,
+            "errors": None,
             "number": number,
-            "lines": [line for line in data.split(b"\n") if line],
-            "size": len(data),
+            "lines": [line for line in file["data"].split(b"\n") if line],
+            "size": len(file["data"]),
         }
+        self.jobs[job["id"]] = job
         return web.json_response(shown(job))
 
     async def _list(self, request: web.Request) -> web.Response:
-        page = [shown(job) for job in reversed(self.jobs.values())]
-        return web.json_response({"object": "list", "data": page, "has_more": False})
+        limit, after = int(request.query.get("limit", "20")), request.query.get("after")
+        if not 1 <= limit <= 100:
+            return error_response(400, "Invalid value: 'limit'")
+        newest = list(reversed(self.jobs.values()))
+        if after is not None:
+            newest = newest[[j["id"] for j in newest].index(after) + 1 :]
+        page = [shown(job) for job in newest[:limit]]
+        ends = {"first_id": page[0]["id"], "last_id": page[-1]["id"]} if page else {}
+        return web.json_response({"object": "list", "data": page, "has_more": len(newest) > limit, **ends})
 
     async def _retrieve(self, request: web.Request) -> web.Response:
         job = self.jobs.get(request.match_info["id"])
         if job is None:
-            return refusal(404, "No batch found with this id")
+            return error_response(404, f"No batch found with id '{request.match_info['id']}'.")
         before = shown(job)
         self._move_on(job)
         return web.json_response(before)
 
+    async def _cancel(self, request: web.Request) -> web.Response:
+        job = self.jobs.get(request.match_info["id"])
+        if job is None:
+            return error_response(404, "No batch found")
+        if job["status"] not in ("validating", "in_progress", "finalizing"):
+            return error_response(409, f"Cannot cancel a batch with status '{job['status']}'.")
+        job["status"] = "cancelling"
+        return web.json_response(shown(job))
+
     def _move_on(self, job: dict[str, Any]) -> None:
         status, fate = job["status"], self.job(job["number"])
         if status == "validating":
-            if code := self._refused(job):
-                error = {"code": code, "message": f"scripted: {code}", "line": None, "param": None}
-                job.update(status="failed", errors={"object": "list", "data": [error]})
+            errors = self._invalid(job)
+            if errors:
+                job.update(status="failed", errors={"object": "list", "data": errors})
                 return
             job["status"] = "in_progress"
             job["request_counts"]["total"] = len(job["lines"])
@@ -201,23 +243,31 @@ class BatchServer:
             self._carry_out(job, fate)
         elif status == "finalizing":
             job["status"] = fate if fate in ("expired", "cancelled") else "completed"
+        elif status == "cancelling":
+            self._carry_out(job, "cancelled")
+            job["status"] = "cancelled"
 
-    def _refused(self, job: dict[str, Any]) -> str | None:
-        """The code by which validation refuses a job, as the service has it."""
+    def _invalid(self, job: dict[str, Any]) -> list[dict[str, Any]]:
+        """What validation finds; codes as the service has them."""
         scripted = self.job(job["number"])
         if scripted not in (None, "expired", "cancelled"):
-            return scripted
+            return [{"code": scripted, "message": f"scripted: {scripted}", "line": None, "param": None}]
         waiting = sum(j["size"] for j in self.jobs.values() if j["status"] in ("validating", "in_progress"))
         if self.queue is not None and waiting > self.queue:
-            return "token_limit_exceeded"
-        if len(job["lines"]) > self.most_calls:
-            return "too_many_tasks"
-        entries = [json.loads(line) for line in job["lines"]]
-        if len({entry["custom_id"] for entry in entries}) < len(entries):
-            return "duplicate_custom_id"
-        right = {"custom_id", "method", "url", "body"}
-        bad = any(set(e) != right or (e["method"], e["url"]) != ("POST", job["endpoint"]) for e in entries)
-        return "invalid_request" if bad else None
+            message = f"Enqueued token limit reached for m. Limit: {self.queue} enqueued tokens."
+            return [{"code": "token_limit_exceeded", "message": message, "line": None, "param": None}]
+        if not job["lines"]:
+            return [{"code": "empty_file", "message": "The batch file is empty", "line": None, "param": None}]
+        if len(job["lines"]) > self.most_calls or job["size"] > 200_000_000:
+            return [{"code": "too_many_tasks", "message": "Too many tasks", "line": None, "param": None}]
+        found, seen, models = [], set(), set()
+        for number, raw in enumerate(job["lines"], 1):
+            code = wrong_line(raw, job["endpoint"], seen, models)
+            if code is None and self.models is not None and not models <= self.models:
+                code = "model_not_found"
+            if code is not None:
+                found.append({"code": code, "message": f"line {number}: {code}", "line": number, "param": None})
+        return found
 
     def _carry_out(self, job: dict[str, Any], fate: str | None) -> None:
         """Write the files of answers, their lines in another order than they were asked."""
@@ -226,18 +276,21 @@ class BatchServer:
         for number, raw in enumerate(job["lines"]):
             entry = json.loads(raw)
             body = json.dumps(entry["body"]).encode()
-            fault = self.calls(body, self.attempts[body])
+            attempt = self.attempts[body]
             self.attempts[body] += 1
+            fault = self.calls(body, attempt)
             # Half of an interrupted job was done before.
             if fate in ("expired", "cancelled") and number % 2:
                 fault = fate
-            if fault != "absent":
-                line = self._line(entry["custom_id"], body, fault)
-                (good if fault in (None, "length") else bad).append(line)
+            if fault == "absent":
+                continue
+            line = self._line(entry["custom_id"], body, fault)
+            (good if fault in (None, "length") else bad).append(line)
         random.Random(job["number"]).shuffle(good)
         good = self.tamper(job["number"], good)
         for name, lines in (("output_file_id", good), ("error_file_id", bad)):
-            job[name] = self._keep(b"\n".join(lines) + b"\n") if lines else None
+            if lines:
+                job[name] = self._keep(b"\n".join(lines) + b"\n", f"{job['id']}_{name}.jsonl", "batch_output")["id"]
         job["request_counts"].update(completed=len(good), failed=len(bad))
 
     def _line(self, key: str, body: bytes, fault: str | None) -> bytes:
@@ -247,24 +300,20 @@ class BatchServer:
         if fault in (None, "length"):
             self.executed[key] += 1
             text = self.answer(body) if fault is None else self.answer(body)[:9]
-            response = {"status_code": 200, "body": json.loads(completion(text, fault or "stop", f"chat-{key}"))}
+            told = json.loads(completion(text, fault or "stop", f"chat-{key}"))
+            response = {"status_code": 200, "request_id": "r", "body": told}
         elif fault == "status 0":
-            response = {"status_code": 0, "body": None}
+            response = {"status_code": 0, "request_id": "", "body": None}
         elif fault == "garbage":
             return b'{"custom_id": "' + key.encode() + b'", "respo'
         elif fault in ("expired", "cancelled"):
             error = {"code": f"batch_{fault}", "message": f"This request could not be executed: {fault}."}
         else:
             status, message, code = ERRORS[fault]
-            response = {"status_code": status, "body": {"error": {"message": message, "code": code}}}
+            response = {"status_code": status, "request_id": "r", "body": {"error": {"message": message, "code": code}}}
         return json.dumps({"id": "batch_req_1", "custom_id": key, "response": response, "error": error}).encode()
 
     async def _chat(self, request: web.Request) -> web.Response:
         body = await request.read()
         self.direct += 1
         return web.Response(body=completion(self.answer(body)), content_type="application/json")
-
-
-def shown(job: dict[str, Any]) -> dict[str, Any]:
-    shown = {name: value for name, value in job.items() if name not in ("number", "lines", "size")}
-    return {**shown, "request_counts": dict(job["request_counts"])}

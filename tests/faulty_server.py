@@ -20,19 +20,29 @@ from types import TracebackType
 Script = Callable[[bytes, int], str | None]
 """Body of a call and number of its attempt, from 0 -> fault or None."""
 
-FAULTS = (
-    # Statuses; "wait" and 503 come with Retry-After.
-    *("429", "429 wait", "500", "502", "503"),
-    # Nothing comes, or half of the body and then nothing; the connection is closed without an answer, or halfway.
-    *("slow", "stalled", "dropped", "cut"),
-    # 200 with broken JSON, with an HTML page, without choices.
-    *("garbage", "page", "empty"),
-    # A good answer that is sent twice, again when the connection is in use again, with something behind it at once or
-    # at the next use, or that calls itself HTML.
-    *("twice", "echo", "noise", "late noise", "mislabelled"),
-    # The reply ends at the limit on its length, has nothing of the protocol, or was kept back by a content filter.
-    *("long", "unreadable", "withheld", "refused"),
-)
+FAULTS = {
+    "429": "too many requests, without a word about how long to wait",
+    "429 wait": "too many requests, with Retry-After",
+    "500": "internal error",
+    "502": "bad gateway, as HTML",
+    "503": "overloaded, with Retry-After",
+    "slow": "nothing comes until the client has given up",
+    "stalled": "half of the body comes, then nothing",
+    "dropped": "the connection is closed without an answer",
+    "cut": "the connection is closed halfway through the body",
+    "garbage": "200 with broken JSON",
+    "page": "200 with an HTML page, as a captive portal sends",
+    "empty": "200 without choices",
+    "twice": "a good answer, sent twice on one connection",
+    "echo": "a good answer, sent again when the connection is in use again",
+    "noise": "a good answer with something else behind it in the same packet, which makes it no HTTP",
+    "late noise": "the same, when the connection is in use again",
+    "mislabelled": "a good answer that calls itself HTML",
+    "long": "the reply ends at the limit on its length",
+    "unreadable": "a good answer with nothing of the protocol in it",
+    "withheld": "the reply was withheld by a content filter",
+    "refused": "the request was refused by a content filter",
+}
 ANSWERED = {
     "twice", "echo", "noise", "late noise", "mislabelled", "long", "unreadable", "withheld", "refused"
 }  # fmt: skip

@@ -56,12 +56,19 @@ class JudgeLM(dspy.LM):
         self.recorded = RecordedEngine(
             model, endpoint, engine, Memory() if store is None else store,
             concurrency=concurrency, options=options or LMOptions(), price=price,
+            warmup=not isinstance(engine, LocalEngine),
         )  # fmt: skip
         self.endpoint, self.price, self.concurrency = endpoint, price, concurrency
         self._seconds: list[JudgeLM] = []
         # DSPy's own cache and retries stay off: the engine does their work.
-        engines = {"engine": _SynchronousEngine(self.recorded), "async_engine": self.recorded}
-        super().__init__(model, **engines, num_retries=0, cache=False, **kwargs)
+        super().__init__(
+            model,
+            engine=_SynchronousEngine(self.recorded),
+            async_engine=self.recorded,
+            num_retries=0,
+            cache=False,
+            **kwargs,
+        )
         self.recorded.defaults = {name: value for name, value in self.kwargs.items() if value is not None}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> JudgeLM:
@@ -89,9 +96,11 @@ class JudgeLM(dspy.LM):
         return None if isinstance(self.recorded.transport, LocalEngine) else destination(self.model, self.endpoint)
 
     def sharing(self, first: JudgeLM, role: str) -> JudgeLM:
-        """This LM as the second of the run of `first`, before its first call: they share counts and budget.
+        """Make this LM, before its first call, the second one of the run of `first`: they share counts and budget.
 
-        `role` is what the accounts call the calls of DSPy's own modules to it.
+        Args:
+            first: The LM of the run.
+            role: What the accounts call the calls of DSPy's own modules to this one.
         """
         self.recorded.share(first.recorded, role, self.price)
         self.meter.prices[role] = self.price
@@ -136,7 +145,8 @@ class JudgeLM(dspy.LM):
     async def aclose(self, *, drain: bool = True) -> None:
         """End all calls and close the connections, those of the second LM included.
 
-        `drain` waits for the answers that are on their way: they are paid for.
+        Args:
+            drain: Whether to wait for the answers that are on their way: they are paid for.
         """
         for lm in (self, *self._seconds):
             await lm.recorded.aclose(drain=drain)

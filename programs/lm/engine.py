@@ -20,14 +20,13 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-import dspy
+from dspy import lm15
 from dspy.lm15 import Config, Message, Request, Response, TokenLogprob, TopLogprob, Usage
 
 from debate_judge.programs.lm import loop
-from debate_judge.programs.lm.errors import BROKEN, NOT_LISTENING, STRAY, concerns_all_calls, lm_error
+from debate_judge.programs.lm.errors import BROKEN, NOT_LISTENING, STRAY, clean_error, concerns_all_calls, retryable
 from debate_judge.programs.lm.limits.failures import OVERLOADED, OutageWatch, RetryWait
 from debate_judge.programs.lm.limits.limiter import Budget, Limiter, PrefixWarmup, TokenEstimator, TokenNeed
-from debate_judge.programs.lm.local_engine import LocalEngine
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import Messages, Reply, ReplyStore, reply_or_claim
@@ -85,11 +84,22 @@ class _Call:
 
 
 class RecordedEngine:
-    """DSPy's asynchronous engine of a `JudgeLM`. Works on the loop of all LM traffic (`programs.lm.loop`)."""
+    """DSPy's asynchronous engine of a `JudgeLM`. Its work is done on the loop of all LM traffic (`programs.lm.loop`).
+
+    Args:
+        model: PROVIDER/MODEL.
+        endpoint: Where the calls go, as it enters their keys.
+        transport: Makes one attempt at a call.
+        store: Of replies.
+        concurrency: Most calls in flight.
+        options: Limits, waits, budget.
+        price: Needed for a budget in money.
+        warmup: Whether the first call about a source goes ahead.
+    """
 
     def __init__(
         self, model: str, endpoint: str, transport: Transport, store: ReplyStore, *, concurrency: int,
-        options: LMOptions, price: Price | None,
+        options: LMOptions, price: Price | None, warmup: bool,
     ) -> None:  # fmt: skip
         self.model, self.endpoint, self.transport, self.store = model, endpoint, transport, store
         self.meter = Meter()
@@ -99,8 +109,7 @@ class RecordedEngine:
         """Settings of a probe."""
         self.batches: BatchEngine | None = None
         """Where calls go in batch jobs, if that is wanted."""
-        self._concurrency, self._options = concurrency, options
-        self._warmup = None if isinstance(transport, LocalEngine) else PrefixWarmup()
+        self._concurrency, self._options, self._warmup = concurrency, options, PrefixWarmup() if warmup else None
         self._budget = Budget(options.budget, price) if options.budget else None
         self._estimator = TokenEstimator()
         self._wait = RetryWait(options.first_wait, options.longest_wait)
@@ -118,7 +127,7 @@ class RecordedEngine:
         self._outages = OutageWatch(self.model, self._options, self.probe)
 
     def share(self, other: RecordedEngine, role: str, price: Price | None) -> None:
-        """Before the first call: count in the meter of `other` as `role`, and take its budget, at `price`."""
+        """From before the first call on, count in the meter of `other` as `role`, and take its budget, at `price`."""
         self.meter, self.role = other.meter, role
         self._budget = None if other._budget is None else other._budget.shared(price)
         self._begin()
@@ -155,7 +164,7 @@ class RecordedEngine:
             key = key_of(self.model, self.endpoint, messages, {**settings, "sample": tag.sample})
         size = sum(len(message["content"].encode()) for message in messages)
         call = _Call(key, tag, messages, settings, size)
-        self.meter.asked[tag.role] += 1
+        self.meter.ask(tag.role)
         reply = await self._once(call, self._make if self.batches is None else self._make_in_batch)
         if call.recalled:
             self.meter.hit(tag.role, reply, round=tag.round, batch=self.batches is not None)
@@ -219,37 +228,44 @@ class RecordedEngine:
 
     async def _make(self, call: _Call) -> Reply:
         """Make a call again and again until it is answered or has failed for good."""
-        tries, options = 0, self._options
+        tries = 0
         try:
             while True:
                 try:
                     return await self._attempt(call)
-                except dspy.LMError as error:
-                    if not dspy.is_retryable_lm_error(error):
+                except Exception as error:
+                    if not retryable(error):
                         raise
                     tries += 1
                     pause = self._wait.seconds(error, tries)
-                    absent = error.provider_code == NOT_LISTENING and not self._outages.answers
-                    late = not call.wanted or call.spent >= options.deadline
-                    if absent or late or call.failures > options.retries:
+                    if self._gives_up(call, error):
                         self._leave(call)
                         if call.wanted and call.alone and await self._outages.was_down():
                             # It starts over.
                             tries, pause, call.spent = 0, 0.0, 0.0
-                        elif late or error.status != 429:
+                        elif not self._was_too_fast(call, error):
                             raise
-                        # To be refused for its pace by a provider that answers others is no failure of a call.
                         call.failures = 0
                 call.spent += pause
                 await asyncio.sleep(pause)
         finally:
             self._leave(call)
 
-    def _leave(self, call: _Call) -> None:
+    def _leave(self, call: _Call, *, pass_on: bool = True) -> None:
         """Give back the place of a call, if it has one."""
         if call.place is not None:
-            self.limiter.release(call.place)
+            self.limiter.release(call.place, pass_on=pass_on)
             call.place = None
+
+    def _gives_up(self, call: _Call, error: Exception) -> bool:
+        options = self._options
+        absent = getattr(error, "provider_code", None) == NOT_LISTENING and not self._outages.answers
+        return absent or not call.wanted or call.failures > options.retries or call.spent >= options.deadline
+
+    def _was_too_fast(self, call: _Call, error: Exception) -> bool:
+        """Whether a provider that answers others has refused a call for its pace, which is no failure of its own."""
+        in_time = call.spent < self._options.deadline
+        return getattr(error, "status", None) == 429 and call.wanted and in_time
 
     async def _attempt(self, call: _Call) -> Reply:
         """Wait for a turn, a place and the claim, send once, and keep the reply."""
@@ -257,7 +273,7 @@ class RecordedEngine:
         if self._warmup is not None and not call.attempts:
             turn = self._warmup.turn(call.messages)
         async with turn:
-            self._leave(call)
+            self._leave(call, pass_on=False)
             need = self._estimator.need(call.size, call.settings.get("max_tokens"))
             if (reply := await self._place(call, need)) is not None:
                 call.recalled = True
@@ -306,7 +322,7 @@ class RecordedEngine:
         try:
             await self._outages.wait()
         except BaseException:
-            self.limiter.release(need)
+            self.limiter.release(need, unused=True)
             raise
 
     async def _send(self, call: _Call, need: TokenNeed) -> Reply:
@@ -321,7 +337,7 @@ class RecordedEngine:
                 reply = await self.transport.chat(self.model, call.messages, call.settings)
         except Exception as raised:
             call.out = False
-            error = lm_error(raised, self.model)
+            error = clean_error(raised)
             self._failed(call, error, need, sent)
             raise error from None
         self._answered(reply, call.tag, need, call.size)
@@ -338,11 +354,11 @@ class RecordedEngine:
         self.meter.spend(tag.role, reply, round=tag.round)
         self._settle(reply, need, size)
 
-    def _failed(self, call: _Call, error: dspy.LMError, need: TokenNeed, sent: float) -> None:
+    def _failed(self, call: _Call, error: Exception, need: TokenNeed, sent: float) -> None:
         """Take in a failed attempt: slow all calls down, or end them, where that is called for."""
-        status, options = error.status, self._options
+        status, options = getattr(error, "status", None), self._options
         self._forfeit(error, need)
-        if not dspy.is_retryable_lm_error(error):
+        if not retryable(error):
             # The provider has answered, if only to refuse: it is not down.
             self._outages.answers += status is not None
             if concerns_all_calls(error):
@@ -352,13 +368,13 @@ class RecordedEngine:
         # The limiter slows down until there are no refusals; only if nobody at all is answered is one a failure.
         call.failures += status != 429 or call.alone
         call.spent += time.monotonic() - sent
-        if status in OVERLOADED or isinstance(error, dspy.LMTimeoutError):
-            self.limiter.congested(sent, min(error.retry_after or 0.0, options.longest_wait))
+        if status in OVERLOADED or isinstance(error, lm15.TimeoutError):
+            self.limiter.congested(sent, min(getattr(error, "retry_after", None) or 0.0, options.longest_wait))
 
-    def _forfeit(self, error: dspy.LMError, need: TokenNeed) -> None:
+    def _forfeit(self, error: Exception, need: TokenNeed) -> None:
         """Charge what a request may have cost whose answer came too late or was lost."""
-        too_late = isinstance(error, dspy.LMTimeoutError) and error.status is None
-        if self._budget is not None and (too_late or error.provider_code in (STRAY, BROKEN)):
+        too_late = isinstance(error, lm15.TimeoutError) and error.status is None
+        if self._budget is not None and (too_late or getattr(error, "provider_code", None) in (STRAY, BROKEN)):
             self._budget.forfeit(need)
 
     async def probe(self) -> None:
@@ -368,7 +384,7 @@ class RecordedEngine:
         need = self._estimator.need(len(text), self.defaults.get("max_tokens"))
         if self._budget is not None and not self._budget.admits(need):
             raise self._budget.spent()
-        self.meter.asked["probe"] += 1
+        self.meter.ask("probe")
         # It waits for no place, but takes one: calls that wait must not find the budget spent by what it reserves.
         self.limiter.take(need)
         try:
@@ -376,7 +392,7 @@ class RecordedEngine:
                 reply = await self.transport.chat(self.model, [{"role": "user", "content": text}], self.defaults)
             self._answered(reply, CallTag("probe"), need, 0)
         except Exception as raised:
-            error = lm_error(raised, self.model)
+            error = clean_error(raised)
             self._forfeit(error, need)
             raise error from None
         finally:

@@ -46,11 +46,12 @@ def fatal(error: Exception) -> bool:
 def concerns_all_calls(error: Exception) -> bool:
     """Whether any other call would meet this error too: it is fatal, and no matter of what this call asks for."""
     # A judge may want a feature that the LM lacks, such as log-probabilities, beside others that do without.
+    if isinstance(error, lm15.LM15Error):
+        error = lm_error(error, "")
     return fatal(error) and not isinstance(error, dspy.LMUnsupportedFeatureError)
 
 
-_CLASSES: tuple[tuple[type[Exception], type[dspy.LMError]], ...] = (
-    (TimeoutError, dspy.LMTimeoutError),
+_CLASSES: tuple[tuple[type[lm15.LM15Error], type[dspy.LMError]], ...] = (
     (lm15.ContextLengthError, dspy.ContextWindowExceededError),
     (lm15.AuthError, dspy.LMAuthError),
     (lm15.BillingError, dspy.LMBillingError),
@@ -68,13 +69,30 @@ _CLASSES: tuple[tuple[type[Exception], type[dspy.LMError]], ...] = (
 
 
 def lm_error(error: Exception, model: str, key: str | None = None) -> dspy.LMError:
-    """What an attempt raised, in DSPy's class for it, with neither `key` nor another secret in it."""
+    """Convert what an engine raised into DSPy's class for it, with neither `key` nor another secret in it."""
+    clean = clean_error(error, key)
+    if isinstance(clean, dspy.LMError):
+        return clean
+    kind = next((ours for theirs, ours in _CLASSES if isinstance(clean, theirs)), dspy.LMUnexpectedError)
+    details = ("provider", "provider_code", "status", "request_id", "retry_after")
+    return kind(message=clean.message, model=model, **{name: getattr(clean, name) for name in details})
+
+
+def clean_error(error: Exception, key: str | None = None) -> lm15.LM15Error | dspy.LMError:
+    """An engine's error, with neither `key` nor another secret in it."""
     if isinstance(error, dspy.LMError):
         return error
-    kind = next((ours for theirs, ours in _CLASSES if isinstance(error, theirs)), dspy.LMUnexpectedError)
-    details = {name: getattr(error, name, None) for name in ("provider_code", "status", "retry_after")}
-    text = getattr(error, "message", "") or str(error) or "no answer in time"
-    return kind(message=clean_text(text, key), model=model, **details)
+    if not isinstance(error, lm15.LM15Error):
+        kind = lm15.TimeoutError if isinstance(error, TimeoutError) else lm15.LM15Error
+        return kind(clean_text(str(error) or "no answer in time", key))
+    error.message = clean_text(error.message, key)
+    error.args = (error.message,)
+    return error
+
+
+def retryable(error: BaseException) -> bool:
+    """Whether another attempt may succeed."""
+    return isinstance(error, lm15.RETRYABLE_ERRORS) or dspy.is_retryable_lm_error(error)
 
 
 _ADVICE = "\n\n  To fix:"
@@ -83,22 +101,23 @@ _ADVICE = "\n\n  To fix:"
 
 def describe(error: dspy.LMError, spec: str) -> str:
     """What a command says when `error` has ended its run; `spec` is the LM's, PROVIDER/MODEL."""
-    return f"error: the LM failed: {str(error).partition(_ADVICE)[0].strip()}\n  remedy:   {_remedy(error, spec)}"
+    return f"error: the LM failed: {str(error).partition(_ADVICE)[0].strip()}\n  remedy:   {remedy(error, spec)}"
 
 
-def _remedy(error: dspy.LMError, spec: str) -> str:
-    provider = spec.partition("/")[0].upper()
+def remedy(error: dspy.LMError, spec: str) -> str:
+    """What the user can do about an error that ended a run; `spec` is the LM's, PROVIDER/MODEL."""
+    variable = f"{spec.partition('/')[0].upper()}_API_KEY"
     again = "run the command again; it resumes, and finished calls are not paid for again"
     if isinstance(error, (dspy.LMAuthError, dspy.LMNotConfiguredError)):
-        return f"give a valid key in the environment variable {provider}_API_KEY, then {again}"
+        return f"give a valid key in the environment variable {variable}, then {again}"
     if isinstance(error, dspy.LMUnsupportedModelError):
         return f"check the model's name after the slash in {spec!r}, and the address if you gave one, then {again}"
     if isinstance(error, dspy.LMBillingError):
-        return f"the account behind {provider}_API_KEY has no credit left: add some, then {again}"
+        return f"the account behind {variable} has no credit left: add some, then {again}"
     if isinstance(error, BudgetSpentError):
         return f"raise --budget and {again}"
     if error.provider_code == NOT_LISTENING:
-        return f"start the server, or correct its address (--api-base, {provider}_API_BASE)"
+        return f"start the server, or correct its address (--api-base, {spec.partition('/')[0].upper()}_API_BASE)"
     if isinstance(error, ProviderDownError):
         return f"wait until the provider answers, then {again}"
     return f"fix the problem and {again}"

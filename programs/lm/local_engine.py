@@ -12,12 +12,17 @@ from debate_judge.programs.lm.reply import Messages, Reply
 
 
 class LocalEngine:
-    """An engine that answers inside the process."""
+    """An engine that answers inside the process. A subclass has `answer`, which must not block: it runs on the event
+    loop.
+    """
 
     def answer(self, system: str, user: str, settings: Mapping[str, Any]) -> Reply:
-        """Answer a call by its system text, which may be empty, and its last user text.
+        """Answer a call.
 
-        It runs on the event loop and must not block. Demonstrations are not read.
+        Args:
+            system: The system text, empty if there is none.
+            user: The last user text; earlier turns (demonstrations) are not read.
+            settings: Of the call.
         """
         raise NotImplementedError
 

@@ -32,20 +32,18 @@ class BudgetCaps:
         caps: dict[str, float] = {}
         for part in text.split(","):
             name, _, value = part.strip().partition("=")
-            try:
-                number = float(value)
-            except ValueError:
-                number = math.nan
-            usable = number > 0 and math.isfinite(number) and (name == "usd" or number == int(number))
-            if name not in ("calls", "tokens", "usd") or name in caps or not usable:
+            number = _number(value)
+            whole = number is not None and (name == "usd" or number == int(number))
+            if name not in ("calls", "tokens", "usd") or name in caps or number is None or not whole:
                 raise InputError(
                     "the budget cannot be read",
                     field="--budget",
                     expected="calls=N, tokens=N and usd=X, each at most once, joined by commas",
                     found=part,
                 )
-            caps[name] = number if name == "usd" else int(number)
-        return cls(**caps)  # type: ignore[arg-type]
+            caps[name] = number
+        calls, tokens = caps.get("calls"), caps.get("tokens")
+        return cls(None if calls is None else int(calls), None if tokens is None else int(tokens), caps.get("usd"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,3 +110,11 @@ class LMOptions:
         )
         longest = options.deadline
         return replace(options, attempt=min(options.attempt, longest), patience=min(options.patience, longest))
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) and value > 0 else None

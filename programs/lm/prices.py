@@ -35,10 +35,10 @@ class Price:
 
 
 def price_of(model: str, table: Path | None = None, *, listed: bool = True) -> Price | None:
-    """The price of PROVIDER/MODEL, or None where it is unknown.
+    """The price of a model, or None where it is unknown.
 
     Args:
-        model: As DSPy knows it.
+        model: As DSPy knows it, PROVIDER/MODEL.
         table: TOML file with a section for each model, named like `model` or without its provider:
 
             ["openai/gpt-6-luna"]
@@ -50,15 +50,14 @@ def price_of(model: str, table: Path | None = None, *, listed: bool = True) -> P
     Raises:
         InputError: The table is not TOML, or a section lacks a number or has another field.
     """
-    if table is not None:
-        sections = reading.toml(table, "table of prices")
-        own = {name: _price(sections.child(name)) for name in sections.values}
-        if (price := own.get(model) or own.get(model.partition("/")[2])) is not None:
-            return price
+    sections = None if table is None else reading.toml(table, "table of prices")
+    own = {} if sections is None else {name: _price(sections.child(name)) for name in sections.values}
+    if (price := own.get(model) or own.get(model.partition("/")[2])) is not None:
+        return price
     info = (_listed().get(model) or _listed().get(model.partition("/")[2]) or {}) if listed else {}
-    first, output = info.get("input_cost_per_token"), info.get("output_cost_per_token") or 0.0
-    if not isinstance(first, (int, float)):
+    if not isinstance(info.get("input_cost_per_token"), (int, float)):
         return None
+    first, output = info["input_cost_per_token"], info.get("output_cost_per_token") or 0.0
     cached = info.get("cache_read_input_token_cost")
     return Price(1e6 * first, 1e6 * (first if cached is None else cached), 1e6 * output)
 

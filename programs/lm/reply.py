@@ -50,8 +50,14 @@ def sound_reply(
 ) -> Reply:
     """A reply of what a server has sent or a store has kept, fit to be kept and counted.
 
-    Counts that are none are taken for unknown, which is 0, and log-probabilities that are none for absent. `tokens` are
-    input, output, and of the input those from the provider's prefix cache.
+    Counts that are none are taken for unknown, which is 0, and log-probabilities that are none for absent; in a text
+    what UTF-8 or a database cannot hold is replaced.
+
+    Args:
+        text: The reply's.
+        tokens: Input, output, and of the input those from the provider's prefix cache.
+        finish: How it ended.
+        logprobs: As in `Reply`.
 
     Raises:
         ValueError: The text is none.
@@ -87,18 +93,22 @@ class ReplyStore(Protocol):
 
     async def get(self, key: str) -> Reply | None:
         """The reply that is stored under a key."""
+        ...
 
     async def take(self, key: str) -> Reply | bool:
         """The stored reply; True if this process now holds the call's claim, False while another process does.
 
         Cancelled, it leaves no claim behind.
         """
+        ...
 
     async def put(self, key: str, role: str, reply: Reply) -> None:
         """Keep a reply, committed when this returns, and end the claim of its call."""
+        ...
 
     async def release(self, key: str) -> None:
         """Give up the claim of a call that has brought no reply."""
+        ...
 
     def close(self) -> None: ...
 
@@ -117,7 +127,11 @@ async def reply_or_claim(store: ReplyStore, key: str) -> Reply | None:
 
 
 class Memory:
-    """A store that lasts as long as the process, without claims. Beyond `room` replies the oldest are forgotten."""
+    """A store that lasts as long as the process. It has no claims.
+
+    Args:
+        room: Most replies to keep; the oldest are forgotten first. None keeps all.
+    """
 
     def __init__(self, room: int | None = None) -> None:
         self._room = room

@@ -1,7 +1,7 @@
 """Keeps every LM reply in one SQL database, so that a finished call is not paid for again and a stopped run resumes.
 
-The database is a SQLite file in the store's folder, or PostgreSQL, which the machines of a team share. All that waits
-at a moment goes into one transaction. A reply is committed before its caller goes on. Of the
+The database is a SQLite file in the store's folder, or PostgreSQL, which the machines of a team share. One thread talks
+to it: what waits at that moment goes into one transaction. A reply is committed before its caller goes on. Of the
 processes that want the same reply one claims the call and makes it; a claim is a row with an expiry, which its owner
 renews, and which others may take over at once if the owner was a process of the same machine and is gone.
 
@@ -13,17 +13,17 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import itertools
 import logging
 import os
 import platform
+import queue
 import sqlite3
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
 from weakref import WeakSet
@@ -40,8 +40,17 @@ from debate_judge.programs.lm import loop
 from debate_judge.programs.lm.redaction import clean_text
 from debate_judge.programs.lm.reply import Reply, StoreError
 from debate_judge.programs.lm.sql import postgresql
-from debate_judge.programs.lm.sql.old_folders import old_rows, stored_rows
-from debate_judge.programs.lm.sql.tables import METADATA, REPLIES, SCHEMA, VERSION, Row, Statements, reply_of, row_of
+from debate_judge.programs.lm.sql.old_folders import import_folder
+from debate_judge.programs.lm.sql.tables import (
+    METADATA,
+    REPLIES,
+    SCHEMA,
+    VERSION,
+    Row,
+    Statements,
+    reply_of,
+    row_of,
+)
 
 _LOG = logging.getLogger(__name__)
 
@@ -67,14 +76,15 @@ class _Operation:
     kind: Literal["get", "take", "put", "release"]
     key: str
     row: Row | None = None
-    future: asyncio.Future[Reply | bool | None] = field(init=False)
+    future: asyncio.Future[Reply | bool | None] | None = None
     answer: Reply | bool | None = None
+    error: Exception | None = None
 
 
 class SqlStore:
     """A `programs.lm.reply.ReplyStore` in a database. Any number of event loops, threads and processes may use it.
 
-    A process that was forked must open its own. A method whose database cannot be used raises StoreError.
+    A process that was forked must open its own.
 
     Args:
         folder: Of the SQLite file; with an address, what it holds already is read from it, once. Made if it is absent.
@@ -84,6 +94,7 @@ class SqlStore:
 
     Raises:
         InputError: The folder cannot be written, the database cannot be reached, or it is not a store of this version.
+            A method whose database cannot be used raises StoreError.
     """
 
     def __init__(self, folder: Path, address: str | None = None, *, named: str = "--store", lm: str = "") -> None:
@@ -93,15 +104,15 @@ class SqlStore:
         self._owner = _new_owner()
         self._statements = Statements(self._owner, sqlite=address is None)
         self._unsound: set[str] = set()
-        self._waiting: list[_Operation] = []
-        self._working: asyncio.Task[None] | None = None
-        self._renewing: asyncio.Task[None] | None = None
-        self._process: int | None = os.getpid()
-        """The process that may use it; None when it is closed."""
+        self._waiting: queue.SimpleQueue[_Operation | None] = queue.SimpleQueue()
+        self._closed = False
+        self._closing = threading.Lock()
         # While a process forks it must have no connection.
         self._connected = threading.Lock()
         self._set_up()
         _OPEN.add(self)
+        self._thread = threading.Thread(target=self._run, name="replies", daemon=True)
+        self._thread.start()
 
     async def get(self, key: str) -> Reply | None:
         """The reply that is stored under a key."""
@@ -130,106 +141,95 @@ class SqlStore:
 
     def run_now(self, work: Callable[[Connection], T]) -> T:
         """`run` for callers without an event loop; blocks."""
-        self._require_open()
+        self._require_thread()
         with self._transaction() as connection:
             return work(connection)
 
+    async def _ask(self, operation: _Operation) -> Reply | bool | None:
+        async def asked() -> Reply | bool | None:
+            operation.future = asyncio.get_running_loop().create_future()
+            with self._closing:
+                # Nobody would carry out what comes after the end.
+                self._require_thread()
+                self._waiting.put(operation)
+            return await operation.future
+
+        # In a process that was forked the lock may be held for ever.
+        self._require_thread()
+        return await loop.on_loop(asked())
+
+    def _require_thread(self) -> None:
+        if self._closed or not self._thread.is_alive():
+            raise StoreError("the store is closed, or was opened by a process that this one was forked from")
+
     def close(self) -> None:
         """Finish what waits, give up all claims and close the connection."""
-        if self._process == os.getpid():
-            self._process = None
-            if loop.is_current():
-                # The garbage collector may run there.
-                self._renewing = asyncio.ensure_future(self._close(self._renewing))
-            else:
-                loop.run(self._close(self._renewing))
+        if self._thread.is_alive():
+            with self._closing:
+                self._closed = True
+                self._waiting.put(None)
+            self._thread.join()
         _OPEN.discard(self)
 
-    async def _close(self, renewing: asyncio.Task[None] | None) -> None:
-        if renewing is not None:
-            renewing.cancel()
-        if self._working is not None:
-            await self._working
+    # The thread.
+
+    def _run(self) -> None:
+        renewed = time.monotonic()
+        ended = False
+        while not ended:
+            operations = self._next_operations()
+            batch = [operation for operation in operations if operation is not None]
+            ended = len(batch) < len(operations)
+            if batch:
+                self._carry_out(batch)
+                loop.event_loop().call_soon_threadsafe(self._deliver, batch)
+            if time.monotonic() - renewed >= _RENEW:
+                # A claim that cannot be renewed is lost at worst, and the next operation reports why. No server or
+                # router closes the connection for having been idle.
+                with suppress(InputError), self._transaction() as connection:
+                    connection.execute(self._statements.renew_claims, {"until": self._now(connection) + EXPIRY})
+                renewed = time.monotonic()
         with suppress(InputError), self._transaction() as connection:
             connection.execute(self._statements.end_all_claims)
         with self._connected:
             self._engine.dispose()
 
-    def _require_open(self) -> None:
-        if self._process != os.getpid():
-            raise StoreError("the store is closed, or was opened by a process that this one was forked from")
-
-    # What waits is carried out together.
-
-    async def _ask(self, operation: _Operation) -> Reply | bool | None:
-        async def asked() -> Reply | bool | None:
-            self._require_open()
-            operation.future = asyncio.get_running_loop().create_future()
-            self._waiting.append(operation)
-            if self._working is None:
-                self._working = asyncio.create_task(self._work())
-            if self._renewing is None:
-                self._renewing = asyncio.create_task(self._renew())
-            return await operation.future
-
-        self._require_open()
-        return await loop.on_loop(asked())
-
-    async def _work(self) -> None:
-        while batch := self._waiting:
-            self._waiting = []
-            error = None
-            try:
-                await asyncio.get_running_loop().run_in_executor(None, self._carry_out, batch)
-            except Exception as raised:
-                error = raised
-            for operation in batch:
-                if not operation.future.cancelled():
-                    operation.future.set_exception(error) if error else operation.future.set_result(operation.answer)
-        self._working = None
-
-    async def _renew(self) -> None:
-        """Renew the claims for as long as the store is open, which also keeps the connection from being idle."""
-        while True:
-            await asyncio.sleep(_RENEW)
-            # A claim that cannot be renewed is lost at worst, and the next operation reports why.
-            with suppress(InputError):
-                await self.run(
-                    lambda connection: connection.execute(
-                        self._statements.renew_claims, {"until": self._now(connection) + EXPIRY}
-                    )
-                )
+    def _next_operations(self) -> list[_Operation | None]:
+        """What waits, or what comes first; None among it says that the store is being closed."""
+        operations: list[_Operation | None] = []
+        with suppress(queue.Empty):
+            operations.append(self._waiting.get(timeout=_RENEW))
+            while True:
+                operations.append(self._waiting.get_nowait())
+        return operations
 
     def _carry_out(self, batch: Sequence[_Operation]) -> None:
-        do, takes = self._statements, {operation.key for operation in batch if operation.kind == "take"}
-        asked = [operation for operation in batch if operation.kind in ("get", "take")]
-        with self._transaction(write=any(operation.kind != "get" for operation in batch)) as connection:
-            self._put(connection, [operation.row for operation in batch if operation.row is not None])
-            won = self._claim(connection, takes) if takes else set()
-            # After the claims, for the last holder of one may have brought the reply meanwhile.
-            found = self._select(connection, {operation.key for operation in asked}) if asked else {}
-            over = {operation.key for operation in batch if operation.kind in ("put", "release")}
-            if over := over | (won & found.keys()):
-                # Also what was granted in this batch to a call that was cancelled.
-                connection.execute(do.end_claims, do.keys(over))
-        for operation in asked:
-            operation.answer = found.get(operation.key, operation.key in won if operation.kind == "take" else None)
+        try:
+            if asked := [operation for operation in batch if operation.kind in ("get", "take")]:
+                self._read(asked)
+            if puts := [operation for operation in batch if operation.kind == "put"]:
+                self._write(puts)
+            if takes := [operation for operation in batch if operation.kind == "take" and operation.answer is None]:
+                self._claim(takes)
+            # After the claims: who was cancelled gives back what it may have been granted in this batch.
+            if releases := [operation for operation in batch if operation.kind == "release"]:
+                self._write(releases)
+        except Exception as error:
+            for operation in batch:
+                operation.error = error
 
-    def _put(self, connection: Connection, rows: Sequence[Row]) -> None:
-        if not rows:
-            return
-        if replaced := self._unsound.intersection(row["key"] for row in rows):
-            connection.execute(self._statements.delete_replies, self._statements.keys(replaced))
-            self._unsound -= replaced
-        # In the order of the keys, so that two processes that put the same rows do not block one another.
-        rows = sorted(rows, key=lambda row: str(row["key"]))
-        connection.execute(self._statements.add_replies, self._statements.rows(rows))
+    def _read(self, operations: Sequence[_Operation]) -> None:
+        with self._transaction(write=False) as connection:
+            found = self._select(connection, {operation.key for operation in operations})
+        for operation in operations:
+            operation.answer = found.get(operation.key)
 
     def _select(self, connection: Connection, keys: Iterable[str]) -> dict[str, Reply]:
         """Key -> reply, of the rows that are sound."""
         found = {}
         for row in connection.execute(self._statements.replies, self._statements.keys(keys)).mappings():
-            if (reply := reply_of(row)) is not None:
+            reply = reply_of(row)
+            if reply is not None:
                 found[row["key"]] = reply
                 continue
             if not self._unsound:
@@ -242,19 +242,54 @@ class SqlStore:
             self._unsound.add(row["key"])
         return found
 
-    def _claim(self, connection: Connection, keys: set[str]) -> set[str]:
-        """Those of the keys whose calls this process may make."""
-        do, ordered, now = self._statements, sorted(keys), self._now(connection)
-        rows = do.rows([{"key": key, "owner": self._owner, "expires": now + EXPIRY} for key in ordered])
-        if connection.execute(do.add_claims, rows).rowcount == len(keys):
-            return keys
-        claims = connection.execute(do.claims, do.keys(ordered)).all()
+    def _write(self, operations: Sequence[_Operation]) -> None:
+        with self._transaction() as connection:
+            self._put(connection, [operation.row for operation in operations if operation.row is not None])
+            ended = self._statements.keys({operation.key for operation in operations})
+            connection.execute(self._statements.end_claims, ended)
+
+    def _put(self, connection: Connection, rows: Sequence[Row]) -> None:
+        if replaced := self._unsound.intersection(row["key"] for row in rows):
+            connection.execute(self._statements.delete_replies, self._statements.keys(replaced))
+            self._unsound -= replaced
+        # In the order of the keys, so that two processes that put the same rows do not block one another.
+        rows = sorted(rows, key=lambda row: str(row["key"]))
+        connection.execute(self._statements.add_replies, self._statements.rows(rows))
+
+    def _claim(self, takes: Sequence[_Operation]) -> None:
+        """Claim what is free, and look once more for what the last holder of a claim may have brought meanwhile."""
+        keys = sorted({operation.key for operation in takes})
+        with self._transaction() as connection:
+            now = self._now(connection)
+            rows = self._statements.rows([{"key": key, "owner": self._owner, "expires": now + EXPIRY} for key in keys])
+            won = set(keys)
+            if connection.execute(self._statements.add_claims, rows).rowcount != len(keys):
+                self._end_lost_claims(connection, keys, now)
+                connection.execute(self._statements.add_claims, rows)
+                claims = connection.execute(self._statements.claims, self._statements.keys(keys))
+                won = {claim.key for claim in claims if claim.owner == self._owner}
+            found = self._select(connection, won)
+            if found:
+                connection.execute(self._statements.end_claims, self._statements.keys(found))
+        for operation in takes:
+            operation.answer = found.get(operation.key, operation.key in won)
+
+    def _end_lost_claims(self, connection: Connection, keys: Iterable[str], now: float) -> None:
+        """End the claims of processes that are gone, or have not renewed theirs."""
+        claims = connection.execute(self._statements.claims, self._statements.keys(keys)).all()
         gone = {claim.owner for claim in claims if claim.owner != self._owner and _is_gone(claim.owner)}
         if any(claim.expires <= now or claim.owner in gone for claim in claims):
-            connection.execute(do.end_lost_claims, {"now": now, "gone": sorted(gone)})
-            connection.execute(do.add_claims, rows)
-            claims = connection.execute(do.claims, do.keys(ordered)).all()
-        return {claim.key for claim in claims if claim.owner == self._owner}
+            connection.execute(self._statements.end_lost_claims, {"now": now, "gone": sorted(gone)})
+
+    def _deliver(self, batch: Sequence[_Operation]) -> None:
+        """Hand the results to those who wait."""
+        for operation in batch:
+            if operation.future is None or operation.future.cancelled():
+                continue
+            if operation.error is not None:
+                operation.future.set_exception(operation.error)
+            else:
+                operation.future.set_result(operation.answer)
 
     # The database.
 
@@ -301,15 +336,8 @@ class SqlStore:
         """Add what the folder held before, once."""
         place = "" if self._address is None else f"{_machine()}{self._folder.absolute()}"
         if connection.execute(self._statements.add_import, self._statements.rows([{"folder": place}])).rowcount:
-            file, number = self._folder / FILE, 0
-            stored = stored_rows(file) if self._address is not None and file.exists() else ()
-            old = (old_rows(path, self._lm) for path in sorted(self._folder.glob("*.replies")))
-            rows = itertools.chain(stored, *old)
-            while some := list(itertools.islice(rows, 1000)):
-                self._put(connection, some)
-                number += len(some)
-            if number:
-                _LOG.info("%s: %d replies that were there before are in the store now", self._folder, number)
+            file = None if self._address is None else self._folder / FILE
+            import_folder(self._folder, file, self._lm, functools.partial(self._put, connection))
 
     def _check_version(self, connection: Connection) -> None:
         """Refuse tables of something else or of another version."""

@@ -83,6 +83,9 @@ class Meter:
     prices: dict[str, Price | None] = field(default_factory=dict)
     """Role -> price, for roles that another LM plays than all others."""
 
+    def ask(self, role: str) -> None:
+        self.asked[role] += 1
+
     def spend(self, role: str, reply: Reply, *, round: int = 0, batch: bool = False) -> None:
         """Count a reply that was executed."""
         self.executed[role] += 1

@@ -7,7 +7,6 @@ import asyncio
 import random
 import re
 import zlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
@@ -51,8 +50,8 @@ def parts(messages: Messages) -> Parts:
     return {**pieces, "request": REQUEST + request, "alone": alone}
 
 
-class Clockwork(asyncio.SelectorEventLoop):
-    """An event loop whose clock jumps to the next timer when nothing else is left to do, and which uses no threads."""
+class Clockwork(loop._Loop):
+    """An event loop whose clock jumps to the next timer when nothing else is left to do."""
 
     GRACE = 0.001
     """Real seconds in which other threads may still bring work."""
@@ -73,14 +72,6 @@ class Clockwork(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         return self._now
-
-    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
-        future: asyncio.Future[Any] = self.create_future()
-        try:
-            future.set_result(func(*args))
-        except Exception as error:
-            future.set_exception(error)
-        return future
 
 
 class PlayedLM:
@@ -128,7 +119,7 @@ def run(corpus: Corpus, arguments: argparse.Namespace, concurrency: int, prefix_
     judge = Debate(debate_config=DebateConfig(arguments.rounds, arguments.rounds > 0))
     with (
         patch.dict(loop._loops, clear=True),
-        patch.object(asyncio, "new_event_loop", Clockwork),
+        patch.object(loop, "_Loop", Clockwork),
         JudgeRunner(lm, progress=False) as preamble,
     ):
         if arguments.order == "score":

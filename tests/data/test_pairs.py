@@ -19,6 +19,8 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.files.groups import iter_groups
 from debate_judge.data.files.pairs import pair_columns
 from debate_judge.data.files.records import Record
+from debate_judge.data.inference.powered import measure_systems
+from debate_judge.data.inference.rechecked import drift_of
 from debate_judge.data.schema import Aspect, Corpus, Scale, Task
 from debate_judge.data.sets import compared
 from debate_judge.data.splits import split
@@ -193,6 +195,22 @@ def test_intervals_of_pairs_are_those_of_their_sources() -> None:
         assert accuracy.value == 0.9
     # Equal pairs of a source say no more than one of them; the root of 8 is 2.8.
     assert (np.array(widths[1]) / widths[0] > 2.5).all()
+
+
+def test_what_is_measured_after_a_compile_rests_on_sources() -> None:
+    def scores(by: str) -> list[GroupScores]:
+        drawn = np.random.default_rng(3)
+        apart = [float(drawn.normal()) for _ in range(12)]
+        return [
+            GroupScores(f"{q}-{n}", ("1", "2"), (a, 0.0), (a / 2, 0.1 * q), (), by.format(q))
+            for q, a in enumerate(apart)
+            for n in range(8)
+        ]
+
+    drifts = [drift_of(scores(by)[:48], scores(by)[48:], on_scale=True) for by in ("", "source {}")]
+    alone, together = ((d.scores.high - d.scores.low) if d.scores else 0.0 for d in drifts)
+    assert together > 2 * alone > 0
+    assert [measure_systems(scores(by)).rated for by in ("", "source {}")] == [96, 12]
 
 
 # --- public sets of pairs ---

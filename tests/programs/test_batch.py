@@ -1,26 +1,27 @@
-"""Whole debates in batch jobs: the replies of direct calls, in few jobs, none of them paid twice, and resumed."""
+"""Whole debates in batch jobs: the replies of direct calls, in few jobs, none of them paid twice, whatever happens."""
 
 from __future__ import annotations
 
-from contextlib import closing
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import dspy
 import pytest
-from sqlalchemy import delete, func, select
 
 from debate_judge.data.errors import InputError
+from debate_judge.programs.judge import Verdict
 from debate_judge.programs.lm.batch import engine
-from debate_judge.programs.lm.errors import BudgetSpentError, ProviderDownError
+from debate_judge.programs.lm.client import JudgeLM, LMOptions
+from debate_judge.programs.lm.errors import BudgetSpentError
 from debate_judge.programs.lm.options import BudgetCaps
-from debate_judge.programs.lm.sql.tables import BATCH_JOBS, REPLIES
 from debate_judge.programs.lm.store import SqlStore
 from debate_judge.programs.make_lm import make_lm
 from tests.batch_server import BatchServer
 from tests.faulty_server import FaultyServer
-from tests.programs.batches import HURRY, IMPATIENT, ONE_ROUND, judge, lm_at, resumed, scores
+from tests.programs.batches import HURRY, judge, lm_at, scores
+from tests.programs.engines import reply_to
 from tests.programs.faults import answer, expected, items
 
 pytestmark = pytest.mark.integration
@@ -55,15 +56,43 @@ def test_no_job_is_larger_than_the_service_takes(limit: str, monkeypatch: pytest
         monkeypatch.setattr(engine, *most)
         judgements = judge(lm_at(server), items(20), rounds=0)
         assert server.made_calls == {("scorer", "0"): 21}
-    assert None not in scores(judgements)
+    assert all(isinstance(j, Verdict) for j in judgements)
+
+
+def test_a_job_waits_until_no_further_call_comes() -> None:
+    """Calls come one after another, each long before the quiet time is over, all of them taking longer than it."""
+
+    async def trickle(lm: JudgeLM) -> None:
+        async def later(number: int) -> None:
+            await asyncio.sleep(0.1 * number)
+            await reply_to(lm, [{"role": "user", "content": f"Letter-{number}"}])
+
+        await asyncio.gather(*(later(number) for number in range(12)))
+        await lm.aclose()
+
+    with BatchServer(answer) as server:
+        asyncio.run(trickle(lm_at(server, options=SLOW)))
+        assert server.made == [("scorer", "0", 12)]
 
 
 # --- money ---
 
 
+def test_a_budget_holds_and_batch_jobs_cost_half(tmp_path: Path) -> None:
+    prices = tmp_path / "prices.toml"
+    prices.write_text("[mock]\ninput = 10.0\ncached = 1.0\noutput = 100.0\n")
+    with BatchServer(answer) as server:
+        lm = lm_at(server, options=replace(HURRY, prices=prices))
+        judge(lm, items(4), rounds=0)
+        assert lm.price is not None
+        # 100 input tokens, cached or not, and 20 output tokens.
+        assert lm.meter.cost(lm.price) == {"scorer": pytest.approx(4 * (100 * 5 + 20 * 50) / 1e6)}
+
+
 @pytest.mark.parametrize(
     ("budget", "least", "most"),
     [
+        (BudgetCaps(calls=45), 45, 45),
         # A call takes 120 tokens.
         (BudgetCaps(tokens=6000), 40, 50),
         # It costs 0.00026 dollars; at the full price 23 could be paid.
@@ -77,12 +106,6 @@ def test_a_budget_is_never_exceeded_and_the_run_goes_on_with_a_larger_one(
     prices.write_text("[mock]\ninput = 2.0\noutput = 16.0\n")
     work = items(40)
     with BatchServer(answer) as server:
-        half = make_lm("openai/mock", api_base=server.url, options=replace(HURRY, prices=prices))
-        judge(half, work[:4], rounds=0)
-        assert half.price is not None
-        # 100 input tokens, cached or not, and 20 output tokens.
-        assert half.meter.cost(half.price) == {"scorer": pytest.approx(4 * (100 * 1 + 20 * 8) / 1e6)}
-        server.executed.clear()
         store = SqlStore(tmp_path / "replies")
         # At most 100 tokens are set aside for a reply.
         common: dict[str, Any] = {"api_base": server.url, "store": store, "max_tokens": 100}
@@ -109,54 +132,6 @@ def test_a_key_is_needed_at_the_real_address(monkeypatch: pytest.MonkeyPatch) ->
         make_lm("openai/gpt-4o-mini", options=HURRY)
 
 
-# --- stopped and taken up again; `tests/runs/test_batch_commands.py` kills the command ---
-
-
-def fails_looking(method: str, path: str, number: int) -> str | None:
-    return "500" if method == "GET" else None
-
-
-def test_replies_that_nobody_waits_for_any_more_are_kept(tmp_path: Path) -> None:
-    work = items(20)
-    with BatchServer(answer) as server:
-        server.door = fails_looking
-        with pytest.raises(ProviderDownError):
-            resumed(tmp_path, server, work, IMPATIENT)
-        server.door = lambda method, path, number: None
-        with closing(SqlStore(tmp_path)) as store:
-            lm = lm_at(server, store=store)
-            judge(lm, work[:1], rounds=0)
-            assert store.run_now(lambda database: database.scalar(select(func.count()).select_from(REPLIES))) == 20
-            assert (lm.meter.executed["scorer"], lm.meter.executed["earlier jobs"]) == (1, 19)
-        assert scores(resumed(tmp_path, server, work)) == [expected(item) for item in work]
-        assert server.made_calls == ONE_ROUND
-    assert set(server.executed.values()) == {1}
-
-
-def test_a_job_of_another_account_is_not_paid_again_without_a_word(tmp_path: Path) -> None:
-    with BatchServer(answer) as server:
-        server.door = fails_looking
-        with pytest.raises(ProviderDownError):
-            resumed(tmp_path, server, items(3), IMPATIENT)
-        server.door = lambda method, path, number: None
-        server.jobs.clear()
-        with pytest.raises(dspy.LMConfigurationError, match=r"is not known to the account.*batch_jobs"):
-            resumed(tmp_path, server, items(3))
-        assert not server.made
-        # Who shares the store and wants other calls is not concerned.
-        assert None not in scores(resumed(tmp_path, server, items(6)[3:]))
-        with closing(SqlStore(tmp_path)) as store:
-            store.run_now(lambda database: database.execute(delete(BATCH_JOBS)) and None)
-        assert None not in scores(resumed(tmp_path, server, items(3)))
-
-
-def test_calls_that_stand_in_jobs_are_not_paid_again_without_a_word(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    with BatchServer(answer) as server:
-        server.door = fails_looking
-        with pytest.raises(ProviderDownError):
-            resumed(tmp_path, server, items(3), IMPATIENT)
-        with closing(SqlStore(tmp_path)) as store:
-            make_lm("openai/mock", api_base=server.url, store=store)
-    assert "3 LM calls of an earlier run are in batch jobs" in caplog.text
+def test_no_other_service_is_known() -> None:
+    with pytest.raises(InputError, match="batch"):
+        LMOptions.of(batch="anthropic")

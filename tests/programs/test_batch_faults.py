@@ -1,9 +1,7 @@
-"""Batch jobs, lines and the service go wrong: every call ends, none is paid twice or gets another's answer."""
+"""Batch jobs, lines and the service itself go wrong: every call ends, none is paid twice, no outage is a score."""
 
 from __future__ import annotations
 
-import asyncio
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,36 +9,24 @@ import dspy
 import pytest
 
 from debate_judge.programs.judge import Unscored
-from debate_judge.programs.lm.batch import service
-from debate_judge.programs.lm.batch.service import BatchService
 from debate_judge.programs.lm.errors import ProviderDownError
 from debate_judge.programs.make_lm import make_lm
 from tests.batch_server import BatchServer
-from tests.hostile_server import HostileServer, endless, gzip_bomb, sized
+from tests.faulty_server import FaultyServer
 from tests.programs.batches import HURRY, IMPATIENT, ONE_ROUND, judge, lm_at, resumed, scores
 from tests.programs.faults import answer, expected, items
 
 pytestmark = pytest.mark.integration
 
-Lines = list[bytes]
+# --- what can go wrong with the doors ---
 
 
 def once(fault: str, door: str) -> Callable[[str, str, int], str | None]:
     return lambda method, path, number: fault if number == 0 and f"{method} {path}".startswith(door) else None
 
 
-@pytest.mark.parametrize(
-    ("door", "fault"),
-    [
-        ("POST /files", "garbage"),
-        ("POST /batches", "500"),
-        ("POST /batches", "garbage"),
-        ("POST /batches", "lost"),
-        ("GET /batches/", "429"),
-        ("GET /files/", "lost"),
-        ("GET /files/", "garbage"),
-    ],
-)
+@pytest.mark.parametrize("door", ["POST /files", "POST /batches", "GET /batches/", "GET /files/"])
+@pytest.mark.parametrize("fault", ["500", "429", "garbage", "lost"])
 def test_a_hiccup_at_any_door_makes_no_second_job(fault: str, door: str) -> None:
     work = items(20)
     with BatchServer(answer) as server:
@@ -50,14 +36,31 @@ def test_a_hiccup_at_any_door_makes_no_second_job(fault: str, door: str) -> None
     assert scores(judgements) == [expected(item) for item in work]
 
 
+def test_a_wrong_key_ends_the_run_and_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-mine")
+    with BatchServer(answer) as server:
+        server.key = "sk-other"
+        with pytest.raises(dspy.LMAuthError) as caught:
+            judge(lm_at(server), items(3))
+        assert server.requests["POST /files"] == 1
+    assert "sk-mine" not in str(caught.value)
+
+
 def test_a_server_without_batches_is_told() -> None:
+    with FaultyServer(answer, lambda body, attempt: "500") as plain:
+        lm = make_lm("openai/mock", api_base=plain.url, options=IMPATIENT)
+        with pytest.raises(dspy.LMError):
+            judge(lm, items(2))
     with BatchServer(answer) as server:
         lm = make_lm("openai/mock", api_base=server.url + "/nothing", options=HURRY)
         with pytest.raises(dspy.LMConfigurationError, match="no batch service"):
             judge(lm, items(2))
 
 
-@pytest.mark.parametrize("fault", ["500", "status 0", "absent", "garbage"])
+# --- what can go wrong with a line ---
+
+
+@pytest.mark.parametrize("fault", ["500", "429", "status 0", "absent", "garbage", "expired"])
 def test_calls_without_an_answer_are_asked_again(fault: str) -> None:
     work = items(20)
     with BatchServer(answer) as server:
@@ -69,11 +72,21 @@ def test_calls_without_an_answer_are_asked_again(fault: str) -> None:
     assert scores(judgements) == [expected(item) for item in work]
 
 
+def test_a_job_without_any_good_line_has_only_a_file_of_errors() -> None:
+    with BatchServer(answer) as server:
+        server.calls = lambda body, attempt: "500" if attempt == 0 else None
+        assert None not in scores(judge(lm_at(server), items(4), rounds=0))
+        assert server.jobs["batch_0"]["output_file_id"] is None
+        assert server.made_calls == {("scorer", "0"): 8}
+
+
 @pytest.mark.parametrize(
     ("fault", "reason", "detail", "asked"),
     [
         ("500", "lm error", "HTTP 500", 3),
+        ("expired", "lm error", "batch_expired", 3),
         ("absent", "lm error", "has no answer to this call", 3),
+        ("400", "lm error", "HTTP 400", 1),
         ("long", "too long", "maximum context length", 1),
         ("filter", "refused", "", 1),
     ],
@@ -91,13 +104,18 @@ def test_a_call_that_always_fails_costs_its_item_only(fault: str, reason: str, d
     assert scores(judgements[:7] + judgements[8:]) == [expected(item) for item in work if item.group != "7"]
 
 
-def test_an_outage_becomes_no_score_and_is_told_by_a_direct_call_that_anybody_answers() -> None:
+def test_stubborn_calls_alone_are_told_from_an_outage_by_a_direct_call_that_anybody_answers() -> None:
     with BatchServer(answer) as server:
         server.calls = lambda body, attempt: "500"
         lm = lm_at(server)
         assert scores(judge(lm, items(5), rounds=0)) == [None] * 5
         assert server.made_calls == {("scorer", "0"): 15}
         assert lm.meter.executed["probe"] == server.direct > 0
+
+
+def test_an_outage_becomes_no_score() -> None:
+    with BatchServer(answer) as server:
+        server.calls = lambda body, attempt: "500"
         server.door = lambda method, path, number: "500" if path == "/chat/completions" else None
         with pytest.raises(ProviderDownError, match="no call was answered in 3 batch jobs"):
             judge(lm_at(server), items(5), rounds=0)
@@ -118,6 +136,17 @@ def test_a_line_that_concerns_all_ends_the_run_and_keeps_the_rest(
         server.calls = lambda body, attempt: None
         assert scores(resumed(tmp_path, server, work)) == [expected(item) for item in work]
     assert set(server.executed.values()) == {1}
+
+
+def test_a_truncated_reply_is_asked_once_more_with_more_room() -> None:
+    with BatchServer(answer) as server:
+        server.calls = lambda body, attempt: "length" if b'"max_tokens": 2000' in body else None
+        judgements = judge(lm_at(server), items(4), rounds=0)
+        assert server.made_calls == {("scorer", "0"): 8}
+    assert None not in scores(judgements)
+
+
+# --- what can go wrong with a job ---
 
 
 @pytest.mark.parametrize("fate", ["expired", "cancelled"])
@@ -148,6 +177,13 @@ def test_a_job_that_is_refused_tells_why(code: str, kind: type[dspy.LMError], tm
         assert None not in scores(resumed(tmp_path, server, items(3)))
 
 
+def test_an_unknown_model_is_named_by_every_line() -> None:
+    with BatchServer(answer) as server:
+        server.models = {"another"}
+        with pytest.raises(dspy.LMUnsupportedModelError, match="model_not_found"):
+            judge(lm_at(server), items(3))
+
+
 def test_a_full_queue_parts_the_jobs() -> None:
     work = items(40)
     with BatchServer(answer) as server:
@@ -163,77 +199,8 @@ def test_a_full_queue_parts_the_jobs() -> None:
     assert None not in scores(judgements)
 
 
-# --- answers that cannot be trusted ---
-
-
-def malformed(lines: Lines) -> Lines:
-    return [lines[0][:-20], *lines[1:]]
-
-
-def doubled(lines: Lines) -> Lines:
-    """Two answers to one call, of which one is another call's text."""
-    other = json.loads(lines[0]) | {"response": json.loads(lines[1])["response"]}
-    other["response"]["body"]["id"] = "another"
-    return [*lines, json.dumps(other).encode()]
-
-
-def copied(lines: Lines) -> Lines:
-    """One completion as the answer to two calls."""
-    copy = json.loads(lines[0]) | {"response": json.loads(lines[1])["response"]}
-    return [json.dumps(copy).encode(), *lines[1:]]
-
-
-def foreign(lines: Lines) -> Lines:
-    """An answer under a name that no call has."""
-    return [json.dumps(json.loads(lines[0]) | {"custom_id": "f" * 32}).encode(), *lines[1:]]
-
-
-def endless_line(lines: Lines) -> Lines:
-    return [lines[0][:-1] + b" " * 2 * service.LONGEST_LINE + lines[0][-1:], *lines[1:]]
-
-
-@pytest.mark.parametrize(
-    ("tamper", "again"), [(malformed, 1), (doubled, 1), (copied, 2), (foreign, 1), (endless_line, 1)]
-)
-def test_an_answer_that_cannot_be_trusted_is_asked_for_again(
-    tamper: Callable[[Lines], Lines], again: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Longer than all other lines together, and short enough for a test.
-    monkeypatch.setattr(service, "LONGEST_LINE", 200_000)
-    work = items(6)
+def test_a_queue_that_others_fill_is_waited_for() -> None:
     with BatchServer(answer) as server:
-        right = scores(judge(lm_at(server), work, rounds=0))
-        server.jobs.clear()
-        server.tamper = lambda number, lines: tamper(lines) if number == 0 else lines
-        assert scores(judge(lm_at(server), work, rounds=0)) == right
-        assert server.made_calls == {("scorer", "0"): 6 + again}
-
-
-@pytest.mark.parametrize("rubbish", [b"<html>", b"7", b'{"custom_id": 3}', b'{"custom_id": "z"}', b" "])
-def test_lines_about_no_call_of_the_job_are_passed_over(rubbish: bytes) -> None:
-    with BatchServer(answer) as server:
-        server.tamper = lambda number, lines: [lines[0], rubbish, *lines[1:]]
-        assert None not in scores(judge(lm_at(server), items(3), rounds=0))
-        assert server.made_calls == {("scorer", "0"): 3}
-
-
-@pytest.mark.parametrize("kind", ["body", "body of 1 GB", "head", "bomb"])
-def test_an_answer_without_end_is_refused(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "LONGEST_ANSWER", 2**20)
-    bomb = sized(gzip_bomb(2**26), b"Content-Encoding: gzip")
-    with HostileServer(lambda _: [bomb] if kind == "bomb" else endless(kind)) as server:
-        refuse(server)
-        assert server.sent < 100 * 2**20 * len(server.requests)
-
-
-def refuse(server: HostileServer) -> None:
-    async def look() -> None:
-        batches = BatchService(server.url, "sk-x", "openai/m", IMPATIENT)
-        try:
-            await batches.retrieve("batch_1")
-        finally:
-            await batches.aclose()
-
-    with pytest.raises(ProviderDownError, match="has not answered"):
-        asyncio.run(look())
-    assert server.requests
+        server.job = lambda number: "token_limit_exceeded" if number < 4 else None
+        assert None not in scores(judge(lm_at(server), items(1), rounds=0))
+        assert len(server.made) == 5

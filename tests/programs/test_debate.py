@@ -220,6 +220,8 @@ def test_the_company_of_a_score_is_that_of_the_round() -> None:
 def test_a_failure_counts_from_its_own_round_on() -> None:
     failed = Transcript((OPENING, OBJECTION, REVISION)).add(FAILURE)
     assert failed.until(1) == Transcript((OPENING, OBJECTION, REVISION))
+    # Claims of a text are debated by themselves, so that rounds do not ascend.
+    assert Transcript((*DEBATE.turns, OPENING)).until(0).turns == (OPENING, OPENING)
     assert failed.until(2) == failed
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 import zlib
@@ -12,7 +13,7 @@ import pytest
 
 from debate_judge.programs.judge import Unscored, Verdict
 from debate_judge.programs.lm.client import JudgeLM
-from debate_judge.programs.lm.errors import BudgetSpentError, ProviderDownError
+from debate_judge.programs.lm.errors import BudgetSpentError
 from debate_judge.programs.lm.options import BudgetCaps
 from debate_judge.programs.lm.store import SqlStore
 from tests.faulty_server import FaultyServer
@@ -28,10 +29,13 @@ NOISY = ("noise",)
 COLLIDING = ("echo", "late noise")
 """Answers whose aftermath may meet the next call on the same connection, which must then be made again."""
 
+SEED = os.environ.get("FAULTS_SEED", "").encode()
+"""Another mix of faults, for whoever wants to repeat the long test with many."""
+
 
 def mixed(body: bytes, attempt: int) -> str | None:
     """Up to three faults before a call succeeds; one call in 200 never does, one in 200 is withheld."""
-    rng = random.Random(body)
+    rng = random.Random(body + SEED)
     fate = rng.random()
     if fate < 0.005:
         return rng.choice(("500", "dropped", "garbage"))
@@ -42,13 +46,13 @@ def mixed(body: bytes, attempt: int) -> str | None:
     return faults[attempt] if attempt < len(faults) else None
 
 
-def test_items_under_a_random_mix_of_faults(tmp_path: Path) -> None:
-    work = items(200)
+def test_400_items_under_a_random_mix_of_faults(tmp_path: Path) -> None:
+    work = items(400)
     gone = iter([True])
 
     def script(body: bytes, attempt: int) -> str | None:
-        if server.requests > 250 and next(gone, False):
-            server.leave_for(0.5)
+        if server.requests > 500 and next(gone, False):
+            server.leave_for(1.0)
         return mixed(body, attempt)
 
     journal = SqlStore(tmp_path)
@@ -57,12 +61,16 @@ def test_items_under_a_random_mix_of_faults(tmp_path: Path) -> None:
         judgements = judge(lm, work)
     unscored = [j for j in judgements if isinstance(j, Unscored)]
     # One unreadable or truncated reply is asked for again; that call has faults of its own, sometimes the same.
-    assert {j.reason for j in unscored} <= {"lm error", "refused", "unreadable reply", "truncated"}
+    assert (
+        {"lm error", "refused"}
+        <= {j.reason for j in unscored}
+        <= {"lm error", "refused", "unreadable reply", "truncated"}
+    )
     for item, judgement in zip(work, judgements, strict=True):
         if isinstance(judgement, Verdict):
             assert judgement.score == expected(item)
     # One call in a hundred dooms its item; an item takes 2.5 calls on average.
-    assert 1 < len(unscored) < 15
+    assert 3 < len(unscored) < 25
     assert max(server.answered.values()) == 1
     # What was answered, counted and kept agrees to the call.
     controls = lm.meter.executed["probe"]
@@ -71,7 +79,7 @@ def test_items_under_a_random_mix_of_faults(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("fault", [*FAILING, *HARMLESS, *NOISY])
 def test_each_fault_alone_changes_no_score(fault: str) -> None:
-    work = items(16)
+    work = items(40)
 
     def script(body: bytes, attempt: int) -> str | None:
         # A truncated or unreadable reply is asked for again by another call, which must fare better.
@@ -88,7 +96,7 @@ def test_each_fault_alone_changes_no_score(fault: str) -> None:
 @pytest.mark.parametrize("fault", COLLIDING)
 @pytest.mark.parametrize("concurrency", [1, 4])
 def test_what_comes_late_on_a_connection_is_never_the_answer_to_the_next_call(fault: str, concurrency: int) -> None:
-    work = items(30)
+    work = items(60)
     with FaultyServer(answer, lambda body, attempt: fault if zlib.crc32(body) % 2 else None, latency=0.005) as server:
         # An LM that has met such an answer uses each connection once, so that it meets no more than a few.
         parts = [work[start : start + 3] for start in range(0, len(work), 3)]
@@ -126,6 +134,7 @@ def spent(lm: JudgeLM) -> dict[str, float]:
 @pytest.mark.parametrize(
     ("budget", "caps"),
     [
+        (BudgetCaps(calls=77), {"calls": 77}),
         (BudgetCaps(tokens=12_000), {"tokens": 12_000}),
         (BudgetCaps(usd=0.02), {"usd": 0.02}),
         (BudgetCaps(calls=40, tokens=12_000, usd=1.0), {"calls": 40}),
@@ -150,6 +159,31 @@ def test_a_budget_is_never_exceeded_and_the_run_goes_on_with_a_larger_one(
         judgements = judge(lm_at(server, store=SqlStore(replies)), work)
     assert [j.score for j in judgements if isinstance(j, Verdict)] == [expected(item) for item in work]
     assert max(server.answered.values()) == 1
+
+
+def test_what_was_spent_is_told_by_role_and_kind(tmp_path: Path) -> None:
+    prices = tmp_path / "prices.toml"
+    prices.write_text("[mock]\ninput = 10.0\ncached = 1.0\noutput = 100.0\n")
+    work = items(4)
+    with FaultyServer(answer) as server:
+        options = replace(HURRY, prices=prices)
+        store = SqlStore(tmp_path / "replies")
+        first = lm_at(server, store=store, options=options)
+        judge(first, work)
+        store.close()
+        second = lm_at(server, store=SqlStore(tmp_path / "replies"), options=options)
+        judge(second, work)
+    # Letters 1 and 3 are revised: six Scorer calls and four Critic calls of 60 fresh, 40 cached and 20 output tokens.
+    scorer = first.meter.tokens["scorer"]
+    assert (scorer.fresh, scorer.cached, scorer.output, scorer.stored) == (360, 240, 120, 0)
+    assert first.price is not None
+    assert first.meter.cost(first.price) == pytest.approx(
+        {"critic": 4 * (60 * 10 + 40 * 1 + 20 * 100) / 1e6, "scorer": 6 * (60 * 10 + 40 * 1 + 20 * 100) / 1e6}
+    )
+    again = second.meter.tokens["scorer"]
+    assert (again.fresh, again.cached, again.output, again.stored) == (0, 0, 0, 720)
+    assert second.meter.asked == first.meter.asked
+    assert not second.meter.executed
 
 
 class Paced:
@@ -184,44 +218,12 @@ def test_the_concurrency_learns_what_the_provider_allows() -> None:
     assert provider.refusals < server.answered.total()
 
 
-# --- outages; `tests/runs/test_score_faults.py` has those that come and go ---
-
-
-@pytest.mark.parametrize("fault", ["500", "429", "garbage"])
-def test_a_server_that_only_fails_ends_the_run_not_the_items(fault: str) -> None:
-    with FaultyServer(answer, lambda body, attempt: fault) as server, pytest.raises(ProviderDownError):
-        judge(lm_at(server, options=replace(HURRY, patience=1.2)), items(50))
-
-
-def test_nothing_listens_there() -> None:
-    with FaultyServer(answer) as server:
-        pass
-    with pytest.raises(ProviderDownError, match="cannot reach the server"):
-        judge(lm_at(server, options=replace(HURRY, patience=0.3)), items(5))
-
-
-def test_an_item_that_always_fails_does_not_keep_the_others() -> None:
+def test_a_limit_per_minute_keeps_the_provider_from_refusing() -> None:
     work = items(60)
-    with FaultyServer(answer, lambda body, attempt: "500" if b"Letter-7\\n" in body else None) as server:
-        judgements = judge(lm_at(server, options=replace(HURRY, retries=2)), work)
-    assert [i for i, j in enumerate(judgements) if isinstance(j, Unscored)] == [7]
-    failed = judgements[7]
-    assert isinstance(failed, Unscored)
-    assert "HTTP 500" in failed.detail
-    assert sum(server.attempts.values()) - sum(server.answered.values()) == 3
-
-
-def test_calls_that_fail_together_at_the_end_are_told_from_an_outage() -> None:
-    work = items(12)
-
-    def script(body: bytes, attempt: int) -> str | None:
-        return "502" if any(b"Letter-%d\\n" % i in body for i in range(6)) else None
-
-    with FaultyServer(answer, script) as server:
-        lm = lm_at(server, options=replace(HURRY, retries=2))
+    provider = Paced(per_second=200, burst=4)
+    with FaultyServer(answer, provider) as server:
+        lm = lm_at(server, options=replace(HURRY, rpm=150 * 60.0))
         judgements = judge(lm, work)
-        assert [isinstance(j, Unscored) for j in judgements] == [True] * 6 + [False] * 6
-        # The same once more, with nobody else to be answered: one call without an item decides.
-        again = judge(lm, work[:6])
-    assert all(isinstance(j, Unscored) for j in again)
-    assert lm.meter.executed["probe"] >= 1
+    assert all(isinstance(j, Verdict) for j in judgements)
+    # The client's own burst is a second's worth, more than this provider takes at once, so only later ones count.
+    assert provider.refusals <= 150

@@ -1,4 +1,4 @@
-"""Hostile servers: answers without an end, bombs, redirects, strange headers; the call fails and nothing leaks."""
+"""Answers without an end, and bombs, over real HTTP: whoever calls, the call fails and nothing grows."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from dataclasses import replace
 import dspy
 import pytest
 
-from debate_judge.programs.hallucination.evidence import SearchError, Serper
-from debate_judge.programs.lm.batch.service import BatchService
 from debate_judge.programs.lm.client import JudgeLM
-from debate_judge.programs.lm.http.chat_completions import BODY_LIMIT
-from debate_judge.programs.lm.options import BatchTiming, LMOptions
+from debate_judge.programs.lm.http.connections import BODY_LIMIT
+from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.make_lm import make_lm
-from tests.hostile_server import HEAD, HostileServer, endless, gzip_bomb, sized
-from tests.programs.engines import QUESTION, SPECS, ask, reply_to
+from debate_judge.runs.runner.runner import JudgeRunner
+from tests.hostile_server import ENDLESS, HEAD, HostileServer, endless, gzip_bomb, sized
+from tests.programs.engines import QUESTION, SPECS, reply_to
 
 pytestmark = pytest.mark.integration
 
@@ -33,7 +32,12 @@ def by_dspy(lm: JudgeLM) -> None:
     lm("Propose.")
 
 
-CALLERS = {"a role": by_ask, "DSPy's modules": by_dspy}
+def in_a_run(lm: JudgeLM) -> None:
+    with JudgeRunner(lm, progress=False):
+        lm("Propose.")
+
+
+CALLERS = {"ask": by_ask, "DSPy's modules": by_dspy, "DSPy's modules in a run": in_a_run}
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +47,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(f"{provider}_API_KEY", "sk-hostile-answers-test")
 
 
-@pytest.mark.parametrize("kind", ["body until closed", "small chunks", "chunk line", "trailers", "announcements"])
+@pytest.mark.parametrize("kind", ENDLESS)
 def test_an_answer_without_end_is_given_up(kind: str) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with HostileServer(lambda _: endless(kind)) as server:
@@ -60,12 +64,13 @@ def test_an_answer_without_end_is_given_up(kind: str) -> None:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000
 
 
+@pytest.mark.parametrize("caller", CALLERS.values(), ids=CALLERS)
 @pytest.mark.parametrize("spec", SPECS)
-def test_the_limit_on_a_body_is_the_same_whoever_calls(spec: str) -> None:
+def test_the_limit_on_a_body_is_the_same_whoever_calls(spec: str, caller: Callable[[JudgeLM], None]) -> None:
     with HostileServer(lambda _: endless("body")) as server:
         # OpenAI's client, which LiteLLM uses for some, keeps the reason to itself.
         with pytest.raises(dspy.LMError, match=r"too long|Connection error|no call was answered"):
-            by_ask(make_lm(spec, api_base=server.url, options=ONCE))
+            caller(make_lm(spec, api_base=server.url, options=ONCE))
         assert server.sent < len(server.requests) * (BODY_LIMIT + 16 * 2**20)
 
 
@@ -84,13 +89,15 @@ def test_an_answer_that_drips_is_given_up_at_the_deadline_whoever_calls(caller: 
             caller(make_lm("openai/m", api_base=server.url, options=options))
 
 
+@pytest.mark.parametrize("caller", CALLERS.values(), ids=CALLERS)
 @pytest.mark.parametrize("spec", SPECS)
-def test_a_gzip_bomb_is_not_unpacked(spec: str) -> None:
+@pytest.mark.parametrize("coding", [b"gzip", b"deflate", b"x-gzip"])
+def test_a_gzip_bomb_is_not_unpacked(spec: str, coding: bytes, caller: Callable[[JudgeLM], None]) -> None:
     bomb = gzip_bomb(2**29)
-    with HostileServer(lambda _: [sized(bomb, b"Content-Encoding: gzip")]) as server:
+    with HostileServer(lambda _: [sized(bomb, b"Content-Encoding: " + coding)]) as server:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         with pytest.raises(dspy.LMError):
-            by_ask(make_lm(spec, api_base=server.url, options=ONCE))
+            caller(make_lm(spec, api_base=server.url, options=ONCE))
         grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     # Kilobytes; unpacked it would be 524,288. A provider's first call imports much.
     assert grown < 262_144
@@ -113,7 +120,7 @@ def test_answers_that_announce_a_gigabyte_are_not_read() -> None:
     assert grown < 200_000
 
 
-@pytest.mark.parametrize("kind", ["body", "bomb"])
+@pytest.mark.parametrize("kind", ["body", "trailers", "bomb"])
 def test_a_proxy_is_trusted_no_more(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     bomb = sized(gzip_bomb(2**28), b"Content-Encoding: gzip")
     with HostileServer(lambda _: [bomb] if kind == "bomb" else endless(kind)) as server:
@@ -124,51 +131,3 @@ def test_a_proxy_is_trusted_no_more(kind: str, monkeypatch: pytest.MonkeyPatch) 
         with pytest.raises(dspy.LMError):
             by_ask(lm)
         assert server.sent < len(server.requests) * (BODY_LIMIT + 16 * 2**20)
-
-
-MOVED = ("302 Found", "307 Temporary")
-
-
-def redirect(status: str, to: HostileServer) -> HostileServer:
-    return HostileServer(lambda _: [sized(b"", b"Location: " + to.origin.encode() + b"/x", status=status.encode())])
-
-
-@pytest.fixture(autouse=True)
-def _key(monkeypatch: pytest.MonkeyPatch) -> None:
-    for provider in ("OPENAI", "ANTHROPIC", "COHERE", "DEEPINFRA"):
-        monkeypatch.setenv(f"{provider}_API_KEY", "sk-redirect-test-key")
-
-
-@pytest.mark.parametrize("status", MOVED)
-def test_the_key_of_a_web_search_follows_no_redirect(status: str) -> None:
-    with HostileServer(lambda _: [sized(b"{}")]) as other, redirect(status, other) as server:
-        with pytest.raises(SearchError, match=status[:3]):
-            asyncio.run(Serper("web-search-key", server.origin, pause=0.0).snippets("a private question", 1))
-        assert len(server.requests) == 1
-        assert other.requests == []
-
-
-@pytest.mark.parametrize("status", MOVED)
-def test_a_batch_upload_follows_no_redirect(status: str) -> None:
-    async def upload(url: str) -> None:
-        options = LMOptions(first_wait=0.01, longest_wait=0.02, batch_pace=BatchTiming(patience=0.1))
-        service = BatchService(url, "sk-redirect-test-key", "openai/m", options)
-        try:
-            await service.upload(b'{"private": "text"}\n', "x.jsonl")
-        finally:
-            await service.aclose()
-
-    with HostileServer(lambda _: [sized(b'{"id": "x"}')]) as other, redirect(status, other) as server:
-        with pytest.raises(dspy.LMError, match=status[:3]):
-            asyncio.run(upload(server.url))
-        assert server.requests
-        assert other.requests == []
-
-
-@pytest.mark.parametrize("spec", SPECS)
-def test_nor_does_a_call(spec: str) -> None:
-    options = LMOptions(retries=0, first_wait=0.01, patience=0.01)
-    with HostileServer(lambda _: [sized(b"{}")]) as other, redirect("307 Temporary", other) as server:
-        with pytest.raises(dspy.LMError):
-            ask(make_lm(spec, api_base=server.url, options=options), QUESTION)
-        assert other.requests == []

@@ -10,12 +10,8 @@ import dspy
 import pytest
 
 from debate_judge.programs.lm.errors import BudgetSpentError
-from debate_judge.programs.lm.limits.limiter import NOTHING, Budget, Limiter, RateLimits, TokenNeed, limits_from_headers
+from debate_judge.programs.lm.limits.limiter import NOTHING, Budget, Limiter, RateLimits, TokenNeed
 from debate_judge.programs.lm.options import BudgetCaps, LMOptions
-from debate_judge.programs.make_lm import make_lm
-from tests.faulty_server import completion
-from tests.hostile_server import HostileServer, sized
-from tests.programs.engines import QUESTION, ask
 from tests.virtual_time import VirtualLoop, virtual_time
 
 
@@ -116,9 +112,9 @@ async def life(world: World) -> None:
     assert {type(result) for result in results} <= {type(None), asyncio.CancelledError}, results
 
 
-@pytest.mark.parametrize("seed", range(0, 80, 20))
+@pytest.mark.parametrize("seed", range(0, 400, 50))
 def test_whoever_may_go_goes_and_every_place_comes_back(seed: int) -> None:
-    for number in range(seed, seed + 20):
+    for number in range(seed, seed + 50):
         with virtual_time("debate_judge.programs.lm.limits.limiter") as run:
             # Made here, for its clocks start with it.
             world = World(number)
@@ -130,27 +126,6 @@ def test_whoever_may_go_goes_and_every_place_comes_back(seed: int) -> None:
         assert all(future.done() for future, _ in limiter._waiting), number
         if world.budget is not None:
             assert world.budget._held == pytest.approx([0, 0, 0], abs=1e-6), number
-
-
-def test_no_minute_has_more_calls_and_tokens_than_the_user_allows() -> None:
-    went: list[float] = []
-
-    async def calls(limiter: Limiter) -> None:
-        async def one() -> None:
-            await limiter.acquire(TokenNeed(100.0))
-            went.append(asyncio.get_running_loop().time())
-            await asyncio.sleep(1.0)
-            limiter.release(TokenNeed(100.0))
-
-        await asyncio.gather(*(one() for _ in range(300)))
-
-    for options, most in ((LMOptions(rpm=60), 60), (LMOptions(tpm=3000), 30), (LMOptions(rpm=60, tpm=3000), 30)):
-        with virtual_time("debate_judge.programs.lm.limits.limiter") as run:
-            run(calls(Limiter(50, options)))
-        assert max(sum(start <= time < start + 60 for time in went) for start in went) <= most
-        # And no fewer, in the long run.
-        assert went[-1] - went[0] < 1.05 * 60 * 300 / most
-        went.clear()
 
 
 NO = dspy.LMAuthError("the key was revoked")
@@ -194,34 +169,3 @@ def test_a_spent_budget_refuses_one_call_and_not_the_smaller_ones_after_it() -> 
         await limiter.acquire(small)
 
     asyncio.run(work())
-
-
-@pytest.mark.parametrize(
-    ("headers", "spec", "pace"),
-    [
-        ({"requests": "10000", "tokens": "2000000"}, "openai/m", RateLimits(1e4, 2e6)),
-        ({"tokens": "500"}, "openai/m", RateLimits(None, 500)),
-        ({"requests": "14400", "tokens": "6000"}, "groq/m", RateLimits(None, 6000)),
-        ({"requests": "0"}, "openai/m", None),
-        ({"requests": "many"}, "openai/m", None),
-    ],
-)
-def test_limits_that_an_answer_names(headers: dict[str, str], spec: str, pace: RateLimits | None) -> None:
-    assert limits_from_headers({f"x-ratelimit-limit-{name}": text for name, text in headers.items()}, spec) == pace
-
-
-@pytest.mark.integration
-@pytest.mark.parametrize(
-    ("options", "pace"),
-    [
-        (LMOptions(), RateLimits(120, 90_000)),
-        (LMOptions(rpm=600), RateLimits(600, 90_000)),
-        (LMOptions(rpm=60, tpm=1_000_000), RateLimits(60, 1_000_000)),
-    ],
-)
-def test_what_the_answers_name_holds_unless_the_user_said_otherwise(options: LMOptions, pace: RateLimits) -> None:
-    limits = (b"X-RateLimit-Limit-Requests: 120", b"X-RateLimit-Limit-Tokens: 90000")
-    with HostileServer(lambda _: [sized(completion("Yes."), *limits)]) as server:
-        lm = make_lm("openai/m", api_base=server.url, options=options)
-        ask(lm, QUESTION)
-        assert lm.recorded.limiter.pace == pace

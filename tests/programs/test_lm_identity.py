@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import copy
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import dspy
 import pytest
+from dspy import lm15
+from dspy.lm15 import Response
 
 from debate_judge.data.errors import InputError
-from debate_judge.programs.lm.client import JudgeLM
+from debate_judge.programs.judge import Verdict
+from debate_judge.programs.lm.client import JudgeLM, Memory
 from debate_judge.programs.lm.engine import untagged_key
 from debate_judge.programs.lm.prices import EXAMPLE_LM
 from debate_judge.programs.lm.store import SqlStore
 from debate_judge.programs.make_lm import make_lm
-from tests.programs.engines import OTHER, QUESTION, Engine, ask, call_key, request_of
+from tests.programs.engines import OTHER, QUESTION, Engine, ask, call_key, judge_lm, judged, request_of, response
 
 # --- what identifies a call ---
 
@@ -83,7 +88,7 @@ def test_no_secret_is_part_of_a_calls_identity(monkeypatch: pytest.MonkeyPatch) 
         ("http://user:secret@localhost:8000/v1", "http://localhost:8000/v1"),
         ("https://token@host.example/v1/", "https://host.example/v1"),
         ("https://host.example/p@th", "https://host.example/p@th"),
-        ("https://a:b@c@host.example/", "https://host.example"),
+        ("https://a:b@c@host.example", "https://host.example"),
     ],
 )
 def test_credentials_in_an_address_go_no_further(address: str, endpoint: str) -> None:
@@ -117,6 +122,37 @@ def test_equal_requests_of_dspys_modules_are_samples_of_their_own_and_found_agai
     again.close()
 
 
+def test_what_dspys_modules_ask_is_metered() -> None:
+    store = Memory()
+    lm = JudgeLM("test/m", engine=Engine(), store=store)
+    lm("Propose.")
+    again = JudgeLM("test/m", engine=Engine(), store=store)
+    again("Propose.")
+    assert (lm.meter.asked["proposer"], lm.meter.executed["proposer"]) == (1, 1)
+    assert (again.meter.asked["proposer"], again.meter.executed["proposer"]) == (1, 0)
+
+
+def test_a_failure_of_dspys_modules_is_not_stored() -> None:
+    def act(number: int) -> Response:
+        if number == 1:
+            raise lm15.InvalidRequestError("not like this")
+        return response("better")
+
+    engine, store = Engine(act), Memory()
+    lm = JudgeLM("test/m", engine=engine, store=store)
+    with pytest.raises(dspy.LMError):
+        lm("Propose.")
+    # A process that comes after it counts its requests from the start.
+    again = JudgeLM("test/m", engine=engine, store=store)
+    assert again("Propose.") == ["better"]
+
+
+def test_programs_that_are_copied_keep_their_lm() -> None:
+    lm, _ = judge_lm()
+    assert copy.deepcopy(lm) is lm
+    assert copy.deepcopy({"lm": lm})["lm"] is lm
+
+
 # --- make_lm ---
 
 
@@ -139,12 +175,29 @@ def test_a_missing_key_is_named(spec: str) -> None:
         ask(make_lm(spec), QUESTION)
 
 
-def test_the_papers_temperature_is_the_default_but_for_reasoning_models() -> None:
+def test_the_papers_temperature_is_the_default() -> None:
     # DEBATE, appendix E.1.
     assert made().kwargs["temperature"] == 0.0
     assert made(temperature=0.7).kwargs["temperature"] == 0.7
+
+
+def test_reasoning_models_get_neither_temperature_nor_limit() -> None:
     settings = made(spec="openai/o3").kwargs
     assert {value for name, value in settings.items() if name in ("temperature", "max_tokens")} <= {None}
+
+
+def test_the_offline_lm_needs_nothing_and_answers_alike_every_time() -> None:
+    first, second = judged(make_lm("offline")), judged(make_lm("offline"))
+    assert isinstance(first, Verdict)
+    assert first == second
+    assert 1 <= first.score <= 5
+
+
+def test_counting_starts_anew_with_each_lm() -> None:
+    numbers = count(1)
+    lms = [judge_lm(lambda _: response(f"{next(numbers)}"))[0] for _ in range(2)]
+    assert [ask(lm, QUESTION)[0].text for lm in lms] == ["1", "2"]
+    assert [lm.meter.asked.total() for lm in lms] == [1, 1]
 
 
 @pytest.mark.parametrize("address", ["localhost:8000/v1", "//host/v1", "ftp://host", "http://", "http://h:port/v1"])
@@ -152,6 +205,11 @@ def test_what_is_no_address_is_refused_before_any_call(address: str) -> None:
     with pytest.raises(InputError, match="not the address of a server") as raised:
         make_lm("openai/m", api_base=address)
     assert "http://HOST[:PORT]/PATH" in str(raised.value)
+
+
+def test_a_slash_at_the_end_of_an_address_makes_no_other_server() -> None:
+    plain, slashed = (make_lm("openai/m", api_base=f"http://host:8000/v1{end}") for end in ("", "/"))
+    assert call_key(plain, QUESTION) == call_key(slashed, QUESTION)
 
 
 def test_outside_batches_it_is_the_same_lm_but_for_the_way_of_its_calls() -> None:

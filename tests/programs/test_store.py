@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
+import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import closing
 from pathlib import Path
 
 import dspy
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, insert, select, update
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs.hallucination.evidence import SearchProvider, stored_snippets
 from debate_judge.programs.lm import loop
 from debate_judge.programs.lm import store as sql
-from debate_judge.programs.lm.reply import Reply, StoreError, reply_or_claim
-from debate_judge.programs.lm.sql.tables import CLAIMS
+from debate_judge.programs.lm.reply import Memory, Reply, ReplyStore, StoreError, reply_or_claim
+from debate_judge.programs.lm.sql.tables import BATCH_JOBS, CLAIMS
 from debate_judge.programs.lm.sql.tables import REPLIES as REPLY_TABLE
 from debate_judge.programs.lm.store import SqlStore
 from debate_judge.programs.make_lm import open_replies
 from tests.postgresql import PostgresServer
-from tests.programs.engines import judge_lm
+from tests.programs.engines import OTHER, QUESTION, judge_lm, reply_to
 from tests.stores import REPLIES, count, fill, get, get_all, key, put
 
 Open = Callable[[], SqlStore]
@@ -51,6 +51,20 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
 # --- replies ---
 
 
+@pytest.mark.parametrize("make", [lambda folder: Memory(), SqlStore])
+def test_what_is_put_is_found(tmp_path: Path, make: Callable[[Path], ReplyStore]) -> None:
+    async def go() -> None:
+        for number, reply in enumerate(REPLIES):
+            assert await store.get(key(number)) is None
+            assert await store.take(key(number)) is True
+            await store.put(key(number), "scorer", reply)
+            assert await store.get(key(number)) == reply
+            assert await store.take(key(number)) == reply
+
+    with closing(make(tmp_path)) as store:
+        asyncio.run(go())
+
+
 @pytest.mark.integration
 def test_another_process_finds_what_was_put(opened: Open) -> None:
     first, second = opened(), opened()
@@ -66,19 +80,15 @@ def test_the_first_reply_under_a_key_stays(opened: Open) -> None:
     assert get(first, key(1)) == get(second, key(1)) == Reply("first")
 
 
-@given(st.text(st.characters(codec=None)))
-def test_every_text_comes_back_as_it_is_used(one_store: SqlStore, text: str) -> None:
-    reply = Reply(text, finish=text)
-    own = hashlib.md5(repr(text).encode()).hexdigest()
-    put(one_store, own, reply)
-    assert get(one_store, own) == reply
-    assert text.encode("utf-8", "replace").decode().replace("\0", "\ufffd") == reply.text
-
-
-@pytest.fixture(scope="module")
-def one_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqlStore]:
-    with closing(SqlStore(tmp_path_factory.mktemp("kept"))) as store:
-        yield store
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.text(st.characters(codec=None)), max_size=5))
+def test_every_text_comes_back_as_it_is_used(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> None:
+    replies = [Reply(text, finish=text) for text in texts]
+    with closing(SqlStore(tmp_path_factory.mktemp("store"))) as store:
+        fill(store, *replies)
+        assert get_all(store, len(texts)) == replies
+    for text, reply in zip(texts, replies, strict=True):
+        assert text.encode("utf-8", "replace").decode().replace("\0", "\ufffd") == reply.text
 
 
 # --- rows that are not what was written ---
@@ -95,8 +105,8 @@ def spoil(column: str, value: object) -> Callable[[Connection], None]:
 
 @pytest.mark.parametrize(
     "harm",
-    [swap, spoil("text", "5"), spoil("output_tokens", 0), spoil("logprobs", "{")],
-    ids=["swapped", "text", "tokens", "logprobs"],
+    [swap, spoil("text", "5"), spoil("output_tokens", 0), spoil("logprobs", "{"), spoil("finish", "x")],
+    ids=["swapped", "text", "tokens", "logprobs", "finish"],
 )
 def test_a_row_that_was_changed_is_not_used_and_asked_for_again(
     harm: Callable[[Connection], None], opened: Open, caplog: pytest.LogCaptureFixture
@@ -145,36 +155,58 @@ def test_many_that_claim_at_once_are_granted_each_call_once(opened: Open) -> Non
     assert [sum(granted) for granted in zip(*asyncio.run(go()), strict=True)] == [1] * 200
 
 
-def test_a_claim_that_no_one_waits_for_any_more_is_given_back(opened: Open) -> None:
+@pytest.mark.integration
+@pytest.mark.parametrize("run", [asyncio.run, loop.run])
+def test_a_claim_that_no_one_waits_for_any_more_is_given_back(
+    opened: Open, run: Callable[[Coroutine[None, None, None]], None]
+) -> None:
     """Cancelled before it is asked for, while it is, and in the moment in which it is granted."""
 
     async def go() -> None:
         first, second = opened(), opened()
-        for number in range(60):
+        for number in range(200):
             task = asyncio.create_task(first.take(key(number)))
-            await asyncio.sleep(number % 30 / 12_000)
+            await asyncio.sleep(number % 50 / 20_000)
             task.cancel()
             (taken,) = await asyncio.gather(task, return_exceptions=True)
             if taken is True:
                 await first.release(key(number))
             assert await asyncio.wait_for(reply_or_claim(second, key(number)), 10) is None
 
-    asyncio.run(go())
+    run(go())
 
 
-@pytest.mark.parametrize("run", [asyncio.run, loop.run])
-def test_a_store_that_is_closed_holds_no_claim(
-    opened: Open, run: Callable[[Coroutine[None, None, None]], None]
-) -> None:
-    """On whatever loop it is closed, also on that of all calls, where the garbage collector may run."""
-
+def test_a_store_that_is_closed_holds_no_claim(opened: Open) -> None:
     async def go() -> None:
         first, second = opened(), opened()
         assert await first.take(key(1)) is True
         first.close()
-        assert await asyncio.wait_for(reply_or_claim(second, key(1)), 10) is None
+        assert await second.take(key(1)) is True
 
-    run(go())
+    asyncio.run(go())
+
+
+@pytest.mark.integration
+def test_what_a_store_is_asked_while_it_is_closed_is_done_or_refused(opened: Open) -> None:
+    """Nobody waits for ever, and what is said to be kept is kept."""
+
+    async def go() -> None:
+        store, last = opened(), opened()
+        closer = threading.Thread(target=store.close)
+        asked = []
+        for number in range(2000):
+            asked.append(asyncio.create_task(store.put(key(number), "scorer", REPLIES[0])))
+            await asyncio.sleep(0)
+            if number == 1000:
+                closer.start()
+        done = await asyncio.wait_for(asyncio.gather(*asked, return_exceptions=True), 30)
+        closer.join()
+        assert {type(one) for one in done} <= {type(None), StoreError}
+        assert isinstance(done[-1], StoreError)
+        for number, one in enumerate(done):
+            assert (await last.get(key(number)) is not None) == (one is None)
+
+    asyncio.run(go())
 
 
 @pytest.mark.parametrize("owner", ["another machine/1/2/3", None])
@@ -207,6 +239,17 @@ def test_a_claim_that_is_held_for_long_is_renewed(opened: Open, monkeypatch: pyt
     asyncio.run(asyncio.wait_for(renewed(), 30))
 
 
+def test_two_processes_that_ask_the_same_pay_once(opened: Open) -> None:
+    async def go() -> None:
+        lms = [judge_lm(store=opened()) for _ in range(2)]
+        asked = await asyncio.gather(*(reply_to(lm, q) for lm, _ in lms for q in (QUESTION, OTHER)))
+        assert asked[:2] == asked[2:]
+        assert sum(len(engine.requests) for _, engine in lms) == 2
+        assert sum(lm.meter.executed.total() for lm, _ in lms) == 2
+
+    asyncio.run(go())
+
+
 def test_evidence_that_one_process_has_found_is_that_of_all(opened: Open) -> None:
     class Counting(SearchProvider):
         name, searches = "counting", 0
@@ -222,6 +265,31 @@ def test_evidence_that_one_process_has_found_is_that_of_all(opened: Open) -> Non
             return await stored_snippets(search, "who", 3)
 
     assert [asyncio.run(found()) for _ in range(2)] == [["who 1"], ["who 1"]]
+
+
+# --- work in a transaction ---
+
+
+def test_work_in_a_transaction_is_undone_alone(opened: Open) -> None:
+    job = {"token": "t", "made": 1.0, "record": "{}"}
+
+    def fail(connection: Connection) -> None:
+        connection.execute(insert(BATCH_JOBS).values(job))
+        raise LookupError("not this one")
+
+    async def go() -> None:
+        _, error, _ = await asyncio.gather(
+            store.put(key(1), "scorer", REPLIES[0]), store.run(fail), store.put(key(2), "scorer", REPLIES[0]),
+            return_exceptions=True,
+        )  # fmt: skip
+        assert isinstance(error, LookupError)
+        assert await store.get(key(1)) == await store.get(key(2)) == REPLIES[0]
+        assert await store.run(lambda connection: connection.execute(select(BATCH_JOBS)).all()) == []
+        await store.run(lambda connection: connection.execute(insert(BATCH_JOBS).values(job)) and None)
+
+    store = opened()
+    asyncio.run(go())
+    assert store.run_now(lambda connection: connection.execute(select(BATCH_JOBS)).all()) == [("t", 1.0, "{}")]
 
 
 # --- PostgreSQL ---
@@ -270,6 +338,13 @@ def test_what_the_folder_had_before_is_sent_to_the_team(tmp_path: Path, database
 # --- addresses ---
 
 
+def test_a_server_that_cannot_be_reached_is_an_error_with_a_remedy(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        open_replies(tmp_path, "openai/m", "postgresql://judge@127.0.0.1:1/replies")
+    assert "127.0.0.1" in str(caught.value)
+    assert caught.value.remedy
+
+
 def test_a_password_in_the_flag_is_refused_and_one_in_the_environment_is_told_to_no_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -282,11 +357,16 @@ def test_a_password_in_the_flag_is_refused_and_one_in_the_environment_is_told_to
     with pytest.raises(InputError) as caught:
         open_replies(tmp_path, "openai/m")
     assert "Sesame" not in str(caught.value)
-    assert caught.value.field == "DEBATE_REPLIES"
-    assert caught.value.remedy
+    assert "DEBATE_REPLIES" in str(caught.value)
 
 
-@pytest.mark.parametrize("address", ["mysql://judge@127.0.0.1/replies", "postgresql://[::1/replies"])
+@pytest.mark.parametrize("address", ["mysql://judge@127.0.0.1/replies", "replies.db", "postgresql://[::1/replies"])
 def test_what_is_no_address_is_refused(address: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="not the address of a PostgreSQL database"):
         open_replies(tmp_path, "openai/m", address)
+
+
+def test_replies_of_the_offline_lm_stay_on_the_machine(tmp_path: Path) -> None:
+    with closing(open_replies(tmp_path, "offline", "postgresql://judge@127.0.0.1:1/replies")) as store:
+        put(store, key(0), REPLIES[0])
+    assert count(tmp_path) == 1

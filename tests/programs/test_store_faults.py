@@ -22,14 +22,11 @@ import pytest
 
 from debate_judge.data.errors import InputError
 from debate_judge.optimize.compile import main as compile_main
-from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.lm.reply import Reply, StoreError, reply_or_claim, sound_reply
-from debate_judge.programs.lm.sql.old_folders import old_rows
+from debate_judge.programs.lm.sql import old_folders
 from debate_judge.programs.lm.store import FILE, SqlStore
 from debate_judge.runs import compare
-from debate_judge.runs.runner.runner import JudgeRunner
-from tests.fakes import debater, scripted_lm
-from tests.programs.engines import ITEM
+from tests.config_keys import keys
 from tests.stores import REPLIES, count, get, get_all, key, put
 
 ROOT = Path(__file__).parents[2]
@@ -135,18 +132,44 @@ def test_a_file_that_is_damaged_or_of_something_else_is_refused_and_left_alone(c
     assert (tmp_path / FILE).read_bytes() == content
 
 
-def test_a_full_disk_ends_the_run_and_the_same_store_goes_on_when_there_is_room(tmp_path: Path) -> None:
+def full(store: SqlStore, pages: int) -> None:
+    store.run_now(lambda connection: connection.exec_driver_sql(f"PRAGMA max_page_count={pages}").all() and None)
+
+
+def test_a_full_disk_is_an_error_and_what_was_refused_is_put_when_there_is_room(tmp_path: Path) -> None:
+    with closing(SqlStore(tmp_path)) as store:
+        put(store, key(0), REPLIES[0])
     store = SqlStore(tmp_path)
-    put(store, key(0), REPLIES[0])
-    store.run_now(lambda connection: connection.exec_driver_sql("PRAGMA max_page_count=1").all() and None)
-    lm = scripted_lm(debater(rationale="x" * 100_000), store=store)
-    with closing(store), JudgeRunner(lm, progress=False) as runner:
-        with pytest.raises(StoreError, match="full") as caught:
-            runner.judge(Debate(), [ITEM])
-        assert caught.value.field == "--store"
+    full(store, 1)
+
+    with closing(store), pytest.raises(StoreError, match="full") as caught:
+        put(store, key(1), Reply("x" * 100_000))
+    assert caught.value.field == "--store"
     with closing(SqlStore(tmp_path)) as again:
-        assert get(again, key(0)) == REPLIES[0]
+        assert get(again, key(1)) is None
         put(again, key(1), Reply("x" * 100_000))
+        assert get_all(again, 2) == [REPLIES[0], Reply("x" * 100_000)]
+
+
+def test_a_disk_that_fills_up_ends_the_run_which_goes_on_when_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--data", "sample", "--aspects", "coherence", "--store", str(tmp_path), *keys(resamples=100)]
+    connect = sqlite3.connect
+
+    def small(*given: Any, **options: Any) -> sqlite3.Connection:
+        opened = connect(*given, **options)
+        opened.execute("PRAGMA max_page_count=20")
+        return opened
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite3, "connect", small)
+        assert compare.main(arguments) == 2
+    message = capsys.readouterr().err
+    assert "disk is full" in message
+    assert "field '--store'" in message
+    assert "Traceback" not in message
+    assert compare.main(arguments) == 0
 
 
 # --- folders of older versions ---
@@ -180,19 +203,45 @@ def test_a_line_with_any_byte_changed_is_skipped_and_named(tmp_path: Path, caplo
     for place in range(start, start + len(LINES[1]), 7):
         file.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
         caplog.clear()
-        assert [row["key"] for row in old_rows(file, "m")] == [key(0), key(2), key(3)]
+        rows = list(old_folders._rows(file, "m"))
+        assert [row["key"] for row in rows] == [key(0), key(2), key(3)]
         assert file.name in caplog.text
 
 
-OTHER_FORMS = [line(9, REPLIES[0], **{name: value}) for name, value in (("text", 4), ("text", None), ("finish", None))]
-
-
-@pytest.mark.parametrize("lines", [b"", b"\n\n", b"\xff\xfe\n", b"0" * 33 + b"\n", *OTHER_FORMS])
-def test_what_is_no_reply_stops_nobody(lines: bytes, tmp_path: Path) -> None:
-    (tmp_path / "x.replies").write_bytes(lines + b"".join(LINES) + LINES[0][:40])
+@pytest.mark.parametrize("lines", [b"", b"\n\n", bytes(5000), b"not a reply\n", b"\xff\xfe\n", b"0" * 33 + b"\n"])
+@pytest.mark.parametrize("torn", [False, True])
+def test_what_is_no_reply_stops_nobody(lines: bytes, torn: bool, tmp_path: Path) -> None:
+    whole = b"".join(LINES)
+    content = lines + whole if lines.endswith(b"\n") else whole + lines
+    (tmp_path / "x.replies").write_bytes(content + LINES[0][:40] if torn else content)
     with closing(SqlStore(tmp_path)) as store:
         assert get_all(store, 4) == READ
-        assert count(store) == 4
+
+
+@pytest.mark.parametrize("other", [{"text": 4}, {"text": None}, {"finish": None}])
+def test_a_reply_of_another_form_is_skipped(other: dict[str, object], tmp_path: Path) -> None:
+    (tmp_path / "x.replies").write_bytes(line(0, REPLIES[0], **other) + LINES[1])
+    with closing(SqlStore(tmp_path)) as store:
+        assert get_all(store, 2) == [None, READ[1]]
+
+
+def test_an_import_that_was_interrupted_starts_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "x.replies").write_bytes(b"".join(LINES))
+    row, calls = old_folders._row, list[bytes]()
+
+    def interrupted(line: bytes, lm: str) -> Any:
+        calls.append(line)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return row(line, lm)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(old_folders, "_AT_ONCE", 1)
+        patch.setattr(old_folders, "_row", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            SqlStore(tmp_path)
+    with closing(SqlStore(tmp_path)) as store:
+        assert get_all(store, 4) == READ
 
 
 def test_an_estimate_knows_what_an_older_version_has_paid(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

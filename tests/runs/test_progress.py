@@ -48,7 +48,7 @@ def progress(clock: Callable[[], float], price: Price | None = None) -> RunProgr
 
 def spend(shown: RunProgress, calls: int) -> None:
     for _ in range(calls):
-        shown.lm.meter.asked["scorer"] += 1
+        shown.lm.meter.ask("scorer")
         shown.lm.meter.spend("scorer", Reply("4", 1000, 0, 100))
 
 
@@ -124,7 +124,7 @@ def test_the_first_reply_is_waited_for_aloud(clock: Clock) -> None:
     clock.now += 8
     shown.tick(stream, terminal=False)
     assert stream.getvalue() == "", "nothing has been asked"
-    shown.lm.meter.asked["scorer"] += 1
+    shown.lm.meter.ask("scorer")
     for _ in range(12):
         shown.tick(stream, terminal=False)
         clock.now += 1

@@ -40,7 +40,8 @@ _LOG = logging.getLogger(__name__)
 
 EARLIER = "earlier jobs"
 """Role in the usage counts of replies that an earlier run asked for and no caller of this run waits for."""
-MOST_CALLS, MOST_BYTES = 50_000, 200_000_000
+MOST_CALLS = 50_000
+MOST_BYTES = 200_000_000
 """Of one job, as OpenAI limits them."""
 _TRIES = 3
 """Jobs that a call may go out in before it has failed; refused jobs are not counted."""
@@ -71,7 +72,8 @@ class _BatchCall:
     """A call whose caller waits for `future`."""
 
     key: str
-    tag: CallTag
+    role: str
+    round: int
     line: bytes
     """Of a job's file."""
     future: asyncio.Future[Reply]
@@ -105,10 +107,9 @@ class BatchEngine:
         self._model, self._timing = model, options.batch_pace
         self._store, self._meter, self._probe = store, meter, probe
         self._run = getattr(store, "run", None)
-        self._begin()
+        self._reset()
 
-    def _begin(self) -> None:
-        """Start with nothing in flight."""
+    def _reset(self) -> None:
         self._resumed: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._calls: dict[str, _BatchCall] = {}
@@ -135,9 +136,8 @@ class BatchEngine:
             self._resumed = asyncio.ensure_future(self._resume())
         await asyncio.shield(self._resumed)
         entry = {"custom_id": key, "method": "POST", "url": ENDPOINT, "body": body_of(self._model, messages, settings)}
-        tag = replace(CALL_TAG.get() or CallTag(), role=role)
-        call = _BatchCall(key, tag, orjson.dumps(entry) + b"\n", asyncio.get_running_loop().create_future())
-        self._calls[key] = call
+        line, future = orjson.dumps(entry) + b"\n", asyncio.get_running_loop().create_future()
+        call = self._calls[key] = _BatchCall(key, role, (CALL_TAG.get() or CallTag()).round, line, future)
         try:
             if (reply := await self._store.get(key)) is not None:
                 # A job of an earlier process brought it after the caller had looked into the store.
@@ -145,7 +145,7 @@ class BatchEngine:
             if key in self._unreadable:
                 raise self._unreadable[key]
             self._gather()
-            return await call.future
+            return await future
         finally:
             if self._calls.get(key) is call:
                 del self._calls[key]
@@ -162,10 +162,36 @@ class BatchEngine:
         await asyncio.gather(*tasks, return_exceptions=True)
         if jobs := ", ".join(job.id or job.token for job in self._jobs.values()):
             _say(f"batch jobs go on at the provider: {jobs}; the same command takes up their replies")
-        self._begin()
+        self._reset()
         await self._service.aclose()
 
     # Calls become jobs.
+
+    def _start(self, work: Awaitable[None], keys: Sequence[str]) -> None:
+        """Do what the job of these calls takes; calls that are without an answer then go into the next."""
+        self._sent.update(keys)
+
+        async def see_through() -> None:
+            try:
+                await work
+            except Exception as error:
+                self._fail(error)
+            finally:
+                self._sent.difference_update(keys)
+            if self._waiting(keys):
+                self._gather()
+
+        # In an empty context, because a job serves many debates and must not inherit the settings of one.
+        task = asyncio.get_running_loop().create_task(see_through(), context=Context())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _fail(self, error: Exception) -> None:
+        """End all calls."""
+        if not isinstance(error, InputError) and not concerns_all_calls(error):
+            error = dspy.LMConfigurationError(f"no batch job can be carried out: {error}", model=self._model)
+        for call in self._waiting(self._calls):
+            call.future.set_exception(error)
 
     async def _resume(self) -> None:
         """Follow the jobs of earlier processes."""
@@ -174,6 +200,11 @@ class BatchEngine:
                 self._jobs[job.token] = job
                 _say(f"{job}, taken up again")
                 self._start(self._follow(job), job.keys)
+
+    def _waiting(self, keys: Iterable[str]) -> list[_BatchCall]:
+        """The calls with these keys that have no answer yet."""
+        calls = (self._calls.get(key) for key in keys)
+        return [call for call in calls if call is not None and not call.future.done()]
 
     def _gather(self) -> None:
         """Have the calls that are in no job sent as soon as no more of them come."""
@@ -184,50 +215,23 @@ class BatchEngine:
     def _send(self) -> None:
         groups: dict[tuple[str, int], list[_BatchCall]] = {}
         for call in self._waiting(key for key in self._calls if key not in self._sent):
-            groups.setdefault((call.tag.role, call.tag.round), []).append(call)
+            groups.setdefault((call.role, call.round), []).append(call)
         for part in (part for calls in groups.values() for part in _parts(calls, self._most_calls)):
             keys = tuple(call.key for call in part)
             self._start(self._make(keys), keys)
-
-    def _waiting(self, keys: Iterable[str]) -> list[_BatchCall]:
-        """The calls with these keys that have no answer yet."""
-        calls = (self._calls.get(key) for key in keys)
-        return [call for call in calls if call is not None and not call.future.done()]
-
-    def _start(self, work: Awaitable[None], keys: Sequence[str]) -> None:
-        """Do what the job of these calls takes; calls that are without an answer then go into the next."""
-        self._sent.update(keys)
-
-        async def carry_out() -> None:
-            try:
-                await work
-            except Exception as raised:
-                error = raised
-                if not isinstance(raised, InputError) and not concerns_all_calls(raised):
-                    error = dspy.LMConfigurationError(f"no batch job can be carried out: {raised}", model=self._model)
-                for call in self._waiting(self._calls):
-                    call.future.set_exception(error)
-            finally:
-                self._sent.difference_update(keys)
-            if self._waiting(keys):
-                self._gather()
-
-        # In an empty context, because a job serves many debates and must not inherit the settings of one.
-        task = asyncio.get_running_loop().create_task(carry_out(), context=Context())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     async def _make(self, keys: tuple[str, ...]) -> None:
         """Create a job for these calls and follow it to its end."""
         async with self._turn:
             # While this job waited, callers may have been cancelled.
-            if not (calls := self._waiting(keys)):
+            calls = self._waiting(keys)
+            if not calls:
                 return
-            token, tag = uuid.uuid4().hex, calls[0].tag
+            token, role, turn = uuid.uuid4().hex, calls[0].role, calls[0].round
             data = b"".join(call.line for call in calls)
-            file = await self._service.upload(data, f"{tag.role}-{tag.round}-{token[:8]}.jsonl")
+            file = await self._service.upload(data, f"{role}-{turn}-{token[:8]}.jsonl")
             keys = tuple(call.key for call in calls)
-            job = BatchJob(token, self._service.address, self._model, tag.role, tag.round, keys, time.time())
+            job = BatchJob(token, self._service.address, self._model, role, turn, keys, time.time())
             await self._record(job)
             job = replace(job, id=(await self._service.create(file, job)).id)
             await self._record(job)
@@ -237,7 +241,8 @@ class BatchEngine:
     async def _follow(self, job: BatchJob) -> None:
         """Follow a job to its end that another process has created, or was about to create."""
         if job.id is None:
-            if (batch := await self._service.find(job)) is None:
+            batch = await self._service.find(job)
+            if batch is None:
                 await self._record(job, over=True)
                 return
             job = replace(job, id=batch.id)
@@ -272,9 +277,10 @@ class BatchEngine:
         await self._record(job, over=True)
         self._most_calls = min(2 * self._most_calls, MOST_CALLS)
         for key, reply in replies.items():
-            if calls := self._waiting([key]):
-                calls[0].future.set_result(reply)
-            else:
+            calls = self._waiting([key])
+            for call in calls:
+                call.future.set_result(reply)
+            if not calls:
                 self._meter.spend(EARLIER, reply, batch=True)
         missing = dspy.LMServerError(f"batch job {job.id} has no answer to this call", model=self._model)
         await self._hand_out({key: outcomes.get(key, missing) for key in job.keys})
@@ -306,15 +312,18 @@ class BatchEngine:
         reason = f"batch job {job.id} was refused: {'; '.join(reasons)}"
         _say(reason)
         codes = {error.code or "" for error in errors}
-        if "token_limit_exceeded" not in codes:
-            unknown = any("model" in code for code in codes)
-            kind = dspy.LMUnsupportedModelError if unknown else dspy.LMConfigurationError
-            raise (dspy.LMBillingError if codes & _BILLING else kind)(reason, model=self._model)
-        # Other jobs fill the account's queue, or this one is too large for it.
-        self._most_calls = max(1, len(job.keys) // 2)
-        if isinstance(self._turn, nullcontext):
-            self._turn = asyncio.Lock()
-        await asyncio.sleep(self._timing.longest_poll)
+        if "token_limit_exceeded" in codes:
+            # Other jobs fill the account's queue, or this one is too large for it.
+            self._most_calls = max(1, len(job.keys) // 2)
+            if isinstance(self._turn, nullcontext):
+                self._turn = asyncio.Lock()
+            await asyncio.sleep(self._timing.longest_poll)
+        elif codes & _BILLING:
+            raise dspy.LMBillingError(reason, model=self._model)
+        elif any("model" in code for code in codes):
+            raise dspy.LMUnsupportedModelError(reason, model=self._model)
+        else:
+            raise dspy.LMConfigurationError(reason, model=self._model)
 
     async def _hand_out(self, outcomes: Outcomes) -> None:
         """Give the errors of a job to the calls for which no other attempt is left.
@@ -334,11 +343,11 @@ class BatchEngine:
             # An outage must not look like calls that cannot be answered.
             try:
                 await self._probe()
-            except dspy.LMError as error:
-                if not dspy.is_retryable_lm_error(error):
-                    raise
+            except Exception as raised:
+                error = self._service.error(raised)
                 text = f"no call was answered in {_TRIES} batch jobs; the last failure: {errors[given_up[0].key]}"
-                raise ProviderDownError(text, model=self._model) from error
+                down = ProviderDownError(text, model=self._model)
+                raise (down if dspy.is_retryable_lm_error(error) else error) from raised
         for call in given_up:
             if not call.future.done():
                 call.future.set_exception(errors[call.key])

@@ -75,6 +75,12 @@ class BatchService:
     Its methods repeat what fails while the service is too busy or down, for `options.batch_pace.patience` seconds, and
     then raise `ProviderDownError`; any other `dspy.LMError` at once. The client's own retries are off: a job that was
     created although the answer got lost would be paid twice, so it is searched for before another attempt.
+
+    Args:
+        base_url: Address of the service, up to and including its version.
+        key: Sent as a bearer token; None for a server that wants none.
+        model: For messages.
+        options: Waits and patience.
     """
 
     def __init__(self, base_url: str, key: str | None, model: str, options: LMOptions) -> None:
@@ -122,8 +128,11 @@ class BatchService:
             if attempts > 1 and (batch := await self._search(job)) is not None:
                 return batch
             metadata = {_TOKEN: job.token, "role": job.role[:512], "round": str(job.round)}
-            what: Any = {"input_file_id": file, "endpoint": ENDPOINT, "completion_window": "24h", "metadata": metadata}
-            return _checked(await self._client.batches.create(**what))
+            return _checked(
+                await self._client.batches.create(
+                    input_file_id=file, endpoint=ENDPOINT, completion_window="24h", metadata=metadata
+                )
+            )
 
         return await self._patiently(once)
 
@@ -167,7 +176,10 @@ class BatchService:
         names = Counter(name for key, completion, _ in answers for name in (key, completion) if name)
         text = f"batch job {batch.id} has answers that cannot be told apart; they are not used"
         confused = dspy.LMServerError(text, model=self._model)
-        return {key: outcome if names[key] < 2 and names[name] < 2 else confused for key, name, outcome in answers}
+        return {
+            key: confused if names[key] > 1 or names[completion] > 1 else outcome
+            for key, completion, outcome in answers
+        }
 
     async def _read(self, file: str) -> list[_Answer]:
         answers: list[_Answer] = []
@@ -200,8 +212,8 @@ class BatchService:
         except lm15.LM15Error as raised:
             return lm_error(raised, self._model, self._key)
 
-    def _error(self, raised: Exception) -> dspy.LMError:
-        """What the client raised, in DSPy's classes, without the key in the message."""
+    def error(self, raised: Exception) -> dspy.LMError:
+        """Convert what the client raised into DSPy's classes, without the key in the message."""
         import openai
 
         if isinstance(raised, openai.APIStatusError):
@@ -222,7 +234,7 @@ class BatchService:
                 async with asyncio.timeout(seconds):
                     return await attempt()
             except Exception as raised:
-                raise self._error(raised) from raised
+                raise self.error(raised) from raised
 
         retrying = AsyncRetrying(
             retry=retry_if_exception(dspy.is_retryable_lm_error),

@@ -39,9 +39,15 @@ def usual_address(spec: str) -> str | None:
 
 
 def destination(spec: str, address: str) -> str:
-    """What the user is told about where the calls of PROVIDER/MODEL go; no address is the provider's usual one."""
+    """What the user is told about where the calls of PROVIDER/MODEL go.
+
+    Args:
+        spec: The LM.
+        address: Of its server; empty where it is the provider's usual one.
+    """
+    provider = spec.partition("/")[0]
     place = address or usual_address(spec)
-    where = f"the provider {spec.partition('/')[0]!r}" if place is None else without_credentials(place)
+    where = f"the provider {provider!r}" if place is None else without_credentials(place)
     variable = key_variable(spec)
     return f"texts go to {where}" + (f", with the key in {variable}" if os.environ.get(variable) else "")
 
@@ -49,8 +55,12 @@ def destination(spec: str, address: str) -> str:
 def address_of(url: str | None, field: str = "--api-base") -> str | None:
     """The address of a server, in one form whether or not it was written with a slash at its end.
 
+    Args:
+        url: As the user wrote it; None or empty is no address.
+        field: The flag or variable that it stands in.
+
     Raises:
-        InputError: What the user has written in `field`, a flag or variable, is none.
+        InputError: It is none.
     """
     if not url:
         return None

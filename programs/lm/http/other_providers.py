@@ -7,6 +7,7 @@ import atexit
 import contextlib
 import io
 import logging
+from collections.abc import AsyncIterator
 from functools import lru_cache
 from typing import Any
 
@@ -15,7 +16,8 @@ import orjson
 from dspy import lm15
 
 from debate_judge.data.errors import InputError, did_you_mean
-from debate_judge.programs.lm.http.chat_completions import RefusedAnswerError, close_unused, guard, read_reply, refused
+from debate_judge.programs.lm.http.chat_completions import read_reply, refused
+from debate_judge.programs.lm.http.connections import BODY_LIMIT, RefusedAnswerError, check_head, close_unused
 from debate_judge.programs.lm.limits.failures import retry_after
 from debate_judge.programs.lm.redaction import clean_text
 from debate_judge.programs.lm.reply import Messages, Reply
@@ -32,7 +34,7 @@ def _guarded(loop: asyncio.AbstractEventLoop) -> tuple[aiohttp.ClientSession, An
     from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
 
     session = aiohttp.ClientSession(
-        cookie_jar=aiohttp.DummyCookieJar(), middlewares=(_no_redirect, guard), auto_decompress=False, trust_env=True
+        cookie_jar=aiohttp.DummyCookieJar(), middlewares=(_guard,), auto_decompress=False, trust_env=True
     )
     atexit.register(close_unused, [session])
     litellm.in_memory_llm_clients_cache.flush_cache()
@@ -109,10 +111,41 @@ def _failed(error: Exception) -> Reply:
     return refused(status, text[:2000], retry_after(getattr(response, "headers", None) or {}))
 
 
-async def _no_redirect(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    """Refuse a redirect: LiteLLM would follow it with the text, and with some providers' keys."""
+async def _guard(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    request.headers["Accept-Encoding"] = "identity"
     response = await send(request)
-    if 300 <= response.status < 400:
+    try:
+        if 300 <= response.status < 400:
+            # LiteLLM would follow it with the text, and with some providers' keys.
+            raise RefusedAnswerError(f"the server answers {response.status} and names another address")
+        check_head(response)
+    except RefusedAnswerError:
         response.close()
-        raise RefusedAnswerError(f"the server answers {response.status} and names another address")
+        raise
+    response.content = _LimitedBody(response.content)  # type: ignore[assignment]
     return response
+
+
+class _LimitedBody:
+    """The body of an answer, given up when it gets too long; otherwise the stream that it stands for."""
+
+    def __init__(self, stream: aiohttp.StreamReader) -> None:
+        self._stream, self._size = stream, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    async def read(self, n: int = -1) -> bytes:
+        if n >= 0:
+            return self._counted(await self._stream.read(n))
+        return b"".join([chunk async for chunk in self.iter_chunked(2**16)])
+
+    async def iter_chunked(self, n: int) -> AsyncIterator[bytes]:
+        async for chunk in self._stream.iter_chunked(n):
+            yield self._counted(chunk)
+
+    def _counted(self, chunk: bytes) -> bytes:
+        self._size += len(chunk)
+        if self._size > BODY_LIMIT:
+            raise RefusedAnswerError("the answer is too long")
+        return chunk

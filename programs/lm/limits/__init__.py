@@ -1,4 +1,4 @@
-"""What decides when a call goes out: concurrency, rate limits, budget, waits, outages, prefix warm-up.
+"""What decides when a call goes out: concurrency, rate limits, budget, waits before retries, outages, prefix warm-up.
 
-Knows neither HTTP nor judges.
+Uses `programs.lm` for options and errors; knows neither HTTP nor judges.
 """

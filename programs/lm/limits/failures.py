@@ -17,10 +17,10 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Mapping
 
-import dspy
+from dspy import lm15
 from tenacity import RetryCallState
 
-from debate_judge.programs.lm.errors import NOT_LISTENING, STRAY, BudgetSpentError, ProviderDownError
+from debate_judge.programs.lm.errors import NOT_LISTENING, STRAY, ProviderDownError, lm_error, retryable
 from debate_judge.programs.lm.options import LMOptions
 
 _LOG = logging.getLogger(__name__)
@@ -68,7 +68,8 @@ class RetryWait:
 def retry_after(headers: Mapping[str, str]) -> float | None:
     """Seconds to wait by Retry-After, or by the header in milliseconds that OpenAI sends; None if neither can be read.
 
-    The names of `headers` are in lower case, or in any case where the mapping ignores it.
+    Args:
+        headers: By name in lower case, or in any case where the mapping ignores it.
     """
     for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         value = headers.get(name)
@@ -87,9 +88,12 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 class OutageWatch:
-    """Watches the answers to all calls to one model. `probe` makes the small call once, or raises what it failed with.
+    """Watches the answers to all calls to one model. Belongs to one event loop.
 
-    Belongs to one event loop.
+    Args:
+        model: For messages.
+        options: The waits and the patience.
+        probe: Makes the small call once; raises what it failed with.
     """
 
     def __init__(self, model: str, options: LMOptions, probe: Callable[[], Awaitable[None]]) -> None:
@@ -99,12 +103,20 @@ class OutageWatch:
         self._probing: asyncio.Task[bool] | None = None
 
     async def wait(self) -> None:
-        """Wait while a probe is being made; raises ProviderDownError if the provider is down."""
+        """Wait while a probe is being made.
+
+        Raises:
+            ProviderDownError: The provider is down.
+        """
         if self._probing is not None:
             await asyncio.shield(self._probing)
 
     async def was_down(self) -> bool:
-        """Whether the provider was down and answers again, not at once; raises ProviderDownError if it stays down."""
+        """Whether the provider was down and answers again; False: it answers at once, and was not down.
+
+        Raises:
+            ProviderDownError: It stays down.
+        """
         if self._probing is None:
             self._probing = asyncio.create_task(self._until_answered())
             self._probing.add_done_callback(self._ended)
@@ -122,10 +134,8 @@ class OutageWatch:
         while True:
             try:
                 await self._probe()
-            except BudgetSpentError:
-                raise
-            except dspy.LMError as error:
-                if not dspy.is_retryable_lm_error(error):
+            except lm15.LM15Error as error:
+                if not retryable(error):
                     # The provider answers, if only to refuse.
                     return was_down
                 elapsed = time.monotonic() - start
@@ -144,10 +154,11 @@ class OutageWatch:
             await asyncio.sleep(wait)
             wait = min(2 * wait, _LONGEST_PROBE_WAIT)
 
-    def _down(self, error: dspy.LMError, seconds: float) -> ProviderDownError:
+    def _down(self, error: lm15.LM15Error, seconds: float) -> ProviderDownError:
         absent = error.provider_code == NOT_LISTENING and not self.answers
+        last = lm_error(error, self._model).message[:500]
         return ProviderDownError(
-            f"no call was answered for {seconds:.0f} s; the last failure: {error.message[:500]}",
+            f"no call was answered for {seconds:.0f} s; the last failure: {last}",
             model=self._model,
             status=error.status,
             provider_code=NOT_LISTENING if absent else None,

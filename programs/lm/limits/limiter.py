@@ -10,10 +10,11 @@ here changes a result.
 from __future__ import annotations
 
 import asyncio
+import copy
 import math
 import time
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -87,80 +88,90 @@ class TokenEstimator:
         return reply.input_tokens, reply.output_tokens
 
 
+def _add(account: list[float], amounts: Sequence[float]) -> None:
+    # In place, for the budget of another model has the same lists.
+    account[:] = [a + b for a, b in zip(account, amounts, strict=True)]
+
+
 class Budget:
-    """Keeps a run within its caps, calls in flight included. Belongs to the loop of all LM calls.
+    """Keeps a run within its caps, calls in flight included. Belongs to the loop of all LM calls."""
 
-    Args:
-        caps: On calls, tokens and US dollars.
-        price: Of the model; a cap in US dollars needs one.
-        account: Of another model's budget, which is then the same.
-    """
-
-    def __init__(self, caps: BudgetCaps, price: Price | None, account: Budget | None = None) -> None:
-        if caps.usd is not None and price is None:
-            raise ValueError("a budget in money needs a price")
-        self._caps, self._price = caps, price or Price(0.0, 0.0, 0.0)
-        # Calls, tokens and US dollars.
-        self._paid: list[float] = [0.0, 0.0, 0.0] if account is None else account._paid
-        self._held: list[float] = [0.0, 0.0, 0.0] if account is None else account._held
+    def __init__(self, budget: BudgetCaps, price: Price | None) -> None:
+        self._budget = budget
+        self._set_price(price)
+        self._paid = [0.0, 0.0, 0.0]
+        self._held = [0.0, 0.0, 0.0]
 
     def shared(self, price: Price | None) -> Budget:
         """The same caps and the same account, for the calls of another model at its own price."""
-        return Budget(self._caps, price, self)
+        one = copy.copy(self)
+        one._set_price(price)
+        return one
+
+    def _set_price(self, price: Price | None) -> None:
+        if self._budget.usd is not None and price is None:
+            raise ValueError("a budget in money needs a price")
+        self._price = price or Price(0.0, 0.0, 0.0)
 
     def admits(self, need: TokenNeed) -> bool:
         """Whether this call can be made without exceeding any cap, whatever comes of those in flight."""
-        caps = (self._caps.calls, self._caps.tokens, self._caps.usd)
+        budget, most = self._budget, self.most(need)
+        caps = (budget.calls, budget.tokens, budget.usd)
         return all(
             cap is None or paid + held + wanted <= cap * (1 + 1e-12)
-            for cap, paid, held, wanted in zip(caps, self._paid, self._held, self._most(need), strict=True)
+            for cap, paid, held, wanted in zip(caps, self._paid, self._held, most, strict=True)
         )
 
-    def reserve(self, need: TokenNeed, times: int = 1) -> None:
-        """Reserve the most that a call may cost; -1 times undoes it for a call that is over."""
-        for place, most in enumerate(self._most(need)):
-            self._held[place] += times * most
+    def reserve(self, need: TokenNeed) -> None:
+        """Reserve the most that a call may cost."""
+        _add(self._held, self.most(need))
+
+    def release(self, need: TokenNeed) -> None:
+        """Undo `reserve` for a call that is over."""
+        _add(self._held, [-most for most in self.most(need)])
 
     def charge(self, used: tuple[float, float], cached: int, *, batch: bool = False) -> None:
         """Charge a reply: its input and output tokens, `cached` of the input at the lower price."""
-        cost = self._price_of(batch).of(used[0] - cached, cached, used[1])
-        for place, amount in enumerate((1.0, used[0] + used[1], cost)):
-            self._paid[place] += amount
+        cost = self._at(batch).of(used[0] - cached, cached, used[1])
+        _add(self._paid, (1.0, used[0] + used[1], cost))
 
     def forfeit(self, need: TokenNeed) -> None:
         """Charge a request that was sent and whose answer is lost: the most that it may have cost."""
-        self.charge((need.most_input, need.most_output), 0, batch=need.batch)
+        _add(self._paid, self.most(need))
 
-    def _most(self, need: TokenNeed) -> tuple[float, float, float]:
+    def most(self, need: TokenNeed) -> tuple[float, float, float]:
         """Calls, tokens and US dollars that a call may take at most."""
-        cost = self._price_of(need.batch).of(need.most_input, 0.0, need.most_output)
+        cost = self._at(need.batch).of(need.most_input, 0.0, need.most_output)
         return 1.0, need.most_input + need.most_output, cost
 
-    def _price_of(self, batch: bool) -> Price:
+    def _at(self, batch: bool) -> Price:
         return self._price.batch() if batch else self._price
 
     def spent(self) -> BudgetSpentError:
         """The error for a spent budget, with what was used of each cap."""
-        caps, (calls, tokens, usd) = self._caps, self._paid
-        parts = (
-            (caps.calls, f"{calls:,.0f} of {caps.calls or 0:,} calls"),
-            (caps.tokens, f"{tokens:,.0f} of {caps.tokens or 0:,} tokens"),
-            (caps.usd, f"${usd:.4f} of ${caps.usd or 0:g}"),
-        )
-        spent = ", ".join(text for cap, text in parts if cap is not None)
-        return BudgetSpentError(f"the next call might exceed the budget: {spent} are spent")
+        budget, (calls, tokens, usd) = self._budget, self._paid
+        lines = []
+        if budget.calls is not None:
+            lines.append(f"{calls:,.0f} of {budget.calls:,} calls")
+        if budget.tokens is not None:
+            lines.append(f"{tokens:,.0f} of {budget.tokens:,} tokens")
+        if budget.usd is not None:
+            lines.append(f"${usd:.4f} of ${budget.usd:g}")
+        return BudgetSpentError(f"the next call might exceed the budget: {', '.join(lines)} are spent")
 
 
 @dataclass(frozen=True, slots=True)
 class RateLimits:
-    """Requests and tokens (input and output) per minute that an account allows; None is no limit that is known."""
+    """Limits of an account; None is none that is known."""
 
     rpm: float | None = None
+    """Requests per minute."""
     tpm: float | None = None
+    """Tokens per minute, input and output."""
 
 
 def limits_from_headers(headers: Mapping[str, str], spec: str) -> RateLimits | None:
-    """The limits that an answer of OpenAI's protocol names, or None where it names none."""
+    """The limits per minute that an answer of OpenAI's protocol names, or None where it names none."""
     texts = [headers.get(f"x-ratelimit-limit-{what}", "") for what in ("requests", "tokens")]
     rpm, tpm = (float(text) if text.isdecimal() and int(text) > 0 else None for text in texts)
     if spec.startswith("groq/"):
@@ -194,7 +205,10 @@ class Bucket:
 class Limiter:
     """Lets calls through. Belongs to one event loop; cancelling a waiting call is safe.
 
-    When nothing is left of the budget and nothing is in flight, all waiting calls fail.
+    Args:
+        concurrency: Most calls in flight.
+        options: Requests and tokens per minute.
+        budget: Asked before each call; when nothing is left of it and nothing is in flight, all waiting calls fail.
     """
 
     def __init__(self, concurrency: int, options: LMOptions | None = None, budget: Budget | None = None) -> None:
@@ -203,15 +217,18 @@ class Limiter:
         self.window = float(concurrency)
         """Calls that may be in flight now."""
         self.in_flight = 0
-        self._budget, self._own = budget, RateLimits(options.rpm, options.tpm)
+        self._budget = budget
+        self._own = RateLimits(options.rpm, options.tpm)
         self.pace = RateLimits()
         """The limits in force: the user's, else the provider's."""
         self._requests: Bucket | None = None
         self._tokens: Bucket | None = None
         self.on_rate_limits(RateLimits())
         self._waiting: deque[tuple[asyncio.Future[None], TokenNeed]] = deque()
-        self._closed_until = self._cut_at = self._share = 0.0
+        self._closed_until = 0.0
+        self._cut_at = 0.0
         self._step = max(1.0, concurrency / _GROWTH)
+        self._share = 0.0
         self._epoch = options.first_wait
         self._failed: Exception | None = None
         """What `fail` was called with, while calls are in flight: a run hears of it some turns of the loop later, and
@@ -219,7 +236,11 @@ class Limiter:
         self._timer: asyncio.TimerHandle | None = None
 
     async def acquire(self, need: TokenNeed = NOTHING, *, first: bool = False) -> None:
-        """Wait for a place; with `first`, before all waiting calls, as one that has waited for its turn before.
+        """Wait for a place.
+
+        Args:
+            need: What the call will use.
+            first: Whether it goes before all waiting calls, as one that has waited for its turn before.
 
         Raises:
             BudgetSpentError: Nothing is in flight, and the budget does not allow this call.
@@ -243,14 +264,25 @@ class Limiter:
                 self._pump()
             raise
 
-    def release(self, need: TokenNeed = NOTHING) -> None:
-        """Give a place back that was acquired with `need`."""
+    def release(self, need: TokenNeed = NOTHING, *, unused: bool = False, pass_on: bool = True) -> None:
+        """Give a place back.
+
+        Args:
+            need: As it was acquired with.
+            unused: Whether nothing was sent, so that the limits per minute are as before.
+            pass_on: Whether waiting calls may take it; False if the same call acquires it again at once.
+        """
         self.in_flight -= 1
         if not self.in_flight:
             self._failed = None
         if self._budget is not None:
-            self._budget.reserve(need, -1)
-        self._pump()
+            self._budget.release(need)
+        if unused:
+            self.used(need, 0.0)
+            if self._requests is not None:
+                self._requests.take(-1.0)
+        if pass_on:
+            self._pump()
 
     def take(self, need: TokenNeed = NOTHING) -> None:
         """Take a place without waiting for it."""
@@ -284,9 +316,11 @@ class Limiter:
             self.window = min(float(self.concurrency), self.window + self._step / self.window)
 
     def congested(self, sent: float, wait: float = 0.0) -> None:
-        """Take in that a call which was sent at a time of the monotonic clock met a rate limit, or timed out.
+        """Take in that a call met a rate limit, or timed out: the window shrinks.
 
-        The window shrinks, and for `wait` seconds no call goes at all, because the server wants none.
+        Args:
+            sent: When it was sent, on the clock of `time.monotonic`.
+            wait: Seconds for which the server wants no call at all.
         """
         now = time.monotonic()
         self._closed_until = max(self._closed_until, now + wait)
@@ -356,13 +390,13 @@ class PrefixWarmup:
     """Of the calls about one source the first goes ahead, so that the others find it in the provider's prefix cache.
 
     Sent all at once they would miss it together, for a prefix can be reused only when the request that brought it has
-    been answered. Waiting takes no place in the limiter. The outcome of the first call does not matter: after its first
-    attempt all others go. Belongs to one event loop.
+    been answered. Waiting takes no place in the limiter: calls about other sources fill the places meanwhile. The
+    outcome of the first call does not matter: after its first attempt all others go. Belongs to one event loop.
     """
 
     def __init__(self) -> None:
         self._first: dict[int, asyncio.Event] = {}
-        self._used: OrderedDict[int, float] = OrderedDict()
+        self._cached: OrderedDict[int, float] = OrderedDict()
 
     @asynccontextmanager
     async def turn(self, messages: Messages) -> AsyncIterator[None]:
@@ -371,19 +405,20 @@ class PrefixWarmup:
         if not source or source not in messages[-1]["content"]:
             yield
             return
-        prefix, leading = hash(source), None
-        if self._used.get(prefix, -math.inf) <= time.monotonic() - LIFE:
-            if (first := self._first.get(prefix)) is not None:
-                await first.wait()
+        prefix = hash(source)
+        leads = False
+        if self._cached.get(prefix, -math.inf) <= time.monotonic() - LIFE:
+            leads = prefix not in self._first
+            if leads:
+                self._first[prefix] = asyncio.Event()
             else:
-                leading = self._first[prefix] = asyncio.Event()
+                await self._first[prefix].wait()
         try:
             yield
         finally:
-            self._used[prefix] = time.monotonic()
-            self._used.move_to_end(prefix)
-            if len(self._used) > _REMEMBERED:
-                self._used.popitem(last=False)
-            if leading is not None:
-                del self._first[prefix]
-                leading.set()
+            self._cached[prefix] = time.monotonic()
+            self._cached.move_to_end(prefix)
+            if len(self._cached) > _REMEMBERED:
+                self._cached.popitem(last=False)
+            if leads:
+                self._first.pop(prefix).set()

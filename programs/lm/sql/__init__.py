@@ -1,4 +1,4 @@
 """What the store of replies needs of databases: its tables, PostgreSQL, folders of older versions.
 
-Knows neither limits nor judges.
+Uses `programs.lm.reply`; knows neither limits nor judges.
 """

@@ -7,11 +7,12 @@ line that a kill has torn or whose checksum is wrong is skipped: the reply is as
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import sqlite3
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -23,8 +24,30 @@ _LOG = logging.getLogger(__name__)
 _KEY, _HEAD = 32, 42
 """Length of a key in hexadecimal digits, and of all that is before the JSON."""
 
+_AT_ONCE = 1000
+"""Rows that are put together."""
 
-def stored_rows(file: Path) -> Iterator[Row]:
+
+def import_folder(folder: Path, file: Path | None, lm: str, put: Callable[[list[Row]], None]) -> None:
+    """Put all that a folder holds.
+
+    Args:
+        folder: In which an older version may have written.
+        file: A SQLite store that may be there.
+        lm: Whose replies they are.
+        put: Adds rows to the replies, but for keys that are there.
+    """
+    number = 0
+    stored = _stored_rows(file) if file is not None and file.exists() else ()
+    rows = itertools.chain(stored, *(_rows(path, lm) for path in sorted(folder.glob("*.replies"))))
+    while some := list(itertools.islice(rows, _AT_ONCE)):
+        put(some)
+        number += len(some)
+    if number:
+        _LOG.info("%s: %d replies that were there before are in the store now", folder, number)
+
+
+def _stored_rows(file: Path) -> Iterator[Row]:
     """The rows of a SQLite store that are as they were written."""
     with closing(sqlite3.connect(file)) as database:
         database.row_factory = sqlite3.Row
@@ -32,8 +55,7 @@ def stored_rows(file: Path) -> Iterator[Row]:
         yield from filter(reply_of, map(dict, database.execute(f"SELECT {names} FROM replies")))
 
 
-def old_rows(path: Path, lm: str) -> Iterator[Row]:
-    """The replies of a file `*.replies`."""
+def _rows(path: Path, lm: str) -> Iterator[Row]:
     broken = 0
     with path.open("rb") as file:
         for line in file:

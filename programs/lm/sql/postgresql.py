@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -19,21 +20,23 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_SETTINGS: dict[str, Any] = {
-    "connect_timeout": 5,
-    "application_name": "debate",
-    # So that this side notices a connection whose other end is gone within 35 seconds.
+_SETTINGS: dict[str, Any] = {"connect_timeout": 5, "application_name": "debate"}
+_KEEPALIVE: dict[str, Any] = {
     "keepalives_idle": 20,
     "keepalives_interval": 5,
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
 }
+"""So that this side notices a connection whose other end is gone within 35 seconds."""
 
 _KEEPALIVE_THERE = (
     "SET tcp_keepalives_idle = 20; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3; "
     "SET tcp_user_timeout = 30000"
 )
 """The same for the server, which would keep the locks of a machine without power for hours by the defaults of TCP."""
+
+_POLL = 1.0
+"""Seconds between two tries for a lock that another process holds."""
 
 
 def database_address(given: str | None, flag: str, variable: str) -> str | None:
@@ -84,7 +87,12 @@ def sqlalchemy_address(address: str) -> str:
 
 
 def connect(address: str, named: str, *, autocommit: bool = True) -> psycopg.Connection[Any]:
-    """Open a connection to the database that the flag or variable `named` names.
+    """Open a connection.
+
+    Args:
+        address: Of the database, with or without a driver.
+        named: The flag or variable that it comes from, for messages.
+        autocommit: Whether every statement is a transaction.
 
     Raises:
         InputError: psycopg is not installed, or the server cannot be reached or refuses the user.
@@ -101,7 +109,7 @@ def connect(address: str, named: str, *, autocommit: bool = True) -> psycopg.Con
         ) from error
     with explained(address, named):
         # What stands in the address comes first.
-        settings = _SETTINGS | conninfo_to_dict(_with_scheme("postgresql", address))
+        settings = _SETTINGS | _KEEPALIVE | conninfo_to_dict(_with_scheme("postgresql", address))
         opened = psycopg.connect(autocommit=True, **settings)
         # By a statement: poolers refuse such settings where a connection begins.
         opened.execute(_KEEPALIVE_THERE)
@@ -140,7 +148,10 @@ def lock_number(name: str) -> int:
 class DatabaseLock:
     """A lock in the database, which the server releases when the connection that holds it ends, however that ends.
 
-    Processes that give the same `name` exclude each other, on whatever machine they run.
+    Args:
+        address: Of the database; the lock has a connection of its own.
+        named: The flag or variable that it comes from, for messages.
+        name: Processes that give the same name exclude each other, on whatever machine they run.
 
     Raises:
         InputError: The database cannot be used; so do all methods but `release`.
@@ -150,25 +161,22 @@ class DatabaseLock:
         self._address, self._named, self._number = address, named, lock_number(name)
         self._connection = connect(address, named)
 
-    def _execute(self, statement: str) -> tuple[Any, ...] | None:
-        """The first row of the answer to a statement about the lock."""
+    def _execute(self, statement: str, *parameters: object) -> tuple[Any, ...] | None:
+        """The first row of the answer."""
         with explained(self._address, self._named):
-            return self._connection.execute(statement, (self._number,)).fetchone()
+            return self._connection.execute(statement, parameters).fetchone()
 
     def acquire(self) -> bool:
         """Take the lock; False while another process has it."""
-        return self._execute("SELECT pg_try_advisory_lock(%s)") == (True,)
-
-    def wait(self) -> None:
-        """Take the lock when it is free."""
-        self._execute("SELECT pg_advisory_lock(%s)")
+        return self._execute("SELECT pg_try_advisory_lock(%s)", self._number) == (True,)
 
     def holder(self) -> str:
         """Who has the lock, for people."""
         row = self._execute(
             "SELECT usename, coalesce(host(client_addr), 'the server''s own machine') FROM pg_stat_activity "
             "JOIN pg_locks USING (pid) WHERE locktype = 'advisory' AND granted AND objsubid = 1 "
-            "AND (classid::bigint << 32) | objid::bigint = %s"
+            "AND (classid::bigint << 32) | objid::bigint = %s",
+            self._number,
         )
         return f"{row[0]} on {row[1]}" if row else "another process"
 
@@ -184,7 +192,8 @@ def only_holder(address: str, named: str, name: str, doing: str) -> Iterator[Dat
     try:
         if not lock.acquire():
             logger.info("%s %s; waiting until it has ended", lock.holder(), doing)
-            lock.wait()
+            while not lock.acquire():
+                time.sleep(_POLL)
         yield lock
     finally:
         lock.release()

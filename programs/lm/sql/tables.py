@@ -76,7 +76,11 @@ class Statements:
     """What a store does again and again, put together once: SQLAlchemy takes longer for that than SQLite to do it.
 
     Statements about several rows take them as JSON in one parameter, made by `keys` or `rows`: `sqlite3` lets another
-    thread run at each statement, and waits for its turn again. `owner` is that of this process's claims.
+    thread run at each statement, and waits for its turn again.
+
+    Args:
+        owner: Of this process's claims.
+        sqlite: Whether they are for SQLite, else for PostgreSQL.
     """
 
     def __init__(self, owner: str, *, sqlite: bool) -> None:

@@ -1,0 +1,90 @@
+"""What a provider allows: as its answers name it, and never above what the user set."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from debate_judge.programs.lm.client import JudgeLM
+from debate_judge.programs.lm.limits.limiter import RateLimits, limits_from_headers
+from debate_judge.programs.lm.options import LMOptions
+from debate_judge.programs.make_lm import make_lm
+from tests.programs.engines import reply_to
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.mark.parametrize(
+    ("headers", "spec", "pace"),
+    [
+        (
+            {"x-ratelimit-limit-requests": "10000", "x-ratelimit-limit-tokens": "2000000"},
+            "openai/m",
+            RateLimits(1e4, 2e6),
+        ),
+        ({"x-ratelimit-limit-tokens": "500"}, "openai/m", RateLimits(None, 500)),
+        ({"x-ratelimit-limit-requests": "14400", "x-ratelimit-limit-tokens": "6000"}, "groq/m", RateLimits(None, 6000)),
+        ({"x-ratelimit-limit-requests": "0"}, "openai/m", None),
+        ({"x-ratelimit-limit-requests": "many"}, "openai/m", None),
+        ({}, "openai/m", None),
+    ],
+)
+def test_limits_that_an_answer_names(headers: dict[str, str], spec: str, pace: RateLimits | None) -> None:
+    assert limits_from_headers(headers, spec) == pace
+
+
+class _Server(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        body = json.dumps({"choices": [{"message": {"content": "Yes."}, "finish_reason": "stop"}]}).encode()
+        self.send_response(200)
+        self.send_header("X-RateLimit-Limit-Requests", "120")
+        self.send_header("X-RateLimit-Limit-Tokens", "90000")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *arguments: object) -> None:
+        """Nothing on stderr."""
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Server)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}/v1"
+    server.shutdown()
+    server.server_close()
+
+
+def asked(address: str, options: LMOptions) -> JudgeLM:
+    lm = make_lm("openai/m", api_base=address, options=options)
+
+    async def ask() -> None:
+        await reply_to(lm, [{"role": "user", "content": "Well?"}])
+        await lm.aclose()
+
+    asyncio.run(ask())
+    return lm
+
+
+@pytest.mark.parametrize(
+    ("options", "pace"),
+    [
+        (LMOptions(), RateLimits(120, 90_000)),
+        (LMOptions(rpm=600), RateLimits(600, 90_000)),
+        (LMOptions(rpm=60, tpm=1_000_000), RateLimits(60, 1_000_000)),
+    ],
+)
+def test_what_the_answers_name_holds_unless_the_user_said_otherwise(
+    address: str, options: LMOptions, pace: RateLimits
+) -> None:
+    assert asked(address, options).recorded.limiter.pace == pace
