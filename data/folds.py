@@ -59,9 +59,9 @@ class Folds:
 
 def usual_folds(corpus: Corpus) -> int:
     """The default number of folds: 1, that is a single split, from `SMALL` sources on."""
-    if len(corpus.groups) >= SMALL:
+    if corpus.sources >= SMALL:
         return 1
-    return max(FEWEST, min(FOLDS, len(corpus.groups)))
+    return max(FEWEST, min(FOLDS, corpus.sources))
 
 
 def fold(corpus: Corpus, *, aspects: Sequence[str], seed: int, count: int) -> Folds:

@@ -43,7 +43,7 @@ class Inventory:
     per_group: tuple[int, float, int]
     """Fewest, median and most candidates of a group."""
     sources: int
-    """Groups with a source."""
+    """Different sources; groups without one are none."""
     contexts: int
     """Groups with a context."""
     references: int
@@ -67,7 +67,7 @@ def inventory(corpus: Corpus) -> Inventory:
         groups=len(corpus.groups),
         candidates=sum(sizes),
         per_group=(min(sizes), median(sizes), max(sizes)),
-        sources=sum(bool(group.source) for group in corpus.groups),
+        sources=len({group.source_key for group in corpus.groups if group.source}),
         contexts=sum(bool(group.context) for group in corpus.groups),
         references=sum(bool(group.references) for group in corpus.groups),
         comments=sum(len(texts) for g in corpus.groups for c in g.candidates for texts in c.comments.values()),

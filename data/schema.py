@@ -235,6 +235,11 @@ class Corpus:
         return any(len(g.candidates) > 1 for g in self.groups)
 
     @property
+    def sources(self) -> int:
+        """Number of different sources, on which evidence rests; fewer than groups where a source has several pairs."""
+        return len({group.source_key for group in self.groups})
+
+    @property
     def digest(self) -> str:
         """Hash of all texts, ratings and comments; equal content gives equal digests in any process."""
         return fingerprint(group_record(g) for g in self.groups)

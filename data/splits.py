@@ -48,11 +48,13 @@ class Splits:
 
     def joined_note(self) -> str:
         """How many sources were joined, in words; empty where none was."""
-        groups = sum(len(part.groups) for part in (self.train, self.dev, self.held_out))
+        keys = {group.id: group.source_key for part in (self.train, self.dev, self.held_out) for group in part.groups}
+        # Several pairs of one source are no near-duplicates.
+        sets = [own for ids in self.joined if len(own := {keys[one] for one in ids if one in keys}) > 1]
         return (
-            f"{sum(map(len, self.joined))} of {groups} sources are near-duplicates of others (shared wording or "
-            f"an equal context); each of their {len(self.joined)} sets was kept in one part of the split"
-            if self.joined
+            f"{sum(map(len, sets))} of {len(set(keys.values()))} sources are near-duplicates of others (shared wording "
+            f"or an equal context); each of their {len(sets)} sets was kept in one part of the split"
+            if sets
             else ""
         )
 

@@ -54,7 +54,7 @@ def study_of(run: Run, tuned: TunedJudges) -> Study:
     run.runner.progress.measure = settings.chosen_by.closest or "agreement"
     where = f"fold {plan.fold}" if plan.fold else "the judge that is exported"
     parts = plan.data.splits
-    sources = f"{len(parts.train.groups)} train, {len(parts.dev.groups)} dev, {len(parts.held_out.groups)} held-out"
+    sources = f"{parts.train.sources} train, {parts.dev.sources} dev, {parts.held_out.sources} held-out"
     logger.info("%s: searching knowledge, reading, rounds, persona and Tie-breaker (sources: %s)", where, sources)
     return run.study(units, tuned.space, search_plan, partial(_log, run))
 

@@ -159,6 +159,8 @@ def _counts(found: Inventory) -> list[Printed]:
     fewest, middle, most = found.per_group
     size = f"{most}" if fewest == most else f"{fewest} to {most}, median {middle:g}"
     kind = "sources" if found.sources else "texts without a source"
+    if 0 < found.sources < found.groups:
+        kind = f"groups of {found.sources:,} sources"
     rows = [["groups", f"{found.groups:,} {kind}, {found.candidates:,} candidates ({size} a group)"]]
     with_fields = {"a context": found.contexts, "references": found.references}
     rows += [[name, f"{count:,} of {found.groups:,} groups"] for name, count in with_fields.items() if count]
@@ -259,11 +261,11 @@ def _proof(corpus: Corpus, seed: int) -> tuple[list[str], list[str]]:
     if not usable:
         return lines, []
     parts, what = _parts(corpus, usable, seed), "sources" if corpus.grouped else "candidates"
-    train, dev, held_out = (len(part.groups) for part in (parts.train, parts.dev, parts.held_out))
+    train, dev, held_out = (part.sources for part in (parts.train, parts.dev, parts.held_out))
     if held_out:
         lines.append(f"  {train} {what} to learn from, {dev} to choose by, {held_out} held out for the evidence")
     else:
-        held_out = len(corpus.groups)
+        held_out = corpus.sources
         lines.append(
             f"  each of the {held_out} {what} is held out once, by {usual_folds(corpus)} folds; --folds 1 splits once"
         )

@@ -269,7 +269,7 @@ def fold_figures(plan: CompilePlan, proofs: Sequence[Proof]) -> FoldFigures:
 
     scored = [proof.scores for proof in proofs]
     return FoldFigures(
-        tuple(len(proof.held_out.groups) for proof in proofs),
+        tuple(proof.held_out.sources for proof in proofs),
         tuple(agreement(scores["compiled"]) for scores in scored),
         tuple(plan.versus(scores["compiled"], scores["single"], resamples=0).value for scores in scored),
     )
@@ -277,7 +277,7 @@ def fold_figures(plan: CompilePlan, proofs: Sequence[Proof]) -> FoldFigures:
 
 def procedure_note(plan: CompilePlan) -> str:
     """What held-out figures from folds measure."""
-    sources = len(plan.data.measured.groups)
+    sources = plan.data.measured.sources
     folds = len(plan.data.folds.parts) if plan.data.folds else 0
     return (
         f"The figures are those of the procedure, by {folds} folds: each source was scored by a judge that was "

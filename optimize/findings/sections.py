@@ -255,7 +255,7 @@ def _reproduce(plan: CompilePlan) -> list[ReportBlock]:
         ("seed", str(settings.seed)),
         ("LM", settings.lm + (f" ({plan.note})" if plan.note else "")),
         ("data", f"{data.corpus.origin.name}, fingerprint {data.corpus.digest}"),
-        *((name, f"{len(part.groups)} sources, fingerprint {part.digest}") for name, part in groups.items()),
+        *((name, f"{part.sources} sources, fingerprint {part.digest}") for name, part in groups.items()),
         ("settings", f"fingerprint {plan.identity}"),
         ("versions", ", ".join(f"{name} {version}" for name, version in versions().items())),
     ]

@@ -42,7 +42,7 @@ def headings(result: Result) -> dict[str, str]:
 def held_out_note(result: Result) -> str:
     """How many sources the held-out figures rest on, and that the judges never saw them."""
     never = "each from a judge that never saw it" if result.held_out.folds else "never used for tuning or choosing"
-    return f"{len(result.plan.data.measured.groups)} sources, {never}"
+    return f"{result.plan.data.measured.sources} sources, {never}"
 
 
 def table_notes(result: Result) -> list[str]:
@@ -72,7 +72,7 @@ def verdict(result: Result) -> list[str]:
     """Questions and answers, one a line: is the judge good, is it better than a single call of the same LM, where does
     that come from, how well do single raters agree, what does it cost, and what is exported."""
     held_out, good = result.held_out, result.agreement("compiled")
-    sources = len(result.plan.data.measured.groups)
+    sources = result.plan.data.measured.sources
     calls, single = held_out.calls_per_item("compiled"), held_out.calls_per_item("single")
     better = _better(held_out.gain, calls, single)
     lines = [

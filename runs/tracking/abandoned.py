@@ -1,9 +1,9 @@
 """Closes runs whose process was killed before it could close them itself.
 
 A process that ends by SIGKILL or a power cut leaves its run in the state RUNNING. So each process holds a lock while it
-tracks, and its run has the lock's name as a tag: a file `running/NAME.lock` in the store, or, where runs are kept in
-PostgreSQL, a lock in the database, so that a team's machines know about each other's runs. The operating system, or the
-server, releases it with the process, however that ends: a run whose lock another process can take has no process any
+tracks, and its run has the lock's name as a tag: a file `running/NAME.lock` in the store and, where runs are kept in
+PostgreSQL, a lock in the database as well, so that a team's machines know about each other's runs. The operating system,
+or the server, releases it with the process, however that ends: a run whose lock another process can take has no process any
 more. Process ids would not do, for they are given out again.
 """
 
@@ -34,31 +34,29 @@ class RunLock:
         self._new = name is None
         # A name may come from a tag that anyone can edit in the UI; it must not lead out of the folder.
         self._file = store / "running" / f"{Path(self.name).name}.lock"
-        self._held: FileLock | DatabaseLock
-        if driven_by_psycopg(uri):
-            self._held = DatabaseLock(uri, "tracking URI", f"run {self.name}")
-        else:
-            self._held = FileLock(self._file, thread_local=False)
+        self._held = FileLock(self._file, thread_local=False)
+        self._shared = DatabaseLock(uri, "tracking URI", f"run {self.name}") if driven_by_psycopg(uri) else None
 
     def acquire(self) -> bool:
         """Take the lock; False if a process has it, or if nothing is known of it here."""
-        if isinstance(self._held, DatabaseLock):
-            return self._held.acquire()
         if self._new:
             self._file.parent.mkdir(parents=True, exist_ok=True)
+        # A database forgets the lock with its session, while the process lives on: where the file is, the file decides.
         elif not self._file.exists():
-            return False
+            return self._shared is not None and self._shared.acquire()
         try:
             self._held.acquire(timeout=0)
         except Timeout:
             return False
-        return True
+        return not self._new or self._shared is None or self._shared.acquire()
 
     def release(self, *, closed: bool) -> None:
         """Give the lock up; the file stays for a run that could not be closed, so that a later process closes it."""
         if closed:
             self._file.unlink(missing_ok=True)
         self._held.release()
+        if self._shared is not None:
+            self._shared.release()
 
 
 def close_abandoned(place: Place, store: Path, successor: str) -> list[str]:

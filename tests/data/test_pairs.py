@@ -19,8 +19,10 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.files.groups import iter_groups
 from debate_judge.data.files.pairs import pair_columns
 from debate_judge.data.files.records import Record
+from debate_judge.data.folds import usual_folds
 from debate_judge.data.inference.powered import measure_systems
 from debate_judge.data.inference.rechecked import drift_of
+from debate_judge.data.inventory import inventory
 from debate_judge.data.schema import Aspect, Corpus, Scale, Task
 from debate_judge.data.sets import compared
 from debate_judge.data.splits import split
@@ -162,6 +164,11 @@ def test_several_pairs_of_a_source_stay_on_one_side_of_a_split(tmp_path: Path) -
     parts = split(corpus, aspects=["preference"], seed=0)
     sources = [{group.source for group in part.groups} for part in (parts.train, parts.dev, parts.held_out)]
     assert sum(map(len, sources)) == 6
+    # What is said of sources counts sources, and pairs of one are not near-duplicates.
+    assert (corpus.sources, inventory(corpus).sources, parts.held_out.sources) == (6, 6, len(sources[2]))
+    assert parts.joined
+    assert not parts.joined_note()
+    assert usual_folds(corpus) == 6
     # Without a tie the ratings are 0 and 1, and still no yes and no.
     assert find_questions(corpus.groups, PAIRS.aspects)["preference"].kind == "pairs"
     # The same pair again is another rating of it.

@@ -52,6 +52,11 @@ def test_the_run_of_a_process_that_died_on_another_machine_is_closed_and_that_of
         # The lock of this very run is held by its own process.
         with tracker(runs_database, tmp_path / "c", place):
             assert status(place, tracking.run_id) == "RUNNING"
+    # The database has forgotten its lock, but its process lives, as the file says on its own machine.
+    assert locks[1]._shared is not None
+    locks[1]._shared.release()
+    with tracker(runs_database, tmp_path / "elsewhere", place):
+        assert status(place, alive) == "RUNNING"
     locks[1].release(closed=True)
 
 
