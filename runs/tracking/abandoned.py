@@ -2,9 +2,9 @@
 
 A process that ends by SIGKILL or a power cut leaves its run in the state RUNNING. So each process holds a lock while it
 tracks, and its run has the lock's name as a tag: a file `running/NAME.lock` in the store and, where runs are kept in
-PostgreSQL, a lock in the database as well, so that a team's machines know about each other's runs. The operating system,
-or the server, releases it with the process, however that ends: a run whose lock another process can take has no process any
-more. Process ids would not do, for they are given out again.
+PostgreSQL, a lock in the database as well, so that a team's machines know about each other's runs. The operating
+system, or the server, releases it with the process, however that ends: a run whose lock another process can take has no
+process any more. Process ids would not do, for they are given out again.
 """
 
 from __future__ import annotations
