@@ -72,7 +72,7 @@ class Record:
         """An error about a field of this record, or about all of it."""
         return InputError(
             problem,
-            file=self.file,
+            file=self.file or None,
             line=self.line or None,
             unit=self.unit,
             field=self.place(field) or None,

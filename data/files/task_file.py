@@ -22,19 +22,18 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from typing import Annotated, Self
+
+from pydantic import AfterValidator, Field, model_validator
 
 from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.files import reading
-from debate_judge.data.files.records import Record
+from debate_judge.data.files.models import ClosedModel, Number, Text, validated
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.data.tasks import TASKS
 
 RESERVED = frozenset({"group", "source", "candidate", "text", "context", "reference", "task"})
 """Columns of tables that never hold ratings; aspects cannot have these names."""
-
-_LABELS = ("name", "source_label", "candidate_label")
-_TASK_FIELDS = (*_LABELS, "context_label", "aspects", "columns")
-_ASPECT_FIELDS = ("definition", "low", "high", "step", "source")
 
 
 def find_task(name: str, folder: Path | None = None) -> Task:
@@ -64,19 +63,14 @@ def read_task(path: str | Path) -> Task:
     Raises:
         InputError: with the field, or with the line where the file is not TOML at all.
     """
-    record = reading.toml(Path(path), "task file")
-    record.refuse_others(_TASK_FIELDS)
-    aspects = record.child("aspects")
-    if not aspects.values:
-        raise record.error("a task needs at least one aspect", "aspects", expected="[aspects.NAME]")
-    labels = {name: record.text(name).strip() for name in _LABELS}
-    if "context_label" in record.values:
-        labels["context_label"] = record.text("context_label").strip()
-    columns = record.child("columns") if "columns" in record.values else None
+    file = validated(_TaskFile, reading.toml(Path(path), "task file"))
     return Task(
-        **labels,
-        aspects=tuple(_aspect(aspects, name) for name in aspects.values),
-        columns={} if columns is None else {ours: columns.text(ours).strip() for ours in columns.values},
+        file.name.strip(),
+        file.source_label.strip(),
+        file.candidate_label.strip(),
+        tuple(Aspect(name, one.definition.strip(), one.scale, one.source) for name, one in file.aspects.items()),
+        file.context_label.strip(),
+        {ours: theirs.strip() for ours, theirs in file.columns.items()},
     )
 
 
@@ -85,18 +79,43 @@ def usable_name(name: str) -> bool:
     return name not in RESERVED and re.fullmatch(r"\w[\w .-]*", name) is not None
 
 
-def _aspect(aspects: Record, name: str) -> Aspect:
+def _refuse_name(name: str) -> str:
     if not usable_name(name):
-        raise aspects.error(
+        raise InputError(
             f"{name!r} cannot be the name of an aspect",
             expected="letters, digits, _, -, . and blanks, and none of " + ", ".join(sorted(RESERVED)),
         )
-    record = aspects.child(name)
-    record.refuse_others(_ASPECT_FIELDS)
-    definition = record.text("definition").strip()
-    # A stated step means that scores should be on it; without one, the finest scores agree best with mean ratings.
-    stated = "step" in record.values
-    step = record.number("step") if stated else 1.0
-    with record.located():
-        scale = Scale(record.number("low"), record.number("high"), step, stated)
-        return Aspect(name, definition, scale, "source" not in record.values or record.boolean("source"))
+    return name
+
+
+def _refuse_empty(aspects: dict[str, _AspectTable]) -> dict[str, _AspectTable]:
+    if not aspects:
+        raise InputError("a task needs at least one aspect", expected="[aspects.NAME]")
+    return aspects
+
+
+class _AspectTable(ClosedModel):
+    definition: Text
+    low: Number
+    high: Number
+    step: Number | None = None
+    source: bool = True
+
+    @property
+    def scale(self) -> Scale:
+        # A stated step means that scores should be on it; without one, the finest scores agree best with mean ratings.
+        return Scale(self.low, self.high, 1.0 if self.step is None else self.step, self.step is not None)
+
+    @model_validator(mode="after")
+    def _has_a_scale(self) -> Self:
+        _ = self.scale
+        return self
+
+
+class _TaskFile(ClosedModel):
+    name: Text
+    source_label: Text
+    candidate_label: Text
+    context_label: Text = "background"
+    aspects: Annotated[dict[Annotated[str, AfterValidator(_refuse_name)], _AspectTable], AfterValidator(_refuse_empty)]
+    columns: dict[str, Text] = Field(default_factory=dict)

@@ -8,15 +8,18 @@ for a judge that scores, see `runs.export.folder`.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, Field, model_validator
 
 from debate_judge.data.calibration import Calibration
 from debate_judge.data.errors import InputError, did_you_mean
+from debate_judge.data.files.models import BlankText, FileModel, Number, Text, validated
 from debate_judge.data.files.reading import json_object
 from debate_judge.data.files.records import Record
-from debate_judge.data.schema import GRANULARITIES, Aspect, Scale, Task, fingerprint
+from debate_judge.data.schema import Aspect, Granularity, Scale, Task, fingerprint
 from debate_judge.programs import KINDS, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.judge import Judge
@@ -111,27 +114,26 @@ def read(path: str | Path, judges: Collection[str] = ()) -> Export:
     folder = _locate(Path(path))
     root = json_object(folder / MANIFEST, remedy=_REMEDY)
     _check_format(root)
-    task = replace(_task(root.child("task")), columns=_columns(root))
-    entries = root.child("aspects")
-    if not entries.values:
-        raise root.error("the export judges no aspect", "aspects", expected="at least one aspect")
-    files = {name: _state_file(folder, entries.child(name)) for name in entries.values}
+    manifest, entries = validated(_Manifest, root), root.child("aspects")
+    with root.child("task").located():
+        task = manifest.task.task(manifest.columns)
+    files = {name: _state_file(folder, entries.child(name), entry.state) for name, entry in manifest.aspects.items()}
     content = program_fingerprint(
         root.values["task"], root.values["aspects"], {name: file.values for name, file in files.items()}
     )
-    if content != root.text("fingerprint"):
+    if content != manifest.fingerprint:
         raise root.error(
             "the export was changed after it was written, so the evidence in it belongs to another judge",
             "fingerprint",
-            expected=root.text("fingerprint"),
+            expected=manifest.fingerprint,
             found=content,
             remedy="restore the folder, or change the judge in Python and save it anew with `runs.export.save`",
         )
-    for name in entries.values:
-        _check_kind(entries.child(name), judges)
-    found = {name: _aspect_judge(entries.child(name), files[name], task, name) for name in entries.values}
-    _check_lm(root)
-    root.child("evidence")
+    records = {name: entries.child(name) for name in files}
+    judged = {name: validated(_AspectEntry, record) for name, record in records.items()}
+    for name, entry in judged.items():
+        _check_kind(records[name], entry.kind, judges)
+    found = {name: _aspect_judge(records[name], judged[name], file, task, name) for name, file in files.items()}
     in_task_order = {a.name: found[a.name] for a in task.aspects if a.name in found}
     return Export(CompiledJudge(task, in_task_order), root.values, folder)
 
@@ -175,43 +177,7 @@ def _check_format(root: Record) -> None:
         )
 
 
-def _task(record: Record) -> Task:
-    with record.located():
-        return Task(
-            record.text("name"),
-            record.text("source_label"),
-            record.text("candidate_label"),
-            tuple(map(_aspect, record.children("aspects", empty=True))),
-            record.text("context_label"),
-        )
-
-
-def _aspect(record: Record) -> Aspect:
-    scale = Scale(record.number("low"), record.number("high"), record.number("step"))
-    shown = "source" not in record.values or record.boolean("source")
-    return Aspect(record.text("name"), record.text("definition"), scale, shown)
-
-
-def _columns(root: Record) -> dict[str, str]:
-    """What the compiled data called our columns, so that new texts under the same names need no mapping."""
-    if "columns" not in root.values:
-        return {}
-    columns = root.child("columns")
-    return {ours: columns.text(ours) for ours in columns.values}
-
-
-def _check_lm(root: Record) -> None:
-    record = root.child("lm")
-    record.text("spec")
-    for name in ("temperature", "max_tokens"):
-        if record.values.get(name) is not None:
-            record.number(name)
-    if record.values.get("api_base") is not None:
-        record.text("api_base")
-
-
-def _state_file(folder: Path, entry: Record) -> Record:
-    name = entry.text("state")
+def _state_file(folder: Path, entry: Record, name: str) -> Record:
     file = folder / name
     # A manifest from elsewhere must not point to files outside its folder.
     if not file.resolve().is_relative_to(folder.resolve()):
@@ -219,9 +185,8 @@ def _state_file(folder: Path, entry: Record) -> Record:
     return json_object(file, remedy=_REMEDY)
 
 
-def _check_kind(entry: Record, judges: Collection[str]) -> None:
+def _check_kind(entry: Record, name: str, judges: Collection[str]) -> None:
     """Refuse a judge that is neither part of this project nor named by the caller."""
-    name = entry.text("kind")
     if ":" not in name:
         entry.choice("kind", KINDS, "update this project if a newer version has it")
     elif name not in judges:
@@ -235,37 +200,27 @@ def _check_kind(entry: Record, judges: Collection[str]) -> None:
         )
 
 
-def _aspect_judge(entry: Record, state: Record, task: Task, aspect: str) -> AspectJudge:
+def _aspect_judge(entry: Record, own: _AspectEntry, state: Record, task: Task, aspect: str) -> AspectJudge:
     if aspect not in {a.name for a in task.aspects}:
         raise entry.error("the task does not have this aspect", found=aspect)
-    granularity = entry.choice("granularity", GRANULARITIES)
-    name, config = entry.text("kind"), entry.child("config")
+    config = entry.child("config")
     try:
         with config.located():
-            judge = build(name, config.values)
+            judge = build(own.kind, own.config)
     except InputError:
         raise
-    except (KeyError, TypeError, ValueError) as error:
-        raise config.error(f"not a configuration of the judge {name!r}: {error!r}", found=config.values) from None
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise config.error(f"not a configuration of the judge {own.kind!r}: {error!r}", found=own.config) from None
     _apply(judge, state)
-    calibration = _calibration(entry.child("calibration")) if "calibration" in entry.values else None
+    calibration = None if own.calibration is None else own.calibration.calibration
     with entry.located("granularity"):
-        return AspectJudge(judge, granularity, calibration)
+        return AspectJudge(judge, own.granularity, calibration)
 
 
 def calibration_record(calibration: Calibration) -> dict[str, Any]:
     """The map to the raters' scale as JSON values."""
     knots = [{"score": score, "raters": rating} for score, rating in calibration.knots]
     return {"knots": knots, "groups": calibration.groups, "candidates": calibration.candidates}
-
-
-def _calibration(record: Record) -> Calibration:
-    with record.located():
-        return Calibration(
-            tuple((knot.number("score"), knot.number("raters")) for knot in record.children("knots", empty=True)),
-            int(record.number("groups")),
-            int(record.number("candidates")),
-        )
 
 
 def _apply(judge: Judge, state: Record) -> None:
@@ -282,21 +237,119 @@ def _apply(judge: Judge, state: Record) -> None:
     complete: State = {}
     for name, predictor in predictors.items():
         record = state.child(names[name])
-        signature = record.child("signature")
-        signature.text("instructions", blank=True)
-        fields = signature.children("fields", empty=True)
-        for field in fields:
-            field.text("prefix", blank=True)
-            field.text("description", blank=True)
+        own = validated(_PredictorState, record)
+        fields = own.signature.fields
         if len(fields) != len(predictor.signature.fields):
-            raise signature.error(
+            raise record.error(
                 "the predictor had other fields",
-                "fields",
+                "signature.fields",
                 expected=f"{len(predictor.signature.fields)} fields",
                 found=f"{len(fields)} fields",
                 remedy="use the version of this project that made the export, or compile the judge again",
             )
-        demos = [demo.values for demo in record.children("demos", empty=True)] if "demos" in record.values else []
         known = {k: record.values[k] for k in _STATE_KEYS if k in record.values}
-        complete[name] = {**known, "demos": demos, "traces": [], "train": [], "lm": None}
+        complete[name] = {**known, "demos": own.demos, "traces": [], "train": [], "lm": None}
     judge.load_state(complete)
+
+
+# --- the fields of the files ---
+
+
+class _AspectOfTask(FileModel):
+    name: Text
+    definition: Text
+    low: Number
+    high: Number
+    step: Number
+    source: bool = True
+
+    @property
+    def aspect(self) -> Aspect:
+        return Aspect(self.name, self.definition, Scale(self.low, self.high, self.step), self.source)
+
+    @model_validator(mode="after")
+    def _has_a_scale(self) -> Self:
+        _ = self.aspect
+        return self
+
+
+class _TaskEntry(FileModel):
+    name: Text
+    source_label: Text
+    candidate_label: Text
+    context_label: Text
+    aspects: list[_AspectOfTask]
+
+    def task(self, columns: Mapping[str, str]) -> Task:
+        aspects = tuple(one.aspect for one in self.aspects)
+        return Task(self.name, self.source_label, self.candidate_label, aspects, self.context_label, columns)
+
+
+class _StateEntry(FileModel):
+    state: Text
+
+
+class _LMEntry(FileModel):
+    spec: Text
+    temperature: Number | None = None
+    max_tokens: Number | None = None
+    api_base: Text | None = None
+
+
+def _refuse_empty(aspects: dict[str, _StateEntry]) -> dict[str, _StateEntry]:
+    if not aspects:
+        raise InputError("the export judges no aspect", expected="at least one aspect")
+    return aspects
+
+
+class _Manifest(FileModel):
+    """What is read of the manifest. How aspects are judged is read once the fingerprint has shown it unchanged."""
+
+    task: _TaskEntry
+    columns: dict[str, Text] = Field(default_factory=dict)
+    aspects: Annotated[dict[str, _StateEntry], AfterValidator(_refuse_empty)]
+    fingerprint: Text
+    lm: _LMEntry
+    evidence: dict[str, Any]
+
+
+class _Knot(FileModel):
+    score: Number
+    raters: Number
+
+
+class _CalibrationEntry(FileModel):
+    knots: list[_Knot]
+    groups: int
+    candidates: int
+
+    @property
+    def calibration(self) -> Calibration:
+        return Calibration(tuple((knot.score, knot.raters) for knot in self.knots), self.groups, self.candidates)
+
+    @model_validator(mode="after")
+    def _increases(self) -> Self:
+        _ = self.calibration
+        return self
+
+
+class _AspectEntry(_StateEntry):
+    kind: Text
+    config: dict[str, Any]
+    granularity: Granularity
+    calibration: _CalibrationEntry | None = None
+
+
+class _Field(FileModel):
+    prefix: BlankText
+    description: BlankText
+
+
+class _Signature(FileModel):
+    instructions: BlankText
+    fields: list[_Field]
+
+
+class _PredictorState(FileModel):
+    signature: _Signature
+    demos: list[dict[str, Any]] = Field(default_factory=list)

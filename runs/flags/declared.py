@@ -28,6 +28,8 @@ import pydantic.dataclasses
 from pydantic.fields import FieldInfo
 
 from debate_judge.data.errors import InputError, did_you_mean
+from debate_judge.data.files.models import input_error
+from debate_judge.data.files.records import Record
 
 T = TypeVar("T")
 
@@ -230,17 +232,13 @@ def _input_error(cls: type, error: pydantic.ValidationError) -> InputError:
     flag = one.spelled
     if why.startswith("missing"):
         return InputError("no value is given", field=flag, expected=one.field.description)
-    if why == "value_error" and isinstance(own := first["ctx"]["error"], InputError):
-        return InputError(own.problem, field=flag, expected=own.expected, found=found, remedy=own.remedy)
-    if one.choices:
+    if one.choices and why != "value_error":
         return unknown_name(name.replace("_", " "), flag, str(found), one.choices)
     if why.startswith(("greater_than", "less_than")):
         problem = "number too small" if why.startswith("greater") else "number too large"
         return InputError(problem, field=flag, expected=_range(one.option("bounds")), found=found)
-    if why == "finite_number":
-        return InputError("not a finite number", field=flag, expected="a finite number", found=found)
-    words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", tuple: "a list of texts"}
-    return InputError("wrong type", field=flag, expected=words.get(one.kind), found=found)
+    # Format csv, because a text on the command line is not told to do without quotes.
+    return input_error(error, Record({}, "", format="csv")).changed(field=flag, found=found)
 
 
 def _range(bounds: Mapping[str, float]) -> str:

@@ -87,7 +87,11 @@ def test_a_key_may_be_given_by_itself() -> None:
 
 @pytest.mark.parametrize(
     ("text", "field", "expected"),
-    [("minutes=0", "minutes", "at least 1"), ("lid=maybe", "lid", "true or false"), ("salt=x", "--salt", "a number")],
+    [
+        ("minutes=0", "minutes", "at least 1"),
+        ("lid=maybe", "lid", "true or false"),
+        ("salt=x", "--salt", "a finite number"),
+    ],
 )
 def test_a_value_is_refused_under_the_name_that_the_user_writes(text: str, field: str, expected: str) -> None:
     error = refused("stew", "--config", text)

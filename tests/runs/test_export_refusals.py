@@ -37,6 +37,8 @@ def another_manifest(values: dict[str, Any]) -> None:
     values["name"] = "a chart"
 
 
+FALLING = {"knots": [{"score": 1, "raters": 3}, {"score": 2, "raters": 1}], "groups": 1, "candidates": 2}
+
 BROKEN: list[tuple[str, str, Change, str]] = [
     ("another program's JSON", "manifest.json", another_manifest, "not the manifest"),
     ("a newer version", "manifest.json", setting("schema_version", to=SCHEMA_VERSION + 1), "newer version"),
@@ -48,6 +50,14 @@ BROKEN: list[tuple[str, str, Change, str]] = [
     ("an unknown kind", "manifest.json", setting("aspects", "tone", "kind", to="oracle"), "unknown kind"),
     ("an unknown granularity", "manifest.json", setting("aspects", "tone", "granularity", to="x"), "granularity"),
     ("a configuration of another judge", "manifest.json", setting("aspects", "tone", "config", to={}), "configuration"),
+    (
+        "a score mode that is no text",
+        "manifest.json",
+        setting("aspects", "tone", "config", "score_mode", to=1),
+        "config",
+    ),
+    ("a map that falls", "manifest.json", setting("aspects", "tone", "calibration", to=FALLING), "do not increase"),
+    ("an LM that is a list", "manifest.json", setting("lm", "spec", to=["x"]), "a text in quotes"),
     ("an aspect that the task lacks", "manifest.json", lambda m: rename(m), "does not have this aspect"),
     ("a state elsewhere", "manifest.json", setting("aspects", "tone", "state", to="../secret.json"), "outside"),
     ("no LM", "manifest.json", setting("lm", to={}), "'spec' is missing"),
@@ -93,8 +103,6 @@ def test_an_export_of_the_first_format_has_to_be_compiled_again(tmp_path: Path) 
 
 def sign(folder: Path) -> None:
     """Make the fingerprint fit, so that what is behind it is reached."""
-    from debate_judge.runs.export.manifest import program_fingerprint
-
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     try:
         states = {a: json.loads((folder / e["state"]).read_text("utf-8")) for a, e in manifest["aspects"].items()}

@@ -11,6 +11,8 @@ from typing import Any, Literal, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from debate_judge.data.errors import InputError
+from debate_judge.data.files.models import input_error
+from debate_judge.data.files.records import Record
 from debate_judge.runs.reports.html.blocks import Section
 
 AGAIN = "run the compile or comparison again, without report=none (--config); finished calls are not paid for again"
@@ -179,14 +181,9 @@ def _read(adapter: TypeAdapter[_T], content: str | bytes, place: str) -> _T:
     try:
         return adapter.validate_json(content)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        raise InputError(
-            "this is not the data of a report, or of one by another version of this project",
-            file=place,
-            field=".".join(map(str, first["loc"])) or None,
-            expected=str(first["msg"]),
-            remedy=AGAIN,
-        ) from None
+        problem = "this is not the data of a report, or of one by another version of this project"
+        refused = input_error(error, Record({}, place, remedy=AGAIN))
+        raise refused.changed(problem=problem, found=None) from None
 
 
 def printable(text: str) -> str:
