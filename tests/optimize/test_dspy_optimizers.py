@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -184,6 +185,29 @@ class Stopping:
         if self.left < 0:
             raise lm15.AuthError("wrong key")
         return self.script(prompt)
+
+
+def in_another_order(script: Callable[[str], str], order: int) -> ScriptedLM:
+    """An LM that takes another time for each reply, so that replies come in an order of this seed."""
+    dice = random.Random(order)
+
+    def answer(prompt: str) -> str:
+        # For the calls that begin from now on.
+        lm.scripted.latency = dice.choice((0.0, 0.001, 0.003))
+        return script(prompt)
+
+    lm = scripted_lm(answer)
+    return lm
+
+
+@BOTH
+def test_equal_seeds_find_the_same_and_ask_the_same_whatever_reply_comes_first(tuner: str) -> None:
+    asked = []
+    for order, seed in enumerate((3, 3, 4)):
+        lm = in_another_order(Mind("look again", "role"), order)
+        asked.append((tuned(lm, tuner, seed=seed).instructions(), Counter(lm.prompts)))
+    assert asked[0] == asked[1]
+    assert asked[0][1] != asked[2][1]
 
 
 @pytest.mark.integration
