@@ -17,7 +17,7 @@ from dspy import lm15
 
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.optimize.examples import examples
-from debate_judge.optimize.tuners import TUNERS, Effort, Tuned, Tuning
+from debate_judge.optimize.tuners import TUNERS, Effort, Tuned, Tuning, dspy_optimizers
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import PLAIN
 from debate_judge.programs.judge import DebateConfig, Judge
@@ -246,6 +246,20 @@ def test_a_fatal_error_is_raised_and_no_score_made_of_it(tuner: str, when: Calla
     lm = scripted_lm(failing)
     with pytest.raises(dspy.LMAuthError, match="wrong key"):
         tuned(lm, tuner)
+
+
+@BOTH
+@pytest.mark.parametrize("place", ["metric", "judge"])
+def test_an_error_of_our_own_is_raised_too(tuner: str, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any, **__: Any) -> Any:
+        raise ZeroDivisionError("a bug")
+
+    if place == "judge":
+        monkeypatch.setattr(Debate, "judge", broken)
+    else:
+        monkeypatch.setattr(dspy_optimizers, "group_agreement", broken)
+    with pytest.raises(ZeroDivisionError, match="a bug"):
+        tuned(scripted_lm(Mind("look again", "role")), tuner)
 
 
 @BOTH
