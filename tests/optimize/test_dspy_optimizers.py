@@ -249,17 +249,27 @@ def test_a_fatal_error_is_raised_and_no_score_made_of_it(tuner: str, when: Calla
 
 
 @BOTH
-@pytest.mark.parametrize("place", ["metric", "judge"])
-def test_an_error_of_our_own_is_raised_too(tuner: str, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: Any, **__: Any) -> Any:
-        raise ZeroDivisionError("a bug")
+@pytest.mark.parametrize(
+    ("place", "error"), [("metric", ZeroDivisionError), ("judge", ZeroDivisionError), ("metric", KeyboardInterrupt)]
+)
+def test_an_error_of_our_own_or_an_interrupt_ends_it_and_leaves_the_loggers_as_they_were(
+    tuner: str, place: str, error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logger = logging.getLogger("dspy")
+    before = (logger.level, optuna.logging.get_verbosity())
 
+    def broken(*_: Any, **__: Any) -> Any:
+        raise error("a bug")
+
+    # An interrupt comes in the thread of the caller.
+    monkeypatch.setattr(dspy_optimizers, "THREADS", 1)
     if place == "judge":
         monkeypatch.setattr(Debate, "judge", broken)
     else:
         monkeypatch.setattr(dspy_optimizers, "group_agreement", broken)
-    with pytest.raises(ZeroDivisionError, match="a bug"):
+    with pytest.raises(error, match="a bug"):
         tuned(scripted_lm(Mind("look again", "role")), tuner)
+    assert (logger.level, optuna.logging.get_verbosity()) == before
 
 
 @BOTH
