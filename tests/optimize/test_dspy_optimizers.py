@@ -253,10 +253,14 @@ def test_a_fatal_error_is_raised_and_no_score_made_of_it(tuner: str, when: Calla
     ("place", "error"), [("metric", ZeroDivisionError), ("judge", ZeroDivisionError), ("metric", KeyboardInterrupt)]
 )
 def test_an_error_of_our_own_or_an_interrupt_ends_it_and_leaves_the_loggers_as_they_were(
-    tuner: str, place: str, error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+    tuner: str,
+    place: str,
+    error: type[BaseException],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    logger = logging.getLogger("dspy")
-    before = (logger.level, optuna.logging.get_verbosity())
+    caplog.set_level(logging.INFO, "dspy")
+    optuna.logging.set_verbosity(optuna.logging.INFO)
 
     def broken(*_: Any, **__: Any) -> Any:
         raise error("a bug")
@@ -269,7 +273,7 @@ def test_an_error_of_our_own_or_an_interrupt_ends_it_and_leaves_the_loggers_as_t
         monkeypatch.setattr(dspy_optimizers, "group_agreement", broken)
     with pytest.raises(error, match="a bug"):
         tuned(scripted_lm(Mind("look again", "role")), tuner)
-    assert (logger.level, optuna.logging.get_verbosity()) == before
+    assert (logging.getLogger("dspy").level, optuna.logging.get_verbosity()) == (logging.INFO, optuna.logging.INFO)
 
 
 @BOTH
