@@ -261,3 +261,11 @@ def test_an_answer_that_was_lost_counts_in_the_budget_for_it_may_have_been_bille
     asyncio.run(go())
     # The first call got through at its second attempt.
     assert len(engine.requests) == 2 + (3 - paid)
+
+
+def test_no_probe_is_sent_past_the_budget() -> None:
+    lm, engine = judge_lm(options=LMOptions(budget=BudgetCaps(calls=1)))
+    ask(lm, QUESTION)
+    with pytest.raises(BudgetSpentError):
+        asyncio.run(lm.recorded.probe())
+    assert len(engine.requests) == 1
