@@ -15,6 +15,8 @@ from dspy.lm15 import Response
 
 from debate_judge.programs.judge import DebateConfig, Unscored, Verdict
 from debate_judge.programs.lm.client import JudgeLM, Reply
+from debate_judge.programs.lm.errors import BROKEN, STRAY, BudgetSpentError
+from debate_judge.programs.lm.options import BudgetCaps, LMOptions
 from debate_judge.programs.lm.store import SqlStore
 from tests.programs.engines import OTHER, QUESTION, Engine, ask, call_key, judge_lm, judged, reply_to, response
 
@@ -229,3 +231,41 @@ def test_a_debate_is_metered_under_the_names_of_its_roles() -> None:
     verdict = judged(lm, DebateConfig(1, True))
     assert isinstance(verdict, Verdict)
     assert lm.meter.executed == {"scorer": 2, "critic": 1, "tie-breaker": 1}
+
+
+@pytest.mark.parametrize(
+    ("lost", "paid"),
+    [
+        (lm15.TimeoutError("no answer came in time"), 2),
+        (lm15.TransportError("the answer broke off", provider_code=BROKEN), 2),
+        (lm15.TransportError("the answer to something else", provider_code=STRAY), 2),
+        (lm15.ServerError("oops", status=500), 1),
+    ],
+    ids=lambda value: getattr(value, "provider_code", None) or type(value).__name__,
+)
+def test_an_answer_that_was_lost_counts_in_the_budget_for_it_may_have_been_billed(lost: Exception, paid: int) -> None:
+    def act(number: int) -> Response:
+        if number == 1:
+            raise lost
+        return response("4")
+
+    lm, engine = judge_lm(act, options=LMOptions(budget=BudgetCaps(calls=3), first_wait=0.001))
+
+    async def go() -> None:
+        await reply_to(lm, QUESTION)
+        for number in range(3 - paid):
+            await reply_to(lm, [{"role": "user", "content": f"Question {number}"}])
+        with pytest.raises(BudgetSpentError, match="3 of 3 calls"):
+            await reply_to(lm, OTHER)
+
+    asyncio.run(go())
+    # The first call got through at its second attempt.
+    assert len(engine.requests) == 2 + (3 - paid)
+
+
+def test_no_probe_is_sent_past_the_budget() -> None:
+    lm, engine = judge_lm(options=LMOptions(budget=BudgetCaps(calls=1)))
+    ask(lm, QUESTION)
+    with pytest.raises(BudgetSpentError):
+        asyncio.run(lm.recorded.probe())
+    assert len(engine.requests) == 1
