@@ -152,18 +152,6 @@ def test_texts_come_from_the_store_alone(
     assert "quotes the texts of the data" in text
 
 
-@pytest.mark.parametrize(
-    "content",
-    [b'{"format": "something else"}', b'{"version": 0}', b'{"version": 1}', b"{", b"\xff", b"[" * 100_000],
-)
-def test_what_is_no_report_is_refused(content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "report.json").write_bytes(content)
-    assert report.main([str(tmp_path)]) == 2
-    assert "this is not the data of a report" in capsys.readouterr().err
-    assert report.main([str(tmp_path / "nowhere")]) == 2
-    assert "no report is here" in capsys.readouterr().err
-
-
 @pytest.mark.integration
 @pytest.mark.parametrize("there", [True, False])
 def test_on_a_terminal_the_page_is_opened(

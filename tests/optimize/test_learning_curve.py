@@ -104,15 +104,6 @@ def test_the_estimate_knows_it(compiled: dict[str, Any]) -> None:
     assert any("learning curve" in line for line in notes(compiled["settings"]))
 
 
-def test_without_learning_there_is_no_curve(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert command.main([*QUICK, "--tuner", "none", *keys(learning_curve=True)]) == 2
-    assert "nothing is learnt" in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
-
-
 @dataclass(frozen=True)
 class Step:
     sources: int

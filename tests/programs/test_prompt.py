@@ -11,7 +11,6 @@ import dspy
 import pytest
 from dspy.lm15 import Message, Request, Response, Usage
 
-from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.data.tasks import DIALOGUE, SUMMARIZATION
 from debate_judge.programs.debate.judge import Debate
@@ -79,15 +78,6 @@ def test_the_size_of_an_issue_and_the_fineness_of_scores_belong_to_the_aspect(
     told = Debate(score_mode=mode).prompt_parts(replace(ITEM, aspect=replace(COHERENCE, scale=scale)))
     assert told.aspect.endswith(f"\n{fineness}")
     assert f"the two scores lie at least {size} apart" in told.rules
-
-
-@pytest.mark.parametrize("removed", [{"granularity": "half"}, {"batch_rounds": 2}])
-def test_an_export_with_an_option_that_is_gone_is_refused(removed: dict[str, object]) -> None:
-    config = Debate().config()
-    assert Debate.from_config({**config, "granularity": "free", "batch_rounds": 0}).config() == config
-    with pytest.raises(InputError, match="compile the judge again") as raised:
-        Debate.from_config({**config, **removed})
-    assert raised.value.field in removed
 
 
 def test_roles_argue_from_the_guide_where_there_is_one() -> None:

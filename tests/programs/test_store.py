@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Connection, insert, select, update
 
-from debate_judge.data.errors import InputError
 from debate_judge.programs.hallucination.evidence import SearchProvider, stored_snippets
 from debate_judge.programs.lm import loop
 from debate_judge.programs.lm import store as sql
@@ -336,34 +335,6 @@ def test_what_the_folder_had_before_is_sent_to_the_team(tmp_path: Path, database
 
 
 # --- addresses ---
-
-
-def test_a_server_that_cannot_be_reached_is_an_error_with_a_remedy(tmp_path: Path) -> None:
-    with pytest.raises(InputError) as caught:
-        open_replies(tmp_path, "openai/m", "postgresql://judge@127.0.0.1:1/replies")
-    assert "127.0.0.1" in str(caught.value)
-    assert caught.value.remedy
-
-
-def test_a_password_in_the_flag_is_refused_and_one_in_the_environment_is_told_to_no_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    address = "postgresql://judge:Sesame-9417@127.0.0.1:1/replies"
-    for given_address in (address, "postgresql://127.0.0.1:1/replies?user=judge&password=Sesame-9417"):
-        with pytest.raises(InputError, match="a password stands in the address") as caught:
-            open_replies(tmp_path, "openai/m", given_address)
-        assert "Sesame" not in str(caught.value)
-    monkeypatch.setenv("DEBATE_REPLIES", address)
-    with pytest.raises(InputError) as caught:
-        open_replies(tmp_path, "openai/m")
-    assert "Sesame" not in str(caught.value)
-    assert "DEBATE_REPLIES" in str(caught.value)
-
-
-@pytest.mark.parametrize("address", ["mysql://judge@127.0.0.1/replies", "replies.db", "postgresql://[::1/replies"])
-def test_what_is_no_address_is_refused(address: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="not the address of a PostgreSQL database"):
-        open_replies(tmp_path, "openai/m", address)
 
 
 def test_replies_of_the_offline_lm_stay_on_the_machine(tmp_path: Path) -> None:
