@@ -11,23 +11,15 @@ import dspy
 import pytest
 from dspy.lm15 import Message, Request, Response, Usage
 
-from debate_judge.data.schema import Aspect, Scale, Task
+from debate_judge.data.schema import Scale, Task
 from debate_judge.data.tasks import DIALOGUE, SUMMARIZATION
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.table import Scoring
 from debate_judge.programs.judge import DebateConfig, Item, Verdict
 from debate_judge.programs.roles.guide import with_guide, without_anchors
-from debate_judge.programs.roles.role import SYSTEM, kinds, material
+from debate_judge.programs.roles.role import SYSTEM, material
 from tests.fakes import ScriptedLM, only, scripted_lm, section
 from tests.programs.prompts import ADAPTER, COHERENCE, FLUENCY, ITEM, OPEN_DEBATE, headers, hold
-
-
-def test_every_text_is_named_by_its_label() -> None:
-    task = Task("t", "minutes", "answer", (Aspect("a", "Is it?", Scale(0, 1)),), "knowledge")
-    assert kinds(task) == "Source: minutes. Candidate: answer."
-    assert kinds(task, context=True) == (
-        "Source: minutes. Candidate: answer. Context, which belongs to the source: knowledge."
-    )
 
 
 def asked(item: Item = ITEM, debate_config: DebateConfig = DebateConfig(1, True)) -> list[str]:  # noqa: B008 - it is frozen
@@ -184,11 +176,6 @@ def test_no_name_or_definition_of_a_task_opens_a_section() -> None:
 
 
 # --- reading ---
-
-
-@pytest.mark.parametrize("reply", ["", "<think>what", "[[ ## score ## ]]\n1\n[[ ## score ## ]]\n2"])
-def test_a_refused_reply_has_no_fields_and_raises_nothing(reply: str) -> None:
-    assert ADAPTER.parse(Scoring, reply) == {"rationale": "", "score": ""}
 
 
 # --- the two ways through DSPy ---

@@ -24,7 +24,7 @@ from debate_judge.programs.lm.sql.tables import REPLIES as REPLY_TABLE
 from debate_judge.programs.lm.store import SqlStore
 from debate_judge.programs.make_lm import open_replies
 from tests.postgresql import PostgresServer
-from tests.programs.engines import OTHER, QUESTION, judge_lm, reply_to
+from tests.programs.engines import judge_lm
 from tests.stores import REPLIES, count, fill, get, get_all, key, put
 
 Open = Callable[[], SqlStore]
@@ -236,17 +236,6 @@ def test_a_claim_that_is_held_for_long_is_renewed(opened: Open, monkeypatch: pyt
             await asyncio.sleep(0.01)
 
     asyncio.run(asyncio.wait_for(renewed(), 30))
-
-
-def test_two_processes_that_ask_the_same_pay_once(opened: Open) -> None:
-    async def go() -> None:
-        lms = [judge_lm(store=opened()) for _ in range(2)]
-        asked = await asyncio.gather(*(reply_to(lm, q) for lm, _ in lms for q in (QUESTION, OTHER)))
-        assert asked[:2] == asked[2:]
-        assert sum(len(engine.requests) for _, engine in lms) == 2
-        assert sum(lm.meter.executed.total() for lm, _ in lms) == 2
-
-    asyncio.run(go())
 
 
 def test_evidence_that_one_process_has_found_is_that_of_all(opened: Open) -> None:

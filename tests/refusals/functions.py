@@ -12,6 +12,8 @@ import pandas as pd
 
 import debate_judge
 from debate_judge import Aspect, Debate, Scale, corpus, examples, load, offline_lm
+from debate_judge.data import LOADERS
+from debate_judge.data import load as load_data
 from debate_judge.runs.evaluation.score_files import read_external
 from debate_judge.runs.export.process import judge_of_process
 from debate_judge.runs.integrations import DebateScorer, ProgramMetric, score_frame
@@ -73,6 +75,7 @@ JUDGES = [
     row("an LM without its provider", compiled(lm="gpt-4o"), "--lm", "PROVIDER/MODEL"),
     row("rounds below nothing", compiled(max_rounds=-1), "--max-rounds", "at least 0"),
     row("data that are not there", compiled(data="nowhere.csv"), None, "no such", "nowhere.csv"),
+    *(row(f"{name} nowhere", lambda n=name: load_data(f"{n}=nowhere"), None, "nowhere") for name in LOADERS),  # type: ignore[misc]
 ]
 
 
