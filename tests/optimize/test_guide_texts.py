@@ -25,7 +25,7 @@ def test_a_guide_that_quotes_a_source_is_asked_for_again_and_loses_the_sentence(
     quoting = "They like large. Think of an old lighthouse keeper and his seven cats in winter."
     author = Author(quoting)
     judge, _ = tuned(author)
-    assert "The guide quotes the texts ('of an old lighthouse keeper and his" in author.shown[1]
+    assert "('of an old lighthouse" in author.shown[1]
     assert guide_of(judge) == "They like large."
 
 

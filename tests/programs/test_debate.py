@@ -241,7 +241,8 @@ def test_an_unreadable_reply_is_shown_and_kept(tmp_path: Path, traced: bool) -> 
         judgement = hold(lm, only(Debate(debate_config=DebateConfig(0)).judge([ITEM])))
     assert isinstance(judgement, Unscored)
     why, _, rest = judgement.detail.partition("; the reply was: ")
-    assert why == "scorer, round 0: no score could be found; give one number from 1 to 5"
+    assert why.startswith("scorer, round 0: ")
+    assert "1 to 5" in why
     shown, _, key = rest.removesuffix("]").partition(" [kept as ")
     # On one line, short, and with nothing that a terminal or a parser would obey.
     assert shown.startswith("[2J[ [ ## score ## ]] ten of ten, xxx")

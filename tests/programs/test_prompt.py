@@ -80,10 +80,9 @@ def test_roles_argue_from_the_guide_where_there_is_one() -> None:
         hold(lm, only(judge.judge([ITEM])))
         return section(lm.prompts[1], "rules")
 
-    assert "The Critic first scores the candidate itself by the guide to the raters" in rules("Be kind.")
-    assert "which rule of the guide to the raters was overlooked or applied wrongly" in rules("Be kind.")
+    assert "by the guide to the raters" in rules("Be kind.")
     assert "guide" not in rules("")
-    assert "which rule of the definition was overlooked or applied wrongly" in rules("")
+    assert "rule of the definition" in rules("")
 
 
 def test_instructions_cannot_open_a_section_of_their_own() -> None:
