@@ -15,17 +15,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import require_file, write_json
 from debate_judge.optimize.settings import Settings
-from debate_judge.programs.lm.http.address import NoServerError
 from debate_judge.runs.flags.declared import command_settings, spelled
 from debate_judge.runs.flags.lm import EstimateFlags, require_server
-from debate_judge.runs.flags.parser import RESUMES, make_parser, read
+from debate_judge.runs.flags.parser import RESUMES, exit_code, make_parser, read
 from debate_judge.runs.flags.prose import print_error
 from debate_judge.runs.reports.terminal import show
 
-EXIT_INPUT, EXIT_LM, EXIT_TRACKING, EXIT_INTERRUPTED = 2, 3, 4, 130
+EXIT_TRACKING = 4
+"""Beside those of every command (`runs.flags.parser`)."""
 
 
 @command_settings
@@ -39,22 +38,15 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a compile; returns the exit code (0 done, 2 bad input, 3 the LM failed, 4 tracking failed, 130 stopped)."""
-    try:
+
+    def work() -> int:
         arguments = build_parser().parse_args(argv)
         return _run(read(Settings, arguments), vars(arguments).get("estimate"))
-    except InputError as error:
-        print_error(error)
-        return EXIT_LM if isinstance(error, NoServerError) else EXIT_INPUT
-    except KeyboardInterrupt:
-        print(f"\nstopped; {RESUMES}", file=sys.stderr)
-        return EXIT_INTERRUPTED
+
+    return exit_code(work, RESUMES)
 
 
 def _run(settings: Settings, estimate: str | None) -> int:
-    # DSPy and LiteLLM would fetch a price list on import; nothing here needs it.
-    import os
-
-    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
     if estimate is None:
         require_server(settings.lm, settings.api_base, settings.store)
         require_server(*settings.reflection, settings.store, flag="--reflection-lm", beside=settings.lm)
@@ -73,21 +65,14 @@ def _estimate(settings: Settings, lengths: str) -> int:
 
 
 def _compile(settings: Settings) -> int:
-    import dspy
-
     from debate_judge.optimize.findings.summary import next_steps, table
     from debate_judge.optimize.job import compile_judge
-    from debate_judge.programs.lm.errors import describe
     from debate_judge.runs.flags.judge import personas
     from debate_judge.runs.tracking.tracker import TrackingError
 
     require_file(settings.json, spelled(Settings, "json"))
     try:
         result = compile_judge(settings, personas(Path(settings.personas) if settings.personas else None))
-    except dspy.LMError as error:
-        second = settings.reflection_lm
-        print(describe(error, second if second and error.model == second else settings.lm), file=sys.stderr)
-        return EXIT_LM
     except TrackingError as error:
         print_error(error)
         return EXIT_TRACKING

@@ -15,7 +15,6 @@ judges score in one pass and share every reply; the same command resumes where i
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 
 from debate_judge.runs.comparison.flags import CompareFlags
@@ -25,8 +24,6 @@ from debate_judge.runs.flags.parser import RESUMES, exit_code, settings_of
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the tables; returns the exit code (0 done, 2 bad input, 3 the LM failed, 130 interrupted)."""
-    # DSPy and LiteLLM would fetch a price list on import; nothing here needs it.
-    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
 
     def work() -> int:
         flags = settings_of("compare", __doc__, CompareFlags, argv)
@@ -34,7 +31,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             require_server(flags.lm, flags.api_base, flags.store)
         from debate_judge.runs.comparison.job import run
 
-        return run(flags)
+        run(flags)
+        return 0
 
     return exit_code(work, RESUMES)
 

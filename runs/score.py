@@ -17,7 +17,6 @@ interval is wider as left to people (to_people). The same command continues a ru
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -25,18 +24,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from debate_judge.data.errors import InputError
-from debate_judge.programs.lm.http.address import NoServerError
 from debate_judge.runs.flags.lm import limits, require_server
-from debate_judge.runs.flags.parser import RESUMES, settings_of
-from debate_judge.runs.flags.prose import is_terminal, print_error
+from debate_judge.runs.flags.parser import RESUMES, exit_code, settings_of
+from debate_judge.runs.flags.prose import is_terminal
 from debate_judge.runs.reports.terminal import show
-from debate_judge.runs.scoring.settings import (
-    EXIT_INPUT,
-    EXIT_INTERRUPTED,
-    EXIT_LM,
-    USUAL_LEVEL,
-    ScoreFlags,
-)
+from debate_judge.runs.scoring.settings import USUAL_LEVEL, ScoreFlags
 
 if TYPE_CHECKING:
     from debate_judge.data.schema import RatedGroup, Task
@@ -49,44 +41,25 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     0 done, 2 bad input, 3 the LM failed, 4 too many items without a score, 130 interrupted.
     """
-    try:
-        return _run(settings_of("score", __doc__, ScoreFlags, argv))
-    except InputError as error:
-        print_error(error)
-        return EXIT_LM if isinstance(error, NoServerError) else EXIT_INPUT
-    except OSError as error:
-        _say(f"error: {error}\n  remedy:   fix the problem and {RESUMES}")
-        return EXIT_INPUT
-    except KeyboardInterrupt:
-        _say(f"\nstopped; {RESUMES}")
-        return EXIT_INTERRUPTED
+    return exit_code(lambda: _run(settings_of("score", __doc__, ScoreFlags, argv)), RESUMES)
 
 
 def _run(flags: ScoreFlags) -> int:
     if flags.interval is not None or flags.abstain is not None:
         flags = replace(flags, scale="raters", interval=flags.interval or USUAL_LEVEL)
-    # DSPy and LiteLLM would fetch a price list on import; nothing here needs it.
-    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
     if flags.lm and flags.estimate is None:
         require_server(flags.lm, flags.api_base, flags.store)
     _say("loading ...")
-    import dspy
-
-    from debate_judge.programs.lm.errors import describe
     from debate_judge.runs.scoring.scorer import TextScorer, open_program
 
     if flags.estimate is not None:
         return _estimate(flags)
-    try:
-        if flags.engine == "ray":
-            from debate_judge.runs.distributed.command import score_distributed
+    if flags.engine == "ray":
+        from debate_judge.runs.distributed.command import score_distributed
 
-            return score_distributed(flags)
-        with open_program(flags) as judge:
-            return _score(flags, TextScorer(judge, flags))
-    except dspy.LMError as error:
-        _say(describe(error, flags.lm or error.model or ""))
-        return EXIT_LM
+        return score_distributed(flags)
+    with open_program(flags) as judge:
+        return _score(flags, TextScorer(judge, flags))
 
 
 def _estimate(flags: ScoreFlags) -> int:
@@ -166,15 +139,11 @@ def _score(flags: ScoreFlags, scorer: TextScorer) -> int:
 def _write_all(flags: ScoreFlags, scorer: TextScorer, groups: Iterator[RatedGroup], results: Results) -> None:
     from debate_judge.runs.runner.progress import RunProgress
 
-    shown = RunProgress(scorer.judge.lm, shown=True)
-    shown.start()
-    try:
-        with shown.over("items scored", _count(flags, scorer)) as done:
-            for item, score, row in scorer.scored(groups):
-                results.add(item, score, row)
-                done.advance()
-    finally:
-        shown.stop()
+    count = _count(flags, scorer)
+    with RunProgress(scorer.judge.lm, shown=True) as shown, shown.over("items scored", count) as done:
+        for item, score, row in scorer.scored(groups):
+            results.add(item, score, row)
+            done.advance()
     results.finish()
 
 

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 from debate_judge.data.errors import InputError, install_hint
 from debate_judge.runs.flags.parser import exit_code, settings_of
-from debate_judge.runs.scoring.settings import EXIT_LM, ServeFlags
+from debate_judge.runs.scoring.settings import ServeFlags
 
 KEY = "DEBATE_SERVE_KEY"
 """The environment variable of the bearer key."""
@@ -61,7 +61,6 @@ def _is_loopback(host: str) -> bool:
 
 
 def _run(arguments: ServeFlags) -> int:
-    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
     key = bearer_key(arguments.host)
     try:
         import fastapi  # noqa: F401
@@ -70,18 +69,10 @@ def _run(arguments: ServeFlags) -> int:
     except ModuleNotFoundError as error:
         raise InputError(f"{error.name} is not installed", field="serve", remedy=install_hint("serve")) from error
     print("loading ...", file=sys.stderr)
-    import dspy
-
-    from debate_judge.programs.lm.errors import describe
     from debate_judge.runs.integrations.http_service import ServiceLimits, make_app
     from debate_judge.runs.scoring.scorer import open_program
 
-    try:
-        judge = open_program(arguments)
-    except dspy.LMError as error:
-        print(describe(error, arguments.lm or error.model or ""), file=sys.stderr)
-        return EXIT_LM
-    with judge:
+    with open_program(arguments) as judge:
         judge.compiled.require_calibrated(judge.choose(), arguments.scale)
         limits = ServiceLimits(arguments.max_body, arguments.max_requests, arguments.request_time)
         app = make_app(judge, key=key, limits=limits, scale=arguments.scale)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -350,15 +349,10 @@ def _judged(judge: LoadedJudge, planned: PlannedScoring) -> dict[str, list[Judge
     if planned.preflight:
         judge.smoke_test(items[: 2 * len(aspects)])
     found: dict[str, list[Judgement]] = {aspect.name: [] for aspect in aspects}
-    shown = RunProgress(judge.lm, shown=True)
-    shown.start()
-    try:
-        with shown.over(planned.what, len(items)) as done:
-            for item, judgement in judge.stream(items):
-                found[item.aspect.name].append(judgement)
-                done.advance()
-    finally:
-        shown.stop()
+    with RunProgress(judge.lm, shown=True) as shown, shown.over(planned.what, len(items)) as done:
+        for item, judgement in judge.stream(items):
+            found[item.aspect.name].append(judgement)
+            done.advance()
     return found
 
 
@@ -413,8 +407,6 @@ def run_command(
         found: Asks it, and computes the result.
         shown: The result as JSON values and as tables, and the exit code.
     """
-    # DSPy and LiteLLM would fetch a price list on import; nothing here needs it.
-    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
 
     def work() -> int:
         flags = settings_of(name, description, make, argv)
@@ -431,17 +423,4 @@ def run_command(
             write_json(flags.json, record, "--json")
         return code
 
-    return exit_code(lambda: _guarded(work), RESUMES)
-
-
-def _guarded(work: Callable[[], int]) -> int:
-    try:
-        return work()
-    except Exception as error:
-        dspy = sys.modules.get("dspy")
-        if dspy is None or not isinstance(error, dspy.LMError):
-            raise
-        from debate_judge.programs.lm.errors import describe
-
-        print(describe(error, error.model or ""), file=sys.stderr)
-        return 3
+    return exit_code(work, RESUMES)

@@ -7,13 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import dspy
-
 from debate_judge.data.agreement.decisions import Decided, decide
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import write_json
 from debate_judge.programs.lm.client import JudgeLM
-from debate_judge.programs.lm.errors import describe
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import StoreError, replies_folder
 from debate_judge.programs.make_lm import OFFLINE, make_lm, open_replies
@@ -42,12 +39,12 @@ from debate_judge.runs.runner.preflight import preflight, trials
 from debate_judge.runs.runner.runner import JudgeRunner
 
 
-def run(arguments: CompareFlags) -> int:
-    """Run a comparison and print its tables and other outputs; returns the exit code."""
+def run(arguments: CompareFlags) -> None:
+    """Run a comparison and print its tables and other outputs."""
     work = prepare(arguments)
     if arguments.estimate is not None:
         show(*estimated(arguments, work))
-        return 0
+        return
     spec = work.setting.lm
     require_server(spec, work.api_base, arguments.store)
     kept = open_replies(replies_folder(arguments.store, spec), spec, arguments.replies)
@@ -73,12 +70,8 @@ def run(arguments: CompareFlags) -> int:
             leave_report(arguments, work, found, lm)
             if lm.meter.asked and spec != OFFLINE:
                 show("", *cost_table(cost_rows(lm.meter, lm.price)), to=sys.stderr)
-    except dspy.LMError as error:
-        print(describe(error, spec), file=sys.stderr)
-        return 3
     finally:
         kept.close()
-    return 0
 
 
 def estimated(arguments: CompareFlags, work: Work) -> list[Printed]:

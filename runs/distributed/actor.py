@@ -19,9 +19,10 @@ from debate_judge.programs.lm.usage import Meter
 from debate_judge.runs.distributed.out_folder import OutFolder
 from debate_judge.runs.distributed.reading import UnitReading, read_unit
 from debate_judge.runs.distributed.units import Unit
+from debate_judge.runs.flags.parser import EXIT_INPUT, EXIT_LM
 from debate_judge.runs.scoring.output import RowTotals
 from debate_judge.runs.scoring.rows import PROVIDER_FAILED, JsonLines, Row, RowForm, cell, plain
-from debate_judge.runs.scoring.settings import EXIT_INPUT, EXIT_LM, ScoreFlags
+from debate_judge.runs.scoring.settings import ScoreFlags
 
 if TYPE_CHECKING:
     from debate_judge.data.schema import RatedGroup

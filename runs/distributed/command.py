@@ -24,10 +24,11 @@ from debate_judge.runs.export.loaded import LoadedJudge
 from debate_judge.runs.export.manifest import Export
 from debate_judge.runs.flags.declared import spelled
 from debate_judge.runs.flags.lm import limits
+from debate_judge.runs.flags.parser import EXIT_INPUT
 from debate_judge.runs.reports.scored import scored_summary
 from debate_judge.runs.reports.terminal import show
 from debate_judge.runs.scoring.scorer import TextScorer, find_export, open_program, say, unscored_code
-from debate_judge.runs.scoring.settings import EXIT_INPUT, EXIT_UNSCORED, ScoreFlags
+from debate_judge.runs.scoring.settings import EXIT_UNSCORED, ScoreFlags
 
 
 def score_distributed(flags: ScoreFlags) -> int:

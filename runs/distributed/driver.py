@@ -17,10 +17,9 @@ from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.usage import Meter, Tokens
 from debate_judge.runs.distributed.actor import ActorReport, ScoringActor, ScoringJob, UnitDone
 from debate_judge.runs.distributed.units import Unit
-from debate_judge.runs.flags.parser import RESUMES
+from debate_judge.runs.flags.parser import EXIT_INPUT, EXIT_LM, RESUMES
 from debate_judge.runs.runner.display import ProgressDisplay
 from debate_judge.runs.scoring.output import RowTotals
-from debate_judge.runs.scoring.settings import EXIT_INPUT, EXIT_LM
 
 _AT_ONCE = 2
 """Units that one actor is at: the calls of the next one fill the places that the last items of one leave."""

@@ -238,7 +238,8 @@ def _input_error(cls: type, error: pydantic.ValidationError) -> InputError:
         problem = "number too small" if why.startswith("greater") else "number too large"
         return InputError(problem, field=flag, expected=_range(one.option("bounds")), found=found)
     # Format csv, because a text on the command line is not told to do without quotes.
-    return input_error(error, Record({}, "", format="csv")).changed(field=flag, found=found)
+    refused = input_error(error, Record({}, "", format="csv")).changed(field=flag, found=found)
+    return refused.changed(expected="a list of texts") if one.kind is tuple and why != "value_error" else refused
 
 
 def _range(bounds: Mapping[str, float]) -> str:

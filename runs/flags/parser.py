@@ -27,13 +27,19 @@ RESUMES = "run the command again: it resumes, and finished calls are not paid fo
 """How a command goes on that was interrupted or failed, where its replies are kept."""
 
 
+EXIT_INPUT, EXIT_LM, EXIT_INTERRUPTED, EXIT_READER_GONE = 2, 3, 130, 141
+
+
 def exit_code(work: Callable[[], int], stopped: str = "") -> int:
-    """Carry out a command; what is wrong with its input is printed, and a reader of its output may go early.
+    """Carry out a command; what is wrong with its input or its LM is printed, and a reader of its output may go early.
 
     Returns:
-        What `work` returned, 2 for input that cannot be used, 3 for a server that is not running, 130 for an interrupt,
-        after which `stopped` is said, and 141 where the reader of the output has gone, as in `debate help | head -1`.
+        What `work` returned, 2 for input that cannot be used, 3 for an LM or a server that cannot be, 130 for an
+        interrupt, after which `stopped` is said, and 141 where the reader of the output has gone, as in `debate help |
+        head -1`.
     """
+    # DSPy and LiteLLM would fetch a price list on import; no command needs it.
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
     try:
         code = work()
         # None where it was closed before the command began.
@@ -42,15 +48,28 @@ def exit_code(work: Callable[[], int], stopped: str = "") -> int:
         return code
     except InputError as error:
         print_error(error)
-        return 3 if isinstance(error, NoServerError) else 2
+        return EXIT_LM if isinstance(error, NoServerError) else EXIT_INPUT
     except KeyboardInterrupt:
         if stopped:
             print(f"\nstopped; {stopped}", file=sys.stderr)
-        return 130
+        return EXIT_INTERRUPTED
     except BrokenPipeError:
         if not any([_closed(sys.stdout), _closed(sys.stderr)]):
             raise
-        return 141
+        return EXIT_READER_GONE
+    except OSError as error:
+        # A disk that is full, say.
+        print_error(f"{error}\n  remedy:   fix the problem and {RESUMES}")
+        return EXIT_INPUT
+    except Exception as error:
+        # No command imports DSPy for this: what has not been imported has raised nothing.
+        dspy = sys.modules.get("dspy")
+        if dspy is None or not isinstance(error, dspy.LMError):
+            raise
+        from debate_judge.programs.lm.errors import describe
+
+        print(describe(error, error.model or ""), file=sys.stderr)
+        return EXIT_LM
 
 
 def _closed(stream: TextIO | None) -> bool:

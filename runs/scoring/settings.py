@@ -18,7 +18,8 @@ from debate_judge.runs.flags.common import (
 from debate_judge.runs.flags.declared import command_settings, flag_group, setting
 from debate_judge.runs.flags.lm import MAX_TOKENS, AddressFlags, EndpointFlags, EstimateFlags, LimitFlags, PaceFlags
 
-EXIT_INPUT, EXIT_LM, EXIT_UNSCORED, EXIT_INTERRUPTED = 2, 3, 4, 130
+EXIT_UNSCORED = 4
+"""Beside those of every command (`runs.flags.parser`)."""
 
 USUAL_LEVEL = 0.9
 """Of intervals, where only `abstain` asks for them."""
