@@ -76,7 +76,7 @@ def _run(arguments: AgreementFlags) -> int:
     from debate_judge.runs.reports import raters as rater_tables
     from debate_judge.runs.reports.decisions import tables, to_json
     from debate_judge.runs.reports.terminal import show
-    from debate_judge.runs.runner.display import StepProgress
+    from debate_judge.runs.runner.progress import StepProgress
 
     _check_output(arguments)
     file, scale = Path(arguments.file), _scale(arguments.scale)

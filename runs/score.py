@@ -92,7 +92,7 @@ def _groups(flags: ScoreFlags, task: Task) -> Iterator[RatedGroup]:
     from debate_judge.runs.scoring.new_texts import new_groups
 
     if flags.engine == "ray":
-        from debate_judge.runs.distributed.reading import all_groups
+        from debate_judge.runs.distributed.units import all_groups
 
         return all_groups(flags, task)
     return new_groups(flags.source, task, flags.task, flags.columns, flags.sources, keep=flags.keep_columns)

@@ -28,7 +28,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.files import reading
-from debate_judge.data.files.models import ClosedModel, Number, Text, validated
+from debate_judge.data.files.records import ClosedModel, Number, Text, validated
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.data.tasks import TASKS
 

@@ -32,7 +32,7 @@ from debate_judge.programs.lm.reply import replies_folder
 from debate_judge.runs.estimates.dry_run import Estimate, Ledger, Stage, Target, dry_run_all, reply_tokens
 from debate_judge.runs.estimates.items import extent, sampled_groups
 from debate_judge.runs.flags.lm import limits
-from debate_judge.runs.runner.display import StepProgress
+from debate_judge.runs.runner.progress import StepProgress
 from debate_judge.runs.runner.runner import JudgeRunner
 
 SAMPLED = 192

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from debate_judge.data.agreement.results import Agreement
 from debate_judge.optimize.context import CompilePlan
 from debate_judge.optimize.evaluation.comparison import HeldOut
 from debate_judge.optimize.evaluation.held_out import COMPARED
@@ -23,7 +22,8 @@ from debate_judge.optimize.result import Result
 from debate_judge.optimize.search.outcomes import Outcome, SearchResult
 from debate_judge.programs.compiled import CompiledJudge
 from debate_judge.runs.flags.parser import as_command
-from debate_judge.runs.reports import costs, learning
+from debate_judge.runs.reports import learning
+from debate_judge.runs.reports.costs import cost_block
 from debate_judge.runs.reports.html.blocks import (
     CostChart,
     CostPoint,
@@ -39,9 +39,14 @@ from debate_judge.runs.reports.html.blocks import (
     TextChange,
 )
 from debate_judge.runs.reports.html.document import DebateTexts, Report
-from debate_judge.runs.reports.html.items import JudgedScores, beside_ratings, debates_of, labels_of
-from debate_judge.runs.reports.text import basis, interval
-from debate_judge.runs.tracking.values import versions
+from debate_judge.runs.reports.html.items import (
+    JudgedScores,
+    beside_ratings,
+    debates_of,
+    labels_of,
+    reproduce_blocks,
+)
+from debate_judge.runs.reports.text import correlation_label, interval
 
 _BROWSED = ("compiled", "single")
 """The judges whose debates can be browsed on the page."""
@@ -132,7 +137,7 @@ def _agreement(result: Result) -> list[ReportBlock]:
         [row, *(interval(found[judge][i]) for judge in COMPARED), " / ".join(calls[i]), chosen[i]]
         for i, row in enumerate(rows)
     ]
-    label = _label(found["compiled"])
+    label = correlation_label(found["compiled"][-1])
     note = f"{label}; 95 % intervals. {held_out_note(result)}. LM calls per item in the order of the columns."
     series = tuple(LineSeries(names[judge], tuple(map(Span.of, found[judge]))) for judge in COMPARED)
     raters = held_out.raters.get("compiled", {})
@@ -143,15 +148,6 @@ def _agreement(result: Result) -> list[ReportBlock]:
         JudgesChart("Held-out agreement with the raters", label, tuple(rows), series, ceiling),
         Paragraph("\n".join(table_notes(result)), look="small"),
     ]
-
-
-def _label(found: list[Agreement]) -> str:
-    """The name of the correlation, and how many groups it is computed from; the last figure has the most groups."""
-    last = found[-1]
-    groups = f"{last.groups} groups"
-    flat = f", {last.undefined} left out for equal ratings" if last.undefined else ", none undefined"
-    unscored = f", {last.unscored} items unscored" if last.unscored else ""
-    return f"{basis(last)} with the mean human rating, {groups}{flat}{unscored}"
 
 
 def _curve(plan: CompilePlan, curve: LearningCurve | None) -> list[ReportBlock]:
@@ -168,7 +164,7 @@ def _curve(plan: CompilePlan, curve: LearningCurve | None) -> list[ReportBlock]:
         found["average"] = [step.table.average[level][statistic] for step in steps]
     series = tuple(LineSeries(name, tuple(map(Span.of, values))) for name, values in found.items())
     sources = tuple(str(step.sources) for step in steps)
-    label = _label(next(iter(found.values())))
+    label = correlation_label(next(iter(found.values()))[-1])
     blocks.append(LineChart("Learning curve", label, series, x="train sources learnt from", ticks=sources))
     return [*blocks, Paragraph(learning.unlearnt(curve.added), look="small")] if curve.added else blocks
 
@@ -196,7 +192,7 @@ def _rounds(plan: CompilePlan, searches: Mapping[str, SearchResult]) -> list[Rep
         for variant in found.scores.held:
             values = found.scores.by_rounds(variant, aspect, plan.statistic, level, seed)
             series.append(LineSeries(in_words(variant), tuple(map(Span.of, values))))
-            label = label or _label(values)
+            label = label or correlation_label(values[-1])
         if any(len(one.values) > 1 for one in series):
             chosen = None if point.tie_breaker else (in_words(point.variant), point.rounds)
             charts.append(LineChart(aspect, label, tuple(series), chosen))
@@ -241,11 +237,9 @@ def _point(outcome: Outcome) -> CostPoint:
 
 def _costs(result: Result) -> list[ReportBlock]:
     meter = result.lm.meter
-    rows = costs.cost_rows(meter, result.lm.price)
-    header, body = costs.cells(rows)
     asked, executed = meter.asked.total(), meter.executed.total()
     note = f"LM calls: {asked:,} asked, {executed:,} executed now, the rest were answered before."
-    return [Paragraph(note), DataTable(header, body, "\n".join(costs.notes(rows)), total=True)]
+    return [Paragraph(note), cost_block(meter, result.lm.price)]
 
 
 def _reproduce(plan: CompilePlan) -> list[ReportBlock]:
@@ -257,11 +251,6 @@ def _reproduce(plan: CompilePlan) -> list[ReportBlock]:
         ("data", f"{data.corpus.origin.name}, fingerprint {data.corpus.digest}"),
         *((name, f"{part.sources} sources, fingerprint {part.digest}") for name, part in groups.items()),
         ("settings", f"fingerprint {plan.identity}"),
-        ("versions", ", ".join(f"{name} {version}" for name, version in versions().items())),
     ]
     note = "Equal settings, data and replies of the LM give equal results; calls that were answered are not made again."
-    return [
-        Quotation("Command", as_command("compile", settings)),
-        DataTable(("what", "value"), rows),
-        Paragraph(note, look="small"),
-    ]
+    return [*reproduce_blocks(as_command("compile", settings), rows), Paragraph(note, look="small")]

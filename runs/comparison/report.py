@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from debate_judge.data.agreement.results import Agreement
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import fingerprint
 from debate_judge.programs.lm.client import JudgeLM
@@ -26,7 +25,7 @@ from debate_judge.runs.evaluation.rows import EvaluatedJudge
 from debate_judge.runs.flags.declared import changed_settings, result_settings
 from debate_judge.runs.flags.parser import as_command
 from debate_judge.runs.reports import closeness as closeness_tables
-from debate_judge.runs.reports import costs
+from debate_judge.runs.reports.costs import cost_block
 from debate_judge.runs.reports.html.blocks import (
     CostChart,
     CostPoint,
@@ -34,17 +33,21 @@ from debate_judge.runs.reports.html.blocks import (
     LineChart,
     LineSeries,
     Paragraph,
-    Quotation,
     ReportBlock,
     Section,
     Span,
 )
 from debate_judge.runs.reports.html.document import DebateTexts, Report
-from debate_judge.runs.reports.html.items import JudgedScores, beside_ratings, debates_of, labels_of
+from debate_judge.runs.reports.html.items import (
+    JudgedScores,
+    beside_ratings,
+    debates_of,
+    labels_of,
+    reproduce_blocks,
+)
 from debate_judge.runs.reports.html.keeping import ReportFiles, keep
 from debate_judge.runs.reports.tables import DataTable, markdown
-from debate_judge.runs.reports.text import basis, interval, p_text
-from debate_judge.runs.tracking.values import versions
+from debate_judge.runs.reports.text import correlation_label, interval, p_text
 
 _MOST_DRAWN = 6
 """Judges whose scores are drawn beside the ratings; all can be looked through."""
@@ -129,7 +132,7 @@ def _agreement(found: ComparedJudges) -> list[ReportBlock]:
         LineSeries(result.name, tuple(Span.of(result.at(setup, column)[first]) for column in setup.columns))
         for result in comparison.results
     )
-    label = _label(comparison.results[0].at(setup, setup.columns[-1])[first])
+    label = correlation_label(comparison.results[0].at(setup, setup.columns[-1])[first])
     blocks: list[ReportBlock] = [
         judges_table(comparison, all_intervals=True, caption=found.legend),
         JudgesChart("Agreement with the raters", label, setup.columns, series),
@@ -155,16 +158,9 @@ def _rounds(comparison: Comparison, entrants: Sequence[Entrant]) -> list[ReportB
         if len(names) > 1 and sorted(names) == list(range(len(names))):
             own = [results[names[n]] for n in range(len(names))]
             series = [LineSeries(c, tuple(Span.of(one.at(setup, c)[first]) for one in own)) for c in setup.columns]
-            label = _label(own[-1].at(setup, setup.columns[-1])[first])
+            label = correlation_label(own[-1].at(setup, setup.columns[-1])[first])
             blocks.append(LineChart(f"{judge}: agreement by the number of rounds n", label, tuple(series)))
     return blocks
-
-
-def _label(one: Agreement) -> str:
-    """Which correlation the figures are, and what they rest on."""
-    flat = f"{one.undefined} left out for equal ratings" if one.undefined else "none undefined"
-    unscored = f", {one.unscored} items unscored" if one.unscored else ""
-    return f"{basis(one)} with the mean human rating, {one.groups} groups, {flat}{unscored}"
 
 
 def _cost(comparison: Comparison) -> list[ReportBlock]:
@@ -180,7 +176,7 @@ def _cost(comparison: Comparison) -> list[ReportBlock]:
             front.append(point)
     if len(points) < 2:
         return []
-    label = _label(comparison.results[0].at(setup, AVERAGE)[first])
+    label = correlation_label(comparison.results[0].at(setup, AVERAGE)[first])
     return [CostChart("Average agreement", label, tuple(points), tuple(front))]
 
 
@@ -201,24 +197,18 @@ def _costs(comparison: Comparison, lm: JudgeLM) -> list[ReportBlock]:
         rows.append([result.name, "–" if entry.calls is None else f"{entry.calls:.2f}", *per_item, usd])
     header = ("judge", "LM calls per item", "input fresh", "input cached", "output", "$ per 1,000 items")
     note = "Per item, tokens that each judge would use alone; a call that several need is made once."
-    bill = costs.cost_rows(lm.meter, lm.price)
-    names, body = costs.cells(bill)
-    return [
-        DataTable(header, rows, note),
-        DataTable(names, body, "\n".join(costs.notes(bill)), total=True),
-    ]
+    return [DataTable(header, rows, note), cost_block(lm.meter, lm.price)]
 
 
 def _reproduce(arguments: CompareFlags, work: Work) -> list[ReportBlock]:
     corpus, setting = work.setup.corpus, work.setting
     part = f"{len(corpus.groups)} groups, {setting.where}, fingerprint {corpus.digest}"
-    rows: Sequence[tuple[str, str]] = [
+    rows = [
         ("seed", str(arguments.seed)),
         ("LM", setting.lm + (f" ({setting.note})" if setting.lm == OFFLINE else "")),
         ("data", f"{corpus.origin.name}, {part}"),
-        ("versions", ", ".join(f"{name} {version}" for name, version in versions().items())),
     ]
-    return [Quotation("Command", as_command("compare", arguments)), DataTable(("what", "value"), rows)]
+    return reproduce_blocks(as_command("compare", arguments), rows)
 
 
 # --- where it is left ---

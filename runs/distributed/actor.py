@@ -17,8 +17,7 @@ from debate_judge.data.files.columns import ReadingNotes
 from debate_judge.programs.lm.options import BudgetCaps, LMOptions
 from debate_judge.programs.lm.usage import Meter
 from debate_judge.runs.distributed.out_folder import OutFolder
-from debate_judge.runs.distributed.reading import UnitReading, read_unit
-from debate_judge.runs.distributed.units import Unit
+from debate_judge.runs.distributed.units import Unit, UnitReading, read_unit
 from debate_judge.runs.flags.parser import EXIT_INPUT, EXIT_LM
 from debate_judge.runs.scoring.output import RowTotals
 from debate_judge.runs.scoring.rows import PROVIDER_FAILED, JsonLines, Row, RowForm, cell, plain

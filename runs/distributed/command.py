@@ -18,8 +18,7 @@ from debate_judge.runs.distributed import driver, units
 from debate_judge.runs.distributed.actor import ScoringJob, packed, shared_out
 from debate_judge.runs.distributed.driver import DistributedProgress, RunTotals, add_rows
 from debate_judge.runs.distributed.out_folder import OutFolder
-from debate_judge.runs.distributed.reading import UnitReading, read_unit
-from debate_judge.runs.distributed.units import Unit
+from debate_judge.runs.distributed.units import Unit, UnitReading, read_unit
 from debate_judge.runs.export.loaded import LoadedJudge
 from debate_judge.runs.export.manifest import Export
 from debate_judge.runs.flags.declared import spelled

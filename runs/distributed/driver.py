@@ -18,7 +18,7 @@ from debate_judge.programs.lm.usage import Meter, Tokens
 from debate_judge.runs.distributed.actor import ActorReport, ScoringActor, ScoringJob, UnitDone
 from debate_judge.runs.distributed.units import Unit
 from debate_judge.runs.flags.parser import EXIT_INPUT, EXIT_LM, RESUMES
-from debate_judge.runs.runner.display import ProgressDisplay
+from debate_judge.runs.runner.progress import ProgressDisplay
 from debate_judge.runs.scoring.output import RowTotals
 
 _AT_ONCE = 2

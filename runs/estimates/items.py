@@ -19,7 +19,7 @@ from debate_judge.runs.estimates.dry_run import Estimate, Extent, Ledger, Stage,
 from debate_judge.runs.export.lm_choice import foreign_address, lm_of
 from debate_judge.runs.export.manifest import Export
 from debate_judge.runs.runner.billing import stage
-from debate_judge.runs.runner.display import StepProgress
+from debate_judge.runs.runner.progress import StepProgress
 from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.runner.streaming import gathered, judge_in_order
 

@@ -25,9 +25,8 @@ from debate_judge.runs.evaluation.entrants import Entrant
 from debate_judge.runs.evaluation.perturbations import Manipulation
 from debate_judge.runs.evaluation.rows import EvaluatedJudge, JudgementRow
 from debate_judge.runs.runner.billing import JudgeUsage, stage
-from debate_judge.runs.runner.display import StepProgress
-from debate_judge.runs.runner.runner import JudgeRunner
-from debate_judge.runs.runner.shared_pass import PassJob, run_together
+from debate_judge.runs.runner.progress import StepProgress
+from debate_judge.runs.runner.runner import JudgeRunner, PassJob, run_together
 
 SAMPLED = 96
 """Items that each judge scores in the dry run, over all aspects."""

@@ -16,9 +16,8 @@ from pydantic import AfterValidator, Field, model_validator
 
 from debate_judge.data.calibration import Calibration
 from debate_judge.data.errors import InputError, did_you_mean
-from debate_judge.data.files.models import BlankText, FileModel, Number, Text, validated
 from debate_judge.data.files.reading import json_object
-from debate_judge.data.files.records import Record
+from debate_judge.data.files.records import BlankText, FileModel, Number, Record, Text, validated
 from debate_judge.data.schema import Aspect, Granularity, Scale, Task, fingerprint
 from debate_judge.programs import KINDS, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge

@@ -28,8 +28,7 @@ import pydantic.dataclasses
 from pydantic.fields import FieldInfo
 
 from debate_judge.data.errors import InputError, did_you_mean
-from debate_judge.data.files.models import input_error
-from debate_judge.data.files.records import Record
+from debate_judge.data.files.records import Record, input_error
 
 T = TypeVar("T")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from debate_judge.programs.lm.prices import Price
@@ -37,13 +38,17 @@ def _sum(rows: Sequence[Mapping[str, Any]], name: str, empty: float | None) -> f
 
 def cost_table(rows: Sequence[Mapping[str, Any]]) -> list[Printed]:
     """The rows of `cost_rows` for the terminal, with what the columns mean."""
-    header, body = cells(rows)
-    meaning, *more = notes(rows)
-    return [meaning, DataTable(header, body, total=True), *more]
+    meaning, *more = _notes(rows)
+    return [meaning, _table(rows), *more]
 
 
-def cells(rows: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], list[list[str]]]:
-    """The rows of `cost_rows` as texts, under their header."""
+def cost_block(meter: Meter, price: Price | None) -> DataTable:
+    """The same of a run for its report, with the meaning as caption."""
+    rows = cost_rows(meter, price)
+    return replace(_table(rows), caption="\n".join(_notes(rows)))
+
+
+def _table(rows: Sequence[Mapping[str, Any]]) -> DataTable:
     # A stand-in that costs nothing needs no column of zeros.
     priced = rows[-1]["usd"] is not None and any(row["usd"] or row["usd_saved"] for row in rows)
     body = []
@@ -51,10 +56,10 @@ def cells(rows: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], list[list
         numbers = [row[name] for name in ("calls", "cache_hits", "fresh_input", "cached_input", "output", "stored")]
         texts = [row["role"], "" if row["round"] is None else str(row["round"]), *(f"{n:,}" for n in numbers)]
         body.append([*texts, *([f"{row['usd']:.4f}"] if priced else [])])
-    return (*_HEADER, *(["US dollars"] if priced else [])), body
+    return DataTable((*_HEADER, *(["US dollars"] if priced else [])), body, total=True)
 
 
-def notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def _notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """What the columns mean, and what is not known."""
     lines = [
         "LM calls and tokens of this run. Fresh and provider-cached input and the output were paid for. Cache hits are "

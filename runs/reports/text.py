@@ -30,10 +30,17 @@ def interval(figure: Figure | None, sign: Literal["", "+"] = "") -> str:
     return f"{figure.value:{sign}.2f} [{figure.low:{sign}.2f}, {figure.high:{sign}.2f}]"
 
 
-def basis(agreement: Agreement) -> str:
-    """What a column of agreements is: correlation, level, groups, undefined, unscored."""
-    name = {"pearson": "Pearson", "spearman": "Spearman", "kendall": "Kendall tau-b"}[agreement.statistic]
-    return f"{agreement.level}-level {name}"
+def basis(found: Agreement) -> str:
+    """Level and name of a correlation."""
+    name = {"pearson": "Pearson", "spearman": "Spearman", "kendall": "Kendall tau-b"}[found.statistic]
+    return f"{found.level}-level {name}"
+
+
+def correlation_label(found: Agreement) -> str:
+    """Which correlation figures are, and what the last of them rests on: groups, undefined ones, unscored items."""
+    flat = f"{found.undefined} left out for equal ratings" if found.undefined else "none undefined"
+    unscored = f", {found.unscored} items unscored" if found.unscored else ""
+    return f"{basis(found)} with the mean human rating, {found.groups} groups, {flat}{unscored}"
 
 
 def p_text(p_value: float | None) -> str:

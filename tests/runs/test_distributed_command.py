@@ -19,6 +19,7 @@ from debate_judge.runs import score
 from debate_judge.runs.distributed.actor import ScoringActor, ScoringJob
 from debate_judge.runs.distributed.driver import UnitDriver
 from debate_judge.runs.export.folder import save
+from debate_judge.runs.flags.parser import EXIT_INPUT, EXIT_INTERRUPTED, EXIT_LM
 from debate_judge.runs.runner import streaming
 from debate_judge.runs.scoring.settings import EXIT_UNSCORED
 from tests.config_keys import keys
@@ -121,7 +122,7 @@ def test_bad_input_stops_no_other_and_ends_with_its_code(command: Command, capsy
     path.write_text("\n".join([*lines[:3], "{", *lines[3:]]), encoding="utf-8")
     (command.folder / "in-1.csv").write_text("text,source\n", encoding="utf-8")
     (command.folder / "in-2.parquet").write_bytes(b"none")
-    assert command() == score.EXIT_INPUT
+    assert command() == EXIT_INPUT
     said = capsys.readouterr().err
     assert f"{path}, line 4: not valid JSON" in said
     assert "in-2.parquet: not a Parquet file" in said
@@ -129,7 +130,7 @@ def test_bad_input_stops_no_other_and_ends_with_its_code(command: Command, capsy
     assert len(command.rows()) == 20
     # They are reported again, and nothing is paid for.
     asked = command.server.asked.total()
-    assert command() == score.EXIT_INPUT
+    assert command() == EXIT_INPUT
     assert f"{path}, line 4: not valid JSON" in capsys.readouterr().err
     assert command.server.asked.total() == asked
 
@@ -137,13 +138,13 @@ def test_bad_input_stops_no_other_and_ends_with_its_code(command: Command, capsy
 def test_another_judge_or_input_is_refused(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
     path = write_jsonl(command.folder / "in-0.jsonl", range(3))
     assert command() == 0
-    assert command(aspects="tone") == score.EXIT_INPUT
+    assert command(aspects="tone") == EXIT_INPUT
     assert "another aspects" in capsys.readouterr().err
     write_jsonl(path, range(4))
-    assert command() == score.EXIT_INPUT
+    assert command() == EXIT_INPUT
     assert "another inputs" in capsys.readouterr().err
     assert command(out=command.folder / "new.jsonl") == 0
-    assert command("--columns", "text=other") == score.EXIT_INPUT
+    assert command("--columns", "text=other") == EXIT_INPUT
     assert "another columns" in capsys.readouterr().err
 
 
@@ -151,7 +152,7 @@ def test_a_spent_budget_ends_with_its_code_and_the_same_command_goes_on(
     command: Command, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_jsonl(command.folder / "in-0.jsonl", range(20))
-    assert command(*keys(actors=1), budget="calls=100") == score.EXIT_LM
+    assert command(*keys(actors=1), budget="calls=100") == EXIT_LM
     said = capsys.readouterr().err
     assert "share of one actor" in said
     assert "raise --budget" in said
@@ -168,7 +169,7 @@ def test_a_spent_budget_ends_with_its_code_and_the_same_command_goes_on(
 def test_the_users_limits_hold_over_all_actors_together(command: Command) -> None:
     write_jsonl(command.folder / "in-0.jsonl", range(10))
     limits = keys(preflight=False, tpm=9e6)
-    assert command(*limits, rpm="90000", budget="calls=31,tokens=999999", concurrency="6") == score.EXIT_LM
+    assert command(*limits, rpm="90000", budget="calls=31,tokens=999999", concurrency="6") == EXIT_LM
     assert command.server.asked.total() <= 31
     jobs = [handle._actor.result()._job for handle in command.ray.actors]
     assert len(jobs) == 2
@@ -187,7 +188,7 @@ def test_a_budget_ends_with_the_last_actor_that_has_a_share(
     assert len(command.rows()) == 120
     command.ray.actors.clear()
     command.ray.dies_of = lambda handle, unit: len(handle.begun) == 3
-    assert command(budget="calls=1000", out=command.folder / "other.jsonl") == score.EXIT_LM
+    assert command(budget="calls=1000", out=command.folder / "other.jsonl") == EXIT_LM
     said = capsys.readouterr().err
     assert "all actors were killed" in said
     assert "--budget" in said
@@ -207,7 +208,7 @@ def test_an_interrupt_ends_in_order_and_the_same_command_goes_on(
 
     with monkeypatch.context() as patch:
         patch.setattr(UnitDriver, "_wait", interrupt)
-        assert command() == score.EXIT_INTERRUPTED
+        assert command() == EXIT_INTERRUPTED
     said = capsys.readouterr().err
     assert "what is in flight is waited for" in said
     assert "resumes" in said
@@ -226,7 +227,7 @@ def test_a_wrong_key_ends_the_run_and_names_the_remedy(
     monkeypatch.setattr(
         command.server, "reply", lambda body: (401, b'{"error": {"message": "wrong key sk-secret123456"}}')
     )
-    assert command(*keys(preflight=False)) == score.EXIT_LM
+    assert command(*keys(preflight=False)) == EXIT_LM
     said = capsys.readouterr().err
     assert "OPENAI_API_KEY" in said
     assert "sk-secret123456" not in said
@@ -256,7 +257,7 @@ def test_a_folder_is_written_by_one_run_that_all_actors_see(
     other = command.folder / "other.jsonl"
     assert command(out=other) == 0
     with FileLock(other / "_lock"):
-        assert command(out=other) == score.EXIT_INPUT
+        assert command(out=other) == EXIT_INPUT
     assert "another run is writing" in capsys.readouterr().err
     start = ScoringActor.__init__
 
@@ -267,15 +268,15 @@ def test_a_folder_is_written_by_one_run_that_all_actors_see(
 
     with monkeypatch.context() as patch:
         patch.setattr(ScoringActor, "__init__", on_another_machine)
-        assert command() == score.EXIT_INPUT
+        assert command() == EXIT_INPUT
     said = capsys.readouterr().err
     assert "does not see the folder of the results" in said
     assert "that all machines of the cluster share, or an object store" in said
     (command.out / "_manifest.json").unlink()
     (command.out / "part-00000-00000.jsonl").write_bytes(b"{}\n")
-    assert command() == score.EXIT_INPUT
+    assert command() == EXIT_INPUT
     assert "nothing says what they were made from" in capsys.readouterr().err
-    assert command(out="nowhere://bucket/out.jsonl") == score.EXIT_INPUT
+    assert command(out="nowhere://bucket/out.jsonl") == EXIT_INPUT
     assert "cannot be reached" in capsys.readouterr().err
 
 
@@ -290,13 +291,13 @@ def test_what_makes_no_sense_is_refused(command: Command, capsys: pytest.Capture
     config = command.folder / "config.toml"
     for line in ('transcripts = "t.jsonl"', 'batch = "openai"'):
         config.write_text(line, encoding="utf-8")
-        assert command(config=config) == score.EXIT_INPUT
+        assert command(config=config) == EXIT_INPUT
     for more in ({"concurrency": "1"}, {"out": "scores.csv"}):
-        assert command(**more) == score.EXIT_INPUT
+        assert command(**more) == EXIT_INPUT
     said = capsys.readouterr().err
     assert said.count("--engine local") == 2
     assert "at least 2, one for each of" in said
-    assert command(**{"in": command.folder / "nothing*"}) == score.EXIT_INPUT
+    assert command(**{"in": command.folder / "nothing*"}) == EXIT_INPUT
     assert "no such file" in capsys.readouterr().err
 
 
@@ -306,7 +307,7 @@ def test_without_ray_it_is_said_what_to_install(
     write_jsonl(tmp_path / "in.jsonl", range(1))
     monkeypatch.setitem(sys.modules, "ray", None)
     arguments = ["--engine", "ray", program(tmp_path), "--in", tmp_path / "in.jsonl"]
-    assert score.main([*map(str, arguments), "--out", str(tmp_path / "out.jsonl")]) == score.EXIT_INPUT
+    assert score.main([*map(str, arguments), "--out", str(tmp_path / "out.jsonl")]) == EXIT_INPUT
     said = capsys.readouterr().err
     assert "the engine ray is not installed" in said
     assert "[ray]" in said
@@ -366,5 +367,5 @@ def test_a_cluster_on_which_every_actor_dies_ends_the_run(
 ) -> None:
     write_jsonl(command.folder / "in-0.jsonl", range(60))
     command.ray.dies_of = lambda handle, unit: True
-    assert command(*keys(actors=1)) == score.EXIT_INPUT
+    assert command(*keys(actors=1)) == EXIT_INPUT
     assert "died one after the other" in capsys.readouterr().err

@@ -17,8 +17,7 @@ from debate_judge.programs.lm.usage import Meter, Tokens
 from debate_judge.runs.distributed.actor import ActorReport, UnitDone
 from debate_judge.runs.distributed.driver import DistributedProgress, RunTotals, add_rows
 from debate_judge.runs.runner.billing import stage
-from debate_judge.runs.runner.display import LINE_EVERY, StepProgress
-from debate_judge.runs.runner.progress import SILENCE, RunPhase, RunProgress
+from debate_judge.runs.runner.progress import LINE_EVERY, SILENCE, RunPhase, RunProgress, StepProgress
 from debate_judge.runs.scoring.output import RowTotals
 from tests.fakes import debater, scripted_lm
 

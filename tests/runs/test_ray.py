@@ -16,6 +16,7 @@ import pytest
 
 from debate_judge.runs import score
 from debate_judge.runs.distributed import driver, units
+from debate_judge.runs.flags.parser import EXIT_INPUT
 from tests.runs.distributed_run import AnsweringServer, program, write_csv, write_jsonl, write_parquet
 
 pytestmark = pytest.mark.integration
@@ -131,6 +132,6 @@ def test_the_same_command_has_nothing_left_to_do(scored: Scored, capsys: pytest.
     asked = server.asked.total()
     assert run(folder, server) == 0
     assert "nothing left to do" in capsys.readouterr().err
-    assert run(folder, server, "--aspects", "tone") == score.EXIT_INPUT
+    assert run(folder, server, "--aspects", "tone") == EXIT_INPUT
     assert "another aspects" in capsys.readouterr().err
     assert server.asked.total() == asked

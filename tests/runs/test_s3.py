@@ -11,7 +11,7 @@ from typing import Any
 import fsspec
 import pytest
 
-from debate_judge.runs import score
+from debate_judge.runs.flags.parser import EXIT_INPUT, EXIT_LM
 from tests.runs.distributed_command import Command, in_this_process
 from tests.runs.distributed_run import write_csv, write_jsonl, write_parquet
 
@@ -56,7 +56,7 @@ def test_a_run_from_s3_to_s3_goes_on_after_a_stop(
     import pyarrow.parquet as pq
 
     places: dict[str, str | Path] = {"in": "s3://texts/in-*", "out": "s3://texts/scores.parquet"}
-    assert command(budget="calls=60", **places) == score.EXIT_LM
+    assert command(budget="calls=60", **places) == EXIT_LM
     stopped = len(bucket.glob("texts/scores.parquet/part-*"))
     assert command(**places) == 0
     assert stopped < len(bucket.glob("texts/scores.parquet/part-*"))
@@ -77,7 +77,7 @@ def test_a_run_from_s3_to_s3_goes_on_after_a_stop(
     assert "nothing left to do" in capsys.readouterr().err
     content = bucket.cat_file("texts/in-1.csv")
     bucket.pipe_file("texts/in-1.csv", content.replace(b"message 12", b"message 99"))
-    assert command(**places) == score.EXIT_INPUT
+    assert command(**places) == EXIT_INPUT
     assert "another inputs" in capsys.readouterr().err
 
 
@@ -85,7 +85,7 @@ def test_a_bucket_that_is_not_there_or_not_ours_is_told(
     bucket: Any, command: Command, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for place in ("s3://texts/none-*", "s3://nowhere/in.jsonl", "s3://texts/none.jsonl"):
-        assert command(**{"in": place}) == score.EXIT_INPUT
+        assert command(**{"in": place}) == EXIT_INPUT
     said = capsys.readouterr().err
     assert said.count("error: ") == 3
     assert "no such file" in said
@@ -95,8 +95,8 @@ def test_a_bucket_that_is_not_there_or_not_ours_is_told(
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(command.folder / "none"))
     s3fs.S3FileSystem.clear_instance_cache()
     write_jsonl(command.folder / "in.jsonl", range(2))
-    assert command(**{"in": "s3://texts/in-0.jsonl"}) == score.EXIT_INPUT
-    assert command(out="s3://texts/other.jsonl") == score.EXIT_INPUT
+    assert command(**{"in": "s3://texts/in-0.jsonl"}) == EXIT_INPUT
+    assert command(out="s3://texts/other.jsonl") == EXIT_INPUT
     said = capsys.readouterr().err
     assert said.count("cannot be reached") == 2
     assert "--in" in said

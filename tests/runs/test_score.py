@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from debate_judge.runs import score
+from debate_judge.runs.flags.parser import EXIT_INPUT
 from debate_judge.runs.runner import streaming
 from debate_judge.runs.scoring import scorer
 from tests.config_keys import keys
@@ -106,7 +106,7 @@ def test_a_bad_line_is_named_and_all_before_it_is_scored(
 ) -> None:
     good = [line(g) for g in range(3)]
     command.write([*good, case[0], line(8)])
-    assert command() == score.EXIT_INPUT
+    assert command() == EXIT_INPUT
     message = capsys.readouterr().err
     assert all(part in message for part in case[1:]), message
     assert [r["group"] for r in command.rows()] == [f"g{g}" for g in range(3) for _ in range(4)]
@@ -136,7 +136,7 @@ def test_groups_of_another_task_can_be_left_aside(command: Command) -> None:
 def test_arguments_that_cannot_be_used(
     command: Command, capsys: pytest.CaptureFixture[str], more: list[str], says: str
 ) -> None:
-    assert command(*(part.format(source=command.source, out=command.out) for part in more)) == score.EXIT_INPUT
+    assert command(*(part.format(source=command.source, out=command.out) for part in more)) == EXIT_INPUT
     assert says in capsys.readouterr().err
     assert not command.out.exists() or command.out.read_bytes() == b""
 

@@ -21,6 +21,7 @@ from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.runs import score
 from debate_judge.runs.export.folder import save
+from debate_judge.runs.flags.parser import EXIT_INPUT, EXIT_LM
 from debate_judge.runs.scoring import scorer
 from tests.config_keys import keys
 from tests.faulty_server import FaultyServer
@@ -142,7 +143,7 @@ def test_a_revoked_key_ends_the_run_and_a_good_one_pays_for_the_rest_only(comman
     with FaultyServer(answer, latency=0.005) as server:
         server.key, server.revoke_after = "sk-secret-1", 200
         stopped = command(server, "revoked", key="sk-secret-1", process=True)
-        assert stopped.code == score.EXIT_LM
+        assert stopped.code == EXIT_LM
         assert "HTTP 401" in stopped.err
         assert "OPENAI_API_KEY" in stopped.err
         assert "command again" in stopped.err
@@ -190,7 +191,7 @@ def test_a_server_that_stays_away_ends_the_run_and_leaves_no_row_for_it(
 
     with FaultyServer(answer, script, latency=0.002) as server:
         stopped = command(server, f"away-{way}", patience=2.0)
-        assert stopped.code == score.EXIT_LM
+        assert stopped.code == EXIT_LM
         assert "no call was answered for" in stopped.err
         assert "Traceback" not in stopped.err
         assert undisturbed.startswith(stopped.rows)
@@ -210,7 +211,7 @@ def test_an_lm_that_needs_longer_replies_is_given_them(command: Command, undistu
 
     with FaultyServer(answer, script) as server:
         stopped = command(server, "long")
-        assert stopped.code == score.EXIT_INPUT
+        assert stopped.code == EXIT_INPUT
         assert "max-tokens" in stopped.err
         done = command(server, "long", *keys(max_tokens=9000))
     assert done.code == 0, done.err

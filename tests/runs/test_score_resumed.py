@@ -11,8 +11,8 @@ import pytest
 
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
-from debate_judge.runs import score
 from debate_judge.runs.export.folder import save
+from debate_judge.runs.flags.parser import EXIT_INPUT
 from tests.config_keys import keys
 from tests.runs.score_command import TASK, Command, line
 
@@ -117,7 +117,7 @@ def test_what_cannot_be_continued_is_refused_and_left_alone(
     change(command)
     before = command.out.read_bytes()
     capsys.readouterr()
-    assert command(*more) == score.EXIT_INPUT
+    assert command(*more) == EXIT_INPUT
     message = capsys.readouterr().err
     assert says in message
     assert "remedy" in message

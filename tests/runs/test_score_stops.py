@@ -11,7 +11,7 @@ import dspy
 import pytest
 from filelock import FileLock
 
-from debate_judge.runs import score
+from debate_judge.runs.flags.parser import EXIT_INPUT, EXIT_INTERRUPTED, EXIT_LM
 from debate_judge.runs.scoring.settings import EXIT_UNSCORED
 from tests.config_keys import keys
 from tests.fakes import debater, section
@@ -43,7 +43,7 @@ def test_a_wrong_key_ends_the_run_and_the_next_goes_on(command: Command, capsys:
         return SCRIPT(prompt)
 
     command.script = revoked
-    assert command("--concurrency", "1") == score.EXIT_LM
+    assert command("--concurrency", "1") == EXIT_LM
     message = capsys.readouterr().err
     assert "the key was revoked" in message
     assert "not paid" in message
@@ -84,7 +84,7 @@ def test_a_stop_by_the_user(
         add(self, *row)
 
     monkeypatch.setattr(Results, "add", stopping)
-    assert command() == score.EXIT_INTERRUPTED
+    assert command() == EXIT_INTERRUPTED
     assert "resumes" in capsys.readouterr().err
     assert len(command.rows()) == 7
     assert command() == 0
@@ -94,7 +94,7 @@ def test_a_stop_by_the_user(
 def test_two_runs_cannot_write_to_one_file(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
     command()
     with FileLock(f"{command.out}.lock"):
-        assert command() == score.EXIT_INPUT
+        assert command() == EXIT_INPUT
     assert "another process" in capsys.readouterr().err
 
 
@@ -149,7 +149,7 @@ def test_a_place_that_cannot_be_written_is_named_with_its_flag(
 
         monkeypatch.setattr(Path, "mkdir", refused)
     given = [flag, str(place / name)] if flag.startswith("-") else keys(**{flag: place / name})
-    assert command(*given) == score.EXIT_INPUT
+    assert command(*given) == EXIT_INPUT
     message = capsys.readouterr().err
     assert f"field '{flag}': cannot be written" in message
     assert "remedy" in message

@@ -12,8 +12,9 @@ import pytest
 from debate_judge import data
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
-from debate_judge.runs import check, score
+from debate_judge.runs import check
 from debate_judge.runs.export.folder import save
+from debate_judge.runs.flags.parser import EXIT_INPUT
 from tests.config_keys import keys
 from tests.fakes import debater, section
 from tests.runs.score_command import SCRIPT, TASK, Command, line
@@ -80,7 +81,7 @@ def test_a_column_that_the_first_text_lacks_is_refused_by_name(
     command: Command, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command.write([line(0), line(1, domain="bank")])
-    assert command("--wide", "--keep-columns") == score.EXIT_INPUT
+    assert command("--wide", "--keep-columns") == EXIT_INPUT
     message = capsys.readouterr().err
     assert "no field 'domain'" in message
     assert "'g1'" in message
@@ -161,7 +162,7 @@ def test_a_sheet_that_somebody_has_worked_on_is_not_replaced(
     edited = pd.read_parquet(out).assign(mine="x")
     edited.to_parquet(out)
     before = out.read_bytes()
-    assert command(out=out) == score.EXIT_INPUT
+    assert command(out=out) == EXIT_INPUT
     assert "changed after it was written" in capsys.readouterr().err
     assert out.read_bytes() == before
 

@@ -13,8 +13,7 @@ from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import DebateConfig, Item, Judgement, Verdict, corpus_items
 from debate_judge.programs.lm.reply import Memory
 from debate_judge.runs.runner.billing import JudgeUsage, UsageByJudge
-from debate_judge.runs.runner.runner import JudgeRunner
-from debate_judge.runs.runner.shared_pass import PassJob, run_together
+from debate_judge.runs.runner.runner import JudgeRunner, PassJob, run_together
 from tests.fakes import ScriptedLM, debater, only, scripted_lm
 from tests.runs.rated import COHERENCE, arguing, corpus, the_number
 

@@ -16,9 +16,8 @@ import pytest
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.columns import ReadingNotes
 from debate_judge.data.schema import RatedGroup
-from debate_judge.runs.distributed import reading, units
-from debate_judge.runs.distributed.reading import UnitReading, read_unit
-from debate_judge.runs.distributed.units import Unit, cut, find_inputs
+from debate_judge.runs.distributed import units
+from debate_judge.runs.distributed.units import Unit, UnitReading, cut, find_inputs, read_unit
 from debate_judge.runs.scoring.new_texts import new_groups
 from tests.data.test_formats import workbook
 from tests.runs.distributed_run import group, write_jsonl
@@ -205,7 +204,6 @@ def test_where_sources_change_is_found_in_one_pass(tmp_path: Path, monkeypatch: 
         return io.BufferedReader(Counted(place))
 
     monkeypatch.setattr(units, "open_input", opened)
-    monkeypatch.setattr(reading, "open_input", opened)
     sized(monkeypatch, path.stat().st_size // 20 + 1)
     assert [len(groups) for groups in by_unit(path, shared=True)] == [3000, 10]
     # Once to find the places, and once to copy each unit.

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from debate_judge.runs import score
 from debate_judge.runs.distributed import units
+from debate_judge.runs.flags.parser import EXIT_INPUT
 from tests.runs.distributed_command import Command, in_this_process
 from tests.runs.distributed_run import group
 
@@ -41,7 +41,7 @@ def test_any_number_of_bad_lines_cost_only_themselves(
     path = command.folder / "in.jsonl"
     bad = bad_lines(path)
     monkeypatch.setattr(units, "SMALLEST", size)
-    assert command(aspects="tone") == score.EXIT_INPUT
+    assert command(aspects="tone") == EXIT_INPUT
     assert [json.loads(row)["group"] for row in command.rows()] == [f"g{n}" for n in range(200) if n not in bad]
     said = capsys.readouterr().err
     assert "25 places of the input could not be read" in said
@@ -59,7 +59,7 @@ def test_a_table_is_read_up_to_its_first_bad_row(
     monkeypatch.setattr(units, "SMALLEST", size)
     lines = ["group,source,text", "g0,m,reply 0", "g1,m,reply 1", 'g2,m,"a "quoted" text', 'g9,m,injected"', "g3,m,r"]
     (command.folder / "in.csv").write_text("\n".join(lines), encoding="utf-8")
-    assert command(aspects="tone") == score.EXIT_INPUT
+    assert command(aspects="tone") == EXIT_INPUT
     # The group of the row before may go on behind it.
     assert [json.loads(row)["group"] for row in command.rows()] == ["g0"]
     said = capsys.readouterr().err
@@ -71,6 +71,6 @@ def test_a_table_is_read_up_to_its_first_bad_row(
 def test_a_table_without_the_columns_is_reported_once(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
     path = command.folder / "in.csv"
     path.write_text("group,answer\n" + "g,reply\n" * 500, encoding="utf-8")
-    assert command() == score.EXIT_INPUT
+    assert command() == EXIT_INPUT
     assert capsys.readouterr().err.count(f"error: {path}") == 1
     assert command.rows() == []

@@ -11,8 +11,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from debate_judge.data.errors import InputError
-from debate_judge.data.files.models import input_error
-from debate_judge.data.files.records import Record
+from debate_judge.data.files.records import Record, input_error
 from debate_judge.runs.reports.html.blocks import Section
 
 AGAIN = "run the compile or comparison again, without report=none (--config); finished calls are not paid for again"

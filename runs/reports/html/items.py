@@ -1,4 +1,4 @@
-"""From judgements beside ratings to the debates of a report, and to the charts that set scores beside ratings."""
+"""What the reports of compiles and comparisons have in common: debates, scores beside ratings, how to run it again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ from typing import Any
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Scale, Task
 from debate_judge.programs.judge import Judgement, Unscored
-from debate_judge.runs.reports.html.blocks import Confusion, ScatterChart, SharesChart
+from debate_judge.runs.reports.html.blocks import (
+    Confusion,
+    DataTable,
+    Quotation,
+    ReportBlock,
+    ScatterChart,
+    SharesChart,
+)
 from debate_judge.runs.reports.html.document import (
     AspectScale,
     BrowsedJudge,
@@ -22,6 +29,7 @@ from debate_judge.runs.reports.html.document import (
     RatedDebate,
     printable,
 )
+from debate_judge.runs.tracking.values import versions
 
 MOST_ITEMS = 10_000
 """Items that can be looked through; of more, those with the largest disagreement are kept."""
@@ -182,3 +190,9 @@ def _mean(values: Sequence[float]) -> float:
 def labels_of(task: Task) -> dict[str, str]:
     """What the page calls the texts."""
     return {"source": task.source_label, "candidate": task.candidate_label, "context": task.context_label}
+
+
+def reproduce_blocks(command: str, rows: Sequence[tuple[str, str]]) -> list[ReportBlock]:
+    """How a run is carried out again: its command, and what else decides its result."""
+    installed = ", ".join(f"{name} {version}" for name, version in versions().items())
+    return [Quotation("Command", command), DataTable(("what", "value"), [*rows, ("versions", installed)])]
