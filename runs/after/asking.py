@@ -160,8 +160,9 @@ def shared_aspects(export: Export, corpus: Corpus, names: Sequence[str] = ()) ->
 
 def objective(export: Export, corpus: Corpus) -> tuple[Statistic, Level]:
     """The correlation, and its level, that the export was chosen by."""
-    chosen: Mapping[str, Any] = export.manifest["evidence"].get("objective") or {}
-    return chosen.get("statistic", "spearman"), chosen.get("level", "summary" if corpus.grouped else "sample")
+    from debate_judge.runs.export.recorded import objective_in
+
+    return objective_in(export.manifest, "summary" if corpus.grouped else "sample")
 
 
 def drawn_at_random(corpus: Corpus) -> tuple[Corpus, list[str]]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -162,8 +162,9 @@ def _data_of(export: Export) -> str:
         InputError: They are a file of the user's.
     """
     from debate_judge.data import LOADERS
+    from debate_judge.runs.export.recorded import evidence_part
 
-    name = str((export.manifest["evidence"].get("data") or {}).get("name", ""))
+    name = str((evidence_part(export.manifest, "data", dict[str, Any]) or {}).get("name", ""))
     if name not in LOADERS:
         raise InputError(
             "the data that the export was compiled on are not known here",
@@ -237,15 +238,14 @@ def _write(planned: PlannedScoring, asked: ScoredCorpus, made: Carried, name: st
 def _decisions(export: Export, scores: Scores) -> dict[str, Any]:
     """Yes/no decisions at the old cuts, measured on the new scores."""
     from debate_judge.data.agreement.decisions import decide, find_questions_in_scores
+    from debate_judge.runs.export.recorded import cuts_in
     from debate_judge.runs.reports.decisions import to_json
 
-    evidence = export.manifest["evidence"]
-    judge = (evidence.get("exported") or {}).get("judge")
-    known: Mapping[str, Any] = (evidence.get("decisions") or {}).get(judge) or {}
+    known = cuts_in(export.manifest)
     questions = {
-        name: replace(one, cut=known[name]["cut"])
+        name: replace(one, cut=known[name].cut)
         for name, one in find_questions_in_scores(scores, None).items()
-        if name in known and known[name].get("cut") is not None
+        if name in known and known[name].cut is not None
     }
     return to_json({"carried": decide(scores, questions)})["carried"] if questions else {}
 

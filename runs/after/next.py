@@ -41,6 +41,7 @@ from debate_judge.runs.flags.declared import command_settings, setting
 from debate_judge.runs.flags.lm import limits
 from debate_judge.runs.reports.tables import DataTable
 from debate_judge.runs.reports.terminal import Printed
+from debate_judge.runs.reports.text import interval
 
 if TYPE_CHECKING:
     from debate_judge.data.agreement.correlations import Floats
@@ -230,24 +231,23 @@ def _read(flags: NextFlags) -> _Choice:
 
 def _settled_aspects(export: Export) -> dict[str, str]:
     """Aspect -> what the compile showed of its judge and a single call, where it could tell them apart."""
-    gains: Mapping[str, Any] = export.manifest["evidence"].get("gains") or {}
+    from debate_judge.runs.export.recorded import RecordedFigure, evidence_part
+
     return {
-        name: f"compiled judge minus single call {gain['value']:+.2f} [{gain['low']:+.2f}, {gain['high']:+.2f}]"
-        for name, gain in gains.items()
-        if gain["low"] is not None and gain["high"] is not None and not gain["low"] <= 0 <= gain["high"]
+        name: f"compiled judge minus single call {interval(gain, '+')}"
+        for name, gain in (evidence_part(export.manifest, "gains", dict[str, RecordedFigure]) or {}).items()
+        if gain.low is not None and gain.high is not None and not gain.low <= 0 <= gain.high
     }
 
 
 def _raters_needed(export: Export, aspects: Sequence[str]) -> dict[str, int]:
     """Aspect -> how many people should rate a text: as many as at the compile where these disagreed, else one."""
-    by_judge: Mapping[str, Any] = export.manifest["evidence"].get("raters") or {}
-    known: Mapping[str, Any] = next(iter(by_judge.values()), {})
-    return {
-        name: int(known[name]["raters"])
-        if name in known and known[name]["alpha"] is not None and known[name]["alpha"] < RELIABLE
-        else 1
-        for name in aspects
-    }
+    from debate_judge.runs.export.recorded import RecordedRaters, evidence_part
+
+    by_judge = evidence_part(export.manifest, "raters", dict[str, dict[str, RecordedRaters]]) or {}
+    known = next(iter(by_judge.values()), {})
+    disagreed = {name: one.raters for name, one in known.items() if one.alpha is not None and one.alpha < RELIABLE}
+    return {name: disagreed.get(name, 1) for name in aspects}
 
 
 def _planned(choice: _Choice, flags: NextFlags) -> list[PlannedScoring]:

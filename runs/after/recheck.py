@@ -218,8 +218,9 @@ def _differences(
     Raises:
         InputError: There is nothing to compare with.
     """
-    from debate_judge.data.inference.rechecked import agreement_figure
+    from debate_judge.data.inference.rechecked import agreement_figure, published_figure
     from debate_judge.data.inference.two_samples import compare_samples
+    from debate_judge.runs.export.recorded import held_out_figure
 
     statistic, level = objective(export, part)
 
@@ -230,7 +231,10 @@ def _differences(
 
     found = {}
     for name, names in [*((name, [name]) for name in new), (AVERAGE, list(new))]:
-        then = figure(old, names) or _published(export, name, names, (statistic, level))
+        then = figure(old, names)
+        # Of an export that keeps no scores: the standard error is what its interval tells.
+        if then is None and (told := held_out_figure(export.manifest, names, statistic, level)) is not None:
+            then = published_figure(told.value, told.low, told.high, told.groups)
         found[name] = compare_samples(figure(new, names), then)
     if found[AVERAGE] is None:
         raise InputError(
@@ -241,20 +245,6 @@ def _differences(
             remedy="rate more sources, or choose aspects that the export was measured in with --aspects",
         )
     return found
-
-
-def _published(export: Export, name: str, names: Sequence[str], at: tuple[str, str]) -> SampleFigure | None:
-    """The figure of an export that keeps no scores, with the standard error that its interval tells."""
-    from debate_judge.data.inference.rechecked import published_figure
-
-    evidence: Mapping[str, Any] = export.manifest["evidence"]
-    judge = (evidence.get("exported") or {}).get("judge")
-    table: Mapping[str, Any] = (evidence.get("held_out") or {}).get(judge) or {}
-    if name == AVERAGE and set(table.get("aspects", ())) != set(names):
-        return None
-    tables = table.get("average") if name == AVERAGE else (table.get("aspects") or {}).get(name)
-    cell = ((tables or {}).get(at[1]) or {}).get(at[0])
-    return None if cell is None else published_figure(cell["value"], cell["low"], cell["high"], cell["groups"])
 
 
 def _on_raters_scale(

@@ -26,6 +26,7 @@ from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.runs.export.folder import find
 from debate_judge.runs.export.from_mlflow import USUAL_STORE, MLflowStore, in_mlflow
 from debate_judge.runs.export.manifest import Export
+from debate_judge.runs.export.recorded import evidence_part
 from debate_judge.runs.flags.declared import listed
 from debate_judge.runs.flags.judge import option_value, personas, roles_of
 
@@ -187,10 +188,9 @@ def _entrant(one: NamedJudge, aspects: Sequence[Aspect], texts: Mapping[str, str
             remedy="name the aspects that it judges with --aspects",
         )
     judges = {name: replace(j, judge=_varied(j.judge, own, texts, one)) for name, j in one.export.judge.aspects.items()}
-    splits = one.export.manifest["evidence"].get("splits")
-    held_out = splits.get("held_out") if isinstance(splits, Mapping) else None
+    splits = evidence_part(one.export.manifest, "splits", dict[str, str]) or {}
     base = _short(one.address, one.export)
-    return Entrant(base + one.brackets, judges, str(held_out or ""), base, one.settings)
+    return Entrant(base + one.brackets, judges, splits.get("held_out", ""), base, one.settings)
 
 
 def _short(address: str, export: Export) -> str:

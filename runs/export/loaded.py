@@ -30,6 +30,7 @@ from debate_judge.programs.lm.reply import Memory
 from debate_judge.programs.make_lm import make_lm, open_replies
 from debate_judge.runs.export.lm_choice import lm_of
 from debate_judge.runs.export.manifest import Export
+from debate_judge.runs.export.recorded import cuts_in, fitted_intervals
 from debate_judge.runs.runner.preflight import Trial, preflight
 from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.runner.streaming import Score, judge_in_order, score_of
@@ -110,6 +111,7 @@ class LoadedJudge(dspy.Module):
         self.manifest: Mapping[str, Any] = export.manifest
         self.fingerprint = export.fingerprint
         self._exported = export.judge
+        self._decided = cuts_in(export.manifest)
         self._connection = _RunnerConnection(connect)
 
     def forward(self, *positional: object, **keywords: Any) -> dspy.Prediction:
@@ -183,11 +185,9 @@ class LoadedJudge(dspy.Module):
 
     def cut(self, aspect: Aspect) -> float | None:
         """The least score that means yes: that of the evidence, where the raters' ratings were yes or no."""
-        evidence = self.manifest["evidence"]
-        name = (evidence.get("exported") or {}).get("judge")
-        decided = ((evidence.get("decisions") or {}).get(name) or {}).get(aspect.name) or {}
-        if decided.get("kind") == "binary" and isinstance(decided.get("cut"), float):
-            return float(decided["cut"])
+        decided = self._decided.get(aspect.name)
+        if decided is not None and decided.kind == "binary" and decided.cut is not None:
+            return decided.cut
         return cut_of(aspect) if self.judges[aspect.name].on_scale else None
 
     @property
@@ -321,8 +321,6 @@ class LoadedJudge(dspy.Module):
         from the held-out scores that the export keeps. `judge.intervals()["coherence"].at(score)` has the ends `low`
         and `high`.
         """
-        from debate_judge.runs.export.recorded import fitted_intervals
-
         return fitted_intervals(self.manifest, self.choose(aspects), level)
 
     def stream(self, items: Iterable[Item]) -> Iterator[tuple[Item, Judgement]]:

@@ -36,7 +36,7 @@ _PLACES = (MANIFEST, f"artifacts/{MANIFEST}", f"artifacts/*/{MANIFEST}", f"*/{MA
 _STATE_KEYS = ("signature", "demos", "fields")
 """The parts of a predictor's DSPy state that belong to the program; the rest is an LM and traces of the tuning."""
 
-_REMEDY = "compile the judge again, or restore the folder from a copy"
+REMEDY = "compile the judge again, or restore the folder from a copy"
 
 State = dict[str, dict[str, Any]]
 """Predictor name -> its state."""
@@ -111,7 +111,7 @@ def read(path: str | Path, judges: Collection[str] = ()) -> Export:
         InputError: It is not an export, was made by another version of the format, is incomplete or was changed.
     """
     folder = _locate(Path(path))
-    root = json_object(folder / MANIFEST, remedy=_REMEDY)
+    root = json_object(folder / MANIFEST, remedy=REMEDY)
     _check_format(root)
     manifest, entries = validated(_Manifest, root), root.child("aspects")
     with root.child("task").located():
@@ -181,7 +181,7 @@ def _state_file(folder: Path, entry: Record, name: str) -> Record:
     # A manifest from elsewhere must not point to files outside its folder.
     if not file.resolve().is_relative_to(folder.resolve()):
         raise entry.error("the state lies outside the export", "state", found=name)
-    return json_object(file, remedy=_REMEDY)
+    return json_object(file, remedy=REMEDY)
 
 
 def _check_kind(entry: Record, name: str, judges: Collection[str]) -> None:

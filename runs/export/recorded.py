@@ -1,7 +1,7 @@
-"""The held-out scores that an export keeps of its judge, beside the ratings: what later measurements are compared with.
+"""What commands read of an export's evidence, above all the held-out scores of its judge beside the ratings.
 
-They stand in the manifest under "evidence"/"recorded": hashes of sources and texts with numbers, no text and no id of
-the data. With them `debate carry` and `debate recheck` know which sources the judge was measured on, and
+The scores stand in the manifest under "evidence"/"recorded": hashes of sources and texts with numbers, no text and no
+id of the data. With them `debate carry` and `debate recheck` know which sources the judge was measured on, and
 `debate score` with `interval` how far its scores are from ratings.
 """
 
@@ -10,15 +10,22 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Self, TypeVar
+
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from debate_judge.data.agreement.classification import Measure
+from debate_judge.data.agreement.correlations import Statistic
 from debate_judge.data.agreement.raters import error_and_bias
 from debate_judge.data.agreement.results import Agreement, GroupScores
 from debate_judge.data.agreement.tables import agreement_table
 from debate_judge.data.errors import InputError
+from debate_judge.data.files.records import FileModel, Number, Record, Text, input_error
 from debate_judge.data.inference.conformal import Abstained, ConformalIntervals, fit_intervals, left_to_people
-from debate_judge.data.schema import Aspect, Corpus, RatedGroup, fingerprint
+from debate_judge.data.schema import Aspect, Corpus, Level, RatedGroup, fingerprint
+from debate_judge.runs.export.manifest import MANIFEST, REMEDY
+
+T = TypeVar("T")
 
 RECORDED = "recorded"
 
@@ -112,38 +119,137 @@ def record(
     return {"by": by, "seen": sorted(seen), "aspects": aspects}
 
 
+class _RecordedGroup(FileModel):
+    source: Text
+    pair: Text | None = None
+    texts: list[str]
+    ratings: list[Number | None]
+    scores: list[Number | None]
+    on_raters_scale: list[Number | None] | None
+
+    def of(self, scores: Sequence[float | None]) -> GroupScores:
+        if not len(self.texts) == len(self.ratings) == len(scores):
+            raise InputError("not one rating and one score, or null, for each text", expected=f"{len(self.texts)} each")
+        return GroupScores(
+            self.pair or self.source, tuple(self.texts), tuple(self.ratings), tuple(scores), source=self.source
+        )
+
+    @model_validator(mode="after")
+    def _has_scores(self) -> Self:
+        self.of(self.scores)
+        self.of(self.scores if self.on_raters_scale is None else self.on_raters_scale)
+        return self
+
+
+class _Recorded(FileModel):
+    by: Literal["export", "folds"]
+    seen: list[str]
+    aspects: dict[str, list[_RecordedGroup]]
+
+
 def recorded_in(manifest: Mapping[str, Any]) -> RecordedScores | None:
-    """The scores in an export's manifest; None where it has none, as exports of earlier versions."""
-    found = manifest["evidence"].get(RECORDED)
+    """The scores in an export's manifest; None where it has none, as exports of earlier versions.
+
+    Raises:
+        InputError: They cannot be read.
+    """
+    found = evidence_part(manifest, RECORDED, _Recorded)
     if found is None:
         return None
+    scores = {aspect: [g.of(g.scores) for g in groups] for aspect, groups in found.aspects.items()}
+    mapped = {
+        aspect: [g.of(g.on_raters_scale) for g in groups if g.on_raters_scale is not None]
+        for aspect, groups in found.aspects.items()
+    }
+    kept = {aspect: groups for aspect, groups in mapped.items() if groups}
+    return RecordedScores(found.by, scores, kept, frozenset(found.seen))
+
+
+# --- other parts of the evidence ---
+
+
+def evidence_part(manifest: Mapping[str, Any], name: str, kind: type[T]) -> T | None:
+    """A part of an export's evidence; None where it has no such part, as exports of earlier versions.
+
+    Raises:
+        InputError: It is not of this kind.
+    """
+    value = manifest["evidence"].get(name)
+    if value is None:
+        return None
     try:
-        scores, mapped = (
-            {
-                aspect: [
-                    GroupScores(
-                        g.get("pair", g["source"]),
-                        tuple(g["texts"]),
-                        tuple(g["ratings"]),
-                        tuple(g[name]),
-                        source=g["source"],
-                    )
-                    for g in groups
-                    if g[name] is not None
-                ]
-                for aspect, groups in found["aspects"].items()
-            }
-            for name in ("scores", "on_raters_scale")
-        )
-        by: Literal["export", "folds"] = "folds" if found["by"] == "folds" else "export"
-        return RecordedScores(by, scores, {a: g for a, g in mapped.items() if g}, frozenset(found["seen"]))
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise InputError(
-            "the scores that the export keeps cannot be read",
-            field=f"evidence.{RECORDED}",
-            found=repr(error),
-            remedy="restore the export from a copy, or compile the judge again",
-        ) from None
+        return TypeAdapter(kind).validate_python(value, strict=True)
+    except ValidationError as error:
+        record = Record({}, MANIFEST, path=f"evidence.{name}", remedy=REMEDY)
+        raise input_error(error, record) from None
+
+
+class _Exported(FileModel):
+    judge: str
+
+
+def exported_name(manifest: Mapping[str, Any]) -> str:
+    """What the evidence calls the exported judge; empty where it does not say."""
+    found = evidence_part(manifest, "exported", _Exported)
+    return "" if found is None else found.judge
+
+
+class DecisionCut(FileModel):
+    """The kind of decision that the ratings of an aspect are, and the least score of a yes."""
+
+    kind: str = ""
+    cut: Number | None = None
+
+
+def cuts_in(manifest: Mapping[str, Any]) -> dict[str, DecisionCut]:
+    """Aspect -> how the exported judge decides, where the ratings are decisions."""
+    found = evidence_part(manifest, "decisions", dict[str, dict[str, DecisionCut]]) or {}
+    return found.get(exported_name(manifest), {})
+
+
+class _Objective(FileModel):
+    statistic: Statistic = "spearman"
+    level: Level | None = None
+
+
+def objective_in(manifest: Mapping[str, Any], usual: Level) -> tuple[Statistic, Level]:
+    """The correlation that the export was chosen by, and its level, or the usual one."""
+    found = evidence_part(manifest, "objective", _Objective) or _Objective()
+    return found.statistic, found.level or usual
+
+
+class RecordedFigure(FileModel):
+    """A figure with the ends of its interval."""
+
+    value: Number | None
+    low: Number | None
+    high: Number | None
+    groups: int = 0
+
+
+class RecordedRaters(FileModel):
+    """How many raters a text had, and how well they agreed."""
+
+    raters: int
+    alpha: Number | None
+
+
+class _RecordedTable(FileModel):
+    aspects: dict[str, dict[str, dict[str, RecordedFigure]]] = Field(default_factory=dict)
+    average: dict[str, dict[str, RecordedFigure]] = Field(default_factory=dict)
+
+
+def held_out_figure(
+    manifest: Mapping[str, Any], aspects: Sequence[str], statistic: Statistic, level: Level
+) -> RecordedFigure | None:
+    """Held-out agreement of the exported judge in an aspect, or on average over these if they are all that it has."""
+    tables = evidence_part(manifest, "held_out", dict[str, _RecordedTable]) or {}
+    table = tables.get(exported_name(manifest), _RecordedTable())
+    if len(aspects) == 1:
+        found = table.aspects.get(aspects[0], {})
+    else:
+        found = table.average if set(table.aspects) == set(aspects) else {}
+    return found.get(level, {}).get(statistic)
 
 
 # --- conformal intervals from them ---
@@ -188,8 +294,7 @@ def held_out_intervals(
 ) -> dict[str, HeldOutIntervals]:
     """Aspect -> how intervals of this level do, and what leaving those wider than `widest` to people does."""
     recorded = recorded_in(manifest)
-    objective: Mapping[str, Any] = manifest["evidence"].get("objective") or {}
-    statistic, at = objective.get("statistic", "spearman"), objective.get("level", "summary")
+    statistic, at = objective_in(manifest, "summary")
     found: dict[str, HeldOutIntervals] = {}
     for aspect in aspects:
         groups = () if recorded is None else recorded.mapped.get(aspect.name, ())

@@ -72,8 +72,9 @@ def test_from_python(measured: Command) -> None:
     bad = json.loads((Path(measured.program) / "manifest.json").read_text())
     bad["evidence"][RECORDED]["aspects"]["tone"][0].pop("texts")
     (Path(measured.program) / "manifest.json").write_text(json.dumps(bad))
-    with load(measured.program) as judge, pytest.raises(InputError, match="cannot be read"):
+    with load(measured.program) as judge, pytest.raises(InputError) as refused:
         judge.intervals()
+    assert refused.value.field == f"evidence.{RECORDED}.aspects.tone[0].texts"
 
 
 def test_groups_without_ratings_are_left_out() -> None:
