@@ -89,7 +89,7 @@ def _estimate(flags: ScoreFlags) -> int:
 
 
 def _groups(flags: ScoreFlags, task: Task) -> Iterator[RatedGroup]:
-    from debate_judge.runs.scoring.new_texts import new_groups
+    from debate_judge.runs.scoring.scorer import new_groups
 
     if flags.engine == "ray":
         from debate_judge.runs.distributed.units import all_groups
@@ -149,7 +149,7 @@ def _write_all(flags: ScoreFlags, scorer: TextScorer, groups: Iterator[RatedGrou
 
 def _count(flags: ScoreFlags, scorer: TextScorer) -> int | None:
     """How many items there are, for the time that is left; only looked for where a bar shows it."""
-    from debate_judge.runs.scoring.new_texts import count_candidates
+    from debate_judge.runs.scoring.scorer import count_candidates
 
     if not is_terminal(sys.stderr):
         return None

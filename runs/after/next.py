@@ -205,7 +205,7 @@ def _read(flags: NextFlags) -> _Choice:
     from debate_judge.data.schema import Corpus, Origin
     from debate_judge.runs.export.loaded import chosen_aspects
     from debate_judge.runs.export.recorded import recorded_in
-    from debate_judge.runs.scoring.new_texts import new_groups
+    from debate_judge.runs.scoring.scorer import new_groups
 
     export = find_export(flags, flags.export)
     judged = tuple(chosen_aspects(export.judge, flags.aspects or None))

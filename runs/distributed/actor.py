@@ -19,9 +19,9 @@ from debate_judge.programs.lm.usage import Meter
 from debate_judge.runs.distributed.out_folder import OutFolder
 from debate_judge.runs.distributed.units import Unit, UnitReading, read_unit
 from debate_judge.runs.flags.parser import EXIT_INPUT, EXIT_LM
-from debate_judge.runs.scoring.output import RowTotals
-from debate_judge.runs.scoring.rows import PROVIDER_FAILED, JsonLines, Row, RowForm, cell, plain
+from debate_judge.runs.scoring.output import PROVIDER_FAILED, JsonLines, Row, RowForm, RowTotals, plain
 from debate_judge.runs.scoring.settings import ScoreFlags
+from debate_judge.runs.scoring.tables import cell
 
 if TYPE_CHECKING:
     from debate_judge.data.schema import RatedGroup

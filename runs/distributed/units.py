@@ -33,7 +33,7 @@ from debate_judge.data.files.reading import jsonl
 from debate_judge.data.files.records import Record
 from debate_judge.data.schema import RatedGroup, Task
 from debate_judge.runs.runner.progress import StepProgress
-from debate_judge.runs.scoring.new_texts import new_entries
+from debate_judge.runs.scoring.scorer import new_entries
 from debate_judge.runs.scoring.settings import ScoreFlags
 
 LARGEST, SMALLEST, UNITS = 8 << 20, 256 << 10, 64
@@ -202,7 +202,7 @@ def cut(files: Sequence[InputFile], columns: Sequence[str], shared: bool = False
 
     Args:
         files: The input.
-        columns: As for `runs.scoring.new_texts.new_groups`.
+        columns: As for `runs.scoring.scorer.new_groups`.
         shared: Whether candidates or aspects share calls, so that groups of one source that follow one another must
             not be divided.
     """
@@ -329,7 +329,7 @@ def _source(line: bytes, columns: Columns) -> tuple[object, ...] | None:
 
 @dataclass(frozen=True)
 class UnitReading:
-    """How the groups of a unit are read; see `runs.scoring.new_texts.new_groups`."""
+    """How the groups of a unit are read; see `runs.scoring.scorer.new_groups`."""
 
     task: Task
     only: str | None = None

@@ -13,10 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from debate_judge.data.errors import InputError, install_hint
 from debate_judge.data.files.formats import EXCEL, TEXT_TABLES
-from debate_judge.runs.scoring.rows import RowForm, cell
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from debate_judge.runs.scoring.output import RowForm
+
+LINES, TABLES = (".jsonl", ".csv"), (".xlsx", ".parquet")
+"""Formats that grow row by row, and those that are written whole."""
 
 _SHEET_ROWS, _CELL = 1_048_576, 32_767
 """Rows of a sheet, its header included, and characters of a cell: the limits of Excel."""
@@ -27,10 +31,27 @@ _NUMBER = re.compile(r"-?(0|[1-9]\d{0,13})(\.\d{1,9})?")
 _ELSEWHERE = "choose another --out, ending in .parquet, .csv or .jsonl; answers are kept in --store"
 
 
-def require_writer(path: Path) -> None:
-    """Check, before anything is paid for, that the library is there which the file's ending needs."""
-    if path.suffix.lower() != ".xlsx":
-        return
+def format_of(path: Path) -> str:
+    """The ending of a file of results, which says its format; asked for before anything is paid for.
+
+    Raises:
+        InputError: There is no such format, or the library that writes it is not installed.
+    """
+    suffix = path.suffix.lower()
+    if suffix not in (*LINES, *TABLES):
+        raise InputError(
+            "results are written as .jsonl, .csv, .xlsx or .parquet",
+            file=path,
+            field="--out",
+            expected=", ".join((*LINES, *TABLES)),
+            found=suffix or "no suffix",
+        )
+    if suffix == ".xlsx":
+        _require_xlsxwriter(path)
+    return suffix
+
+
+def _require_xlsxwriter(path: Path) -> None:
     try:
         import xlsxwriter  # type: ignore[import-untyped]  # noqa: F401
     except ImportError:
@@ -118,3 +139,8 @@ def _require_room(frame: pd.DataFrame, out: Path) -> None:
                 expected=f"at most {_CELL:,} characters",
                 remedy=_ELSEWHERE,
             )
+
+
+def cell(value: object) -> str | None:
+    """A value of the input as a text, nested ones as JSON."""
+    return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -18,7 +18,7 @@ from debate_judge.data.files.columns import ReadingNotes
 from debate_judge.data.schema import RatedGroup
 from debate_judge.runs.distributed import units
 from debate_judge.runs.distributed.units import Unit, UnitReading, cut, find_inputs, read_unit
-from debate_judge.runs.scoring.new_texts import new_groups
+from debate_judge.runs.scoring.scorer import new_groups
 from tests.data.test_formats import workbook
 from tests.runs.distributed_run import group, write_jsonl
 from tests.runs.score_command import TASK
