@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import RLock
 from urllib.parse import unquote, urlsplit
 
 _DEFAULTS = {
@@ -39,3 +42,27 @@ def sqlite_file(uri: str) -> Path | None:
     if parts.scheme.partition("+")[0] != "sqlite" or not uri.startswith(f"{parts.scheme}:///") or len(parts.path) < 2:
         return None
     return Path(unquote(uri.partition(":///")[2]))
+
+
+_TURN = RLock()
+
+
+@contextmanager
+def used(uri: str, *, registry: bool = True) -> Iterator[None]:
+    """MLflow's functions use the store at `uri` inside the block, and unless `registry` is false its models, too.
+
+    MLflow knows one store a process, so blocks of several threads take turns, and what was set before is set again.
+    """
+    from mlflow.tracking._model_registry import utils as models
+    from mlflow.tracking._tracking_service import utils as runs
+
+    with _TURN:
+        before = runs._tracking_uri, models._registry_uri
+        try:
+            # Not by MLflow's functions, which set variables of the environment, too, while other threads read these.
+            runs._tracking_uri = uri
+            if registry:
+                models._registry_uri = uri
+            yield
+        finally:
+            runs._tracking_uri, models._registry_uri = before

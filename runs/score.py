@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 from debate_judge.data.errors import InputError
 from debate_judge.runs.flags.lm import limits, require_server
 from debate_judge.runs.flags.parser import RESUMES, exit_code, settings_of
-from debate_judge.runs.flags.prose import is_terminal
+from debate_judge.runs.flags.prose import is_terminal, say
 from debate_judge.runs.reports.terminal import show
 from debate_judge.runs.scoring.settings import USUAL_LEVEL, ScoreFlags
 
@@ -49,7 +49,7 @@ def _run(flags: ScoreFlags) -> int:
         flags = replace(flags, scale="raters", interval=flags.interval or USUAL_LEVEL)
     if flags.lm and flags.estimate is None:
         require_server(flags.lm, flags.api_base, flags.store)
-    _say("loading ...")
+    say("loading ...")
     from debate_judge.runs.scoring.scorer import TextScorer, open_program
 
     if flags.estimate is not None:
@@ -106,7 +106,7 @@ def _score(flags: ScoreFlags, scorer: TextScorer) -> int:
 
     judge = scorer.judge
     if scorer.note:
-        _say(f"note: {scorer.note}")
+        say(f"note: {scorer.note}")
     source, out = Path(flags.source), Path(flags.out)
     first, groups = scorer.ahead(_groups(flags, judge.task))
     if flags.keep_columns and not first:
@@ -121,14 +121,14 @@ def _score(flags: ScoreFlags, scorer: TextScorer) -> int:
         extra=scorer.extra,
     ) as results:
         if results.begun:
-            _say(f"{out} has rows already: they are compared with what --store recalls, then the run goes on")
+            say(f"{out} has rows already: they are compared with what --store recalls, then the run goes on")
         scorer.try_out(first)
         _write_all(flags, scorer, groups, results)
     tally = results.tally
     if not tally.rows:
         raise InputError("no groups in the file", file=source, expected="at least one group with its candidates")
     if tally.kept == tally.rows:
-        _say(f"nothing left to do: {out} has a row for every item")
+        say(f"nothing left to do: {out} has a row for every item")
     show(*scored_summary(judge.lm.meter, judge.lm.price, flags.out, tally), to=sys.stderr)
     if flags.interval is not None:
         held_out = held_out_intervals(judge.manifest, scorer.aspects, flags.interval, flags.abstain)
@@ -158,10 +158,6 @@ def _count(flags: ScoreFlags, scorer: TextScorer) -> int | None:
     except InputError:
         # It is told when scoring comes to it, after the rows before it.
         return None
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from debate_judge.runs.comparison.results import EvalSetup
 from debate_judge.runs.evaluation.perturbations import PROBES, Direction
 from debate_judge.runs.evaluation.rows import EvaluatedJudge, JudgementRow
 from debate_judge.runs.reports.tables import DataTable
-from debate_judge.runs.reports.text import interval
+from debate_judge.runs.reports.text import interval, with_ends
 from debate_judge.runs.tracking.values import step_name
 
 ALL = "all aspects"
@@ -201,9 +201,6 @@ def probe_metrics(effects: ProbeEffects, judge: str, *, whole: bool) -> dict[str
             if (aspect == ALL or len(by_aspect) == 1) != whole:
                 continue
             prefix = f"probe/{step_name(judge)}/{probe}/{aspect}"
-            for name, figure in (("change", one.change), ("moved", one.moved)):
-                if figure is not None:
-                    ends = {"": figure.value, "_low": figure.low, "_high": figure.high}
-                    values |= {f"{prefix}/{name}{end}": value for end, value in ends.items()}
+            values |= with_ends(f"{prefix}/change", one.change) | with_ends(f"{prefix}/moved", one.moved)
             values[f"{prefix}/unscored_after"] = float(one.unscored_after)
     return values

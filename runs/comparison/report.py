@@ -47,7 +47,7 @@ from debate_judge.runs.reports.html.items import (
 )
 from debate_judge.runs.reports.html.keeping import ReportFiles, keep
 from debate_judge.runs.reports.tables import DataTable, markdown
-from debate_judge.runs.reports.text import correlation_label, interval, p_text
+from debate_judge.runs.reports.text import correlation_label, interval, p_text, with_ends
 
 _MOST_DRAWN = 6
 """Judges whose scores are drawn beside the ratings; all can be looked through."""
@@ -263,9 +263,7 @@ def _log(
         for result in comparison.results:
             average = result.at(setup, AVERAGE)[setup.statistics[0]]
             metrics = {
-                "agreement": average.value,
-                "agreement_low": average.low,
-                "agreement_high": average.high,
+                **with_ends("agreement", average),
                 "calls_per_item": result.entry.calls,
                 "unscored": float(average.unscored),
                 **closeness_tables.averages(comparison.closeness, result.name),

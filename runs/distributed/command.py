@@ -24,9 +24,10 @@ from debate_judge.runs.export.manifest import Export
 from debate_judge.runs.flags.declared import spelled
 from debate_judge.runs.flags.lm import limits
 from debate_judge.runs.flags.parser import EXIT_INPUT
+from debate_judge.runs.flags.prose import say
 from debate_judge.runs.reports.scored import scored_summary
 from debate_judge.runs.reports.terminal import show
-from debate_judge.runs.scoring.scorer import TextScorer, find_export, open_program, say, unscored_code
+from debate_judge.runs.scoring.scorer import TextScorer, find_export, open_program, unscored_code
 from debate_judge.runs.scoring.settings import EXIT_UNSCORED, ScoreFlags
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from debate_judge.data.errors import InputError
 from debate_judge.programs.lm.redaction import clean_text
 from debate_judge.runs.export.manifest import Export, read
-from debate_judge.runs.mlflow_setup import prepare_mlflow, sqlite_file
+from debate_judge.runs.mlflow_setup import prepare_mlflow, sqlite_file, used
 
 EMBEDDED = Path("runs/store/mlflow.db")
 """The default store of compiles, below the working directory."""
@@ -109,7 +109,6 @@ def _store(uri: str, place: MLflowStore) -> Iterator[str]:
     is none, by default in the working directory.
     """
     import mlflow
-    from mlflow.tracking._tracking_service import utils as tracking
 
     before: str | None = mlflow.get_tracking_uri() if mlflow.is_tracking_uri_set() else None
     store = place.uri or before or embedded_uri(place.folder)
@@ -119,10 +118,5 @@ def _store(uri: str, place: MLflowStore) -> Iterator[str]:
     if store == before:
         yield store
         return
-    # Not by MLflow's function, which sets a variable of the environment, too, while other threads may read these.
-    was = tracking._tracking_uri
-    tracking._tracking_uri = store
-    try:
+    with used(store, registry=False):
         yield store
-    finally:
-        tracking._tracking_uri = was

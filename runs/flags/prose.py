@@ -57,3 +57,8 @@ def print_error(error: object) -> None:
     """Print an error. Only a terminal gets it wrapped: elsewhere, a line of it can be searched for as a whole."""
     text = f"error: {error}"
     print(wrapped(text, width_of(sys.stderr)) if is_terminal(sys.stderr) else text, file=sys.stderr)
+
+
+def say(text: object) -> None:
+    """Print what is no result: on standard error."""
+    print(text, file=sys.stderr)

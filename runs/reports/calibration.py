@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from debate_judge.data.calibration import CalibrationEffect
 from debate_judge.runs.reports.tables import DataTable
-from debate_judge.runs.reports.text import interval
+from debate_judge.runs.reports.text import interval, with_ends
 
 _TITLE = (
     "Scores on the raters' scale (--scale raters), on held-out, in points: the judge's own beside those mapped by an "
@@ -54,10 +53,7 @@ def metrics(found: Effects) -> dict[str, float | None]:
     values: dict[str, float | None] = {}
     for aspect, one in found.items():
         for name in ("error", "error_after", "change", "bias", "bias_after"):
-            figure: Any = getattr(one, name)
-            if figure is not None:
-                ends = {"": figure.value, "_low": figure.low, "_high": figure.high}
-                values |= {f"calibration/{aspect}/{name}{end}": value for end, value in ends.items()}
+            values |= with_ends(f"calibration/{aspect}/{name}", getattr(one, name))
         for name in ("rms", "rms_after", "spearman", "spearman_after"):
             values[f"calibration/{aspect}/{name}"] = getattr(one, name)
     return values

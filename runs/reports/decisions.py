@@ -9,7 +9,7 @@ from debate_judge.data.agreement.classification import Measure
 from debate_judge.data.agreement.decisions import Decided
 from debate_judge.data.agreement.intervals import METHODS
 from debate_judge.runs.reports.tables import DataTable
-from debate_judge.runs.reports.text import interval
+from debate_judge.runs.reports.text import interval, with_ends
 from debate_judge.runs.tracking.values import step_name
 
 Found = Mapping[str, Mapping[str, Decided]]
@@ -53,8 +53,7 @@ def metrics(found: Found, prefix: str = "held_out") -> dict[str, float | None]:
             place = f"{prefix}/{step_name(judge)}/{step_name(aspect)}"
             named = {**one.measures, **{f"{name}_lower": m for name, m in _lower(one).items()}}
             for name, measure in named.items():
-                values |= {f"{place}/{name}": measure.value}
-                values |= {f"{place}/{name}_low": measure.low, f"{place}/{name}_high": measure.high}
+                values |= with_ends(f"{place}/{name}", measure)
             values |= {f"{place}/undecided": float(one.undecided), f"{place}/majority_accuracy": one.majority_baseline}
     return values
 

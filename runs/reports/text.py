@@ -30,6 +30,11 @@ def interval(figure: Figure | None, sign: Literal["", "+"] = "") -> str:
     return f"{figure.value:{sign}.2f} [{figure.low:{sign}.2f}, {figure.high:{sign}.2f}]"
 
 
+def with_ends(name: str, figure: Figure | None) -> dict[str, float | None]:
+    """A figure as metrics of a run: `NAME`, and `NAME_low` and `NAME_high`, the ends of its interval; none of none."""
+    return {} if figure is None else {name: figure.value, f"{name}_low": figure.low, f"{name}_high": figure.high}
+
+
 def basis(found: Agreement) -> str:
     """Level and name of a correlation."""
     name = {"pearson": "Pearson", "spearman": "Spearman", "kendall": "Kendall tau-b"}[found.statistic]

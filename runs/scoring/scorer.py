@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -32,6 +31,7 @@ from debate_judge.runs.export.recorded import fitted_intervals
 from debate_judge.runs.flags.declared import spelled
 from debate_judge.runs.flags.lm import limits, require_server
 from debate_judge.runs.flags.parser import RESUMES
+from debate_judge.runs.flags.prose import say
 from debate_judge.runs.runner.streaming import Score, group_items, score_of
 from debate_judge.runs.scoring.output import LongRows, Row, RowForm, RowTotals, WideRows
 from debate_judge.runs.scoring.settings import EXIT_UNSCORED, ScoreFlags, ServeFlags
@@ -304,7 +304,3 @@ def unscored_code(flags: ScoreFlags, tally: RowTotals) -> int:
         f"  remedy:   fix the problem and {RESUMES}"
     )
     return EXIT_UNSCORED
-
-
-def say(text: str) -> None:
-    print(text, file=sys.stderr)

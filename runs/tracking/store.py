@@ -19,42 +19,21 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
-from threading import RLock
 from typing import Any
 from urllib.parse import urlsplit
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs.lm.redaction import clean_text
 from debate_judge.programs.lm.sql.postgresql import connect, driven_by_psycopg, only_holder, sqlalchemy_address
+from debate_judge.runs.export.from_mlflow import embedded_uri
 from debate_judge.runs.mlflow_setup import prepare_mlflow, sqlite_file
 from debate_judge.runs.tracking.shared_view import experiment_tags
-
-_TURN = RLock()
 
 TIMEOUT = 4.0
 """Seconds that a server or a locked database is given to answer."""
 
 _DATABASES = {"postgresql": 5432, "mysql": 3306, "mssql": 1433}
 """Scheme -> default port."""
-
-
-@contextmanager
-def used(uri: str) -> Iterator[None]:
-    """MLflow's fluent functions write to the store at `uri` inside the block.
-
-    MLflow knows one store a process, so blocks of several threads take turns, and what was set before is set again.
-    """
-    from mlflow.tracking._model_registry import utils as registry
-    from mlflow.tracking._tracking_service import utils as tracking
-
-    with _TURN:
-        before = tracking._tracking_uri, registry._registry_uri
-        try:
-            # Not by MLflow's functions, which set variables of the environment, too, while other threads read these.
-            tracking._tracking_uri = registry._registry_uri = uri
-            yield
-        finally:
-            tracking._tracking_uri, registry._registry_uri = before
 
 
 @dataclass(frozen=True)
@@ -101,7 +80,7 @@ def open_place(uri: str | None, store: Path, experiment: str) -> Place:
     except OSError as error:
         raise InputError(f"the store's folder cannot be made: {error.strerror}", field="store", found=store) from error
     if uri is None:
-        uri = f"sqlite:///{store}/mlflow.db"
+        uri = embedded_uri(store)
     check_address(uri)
     uri = sqlalchemy_address(uri)
     prepare_mlflow()

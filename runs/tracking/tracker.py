@@ -21,10 +21,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from debate_judge.programs.lm.redaction import clean_text
+from debate_judge.runs.mlflow_setup import used
 from debate_judge.runs.tracking.abandoned import TAG, RunLock, close_abandoned
 from debate_judge.runs.tracking.prompts import register_prompts
 from debate_judge.runs.tracking.shared_view import KEY, TRAINING
-from debate_judge.runs.tracking.store import Place, explained, open_place, used
+from debate_judge.runs.tracking.store import Place, explained, open_place
 from debate_judge.runs.tracking.traces import TracedDebate, log_debates
 from debate_judge.runs.tracking.values import finite, first_line, source_tags, standing_tags, texts
 
