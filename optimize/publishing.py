@@ -36,8 +36,8 @@ from debate_judge.runs.reports.html.document import DebateTexts, Report
 from debate_judge.runs.reports.html.keeping import ReportFiles, keep
 from debate_judge.runs.tracking import champion
 from debate_judge.runs.tracking.champion import Challenger
+from debate_judge.runs.tracking.contents import prompts_of
 from debate_judge.runs.tracking.model import Registration
-from debate_judge.runs.tracking.prompts import prompts_of
 from debate_judge.runs.tracking.tracker import Tracker
 from debate_judge.runs.tracking.values import CHOICE
 

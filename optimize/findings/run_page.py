@@ -16,7 +16,7 @@ from debate_judge.optimize.result import Result
 from debate_judge.programs.judge import Unscored, reason_of
 from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.reports.text import interval
-from debate_judge.runs.tracking.traces import TracedDebate
+from debate_judge.runs.tracking.contents import TracedDebate
 
 MOST_DEBATES = 200
 """Most debates in the run's table."""

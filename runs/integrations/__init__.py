@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from debate_judge.runs.integrations.dspy_metric import ProgramMetric as ProgramMetric
     from debate_judge.runs.integrations.inspect_scorer import debate_scorer as debate_scorer
     from debate_judge.runs.integrations.langsmith_evaluation import langsmith_evaluator as langsmith_evaluator
-    from debate_judge.runs.integrations.mlflow_align import DebateAligner as DebateAligner
-    from debate_judge.runs.integrations.mlflow_scorer import DebateScorer as DebateScorer
+    from debate_judge.runs.integrations.mlflow_judge import DebateAligner as DebateAligner
+    from debate_judge.runs.integrations.mlflow_judge import DebateScorer as DebateScorer
     from debate_judge.runs.integrations.pandas_frame import score_frame as score_frame
     from debate_judge.runs.integrations.units import to_unit as to_unit
 
 _WHERE = {
-    "DebateAligner": "mlflow_align",
+    "DebateAligner": "mlflow_judge",
     "DebateMetric": "deepeval_metric",
-    "DebateScorer": "mlflow_scorer",
+    "DebateScorer": "mlflow_judge",
     "ProgramMetric": "dspy_metric",
     "SourceBatcher": "batching",
     "debate_scorer": "inspect_scorer",

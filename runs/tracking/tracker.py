@@ -23,10 +23,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from debate_judge.programs.lm.redaction import clean_text
 from debate_judge.runs.mlflow_setup import used
 from debate_judge.runs.tracking.abandoned import TAG, RunLock, close_abandoned
-from debate_judge.runs.tracking.prompts import register_prompts
+from debate_judge.runs.tracking.contents import TracedDebate, log_dataset, log_debates, register_prompts
 from debate_judge.runs.tracking.shared_view import KEY, TRAINING
 from debate_judge.runs.tracking.store import Place, explained, open_place
-from debate_judge.runs.tracking.traces import TracedDebate, log_debates
 from debate_judge.runs.tracking.values import finite, first_line, source_tags, standing_tags, texts
 
 if TYPE_CHECKING:
@@ -177,7 +176,7 @@ class Tracker:
 
     def dataset(self, part: Part, corpus: Corpus, digest: str) -> None:
         """Log one part of a split, whose fingerprint is `digest`, as the run's input."""
-        self._write(lambda mlflow: _log_dataset(mlflow, part, corpus, digest))
+        self._write(lambda _: log_dataset(part, corpus, digest))
 
     def text(self, path: str, content: str) -> None:
         """Keep a text as the artifact `path`."""
@@ -201,7 +200,7 @@ class Tracker:
         self._write(lambda mlflow: mlflow.log_figure(figure, path, save_kwargs=look))
 
     def prompts(self, judge: str, prompts: Mapping[str, str]) -> None:
-        """Keep a judge's prompts in the prompt registry, see `runs.tracking.prompts`."""
+        """Keep a judge's prompts in the prompt registry, see `runs.tracking.contents`."""
         self._write(lambda _: register_prompts(self.place, self.run_id, judge, prompts))
 
     @property
@@ -210,7 +209,7 @@ class Tracker:
         return self._uri is None
 
     def debates(self, held: Sequence[TracedDebate]) -> None:
-        """Show debates as traces of the run, see `runs.tracking.traces`. They quote the texts of the data."""
+        """Show debates as traces of the run, see `runs.tracking.contents`. They quote the texts of the data."""
         self._write(lambda _: log_debates(self.place, self.run_id, held))
 
     def model(self, export: Path, *, name: str, registration: Registration | None) -> str:
@@ -271,30 +270,3 @@ class Tracker:
             self._closed = True
         except Exception as failure:
             self._failure = self._failure or failure
-
-
-def _log_dataset(mlflow: Any, part: str, corpus: Corpus, digest: str) -> None:
-    """Log one part of a corpus as an input of the active run; MLflow gets its columns and counts, and no text."""
-    from mlflow.data.dataset_source_registry import get_dataset_source_from_json
-    from mlflow.data.meta_dataset import MetaDataset
-    from mlflow.exceptions import MlflowException
-    from mlflow.types import ColSpec, Schema
-
-    counts = {"groups": len(corpus.groups), "candidates": sum(len(g.candidates) for g in corpus.groups)}
-
-    class RatedTexts(MetaDataset):
-        def to_dict(self) -> dict[str, str]:
-            return {**super().to_dict(), "profile": json.dumps(counts)}
-
-    location = clean_text(corpus.origin.location)
-    kind, key = ("http", "url") if "://" in location else ("local", "uri")
-    source = get_dataset_source_from_json(json.dumps({key: location}), kind)
-    ratings = [ColSpec("double", name) for name in corpus.rated_aspects()]
-    columns = Schema([ColSpec("string", "group"), ColSpec("string", "candidate"), *ratings])
-    dataset = RatedTexts(source, corpus.origin.name, digest[:36], columns)
-    tags = {"revision": corpus.origin.revision} if corpus.origin.revision else None
-    try:
-        mlflow.log_input(dataset, context=part, tags=tags)
-    except MlflowException:
-        # MLflow looks whether the data set is known and then adds it: of two runs that do so at once one fails.
-        mlflow.log_input(dataset, context=part, tags=tags)

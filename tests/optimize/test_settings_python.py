@@ -6,7 +6,7 @@ from pathlib import Path
 
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs.debate.personas import PERSONAS
-from debate_judge.runs.tracking.prompts import prompts_of
+from debate_judge.runs.tracking.contents import prompts_of
 from tests.optimize.compiles import prepared
 
 

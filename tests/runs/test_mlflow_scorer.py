@@ -14,7 +14,7 @@ from debate_judge import data, load
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Scale
 from debate_judge.runs.integrations import DebateAligner, DebateScorer
-from debate_judge.runs.integrations.mlflow_align import AlignedJudge, _as_type
+from debate_judge.runs.integrations.mlflow_judge import AlignedJudge, _as_type
 from tests.fakes import ScriptedLM
 from tests.runs.integrated import save_judge, score_for, script
 
@@ -107,7 +107,7 @@ def test_ratings_are_those_of_all_raters_and_of_each_the_newest(experiment: str)
     aligner = DebateAligner(scale=(1, 5))
     asked: list[Any] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("debate_judge.runs.integrations.mlflow_align.AlignedJudge.of", lambda *given: given)
+        patch.setattr("debate_judge.runs.integrations.mlflow_judge.AlignedJudge.of", lambda *given: given)
         patch.setattr("debate_judge.optimize.python_api.compile", lambda corpus, **rest: asked.append((corpus, rest)))
         judge.align(traces, aligner)
     corpus, settings = asked[0]

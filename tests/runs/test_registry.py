@@ -13,7 +13,7 @@ import pytest
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.agreement.tables import compare
 from debate_judge.runs.tracking.champion import ALIAS, FILE, Challenger, challenge, from_json, to_json
-from debate_judge.runs.tracking.prompts import alias_of, prompt_name, prompts_of
+from debate_judge.runs.tracking.contents import alias_of, prompt_name, prompts_of
 from debate_judge.runs.tracking.tracker import Tracker
 from tests.runs.started import started
 
