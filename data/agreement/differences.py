@@ -23,7 +23,7 @@ from debate_judge.data.agreement.bootstrap import (
     pairs_of_groups,
     resample,
 )
-from debate_judge.data.agreement.correlations import Floats, Statistic, correlations, mid_ranks
+from debate_judge.data.agreement.correlations import Floats, Statistic, correlations
 from debate_judge.data.agreement.intervals import (
     bootstrap_error,
     detectable_difference,
@@ -35,7 +35,7 @@ from debate_judge.data.agreement.intervals import (
 )
 from debate_judge.data.agreement.levels import sample_level, summary_level, system_level
 from debate_judge.data.agreement.results import Difference, GroupScores
-from debate_judge.data.agreement.sign_flips import FLIPS, flip_units, p_of_flips, p_of_mean
+from debate_judge.data.agreement.sign_flips import flip_units, p_of_flips, p_of_mean
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Level
 
@@ -54,7 +54,7 @@ def level_function(level: Level, *, draw_systems: bool, seed: int) -> LevelFunct
 SMALL = 0.02
 """Smallest difference in correlation that is considered relevant."""
 
-_SYSTEM_FLIPS = 10_000
+_FLIPS = 10_000
 """Random flips at system level, where every flip has to rank all systems again."""
 
 
@@ -75,18 +75,17 @@ def compare(
     both, and so is a group (at the other levels an aspect) in which the ratings do not differ. Where only a judge's
     scores do not differ, its correlation counts as 0.
 
-    At summary level the interval is t on the paired group differences and the p-value flips their signs. At the other
-    levels the interval is t with the bootstrap's deviation, and a flip exchanges the two judges' scores within a group,
-    at sample level their ranks among all candidates (Kendall's p-value is Spearman's there), at system level their
-    scores in units of the deviation.
+    At summary level the interval is t on the paired group differences and the p-value flips their signs; at sample
+    level the jackknife's pseudo-values take the place of group values. At system level the interval is t with the
+    bootstrap's deviation, and a flip exchanges the two judges' scores, in units of the deviation, within a group.
 
     Args:
         a: Aspect name -> groups.
         b: The same aspects, groups, candidates and ratings with another judge's scores.
         statistic: What to compare.
         level: Where it is computed.
-        resamples: Number of times that the groups are resampled, jointly for all aspects, at sample and system level;
-            0 for no interval at any level.
+        resamples: Number of times that the groups are resampled, jointly for all aspects, at system level; 0 for no
+            interval at any level.
         seed: For the resampling and the flips.
         draw_systems: At system level, resample the systems too: the interval (not the p-value) is about all like these.
         family: Number of comparisons whose intervals are to hold together in 95 % of cases (Bonferroni).
@@ -111,10 +110,10 @@ def compare(
     if not both:
         return Difference(None, None, None, None, 0)
     value = math.fsum(x.values[0] - y.values[0] for x, y in _couples(both)) / len(pairs)
-    if level == "summary":
+    if level != "system":
         return _of_means(value, both, index, intervals=resamples > 0, seed=seed, family=family)
     groups = index.sources(np.logical_or.reduce([e.rests_on for e in both]))
-    p_value = _p_of_swaps(pairs, statistic, level, groups, seed)
+    p_value = _p_of_swaps(pairs, statistic, groups, seed)
     plain = Difference(value, None, None, p_value, groups)
     return _resampled(plain, both, index.units, resamples=resamples, seed=seed, family=family)
 
@@ -175,46 +174,18 @@ def _of_means(
     return Difference(value, low, high, p_value, groups, method, standard_error(influences) * math.sqrt(groups))
 
 
-def _p_of_swaps(
-    pairs: Sequence[tuple[Pairs, Pairs]], statistic: Statistic, level: Level, groups: int, seed: int
-) -> float | None:
-    """The p-value by exchanging the judges' scores within groups, in all aspects at once."""
+def _p_of_swaps(pairs: Sequence[tuple[Pairs, Pairs]], statistic: Statistic, groups: int, seed: int) -> float | None:
+    """The p-value at system level by exchanging the judges' scores within groups, in all aspects at once."""
     source = pairs[0][0].index.source
     unit_of_group = flip_units(count_units(source), seed)[source]
     units = count_units(unit_of_group)
-    if level == "sample":
-        parts = [_pooled_by_flips(*two, unit_of_group, units, ranks=statistic != "pearson") for two in pairs]
-    else:
-        parts = [_systems_by_flips(*two, unit_of_group, units, statistic) for two in pairs]
-    flips = FLIPS if level == "sample" else _SYSTEM_FLIPS
+    parts = [_systems_by_flips(*two, unit_of_group, units, statistic) for two in pairs]
 
     def difference(signs: Floats) -> Floats:
         total: Floats = np.sum([part(signs) for part in parts], axis=0)
         return total
 
-    return p_of_flips(difference, groups, units, seed=seed, flips=flips)
-
-
-def _pooled_by_flips(
-    a: Pairs, b: Pairs, unit_of_group: Indices, units: int, *, ranks: bool
-) -> Callable[[Floats], Floats]:
-    """The difference of pooled correlations for flipped units, from sums over the pairs of each unit."""
-    y, *scores = (_in_deviations(v, ranks=ranks) for v in (a.ratings, a.scores, b.scores))
-    unit = unit_of_group[a.group]
-    sums = [np.stack([np.bincount(unit, weights=w, minlength=units) for w in (x, x * x, x * y)]) for x in scores]
-    n, spread = len(y), float(y @ y)
-
-    def correlation(own: Floats) -> Floats:
-        total, squares, products = sums[0] @ own + sums[1] @ (1 - own)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            variance = squares - total**2 / n
-            return np.where(variance > 1e-9 * n, products / np.sqrt(variance * spread), 0.0)
-
-    def difference(signs: Floats) -> Floats:
-        own = (1 + signs) / 2
-        return correlation(own) - correlation(1 - own)
-
-    return difference
+    return p_of_flips(difference, groups, units, seed=seed, flips=_FLIPS)
 
 
 def _systems_by_flips(
@@ -229,7 +200,7 @@ def _systems_by_flips(
     sums = []
     for scores in (a.scores, b.scores):
         table = np.zeros((len(systems), units))
-        np.add.at(table, (system, unit), _in_deviations(scores[recurring], ranks=False))
+        np.add.at(table, (system, unit), _in_deviations(scores[recurring]))
         sums.append(table / sizes[:, None])
     ratings = np.round(rated, 12)
 
@@ -244,11 +215,11 @@ def _systems_by_flips(
     return difference
 
 
-def _in_deviations(values: Floats, *, ranks: bool) -> Floats:
-    """The values, or their ranks, minus their mean and in units of their deviation; 0 where they do not differ."""
+def _in_deviations(values: Floats) -> Floats:
+    """The values minus their mean and in units of their deviation; 0 where they do not differ."""
     if np.ptp(values) == 0:
         return np.zeros(len(values))
-    found = mid_ranks(values[None])[0] if ranks else values / np.abs(values).max()
+    found = values / np.abs(values).max()
     found = found - found.mean()
     return np.asarray(found / found.std())
 

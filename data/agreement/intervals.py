@@ -8,11 +8,13 @@ The percentile bootstrap covers the truth in 82 % of cases with five groups and 
 - `t-fisher-z`: means of group correlations. The same on Fisher's z of the mean, with the standard error divided by
   1 - mean^2 (the delta method): correlations crowd towards 1 with a long tail below, and the plain interval, which is
   symmetric, then covers .92 instead of .94 with five groups, and .80 where agreement is high.
-- `fisher-z`: correlations that are not means over groups. On Fisher's z (Fisher 1915), which is nearly normal, value
-  +- t(G - 1) sqrt(G / (G - 1)) s, with s the bootstrap's standard deviation. The root corrects that the variance over
-  resamples of G groups is too small by (G - 1) / G (Efron and Tibshirani 1993, chapter 6); t allows for the error of s.
-  At system level the coverage is near 95 % only with enough groups for precise means of the systems: with few groups,
-  noise in these means pulls the correlation towards 0, the more the higher it is, which no interval makes up for.
+  For a correlation over the candidates of all groups, the jackknife's pseudo-values are the group values.
+- `fisher-z`: correlations over systems, which a single group hardly moves, so that the jackknife fails. On Fisher's z
+  (Fisher 1915), which is nearly normal, value +- t(G - 1) sqrt(G / (G - 1)) s, with s the bootstrap's standard
+  deviation. The root corrects that the variance over resamples of G groups is too small by (G - 1) / G (Efron and
+  Tibshirani 1993, chapter 6); t allows for the error of s. The coverage is near 95 % only with enough groups for
+  precise means of the systems: with few groups, noise in these means pulls the correlation towards 0, the more the
+  higher it is, which no interval makes up for.
 - `logit`: shares such as accuracy, F1 or AUROC, and kappa: as `fisher-z`, on the logit of the place in their range.
 - `t-bootstrap`: paired differences of the last two kinds: likewise, on the scale of the difference itself.
 - `dirichlet`: decisions where each group has one. Draws from the posterior of the table of labels and decisions
@@ -56,6 +58,8 @@ _TAIL = 0.025
 
 _ROUNDING = 1e-9
 """Smaller differences than this are rounding errors."""
+
+_NEAR_ONE = 1 - _ROUNDING
 
 
 class Interval(NamedTuple):
@@ -123,6 +127,8 @@ def of_group_correlations(value: float, influences: Floats) -> Interval:
     error = standard_error(influences)
     if error < _ROUNDING:
         return _without_spread(value, groups, CORRELATION, "t-fisher-z")
+    # Leaving out a group may leave nothing of a correlation of 1, which has no z.
+    value = min(max(value, -_NEAR_ONE), _NEAR_ONE)
     centre, half = math.atanh(value), critical(groups) * error / (1 - value**2)
     return Interval(math.tanh(centre - half), math.tanh(centre + half), "t-fisher-z")
 

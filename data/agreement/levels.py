@@ -10,9 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from debate_judge.data.agreement.bootstrap import LevelEstimate, Pairs, summing
+from debate_judge.data.agreement.bootstrap import LevelEstimate, Pairs, pseudo_values, summing
 from debate_judge.data.agreement.correlations import Floats, Statistic, correlations
-from debate_judge.data.agreement.pooled import in_units, pooled
 
 _FEW_SYSTEMS = 256
 
@@ -40,33 +39,22 @@ def summary_level(pairs: Pairs, statistics: Sequence[Statistic]) -> LevelEstimat
 def sample_level(pairs: Pairs, statistics: Sequence[Statistic]) -> LevelEstimate:
     """The correlation over all candidates of all groups; 0 where the ratings differ and the scores do not.
 
-    Values are exact, and so are the replicates, with two exceptions: those of Spearman where ratings and scores form
-    more than 8192 different pairs, and those of Kendall where their table has more than 4096 cells and there are more
-    than 4096 pairs or 256 groups. There a side with many values is put on quantile bins, at least 64, and all
-    replicates are shifted by the difference between the exact and the binned value, so that they are centred on it.
-
     Args:
         pairs: Of one aspect.
         statistics: What to compute.
     """
-    exact = correlations(pairs.ratings[None], pairs.scores[None], statistics)[:, 0]
-    if np.isnan(exact).any():
-        varied = len(pairs.ratings) > 1 and bool(np.ptp(pairs.ratings) > 0)
-        return _without_ranking(pairs, statistics, constant=varied)
-    replicate = pooled(pairs, statistics)
-    shift = exact[:, None] - replicate(np.ones((pairs.units, 1)))
-
-    def centred(counts: Floats) -> Floats:
-        return np.clip(replicate(counts) + shift, -1.0, 1.0)
-
+    if len(pairs.ratings) < 2 or np.ptp(pairs.ratings) == 0:
+        return _without_ranking(pairs, statistics)
+    found = correlations(pairs.ratings[None], pairs.scores[None], statistics)[:, 0]
+    constant = bool(np.isnan(found).any())
+    _, first, unit = np.unique(pairs.unit, return_index=True, return_inverse=True)
+    by_group = np.full((len(found), pairs.groups), np.nan)
+    # The value of a unit stands at the first of its groups.
+    by_group[:, pairs.group[first]] = pseudo_values(
+        lambda x, y: correlations(x, y, statistics), pairs.ratings, pairs.scores, unit, len(first)
+    )
     return LevelEstimate(
-        exact,
-        pairs.contributing,
-        np.zeros(pairs.groups, dtype=bool),
-        exact,
-        replicate=centred,
-        units=pairs.index.sources(pairs.contributing),
-        observations=math.comb(len(pairs.ratings), 2),
+        np.nan_to_num(found), pairs.contributing, pairs.contributing & constant, found, by_group=by_group
     )
 
 
@@ -90,7 +78,7 @@ def system_level(
     systems, system = np.unique(pairs.system[recurring], return_inverse=True)
     if len(systems) < 3:
         return _without_ranking(pairs, statistics)
-    summands = (np.ones(len(group)), in_units(pairs.ratings[recurring]), in_units(pairs.scores[recurring]))
+    summands = (np.ones(len(group)), _in_units(pairs.ratings[recurring]), _in_units(pairs.scores[recurring]))
     seen, rated, scored = (summing(v, system, pairs.index.unit[group], (len(systems), pairs.units)) for v in summands)
     rng = np.random.default_rng(seed)
 
@@ -157,3 +145,11 @@ def _within_groups(x: Floats, y: Floats, pairs: Pairs, statistics: Sequence[Stat
             at = order[np.where(there, starts[part, None] + columns, 0)]
             values[:, part] = correlations(np.where(there, x[at], np.nan), np.where(there, y[at], np.nan), statistics)
     return values
+
+
+def _in_units(values: Floats) -> Floats:
+    """Deviations from the mean divided by the range, so that sums of their squares lose few digits to cancellation."""
+    width = np.ptp(values)
+    units = (values - values.min()) / (width if width > 0 else 1.0)
+    deviations: Floats = units - units.mean()
+    return deviations

@@ -7,7 +7,7 @@ as the one found. This assumes no normal distribution and keeps the error of the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -71,16 +71,25 @@ def p_of_flips(
     """
     if groups < MIN_GROUPS:
         return None
-    found = abs(float(statistic(np.ones((units, 1)))[0]))
-    # A little less than the value found, so that rounding does not decide whether an equal one counts.
-    least = found * (1 - 1e-9) - 1e-12
-    exact = units <= EXACT
-    reached = ways = 0
-    for signs in _all_signs(units) if exact else _random_signs(units, flips, seed):
-        values = statistic(signs)
-        reached += int(np.count_nonzero(np.abs(values) >= least))
-        ways += len(values)
-    return reached / ways if exact else (reached + 1) / (ways + 1)
+    if units < 2:
+        return 1.0  # A single unit is as large when it is flipped.
+    from scipy.stats import permutation_test
+
+    def rounded(signs: Floats, axis: int) -> Floats:
+        # Rounded, so that the last digits do not decide whether a value equal to the one found counts.
+        return np.round(statistic(np.atleast_2d(signs).T).reshape(signs.shape[:-1]), 12)
+
+    found = permutation_test(
+        (np.ones(units),),
+        rounded,
+        permutation_type="samples",
+        vectorized=True,
+        n_resamples=1 << EXACT if units <= EXACT else flips,
+        batch=_CHUNK,
+        axis=-1,
+        rng=np.random.default_rng(seed),
+    )
+    return float(found.pvalue)
 
 
 def correct(p_values: Sequence[float | None]) -> list[float | None]:
@@ -101,21 +110,3 @@ def correct(p_values: Sequence[float | None]) -> list[float | None]:
 def correct_named(p_values: Mapping[Key, float | None]) -> dict[Key, float | None]:
     """`correct`, by name."""
     return dict(zip(p_values, correct(list(p_values.values())), strict=True))
-
-
-def _all_signs(units: int) -> Iterator[Floats]:
-    """Every way to flip, up to flipping all signs, which changes no absolute value: the first unit keeps its sign."""
-    free = max(0, units - 1)
-    for start in range(0, 1 << free, _CHUNK):
-        ways = np.arange(start, min(start + _CHUNK, 1 << free))
-        signs = np.ones((units, len(ways)))
-        signs[1:] = 1 - 2 * ((ways >> np.arange(free)[:, None]) & 1)
-        yield signs
-
-
-def _random_signs(units: int, flips: int, seed: int) -> Iterator[Floats]:
-    rng = np.random.default_rng(seed)
-    for start in range(0, flips, _CHUNK):
-        ways = min(_CHUNK, flips - start)
-        bits = np.unpackbits(rng.integers(256, size=(units, -(-ways // 8)), dtype=np.uint8), axis=1)
-        yield 1.0 - 2.0 * bits[:, :ways].astype(np.float64)

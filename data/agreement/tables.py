@@ -77,12 +77,12 @@ def agreement_table(
     """Compute every statistic at every level, for each aspect and averaged over aspects.
 
     Candidates without a rating are ignored, and so are groups without any rating. Candidates with a rating but
-    no score are counted and left out. Values are exact; see `levels.sample_level` for where intervals are approximate.
+    no score are counted and left out.
 
     Args:
         aspects: Aspect name -> groups. The same id in several aspects is the same group.
-        resamples: Number of times that the groups are resampled, jointly for all aspects, for the intervals at sample
-            and system level; 0 for no intervals at any level.
+        resamples: Number of times that the groups are resampled, jointly for all aspects, for the intervals at system
+            level; 0 for no intervals at any level.
         seed: For the resampling.
         levels: The levels to compute.
         draw_systems: At system level, resample the systems as well as the groups: the interval is then about other

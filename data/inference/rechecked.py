@@ -73,7 +73,7 @@ def agreement_figure(
         scores: Aspect -> groups.
         statistic: The correlation.
         level: Where it is computed.
-        resamples: For the standard error at sample and system level.
+        resamples: For the standard error at system level.
         seed: For these.
 
     Returns:

@@ -5,8 +5,8 @@ computed as for a single held-out part, on the groups of all folds:
 
 - At summary level the value of a group is computed from the scores of its fold's judge. Figures are means over groups,
   with t intervals of these values.
-- At sample and system level the scores of all folds are pooled, with an interval from resampling groups. The judges of
-  different folds may use the scale differently, which lowers the pooled correlation a little.
+- At sample and system level the scores of all folds are pooled. The judges of different folds may use the scale
+  differently, which lowers the pooled correlation a little.
 
 The intervals have a known limit: folds share sources to tune on and to choose by, so the values of groups are not
 independent, and no unbiased estimate of their variance exists (Bengio and Grandvalet, No unbiased estimator of the
@@ -210,7 +210,7 @@ def _closeness(
         judges,
         plan.data.cuts,
         one_scale=len({aspect.scale for aspect in plan.data.aspects}) == 1,
-        **plan.resampling,
+        seed=plan.resampling["seed"],
     )
 
 

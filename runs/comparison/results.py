@@ -87,8 +87,7 @@ class EvalSetup:
         if not judges or not self.cuts:
             return {}
         one_scale = len({aspect.scale for aspect in self.aspects}) == 1
-        how: Any = {"one_scale": one_scale, "resamples": self.resamples, "seed": self.seed}
-        return closeness(judges, self.cuts, **how)
+        return closeness(judges, self.cuts, one_scale=one_scale, seed=self.seed)
 
 
 @dataclass(frozen=True)

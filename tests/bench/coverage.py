@@ -25,9 +25,10 @@ sys.path.insert(0, str(ROOT))
 
 from debate_judge.data.agreement.bootstrap import GroupIndex, LevelEstimate, pairs_of_groups, resample  # noqa: E402
 from debate_judge.data.agreement.classification import MEASURES, binary, classify  # noqa: E402
+from debate_judge.data.agreement.correlations import correlations  # noqa: E402
 from debate_judge.data.agreement.differences import compare  # noqa: E402
 from debate_judge.data.agreement.intervals import of_replicates  # noqa: E402
-from debate_judge.data.agreement.levels import sample_level, summary_level, system_level  # noqa: E402
+from debate_judge.data.agreement.levels import summary_level, system_level  # noqa: E402
 from debate_judge.data.agreement.sign_flips import correct  # noqa: E402
 from debate_judge.data.agreement.tables import GroupScores, agreement_table  # noqa: E402
 from debate_judge.runs.reports.tables import DataTable  # noqa: E402
@@ -80,11 +81,14 @@ def _means(values: Floats) -> Floats:
 
 def pooled_intervals(population: Population, which: Sequence[int], seed: int) -> Found:
     """Spearman at sample and system level."""
-    found = {"sample": _replicated(population.groups(0, which), lambda pairs: sample_level(pairs, ["spearman"]), seed)}
+    groups = population.groups(0, which)
+    cell = agreement_table({"x": groups}, resamples=1, levels=("sample",)).aspects["x"]["sample"]["spearman"]
+    drawn = np.random.default_rng(seed).integers(len(which), size=(RESAMPLES, len(which)))
+    sides = (np.array(side, dtype=float) for side in ([g.ratings for g in groups], [g.scores for g in groups]))
+    replicates = correlations(*(side[drawn].reshape(RESAMPLES, -1) for side in sides), ["spearman"])[0]
+    found: Found = {"sample": ((cell.low, cell.high), percentile(replicates))}
     if population.recurring:
-        found["system"] = _replicated(
-            population.groups(0, which), lambda pairs: system_level(pairs, ["spearman"]), seed
-        )
+        found["system"] = _replicated(groups, lambda pairs: system_level(pairs, ["spearman"]), seed)
     return found
 
 
