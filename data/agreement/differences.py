@@ -44,11 +44,11 @@ T = TypeVar("T")
 LevelFunction = Callable[[Pairs, Sequence[Statistic]], LevelEstimate]
 
 
-def level_function(level: Level, *, draw_systems: bool, seed: int) -> LevelFunction:
-    """The function that computes the values at a level; see `levels.system_level` for the other arguments."""
+def level_function(level: Level, *, draw_systems: bool, seed: int, intervals: bool = True) -> LevelFunction:
+    """The function that computes the values at a level; see `data/agreement/levels.py` for the other arguments."""
     if level == "system":
         return partial(system_level, draw_systems=draw_systems, seed=seed)
-    return summary_level if level == "summary" else sample_level
+    return summary_level if level == "summary" else partial(sample_level, intervals=intervals)
 
 
 SMALL = 0.02

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -36,26 +37,28 @@ def summary_level(pairs: Pairs, statistics: Sequence[Statistic]) -> LevelEstimat
     return LevelEstimate(means, ranked, constant, without, by_group=values)
 
 
-def sample_level(pairs: Pairs, statistics: Sequence[Statistic]) -> LevelEstimate:
+def sample_level(pairs: Pairs, statistics: Sequence[Statistic], *, intervals: bool = True) -> LevelEstimate:
     """The correlation over all candidates of all groups; 0 where the ratings differ and the scores do not.
 
     Args:
         pairs: Of one aspect.
         statistics: What to compute.
+        intervals: Whether to compute what groups contribute, which takes a correlation without each of them.
     """
     if len(pairs.ratings) < 2 or np.ptp(pairs.ratings) == 0:
         return _without_ranking(pairs, statistics)
     found = correlations(pairs.ratings[None], pairs.scores[None], statistics)[:, 0]
-    constant = bool(np.isnan(found).any())
+    constant = pairs.contributing & bool(np.isnan(found).any())
+    estimate = LevelEstimate(np.nan_to_num(found), pairs.contributing, constant, found)
+    if not intervals:
+        return estimate
     _, first, unit = np.unique(pairs.unit, return_index=True, return_inverse=True)
     by_group = np.full((len(found), pairs.groups), np.nan)
     # The value of a unit stands at the first of its groups.
     by_group[:, pairs.group[first]] = pseudo_values(
         lambda x, y: correlations(x, y, statistics), pairs.ratings, pairs.scores, unit, len(first)
     )
-    return LevelEstimate(
-        np.nan_to_num(found), pairs.contributing, pairs.contributing & constant, found, by_group=by_group
-    )
+    return replace(estimate, by_group=by_group)
 
 
 def system_level(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -93,7 +94,8 @@ def agreement_table(
         InputError: no aspect, or a group id twice in one aspect.
     """
     index = GroupIndex.of(aspects, seed)
-    at_level = {level: level_function(level, draw_systems=draw_systems, seed=seed) for level in levels}
+    how: dict[str, Any] = {"draw_systems": draw_systems, "seed": seed, "intervals": resamples > 0}
+    at_level = {level: level_function(level, **how) for level in levels}
     estimates: dict[tuple[str, Level], LevelEstimate] = {}
     for name, groups in aspects.items():
         pairs = pairs_of_groups(groups, index)
