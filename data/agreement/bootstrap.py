@@ -211,6 +211,8 @@ def pseudo_values(
     """
     whole = np.nan_to_num(of_rows(x[None], y[None]))
     without = np.empty((len(whole), units))
+    if not units:
+        return without
     for part in np.array_split(np.arange(units), 1 + units * len(unit) // _ENTRIES):
         gone = unit == part[:, None]
         without[:, part] = np.nan_to_num(of_rows(np.where(gone, np.nan, x), np.where(gone, np.nan, y)))

@@ -92,7 +92,7 @@ def mean_influences(by_group: Sequence[Floats]) -> Floats:
     return found
 
 
-def critical(groups: int, family: int = 1) -> float:
+def critical(groups: float, family: int = 1) -> float:
     """The 97.5 % point of Student's t with `groups` - 1 degrees of freedom.
 
     For a `family` of several intervals that are to hold together in 95 % of cases it is the point of 1 - .025 / family
@@ -173,7 +173,7 @@ def of_replicates(value: float, replicates: Floats, groups: int, observations: i
     place, shares = (value + 1) / 2, (defined + 1) / 2
     nearest = 0.5 / (observations + 1)
     if 0 < place < 1:
-        nearest = min(nearest, place, 1 - place)
+        nearest = max(_ROUNDING, min(nearest, place, 1 - place))
     place, shares = min(max(place, nearest), 1 - nearest), np.clip(shares, nearest, 1 - nearest)
     half = critical(groups) * math.sqrt(groups / (groups - 1)) * float(np.std(logit(shares), ddof=1))
     return _laid_off(value, place, half, CORRELATION, "fisher-z")
@@ -211,30 +211,24 @@ def detectable_difference(deviation: float, groups: int) -> float:
     """
     from scipy.optimize import brentq
 
-    most = 2.0
-    while _power(most, groups) < POWER:
-        most *= 2
-    errors = brentq(lambda shift: _power(shift, groups) - POWER, 0.0, most)
+    errors = brentq(lambda shift: _power(shift, groups) - POWER, 0.0, 2 * critical(groups) + 10)
     return float(errors) * deviation / math.sqrt(groups)
 
 
 def groups_to_detect(difference: float, deviation: float) -> int:
     """The least number of groups with which this test finds a true difference in 80 % of cases; see
     `detectable_difference`."""
-    enough = 2
-    while _power(difference * math.sqrt(enough) / deviation, enough) < POWER:
-        enough *= 2
-    least = enough // 2
-    while enough - least > 1:
-        middle = (least + enough) // 2
-        if _power(difference * math.sqrt(middle) / deviation, middle) < POWER:
-            least = middle
-        else:
-            enough = middle
-    return enough
+    from scipy.optimize import brentq
+
+    def lacking(groups: float) -> float:
+        return POWER - _power(difference * math.sqrt(groups) / deviation, groups)
+
+    # More than a normal test needs, whose shift is the sum of the 97.5 % and the 80 % point.
+    most = (2.81 * deviation / difference) ** 2 + 20
+    return 2 if lacking(2) <= 0 else math.ceil(brentq(lacking, 2, most))
 
 
-def _power(shift: float, groups: int) -> float:
+def _power(shift: float, groups: float) -> float:
     """The power of a t-test where the true difference is `shift` standard errors."""
     from scipy.stats import nct
 

@@ -22,7 +22,7 @@ from debate_judge.data.agreement.bootstrap import (
     resample,
 )
 from debate_judge.data.agreement.correlations import STATISTICS, Floats, Statistic, correlations, or_none
-from debate_judge.data.agreement.differences import compare, level_function
+from debate_judge.data.agreement.differences import compare, correct, level_function
 from debate_judge.data.agreement.intervals import (
     NONE,
     Interval,
@@ -31,7 +31,6 @@ from debate_judge.data.agreement.intervals import (
     of_replicates,
 )
 from debate_judge.data.agreement.results import LEVELS, NAMES, Agreement, AgreementTable, Difference, GroupScores, Table
-from debate_judge.data.agreement.sign_flips import correct
 from debate_judge.data.schema import Level
 
 __all__ = [

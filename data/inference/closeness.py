@@ -194,9 +194,10 @@ def _estimate(pairs: Pairs, cut: float) -> _Estimate:
     present, unit = np.unique(pairs.unit, return_inverse=True)
     pseudo = pseudo_values(lambda r, s: _of_rows(r, s, cut), pairs.ratings, pairs.scores, unit, len(present))
     here = np.isin(np.arange(pairs.units), present)
+    values = _of_rows(pairs.ratings[None], pairs.scores[None], cut)
     influences = np.zeros((len(MEASURES), pairs.units))
-    influences[:, here] = (pseudo - pseudo.mean(axis=1, keepdims=True)) / max(1, len(present))
-    return _Estimate(_of_rows(pairs.ratings[None], pairs.scores[None], cut)[:, 0], influences, here, len(unit))
+    influences[:, here] = (pseudo - np.nan_to_num(values)) / max(1, len(present))
+    return _Estimate(values[:, 0], influences, here, len(unit))
 
 
 def _averaged(aspects: Sequence[_Estimate]) -> _Estimate:

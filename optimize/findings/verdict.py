@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from statistics import stdev
 from typing import TYPE_CHECKING
 
+from debate_judge.data.agreement.differences import correct
 from debate_judge.data.agreement.intervals import METHODS
 from debate_judge.data.agreement.results import WHY_NONE, Difference
-from debate_judge.data.agreement.sign_flips import correct
 from debate_judge.optimize.evaluation.comparison import MAPPED, HeldOut, above_zero, costs_more, procedure_note
 from debate_judge.optimize.evaluation.held_out import COMPARED
 from debate_judge.runs.reports import calibration, closeness, decisions, raters

@@ -7,9 +7,8 @@ from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
-from debate_judge.data.agreement.differences import power_of
+from debate_judge.data.agreement.differences import correct_named, power_of
 from debate_judge.data.agreement.raters import RaterAgreement, beside_raters
-from debate_judge.data.agreement.sign_flips import correct_named
 from debate_judge.data.agreement.tables import (
     LEVELS,
     Agreement,

@@ -26,10 +26,9 @@ sys.path.insert(0, str(ROOT))
 from debate_judge.data.agreement.bootstrap import GroupIndex, LevelEstimate, pairs_of_groups, resample  # noqa: E402
 from debate_judge.data.agreement.classification import MEASURES, binary, classify  # noqa: E402
 from debate_judge.data.agreement.correlations import correlations  # noqa: E402
-from debate_judge.data.agreement.differences import compare  # noqa: E402
+from debate_judge.data.agreement.differences import compare, correct  # noqa: E402
 from debate_judge.data.agreement.intervals import of_replicates  # noqa: E402
 from debate_judge.data.agreement.levels import summary_level, system_level  # noqa: E402
-from debate_judge.data.agreement.sign_flips import correct  # noqa: E402
 from debate_judge.data.agreement.tables import GroupScores, agreement_table  # noqa: E402
 from debate_judge.runs.reports.tables import DataTable  # noqa: E402
 from debate_judge.runs.reports.terminal import show  # noqa: E402

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from debate_judge.data.agreement.differences import power_of
+from debate_judge.data.agreement.differences import p_of_mean, power_of
 from debate_judge.data.agreement.intervals import detectable_difference, groups_to_detect
-from debate_judge.data.agreement.sign_flips import p_of_mean
 from debate_judge.data.agreement.tables import (
     LEVELS,
     GroupScores,

@@ -11,8 +11,7 @@ from debate_judge.data.agreement.intervals import critical
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.agreement.tables import agreement_table, compare
 from debate_judge.data.inference.carried import Margins, ScoreMeaning, compare_lms
-from debate_judge.data.inference.rechecked import agreement_figure, holding, published_figure
-from debate_judge.data.inference.two_samples import TwoSamples
+from debate_judge.data.inference.rechecked import TwoSamples, agreement_figure, holding, published_figure
 from debate_judge.data.schema import Scale
 
 
