@@ -2,14 +2,13 @@
 
 The unit is a source, or a bundle of sources where there are many. A figure that every source moves a little is computed
 again without each unit (the jackknife, `pseudo_values`). Correlations over systems are not smooth in this way; they are
-computed again for units drawn with replacement (the bootstrap, `resample`). A resample is represented by how often it
+computed again for units drawn with replacement (the bootstrap, `draws`). A resample is represented by how often it
 drew each unit, so figures are recomputed from draw counts of shape (units, resamples). Undefined is NaN here.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,9 +31,6 @@ _CHUNK = 512
 
 _ENTRIES = 2**20
 """Pairs that figures are computed of at once, counting each as often as it is in a row."""
-
-_ENOUGH_RESAMPLES = 200
-"""Least number of resamples that a stride leaves of those asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +113,7 @@ class Pairs:
 
 @dataclass(frozen=True, slots=True)
 class LevelEstimate:
-    """Values at one level, and what their intervals are computed from: `by_group` or `replicate`."""
+    """Values at one level, and what their intervals are computed from: `by_group` or `replicates`."""
 
     values: Floats
     """Shape (statistics,); 0 where the scores are constant and the ratings are not."""
@@ -129,10 +125,8 @@ class LevelEstimate:
     """The values without these groups, shape (statistics,)."""
     by_group: Floats | None = None
     """Values of which `values` is the mean, shape (statistics, groups), NaN for other groups; None at system level."""
-    replicate: Replicate | None = None
-    """Recomputes the values, shape (statistics, resamples), where they are not means over groups."""
-    stride: int = 1
-    """A power of two: where a replicate is expensive, only every `stride`-th resample is computed."""
+    replicates: Floats | None = None
+    """At system level the values of resampled groups, shape (statistics, resamples), NaN where undefined."""
     units: int = 0
     """Number of independent units: sources, or systems where these are drawn as well and are fewer."""
     observations: int = 0
@@ -220,50 +214,17 @@ def pseudo_values(
     return np.asarray(pseudo - pseudo.mean(axis=1, keepdims=True) + whole)
 
 
-def resample(
-    estimates: Sequence[LevelEstimate],
-    units: int,
-    *,
-    resamples: int,
-    seed: int,
-    progress: Callable[[int], object] = lambda done: None,
-) -> list[Floats]:
-    """Replicate all estimates on the same resampled units.
+def draws(units: int, resamples: int, seed: int) -> Iterator[tuple[slice, Floats]]:
+    """How often each unit is drawn, shape (units, resamples), for some resamples at a time; with their places.
 
     Args:
-        estimates: All over the same units; those without a `replicate` stay NaN.
         units: Number of units; each resample draws as many, with replacement.
         resamples: Number of resamples.
-        seed: For the draws.
-        progress: Called with the number of resamples done since the last call.
-
-    Returns:
-        One array of shape (statistics, resamples) per estimate, NaN where a resample leaves it undefined.
+        seed: Equal ones draw the same.
     """
-    found = [np.full((len(e.values), resamples), np.nan) for e in estimates]
-    if not units or all(e.replicate is None for e in estimates):
-        return found
-    # With few resamples a stride would leave too few for an interval.
-    strides = [min(e.stride, _CHUNK, _power_of_two_below(resamples / _ENOUGH_RESAMPLES)) for e in estimates]
     rng = np.random.default_rng(seed)
     for start in range(0, resamples, _CHUNK):
-        counts = _draw(rng, units, min(_CHUNK, resamples - start))
-        for into, estimate, stride in zip(found, estimates, strides, strict=True):
-            if estimate.replicate is None:
-                continue
-            chosen = counts if stride == 1 else np.ascontiguousarray(counts[:, ::stride])
-            into[:, start : start + _CHUNK : stride] = estimate.replicate(chosen)
-        progress(counts.shape[1])
-    return found
-
-
-def _draw(rng: np.random.Generator, units: int, resamples: int) -> Floats:
-    """How often each unit is drawn, shape (units, resamples)."""
-    counts = np.empty((units, resamples))
-    for i, drawn in enumerate(rng.integers(units, size=(resamples, units))):
-        counts[:, i] = np.bincount(drawn, minlength=units)
-    return counts
-
-
-def _power_of_two_below(limit: float) -> int:
-    return 1 << math.floor(math.log2(max(1.0, limit)))
+        counts = np.empty((units, min(_CHUNK, resamples - start)))
+        for i, drawn in enumerate(rng.integers(units, size=counts.T.shape)):
+            counts[:, i] = np.bincount(drawn, minlength=units)
+        yield slice(start, start + counts.shape[1]), counts

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -25,7 +25,6 @@ from debate_judge.data.agreement.bootstrap import (
     bundle,
     count_units,
     pairs_of_groups,
-    resample,
 )
 from debate_judge.data.agreement.correlations import Floats, Statistic, correlations
 from debate_judge.data.agreement.intervals import (
@@ -48,10 +47,10 @@ Key = TypeVar("Key")
 LevelFunction = Callable[[Pairs, Sequence[Statistic]], LevelEstimate]
 
 
-def level_function(level: Level, *, draw_systems: bool, seed: int, intervals: bool = True) -> LevelFunction:
-    """The function that computes the values at a level; see `data/agreement/levels.py` for the other arguments."""
+def level_function(level: Level, *, intervals: bool = True, **how: Any) -> LevelFunction:
+    """The function that computes the values at a level; `how` are the arguments of `levels.system_level`."""
     if level == "system":
-        return partial(system_level, draw_systems=draw_systems, seed=seed)
+        return partial(system_level, **how)
     return summary_level if level == "summary" else partial(sample_level, intervals=intervals)
 
 
@@ -114,7 +113,7 @@ def compare(
             "two judges can only be compared on the same aspects", expected=", ".join(a), found=", ".join(b)
         )
     index = GroupIndex.of(a, seed)
-    estimate = level_function(level, draw_systems=draw_systems, seed=seed)
+    estimate = level_function(level, resamples=resamples, seed=seed, draw_systems=draw_systems)
     pairs: list[tuple[Pairs, Pairs]] = []
     both: list[LevelEstimate] = []
     for name in a:
@@ -130,29 +129,13 @@ def compare(
         return _of_means(value, both, index, intervals=resamples > 0, seed=seed, family=family)
     groups = index.sources(np.logical_or.reduce([e.rests_on for e in both]))
     p_value = _p_of_swaps(pairs, statistic, groups, seed)
-    plain = Difference(value, None, None, p_value, groups)
-    return _resampled(plain, both, index.units, resamples=resamples, seed=seed, family=family)
-
-
-def _resampled(
-    found: Difference,
-    both: Sequence[LevelEstimate],
-    drawn: int,
-    *,
-    resamples: int,
-    seed: int,
-    family: int,
-) -> Difference:
-    """The difference with its interval from resampled groups."""
-    value, groups = found.value, found.groups
-    if value is None or not resamples or groups < 2:
-        return found
-    replicates = resample(both, drawn, resamples=resamples, seed=seed)
-    differences = np.mean([x[0] - y[0] for x, y in _couples(replicates)], axis=0)
+    replicates = [e.replicates[0] for e in both if e.replicates is not None]
+    if not resamples or groups < 2:
+        return Difference(value, None, None, p_value, groups)
+    apart = np.mean([x - y for x, y in _couples(replicates)], axis=0)
     units = min(e.units for e in both)
-    low, high, method = of_differences(value, differences, units, family)
-    deviation = bootstrap_error(differences, units) * math.sqrt(groups)
-    return replace(found, low=low, high=high, method=method, deviation=deviation)
+    low, high, method = of_differences(value, apart, units, family)
+    return Difference(value, low, high, p_value, groups, method, bootstrap_error(apart, units) * math.sqrt(groups))
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,8 @@ from debate_judge.data.agreement.bootstrap import (
     GroupIndex,
     LevelEstimate,
     pairs_of_groups,
-    resample,
 )
-from debate_judge.data.agreement.correlations import STATISTICS, Floats, Statistic, correlations, or_none
+from debate_judge.data.agreement.correlations import STATISTICS, Statistic, correlations, or_none
 from debate_judge.data.agreement.differences import compare, correct, level_function
 from debate_judge.data.agreement.intervals import (
     NONE,
@@ -93,52 +92,48 @@ def agreement_table(
         InputError: no aspect, or a group id twice in one aspect.
     """
     index = GroupIndex.of(aspects, seed)
-    how: dict[str, Any] = {"draw_systems": draw_systems, "seed": seed, "intervals": resamples > 0}
-    at_level = {level: level_function(level, **how) for level in levels}
+    how: dict[str, Any] = {"resamples": resamples, "seed": seed, "draw_systems": draw_systems, "progress": progress}
+    at_level = {level: level_function(level, intervals=resamples > 0, **how) for level in levels}
     estimates: dict[tuple[str, Level], LevelEstimate] = {}
     for name, groups in aspects.items():
         pairs = pairs_of_groups(groups, index)
         estimates |= {(name, level): at_level[level](pairs, STATISTICS) for level in levels}
-    found = resample(list(estimates.values()), index.units, resamples=resamples, seed=seed, progress=progress)
-    replicates = dict(zip(estimates, found, strict=True))
+
     tables: dict[str, Table] = {}
     for name, groups in aspects.items():
         counts = _rated_and_unscored(groups)
         tables[name] = {}
         for level in levels:
-            one = [estimates[name, level]]
-            spans = _intervals(one, [replicates[name, level]], index) if resamples else [NONE] * len(STATISTICS)
-            tables[name][level] = _agreements(level, one[0], spans, *counts)
+            own = estimates[name, level]
+            tables[name][level] = _agreements(level, own, _intervals([own], index, resamples), *counts)
     average: Table = {}
     for level in levels:
         joint = [estimates[name, level] for name in aspects]
-        spans = [NONE] * len(STATISTICS)
-        if resamples:
-            spans = _intervals(joint, [replicates[name, level] for name in aspects], index)
         groups_of_any = int(np.logical_or.reduce([e.rests_on for e in joint]).sum())
+        spans = _intervals(joint, index, resamples)
         average[level] = _averages([table[level] for table in tables.values()], groups_of_any, spans)
     return AgreementTable(tables, average)
 
 
-def _intervals(estimates: Sequence[LevelEstimate], replicates: Sequence[Floats], index: GroupIndex) -> list[Interval]:
+def _intervals(estimates: Sequence[LevelEstimate], index: GroupIndex, resamples: int) -> list[Interval]:
     """For every statistic the interval of the mean over aspects.
 
     Args:
         estimates: One for each aspect; a single one for the interval of that aspect.
-        replicates: For each aspect values of shape (statistics, resamples).
         index: The groups.
+        resamples: 0 for no intervals.
     """
     rests_on = np.logical_or.reduce([e.rests_on for e in estimates])
     means = np.mean([e.values for e in estimates], axis=0)
+    if not resamples or np.isnan(means).all():
+        return [NONE] * len(means)
     by_group = [e.by_group for e in estimates if e.by_group is not None]
-    if len(by_group) == len(estimates):
+    if by_group:
         influence = index.by_source(mean_influences(by_group), rests_on)
         return [of_group_correlations(float(mean), row) for mean, row in zip(means, influence, strict=True)]
     units, observations = min(e.units for e in estimates), min(e.observations for e in estimates)
-    return [
-        of_replicates(float(mean), row, units, observations)
-        for mean, row in zip(means, np.mean(list(replicates), axis=0), strict=True)
-    ]
+    replicates = np.mean([e.replicates for e in estimates if e.replicates is not None], axis=0)
+    return [of_replicates(float(mean), row, units, observations) for mean, row in zip(means, replicates, strict=True)]
 
 
 def _rated_and_unscored(groups: Sequence[GroupScores]) -> tuple[int, int]:

@@ -16,7 +16,7 @@ from typing import Literal
 
 import numpy as np
 
-from debate_judge.data.agreement.bootstrap import GroupIndex, pairs_of_groups, resample
+from debate_judge.data.agreement.bootstrap import GroupIndex, pairs_of_groups
 from debate_judge.data.agreement.classification import Measure
 from debate_judge.data.agreement.correlations import Floats, Statistic
 from debate_judge.data.agreement.differences import level_function
@@ -138,18 +138,18 @@ def agreement_figure(
         None where it is undefined in an aspect, or rests on fewer than two sources.
     """
     index = GroupIndex.of(scores, seed)
-    estimate = level_function(level, draw_systems=False, seed=seed)
+    estimate = level_function(level, resamples=resamples, seed=seed)
     found = [estimate(pairs_of_groups(groups, index), [statistic]) for groups in scores.values()]
     value = float(np.mean([one.values[0] for one in found]))
     rests_on = np.logical_or.reduce([one.rests_on for one in found])
     if math.isnan(value) or index.sources(rests_on) < 2:
         return None
     by_group = [one.by_group for one in found if one.by_group is not None]
-    if len(by_group) == len(found):
+    if by_group:
         return SampleFigure.of_influences(value, index.by_source(mean_influences(by_group), rests_on)[0])
     units = min(one.units for one in found)
-    replicates = resample(found, index.units, resamples=resamples, seed=seed)
-    return SampleFigure(value, bootstrap_error(np.mean([one[0] for one in replicates], axis=0), units), units)
+    replicates = [one.replicates[0] for one in found if one.replicates is not None]
+    return SampleFigure(value, bootstrap_error(np.mean(replicates, axis=0), units), units)
 
 
 def published_figure(value: float | None, low: float | None, high: float | None, groups: int) -> SampleFigure | None:
