@@ -23,7 +23,7 @@ from debate_judge.optimize.search.knowledge import (
 )
 from debate_judge.optimize.search.points import LEARNT, JudgeVariant, Space
 from debate_judge.optimize.settings import EFFORTS
-from debate_judge.optimize.tuners import Effort, GuideLimits, Tuning
+from debate_judge.optimize.tuners import Effort, GuideLimits, Tuning, details_of
 from debate_judge.programs import named
 from debate_judge.programs.compiled import usual_granularity
 from debate_judge.programs.grouping import corpus_items
@@ -48,7 +48,7 @@ class TunedJudges:
 
 
 def compile(run: Run) -> TunedJudges:
-    """Tune the judge of every aspect on the train part of the run's plan."""
+    """Tune the judge of every aspect on the train part of the run's plan, by the DSPy optimizer of `--tuner`."""
     plan = run.plan
     # Tuning uses the cheapest reading. On a copy, because a judge may keep what it has derived, and the uncompiled
     # judge is measured without that.
@@ -103,7 +103,7 @@ def _first_scores(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> dict[tu
 
 
 def _tuned(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> _Learnt:
-    """What the tuner found on train."""
+    """What the optimizer that `--tuner` names finds on train."""
     plan, settings, label = run.plan, run.plan.settings, label_of(aspects)
     if not base.tunable():
         logger.info("%s: %s has no instructions, so there is nothing to tune", label, settings.judge)
@@ -111,8 +111,6 @@ def _tuned(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> _Learnt:
     logger.info("%s: tuning instructions on train (%s)", label, settings.tuner)
     rated = examples(plan.data.splits.train, aspects, grouped=plan.data.level == "summary", seed=settings.seed)
     tuning = Tuning(
-        judge=base,
-        examples=rated,
         statistic=plan.statistic,
         objective=plan.objective,
         bounds=plan.bounds,
@@ -123,8 +121,9 @@ def _tuned(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> _Learnt:
         seed=settings.seed,
         label=label,
     )
+    optimizer = run.tuner(tuning)
     with stage(f"{label}: tuning"):
-        tuned = run.tuner(tuning)
+        tuned = details_of(optimizer.compile(base, trainset=rated))
     if not settings.export_examples and any(predictor.demos for predictor in tuned.judge.predictors()):
         logger.warning(
             "%s: demonstrations are left out, because they hold texts of the data; --config export-examples=true "

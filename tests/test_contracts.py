@@ -55,8 +55,6 @@ def test_tuner(name: str) -> None:
     with JudgeRunner(make_lm("offline"), progress=False) as runner:
         found = examples(small, [aspect], grouped=True, seed=0)
         tuning = Tuning(
-            judge=judge,
-            examples=found,
             statistic="spearman",
             runner=runner,
             reflection=runner.lm,
@@ -64,4 +62,4 @@ def test_tuner(name: str) -> None:
             seed=0,
             label="test",
         )
-        check_tuner(TUNERS[name], tuning)
+        check_tuner(TUNERS[name](tuning), judge, found)

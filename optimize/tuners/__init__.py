@@ -1,8 +1,8 @@
 """Tuners improve the instructions of a judge by training examples. `TUNERS` names ours; `module:Class` is any other.
 
-Each is an optimizer of DSPy's kind, behind a function `Tuning -> Tuned`: what a compile knows beyond a student and a
-trainset goes in, and what the tuner found beyond one judge (judges tuned without part of the examples, a persona) comes
-out.
+Each is an optimizer of DSPy's, a `Teleprompter`: it is made with a `Tuning`, what a compile knows beyond a student and
+a trainset, and `compile(judge, trainset=examples)` returns the tuned judge. What else it found (judges tuned without
+part of the examples, a persona) is in the judge's `detailed_results`, where DSPy's GEPA has its own.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from debate_judge.runs.flags.declared import unknown_name
 
 if TYPE_CHECKING:
     import dspy
+    from dspy.teleprompt.teleprompt import Teleprompter
 
     from debate_judge.data.agreement.tables import Statistic
     from debate_judge.data.inference.closeness import Bounds, Objective
@@ -47,12 +48,8 @@ class GuideLimits:
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
-    """The input of a tuner."""
+    """What a tuner is made with."""
 
-    judge: Judge
-    """The judge to improve; never changed, a tuner returns a copy."""
-    examples: list[dspy.Example]
-    """Groups of rated items (`optimize.examples`)."""
     statistic: Statistic
     """The correlation within a group that is optimized."""
     objective: Objective | None = None
@@ -67,11 +64,6 @@ class Tuning:
     label: str
     """What is tuned, for logs and progress."""
 
-    @property
-    def rounds(self) -> int:
-        """Rounds of the debates by which candidates are evaluated: the judge's own number."""
-        return self.judge.debate_config.rounds
-
 
 @dataclass(frozen=True)
 class Fold:
@@ -79,7 +71,7 @@ class Fold:
 
     judge: Judge
     unseen: frozenset[int]
-    """Indices in `Tuning.examples` of the examples that the judge was not tuned on."""
+    """Indices of the train examples that the judge was not tuned on."""
 
 
 @dataclass(frozen=True)
@@ -88,14 +80,15 @@ class LearntPersona:
 
     text: str
     seen: frozenset[int] = frozenset()
-    """Indices in `Tuning.examples` of the examples that it was written from and chosen by."""
+    """Indices of the train examples that it was written from and chosen by."""
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """The result of a tuner."""
+    """What a tuner found, the `detailed_results` of the judge that it returns."""
 
     judge: Judge
+    """Tuned, with its own persona."""
     folds: tuple[Fold, ...] = ()
     """Judges tuned in the same way without parts of the examples. Examples that are unseen in no fold do not count when
     the judge is compared with others."""
@@ -105,28 +98,41 @@ class Tuned:
     """The starting point, if it is a candidate of its own: a guide, before all instructions were rewritten."""
 
 
-Tuner = Callable[[Tuning], Tuned]
+def with_details(judge: Judge, tuned: Tuned) -> Judge:
+    """A copy of the judge that carries what its tuner found."""
+    copy = judge.deepcopy()
+    copy.detailed_results = tuned
+    return copy
+
+
+def details_of(judge: Judge) -> Tuned:
+    """What the judge's tuner found; of a tuner that tells nothing, the judge alone."""
+    found = getattr(judge, "detailed_results", None)
+    return found if isinstance(found, Tuned) else Tuned(judge)
+
+
+Tuner = Callable[[Tuning], "Teleprompter"]
 
 
 def _tuner(module: str, name: str) -> Tuner:
-    """A function of a file in this folder, imported when it is called: --help needs no more than the names."""
+    """A class of a file in this folder, imported when it is made: --help needs no more than the names."""
 
-    def tune(tuning: Tuning) -> Tuned:
-        tuned: Tuned = getattr(import_module(f"debate_judge.optimize.tuners.{module}"), name)(tuning)
-        return tuned
+    def make(tuning: Tuning) -> Teleprompter:
+        optimizer: Teleprompter = getattr(import_module(f"debate_judge.optimize.tuners.{module}"), name)(tuning)
+        return optimizer
 
-    return tune
+    return make
 
 
 TUNERS: Mapping[str, Tuner] = MappingProxyType(
     {
-        "guide": _tuner("guide", "tune"),
-        "mipro": _tuner("dspy_optimizers", "mipro"),
-        "gepa": _tuner("dspy_optimizers", "gepa"),
-        "none": lambda tuning: Tuned(tuning.judge),
+        "guide": _tuner("guide", "GuideOptimizer"),
+        "mipro": _tuner("dspy_optimizers", "MIPRO"),
+        "gepa": _tuner("dspy_optimizers", "GuidedGEPA"),
+        "none": _tuner("dspy_optimizers", "Unchanged"),
     }
 )
-"""Name -> function."""
+"""Name -> optimizer."""
 
 
 def tuner_named(name: str) -> Tuner:

@@ -34,10 +34,10 @@ def measured(name: str, corpus: Corpus, aspect: Aspect, seed: int, effort: str) 
     train, held_out = (examples(part, [aspect], grouped=True, seed=seed) for part in (parts.train, parts.held_out))
     with JudgeRunner(make_lm("offline"), progress=False) as runner:
         tuning = Tuning(
-            judge=Debate(rounds=1, together=16), examples=train, statistic="spearman", runner=runner,
+            statistic="spearman", runner=runner,
             reflection=runner.lm, effort=Effort(*EFFORTS[effort]), seed=seed, label=aspect.name,
         )  # fmt: skip
-        judge = tuner_named(name)(tuning).judge
+        judge = tuner_named(name)(tuning).compile(Debate(rounds=1, together=16), trainset=train)
         calls = runner.lm.meter.executed.total()
         return agreement(runner, judge, held_out, 0), agreement(runner, judge, held_out, 1), calls
 

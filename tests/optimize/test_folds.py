@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import dspy
 import numpy as np
 import pytest
+from dspy.teleprompt.teleprompt import Teleprompter
 
 from debate_judge.data.agreement.intervals import of_group_correlations
 from debate_judge.data.agreement.results import Difference
@@ -18,8 +20,9 @@ from debate_judge.optimize.evaluation.comparison import choose_export
 from debate_judge.optimize.result import Result
 from debate_judge.optimize.search.points import JudgeVariant
 from debate_judge.optimize.settings import Settings
-from debate_judge.optimize.tuners import Tuned, Tuning
+from debate_judge.optimize.tuners import Tuning
 from debate_judge.optimize.tuners.guide import guide_of, guided
+from debate_judge.programs.judge import Judge
 from debate_judge.runs.runner.memory import DebateMemory
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import ScriptedLM, debater, scripted_lm
@@ -50,10 +53,15 @@ def says(prompt: str) -> str:
     return re.findall(r"Worth (\d)\.", prompt)[-1]
 
 
-def tune(tuning: Tuning) -> Tuned:
-    """A tuner that writes down what it has seen."""
-    seen = sorted({item.group for example in tuning.examples for item in example.questions})
-    return Tuned(guided(tuning.judge, f"SEEN {' '.join(seen)} END"))
+class Noting(Teleprompter):
+    """Writes down what it has seen."""
+
+    def __init__(self, tuning: Tuning) -> None:
+        super().__init__()
+
+    def compile(self, student: Judge, *, trainset: list[dspy.Example], **kwargs: Any) -> Judge:
+        seen = sorted({item.group for example in trainset for item in example.questions})
+        return guided(student, f"SEEN {' '.join(seen)} END")
 
 
 def seen_by(text: str) -> set[str]:
@@ -72,7 +80,7 @@ def proved(folder: Path, file: str, **settings: Any) -> Proved:
     usual |= {"together": 0, "trials": 2, "store": str(folder / "store")}
     lm = scripted_lm(debater(score=says))
     with JudgeRunner(lm, progress=False, memory=DebateMemory()) as runner:
-        result = compiled(Settings(data=file, **{**usual, **settings}), {}, runner, lm, tuner=tune)
+        result = compiled(Settings(data=file, **{**usual, **settings}), {}, runner, lm, tuner=Noting)
     return Proved(result, lm)
 
 

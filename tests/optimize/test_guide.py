@@ -10,7 +10,7 @@ import pytest
 
 from debate_judge.data.schema import Candidate, Corpus, Origin, RatedGroup
 from debate_judge.optimize.examples import examples
-from debate_judge.optimize.tuners import TUNERS, Effort, Tuning
+from debate_judge.optimize.tuners import TUNERS, Effort, Tuning, details_of
 from debate_judge.optimize.tuners.guide import guide_of
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.judge import corpus_items
@@ -150,19 +150,16 @@ def test_every_example_is_unseen_by_one_proposal() -> None:
     lm = scripted_lm(author)
     rated = examples(corpus(), (ASPECT,), grouped=True, seed=0)
     with JudgeRunner(lm, progress=False) as runner:
-        found = TUNERS["guide"](
-            Tuning(
-                judge=build("debate", {**JUDGES["debate"].config, "rounds": 0}),
-                examples=rated,
-                statistic="spearman",
-                runner=runner,
-                reflection=lm,
-                effort=Effort(proposals=2, trials=4),
-                seed=0,
-                label="charm",
-            )
+        tuning = Tuning(
+            statistic="spearman",
+            runner=runner,
+            reflection=lm,
+            effort=Effort(proposals=2, trials=4),
+            seed=0,
+            label="charm",
         )
-    folds = found.folds
+        judge = build("debate", {**JUDGES["debate"].config, "rounds": 0})
+        folds = details_of(TUNERS["guide"](tuning).compile(judge, trainset=rated)).folds
     assert [guide_of(fold.judge) for fold in folds] == ["large one", "large two", "large three", "large four"]
     assert sorted(place for fold in folds for place in fold.unseen) == list(range(SOURCES))
     for number, fold in enumerate(folds):
@@ -178,17 +175,14 @@ def test_the_tuner_is_known_by_name_and_leaves_the_judge_alone() -> None:
     before = judge.instructions()
     with JudgeRunner(lm, progress=False) as runner:
         rated = examples(corpus(), (ASPECT,), grouped=True, seed=0)
-        found = TUNERS["guide"](
-            Tuning(
-                judge=judge,
-                examples=rated,
-                statistic="spearman",
-                runner=runner,
-                reflection=lm,
-                effort=Effort(proposals=2, trials=4),
-                seed=0,
-                label="charm",
-            )
+        tuning = Tuning(
+            statistic="spearman",
+            runner=runner,
+            reflection=lm,
+            effort=Effort(proposals=2, trials=4),
+            seed=0,
+            label="charm",
         )
-    assert guide_of(found.judge) == "large"
+        found = TUNERS["guide"](tuning).compile(judge, trainset=rated)
+    assert guide_of(found) == "large"
     assert judge.instructions() == before
