@@ -11,6 +11,7 @@ import dspy
 from dspy.teleprompt.teleprompt import Teleprompter
 
 from debate_judge.data.testing import check_corpus
+from debate_judge.optimize.examples import places_of
 from debate_judge.optimize.tuners import details_of
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.testing import ScriptedLM, check_judge, in_turn, sample_items, scripted_lm
@@ -20,7 +21,7 @@ __all__ = ["ScriptedLM", "check_corpus", "check_judge", "check_tuner", "in_turn"
 
 def check_tuner(optimizer: Teleprompter, judge: Judge, trainset: list[dspy.Example]) -> None:
     """Assert that an optimizer returns judges of the same kind and debate, in which only tunable instructions may
-    differ, leaves the one that it was given alone, and names as unseen only examples that there are.
+    differ, leaves the one that it was given alone, and names as unseen only groups that there are.
 
     Args:
         optimizer: Made with what it works with.
@@ -36,8 +37,8 @@ def check_tuner(optimizer: Teleprompter, judge: Judge, trainset: list[dspy.Examp
     details = details_of(found)
     for tuned in (found, details.judge, *(fold.judge for fold in details.folds)):
         _check_tuned(tuned, judge, before)
-    places = set(range(len(trainset)))
-    assert all(fold.unseen <= places for fold in details.folds), "it names examples that there are not"
+    places = places_of(trainset)
+    assert all(fold.unseen <= places for fold in details.folds), "it names groups that there are not"
 
 
 def _check_tuned(tuned: Judge, given: Judge, before: Mapping[str, str]) -> None:

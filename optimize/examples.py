@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import cast
 
@@ -20,6 +20,7 @@ import numpy as np
 from debate_judge.data.agreement.tables import correlation
 from debate_judge.data.inference.closeness import Bounds, Objective, closest
 from debate_judge.data.schema import Aspect, Candidate, Corpus
+from debate_judge.optimize.tuners import Place
 from debate_judge.programs.judge import Item, items_of
 
 BATCH = 16
@@ -81,6 +82,11 @@ def _example(
     """An example with its items, and for each the mean rating, the ratings of single raters and their comments."""
     rated = dspy.Example(questions=items, ratings=list(ratings), raters=list(raters), comments=list(comments))
     return rated.with_inputs("questions")
+
+
+def places_of(examples: Iterable[dspy.Example]) -> frozenset[Place]:
+    """The groups that examples are about, each in its aspect."""
+    return frozenset((item.aspect.name, item.group) for example in examples for item in example.questions)
 
 
 def group_metric(

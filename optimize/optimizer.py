@@ -10,20 +10,19 @@ from functools import partial
 from debate_judge.data.schema import GRANULARITIES, Aspect, Granularity
 from debate_judge.optimize.context import CompilePlan, Run, label_of
 from debate_judge.optimize.examples import examples
-from debate_judge.optimize.search.choice_scores import CrossFitted, Place
+from debate_judge.optimize.search.choice_scores import CrossFitted
 from debate_judge.optimize.search.knowledge import (
     TUNED,
     Knowledge,
+    Variants,
     both,
-    groups_of,
     kinds_of,
     rated_examples,
     space_axes,
-    variants_of,
 )
 from debate_judge.optimize.search.points import LEARNT, JudgeVariant, Space
 from debate_judge.optimize.settings import EFFORTS
-from debate_judge.optimize.tuners import Effort, GuideLimits, Tuning, details_of
+from debate_judge.optimize.tuners import GuideLimits, Place, Tuning, details_of
 from debate_judge.programs import named
 from debate_judge.programs.compiled import usual_granularity
 from debate_judge.programs.grouping import corpus_items
@@ -60,7 +59,7 @@ def compile(run: Run) -> TunedJudges:
     space = _space(plan, base, names, [kind for own in found for kind in own.kinds])
     return TunedJudges(
         {
-            label: variants_of(
+            label: Variants(
                 personas | ({} if own.persona is None else base.variants({LEARNT: own.persona})),
                 own.kinds,
                 space,
@@ -110,6 +109,7 @@ def _tuned(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> _Learnt:
         return _Learnt([])
     logger.info("%s: tuning instructions on train (%s)", label, settings.tuner)
     rated = examples(plan.data.splits.train, aspects, grouped=plan.data.level == "summary", seed=settings.seed)
+    proposals, trials = EFFORTS[settings.effort]
     tuning = Tuning(
         statistic=plan.statistic,
         objective=plan.objective,
@@ -117,7 +117,8 @@ def _tuned(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> _Learnt:
         runner=run.runner,
         reflection=run.reflection,
         guide=GuideLimits(settings.guide_words, settings.guide_tokens),
-        effort=Effort(*EFFORTS[settings.effort]),
+        proposals=proposals,
+        trials=trials,
         seed=settings.seed,
         label=label,
     )
@@ -132,11 +133,11 @@ def _tuned(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> _Learnt:
         )
         for predictor in tuned.judge.predictors():
             predictor.demos = []
-    kinds = kinds_of(base, tuned, rated)
+    kinds = kinds_of(base, tuned)
     # Aspects that share a call have one Critic, and a judge without search over personas keeps its own.
     if tuned.persona is None or base.joint or "persona" not in named(settings.judge).searched:
         return _Learnt(kinds)
-    return _Learnt(kinds, tuned.persona.text, groups_of(rated, tuned.persona.seen))
+    return _Learnt(kinds, tuned.persona.text, tuned.persona.seen)
 
 
 def _personas(plan: CompilePlan) -> Mapping[str, str]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from debate_judge.runs.flags.declared import unknown_name
 
@@ -25,13 +25,8 @@ if TYPE_CHECKING:
     from debate_judge.runs.runner.runner import JudgeRunner
 
 
-class Effort(NamedTuple):
-    """How much a tuner may try."""
-
-    proposals: int
-    """Instructions that the LM proposes for each role."""
-    trials: int
-    """Candidate programs that are evaluated on train."""
+Place = tuple[str, str]
+"""Aspect name and group id."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +54,10 @@ class Tuning:
     reflection: dspy.BaseLM
     """The LM that writes guides and instructions (`--reflection-lm`)."""
     guide: GuideLimits = GuideLimits()
-    effort: Effort
+    proposals: int
+    """Instructions that the LM proposes for each role."""
+    trials: int
+    """Candidate programs that are evaluated on train."""
     seed: int
     label: str
     """What is tuned, for logs and progress."""
@@ -70,8 +68,8 @@ class Fold:
     """A judge that was tuned without part of the examples, which can then be used to evaluate it."""
 
     judge: Judge
-    unseen: frozenset[int]
-    """Indices of the train examples that the judge was not tuned on."""
+    unseen: frozenset[Place]
+    """Train groups that the judge was not tuned on."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +77,8 @@ class LearntPersona:
     """A Critic's persona that was written for the raters."""
 
     text: str
-    seen: frozenset[int] = frozenset()
-    """Indices of the train examples that it was written from and chosen by."""
+    seen: frozenset[Place] = frozenset()
+    """Train groups that it was written from and chosen by."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +88,7 @@ class Tuned:
     judge: Judge
     """Tuned, with its own persona."""
     folds: tuple[Fold, ...] = ()
-    """Judges tuned in the same way without parts of the examples. Examples that are unseen in no fold do not count when
+    """Judges tuned in the same way without parts of the examples. Groups that are unseen in no fold do not count when
     the judge is compared with others."""
     persona: LearntPersona | None = None
     """For the Critic, beside the personas that it can be given anyway."""

@@ -105,7 +105,7 @@ class StockOptimizer(Teleprompter):
             "teacher_settings": {"lm": tuning.runner.lm},
             "seed": tuning.seed,
             "num_threads": min(THREADS, examples),
-            "max_metric_calls": tuning.effort.trials * examples,
+            "max_metric_calls": tuning.trials * examples,
             "component_selector": lambda state, *_: [roles[state.i % len(roles)]],
             "track_stats": False,
         }
@@ -140,7 +140,7 @@ class MIPRO(StockOptimizer):
 
     def _made(self, program: dspy.Module, tunable: Sequence[str], examples: int) -> dict[str, Any]:
         no_demos = {"max_bootstrapped_demos": 0, "max_labeled_demos": 0}
-        candidates = self._tuning.effort.proposals + 1
+        candidates = self._tuning.proposals + 1
         return {**super()._made(program, tunable, examples), "auto": None, "num_candidates": candidates, **no_demos}
 
     def _asked(self, optimizer: Any, train: list[dspy.Example]) -> dict[str, Any]:
@@ -150,7 +150,7 @@ class MIPRO(StockOptimizer):
         batch = max(1, _BYTES_PER_TOKEN * tuning.guide.tokens // longest)
         return {
             **super()._asked(optimizer, train),
-            "num_trials": tuning.effort.trials,
+            "num_trials": tuning.trials,
             "minibatch": False,
             "view_data_batch_size": min(10, batch),
             # Every source counts in the choice; the code of a judge says nothing about raters; a seed of 0 is none.
@@ -315,7 +315,7 @@ def _watched(tuning: Tuning, examples: int) -> Iterator[None]:
     dspy_logger, verbosity = logging.getLogger("dspy"), optuna.logging.get_verbosity()
     level = dspy_logger.level
     dspy_logger.setLevel(logging.CRITICAL)
-    progress, most = tuning.runner.progress, tuning.effort.trials * examples
+    progress, most = tuning.runner.progress, tuning.trials * examples
     with contextlib.ExitStack() as stack:
         nowhere = stack.enter_context(open(os.devnull, "w"))
         stack.enter_context(contextlib.redirect_stdout(nowhere))

@@ -20,7 +20,7 @@ from typing import Any
 import dspy
 from dspy.teleprompt.teleprompt import Teleprompter
 
-from debate_judge.optimize.examples import group_metric
+from debate_judge.optimize.examples import group_metric, places_of
 from debate_judge.optimize.tuners import Fold, LearntPersona, Tuned, Tuning, with_details
 from debate_judge.optimize.tuners.guide_author import GuideAuthor
 from debate_judge.optimize.tuners.persona import CRITIC, replied_to
@@ -81,7 +81,7 @@ class GuideOptimizer(Teleprompter):
         super().__init__()
         self._tuning = tuning
         self._label, self._limits, self._at_once = tuning.label, tuning.guide, tuning.runner.at_once
-        self._proposals = max(FEWEST_PROPOSALS, tuning.effort.proposals)
+        self._proposals = max(FEWEST_PROPOSALS, tuning.proposals)
 
     def compile(
         self,
@@ -146,7 +146,8 @@ class GuideOptimizer(Teleprompter):
             unseen = frozenset(i for name in proposed for i in places[name] if not seen & _groups(trainset[i]))
             if proposed:
                 text = _joined({name: p.guide for name, p in proposed.items()}, len(places))
-                folds.append(Fold(guided(student, text), unseen))
+                rest = places_of(example for i, example in enumerate(trainset) if i not in unseen)
+                folds.append(Fold(guided(student, text), places_of(trainset[i] for i in unseen) - rest))
         judge = guided(student, _joined({name: guide.text for name, guide in found.items()}, len(places)))
         persona = self._persona(judge, next(iter(found.values()))) if len(found) == 1 else None
         return Tuned(judge, tuple(folds), persona)
@@ -230,11 +231,11 @@ class GuideOptimizer(Teleprompter):
         text = self._author(list(guide.shown.values())).persona(former, merged(sources))
         if text is None or text == former:
             return None
-        places = list(guide.left)
-        judged = self._judged(with_persona(judge, text), [guide.left[i].example for i in places])
-        gain = _gain(guide.left, dict(zip(places, judged, strict=True)))
+        judged = self._judged(with_persona(judge, text), [one.example for one in guide.left.values()])
+        gain = _gain(guide.left, dict(zip(guide.left, judged, strict=True)))
         logger.info("%s: Critic's persona written, %+.3f on unseen train sources", self._label, gain)
-        return LearntPersona(text, frozenset([*guide.shown, *places])) if gain > 0 else None
+        seen = places_of(one.example for one in (*guide.shown.values(), *guide.left.values()))
+        return LearntPersona(text, seen) if gain > 0 else None
 
 
 def _rounds(judge: Judge) -> int:

@@ -21,7 +21,7 @@ from debate_judge.data.schema import Aspect, Corpus
 from debate_judge.data.splits import split
 from debate_judge.optimize.examples import examples
 from debate_judge.optimize.settings import EFFORTS
-from debate_judge.optimize.tuners import Effort, Tuning, tuner_named
+from debate_judge.optimize.tuners import Tuning, tuner_named
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import Judge, in_granularity
 from debate_judge.programs.make_lm import make_lm
@@ -35,7 +35,7 @@ def measured(name: str, corpus: Corpus, aspect: Aspect, seed: int, effort: str) 
     with JudgeRunner(make_lm("offline"), progress=False) as runner:
         tuning = Tuning(
             statistic="spearman", runner=runner,
-            reflection=runner.lm, effort=Effort(*EFFORTS[effort]), seed=seed, label=aspect.name,
+            reflection=runner.lm, proposals=EFFORTS[effort][0], trials=EFFORTS[effort][1], seed=seed, label=aspect.name,
         )  # fmt: skip
         judge = tuner_named(name)(tuning).compile(Debate(rounds=1, together=16), trainset=train)
         calls = runner.lm.meter.executed.total()

@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.optimize.examples import examples
-from debate_judge.optimize.tuners import Effort, GuideLimits, Tuning, guide
+from debate_judge.optimize.tuners import GuideLimits, Tuning, guide
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.judge import Judge
 from debate_judge.runs.runner.runner import JudgeRunner
@@ -73,7 +73,8 @@ def tuned(
             runner=runner,
             reflection=lm,
             guide=replace(GuideLimits(), **limits),
-            effort=Effort(proposals, trials=4),
+            proposals=proposals,
+            trials=4,
             seed=0,
             label="charm",
         )

@@ -16,7 +16,7 @@ from dspy import lm15
 
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.optimize.examples import examples
-from debate_judge.optimize.tuners import TUNERS, Effort, Tuning, details_of
+from debate_judge.optimize.tuners import TUNERS, Tuning, details_of
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import PLAIN
 from debate_judge.programs.judge import DebateConfig, Judge
@@ -100,9 +100,9 @@ def tuned(lm: ScriptedLM, tuner: str, judge: Judge | None = None, rated: Corpus 
             statistic="spearman",
             runner=runner,
             reflection=lm,
-            effort=Effort(1, values.pop("trials", 6)),
+            proposals=1,
             label="test",
-            **{"seed": 0, **values},
+            **{"seed": 0, "trials": 6, **values},
         )
         trainset = examples(rated, [ASPECT], grouped=grouped, seed=0)
         return TUNERS[tuner](tuning).compile(judge or start(), trainset=trainset)
