@@ -27,12 +27,13 @@ from dspy.teleprompt.teleprompt import Teleprompter
 from dspy.utils.callback import BaseCallback
 
 from debate_judge.data.errors import InputError
+from debate_judge.optimize.examples import LABELS
 from debate_judge.optimize.tuners import Tuned, Tuner, Tuning, details_of, with_details
 from debate_judge.optimize.tuners.guide import GuideOptimizer
 from debate_judge.optimize.tuners.guide_author import unquoted
 from debate_judge.optimize.tuners.rated_material import RatedCandidate, RatedSource
 from debate_judge.programs import named_object
-from debate_judge.programs.devset import FAILED, call_example, group_agreement
+from debate_judge.programs.devset import FAILED, group_agreement
 from debate_judge.programs.judge import Item, Judge, Verdict
 from debate_judge.programs.lm import loop
 from debate_judge.programs.lm.errors import fatal
@@ -74,9 +75,8 @@ class StockOptimizer(Teleprompter):
         """
         if not trainset or not student.tunable():
             return student
-        tuning, by_source = self._tuning, _by_source(trainset)
-        program: Any = student.deepcopy() if by_source else _Batches(student.deepcopy())
-        train = [_by_call(one) if by_source else _by_items(one) for one in trainset]
+        tuning, train = self._tuning, list(map(_public, trainset))
+        program: Any = _Batches(student.deepcopy()) if "questions" in train[0] else student.deepcopy()
         logger.info("%s: %s tunes on %d examples", tuning.label, self._optimizer.__name__, len(train))
         with _watched(tuning, len(train)), dspy.context(lm=tuning.runner.lm, adapter=None, disable_history=True):
             try:
@@ -209,21 +209,9 @@ def _cleaned(found: Judge, given: Judge, examples: Sequence[dspy.Example]) -> Ju
 # --- examples ---
 
 
-def _by_source(examples: Sequence[dspy.Example]) -> bool:
-    """Whether each example is about one source, as a judge's call is."""
-    return all(len({item.group for item in example.questions}) == 1 for example in examples)
-
-
-def _by_call(rated: dspy.Example) -> dspy.Example:
-    """The example with the arguments of a judge's call as inputs."""
-    first = rated.questions[0]
-    return call_example(first.task, first.aspect.name, first, [item.text for item in rated.questions], rated.ratings)
-
-
-def _by_items(rated: dspy.Example) -> dspy.Example:
-    """An example of several sources, with its items as inputs."""
-    texts = [item.text for item in rated.questions]
-    return dspy.Example(questions=rated.questions, texts=texts, ratings=rated.ratings).with_inputs("questions")
+def _public(rated: dspy.Example) -> dspy.Example:
+    """An example as DSPy's optimizers get it: one about a source with the fields of `debate_judge.examples` alone."""
+    return rated.without(*(label for label in LABELS if label not in rated.inputs()))
 
 
 class _Batches(dspy.Module):
