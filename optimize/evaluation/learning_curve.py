@@ -20,7 +20,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Corpus
 from debate_judge.optimize import optimizer
 from debate_judge.optimize.context import CompilePlan, Run, label_of
-from debate_judge.optimize.evaluation.held_out import Proof, judge_held_out
+from debate_judge.optimize.evaluation.held_out import HeldOutEvaluation, judge_held_out
 from debate_judge.optimize.optimizer import TunedJudges
 from debate_judge.optimize.search.knowledge import TUNED
 from debate_judge.optimize.search.outcomes import SearchResult
@@ -109,14 +109,14 @@ def sizes_of(sources: int, level: Level) -> list[int]:
     return [*found, sources]
 
 
-def learning_curve(run: Run, proofs: Sequence[Proof]) -> LearningCurve:
+def learning_curve(run: Run, evaluations: Sequence[HeldOutEvaluation]) -> LearningCurve:
     """Tune on growing parts of train, and score held-out with the fixed choices.
 
     The tuning on all of train is repeated from the stored replies.
     """
     plan, whole = run.plan, run.plan.sampled_from
     # Held-out parts whose judges share a train part are tuned for together.
-    halves = [_Half(replace(run, plan=own[0].plan), own) for own in _by_train(proofs)]
+    halves = [_Half(replace(run, plan=own[0].plan), own) for own in _by_train(evaluations)]
     here = min(len(half.run.plan.data.splits.train.groups) for half in halves)
     steps: list[LearningStep] = []
     before: Mapping[str, Sequence[GroupScores]] | None = None
@@ -133,11 +133,12 @@ def learning_curve(run: Run, proofs: Sequence[Proof]) -> LearningCurve:
 class _Half:
     """The held-out parts whose judges share a train part, with their fixed choices by aspect."""
 
-    def __init__(self, run: Run, proofs: Sequence[Proof]) -> None:
-        self.run, self.proofs = run, proofs
+    def __init__(self, run: Run, evaluations: Sequence[HeldOutEvaluation]) -> None:
+        self.run, self.evaluations = run, evaluations
         self.everything = optimizer.compile(run)
         self.fixed = [
-            {a: _fixed(self.everything, found.chosen.point) for a, found in proof.searches.items()} for proof in proofs
+            {a: _fixed(self.everything, found.chosen.point) for a, found in evaluation.searches.items()}
+            for evaluation in evaluations
         ]
 
     @property
@@ -145,8 +146,8 @@ class _Half:
         """Aspects whose chosen judge has no knowledge of the raters."""
         return [
             aspect
-            for proof, fixed in zip(self.proofs, self.fixed, strict=True)
-            for aspect, found in proof.searches.items()
+            for evaluation, fixed in zip(self.evaluations, self.fixed, strict=True)
+            for aspect, found in evaluation.searches.items()
             if found.chosen.point.knowledge == NO_KNOWLEDGE != fixed[aspect].knowledge
         ]
 
@@ -154,16 +155,16 @@ class _Half:
         """The scores on all held-out parts after tuning on `part` train sources, None for all; `size` is for labels."""
         learnt = self.everything if not part else optimizer.compile(_with_part(self.run, part))
         found = []
-        for proof, fixed in zip(self.proofs, self.fixed, strict=True):
+        for evaluation, fixed in zip(self.evaluations, self.fixed, strict=True):
             points = {a: replace(p, knowledge=NO_KNOWLEDGE) for a, p in fixed.items()} if part == 0 else fixed
-            found.append(_scores(replace(self.run, plan=proof.plan), learnt, points, proof.searches, size))
+            found.append(_scores(replace(self.run, plan=evaluation.plan), learnt, points, evaluation.searches, size))
         return _merged(found)
 
 
-def _by_train(proofs: Sequence[Proof]) -> list[list[Proof]]:
-    found: dict[str, list[Proof]] = {}
-    for proof in proofs:
-        found.setdefault(proof.plan.data.splits.fingerprints["train"], []).append(proof)
+def _by_train(evaluations: Sequence[HeldOutEvaluation]) -> list[list[HeldOutEvaluation]]:
+    found: dict[str, list[HeldOutEvaluation]] = {}
+    for evaluation in evaluations:
+        found.setdefault(evaluation.plan.data.splits.fingerprints["train"], []).append(evaluation)
     return list(found.values())
 
 

@@ -94,11 +94,11 @@ def folded(tmp_path_factory: pytest.TempPathFactory) -> Proved:
 
 
 def test_no_source_of_a_fold_was_seen_by_its_tuner_or_its_choice(folded: Proved) -> None:
-    assert len(folded.result.proofs) == 4
+    assert len(folded.result.evaluations) == 4
     learnings = set()
-    for proof in folded.result.proofs:
-        held_out = {group.id for group in proof.held_out.groups}
-        found = proof.searches["coherence"]
+    for evaluation in folded.result.evaluations:
+        held_out = {group.id for group in evaluation.held_out.groups}
+        found = evaluation.searches["coherence"]
         judge = found.scores.variants[JudgeVariant("guide", folded.result.plan.judge.config()["persona"])].judge
         seen = seen_by(guide_of(judge))
         learnings.add(frozenset(seen))
@@ -129,8 +129,8 @@ def test_the_exported_judge_uses_all_sources(folded: Proved) -> None:
 
 def test_the_figure_is_the_mean_over_groups_and_the_interval_rests_on_these(folded: Proved) -> None:
     values: dict[str, list[float]] = {}
-    for proof in folded.result.proofs:
-        for group in proof.scores["compiled"]["coherence"]:
+    for evaluation in folded.result.evaluations:
+        for group in evaluation.scores["compiled"]["coherence"]:
             ratings, scores = [r for r in group.ratings if r is not None], [s for s in group.scores if s is not None]
             values.setdefault(group.group, []).append(correlation(ratings, scores, "spearman") or 0.0)
     assert {len(found) for found in values.values()} == {1}
@@ -155,11 +155,11 @@ def test_the_figure_is_the_mean_over_groups_and_the_interval_rests_on_these(fold
 def test_single_candidates_are_pooled_over_the_folds(tmp_path: Path) -> None:
     found = proved(tmp_path, data(tmp_path, candidates=1, sources=24))
     assert found.result.plan.data.level == "sample"
-    assert len(found.result.proofs) == 6
+    assert len(found.result.evaluations) == 6
     pairs = [
         (group.ratings[0], group.scores[0])
-        for proof in found.result.proofs
-        for group in proof.scores["single"]["coherence"]
+        for evaluation in found.result.evaluations
+        for group in evaluation.scores["single"]["coherence"]
     ]
     ratings, scores = ([float(v) for v in side if v is not None] for side in zip(*pairs, strict=True))
     cell = found.result.held_out.tables["single"].average["sample"]["spearman"]
