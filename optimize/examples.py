@@ -1,4 +1,4 @@
-"""What a compile tunes on: the public examples (`programs.devset`) with all that raters said, and the guide's metric.
+"""What a compile tunes on: the public examples (`programs.devset`) with all that raters said; the metric of guides.
 
 One example is one group in one aspect. The metric is the group's correlation, so that the mean over examples, which
 DSPy's optimizers maximise, is the summary-level correlation. Without groups of several candidates there is no

@@ -31,6 +31,7 @@ from debate_judge.data.calibration import CalibrationEffect, effect_of
 from debate_judge.data.inference.closeness import Closeness, closeness
 from debate_judge.optimize.context import CompilePlan
 from debate_judge.optimize.evaluation.held_out import ALONE, COMPARED, HeldOutEvaluation, Scores, joined_scores
+from debate_judge.optimize.search.pooling import SAME_COST
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.judge import Judgement, corpus_items
 from debate_judge.runs.reports.raters import several_raters
@@ -320,10 +321,6 @@ def calibration_effects(plan: CompilePlan, judge: CompiledJudge, held_out: HeldO
 # --- what is exported ---
 
 
-SAME_COST = 1.05
-"""Up to this many times the calls of a single call, a judge counts as no more expensive."""
-
-
 @dataclass(frozen=True)
 class Exported:
     """The judge that is exported, and why it is this one."""
@@ -336,7 +333,7 @@ class Exported:
 
 def costs_more(calls: float, single: float) -> bool:
     """Whether a judge with `calls` LM calls per item is more expensive than one with `single`."""
-    return calls > SAME_COST * single
+    return calls > (1 + SAME_COST) * single
 
 
 def choose_export(plan: CompilePlan, compiled: CompiledJudge, held_out: HeldOut) -> Exported:
