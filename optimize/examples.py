@@ -90,11 +90,11 @@ def group_metric(
     objective: Objective,
     bounds: Bounds | None = None,
 ) -> float:
-    """The group's correlation mapped from [-1, 1] to [0, 1], as DSPy's optimizers expect; concordance (CCC) likewise.
+    """The group's correlation mapped from [-1, 1] to [0, 1], by which guides are compared; concordance (CCC) likewise.
 
-    Unscored items are left out. Constant scores count as a correlation of 0, that is 0.5 here. DSPy scores failures 0,
-    which is then never better than a negative correlation. Of the error it is what `closest` makes of it, and of kappa,
-    which few texts leave undefined, the share of decisions that are the raters'.
+    Unscored items are left out. Constant scores count as a correlation of 0, that is 0.5 here; no score at all is 0,
+    the lowest correlation. Of the error it is what `closest` makes of it, and of kappa, which few texts leave
+    undefined, the share of decisions that are the raters'.
     """
     pairs = [(r, s) for r, s in zip(ratings, scores, strict=True) if r is not None and s is not None]
     if not pairs:

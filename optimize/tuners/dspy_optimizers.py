@@ -80,8 +80,11 @@ class StockOptimizer(Teleprompter):
         logger.info("%s: %s tunes on %d examples", tuning.label, self._optimizer.__name__, len(train))
         with _watched(tuning, len(train)), dspy.context(lm=tuning.runner.lm, adapter=None, disable_history=True):
             try:
-                one = self._optimizer(**self._made(program, student.tunable(), len(train)))
-                found = one.compile(program, trainset=train, **self._asked(one, train))
+                one = self._optimizer(**self._constructor(program, student.tunable(), len(train)))
+                found = one.compile(program, trainset=train, **self._compilation(one, train))
+            except InputError:
+                # Of the LM or its store, and no matter of the optimizer.
+                raise
             except (TypeError, ValueError, AssertionError) as error:
                 raise InputError(
                     f"it could not tune {tuning.label}: {error}",
@@ -92,7 +95,7 @@ class StockOptimizer(Teleprompter):
                 ) from error
         return _cleaned(found.judge if isinstance(found, _Batches) else found, student, trainset)
 
-    def _made(self, program: dspy.Module, tunable: Sequence[str], examples: int) -> dict[str, Any]:
+    def _constructor(self, program: dspy.Module, tunable: Sequence[str], examples: int) -> dict[str, Any]:
         """Arguments of the constructor."""
         tuning = self._tuning
         roles = [name for name, _ in program.named_predictors() if name.removeprefix("judge.") in tunable]
@@ -111,7 +114,7 @@ class StockOptimizer(Teleprompter):
         }
         return _named(self._optimizer.__init__, offered)
 
-    def _asked(self, optimizer: Any, train: list[dspy.Example]) -> dict[str, Any]:
+    def _compilation(self, optimizer: Any, train: list[dspy.Example]) -> dict[str, Any]:
         """Arguments of `compile`, besides judge and examples."""
         threads = min(THREADS, len(train))
         evaluating = {"eval_kwargs": {"num_threads": threads, "display_progress": False, "display_table": False}}
@@ -138,18 +141,22 @@ class MIPRO(StockOptimizer):
     def __init__(self, tuning: Tuning) -> None:
         super().__init__(dspy.MIPROv2, tuning)
 
-    def _made(self, program: dspy.Module, tunable: Sequence[str], examples: int) -> dict[str, Any]:
-        no_demos = {"max_bootstrapped_demos": 0, "max_labeled_demos": 0}
-        candidates = self._tuning.proposals + 1
-        return {**super()._made(program, tunable, examples), "auto": None, "num_candidates": candidates, **no_demos}
+    def _constructor(self, program: dspy.Module, tunable: Sequence[str], examples: int) -> dict[str, Any]:
+        return {
+            **super()._constructor(program, tunable, examples),
+            "auto": None,
+            "num_candidates": self._tuning.proposals + 1,
+            "max_bootstrapped_demos": 0,
+            "max_labeled_demos": 0,
+        }
 
-    def _asked(self, optimizer: Any, train: list[dspy.Example]) -> dict[str, Any]:
+    def _compilation(self, optimizer: Any, train: list[dspy.Example]) -> dict[str, Any]:
         tuning = self._tuning
         # As many sources in a prompt as there is room for.
         longest = max(len(repr(example)) for example in train)
         batch = max(1, _BYTES_PER_TOKEN * tuning.guide.tokens // longest)
         return {
-            **super()._asked(optimizer, train),
+            **super()._compilation(optimizer, train),
             "num_trials": tuning.trials,
             "minibatch": False,
             "view_data_batch_size": min(10, batch),

@@ -83,15 +83,7 @@ class GuideOptimizer(Teleprompter):
         self._label, self._limits, self._at_once = tuning.label, tuning.guide, tuning.runner.at_once
         self._proposals = max(FEWEST_PROPOSALS, tuning.proposals)
 
-    def compile(
-        self,
-        student: Judge,
-        *,
-        trainset: list[dspy.Example],
-        teacher: Any = None,
-        valset: list[dspy.Example] | None = None,
-        **kwargs: Any,
-    ) -> Judge:
+    def compile(self, student: Judge, *, trainset: list[dspy.Example], **kwargs: Any) -> Judge:
         """A copy of `student` whose instructions hold a guide to the raters of `trainset`, and whose Critic has a
         persona written for them if debates with it do better.
 
@@ -101,9 +93,7 @@ class GuideOptimizer(Teleprompter):
         Args:
             student: The judge; it is not changed.
             trainset: Examples as `optimize.examples` makes them, of one or several aspects.
-            teacher: Not used.
-            valset: Not used: guides are evaluated on the part of `trainset` that their author has not seen.
-            kwargs: Not used.
+            kwargs: Not used; guides are evaluated on the part of `trainset` that their author has not seen.
 
         Raises:
             dspy.LMError: An LM failed for good.
