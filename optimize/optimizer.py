@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from debate_judge.data.schema import GRANULARITIES, Aspect, Granularity
@@ -22,7 +22,7 @@ from debate_judge.optimize.search.knowledge import (
 )
 from debate_judge.optimize.search.points import LEARNT, JudgeVariant, Space
 from debate_judge.optimize.settings import EFFORTS
-from debate_judge.optimize.tuners import GuideLimits, Place, Tuning, details_of
+from debate_judge.optimize.tuners import GuideLimits, LearntPersona, Tuning, details_of
 from debate_judge.programs import named
 from debate_judge.programs.compiled import usual_granularity
 from debate_judge.programs.grouping import corpus_items
@@ -53,43 +53,31 @@ def compile(run: Run) -> TunedJudges:
     # judge is measured without that.
     base = plan.read(plan.readings[0])
     found = run.tuned([partial(_learnt, run, base, unit) for unit in plan.units])
-    learnt = {label_of(unit): own for unit, own in zip(plan.units, found, strict=True)}
     personas = _judges(plan, base, _personas(plan))
-    names = [*personas, *([LEARNT] if any(own.persona for own in found) else [])]
-    space = _space(plan, base, names, [kind for own in found for kind in own.kinds])
-    return TunedJudges(
-        {
-            label: Variants(
-                personas | ({} if own.persona is None else base.variants({LEARNT: own.persona})),
-                own.kinds,
-                space,
-                {LEARNT: own.seen_by_persona},
-            )
-            for label, own in learnt.items()
-        },
-        space,
-    )
+    names = [*personas, *([LEARNT] if any(persona for _, persona in found) else [])]
+    space = _space(plan, base, names, [kind for kinds, _ in found for kind in kinds])
+    variants = {}
+    for unit, (kinds, persona) in zip(plan.units, found, strict=True):
+        own, seen = dict(personas), {}
+        if persona is not None:
+            own |= base.variants({LEARNT: persona.text})
+            seen = {LEARNT: persona.seen}
+        variants[label_of(unit)] = Variants(own, kinds, space, seen)
+    return TunedJudges(variants, space)
 
 
-@dataclass(frozen=True)
-class _Learnt:
-    """What was learnt of the raters for a unit."""
-
-    kinds: list[Knowledge]
-    persona: str | None = None
-    """Text of a persona of the Critic that was written for them."""
-    seen_by_persona: frozenset[Place] = frozenset()
-    """The train groups that it was learnt from."""
+_Learnt = tuple[list[Knowledge], LearntPersona | None]
+"""What was learnt of the raters for a unit, and a persona of the Critic that was written for them."""
 
 
 def _learnt(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> _Learnt:
     """All that train tells of the raters: the tuner's results, rated examples, and both together."""
-    found, plan, wanted = _tuned(run, base, aspects), run.plan, run.plan.settings.wanted_examples
+    (kinds, persona), plan, wanted = _tuned(run, base, aspects), run.plan, run.plan.settings.wanted_examples
     if wanted is None:
-        return found
+        return kinds, persona
     scores = _first_scores(run, base, aspects) if wanted.pairs else {}
     shown = rated_examples(plan.data.splits.train, aspects, wanted, plan.settings.seed, scores)
-    return replace(found, kinds=[*found.kinds, shown, *(both(k, shown) for k in found.kinds if k.name != TUNED)])
+    return [*kinds, shown, *(both(kind, shown) for kind in kinds if kind.name != TUNED)], persona
 
 
 def _first_scores(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> dict[tuple[str, str, str], float]:
@@ -106,7 +94,7 @@ def _tuned(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> _Learnt:
     plan, settings, label = run.plan, run.plan.settings, label_of(aspects)
     if not base.tunable():
         logger.info("%s: %s has no instructions, so there is nothing to tune", label, settings.judge)
-        return _Learnt([])
+        return [], None
     logger.info("%s: tuning instructions on train (%s)", label, settings.tuner)
     rated = examples(plan.data.splits.train, aspects, grouped=plan.data.level == "summary", seed=settings.seed)
     proposals, trials = EFFORTS[settings.effort]
@@ -133,11 +121,9 @@ def _tuned(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> _Learnt:
         )
         for predictor in tuned.judge.predictors():
             predictor.demos = []
-    kinds = kinds_of(base, tuned)
     # Aspects that share a call have one Critic, and a judge without search over personas keeps its own.
-    if tuned.persona is None or base.joint or "persona" not in named(settings.judge).searched:
-        return _Learnt(kinds)
-    return _Learnt(kinds, tuned.persona.text, tuned.persona.seen)
+    searched = not base.joint and "persona" in named(settings.judge).searched
+    return kinds_of(base, tuned), tuned.persona if searched else None
 
 
 def _personas(plan: CompilePlan) -> Mapping[str, str]:
