@@ -69,7 +69,7 @@ def compile_judge(
     """
     plan = split(load(settings, corpus), settings, personas)
     with (opened or partial(open_run, progress=progress))(plan) as run:
-        tuned = run.tuned([partial(optimizer.compile, half[0]) for half in run.halves])
+        tuned = run.tune_at_once([partial(optimizer.compile, half[0]) for half in run.halves])
 
         def choose_and_evaluate(run: Run, judges: TunedJudges) -> HeldOutEvaluation:
             study = study_of(run, judges)
@@ -95,7 +95,7 @@ def compile_judge(
             searches=whole.searches,
             held_out=held_out,
             exported=choose_export(run.plan, whole.judge, held_out),
-            curve=learning_curve(run, evaluations) if settings.learning_curve else None,
+            curve=learning_curve(run, tuned, evaluations) if settings.learning_curve else None,
         )
         if run.tracker is None:
             return result

@@ -52,7 +52,7 @@ def compile(run: Run) -> TunedJudges:
     # Tuning uses the cheapest reading. On a copy, because a judge may keep what it has derived, and the uncompiled
     # judge is measured without that.
     base = plan.read(plan.readings[0])
-    found = run.tuned([partial(_learnt, run, base, unit) for unit in plan.units])
+    found = run.tune_at_once([partial(_learnt, run, base, unit) for unit in plan.units])
     personas = _judges(plan, base, _personas(plan))
     names = [*personas, *([LEARNT] if any(persona for _, persona in found) else [])]
     space = _space(plan, base, names, [kind for kinds, _ in found for kind in kinds])

@@ -46,12 +46,12 @@ class Knowledge:
     """The same, learnt without the ratings of these train groups."""
 
     def given_to(self, judge: Judge) -> CrossFitted:
-        """The judge with this knowledge, and who stands for it on train."""
+        """The judge with this knowledge, and its out-of-fold judges on train."""
         on_train: dict[Place, Judge] = {}
         for give, unseen in self.folds:
-            told = give(judge)
+            informed = give(judge)
             for place in unseen:
-                on_train.setdefault(place, told)
+                on_train.setdefault(place, informed)
         return CrossFitted(self.give(judge), on_train)
 
 
@@ -141,13 +141,13 @@ class Variants(dict[JudgeVariant, CrossFitted]):
 
     def __missing__(self, variant: JudgeVariant) -> CrossFitted:
         plain = self._personas.get(variant.persona, self._personas[self._space.personas[0]])
-        ways: dict[str, object] = {}
+        reading: dict[str, object] = {}
         if variant.reading != self._space.readings[0]:
             # In a joint call are as many candidates as in others.
             shared: Reading = next((reading for reading in self._space.readings if reading != "alone"), "alone")
-            ways |= {**read_as(shared), JOINT: True} if variant.reading == "joint" else read_as(variant.reading)
-        if ways:
-            plain = plain.from_config({**plain.config(), **ways})
+            reading |= {**read_as(shared), JOINT: True} if variant.reading == "joint" else read_as(variant.reading)
+        if reading:
+            plain = plain.from_config({**plain.config(), **reading})
         kind = self._kinds.get(variant.knowledge)
         # Folds that share what was tuned may want it at the same moment, and judges are told apart by their identity.
         found = CrossFitted(plain) if kind is None else kind.given_to(plain)
@@ -170,8 +170,8 @@ def _only_guided(base: Judge, judge: Judge) -> bool:
     return bool(guide_of(judge)) and guided(judge, "").instructions() == base.instructions()
 
 
-def _with_guide(told: Judge) -> Give:
-    return lambda judge: guided(judge, guide_of(told))
+def _with_guide(informed: Judge) -> Give:
+    return lambda judge: guided(judge, guide_of(informed))
 
 
 def _instead(tuned: Judge) -> Give:

@@ -20,7 +20,7 @@ from debate_judge.optimize.evaluation.comparison import choose_export
 from debate_judge.optimize.result import Result
 from debate_judge.optimize.search.points import JudgeVariant
 from debate_judge.optimize.settings import Settings
-from debate_judge.optimize.tuners import Tuning
+from debate_judge.optimize.tuners import Tuner, Tuning
 from debate_judge.optimize.tuners.guide import guide_of, guided
 from debate_judge.programs.judge import Judge
 from debate_judge.runs.runner.memory import DebateMemory
@@ -75,12 +75,12 @@ class Proved:
     lm: ScriptedLM
 
 
-def proved(folder: Path, file: str, **settings: Any) -> Proved:
+def proved(folder: Path, file: str, tuner: Tuner = Noting, **settings: Any) -> Proved:
     usual: dict[str, Any] = {"task": "summarization", "aspects": ("coherence",), "max_rounds": 0, "resamples": 200}
     usual |= {"together": 0, "trials": 2, "store": str(folder / "store")}
     lm = scripted_lm(debater(score=says))
     with JudgeRunner(lm, progress=False, memory=DebateMemory()) as runner:
-        result = compiled(Settings(data=file, **{**usual, **settings}), {}, runner, lm, tuner=Noting)
+        result = compiled(Settings(data=file, **{**usual, **settings}), {}, runner, lm, tuner=tuner)
     return Proved(result, lm)
 
 
@@ -203,3 +203,18 @@ def test_the_cheaper_judge_is_exported_where_the_gain_is_not_shown(
     judge = found.judge.aspects["coherence"].judge
     own = folded.result.compiled if expected == "compiled" else None
     assert (judge is own.aspects["coherence"].judge) if own else judge.debate_config.rounds == 0
+
+
+def test_a_learning_curve_ends_with_what_the_compiled_judges_had_learnt(tmp_path: Path) -> None:
+    """And learns it once: asked again, an LM that writes freely would write something else."""
+    learnt_from: list[int] = []
+
+    class Counting(Noting):
+        def compile(self, student: Judge, *, trainset: list[dspy.Example], **kwargs: Any) -> Judge:
+            learnt_from.append(len(trainset))
+            return super().compile(student, trainset=trainset)
+
+    result = proved(tmp_path, data(tmp_path), Counting, folds=4, learning_curve=True).result
+    assert result.curve is not None
+    assert [step.sources for step in result.curve.steps] == [0, 4, 8]
+    assert sorted(learnt_from) == [4, 4, 8, 8], "each half of the sources, and a part of it"
