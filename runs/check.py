@@ -67,7 +67,12 @@ def _run(flags: CheckFlags) -> int:
 
     guess = _guess(flags)
     if guess is None and flags.write_task:
-        raise InputError("there is nothing to guess: the task is named", field="--write-task", found=flags.write_task)
+        raise InputError(
+            "there is nothing to guess: the task is named",
+            field="--write-task",
+            found=flags.write_task,
+            remedy="leave it out, or give data without a task of its own",
+        )
     task = flags.task if guess is None else guess.task
     names = flags.columns if guess is None else tuple(f"{a}={b}" for a, b in guess.columns.renamed.items())
     # The format is printed with what else was understood, so that reading does not log it as well.

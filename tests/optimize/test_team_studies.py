@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Collection, Iterable
-from pathlib import Path
 
+import optuna
 import psycopg
 import pytest
 
 from debate_judge.data.errors import InputError
-from debate_judge.optimize import compile as command
 from debate_judge.optimize.search.outcomes import SearchResult
 from debate_judge.optimize.search.points import Point
-from tests.config_keys import keys
+from debate_judge.programs.lm.sql.postgresql import sqlalchemy_address
 from tests.optimize.searches import Fake, breadth, run
-from tests.optimize.small_corpus import small_corpus
 from tests.postgresql import PostgresServer
 
 BROAD = breadth(3)
@@ -48,6 +46,30 @@ class Meanwhile(Fake):
             super().prefetch([point], only)
 
 
+def stored(database: str) -> int:
+    return len(optuna.load_study(study_name="s", storage=sqlalchemy_address(database)).get_trials())
+
+
+def test_a_search_that_was_stopped_goes_on_from_the_database(database: str, straight: SearchResult) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        run(Fake(varied, stop_at=2), database, BROAD)
+    assert told(run(Fake(varied), database, BROAD)) == told(straight)
+    assert stored(database) == len(straight.outcomes)
+
+
+@pytest.mark.integration
+def test_a_search_whose_connection_was_lost_goes_on_beside_another_process(
+    postgres: PostgresServer, database: str, straight: SearchResult
+) -> None:
+    def interlude() -> None:
+        postgres.stop()
+        postgres.start()
+        assert told(run(Fake(varied), database, BROAD)) == told(straight)
+
+    assert told(run(Meanwhile(interlude), database, BROAD)) == told(straight)
+    assert stored(database) == len(straight.outcomes)
+
+
 @pytest.mark.integration
 def test_a_database_that_goes_away_in_the_middle_ends_the_search_with_a_message(
     postgres: PostgresServer, database: str, straight: SearchResult
@@ -68,16 +90,3 @@ def test_a_database_of_something_else_is_refused(database: str) -> None:
         connection.execute("INSERT INTO alembic_version VALUES ('1bd49d398cd2')")
     with pytest.raises(InputError, match="a database of their own"):
         run(Fake(varied), database, BROAD)
-
-
-def test_a_database_that_cannot_be_reached_ends_a_compile_before_it_begins(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    address = "postgresql://judge@127.0.0.1:1/studies"
-    data = ["--data", str(small_corpus(tmp_path, groups=8, candidates=3)), "--aspects", "coherence", "--folds", "1"]
-    assert command.main([*data, *keys(studies=address)]) == 2
-    told = capsys.readouterr().err
-    assert "field 'studies'" in told
-    assert "remedy:" in told
-    assert not Path("runs/store/replies").exists()

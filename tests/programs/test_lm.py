@@ -13,20 +13,14 @@ import pytest
 from dspy import lm15
 from dspy.lm15 import Response
 
-from debate_judge.programs.judge import DebateConfig, Unscored, Verdict
+from debate_judge.programs.judge import Unscored
 from debate_judge.programs.lm.client import JudgeLM, Reply
+from debate_judge.programs.lm.errors import BROKEN, STRAY, BudgetSpentError
+from debate_judge.programs.lm.options import BudgetCaps, LMOptions
 from debate_judge.programs.lm.store import SqlStore
 from tests.programs.engines import OTHER, QUESTION, Engine, ask, call_key, judge_lm, judged, reply_to, response
 
 # --- the store ---
-
-
-def test_what_the_store_has_is_not_sent() -> None:
-    lm, engine = judge_lm()
-    first, second, third = ask(lm, QUESTION, OTHER, QUESTION)
-    assert [first.text, second.text] == ["answer 1", "answer 2"]
-    assert third == first
-    assert len(engine.requests) == 2
 
 
 def test_another_process_finds_what_was_answered(tmp_path: Path) -> None:
@@ -159,25 +153,6 @@ def test_a_call_that_is_cancelled_before_it_is_sent_is_not_sent() -> None:
     assert asyncio.run(go()) == 1
 
 
-def test_no_more_calls_are_in_flight_than_allowed() -> None:
-    lm, engine = judge_lm(concurrency=3)
-
-    async def go() -> int:
-        engine.gate = threading.Event()
-        questions = [[{"role": "user", "content": f"{i}?"}] for i in range(10)]
-        tasks = [asyncio.create_task(reply_to(lm, question)) for question in questions]
-        while lm.meter.asked.total() < 10:
-            await asyncio.sleep(0.001)
-        await asyncio.sleep(0.05)
-        flying = len(engine.requests)
-        engine.gate.set()
-        await asyncio.gather(*tasks)
-        return flying
-
-    assert asyncio.run(go()) == 3
-    assert len(engine.requests) == 10
-
-
 # --- replies that were cut off or refused ---
 
 
@@ -216,16 +191,39 @@ def test_the_meter_counts_by_role_what_was_asked_and_what_was_spent() -> None:
     assert (lm.meter.input_tokens, lm.meter.cached_tokens, lm.meter.output_tokens) == (20, 8, 6)
 
 
-def test_a_debate_is_metered_under_the_names_of_its_roles() -> None:
-    replies = iter(
-        [
-            "[[ ## score ## ]]\n4",
-            "[[ ## decision ## ]]\nISSUE\n[[ ## feedback ## ]]\nHm.",
-            "[[ ## score ## ]]\n3",
-            "[[ ## final_score ## ]]\n2",
-        ]
-    )
-    lm, _ = judge_lm(lambda number: response(next(replies)))
-    verdict = judged(lm, DebateConfig(1, True))
-    assert isinstance(verdict, Verdict)
-    assert lm.meter.executed == {"scorer": 2, "critic": 1, "tie-breaker": 1}
+@pytest.mark.parametrize(
+    ("lost", "paid"),
+    [
+        (lm15.TimeoutError("no answer came in time"), 2),
+        (lm15.TransportError("the answer broke off", provider_code=BROKEN), 2),
+        (lm15.TransportError("the answer to something else", provider_code=STRAY), 2),
+        (lm15.ServerError("oops", status=500), 1),
+    ],
+    ids=lambda value: getattr(value, "provider_code", None) or type(value).__name__,
+)
+def test_an_answer_that_was_lost_counts_in_the_budget_for_it_may_have_been_billed(lost: Exception, paid: int) -> None:
+    def act(number: int) -> Response:
+        if number == 1:
+            raise lost
+        return response("4")
+
+    lm, engine = judge_lm(act, options=LMOptions(budget=BudgetCaps(calls=3), first_wait=0.001))
+
+    async def go() -> None:
+        await reply_to(lm, QUESTION)
+        for number in range(3 - paid):
+            await reply_to(lm, [{"role": "user", "content": f"Question {number}"}])
+        with pytest.raises(BudgetSpentError, match="3 of 3 calls"):
+            await reply_to(lm, OTHER)
+
+    asyncio.run(go())
+    # The first call got through at its second attempt.
+    assert len(engine.requests) == 2 + (3 - paid)
+
+
+def test_no_probe_is_sent_past_the_budget() -> None:
+    lm, engine = judge_lm(options=LMOptions(budget=BudgetCaps(calls=1)))
+    ask(lm, QUESTION)
+    with pytest.raises(BudgetSpentError):
+        asyncio.run(lm.recorded.probe())
+    assert len(engine.requests) == 1
