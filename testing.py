@@ -37,8 +37,7 @@ def check_tuner(optimizer: Teleprompter, judge: Judge, trainset: list[dspy.Examp
     details = details_of(found)
     for tuned in (found, details.judge, *(fold.judge for fold in details.folds)):
         _check_tuned(tuned, judge, before)
-    places = places_of(trainset)
-    assert all(fold.unseen <= places for fold in details.folds), "it names groups that there are not"
+    assert all(fold.unseen <= places_of(trainset) for fold in details.folds), "it names groups that there are not"
 
 
 def _check_tuned(tuned: Judge, given: Judge, before: Mapping[str, str]) -> None:
