@@ -30,7 +30,7 @@ from debate_judge.data.agreement.tables import AgreementTable, Difference, Group
 from debate_judge.data.calibration import CalibrationEffect, effect_of
 from debate_judge.data.inference.closeness import Closeness, closeness
 from debate_judge.optimize.context import CompilePlan
-from debate_judge.optimize.evaluation.held_out import ALONE, COMPARED, HeldOutEvaluation, Scores, joined_scores
+from debate_judge.optimize.evaluation.held_out import ALONE, COMPARED, HeldOutEvaluation, ScoresByJudge, joined_scores
 from debate_judge.optimize.search.pooling import SAME_COST
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.judge import Judgement, corpus_items
@@ -92,7 +92,7 @@ class HeldOut:
     judged: Mapping[str, Mapping[str, list[Judgement]]]
     """Judge name, of `COMPARED` -> aspect -> judgements in the order of the measured sources, with folds each by the
     judge of its fold."""
-    scores: Scores
+    scores: ScoresByJudge
     """The same as scores by group."""
     calibrated: Mapping[str, Sequence[GroupScores]]
     """Aspect -> the compiled judge's scores mapped to the raters' scale, with folds by each fold's map; aspects without
@@ -152,7 +152,7 @@ def compare_held_out(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation]
     )
 
 
-def _read_alone(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation], scores: Scores) -> ReadAlone | None:
+def _read_alone(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation], scores: ScoresByJudge) -> ReadAlone | None:
     if ALONE not in scores:
         return None
     level, own = plan.data.level, scores[ALONE]
@@ -202,7 +202,7 @@ def _calibrated(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation]) -> 
 
 
 def _closeness(
-    plan: CompilePlan, scores: Scores, calibrated: Mapping[str, Sequence[GroupScores]]
+    plan: CompilePlan, scores: ScoresByJudge, calibrated: Mapping[str, Sequence[GroupScores]]
 ) -> dict[str, dict[str, Closeness]]:
     if not plan.judge.on_scale or plan.judge.compares:
         return {}
@@ -217,7 +217,7 @@ def _closeness(
     )
 
 
-def _beside_raters(plan: CompilePlan, scores: Scores) -> dict[str, dict[str, RaterAgreement]]:
+def _beside_raters(plan: CompilePlan, scores: ScoresByJudge) -> dict[str, dict[str, RaterAgreement]]:
     if not several_raters(scores["compiled"]):
         return {}
 
@@ -229,7 +229,7 @@ def _beside_raters(plan: CompilePlan, scores: Scores) -> dict[str, dict[str, Rat
 
 
 def _decisions(
-    plan: CompilePlan, scores: Scores, evaluations: Sequence[HeldOutEvaluation]
+    plan: CompilePlan, scores: ScoresByJudge, evaluations: Sequence[HeldOutEvaluation]
 ) -> dict[str, dict[str, Decided]]:
     """Decisions at the fixed threshold, and the compiled judge's at the cut tuned on dev if that differs."""
     questions = plan.data.questions

@@ -10,7 +10,7 @@ from itertools import islice
 
 from debate_judge.data.agreement.tables import GroupScores
 from debate_judge.data.schema import Aspect, Corpus, Granularity
-from debate_judge.optimize.context import CompilePlan, Run
+from debate_judge.optimize.context import CompilePlan, Run, Scores
 from debate_judge.optimize.search.choice_scores import JOINTLY
 from debate_judge.optimize.search.outcomes import SearchResult
 from debate_judge.programs.compiled import CompiledJudge, SharedJudge, shared_judges, usual_granularity
@@ -32,7 +32,7 @@ ALONE = "compiled-alone"
 HeldOutScores = Mapping[str, Mapping[str, tuple[list[Judgement], Granularity]]]
 """Judge name, of `COMPARED` -> aspect -> its judgements in corpus order, and the granularity of reported scores."""
 
-Scores = Mapping[str, Mapping[str, Sequence[GroupScores]]]
+ScoresByJudge = Mapping[str, Scores]
 """Judge name -> aspect -> scores by group."""
 
 

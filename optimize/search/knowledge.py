@@ -17,7 +17,7 @@ from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, Read
 from debate_judge.optimize.settings import WantedExamples
 from debate_judge.optimize.tuners import Place, Tuned
 from debate_judge.optimize.tuners.guide import guide_of, guided
-from debate_judge.optimize.tuners.rated_examples import Scores, with_rated_examples
+from debate_judge.optimize.tuners.rated_examples import ScoresByText, with_rated_examples
 from debate_judge.programs.judge import Judge
 
 TOGETHER = "together"
@@ -76,7 +76,7 @@ def guide_to_raters(base: Judge, tuned: Tuned) -> Knowledge | None:
 
 
 def rated_examples(
-    corpus: Corpus, aspects: Sequence[Aspect], wanted: WantedExamples, seed: int, scores: Scores
+    corpus: Corpus, aspects: Sequence[Aspect], wanted: WantedExamples, seed: int, scores: ScoresByText
 ) -> Knowledge:
     """Rated candidates of train in the prompts, pairs by the `scores` that the judge gave them. No prompt has an
     example of a source that it asks about, so that train tells what they are worth like any other source."""
