@@ -109,23 +109,11 @@ class GuideOptimizer(Teleprompter):
         for place, example in enumerate(trainset):
             places.setdefault(example.questions[0].aspect.name, []).append(place)
         parts = _parts(trainset, self._proposals, self._tuning.seed)
-        found: dict[str, _Guide] = dict(
-            zip(
-                places,
-                self._at_once(
-                    [
-                        partial(
-                            self._guide,
-                            student,
-                            [trainset[i] for i in own],
-                            [[i for i, p in enumerate(own) if p in part] for part in parts],
-                        )
-                        for own in places.values()
-                    ]
-                ),
-                strict=True,
-            )
-        )
+        works = []
+        for own in places.values():
+            own_parts = [[i for i, place in enumerate(own) if place in part] for part in parts]
+            works.append(partial(self._guide, student, [trainset[place] for place in own], own_parts))
+        found: dict[str, _Guide] = dict(zip(places, self._at_once(works), strict=True))
         folds = []
         for number in range(len(parts)):
             proposed = {name: own.proposals[number] for name, own in found.items() if number in own.proposals}
@@ -133,11 +121,11 @@ class GuideOptimizer(Teleprompter):
             seen = {
                 group for name, p in proposed.items() for i in p.shown for group in _groups(trainset[places[name][i]])
             }
-            unseen = frozenset(i for name in proposed for i in places[name] if not seen & _groups(trainset[i]))
             if proposed:
                 text = _joined({name: p.guide for name, p in proposed.items()}, len(places))
-                rest = places_of(example for i, example in enumerate(trainset) if i not in unseen)
-                folds.append(Fold(guided(student, text), places_of(trainset[i] for i in unseen) - rest))
+                judged = (trainset[i] for name in proposed for i in places[name])
+                unseen = places_of(example for example in judged if not seen & _groups(example))
+                folds.append(Fold(guided(student, text), unseen))
         judge = guided(student, _joined({name: guide.text for name, guide in found.items()}, len(places)))
         persona = self._persona(judge, next(iter(found.values()))) if len(found) == 1 else None
         return Tuned(judge, tuple(folds), persona)
