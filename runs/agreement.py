@@ -153,7 +153,8 @@ def _check_output(arguments: AgreementFlags) -> None:
         return
     out = Path(arguments.json)
     if out.exists() and Path(arguments.file).exists() and out.samefile(arguments.file):
-        raise InputError("the output would replace the input", field="--json", found=arguments.json)
+        remedy = "give it another name"
+        raise InputError("the output would replace the input", field="--json", found=arguments.json, remedy=remedy)
     require_file(out, "--json")
 
 

@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from debate_judge.data.splits import Splits
 
 _DEVIATIONS = (
-    (0.14, "a debate against a single call, average of four aspects"),
-    (0.26, "the same in one aspect alone"),
+    (0.14, "on average over four aspects"),
+    (0.26, "in one aspect"),
 )
-"""Deviations of paired group differences in Spearman's correlation, as measured with a strong LM on SummEval (16
-candidates a source); those of other data differ, and a compile prints its own."""
+"""Deviations of paired group differences in Spearman's correlation between a debate and a single call, as measured with
+a strong LM on SummEval (16 candidates a source); those of other data differ, and a compile prints its own."""
 
 _MOST_POINTS = 11
 """A distribution of more different ratings than this is shown by its quartiles."""
@@ -67,7 +67,12 @@ def _run(flags: CheckFlags) -> int:
 
     guess = _guess(flags)
     if guess is None and flags.write_task:
-        raise InputError("there is nothing to guess: the task is named", field="--write-task", found=flags.write_task)
+        raise InputError(
+            "there is nothing to guess: the task is named",
+            field="--write-task",
+            found=flags.write_task,
+            remedy="leave it out, or give data without a task of its own",
+        )
     task = flags.task if guess is None else guess.task
     names = flags.columns if guess is None else tuple(f"{a}={b}" for a, b in guess.columns.renamed.items())
     # The format is printed with what else was understood, so that reading does not log it as well.
@@ -269,7 +274,7 @@ def _proof(corpus: Corpus, seed: int) -> tuple[list[str], list[str]]:
         lines.append(
             f"  each of the {held_out} {what} is held out once, by {usual_folds(corpus)} folds; --folds 1 splits once"
         )
-    return [*lines, *(_within_groups(held_out) if corpus.grouped else _pooled(held_out))], usable
+    return [*lines, *(_within_groups(held_out, len(usable)) if corpus.grouped else _pooled(held_out))], usable
 
 
 def _parts(corpus: Corpus, aspects: Sequence[str], seed: int) -> Splits:
@@ -283,13 +288,16 @@ def _parts(corpus: Corpus, aspects: Sequence[str], seed: int) -> Splits:
     return fold(corpus, aspects=aspects, seed=seed, count=count).whole
 
 
-def _within_groups(held_out: int) -> list[str]:
+def _within_groups(held_out: int, aspects: int) -> list[str]:
     from debate_judge.data.agreement.intervals import POWER, detectable_difference
 
+    share = f"{100 * POWER:.0f} %"
     lines = [
-        f"  {held_out} held-out sources detect, in {100 * POWER:.0f} % of cases, a true difference in correlation of"
+        f"  {held_out} held-out sources detect, in {share} of cases, a true difference of the correlations",
+        "  of a debate and a single call of",
     ]
-    lines += [f"    {detectable_difference(d, held_out):.2f} or more for {what}" for d, what in _DEVIATIONS]
+    known = _DEVIATIONS if aspects > 1 else _DEVIATIONS[1:]
+    lines += [f"    {detectable_difference(d, held_out):.2f} or more {what}" for d, what in known]
     return [*lines, "  (at the spread measured on SummEval with 16 candidates a source; a compile measures its own)"]
 
 

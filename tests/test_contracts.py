@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from debate_judge import data
-from debate_judge.data.errors import InputError
 from debate_judge.optimize.examples import examples
 from debate_judge.optimize.tuners import TUNERS, Effort, Tuning
 from debate_judge.programs import JUDGES, KINDS, build, judge_class
@@ -37,13 +36,6 @@ def test_a_kind_is_what_its_class_calls_itself(kind: str) -> None:
 @pytest.mark.parametrize("task", ["summarization", "dialogue"])
 def test_sample(task: str) -> None:
     check_corpus(data.load("sample", task))
-
-
-@pytest.mark.parametrize("name", data.LOADERS)
-def test_loader_refuses_a_path_that_is_not_there(name: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError) as caught:
-        data.load(f"{name}={tmp_path / 'nothing'}")
-    assert str(caught.value)
 
 
 @pytest.mark.parametrize("name", TUNERS)

@@ -185,63 +185,6 @@ def test_a_trace_has_the_order_of_the_questions_whichever_reply_comes_first() ->
 
 # --- what cannot be asked ---
 
-GOOD = {"source": "s", "text": "t", "aspect": "fluency"}
-
-
-@pytest.mark.parametrize(
-    ("change", "field", "keyword"),
-    [
-        ({"source": None}, "source", "missing"),
-        ({"source": 3}, "source", "not a text"),
-        ({"text": None}, "text", "no text"),
-        ({"texts": ["t"]}, "text", "both"),
-        ({"text": "  "}, "text", "empty"),
-        ({"text": b"t"}, "text", "not a text"),
-        ({"text": "half \ud83d"}, "text", "surrogate"),
-        ({"text": None, "texts": []}, "texts", "no text"),
-        ({"text": None, "texts": "abc"}, "texts", "list"),
-        ({"text": None, "texts": ["a", ""]}, "texts[1]", "empty"),
-        ({"aspect": None}, "aspect", "missing"),
-        ({"aspect": "fluencey"}, "aspect", "'fluency'"),
-        ({"aspect": "tone", "task": "dialogue"}, "aspect", "naturalness"),
-        ({"aspect": 3}, "aspect", "unknown"),
-        ({"txt": "t"}, "txt", "'text'"),
-        ({"references": "one"}, "references", "list"),
-        ({"context": 3}, "context", "not a text"),
-    ],
-)
-def test_what_cannot_be_asked(change: dict[str, Any], field: str, keyword: str, offline: Any) -> None:
-    with pytest.raises(InputError, match=keyword) as error:
-        Debate(rounds=0)(**{**GOOD, **change})
-    assert (error.value.field, bool(error.value.expected or error.value.remedy)) == (field, True)
-
-
-def test_positional_arguments_are_refused(offline: Any) -> None:
-    with pytest.raises(InputError, match="keywords"):
-        Debate(rounds=0)("question", "answer")
-
-
-def test_an_lm_must_be_configured() -> None:
-    with dspy.context(lm=None), pytest.raises(InputError, match=r"dspy\.configure") as error:
-        Debate(rounds=0)(**GOOD)
-    assert error.value.field == "lm"
-
-
-@pytest.mark.parametrize(
-    ("make", "field"),
-    [
-        (lambda: Debate(rounds=1, persona="plane"), "persona"),
-        (lambda: Debate(rounds=-1), "rounds"),
-        (lambda: examples(corpus("sample"), ["coherense"]), "aspects"),
-        (lambda: examples(corpus("sample"), part="test"), "part"),
-        (lambda: corpus("sampel"), "--data"),
-    ],
-)
-def test_other_names_that_there_are_not(make: Callable[[], object], field: str) -> None:
-    with pytest.raises(InputError) as error:
-        make()
-    assert error.value.field == field
-
 
 # --- examples and metric ---
 

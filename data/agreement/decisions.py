@@ -140,7 +140,8 @@ def find_questions_in_scores(
         if kind == "binary" and len(values) < 2:
             raise InputError(f"all ratings of {name} are equal, so there are no two classes", field=name, found=values)
         if kind == "pairs" and not paired:
-            raise InputError(f"the groups of {name} are not pairs with ratings that differ", field=name)
+            problem = f"the groups of {name} are not pairs with ratings that differ"
+            raise InputError(problem, field=name, expected="two candidates of a group, one rated higher")
         if kind == "binary" or (kind is None and len(values) == 2):
             found[name] = _binary(min(values), max(values))
         elif kind == "pairs" or paired:

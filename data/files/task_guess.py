@@ -25,6 +25,9 @@ from debate_judge.data.tasks import TASKS
 _ENDS = ((0, 1), (1, 3), (0, 2), (0, 3), (1, 4), (0, 4), (1, 5), (0, 5), (1, 7), (1, 10), (0, 10), (1, 100), (0, 100))
 """Ends of common scales; the first that holds all values is guessed."""
 
+_STATED = re.compile(r"(.*\S)\s*[(\[]\s*(-?\d{1,3})\s*(?:-|–|\.\.|to)\s*(\d{1,3})\s*[)\]]\s*")
+"""A column whose name ends in its scale, as surveys write it: `Coherence (1-5)`."""
+
 _SYMMETRIC = (1, 2, 3, 5, 10, 100)
 """Upper ends of scales from -x to x, for values below 0."""
 
@@ -98,7 +101,7 @@ def guess_task(records: Iterable[Record], columns: Columns, name: str) -> Guesse
     columns = _with_other_names(found, keys, columns)
     roles, rest = columns.find(keys, ROLES)
     values = _values(found, roles, rest, columns)
-    scales = {aspect: scale for aspect, given in values.items() if (scale := _scale(given)) is not None}
+    scales = {aspect: scale for aspect, given in values.items() if (scale := _scale(given, aspect)) is not None}
     doubtful = {c: why for c, given in values.items() if c not in scales and (why := _doubt(given))}
     if not scales:
         raise found[0].error(
@@ -132,7 +135,8 @@ def _aspect_names(columns: Iterable[str]) -> dict[str, str]:
     found = {column: column for column in columns if usable_name(column)}
     for column in columns:
         if column not in found:
-            plain = re.sub(r"[^\w .-]+", "_", column).strip(" _.-") or "aspect"
+            stated = _STATED.fullmatch(column)
+            plain = re.sub(r"[^\w .-]+", "_", stated[1] if stated else column).strip(" _.-") or "aspect"
             choices = (plain if number == 1 else f"{plain}_{number}" for number in count(1))
             found[column] = next(name for name in choices if usable_name(name) and name not in found.values())
     return found
@@ -199,8 +203,8 @@ def _nested(record: Record, roles: Mapping[str, str]) -> list[Record]:
     return [owner.child(field) for owner in owners if isinstance(owner.values.get(field), dict)]
 
 
-def _scale(values: Sequence[object]) -> Scale | None:
-    """The scale to guess for these values, or None if they do not look like ratings."""
+def _scale(values: Sequence[object], column: str = "") -> Scale | None:
+    """The scale to guess for the values of a column, or None if they do not look like ratings."""
     known, numbers, choices = _sorted_out(values)
     if choices and set(numbers) <= {0, 1}:
         enough = len(numbers) + len(choices) >= _SHARE * len(known)
@@ -212,7 +216,10 @@ def _scale(values: Sequence[object]) -> Scale | None:
     counts = whole and len(different) > 11 and (len(different) > _MOST_VALUES or len(different) == len(numbers))
     if len(different) < 2 or counts:
         return None
-    low, high = _ends(min(different), max(different))
+    least, most = min(different), max(different)
+    low, high = _ends(least, most)
+    if (stated := _STATED.fullmatch(column)) and float(stated[2]) <= least and most <= float(stated[3]):
+        low, high = float(stated[2]), float(stated[3])
     # Fractions may be means over raters of whole points, so only a scale as narrow as 1 gets finer steps.
     return Scale(low, high, 1.0 if whole or high - low > 1 else 0.01)
 

@@ -246,6 +246,23 @@ def test_half_points_suggest_their_step(tmp_path: Path) -> None:
     assert "# step = 1 " in guessed(tmp_path / "a.csv", table(["1", "1.33", "3"])).toml()
 
 
+@pytest.mark.parametrize(
+    ("column", "values", "name", "scale"),
+    [
+        ("Tone (1-7)", ["3", "4", "5"], "Tone", Scale(1, 7)),
+        ("Tone [0 to 10]", ["3", "4", "5"], "Tone", Scale(0, 10)),
+        ("Tone (1–3)", ["3", "4", "5"], "Tone", Scale(1, 5)),
+    ],
+    ids=["parentheses", "brackets", "values beyond it"],
+)
+def test_a_scale_in_the_name_of_a_column_is_its_scale(
+    tmp_path: Path, column: str, values: list[str], name: str, scale: Scale
+) -> None:
+    guess = guessed(tmp_path / "a.csv", table(values, column))
+    assert scales(guess) == {name: scale}
+    assert guess.columns.renamed[name] == column
+
+
 @pytest.mark.parametrize("indent", [None, 1])
 @pytest.mark.parametrize(
     "around", [{"rows": ...}, {"version": "[1: {", "data": ...}, {"cases": ...}], ids=["rows", "data", "cases"]

@@ -3,36 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
-from debate_judge.data.schema import Corpus
-from debate_judge.optimize.search.choice_scores import ChoicePart, ChoiceScores, CrossFitted
-from debate_judge.optimize.search.points import JudgeVariant, Point, Space
-from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.debate.personas import STRICT
-from debate_judge.programs.judge import DebateConfig, Judge, corpus_items
+from debate_judge.optimize.search.choice_scores import ChoiceScores
+from debate_judge.optimize.search.points import Point, Space
+from debate_judge.programs.judge import corpus_items
 from debate_judge.runs.runner.runner import JudgeRunner
-from tests.fakes import scripted_lm, section
+from tests.fakes import scripted_lm
 from tests.optimize.moody_judges import ASPECTS, CORPUS, MOODY, scores_of, variants
 from tests.programs.debates import is_open
 
-SPACE = Space(("none", "guide"), ("strict", "plain"), (0, 1, 2, 3), (False, True))
-"""78 points: 2 single calls, and 2 kinds of knowledge x 2 personas x 3 rounds x 2, all in 3 granularities."""
-
-
 # --- what may be chosen ---
-
-
-def test_what_is_read_off_a_points_debates() -> None:
-    variant = JudgeVariant("guide", "plain")
-    debate, tie = SPACE.point(variant, 2), SPACE.point(variant, 2, tie_breaker=True)
-    assert {(p.rounds, p.tie_breaker) for p in SPACE.covered(debate)} == {(1, False), (2, False)}
-    # To break ties debates are held, which tell what they are worth without it.
-    assert {(p.rounds, p.tie_breaker) for p in SPACE.covered(tie)} == {(2, True), (1, False), (2, False)}
-    always = replace(SPACE, tie_breakers=(True,))
-    assert {(p.rounds, p.tie_breaker) for p in always.covered(tie)} == {(2, True)}
-    assert all(point in SPACE.covered(point) for point in SPACE.points())
 
 
 def every(space: Space, scores: ChoiceScores) -> Iterable[tuple[Point, Any]]:
@@ -85,31 +66,3 @@ def test_scores_that_may_not_be_rounded_are_read_as_given() -> None:
 
 
 # --- who judges train ---
-
-
-def told(word: str) -> Judge:
-    judge = Debate(STRICT, DebateConfig(1))
-    signature = judge.scorer.signature
-    judge.scorer.signature = signature.with_instructions(f"{signature.instructions} {word}.")
-    return judge
-
-
-def test_what_learnt_from_a_train_group_never_judges_it() -> None:
-    """Of two train groups one is judged by who learnt without it, and the other by nobody."""
-    parts: dict[ChoicePart, Corpus] = {
-        "dev": replace(CORPUS, groups=CORPUS.groups[:1]),
-        "train": replace(CORPUS, groups=CORPUS.groups[1:]),
-    }
-    crossed = CrossFitted(told("Learnt of all"), {("clear", "g1"): told("Learnt without g1")})
-    lm = scripted_lm(MOODY)
-    with JudgeRunner(lm, progress=False) as runner:
-        scores = ChoiceScores(
-            {JudgeVariant("guide", "strict"): crossed}, parts, ASPECTS[:1], runner, label="test", fixed={}
-        )
-        found, _ = scores.scores(Point("guide", "strict", 1, False, "given"))
-        scores.scores(Point("guide", "strict", 1, True, "given"))
-    assert [group.group for group in found["clear"]] == ["g0", "g1"]
-    for prompt in lm.prompts:
-        of = section(prompt, "source")
-        assert ("Learnt of all" in prompt, "Learnt without g1" in prompt) == (of == "Source 0.", of == "Source 1.")
-    assert {section(prompt, "source") for prompt in lm.prompts} == {"Source 0.", "Source 1."}

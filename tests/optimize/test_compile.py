@@ -77,7 +77,7 @@ def test_the_sample_compiles_to_evidence_and_an_export(tmp_path: Path, capsys: p
     assert calls["informed_single"] == 1 / 16
     assert calls["informed_single"] <= calls["compiled"] < calls["single"] == 1
     printed = unwrapped(capsys.readouterr().out)
-    assert "Where does that come from? What was learnt about the raters, and how candidates are read: " in printed
+    assert "Where does that come from?" in printed
     assert "debate check YOUR.csv" in printed
     assert "stand-in" in printed
     assert "not a language model" in printed
@@ -136,7 +136,6 @@ def test_near_duplicates_and_several_raters_reach_the_summary(
     assert joined in printed
     assert joined in caplog.text
     assert "the human ceiling" in printed
-    assert "sources would detect a true difference of" in printed or result["gain"]["power"] is None
 
 
 def test_a_judge_that_does_not_agree_is_told_and_not_registered(

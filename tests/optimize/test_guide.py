@@ -96,15 +96,6 @@ def test_without_groups_each_source_is_shown_once_and_none_that_a_guide_is_judge
         assert not judged & {int(source.split()[-1]) for source in shown}
 
 
-def test_batches_that_share_a_source_do_not_show_what_a_guide_is_judged_on() -> None:
-    author = Author("large one", "large two", "large three")
-    _, lm = tuned(author, sources=12, grouped=False)
-    for number, guide in enumerate(("large one", "large two")):
-        shown = section(author.shown[number], "rated").splitlines()
-        assert len({json.loads(line)["source"] for line in shown}) == len(shown)
-        assert not judged_under(guide, lm) & sources_in("".join(shown))
-
-
 def test_a_proposal_is_judged_on_sources_that_its_author_has_not_seen() -> None:
     author = Author("large one", "large two", "large three")
     _, lm = tuned(author)
@@ -169,26 +160,3 @@ def test_every_example_is_unseen_by_one_proposal() -> None:
         seen = sources_in(section(author.shown[number], "rated"))
         unseen = {int(rated[place].questions[0].group.removeprefix("g")) for place in fold.unseen}
         assert unseen == set(range(SOURCES)) - seen
-
-
-def test_the_tuner_is_known_by_name_and_leaves_the_judge_alone() -> None:
-    author = Author("large")
-    lm: ScriptedLM = scripted_lm(author)
-    judge = build("debate", {**JUDGES["debate"].config, "rounds": 1})
-    before = judge.instructions()
-    with JudgeRunner(lm, progress=False) as runner:
-        rated = examples(corpus(), (ASPECT,), grouped=True, seed=0)
-        found = TUNERS["guide"](
-            Tuning(
-                judge=judge,
-                examples=rated,
-                statistic="spearman",
-                runner=runner,
-                reflection=lm,
-                effort=Effort(proposals=2, trials=4),
-                seed=0,
-                label="charm",
-            )
-        )
-    assert guide_of(found.judge) == "large"
-    assert judge.instructions() == before

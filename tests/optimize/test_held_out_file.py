@@ -76,13 +76,6 @@ def test_a_source_in_both_files_is_refused_by_name(tmp_path: Path, groups: list[
     assert caught.value.field == "--held-out"
 
 
-def test_folds_and_a_test_set_exclude_each_other(tmp_path: Path, groups: list[Group]) -> None:
-    with pytest.raises(InputError) as caught:
-        prepared(settings(tmp_path, groups[:8], groups[8:], folds=4), {})
-    assert caught.value.field == "--held-out"
-    assert caught.value.found == "--folds 4"
-
-
 def test_a_test_set_without_ratings_of_the_aspect_is_refused(tmp_path: Path, groups: list[Group]) -> None:
     for group in groups[8:]:
         for candidate in group["candidates"]:

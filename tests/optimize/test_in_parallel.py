@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
@@ -79,18 +78,6 @@ def test_the_result_is_that_of_one_step_after_the_other_and_the_calls_are_on_the
     assert calls["per_item"] == usual["per_item"]
     # Of a stage of the search, blocks of sources may be asked for that a step after the other would not ask for.
     assert usual["executed"] <= calls["executed"] <= 1.2 * usual["executed"]
-
-
-def works(runner: JudgeRunner, count: int) -> list[Callable[[], int]]:
-    barrier = threading.Barrier(count)
-
-    def work(number: int) -> int:
-        # All of them are under way at the same time, or none gets past this.
-        barrier.wait(30)
-        threading.Event().wait(random.Random(number).random() / 50)
-        return number
-
-    return [lambda number=number: work(number) for number in range(count)]  # type: ignore[misc]
 
 
 def runner_of(answer: str, *, waits: bool, monkeypatch: pytest.MonkeyPatch) -> JudgeRunner:

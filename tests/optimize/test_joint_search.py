@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from debate_judge.optimize.search.outcomes import Criterion, Outcomes, SearchResult, joint_points, keep_shareable
-from debate_judge.optimize.search.points import JudgeVariant, Point, Space
+from debate_judge.optimize.search.outcomes import Criterion, Outcomes, SearchResult, keep_shareable
+from debate_judge.optimize.search.points import Point, Space
 from debate_judge.optimize.search.study import SearchPlan
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import Script, ScriptedLM, debater, requested, scripted_lm, section
@@ -75,48 +74,8 @@ def test_it_is_not_chosen_where_it_is_worse_or_only_one_aspect_would_have_it(joi
     assert len(lm.prompts) == 2 * 6 + 2 * 24 + 6
 
 
-def outcomes(space: Space = SPACE, shared: bool = False) -> Outcomes:
-    """Of three units with an aspect each, or of one with all of them."""
-    aspects = [SimpleNamespace(name=name) for name in ("a", "b", "c")]
-    of = {"a+b+c": aspects} if shared else {one.name: [one] for one in aspects}
-    made = {label: SimpleNamespace(aspects=own) for label, own in of.items()}
-    fallback = {label: Point("none", "strict", 0, False, "given", reading="alone") for label in made}
-    return cast(Outcomes, SimpleNamespace(space=space, units=made, chosen=lambda among: fallback))
-
-
 def point(rounds: int, persona: str = "strict", knowledge: str = "guide", reading: Any = "side by side") -> Point:
     return Point(knowledge, persona, rounds, False, "half", reading=reading)
-
-
-def joint(rounds: int, persona: str = "strict", knowledge: str = "guide") -> Point:
-    return SPACE.point(JudgeVariant(knowledge, persona, reading="joint"), rounds)
-
-
-CHOICES: list[tuple[dict[str, Point], list[Point]]] = [
-    ({"a": point(1), "b": point(1), "c": point(2)}, [joint(1)]),
-    ({"a": point(1), "b": point(2), "c": point(3)}, []),
-    ({"a": point(1), "b": point(1, "plain"), "c": point(1)}, [joint(1)]),
-    # Of single calls no persona is heard; what is known of the raters may differ.
-    ({"a": point(0), "b": point(0, "plain"), "c": point(1)}, [joint(0, "plain"), joint(0)]),
-    ({"a": point(1), "b": point(1, knowledge="none"), "c": point(2)}, [joint(1), joint(1, knowledge="none")]),
-    ({"a": point(1, reading="alone"), "b": point(1), "c": point(2)}, [joint(1)]),
-    ({"a": point(1, "tuned", "tuned"), "b": point(1, "tuned", "tuned"), "c": point(2)}, []),
-]
-
-
-@pytest.mark.parametrize(("choices", "expected"), CHOICES)
-def test_tried_is_what_goes_with_another_aspects_choice(choices: dict[str, Point], expected: list[Point]) -> None:
-    space = replace(SPACE, rewritten=(JudgeVariant("tuned", "tuned"),))
-    assert joint_points(outcomes(space), choices) == expected
-    assert joint_points(outcomes(replace(space, joint=False)), choices) == []
-
-
-def test_a_joint_choice_that_goes_with_no_other_gives_way() -> None:
-    own = {"a": point(1, reading="joint"), "b": point(2, reading="joint"), "c": point(1)}
-    found = keep_shareable(outcomes(), own)
-    assert (found["a"].reading, found["b"].reading, found["c"]) == ("alone", "alone", own["c"])
-    pair = own | {"b": point(1, reading="joint")}
-    assert keep_shareable(outcomes(), pair) == pair
 
 
 def test_where_all_is_joint_aspects_choose_the_same_speakers() -> None:

@@ -72,18 +72,6 @@ def test_a_guide_is_put_into_every_personas_judge() -> None:
         assert plain.on_train is None
 
 
-def test_a_train_group_is_judged_by_the_guide_that_was_written_without_it() -> None:
-    (guide,) = kinds_of(BASE, learnt(), EXAMPLES)
-    found = variants_of(PERSONAS, [guide], space(guide))[JudgeVariant("guide", "plain")]
-    for number, example in enumerate(EXAMPLES):
-        judge = found.at("train", place(example))
-        assert judge is not None
-        assert str(number) in guide_of(judge)
-        assert judge.instructions()["critic"] == PERSONAS["plain"].instructions()["critic"]
-    assert found.at("train", ("charm", "another")) is None
-    assert found.at("dev", ("charm", "g0")) is found.judge
-
-
 def test_a_judge_whose_critic_was_rewritten_is_a_choice_of_its_own() -> None:
     tuned = guided(BASE, "of all")
     signature = tuned.critic.signature

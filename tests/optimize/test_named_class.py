@@ -99,23 +99,6 @@ def test_demonstrations_are_left_out_unless_texts_may_be_exported(
         assert ("export-examples=true keeps them" in caplog.text) != kept
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("dspy:", "not the place of an optimizer"),
-        ("nowhere.at.all:Tuner", "cannot be imported"),
-        ("dspy:Nothing", "is not an optimizer"),
-        ("json:JSONDecoder", "is not an optimizer"),
-        ("mirpo", "did you mean 'mipro'?"),
-    ],
-)
-def test_what_is_no_optimizer_is_told_before_anything_is_spent(name: str, expected: str) -> None:
-    with pytest.raises(InputError) as caught:
-        tuner_named(name)
-    assert expected in str(caught.value)
-    assert "--tuner" in str(caught.value)
-
-
 def test_an_optimizer_that_refuses_is_told() -> None:
     with pytest.raises(InputError, match="could not tune coherence: too few"):
         tuned(f"{HERE}:Refusing")

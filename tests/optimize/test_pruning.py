@@ -14,22 +14,12 @@ from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.outcomes import Dropped, SearchResult
 from debate_judge.optimize.search.points import JudgeVariant, Point, Space
 from debate_judge.optimize.search.storage import Found
-from debate_judge.optimize.search.study import block_ends
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import scripted_lm, section
 from tests.optimize.moody_judges import ASPECTS, MOODY, scores_of
 from tests.optimize.searches import BROAD, SPACE, Fake, breadth, plan, run, search, varied
 
 # --- blocks ---
-
-
-def test_blocks_begin_small_and_double() -> None:
-    assert block_ends(14, "summary", 1) == [3, 6, 14]
-    assert block_ends(40, "summary", 1) == [3, 6, 16, 32, 40]
-    assert block_ends(20, "summary", 4) == [4, 8, 16, 20]
-    assert block_ends(3, "summary", 4) == [3]
-    assert block_ends(2, "summary", 1) == [2]
-    assert block_ends(130, "sample", 1) == [50, 100, 130]
 
 
 # --- in a search ---

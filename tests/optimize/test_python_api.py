@@ -12,7 +12,6 @@ import pytest
 
 import debate_judge
 from debate_judge import Aspect, Scale, Task
-from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Corpus
 from debate_judge.optimize import python_api
 from debate_judge.optimize.context import CompilePlan
@@ -78,22 +77,3 @@ def test_a_file_a_corpus_and_a_task_of_ones_own_are_taken(
     assert plans[0].data.corpus.groups == plans[1].data.corpus.groups
     assert [one.data.corpus.task for one in plans[2:]] == [TASK, worded]
     assert len({one.name for one in plans}) == 4
-
-
-@pytest.mark.parametrize(
-    ("wrong", "names"),
-    [
-        ({"max_round": 1}, ["max_round", "max_rounds"]),
-        ({"aspects": ["coherenc"]}, ["coherenc", "coherence"]),
-        ({"lm": "gpt-4o"}, ["gpt-4o", "PROVIDER/MODEL"]),
-        ({"max_rounds": -1}, ["max", "0"]),
-        ({"data": "nowhere.csv"}, ["nowhere.csv"]),
-    ],
-)
-def test_what_cannot_be_used_is_named(
-    wrong: dict[str, Any], names: list[str], settings: dict[str, Any], tmp_path: Path
-) -> None:
-    arguments = {"data": small_corpus(tmp_path, 8, 3), **settings, **wrong}
-    with pytest.raises(InputError) as caught:
-        debate_judge.compile(**arguments)
-    assert all(name in str(caught.value) for name in names)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
-
-import pytest
+from typing import cast
 
 from debate_judge import offline_lm
 from debate_judge.optimize.result import Result
@@ -15,9 +13,8 @@ from debate_judge.optimize.search.outcomes import SearchResult
 from debate_judge.optimize.search.points import Point, Space
 from debate_judge.optimize.search.study import Breadth
 from debate_judge.optimize.settings import Settings
-from debate_judge.programs.debate.personas import STRICT
 from debate_judge.runs.runner.runner import JudgeRunner
-from tests.optimize.compiles import compiled, prepared
+from tests.optimize.compiles import compiled
 from tests.optimize.searches import Fake, breadth, plan, search, tried, varied
 from tests.optimize.small_corpus import small_corpus
 
@@ -53,29 +50,6 @@ def test_what_is_best_alone_is_tried_side_by_side_in_the_end() -> None:
 
 
 # --- where it is searched ---
-
-
-def readings(**settings: Any) -> tuple[str, ...]:
-    return prepared(Settings(**settings), {STRICT.name: STRICT.text}).readings
-
-
-@pytest.mark.parametrize(
-    ("settings", "expected"),
-    [
-        ({}, ("side by side", "alone")),
-        ({"judge": "single"}, ("side by side", "alone")),
-        ({"together": 4}, ("side by side",)),
-        ({"together": 0}, ("alone",)),
-        ({"judge_option": ("together=4",)}, ("side by side",)),
-        ({"judge": "geval"}, ("alone",)),
-        ({"score_mode": "expected"}, ("alone",)),
-    ],
-    ids=str,
-)
-def test_the_reading_is_searched_where_the_judge_has_it_and_the_user_has_not_set_it(
-    settings: dict[str, Any], expected: tuple[str, ...]
-) -> None:
-    assert readings(**settings) == expected
 
 
 def test_a_judge_that_reads_side_by_side_is_measured_alone_if_that_is_wanted(tmp_path: Path) -> None:

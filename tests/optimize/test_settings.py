@@ -6,13 +6,10 @@ from argparse import ArgumentParser
 
 import pytest
 
-from debate_judge.data.errors import InputError
 from debate_judge.optimize.compile import build_parser
 from debate_judge.optimize.settings import Settings
-from debate_judge.runs.flags.declared import spelled
 from debate_judge.runs.flags.lm import limits
 from debate_judge.runs.flags.parser import read
-from tests.config_keys import keys
 
 
 def settings(*given: str) -> Settings:
@@ -56,58 +53,6 @@ def test_a_compile_may_maximize_closeness(measure: str) -> None:
     # What is shown of agreement stays a correlation.
     assert found.correlation == "spearman"
     assert settings("--metric", measure).metric == f"auto/{measure}"
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        *("", "summary/sample", "spearman/pearson", "summary/spearman/auto", "system/spearman"),
-        *("mae/spearman", "spearman/mae", "mae,ccc"),
-    ],
-)
-def test_what_is_no_metric_is_refused(given: str) -> None:
-    with pytest.raises(InputError, match="not a metric") as caught:
-        settings("--metric", given)
-    assert caught.value.field == "--metric"
-
-
-@pytest.mark.parametrize(
-    ("flag", "instead"),
-    [
-        ("--level=summary", "--metric"),
-        ("--objective=kendall", "--metric"),
-        ("--repeats=3", "folds"),
-        ("--choose=dev-1se", "removed"),
-        ("--deadline=60", "timeout"),
-        ("--attempt=60", "timeout"),
-        ("--judge-option=turns=3", "-J"),
-        ("--score-mode=expected", "--config score-mode=expected"),
-        ("--guide-words=100", "--config guide-words=100"),
-        ("--no-preflight", "--config preflight=false"),
-        ("--aspects-of=x", None),
-    ],
-)
-def test_an_old_flag_says_what_became_of_it(flag: str, instead: str | None) -> None:
-    if instead is None:
-        with pytest.raises(SystemExit):
-            settings(flag)
-        return
-    with pytest.raises(InputError) as caught:
-        settings(flag)
-    assert caught.value.field == flag.partition("=")[0]
-    assert instead in str(caught.value.remedy)
-
-
-@pytest.mark.parametrize(
-    ("field", "low"), [("trials", 1), ("max_rounds", 0), ("concurrency", 1), ("resamples", 100), ("seed", 0)]
-)
-def test_a_number_below_its_range_is_refused_and_its_end_is_not(field: str, low: int) -> None:
-    assert getattr(settings(*keys(**{field: low})), field) == low
-    with pytest.raises(InputError) as caught:
-        settings(*keys(**{field: low - 1}))
-    assert caught.value.field == spelled(Settings, field)
-    assert caught.value.expected == f"at least {low}"
-    assert caught.value.found == low - 1
 
 
 def test_help_says_every_default_and_choice() -> None:

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-import pytest
-
-from debate_judge.data.errors import InputError
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs.debate.personas import PERSONAS
 from debate_judge.runs.tracking.prompts import prompts_of
@@ -47,28 +43,6 @@ def test_the_identity_is_what_decides_the_result() -> None:
         Settings(resamples=1000),
     ]
     assert len({base, *(s.identity() for s in other)}) == len(other) + 1
-
-
-@pytest.mark.parametrize(
-    ("given", "flag", "expected"),
-    [
-        ({"seed": "1"}, "--seed", "a whole number"),
-        ({"max_rounds": 1.0}, "--max-rounds", "a whole number"),
-        ({"shared": 1}, "shared", "true or false"),
-        ({"aspects": ("a", 1)}, "--aspects", "a list of texts"),
-        ({"temperature": float("nan")}, "temperature", "a finite number"),
-        ({"max_unscored": 1.5}, "max-unscored", "a number from 0 to 1"),
-        ({"max_unscored": -0.5}, "max-unscored", "a number from 0 to 1"),
-        ({"tpm": 0}, "tpm", "more than 0"),
-        ({"batch": "azure"}, "batch", "one of openai"),
-        ({"name": "a/b"}, "--name", "letters, digits, . _ + -"),
-        ({"name": ".."}, "--name", "letters, digits, . _ + -"),
-    ],
-)
-def test_from_python_a_value_is_refused_as_on_the_command_line(given: dict[str, Any], flag: str, expected: str) -> None:
-    with pytest.raises(InputError) as caught:
-        Settings(**given)
-    assert (caught.value.field, caught.value.expected) == (flag, expected)
 
 
 def test_one_name_for_run_export_model_and_prompts(tmp_path: Path) -> None:

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Collection, Iterable
-from pathlib import Path
 
 import optuna
 import psycopg
 import pytest
 
 from debate_judge.data.errors import InputError
-from debate_judge.optimize import compile as command
 from debate_judge.optimize.search.outcomes import SearchResult
 from debate_judge.optimize.search.points import Point
 from debate_judge.programs.lm.sql.postgresql import sqlalchemy_address
-from tests.config_keys import keys
 from tests.optimize.searches import Fake, breadth, run
-from tests.optimize.small_corpus import small_corpus
 from tests.postgresql import PostgresServer
 
 BROAD = breadth(3)
@@ -94,16 +90,3 @@ def test_a_database_of_something_else_is_refused(database: str) -> None:
         connection.execute("INSERT INTO alembic_version VALUES ('1bd49d398cd2')")
     with pytest.raises(InputError, match="a database of their own"):
         run(Fake(varied), database, BROAD)
-
-
-def test_a_database_that_cannot_be_reached_ends_a_compile_before_it_begins(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    address = "postgresql://judge@127.0.0.1:1/studies"
-    data = ["--data", str(small_corpus(tmp_path, groups=8, candidates=3)), "--aspects", "coherence", "--folds", "1"]
-    assert command.main([*data, *keys(studies=address)]) == 2
-    told = capsys.readouterr().err
-    assert "field 'studies'" in told
-    assert "remedy:" in told
-    assert not Path("runs/store/replies").exists()

@@ -10,10 +10,9 @@ from typing import Any
 import dspy
 import pytest
 
-from debate_judge.data.errors import InputError
 from debate_judge.programs.judge import Verdict
 from debate_judge.programs.lm.batch import engine
-from debate_judge.programs.lm.client import JudgeLM, LMOptions
+from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.errors import BudgetSpentError
 from debate_judge.programs.lm.options import BudgetCaps
 from debate_judge.programs.lm.store import SqlStore
@@ -120,18 +119,7 @@ def test_a_budget_is_never_exceeded_and_the_run_goes_on_with_a_larger_one(
 # --- which LMs can be asked so ---
 
 
-@pytest.mark.parametrize("spec", ["offline", "anthropic/claude", "hosted_vllm/m", "openai"])
-def test_other_lms_are_refused_with_a_remedy(spec: str) -> None:
-    with pytest.raises(InputError, match="leave batch away"):
-        make_lm(spec, options=HURRY)
-
-
 def test_a_key_is_needed_at_the_real_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with pytest.raises(dspy.LMConfigurationError, match="OPENAI_API_KEY"):
         make_lm("openai/gpt-4o-mini", options=HURRY)
-
-
-def test_no_other_service_is_known() -> None:
-    with pytest.raises(InputError, match="batch"):
-        LMOptions.of(batch="anthropic")

@@ -35,7 +35,7 @@ def test_a_score_that_is_near_stands_without_a_debate() -> None:
     single, blind = lm.prompts
     # The same prompt but for the last section, so that a provider's cache serves it.
     assert single.partition("[[ ## role ## ]]")[0] == blind.partition("[[ ## role ## ]]")[0]
-    assert section(blind, "role").startswith("You are the Critic, and you score before you have seen any score.")
+    assert "before you have seen any score" in section(blind, "role")
 
 
 def test_what_is_far_is_debated_and_the_critics_score_is_withheld() -> None:

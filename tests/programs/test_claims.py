@@ -102,8 +102,8 @@ def test_whoever_checks_an_answer_is_told_what_of_it_is_under_test() -> None:
     # that was taken out of the answer stands without the question.
     told = [section(lm.prompts[-1], "task") for lm in (joined, single, apart)]
     assert [CHECKED_ANSWER in text for text in told] == [True, True, False]
-    assert told[0].startswith("The claim is a question with its answer. ")
-    assert told[2].startswith("The claim stands in this kind of text: answer. The evidence is all that counts")
+    assert "a question with its answer" in told[0]
+    assert "kind of text: answer" in told[2]
     # Only answers have a question.
     summary = factual("Ann won.")
     asked(Item("g", "c", SUMMARIZATION, SUMMARIZATION.aspects[1], "A long article.", "Ann won."), summary)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import count
 
@@ -46,27 +47,33 @@ def by_text(*scores: str) -> Script:
     return debater(score=score, decision="ISSUE", final_score="1")
 
 
+def numbers(lines: list[str]) -> list[list[float]]:
+    return [[float(number) for number in re.findall(r"\d+(?:\.\d+)?", line)] for line in lines]
+
+
 def test_candidates_out_of_order_are_named_with_the_raters_means() -> None:
     found = told(by_text("2", "4", "3"), [(4.0, 5.0), (1.0, 2.0), (3.0, 3.0)], DebateConfig(0))
-    assert found == [
-        "Pairs that the raters set apart: 3; in the wrong order: 3; scored alike: 0.",
-        "Candidate 2 has 4 and candidate 1 has 2, but the raters put candidate 2 lower by 3.00 (1.50 and 4.50).",
-        "Candidate 3 has 3 and candidate 1 has 2, but the raters put candidate 3 lower by 1.50 (3.00 and 4.50).",
-        "Candidate 2 has 4 and candidate 3 has 3, but the raters put candidate 2 lower by 1.50 (1.50 and 3.00).",
+    # Pairs, those in the wrong order, ties; then each pair: its scores, how far the raters differ, and the means.
+    assert numbers(found) == [
+        [3, 3, 0],
+        [2, 4, 1, 2, 2, 3.0, 1.5, 4.5],
+        [3, 3, 1, 2, 3, 1.5, 3.0, 4.5],
+        [2, 4, 3, 3, 2, 1.5, 1.5, 3.0],
     ]
 
 
 def test_each_critique_is_blamed_or_praised_for_what_it_moved() -> None:
     found = told(by_text("2/4", "3/1", "3"), [(4.0,), (3.0,), (2.0,)], DebateConfig(1))
-    assert found == [
-        "Pairs that the raters set apart: 3; in the wrong order: 1; scored alike: 0; "
-        "in the wrong order by the scores before the debate: 2.",
-        "Candidate 3 has 3 and candidate 2 has 1, but the raters put candidate 3 lower by 1.00 (2.00 and 3.00).",
-        "Turns that answered a critique or broke a tie: 1 moved a score toward the raters' mean, 1 away from it, "
-        "0 to its other side at equal distance; 1 left it as it was.",
-        "Candidate 1: the critique of round 1 moved the score from 2 to 4, 2.00 closer to the raters' mean of 4.00.",
-        "Candidate 2: the critique of round 1 moved the score from 3 to 1, 2.00 further from the raters' mean of 3.00.",
+    # One pair is in the wrong order, two were before the debate; then what the critiques moved, and whereto.
+    assert numbers(found) == [
+        [3, 1, 0, 2],
+        [3, 3, 2, 1, 3, 1.0, 2.0, 3.0],
+        [1, 1, 0, 1],
+        [1, 1, 2, 4, 2.0, 4.0],
+        [2, 1, 3, 1, 2.0, 3.0],
     ]
+    assert "closer" in found[3]
+    assert "further" in found[4]
 
 
 def test_no_text_of_the_data_or_of_a_reply_is_repeated() -> None:
@@ -85,7 +92,6 @@ def test_what_has_no_score_or_no_rating_is_told_or_left_out() -> None:
     turn = Turn("scorer", 0, "", score=2.0)
     verdict = Verdict(2.0, 0, "single call", 1, Transcript((turn,)))
     found = group_feedback(example, dspy.Prediction(judgements=[unscored, verdict, verdict])).splitlines()
-    assert found == [
-        "The raters set no two of the scored candidates apart.",
-        "Candidate 1 has no score: unreadable reply.",
-    ]
+    assert len(found) == 2
+    assert "no two" in found[0]
+    assert "unreadable reply" in found[1]

@@ -13,7 +13,7 @@ import pytest
 from dspy import lm15
 from dspy.lm15 import Response
 
-from debate_judge.programs.judge import DebateConfig, Unscored, Verdict
+from debate_judge.programs.judge import Unscored
 from debate_judge.programs.lm.client import JudgeLM, Reply
 from debate_judge.programs.lm.errors import BROKEN, STRAY, BudgetSpentError
 from debate_judge.programs.lm.options import BudgetCaps, LMOptions
@@ -21,14 +21,6 @@ from debate_judge.programs.lm.store import SqlStore
 from tests.programs.engines import OTHER, QUESTION, Engine, ask, call_key, judge_lm, judged, reply_to, response
 
 # --- the store ---
-
-
-def test_what_the_store_has_is_not_sent() -> None:
-    lm, engine = judge_lm()
-    first, second, third = ask(lm, QUESTION, OTHER, QUESTION)
-    assert [first.text, second.text] == ["answer 1", "answer 2"]
-    assert third == first
-    assert len(engine.requests) == 2
 
 
 def test_another_process_finds_what_was_answered(tmp_path: Path) -> None:
@@ -161,25 +153,6 @@ def test_a_call_that_is_cancelled_before_it_is_sent_is_not_sent() -> None:
     assert asyncio.run(go()) == 1
 
 
-def test_no_more_calls_are_in_flight_than_allowed() -> None:
-    lm, engine = judge_lm(concurrency=3)
-
-    async def go() -> int:
-        engine.gate = threading.Event()
-        questions = [[{"role": "user", "content": f"{i}?"}] for i in range(10)]
-        tasks = [asyncio.create_task(reply_to(lm, question)) for question in questions]
-        while lm.meter.asked.total() < 10:
-            await asyncio.sleep(0.001)
-        await asyncio.sleep(0.05)
-        flying = len(engine.requests)
-        engine.gate.set()
-        await asyncio.gather(*tasks)
-        return flying
-
-    assert asyncio.run(go()) == 3
-    assert len(engine.requests) == 10
-
-
 # --- replies that were cut off or refused ---
 
 
@@ -216,21 +189,6 @@ def test_the_meter_counts_by_role_what_was_asked_and_what_was_spent() -> None:
     assert lm.meter.executed == {"scorer": 1, "critic": 1}
     # 10 tokens in, 4 of them from the provider's cache, and 3 out, for each of two calls.
     assert (lm.meter.input_tokens, lm.meter.cached_tokens, lm.meter.output_tokens) == (20, 8, 6)
-
-
-def test_a_debate_is_metered_under_the_names_of_its_roles() -> None:
-    replies = iter(
-        [
-            "[[ ## score ## ]]\n4",
-            "[[ ## decision ## ]]\nISSUE\n[[ ## feedback ## ]]\nHm.",
-            "[[ ## score ## ]]\n3",
-            "[[ ## final_score ## ]]\n2",
-        ]
-    )
-    lm, _ = judge_lm(lambda number: response(next(replies)))
-    verdict = judged(lm, DebateConfig(1, True))
-    assert isinstance(verdict, Verdict)
-    assert lm.meter.executed == {"scorer": 2, "critic": 1, "tie-breaker": 1}
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,8 @@ from debate_judge.programs.debate.table import Criticism, Scoring
 from debate_judge.programs.judge import DebateConfig, Item
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.offline import roles as offline_roles
-from debate_judge.programs.offline import rubric as offline_rubric
 from debate_judge.programs.offline.engine import known_fields
 from debate_judge.programs.offline.roles import parse
-from debate_judge.programs.offline.rubric import read_guide
 from debate_judge.programs.roles import parsing as replies
 from debate_judge.programs.roles.guide import with_guide
 from debate_judge.runs.runner.runner import JudgeRunner
@@ -71,23 +69,6 @@ def test_a_stronger_persona_never_raises_fewer_items() -> None:
     assert sum(counts[0] for counts in raised) < sum(counts[-1] for counts in raised) - len(DEFECTS)
 
 
-def test_a_personas_wording_sets_the_threshold_by_degree() -> None:
-    degree = offline_roles.threshold
-    order = ["weakly-negative", "moderately-negative", "plain", "devils-advocate"]
-    thresholds = [degree(PERSONAS[name].text) for name in order]
-    assert thresholds == sorted(thresholds, reverse=True)
-    assert degree("You are a critic.") == 0.04
-    assert degree("You are a lenient critic.") == 0.08
-    assert degree("You are not a lenient critic.") < 0.04
-    assert degree("You play the devil's advocate.") == 0.02
-    assert degree("You play the devil's advocate. Be strict.") < 0.02
-
-
-def test_no_phrase_is_part_of_another() -> None:
-    phrases = list(offline_rubric.PHRASES.values())
-    assert [(a, b) for a in phrases for b in phrases if a != b and a in b] == []
-
-
 ASPECT = SUMMARIZATION.aspect("coherence")
 SOURCE = (
     "The town council of Harrow met on Monday. It voted to close the old bridge in spring. A new bridge will open in "
@@ -121,12 +102,6 @@ def guide(material: str, aspect: Aspect = ASPECT) -> str:
     return known_fields(parse(system, user))["guide"]
 
 
-def weights(text: str) -> dict[str, float]:
-    found = read_guide(text)
-    assert found is not None, text
-    return dict(found.weights)
-
-
 def scores(instructions: str | None, rounds: int = 0) -> dict[str, float]:
     judge = Debate(debate_config=DebateConfig(rounds))
     if instructions is not None:
@@ -139,13 +114,6 @@ def scores(instructions: str | None, rounds: int = 0) -> dict[str, float]:
     with JudgeRunner(make_lm("offline"), progress=False) as runner:
         transcripts = runner.converse(judge, items, rounds)
     return {name: float(t.score or 0.0) for name, t in zip(texts, transcripts, strict=True)}
-
-
-def test_the_weights_follow_what_the_raters_punish() -> None:
-    order = weights(guide(rated(good=5, repeating=5, swapped=1, cut=5)))
-    repeats = weights(guide(rated(good=5, repeating=1, swapped=5, cut=5)))
-    assert order["order"] > repeats.get("order", 0.0)
-    assert repeats["repeats"] > order.get("repeats", 0.0)
 
 
 def test_the_scorer_ranks_by_the_guide_that_it_is_given() -> None:

@@ -12,13 +12,11 @@ import dspy
 import pytest
 
 from debate_judge.data.tasks import DIALOGUE
-from debate_judge.programs.chateval.judge import Comparing, Summarizing
 from debate_judge.programs.debate.personas import PERSONAS, STRICT
 from debate_judge.programs.debate.table import Criticism, Scoring, TieBreaking
-from debate_judge.programs.geval.judge import Deriving
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.offline import roles as offline_roles
-from tests.programs.offline_items import CRACKS, DEFECTS, GOOD, LIVELY, STOCK, answer, ask, item, prompt
+from tests.programs.offline_items import DEFECTS, LIVELY, STOCK, answer, item, prompt
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -59,16 +57,3 @@ def test_it_proposes_instructions_to_dspys_optimizers() -> None:
         new = InstructionProposer()({"critic": STRICT.text}, {"critic": examples}, ["critic"])
         assert "NO ISSUE" in new["critic"]
     assert len({offline_roles.threshold(text) for text in seen}) > 1
-
-
-def test_the_other_judges_roles_are_answered() -> None:
-    asked = item("coherence", f"{GOOD} {CRACKS}")
-    steps = ask(Deriving, asked)["steps"]
-    assert steps.startswith("1. Look at agreement with the order of the source.")
-    assert "repeated word pairs" in steps
-    pair = ask(Comparing, asked, answer_1=GOOD, answer_2=asked.text, role="Other referees have the same task.")
-    assert float(pair["score_1"]) > float(pair["score_2"])
-    talk = "annotator, turn 1, score 3: repeated word pairs (9%)\n\ncritic, turn 1, score 2: no"
-    summary = ask(Summarizing, asked, talk)["summary"]
-    assert "repeated word pairs" in summary
-    assert "annotator, turn 1, score 3; critic, turn 1, score 2" in summary

@@ -12,7 +12,6 @@ from typing import Any, Literal
 import dspy
 import pytest
 
-from debate_judge.data.errors import InputError
 from debate_judge.programs import JUDGES, build, named, preset
 from debate_judge.programs.judge import DebateConfig, Item, ItemJudge
 from debate_judge.programs.make_lm import make_lm
@@ -139,30 +138,6 @@ def test_a_place_is_a_name(module: str) -> None:
     assert preset(name, {"score_mode": "sampled:2"}).config()["score_mode"] == "sampled:2"
     judge = build(name, {**JUDGES["debate"].config, "rounds": 1})
     assert (judge.kind, judge.debate_config) == (name, DebateConfig(1, False))
-
-
-@pytest.mark.parametrize(
-    ("name", "says"),
-    [
-        ("debat", "did you mean 'debate'"),
-        ("no_such_module_here:X", "set PYTHONPATH"),
-        (f"{MODULE}:Absent", "nothing of that name"),
-        (f"{MODULE}:number", "is not a judge"),
-        (f"{MODULE}:Named", "remove the line `kind = 'debate'`"),
-        ("debate_judge.programs.debate.judge:Debate", "debate"),
-        (f"{MODULE}:Bare", "config"),
-        (f"{MODULE}:Unready", "persona"),
-        (f"{MODULE}:Picky", "colour"),
-        (f"{MODULE}:Small.config", "my_package.my_module:MyJudge"),
-        ("../evil:X", "not the place of a judge"),
-        (":Small", "not the place of a judge"),
-        ("__main__:X", "move it into a module of its own"),
-    ],
-)
-def test_what_is_no_judge_is_refused_with_what_to_do(module: str, name: str, says: str) -> None:
-    with pytest.raises(InputError) as raised:
-        preset(name, {})
-    assert says in str(raised.value)
 
 
 # --- the offline LM and the dry run ---

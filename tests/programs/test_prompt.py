@@ -11,24 +11,15 @@ import dspy
 import pytest
 from dspy.lm15 import Message, Request, Response, Usage
 
-from debate_judge.data.errors import InputError
-from debate_judge.data.schema import Aspect, Scale, Task
+from debate_judge.data.schema import Scale, Task
 from debate_judge.data.tasks import DIALOGUE, SUMMARIZATION
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.table import Scoring
 from debate_judge.programs.judge import DebateConfig, Item, Verdict
 from debate_judge.programs.roles.guide import with_guide, without_anchors
-from debate_judge.programs.roles.role import SYSTEM, kinds, material
+from debate_judge.programs.roles.role import SYSTEM, material
 from tests.fakes import ScriptedLM, only, scripted_lm, section
 from tests.programs.prompts import ADAPTER, COHERENCE, FLUENCY, ITEM, OPEN_DEBATE, headers, hold
-
-
-def test_every_text_is_named_by_its_label() -> None:
-    task = Task("t", "minutes", "answer", (Aspect("a", "Is it?", Scale(0, 1)),), "knowledge")
-    assert kinds(task) == "Source: minutes. Candidate: answer."
-    assert kinds(task, context=True) == (
-        "Source: minutes. Candidate: answer. Context, which belongs to the source: knowledge."
-    )
 
 
 def asked(item: Item = ITEM, debate_config: DebateConfig = DebateConfig(1, True)) -> list[str]:  # noqa: B008 - it is frozen
@@ -81,15 +72,6 @@ def test_the_size_of_an_issue_and_the_fineness_of_scores_belong_to_the_aspect(
     assert f"the two scores lie at least {size} apart" in told.rules
 
 
-@pytest.mark.parametrize("removed", [{"granularity": "half"}, {"batch_rounds": 2}])
-def test_an_export_with_an_option_that_is_gone_is_refused(removed: dict[str, object]) -> None:
-    config = Debate().config()
-    assert Debate.from_config({**config, "granularity": "free", "batch_rounds": 0}).config() == config
-    with pytest.raises(InputError, match="compile the judge again") as raised:
-        Debate.from_config({**config, **removed})
-    assert raised.value.field in removed
-
-
 def test_roles_argue_from_the_guide_where_there_is_one() -> None:
     def rules(guide: str) -> str:
         judge, lm = Debate(debate_config=DebateConfig(1, True)), scripted_lm(OPEN_DEBATE)
@@ -98,10 +80,9 @@ def test_roles_argue_from_the_guide_where_there_is_one() -> None:
         hold(lm, only(judge.judge([ITEM])))
         return section(lm.prompts[1], "rules")
 
-    assert "The Critic first scores the candidate itself by the guide to the raters" in rules("Be kind.")
-    assert "which rule of the guide to the raters was overlooked or applied wrongly" in rules("Be kind.")
+    assert "by the guide to the raters" in rules("Be kind.")
     assert "guide" not in rules("")
-    assert "which rule of the definition was overlooked or applied wrongly" in rules("")
+    assert "rule of the definition" in rules("")
 
 
 def test_instructions_cannot_open_a_section_of_their_own() -> None:
@@ -194,11 +175,6 @@ def test_no_name_or_definition_of_a_task_opens_a_section() -> None:
 
 
 # --- reading ---
-
-
-@pytest.mark.parametrize("reply", ["", "<think>what", "[[ ## score ## ]]\n1\n[[ ## score ## ]]\n2"])
-def test_a_refused_reply_has_no_fields_and_raises_nothing(reply: str) -> None:
-    assert ADAPTER.parse(Scoring, reply) == {"rationale": "", "score": ""}
 
 
 # --- the two ways through DSPy ---

@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Connection, insert, select, update
 
-from debate_judge.data.errors import InputError
 from debate_judge.programs.hallucination.evidence import SearchProvider, stored_snippets
 from debate_judge.programs.lm import loop
 from debate_judge.programs.lm import store as sql
@@ -25,7 +24,7 @@ from debate_judge.programs.lm.sql.tables import REPLIES as REPLY_TABLE
 from debate_judge.programs.lm.store import SqlStore
 from debate_judge.programs.make_lm import open_replies
 from tests.postgresql import PostgresServer
-from tests.programs.engines import OTHER, QUESTION, judge_lm, reply_to
+from tests.programs.engines import judge_lm
 from tests.stores import REPLIES, count, fill, get, get_all, key, put
 
 Open = Callable[[], SqlStore]
@@ -239,17 +238,6 @@ def test_a_claim_that_is_held_for_long_is_renewed(opened: Open, monkeypatch: pyt
     asyncio.run(asyncio.wait_for(renewed(), 30))
 
 
-def test_two_processes_that_ask_the_same_pay_once(opened: Open) -> None:
-    async def go() -> None:
-        lms = [judge_lm(store=opened()) for _ in range(2)]
-        asked = await asyncio.gather(*(reply_to(lm, q) for lm, _ in lms for q in (QUESTION, OTHER)))
-        assert asked[:2] == asked[2:]
-        assert sum(len(engine.requests) for _, engine in lms) == 2
-        assert sum(lm.meter.executed.total() for lm, _ in lms) == 2
-
-    asyncio.run(go())
-
-
 def test_evidence_that_one_process_has_found_is_that_of_all(opened: Open) -> None:
     class Counting(SearchProvider):
         name, searches = "counting", 0
@@ -336,34 +324,6 @@ def test_what_the_folder_had_before_is_sent_to_the_team(tmp_path: Path, database
 
 
 # --- addresses ---
-
-
-def test_a_server_that_cannot_be_reached_is_an_error_with_a_remedy(tmp_path: Path) -> None:
-    with pytest.raises(InputError) as caught:
-        open_replies(tmp_path, "openai/m", "postgresql://judge@127.0.0.1:1/replies")
-    assert "127.0.0.1" in str(caught.value)
-    assert caught.value.remedy
-
-
-def test_a_password_in_the_flag_is_refused_and_one_in_the_environment_is_told_to_no_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    address = "postgresql://judge:Sesame-9417@127.0.0.1:1/replies"
-    for given_address in (address, "postgresql://127.0.0.1:1/replies?user=judge&password=Sesame-9417"):
-        with pytest.raises(InputError, match="a password stands in the address") as caught:
-            open_replies(tmp_path, "openai/m", given_address)
-        assert "Sesame" not in str(caught.value)
-    monkeypatch.setenv("DEBATE_REPLIES", address)
-    with pytest.raises(InputError) as caught:
-        open_replies(tmp_path, "openai/m")
-    assert "Sesame" not in str(caught.value)
-    assert "DEBATE_REPLIES" in str(caught.value)
-
-
-@pytest.mark.parametrize("address", ["mysql://judge@127.0.0.1/replies", "replies.db", "postgresql://[::1/replies"])
-def test_what_is_no_address_is_refused(address: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="not the address of a PostgreSQL database"):
-        open_replies(tmp_path, "openai/m", address)
 
 
 def test_replies_of_the_offline_lm_stay_on_the_machine(tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ from typing import Any
 import pytest
 
 from debate_judge.data.errors import InputError
-from debate_judge.optimize.compile import main as compile_main
 from debate_judge.programs.lm.reply import Reply, StoreError, reply_or_claim, sound_reply
 from debate_judge.programs.lm.sql import old_folders
 from debate_judge.programs.lm.store import FILE, SqlStore
@@ -108,17 +107,6 @@ def test_processes_may_open_a_new_folder_at_the_same_moment_and_fork_while_it_is
 
 
 # --- what cannot be read or written ---
-
-
-@pytest.mark.parametrize("command", [compile_main, compare.main])
-def test_a_store_in_the_place_of_a_file_is_an_error_of_input(
-    command: Callable[[list[str]], int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "file").write_text("mine")
-    assert command(["--data", "sample", "--store", str(tmp_path / "file" / "store")]) == 2
-    message = capsys.readouterr().err
-    assert "field '--store': cannot be written" in message
-    assert "remedy" in message
 
 
 @pytest.mark.parametrize(

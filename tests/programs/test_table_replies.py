@@ -36,7 +36,6 @@ def decisions(field: str) -> dict[str, str]:
     return {label(cell): said.text if isinstance(said, Objection) else said.why for cell, said in found.items()}
 
 
-BOTH = "candidate_1: 4\ncandidate_2: 3"
 READ = {"candidate_1": 4, "candidate_2": 3}
 TWICE = "it stood twice with different content"
 
@@ -75,66 +74,6 @@ def test_no_line_inside_an_object_is_about_another_candidate(field: str) -> None
 
 
 # --- names ---
-
-
-@pytest.mark.parametrize(
-    ("line", "name"),
-    [
-        ("candidate_A: 4", "candidate_a"),
-        ("candidate_12345: 4", "candidate_12345"),
-        ("| candidate_C | 4 |", "candidate_c"),
-        ("candidate_1_style: 4", "candidate_1_style"),
-        ("**Candidate #X**: **4**", "candidate_x"),
-        ("candidate_A: NO ISSUE", "candidate_a"),
-    ],
-)
-def test_a_reply_with_a_foreign_name_is_refused(line: str, name: str) -> None:
-    why = dict.fromkeys(READ, f"there is no {name}")
-    assert scores(f"{BOTH}\n{line}") == scores(f"{line}\n{BOTH}") == why
-    assert decisions(f"{BOTH}\n{line}") == why
-
-
-JOINT_LINES = "\n".join(f"{label(cell)}: 4" for cell in JOINT)
-
-
-@pytest.mark.parametrize(
-    ("line", "name"),
-    [
-        ("candidate 1 - style: 5", "candidate_1_style"),
-        ("1_style: 5", "candidate_1_style"),
-        ("- **Candidate 2** (plain language): 5", "candidate_2_plain_language"),
-        ("| candidate_1 | plain language | 5 |", "candidate_1_plain_language"),
-        ("candidate_3_coherence: 5", "candidate_3_coherence"),
-        ("candidate_3: 5", "candidate_3"),
-    ],
-)
-def test_a_reply_with_a_foreign_cell_is_refused(line: str, name: str) -> None:
-    assert scores(f"{JOINT_LINES}\n{line}", JOINT) == {label(cell): f"there is no {name}" for cell in JOINT}
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "| Candidate | Score |",
-        "| candidate_id | score |",
-        "|---|---|",
-        "Candidate scores:",
-        "Candidate scores (1-5):",
-        "Candidates: 2",
-        "Candidate ranking: 1 > 2",
-        "Candidate with the most facts: 2",
-        "Candidate 2's summary: 3 facts, one of them wrong.",
-        "Candidate 2’s summary: weak",
-        "Candidate 2 (the shorter one): 3 facts",
-        "Candidate 1 is the better one: it has 4 of 5 facts.",
-        "Candidates 1 and 2 differ: 4 and 3.",
-        "> candidate_A: 5",
-        '"candidate_A: 5"',
-    ],
-)
-def test_words_about_candidates_are_no_foreign_names(line: str) -> None:
-    assert scores(f"{line}\n{BOTH}") == scores(f"{BOTH}\n{line}") == scores_of(f"{line}\n{BOTH}", ALONE) == READ
-    assert set(scores(f"{line}\n{JOINT_LINES}", JOINT).values()) == {4}
 
 
 # --- decisions ---

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from debate_judge.data.errors import InputError
 from debate_judge.programs.hallucination.evidence import SNIPPETS, SearchError, Serper
 from debate_judge.programs.judge import Unscored
 from tests.fakes import only, section
@@ -138,9 +137,3 @@ def test_a_search_that_fails_leaves_the_item_unscored(provider: Provider) -> Non
     assert found.reason == "search error"
     assert found.detail == "evidence, round 0: claim 1: the web search failed (HTTP 400)"
     assert found.calls == 1
-
-
-def test_a_missing_key_is_told_before_anything_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("SERPER_API_KEY", raising=False)
-    with pytest.raises(InputError, match="SERPER_API_KEY"):
-        judge(search="serper")

@@ -9,18 +9,16 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from debate_judge.optimize import compile as compiling
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.lm.options import LMOptions
-from debate_judge.runs import compare, score
+from debate_judge.runs import score
 from debate_judge.runs.export.folder import save
 from tests.batch_server import BatchServer
 from tests.config_keys import keys
@@ -45,26 +43,6 @@ def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
         return replace(made, batch_pace=HURRY.batch_pace, first_wait=HURRY.first_wait)
 
     monkeypatch.setattr(LMOptions, "of", classmethod(hurried))
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        lambda: compiling.main(keys(batch="openai")),
-        lambda: compare.main([*keys(batch="openai"), "--judges", "single"]),
-        lambda: compare.main([*keys(batch="openai"), "--judges", "single", "--lm", "anthropic/claude"]),
-    ],
-)
-def test_an_lm_without_batch_jobs_is_bad_input(command: Callable[[], int], capsys: pytest.CaptureFixture[str]) -> None:
-    assert command() == 2
-    told = capsys.readouterr().err
-    assert "batch" in told
-    assert "leave batch away" in told
-
-
-def test_an_unknown_service_is_bad_input(capsys: pytest.CaptureFixture[str]) -> None:
-    assert compiling.main([*keys(batch="azure"), "--lm", "openai/m", "--api-base", "http://127.0.0.1:9/v1"]) == 2
-    assert "azure" in capsys.readouterr().err
 
 
 def scoring(folder: Path, server: BatchServer, count: int) -> list[str]:

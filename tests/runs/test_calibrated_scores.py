@@ -121,13 +121,6 @@ def test_scores_from_python(program: Path) -> None:
     assert [(s["tone"].score, s["tone"].judge_score) for s in by_group] == [(3.5, 4), (None, None)]
 
 
-def test_without_a_map_the_raters_scale_is_refused(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_aspect_with_a_map_needs_none_of_the_others(program: Path) -> None:
     half = saved(program.parent / "half", {"help": MAPS["help"]})
-    assert scored(half, "out.jsonl", "--scale", "raters") == 2
-    assert "no map to the raters' scale for tone" in capsys.readouterr().err
     assert scored(half, "out.jsonl", "--scale", "raters", "--aspects", "help") == 0
-    with load(half) as judge:
-        with pytest.raises(InputError, match="no map"):
-            judge.score(source="message", text="reply 2", scale="raters")
-        with pytest.raises(InputError, match="unknown scale"):
-            judge.score(source="message", text="reply 2", scale="rater")  # type: ignore[arg-type]

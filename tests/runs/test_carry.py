@@ -120,10 +120,3 @@ def test_an_export_of_a_judge_of_ones_own_is_opened_where_it_is_named(
     assert f"--config judge={OWN} " in " ".join(capsys.readouterr().err.split())
     assert (asked, module in sys.modules) == ([], False)
     assert command(name, *arguments, "--config", f"judge={OWN}")[0] == 0, capsys.readouterr().err
-
-
-def test_what_is_missing_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    address = export(tmp_path / "old")
-    for arguments, word in (([], "--lm"), (["--lm", "scripted/same"], "mine.jsonl")):
-        assert command("carry", address, *arguments)[0] == 2
-        assert word in capsys.readouterr().err

@@ -30,14 +30,6 @@ def test_help_names_the_commands(asked: str, capsys: pytest.CaptureFixture[str])
     assert all(f"  {name} " in shown for name in COMMANDS)
 
 
-@pytest.mark.parametrize("asked", [["scor"], ["help", "scor"]])
-def test_an_unknown_command_is_answered_with_its_neighbour(
-    asked: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(asked) == 2
-    assert "unknown command 'scor'; did you mean 'score'?" in capsys.readouterr().err
-
-
 @pytest.mark.integration
 @pytest.mark.parametrize(("asked", "unbuffered"), [("help", "1"), ("help score", ""), ("scor", "")])
 def test_output_that_is_not_read_to_its_end_is_no_error(asked: str, unbuffered: str) -> None:

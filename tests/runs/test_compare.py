@@ -226,7 +226,6 @@ def test_scores_from_a_file_take_part(rated: Path, tmp_path: Path, capsys: pytes
     printed = capsys.readouterr().out
     assert "oracle: scores from a file, 23 of 24 items have a score" in printed
     assert run(rated, tmp_path, "--judges", ",", "--external", f"oracle={file}") == 0
-    assert run(rated, tmp_path, "--judges", "single", "--external", f"single={file}") == 2
 
 
 def test_decisions_are_shown_where_ratings_are_categories(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

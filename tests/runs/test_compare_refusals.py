@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from debate_judge.programs.lm.store import FILE
 from tests.fakes import debater
 from tests.faulty_server import FaultyServer
 from tests.runs.quick_compare import run, table
-from tests.stores import count
 
 WITHOUT_PREFLIGHT = ["--config", "preflight=false"]
 
@@ -19,50 +17,6 @@ WITHOUT_PREFLIGHT = ["--config", "preflight=false"]
 def test_published_figures_are_told_not_to_fit(rated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(rated, tmp_path, "--judges", "rouge-l", "--config", "published=true") == 0
     assert "no published figures are kept" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (["--judges", "singel"], "did you mean 'single'"),
-        (["--judges", "single,single"], "named twice"),
-        (["--config", "baseline=nobody"], "the baseline is not among the judges"),
-        (["--metric", "summary/rho"], "not a metric"),
-        (["--metric", "document/kendall"], "not a metric"),
-        (["--aspects", "beauty"], "beauty"),
-        (["--config", "resamples=-1"], "resamples"),
-        (["--seed", "-1"], "--seed"),
-        (["--config", "temperature=-1"], "temperature"),
-        (["--judges", ","], "no judge is named"),
-        (["--external", "mine"], "NAME=FILE"),
-        (["--external", "mine=absent.jsonl"], "absent.jsonl"),
-        (["--lm", "nonsense"], "--lm"),
-        (["--probes", "lenght"], "unknown probe 'lenght'"),
-        (["--json", "README.md/t.json"], "--json"),
-        (["--config", "personas=absent.toml"], "absent.toml"),
-        (["--judges", "single[score-mode=loud]"], "score mode"),
-        (["--ablate", "rounds"], "debate[persona=plain|sophisticated]"),
-        (["--figure", "table.png"], "the report draws the table"),
-        (["--style", "latex"], "style"),
-        (["--together", "4"], "debate[together=8]"),
-        (["--statistics", "pearson"], "--metric"),
-    ],
-)
-def test_what_cannot_be_used_is_refused_before_anything_is_asked(
-    rated: Path,
-    tmp_path: Path,
-    more: list[str],
-    message: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "README.md").write_text("a file, not a folder")
-    assert run(rated, tmp_path, *more) == 2
-    captured = capsys.readouterr()
-    assert message in captured.err
-    assert captured.out == ""
-    assert not any(count(file.parent) for file in tmp_path.rglob(FILE))
 
 
 @pytest.mark.integration
@@ -141,8 +95,3 @@ def test_a_judge_whose_roles_the_lm_cannot_play_leaves_the_others_their_rows(
         assert "steps, round 0: the reply was empty" in found["judges"]["geval"]["note"]
         assert "geval: scored nothing: steps, round 0: the reply was empty" in capsys.readouterr().out
         assert run(rated, tmp_path, *more, "geval") == 2
-
-
-def test_a_table_of_dashes_is_none(rated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(rated, tmp_path, "--judges", "single[score-mode=expected],geval[score-mode=expected]") == 2
-    assert "choose 'sampled:20' or 'text'" in capsys.readouterr().err

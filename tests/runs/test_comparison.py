@@ -154,19 +154,6 @@ def test_the_table_says_who_saw_candidates_side_by_side_and_aspects_jointly() ->
 # --- who takes part ---
 
 
-@pytest.mark.parametrize(
-    ("names", "message"),
-    [
-        (["singel"], "did you mean 'single'"),
-        (["single", "single"], "named twice"),
-        (["no/such/folder"], "unknown judge"),
-    ],
-)
-def test_judges_that_cannot_take_part(names: list[str], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        entrants(named_judges(names), SETUP.aspects)
-
-
 def test_exports_with_the_same_folder_name_go_by_their_paths(tmp_path: Path) -> None:
     from debate_judge.programs.compiled import CompiledJudge
     from debate_judge.runs.export import folder as export

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from scipy import stats
 
-from debate_judge.data.errors import InputError
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import PERSONAS
@@ -82,30 +81,6 @@ def test_an_export_is_varied_with_its_instructions_as_they_were_tuned(tmp_path: 
     assert short.aspects["coherence"].granularity == "half"
     told = judge(plain).instructions()
     assert (told["scorer"], told["critic"]) == ("Score like our raters.", PERSONAS["plain"].text)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("debate[round=2]", "did you mean 'rounds'"),
-        ("debate[rounds=2", "cannot be read"),
-        ("debate[rounds]", "cannot be read"),
-        ("debate[rounds=1,rounds=2]", "cannot be read"),
-        ("debate[rounds=-1]", "rounds"),
-        ("debate[rounds=many]", "rounds"),
-        ("debate[persona=plane]", "did you mean 'plain'"),
-        ("debate[score-mode=loud]", "score mode"),
-        ("debate[together=4,score-mode=expected]", "one score"),
-        ("debate[sample=x]", "sample=N"),
-        ("debate[temperature=3]", "temperature=X"),
-        ("debate[rounds=1],debate[rounds=1]", "named twice"),
-        ("rouge-l[rounds=1]", "no setting 'rounds'"),
-    ],
-)
-def test_brackets_that_cannot_be_used_name_what_is_wrong(text: str, message: str) -> None:
-    with pytest.raises(InputError, match="--judges") as caught:
-        made(text)
-    assert message in str(caught.value)
 
 
 # --- what they cost ---

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from debate_judge import data
-from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Corpus
 from debate_judge.programs.dry_run import AboutItem, DryRunEngine, EstimateCase, tokens_of
 from debate_judge.programs.grouping import CandidateTable
@@ -46,12 +45,9 @@ def test_replies_have_the_assumed_length_and_no_more_than_the_limit() -> None:
     assert reply.input_tokens == tokens_of(prompt)
 
 
-def test_lengths_of_replies_are_read_or_refused() -> None:
+def test_lengths_of_replies_are_read() -> None:
     assert reply_tokens("100, 300,1000") == (100, 300, 1000)
     assert reply_tokens("") == OFFLINE.reply_tokens
-    for text in ("100", "3,2,1", "0,1,2", "a,b,c", "1,2,3,4", "-1,2,3"):
-        with pytest.raises(InputError, match="--estimate"):
-            reply_tokens(text)
 
 
 # --- samples ---

@@ -75,12 +75,6 @@ def test_an_address_of_the_export_gets_nothing(
     assert listener.requests == 0
 
 
-def test_a_spec_that_is_an_address_is_no_model(listener: Listener, tmp_path: Path) -> None:
-    folder = export(tmp_path, f"huggingface/{listener.url}", None)
-    with pytest.raises(InputError, match="the export's LM is an address"):
-        load(folder)
-
-
 def test_an_address_that_the_user_names_is_used_and_told(
     listener: Listener, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

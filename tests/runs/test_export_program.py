@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import dspy
 import pytest
 
 from debate_judge import Aspect, Debate, Scale, Task, group_agreement, load
-from debate_judge.data.errors import InputError
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.runs.export.folder import save
 from tests.fakes import debater, scripted_lm
@@ -73,19 +71,3 @@ def test_an_export_is_evaluated_and_copied_like_any_program(export: Path) -> Non
             assert dspy.Evaluate(devset=devset, metric=group_agreement, display_progress=False)(one).score is not None
         assert copy.lm is judge.lm
         assert copy.judges["tone"] is not judge.judges["tone"]
-
-
-@pytest.mark.parametrize(
-    ("change", "field"),
-    [
-        ({"aspect": "tune"}, "aspects"),
-        ({"aspect": Aspect("tone", "Another definition.", Scale(1, 5))}, "aspect"),
-        ({"task": "dialogue"}, "task"),
-        ({"text": ""}, "text"),
-        ({"scale": "raters"}, "scale"),
-    ],
-)
-def test_what_an_export_cannot_be_asked(export: Path, change: dict[str, Any], field: str) -> None:
-    with load(export) as judge, pytest.raises(InputError) as error:
-        judge(**{"source": "s", "text": "t", "aspect": "tone", **change})
-    assert error.value.field == field

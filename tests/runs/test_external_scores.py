@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from debate_judge.data.agreement.tables import agreement_table
-from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.runs.evaluation.rows import EvaluatedJudge
 from debate_judge.runs.evaluation.score_files import read_external
@@ -143,56 +142,3 @@ def test_rows_of_what_is_not_compared_are_left_out_and_counted(rows: Any, tmp_pa
     # 2 groups of 3 candidates; in the long layout also the third aspect of the 12 candidates that are compared.
     ignored = 2 * 3 * 3 + 12 if rows is long_rows else 2 * 3
     assert f"24 of 24 items have a score; {ignored} rows" in str(found.note)
-    with pytest.raises(InputError, match="unknown group 'doc-4'"):
-        read_external(as_jsonl(tmp_path, rows(WHOLE, COMPARED)), "peer", PART, COMPARED)
-
-
-def changed(**values: Any) -> list[Row]:
-    """Sound rows, and the third one changed."""
-    rows = long_rows()
-    rows[2] = {k: v for k, v in {**rows[2], **values}.items() if v is not ...}
-    return rows
-
-
-@pytest.mark.parametrize(
-    ("rows", "field", "said"),
-    [
-        (changed(group="doc-0x"), "group", ["unknown group 'doc-0x'", "did you mean 'doc-0'"]),
-        (changed(group="unlike anything"), "group", ["one of doc-0, ", "--data"]),
-        (changed(candidate="system-22"), "candidate", ["unknown candidate 'system-22'", "did you mean 'system-2'"]),
-        (changed(aspect="coherance"), "aspect", ["unknown aspect 'coherance'", "did you mean 'coherence'"]),
-        (changed(aspect=...), None, ["another layout"]),
-        (changed(group=...), "group", ["'group' is missing"]),
-        (changed(candidate=""), "candidate", ["candidate is empty"]),
-        (changed(score=...), "score", ["'score' is missing"]),
-        (changed(score="4"), "score", ["not a number"]),
-        (changed(score=True), "score", ["not a number"]),
-        (changed(score=[4, 5]), "score", ["not a number"]),
-        (changed(score=1.7e308), "score", ["not a number", "finite"]),
-        (changed(candidate="system-1", aspect="coherence"), "candidate", ["a second score", "line 1"]),
-    ],
-)
-def test_what_cannot_be_used_is_refused_with_its_place(
-    rows: list[Row], field: str | None, said: list[str], tmp_path: Path
-) -> None:
-    path = as_jsonl(tmp_path, rows)
-    with pytest.raises(InputError) as caught:
-        read(path)
-    assert (caught.value.file, caught.value.line, caught.value.field) == (str(path), 3, field)
-    for part in said:
-        assert part in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("rows", "found"),
-    [
-        ([], "no row with a score"),
-        ([{**row, "score": None} for row in long_rows()], "no row with a score"),
-        (long_rows(replace(WHOLE, groups=WHOLE.groups[4:])), "12 rows about other groups or aspects"),
-        (long_rows(PART, ASPECTS[2:]), "12 rows about other groups or aspects"),
-    ],
-)
-def test_a_file_without_any_score_that_is_compared_is_refused(rows: list[Row], found: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no score for any") as caught:
-        read(as_jsonl(tmp_path, rows))
-    assert caught.value.found == found

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
@@ -62,19 +61,3 @@ def test_the_budget_of_the_environment_holds_for_all_loads_together(
         assert server.requests == 2
     judge.close()
     assert count(tmp_path / "store" / "replies" / "openai_m")
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "told"),
-    [
-        ("DEBATE_RPM", "many", "DEBATE_RPM"),
-        ("DEBATE_CONCURRENCY", "1.5", "DEBATE_CONCURRENCY"),
-        ("DEBATE_BUDGET", "much", "the budget cannot be read"),
-    ],
-)
-def test_a_setting_that_cannot_be_read_is_told(
-    exported: Path, name: str, value: str, told: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(name, value)
-    with pytest.raises(InputError, match=told):
-        judge_of_process(exported, {"api_base": "http://127.0.0.1:9/v1"})

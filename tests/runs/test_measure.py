@@ -70,14 +70,6 @@ def test_scores_of_a_file_beside_the_ratings_of_another(tmp_path: Path, capsys: 
     assert (found["rated"], found["others"]) == (6, 18)
 
 
-def test_ids_that_name_no_system_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    records = [{**row, "candidate": f"{row['group']}{row['candidate']}"} for row in rows()]
-    assert command.main([lines(tmp_path / "rows.jsonl", records)]) == 2
-    assert "candidate" in capsys.readouterr().err
-    assert command.main([lines(tmp_path / "rows.jsonl", rows()), "--scores", "x", "--program", "y"]) == 2
-    assert "--scores" in capsys.readouterr().err
-
-
 def test_as_a_function(tmp_path: Path) -> None:
     table = debate_judge.measure(lines(tmp_path / "rows.jsonl", rows()), aspects=["coherence"])["coherence"]
     assert [one.system for one in table.systems] == ["b", "a"]

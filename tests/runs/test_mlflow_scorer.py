@@ -57,11 +57,8 @@ def test_evaluate_has_a_feedback_for_each_aspect(
     assert result.metrics["tone/mean"] == pytest.approx((score_for("reply 3") + score_for("reply 16")) / 2)
 
 
-def test_a_scorer_refuses_inputs_in_which_the_source_is_not_clear(tmp_path: Path, lms: list[ScriptedLM]) -> None:
+def test_keys_say_which_input_is_the_source(tmp_path: Path, lms: list[ScriptedLM]) -> None:
     with load(save_judge(tmp_path / "judge")) as judge:
-        scorer = DebateScorer(judge=judge, aspects=["tone"])
-        with pytest.raises(InputError, match="source_key="):
-            scorer(inputs={"question": "q", "history": "h"}, outputs="reply 1")
         named = DebateScorer(judge=judge, aspects=["tone"], source_key="question", text_key="answer")
         (feedback,) = named(inputs={"question": "q", "history": "h"}, outputs={"answer": "reply 8", "model": "m"})
         assert (feedback.name, feedback.value) == ("tone", 5)

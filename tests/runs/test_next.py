@@ -103,7 +103,6 @@ def test_a_judges_rival_is_a_single_call_and_that_of_a_plain_one_a_debate(
     # Three rounds of Critic and Scorer at most.
     assert [int(number.replace(",", "")) for number in upper] == [items, most * items]
     assert not (tmp_path / "none").exists()
-    assert command.main(arguments) == 2
 
 
 def test_random_sources_ask_no_lm_and_may_prove(
@@ -210,32 +209,10 @@ def test_chosen_sources_prove_nothing(
 
 
 def test_what_the_compile_knew_is_left_out(
-    chosen: Callable[..., dict[str, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    chosen: Callable[..., dict[str, Any]],
 ) -> None:
     found = chosen("--budget", "40", pool=[*RATED.groups, *POOL])
     assert (found["pool"], found["known"]) == (len(POOL), len(RATED.groups))
-    pool = file_of(tmp_path / "known.jsonl", RATED.groups)
-    assert command.main([str(tmp_path / "judge"), "--pool", pool, "--budget", "40"]) == 2
-    assert "the compile knew all of them" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "word"),
-    [
-        (["--budget", "9"], "at least 10"),
-        (["--budget", "usd=5"], "not a number of ratings"),
-        (["--budget", "40,eur=5"], "--budget"),
-        (["--budget", "40", "--out", "rate.xlsx"], ".csv"),
-        ([], "--budget"),
-    ],
-)
-def test_what_cannot_be_used_is_told(
-    arguments: list[str], word: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pool = file_of(tmp_path / "pool.jsonl", POOL)
-    address = export(tmp_path / "judge")
-    assert command.main([address, "--pool", pool, "--store", str(tmp_path / "s"), *arguments]) == 2
-    assert word in capsys.readouterr().err
 
 
 def test_as_a_function_and_as_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,6 @@ import pytest
 
 from debate_judge import data
 from debate_judge.data.schema import group_record
-from debate_judge.optimize import cli
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.lm.reply import Memory
@@ -113,8 +112,3 @@ def test_an_estimate_spends_nothing(
     assert "Estimate for openai/gpt-4o-mini" in printed
     assert "instruction" in printed
     assert not (tmp_path / "store").exists()
-
-
-def test_the_former_command_says_what_it_is_now(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["probe", "--program", "runs/store/exports/mine"]) == 2
-    assert "debate compare --judges EXPORT --probes all" in capsys.readouterr().err

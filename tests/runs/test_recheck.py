@@ -84,11 +84,6 @@ def test_a_judge_that_answers_otherwise_is_noticed(monkeypatch: pytest.MonkeyPat
     assert found["causes"][0].startswith("the judge changed")
 
 
-def test_known_sources_alone_are_no_proof(capsys: pytest.CaptureFixture[str]) -> None:
-    assert recheck(RATED.groups)[0] == 2
-    assert "no source is new" in capsys.readouterr().err
-
-
 def test_an_export_that_keeps_no_scores_is_compared_by_its_interval(tmp_path: Path) -> None:
     bare = export(tmp_path / "export", keeps=False)
     cell = {"value": 0.9, "low": 0.8, "high": 0.95, "groups": 12}

@@ -23,7 +23,6 @@ pytest.importorskip("prometheus_client", reason="the extra `serve` is not instal
 import uvicorn
 
 from debate_judge import load
-from debate_judge.data.errors import InputError
 from debate_judge.programs.lm.errors import ProviderDownError
 from debate_judge.runs import serve
 from debate_judge.runs.export.loaded import LoadedJudge
@@ -166,15 +165,9 @@ def test_what_strangers_are_not_told(judge: LoadedJudge, monkeypatch: pytest.Mon
     assert AspectAnswer.of(missing_text()).reason == "no text: the text is empty"
 
 
-def test_loopback_unless_there_is_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loopback_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(serve.KEY, raising=False)
     assert [serve.bearer_key(host) for host in ("127.0.0.1", "::1", "localhost")] == [None] * 3
-    for host in ("0.0.0.0", "::", "10.0.0.1", "judge.example"):
-        with pytest.raises(InputError, match="could spend your money"):
-            serve.bearer_key(host)
-    monkeypatch.setenv(serve.KEY, "short")
-    with pytest.raises(InputError, match="too short"):
-        serve.bearer_key("127.0.0.1")
     monkeypatch.setenv(serve.KEY, KEY)
     assert serve.bearer_key("0.0.0.0") == KEY
 

@@ -11,12 +11,11 @@ import dspy
 import pytest
 
 from debate_judge import load
-from debate_judge.data.errors import InputError
 from debate_judge.runs.export import process
 from debate_judge.runs.integrations import SourceBatcher, to_unit
 from debate_judge.runs.integrations.units import text_in
 from tests.fakes import ScriptedLM, debater, scripted_lm
-from tests.runs.integrated import HELP, TONE, save_judge, score_for, script
+from tests.runs.integrated import TONE, save_judge, score_for, script
 
 __all__ = ["script"]
 
@@ -114,8 +113,6 @@ def test_an_export_is_loaded_when_it_is_needed_and_once_for_the_process(tmp_path
 
 def test_scores_between_0_and_1() -> None:
     assert [to_unit(score, TONE) for score in (1, 2, 5, None)] == [0, 0.25, 1, None]
-    with pytest.raises(InputError, match="not on the aspect's scale"):
-        to_unit(0.5, HELP)
 
 
 def test_the_text_in_what_a_tool_hands_over() -> None:
@@ -123,6 +120,3 @@ def test_the_text_in_what_a_tool_hands_over() -> None:
     assert text_in("t", "source") == "t"
     assert [text_in(both, "source"), text_in(both, "source", "question")] == ["s", "q"]
     assert text_in({"answer": "a", "n": 3}, "text") == "a"
-    for value, key in ((both, None), (both, "n"), (3, None), ({}, None)):
-        with pytest.raises(InputError):
-            text_in(value, "text", key)

@@ -1,0 +1,205 @@
+"""What the public functions, judges, exports and integrations refuse of their arguments."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import dspy
+import pandas as pd
+
+import debate_judge
+from debate_judge import Aspect, Debate, Scale, corpus, examples, load, offline_lm
+from debate_judge.data import LOADERS
+from debate_judge.data import load as load_data
+from debate_judge.runs.evaluation.score_files import read_external
+from debate_judge.runs.export.process import judge_of_process
+from debate_judge.runs.integrations import DebateScorer, ProgramMetric, score_frame
+from debate_judge.runs.integrations.units import text_in, to_unit
+from tests.refusals.refusal import row
+from tests.runs.rated import TASK
+from tests.runs.rated import corpus as numbered
+
+GOOD = {"source": "s", "text": "t", "aspect": "fluency"}
+
+
+def debate(**change: Any) -> Callable[[], object]:
+    def ask() -> object:
+        with dspy.context(lm=offline_lm()):
+            return Debate(rounds=0)(**{**GOOD, **change})
+
+    return ask
+
+
+def without_an_lm() -> object:
+    with dspy.context(lm=None):
+        return Debate(rounds=0)(**GOOD)
+
+
+def compiled(**change: Any) -> Callable[[], object]:
+    usual = {"data": "rated.jsonl", "aspects": ["coherence"], "max_rounds": 1, "tuner": "none", "progress": False}
+    return lambda: debate_judge.compile(**{**usual, **change})
+
+
+JUDGES = [
+    row(f"debate {change}", debate(**change), field, keyword)
+    for change, field, keyword in (
+        ({"source": None}, "source", "missing"),
+        ({"source": 3}, "source", "not a text"),
+        ({"text": None}, "text", "no text"),
+        ({"texts": ["t"]}, "text", "both"),
+        ({"text": "  "}, "text", "empty"),
+        ({"text": b"t"}, "text", "not a text"),
+        ({"text": "half \ud83d"}, "text", "surrogate"),
+        ({"text": None, "texts": []}, "texts", "no text"),
+        ({"text": None, "texts": "abc"}, "texts", "list"),
+        ({"text": None, "texts": ["a", ""]}, "texts[1]", "empty"),
+        ({"aspect": None}, "aspect", "missing"),
+        ({"aspect": "fluencey"}, "aspect", "'fluency'"),
+        ({"aspect": "tone", "task": "dialogue"}, "aspect", "naturalness"),
+        ({"aspect": 3}, "aspect", "unknown"),
+        ({"txt": "t"}, "txt", "'text'"),
+        ({"references": "one"}, "references", "list"),
+        ({"context": 3}, "context", "not a text"),
+    )
+] + [
+    row("arguments without a name", lambda: Debate(rounds=0)("question", "answer"), None, "keywords"),
+    row("no LM is configured", without_an_lm, "lm", "dspy.configure"),
+    row("examples of no aspect", lambda: examples(corpus("sample"), ["coherense"]), "aspects", "coherence"),
+    row("examples of no part", lambda: examples(corpus("sample"), part="test"), "part", "train"),
+    row("a corpus misspelled", lambda: corpus("sampel"), "--data", "'sample'"),
+    row("a setting misspelled", compiled(max_round=1), None, "max_rounds"),
+    row("an aspect misspelled", compiled(aspects=["coherenc"]), "aspects", "'coherence'"),
+    row("an LM without its provider", compiled(lm="gpt-4o"), "--lm", "PROVIDER/MODEL"),
+    row("rounds below nothing", compiled(max_rounds=-1), "--max-rounds", "at least 0"),
+    row("data that are not there", compiled(data="nowhere.csv"), None, "no such", "nowhere.csv"),
+    *(row(f"{name} nowhere", lambda n=name: load_data(f"{n}=nowhere"), None, "nowhere") for name in LOADERS),  # type: ignore[misc]
+]
+
+
+def exported(ask: Callable[[Any], object]) -> Callable[[], object]:
+    def given() -> object:
+        with load("support") as judge:
+            return ask(judge)
+
+    return given
+
+
+def rows_of(**change: Any) -> Callable[[], object]:
+    return exported(lambda judge: judge.score_many([{"text": "t", "source": "s", **change}]))
+
+
+ANOTHER = Aspect("tone", "Another definition.", Scale(1, 5))
+EXPORTS = [
+    row("a row without a text", rows_of(text=" "), "text", "empty"),
+    row(
+        "a row without a source", exported(lambda judge: judge.score_many([{"text": "t"}])), "source", "needs a source"
+    ),
+    row("references in a text", rows_of(references="one"), "references", "list"),
+    row("a reference that is a number", rows_of(references=["one", 2]), "references[1]", "text"),
+    row("half a character", rows_of(text="half \ud83d"), "text", "position 6"),
+    row("a column misspelled", exported(lambda j: j.score_many([{"text": "t", "sorce": "s"}])), "source", "'sorce'"),
+    row("a context that is a number", rows_of(context=3), "context", "text"),
+    row(
+        "scores of no aspect", exported(lambda j: j.score(text="t", source="s", aspects=["tonne"])), "aspects", "'tone'"
+    ),
+    row("scores of nothing", exported(lambda j: j.score(text="t", source="s", aspects=[])), "aspects", "no aspect"),
+    row("no map", exported(lambda j: j.score(text="t", source="s", scale="raters")), "scale", "no map"),
+    row("another scale", exported(lambda j: j.score(text="t", source="s", scale="rater")), "scale", "raters"),
+    row("intervals of nothing", exported(lambda j: j.intervals(aspects="wit")), "aspects", "wit"),
+    *(
+        row(f"export {change}", exported(lambda j, c=change: j(**{**GOOD, "aspect": "tone", **c})), field, "")  # type: ignore[misc]
+        for change, field in (
+            ({"aspect": "tune"}, "aspects"),
+            ({"aspect": ANOTHER}, "aspect"),
+            ({"task": "dialogue"}, "task"),
+            ({"text": ""}, "text"),
+            ({"scale": "raters"}, "scale"),
+        )
+    ),
+]
+
+METRIC = {"source": "message", "text": "reply"}
+INTEGRATIONS = [
+    *(
+        row(f"{name}={value}", lambda: judge_of_process("support", {}), None, keyword, env={name: value})
+        for name, value, keyword in (
+            ("DEBATE_RPM", "many", "DEBATE_RPM"),
+            ("DEBATE_CONCURRENCY", "1.5", "DEBATE_CONCURRENCY"),
+            ("DEBATE_BUDGET", "much", "budget"),
+        )
+    ),
+    row(
+        "inputs with two sources",
+        exported(lambda j: DebateScorer(judge=j, aspects=["tone"])(inputs={"a": "q", "b": "h"}, outputs="reply")),
+        None,
+        "source_key=",
+    ),
+    row(
+        "a prediction without the text",
+        exported(lambda j: ProgramMetric(j, **METRIC)(dspy.Example(message="m"), dspy.Prediction(answer="a"))),
+        None,
+        "'reply'",
+    ),
+    *(
+        row(f"a frame of {columns}", exported(lambda j, c=columns: score_frame(frame(c), j)), None, keyword)  # type: ignore[misc]
+        for columns, keyword in ((["source", "summary"], "'text'"), (["source", "text", "tone"], "tone"))
+    ),
+    row("a score off its scale", lambda: to_unit(0.5, ANOTHER), None, "scale"),
+    *(
+        row(f"the text in {value!r}, {key}", lambda v=value, k=key: text_in(v, "text", k), None, "text")  # type: ignore[misc]
+        for value, key in (({"a": "q", "b": "s"}, None), ({"n": 3}, "n"), (3, None), ({}, None))
+    ),
+]
+
+
+def frame(columns: list[str]) -> pd.DataFrame:
+    return pd.DataFrame([["x"] * len(columns)], columns=columns)
+
+
+RATED = numbered([1, 2, 3], [3, 1, 2])
+SCORES = [
+    {"group": g.id, "candidate": c.id, "aspect": a.name, "score": 10.0}
+    for g in RATED.groups
+    for c in g.candidates
+    for a in TASK.aspects
+]
+
+
+def external(name: str, field: str | None, keyword: str, **third: Any) -> object:
+    """Scores of another judge, of which the third row is changed; what becomes ... is absent."""
+    changed = {key: value for key, value in {**SCORES[2], **third}.items() if value is not ...}
+    files = {"peer.jsonl": "".join(json.dumps(one) + "\n" for one in [*SCORES[:2], changed, *SCORES[3:]])}
+    return row(name, read_peer, field, keyword, "peer.jsonl", 3, files)
+
+
+def read_peer() -> object:
+    return read_external(Path("peer.jsonl"), "peer", RATED, TASK.aspects, known=RATED)
+
+
+SCORED = [
+    external("a group misspelled", "group", "'g0'", group="g0x"),
+    external("a group of other data", "group", "--data", group="unlike anything"),
+    external("a candidate misspelled", "candidate", "'c2'", candidate="c22"),
+    external("an aspect misspelled", "aspect", "'coherence'", aspect="coherance"),
+    external("another layout", None, "layout", aspect=...),
+    external("a group is missing", "group", "missing", group=...),
+    external("an empty candidate", "candidate", "empty", candidate=""),
+    external("a score is missing", "score", "missing", score=...),
+    external("a score in words", "score", "not a number", score="4"),
+    external("a score that is true", "score", "not a number", score=True),
+    external("a list of scores", "score", "not a number", score=[4, 5]),
+    external("a score beyond all", "score", "finite", score=1.7e308),
+    external("a second score", "candidate", "line 1", candidate="c0", aspect="coherence"),
+    *(
+        row(name, read_peer, None, "no score", "peer.jsonl", files={"peer.jsonl": "".join(map(line, records))})
+        for name, line, records in (
+            ("no row", json.dumps, []),
+            ("no score at all", lambda one: json.dumps({**one, "score": None}) + "\n", SCORES),
+        )
+    ),
+]
+
+TABLE = [*JUDGES, *EXPORTS, *INTEGRATIONS, *SCORED]

@@ -1,0 +1,67 @@
+"""Whatever is refused, and however it was given, is refused alike."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from debate_judge.data.errors import InputError
+from debate_judge.optimize import cli
+from debate_judge.programs.lm.store import FILE
+from tests.refusals import commands, exports, functions, settings
+from tests.refusals.refusal import SECRET, Refusal
+from tests.stores import count
+
+WAY_OUT = re.compile(r"remedy: |expected: |did you mean|there is no command|no such|is missing|not valid")
+"""What to do; of what is missing, and of a syntax, the error says it by itself."""
+
+
+@pytest.mark.parametrize("refusal", [*commands.TABLE, *functions.TABLE, *settings.TABLE, *exports.TABLE])
+def test_refused(
+    refusal: Refusal, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Give it, and require: exit code 2 or `InputError`; field, file, line and keyword named; a way out; no traceback,
+    no secret, nothing on standard output, and nothing written."""
+    for name, content in (refusal.files or {}).items():
+        (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    if refusal.change is not None:
+        refusal.change(folder)
+    for variable, value in (refusal.env or {}).items():
+        monkeypatch.delenv(variable) if value is None else monkeypatch.setenv(variable, value)
+    before = _contents(folder)
+    if isinstance(refusal.given, str):
+        try:
+            code: object = cli.main(shlex.split(refusal.given))
+        except SystemExit as ended:
+            code = ended.code
+        printed = capsys.readouterr()
+        assert (code, printed.out) == (refusal.code, ""), printed.err
+        said = printed.err
+        place = said[said.find("error: ") :]
+    else:
+        with pytest.raises(InputError) as caught:
+            refusal.given()
+        said = place = str(caught.value)
+    assert refusal.keyword in said, said
+    place = place.partition("\n")[0]
+    if refusal.field is not None:
+        assert f"field {refusal.field!r}" in place, said
+    if refusal.file is not None:
+        assert refusal.file in place, said
+    if refusal.line is not None:
+        assert re.search(rf"\b(line|row) {refusal.line}\b", place), said
+    assert WAY_OUT.search(said), said
+    assert "Traceback" not in said
+    assert SECRET not in said
+    assert _contents(folder) == before
+
+
+def _contents(folder: Path) -> dict[str, bytes]:
+    """What stands in its files, and how many replies are stored; of a run that failed the tracking store may know."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    stored = {str(path): b"%d" % replies for path in files if path.name == FILE and (replies := count(path.parent))}
+    own = [path for path in files if not path.is_relative_to(folder / "runs" / "store")]
+    return stored | {str(path): path.read_bytes() for path in own}
