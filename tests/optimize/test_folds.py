@@ -119,6 +119,14 @@ def test_the_exported_judge_uses_all_sources(folded: Proved) -> None:
 # --- figures ---
 
 
+def test_judgements_are_those_of_the_texts_in_the_order_of_the_corpus(folded: Proved) -> None:
+    texts = [c.text for group in folded.result.plan.data.measured.groups for c in group.candidates]
+    judgements = folded.result.held_out.judged["compiled"]["coherence"]
+    assert [getattr(judgement, "score", None) for judgement in judgements] == [float(says(text)) for text in texts]
+    groups = folded.result.held_out.scores["compiled"]["coherence"]
+    assert [score for group in groups for score in group.scores] == [float(says(text)) for text in texts]
+
+
 def test_the_figure_is_the_mean_over_groups_and_the_interval_rests_on_these(folded: Proved) -> None:
     values: dict[str, list[float]] = {}
     for proof in folded.result.proofs:

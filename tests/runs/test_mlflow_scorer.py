@@ -152,9 +152,4 @@ def test_align_says_what_it_lacks(experiment: str) -> None:
     assert (scale(Literal["yes", "no"]), scale(Literal[1, 2, 3])) == (Scale(0, 1), Scale(1, 3))
     kinds: list[Any] = [bool, Literal["yes", "no"], Literal[1, 2, 3], int, float, str]
     assert [_as_type(0.5, kind) for kind in kinds] == [True, "yes", 1, 0, 0.5, "0.5"]
-
-
-def test_values_follow_the_type_of_the_judge() -> None:
-    """A score in the middle of yes and no is a yes; of several choices the nearest is given."""
-    assert [_as_type(0.5, kind) for kind in (bool, Literal["yes", "no"])] == [True, "yes"]
-    assert [_as_type(2.6, kind) for kind in (Literal[1, 2, 3], int, float, str)] == [3, 3, 2.6, "2.6"]
+    assert [_as_type(2.6, kind) for kind in kinds[2:]] == [3, 3, 2.6, "2.6"]
