@@ -130,8 +130,8 @@ def test_the_cut_is_tuned_on_dev_alone_and_one_for_all_folds_changes_no_decision
     question = Question("binary", 0.5, 0.5)
 
     def proof(shift: float) -> Proof:
-        """Of a fold whose scores are too low or too high on dev, and otherwise wrong elsewhere."""
-        dev, train, held_out = rated("dev", shift), rated("train", -shift), rated("held-out", 2 * shift)
+        """Of a fold whose scores are too low or too high on dev, and not elsewhere."""
+        dev, train, held_out = rated("dev", shift), rated("train", -shift), rated("held-out", 0)
         splits = SimpleNamespace(dev=SimpleNamespace(groups=[SimpleNamespace(id=group.group) for group in dev]))
         search = SimpleNamespace(chosen=SimpleNamespace(scores={"a": [*train, *dev]}))
         plan = SimpleNamespace(data=SimpleNamespace(splits=splits))
