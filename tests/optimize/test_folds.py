@@ -16,7 +16,8 @@ from dspy.teleprompt.teleprompt import Teleprompter
 from debate_judge.data.agreement.intervals import of_group_correlations
 from debate_judge.data.agreement.results import Difference
 from debate_judge.data.agreement.tables import correlation
-from debate_judge.optimize.evaluation.comparison import choose_export
+from debate_judge.data.calibration import Calibration
+from debate_judge.optimize.evaluation.comparison import _calibrated, choose_export
 from debate_judge.optimize.result import Result
 from debate_judge.optimize.search.points import JudgeVariant
 from debate_judge.optimize.settings import Settings
@@ -125,6 +126,28 @@ def test_the_exported_judge_uses_all_sources(folded: Proved) -> None:
 
 
 # --- figures ---
+
+
+def test_judgements_are_those_of_the_texts_in_the_order_of_the_corpus(folded: Proved) -> None:
+    texts = [c.text for group in folded.result.plan.data.measured.groups for c in group.candidates]
+    judgements = folded.result.held_out.judged["compiled"]["coherence"]
+    assert [getattr(judgement, "score", None) for judgement in judgements] == [float(says(text)) for text in texts]
+    groups = folded.result.held_out.scores["compiled"]["coherence"]
+    assert [score for group in groups for score in group.scores] == [float(says(text)) for text in texts]
+
+
+def test_the_scores_of_a_fold_are_mapped_as_was_learnt_without_it(folded: Proved) -> None:
+    maps = [Calibration(((1.0, 1.0 + n), (5.0, 5.0 + n)), 9, 9) for n in range(4)]
+    proofs = [
+        replace(proof, judge=replace(proof.judge, aspects={"coherence": replace(own, calibration=one)}))
+        for one, proof in zip(maps, folded.result.proofs, strict=True)
+        for own in proof.judge.aspects.values()
+    ]
+    (mapped,) = _calibrated(folded.result.plan, proofs).values()
+    by_group = {group.group: group.scores for group in mapped}
+    for n, proof in enumerate(proofs):
+        for group in proof.scores["compiled"]["coherence"]:
+            assert by_group[group.group] == tuple(pytest.approx(score + n) for score in group.scores if score)
 
 
 def test_the_figure_is_the_mean_over_groups_and_the_interval_rests_on_these(folded: Proved) -> None:
