@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,7 +17,7 @@ from dspy import lm15
 
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.optimize.examples import examples
-from debate_judge.optimize.tuners import TUNERS, Effort, Tuned, Tuning
+from debate_judge.optimize.tuners import TUNERS, Effort, Tuned, Tuning, dspy_optimizers
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import PLAIN
 from debate_judge.programs.judge import DebateConfig, Judge
@@ -186,6 +187,29 @@ class Stopping:
         return self.script(prompt)
 
 
+def in_another_order(script: Callable[[str], str], order: int) -> ScriptedLM:
+    """An LM that takes another time for each reply, so that replies come in an order of this seed."""
+    dice = random.Random(order)
+
+    def answer(prompt: str) -> str:
+        # For the calls that begin from now on.
+        lm.scripted.latency = dice.choice((0.0, 0.001, 0.003))
+        return script(prompt)
+
+    lm = scripted_lm(answer)
+    return lm
+
+
+@BOTH
+def test_equal_seeds_find_the_same_and_ask_the_same_whatever_reply_comes_first(tuner: str) -> None:
+    asked = []
+    for order, seed in enumerate((3, 3, 4)):
+        lm = in_another_order(Mind("look again", "role"), order)
+        asked.append((tuned(lm, tuner, seed=seed).instructions(), Counter(lm.prompts)))
+    assert asked[0] == asked[1]
+    assert asked[0][1] != asked[2][1]
+
+
 @pytest.mark.integration
 @BOTH
 def test_stopped_and_repeated_it_makes_no_call_twice_and_finds_the_same(tuner: str) -> None:
@@ -222,6 +246,34 @@ def test_a_fatal_error_is_raised_and_no_score_made_of_it(tuner: str, when: Calla
     lm = scripted_lm(failing)
     with pytest.raises(dspy.LMAuthError, match="wrong key"):
         tuned(lm, tuner)
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("place", "error"), [("metric", ZeroDivisionError), ("judge", ZeroDivisionError), ("metric", KeyboardInterrupt)]
+)
+def test_an_error_of_our_own_or_an_interrupt_ends_it_and_leaves_the_loggers_as_they_were(
+    tuner: str,
+    place: str,
+    error: type[BaseException],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "dspy")
+    optuna.logging.set_verbosity(optuna.logging.INFO)
+
+    def broken(*_: Any, **__: Any) -> Any:
+        raise error("a bug")
+
+    # An interrupt comes in the thread of the caller.
+    monkeypatch.setattr(dspy_optimizers, "THREADS", 1)
+    if place == "judge":
+        monkeypatch.setattr(Debate, "judge", broken)
+    else:
+        monkeypatch.setattr(dspy_optimizers, "group_agreement", broken)
+    with pytest.raises(error, match="a bug"):
+        tuned(scripted_lm(Mind("look again", "role")), tuner)
+    assert (logging.getLogger("dspy").level, optuna.logging.get_verbosity()) == (logging.INFO, optuna.logging.INFO)
 
 
 @BOTH

@@ -15,8 +15,20 @@ from debate_judge.data.inference.closeness import Bounds, Objective
 from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.outcomes import Criterion, Outcome, Outcomes, SearchResult
 from debate_judge.optimize.search.points import Point, Space
+from debate_judge.optimize.search.storage import StoredStudy
 from debate_judge.optimize.search.study import PRICE, Breadth
-from tests.optimize.searches import SPACE, Fake, breadth, plan, run, search, tried, varied
+from tests.optimize.searches import (
+    BROAD,
+    SPACE,
+    Fake,
+    breadth,
+    plan,
+    run,
+    search,
+    told,
+    tried,
+    varied,
+)
 
 BOUNDS = {"a": Bounds(5.0, 4.0)}
 
@@ -67,6 +79,35 @@ def test_the_same_seed_tries_the_same_and_another_seed_something_else(tmp_path: 
     assert any(other != asked[0] for other in asked[2:])
     # Whatever the seed, the single call is known.
     assert all(other[0] == Point("none", "strict", 0, False, "given") for other in asked)
+
+
+@pytest.mark.parametrize(("prune", "stops"), [(False, (0, 24)), (True, (7, 7))])
+def test_a_search_that_was_stopped_finds_the_same_and_stores_each_trial_once(
+    tmp_path: Path, prune: bool, stops: Sequence[int]
+) -> None:
+    storage = tmp_path / "s.log"
+    straight = run(Fake(varied), None, BROAD, prune=prune)
+    for stop in stops:
+        with pytest.raises(KeyboardInterrupt):
+            run(Fake(varied, stop_at=stop), storage, BROAD, prune=prune)
+    assert told(run(Fake(varied), storage, BROAD, prune=prune)) == told(straight)
+    points = [outcome.point for outcome in straight.outcomes]
+    assert sorted(StoredStudy("s", storage, SPACE).points()) == sorted([*points, *straight.dropped])
+    # With a larger budget it goes on from there.
+    more = run(Fake(varied), storage, breadth(11), prune=prune)
+    assert {*points} < {outcome.point for outcome in more.outcomes}
+
+
+def test_what_another_process_finds_meanwhile_changes_nothing_and_is_stored_once(tmp_path: Path) -> None:
+    storage, others = tmp_path / "s.log", list[SearchResult]()
+    straight = run(Fake(varied), None, BROAD)
+
+    def meanwhile(point: Point, outcomes: object) -> None:
+        if not others:
+            others.append(run(Fake(varied), storage, BROAD))
+
+    assert told(run(Fake(varied), storage, BROAD, on_trial=meanwhile)) == told(others[0]) == told(straight)
+    assert len(StoredStudy("s", storage, SPACE).points()) == len(straight.outcomes)
 
 
 def test_all_units_are_asked_about_the_same_points_and_the_study_holds_them(tmp_path: Path) -> None:

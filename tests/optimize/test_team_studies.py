@@ -5,12 +5,14 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Collection, Iterable
 
+import optuna
 import psycopg
 import pytest
 
 from debate_judge.data.errors import InputError
 from debate_judge.optimize.search.outcomes import SearchResult
 from debate_judge.optimize.search.points import Point
+from debate_judge.programs.lm.sql.postgresql import sqlalchemy_address
 from tests.optimize.searches import Fake, breadth, run
 from tests.postgresql import PostgresServer
 
@@ -42,6 +44,30 @@ class Meanwhile(Fake):
             if len(self.asked) == 2 and point not in self.asked:
                 self._done()
             super().prefetch([point], only)
+
+
+def stored(database: str) -> int:
+    return len(optuna.load_study(study_name="s", storage=sqlalchemy_address(database)).get_trials())
+
+
+def test_a_search_that_was_stopped_goes_on_from_the_database(database: str, straight: SearchResult) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        run(Fake(varied, stop_at=2), database, BROAD)
+    assert told(run(Fake(varied), database, BROAD)) == told(straight)
+    assert stored(database) == len(straight.outcomes)
+
+
+@pytest.mark.integration
+def test_a_search_whose_connection_was_lost_goes_on_beside_another_process(
+    postgres: PostgresServer, database: str, straight: SearchResult
+) -> None:
+    def interlude() -> None:
+        postgres.stop()
+        postgres.start()
+        assert told(run(Fake(varied), database, BROAD)) == told(straight)
+
+    assert told(run(Meanwhile(interlude), database, BROAD)) == told(straight)
+    assert stored(database) == len(straight.outcomes)
 
 
 @pytest.mark.integration

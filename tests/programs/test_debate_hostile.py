@@ -81,3 +81,14 @@ def courses(
 def test_no_text_steers_the_debate(text: str, where: str) -> None:
     plain, attacked = courses(text, lambda prompt: "nothing", where, DebateConfig(3, tie_breaker=True))
     assert attacked == plain
+
+
+def all_of_the_candidate(prompt: str) -> str:
+    """What a prompt says about the candidate, to the letter."""
+    return prompt.partition("[[ ## candidate ## ]]\n")[2].partition("\n\n[[ ## ")[0]
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_no_text_steers_the_debate_through_those_who_quote_it(text: str) -> None:
+    plain, attacked = courses(text, all_of_the_candidate, "text", DebateConfig(3, tie_breaker=True))
+    assert attacked == plain

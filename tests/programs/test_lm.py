@@ -15,6 +15,8 @@ from dspy.lm15 import Response
 
 from debate_judge.programs.judge import Unscored
 from debate_judge.programs.lm.client import JudgeLM, Reply
+from debate_judge.programs.lm.errors import BROKEN, STRAY, BudgetSpentError
+from debate_judge.programs.lm.options import BudgetCaps, LMOptions
 from debate_judge.programs.lm.store import SqlStore
 from tests.programs.engines import OTHER, QUESTION, Engine, ask, call_key, judge_lm, judged, reply_to, response
 
@@ -187,3 +189,41 @@ def test_the_meter_counts_by_role_what_was_asked_and_what_was_spent() -> None:
     assert lm.meter.executed == {"scorer": 1, "critic": 1}
     # 10 tokens in, 4 of them from the provider's cache, and 3 out, for each of two calls.
     assert (lm.meter.input_tokens, lm.meter.cached_tokens, lm.meter.output_tokens) == (20, 8, 6)
+
+
+@pytest.mark.parametrize(
+    ("lost", "paid"),
+    [
+        (lm15.TimeoutError("no answer came in time"), 2),
+        (lm15.TransportError("the answer broke off", provider_code=BROKEN), 2),
+        (lm15.TransportError("the answer to something else", provider_code=STRAY), 2),
+        (lm15.ServerError("oops", status=500), 1),
+    ],
+    ids=lambda value: getattr(value, "provider_code", None) or type(value).__name__,
+)
+def test_an_answer_that_was_lost_counts_in_the_budget_for_it_may_have_been_billed(lost: Exception, paid: int) -> None:
+    def act(number: int) -> Response:
+        if number == 1:
+            raise lost
+        return response("4")
+
+    lm, engine = judge_lm(act, options=LMOptions(budget=BudgetCaps(calls=3), first_wait=0.001))
+
+    async def go() -> None:
+        await reply_to(lm, QUESTION)
+        for number in range(3 - paid):
+            await reply_to(lm, [{"role": "user", "content": f"Question {number}"}])
+        with pytest.raises(BudgetSpentError, match="3 of 3 calls"):
+            await reply_to(lm, OTHER)
+
+    asyncio.run(go())
+    # The first call got through at its second attempt.
+    assert len(engine.requests) == 2 + (3 - paid)
+
+
+def test_no_probe_is_sent_past_the_budget() -> None:
+    lm, engine = judge_lm(options=LMOptions(budget=BudgetCaps(calls=1)))
+    ask(lm, QUESTION)
+    with pytest.raises(BudgetSpentError):
+        asyncio.run(lm.recorded.probe())
+    assert len(engine.requests) == 1

@@ -61,7 +61,7 @@ def _rows(numbers: range) -> list[list[str]]:
 
 
 class AnsweringServer:
-    """A chat server that notes what it was asked and when.
+    """A chat server that notes what it was asked.
 
     Args:
         latency: Seconds until an answer.
@@ -71,7 +71,6 @@ class AnsweringServer:
         self.latency = latency
         self.asked: Counter[str] = Counter()
         """Prompt -> times it was answered."""
-        self.arrived: list[float] = []
         self.refuse = 0
         """Further requests that are refused with 429."""
         self.refused = 0
@@ -104,7 +103,6 @@ class AnsweringServer:
     def reply(self, body: bytes) -> tuple[int, bytes]:
         prompt = "\n\n".join(message["content"] for message in json.loads(body)["messages"])
         with self.lock:
-            self.arrived.append(time.monotonic())
             if self.refuse:
                 self.refuse -= 1
                 self.refused += 1

@@ -26,9 +26,10 @@ from debate_judge.runs.runner.billing import UsageByJudge
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import debater, scripted_lm
 from tests.printed import printed
-from tests.runs.rated import COHERENCE, FLUENCY, setup, the_number
+from tests.runs.rated import COHERENCE, FLUENCY, arguing, setup, the_number
 
 SETUP = setup([1, 2, 5], [4, 2, 3], [5, 1, 3])
+ITEMS = 9
 
 
 def evaluated(runner: JudgeRunner, on: EvalSetup, judges: Sequence[Entrant]) -> Evaluation:
@@ -64,6 +65,22 @@ class Impossible(Debate):
 
 def impossible(name: str) -> Entrant:
     return Entrant(name, {"coherence": AspectJudge(Impossible(debate_config=DebateConfig(0)))})
+
+
+def test_judges_share_calls_and_each_has_the_scores_and_the_costs_that_it_has_alone() -> None:
+    lm = lm_of(arguing(9))
+    together, _ = scored(lm, "debate+tiebreak", "single", "debate")
+    # One Scorer's opening and three rounds, shared by all three, and a tie-break, which one alone needs.
+    assert lm.meter.executed == {"scorer": 4 * ITEMS, "critic": 3 * ITEMS, "tie-breaker": ITEMS}
+    assert {name: entry.calls for name, entry in together.items()} == {"single": 1, "debate": 7, "debate+tiebreak": 8}
+    for name, own in together.items():
+        alone = scored(lm_of(arguing(9)), name)[0][name]
+        assert (own.scores, own.calls, own.usage) == (alone.scores, alone.calls, alone.usage)
+
+
+def test_where_no_entrant_can_score_the_user_is_told() -> None:
+    with JudgeRunner(lm_of(debater())) as runner, pytest.raises(InputError, match="log-probabilities"):
+        evaluated(runner, SETUP, [impossible("broken")])
 
 
 def test_an_entrant_that_fails_does_not_take_the_others_along() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +163,17 @@ def test_a_spent_budget_ends_with_its_code_and_the_same_command_goes_on(
     assert "of them were there already" in capsys.readouterr().err
     assert len(command.rows()) == 80
     assert max(command.server.asked.values()) == 1
+
+
+def test_the_users_limits_hold_over_all_actors_together(command: Command) -> None:
+    write_jsonl(command.folder / "in-0.jsonl", range(10))
+    limits = keys(preflight=False, tpm=9e6)
+    assert command(*limits, rpm="90000", budget="calls=31,tokens=999999", concurrency="6") == score.EXIT_LM
+    assert command.server.asked.total() <= 31
+    jobs = [handle._actor.result()._job for handle in command.ray.actors]
+    assert len(jobs) == 2
+    own = [(job.flags.concurrency, job.options.rpm, job.options.tpm, *astuple(job.options.budget)[:2]) for job in jobs]
+    assert [sum(values) for values in zip(*own, strict=True)] == [6, 90_000, 9e6, 31, 999_999]
 
 
 def test_a_budget_ends_with_the_last_actor_that_has_a_share(

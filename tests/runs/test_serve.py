@@ -23,6 +23,7 @@ pytest.importorskip("prometheus_client", reason="the extra `serve` is not instal
 import uvicorn
 
 from debate_judge import load
+from debate_judge.programs.lm.errors import ProviderDownError
 from debate_judge.runs import serve
 from debate_judge.runs.export.loaded import LoadedJudge
 from debate_judge.runs.integrations.batching import missing_text
@@ -149,10 +150,16 @@ def test_a_key_is_asked_for(judge: LoadedJudge) -> None:
         assert client.post("/score", json=question, headers={"Host": "judge.example"}).status_code == 200
 
 
-def test_what_strangers_are_not_told(judge: LoadedJudge) -> None:
+def test_what_strangers_are_not_told(judge: LoadedJudge, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def down(*_: Any, **__: Any) -> Any:
+        raise ProviderDownError("no server listens at http://10.1.2.3/v1", model="m")
+
+    monkeypatch.setattr(judge, "ascore_items", down)
     with served(make_app(judge)) as url:
-        headers = {"Host": "evil.example"}
-        assert httpx.post(f"{url}/score", json={"source": "", "text": "t"}, headers=headers).status_code == 421
+        question = {"source": "", "text": "t"}
+        assert httpx.post(f"{url}/score", json=question, headers={"Host": "evil.example"}).status_code == 421
+        answer = httpx.post(f"{url}/score", json=question)
+        assert (answer.status_code, answer.json()) == (502, {"detail": "the judge's LM cannot be used at present"})
     failed = replace(missing_text(), unscored="lm error", reason="lm error: http://10.1.2.3/v1 refused the connection")
     assert AspectAnswer.of(failed).reason == "lm error: see the log of the service"
     assert AspectAnswer.of(missing_text()).reason == "no text: the text is empty"
