@@ -145,7 +145,7 @@ def test_a_judge_whose_prompts_have_no_place_for_examples_is_refused() -> None:
     assert examples_of(ChatEval({"alpha": "You are alpha."})) == ()
 
 
-COHERENCE, STYLE = JOINT_TASK.aspects
+_, STYLE = JOINT_TASK.aspects
 
 
 def rated(item: Item, rating: float = 3.0) -> RatedExample:
