@@ -166,7 +166,9 @@ async def life(world: World) -> None:
     assert {type(result) for result in results} <= {type(None), asyncio.CancelledError}, results
 
 
-@pytest.mark.parametrize("seed", range(0, 400, 50))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.integration) for seed in range(50, 400, 50))]
+)
 def test_whoever_may_go_goes_and_every_place_comes_back(seed: int) -> None:
     for number in range(seed, seed + 50):
         with virtual_time("debate_judge.programs.lm.limits.limiter") as run:
