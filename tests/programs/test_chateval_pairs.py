@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Callable
 from dataclasses import replace
 
-import dspy
 import pytest
 
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.programs.chateval.judge import ChatEval
 from debate_judge.programs.judge import Item, Judgement, Unscored, Verdict, corpus_items
 from debate_judge.runs.runner.runner import JudgeRunner, calls_per_item, group_scores
-from tests.fakes import ScriptedLM, debater, scripted_lm, section
+from tests.fakes import ScriptedLM, debater, hold, scripted_lm, section
 
 PREFERENCE = Aspect("preference", "Which answer would you rather have?", Scale(0, 1, 0.5))
 TASK = Task("questions", "question", "answer", (PREFERENCE,))
@@ -133,12 +131,7 @@ ONE = {"alpha": ROLES["alpha"]}
 
 def compared(judge: ChatEval, lm: ScriptedLM, a: Item, b: Item) -> list[Judgement]:
     judge.compares = True
-
-    async def under_lm() -> list[Judgement]:
-        with dspy.context(lm=lm, trace=None):
-            return await judge.judge([a, b])
-
-    return asyncio.run(under_lm())
+    return hold(lm, judge.judge([a, b]))
 
 
 def votes(judgements: list[Judgement]) -> str:

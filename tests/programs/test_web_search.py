@@ -13,8 +13,8 @@ import pytest
 
 from debate_judge.programs.hallucination.evidence import SNIPPETS, SearchError, Serper
 from debate_judge.programs.judge import Unscored
-from tests.fakes import only, section
-from tests.programs.hallucination_talks import BARE, ITEM, checker, judge, run
+from tests.fakes import hold, only, section
+from tests.programs.hallucination_talks import BARE, ITEM, checker, judge
 
 pytestmark = pytest.mark.integration
 
@@ -66,7 +66,7 @@ def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[Provider]:
 
 def test_a_claim_without_knowledge_is_looked_up_on_the_web(provider: Provider) -> None:
     lm = checker()
-    verdict = run(lm, only(judge(0, search="serper").judge([BARE])))
+    verdict = hold(lm, only(judge(0, search="serper").judge([BARE])))
     assert sorted(asked["q"] for asked in provider.asked) == ["police appeal", "robbery city"]
     assert {asked["num"] for asked in provider.asked} == {SNIPPETS}
     assert provider.keys == ["secret-key"] * 2
@@ -85,13 +85,13 @@ def test_the_same_search_is_made_once_for_a_store(provider: Provider) -> None:
     async def both() -> list[object]:
         return await asyncio.gather(*(only(judge(0, search="serper").judge([BARE])) for _ in range(2)))
 
-    first = run(lm, both())
-    assert run(lm, both()) == first
+    first = hold(lm, both())
+    assert hold(lm, both()) == first
     assert len(provider.asked) == 2
 
 
 def test_given_knowledge_is_not_looked_up(provider: Provider) -> None:
-    run(checker(), only(judge(0, search="serper").judge([ITEM])))
+    hold(checker(), only(judge(0, search="serper").judge([ITEM])))
     assert provider.asked == []
 
 
@@ -132,7 +132,7 @@ def test_a_search_that_fails_says_why(
 
 def test_a_search_that_fails_leaves_the_item_unscored(provider: Provider) -> None:
     provider.replies = [(400, {}, "")] * 2
-    found = run(checker(), only(judge(0, search="serper").judge([BARE])))
+    found = hold(checker(), only(judge(0, search="serper").judge([BARE])))
     assert isinstance(found, Unscored)
     assert found.reason == "search error"
     assert found.detail == "evidence, round 0: claim 1: the web search failed (HTTP 400)"
