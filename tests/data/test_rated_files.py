@@ -252,20 +252,6 @@ def test_ratings_that_can_rank_are_enough() -> None:
     require_ratings(corpus_of([3, 3], [4, None]), ["tone"])
 
 
-@pytest.mark.parametrize(
-    ("corpus", "aspect", "words"),
-    [
-        (corpus_of([3, 4]), "tune", "(?s)no aspect 'tune'.*did you mean 'tone'"),
-        (corpus_of([3, 4]), "solved", "(?s)made.jsonl.*no candidate has a rating of solved.*ratings of tone"),
-        (corpus_of([None], [None]), "tone", '(?s)no ratings at all.*"ratings": {"tone"'),
-        (corpus_of([3, 3], [3, None]), "tone", "(?s)all ratings of tone are equal.*only 3"),
-    ],
-)
-def test_ratings_that_cannot_rank_are_refused(corpus: Corpus, aspect: str, words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        require_ratings(corpus, [aspect])
-
-
 def test_a_level_needs_what_it_compares() -> None:
     grouped, single = corpus_of([1, 2], [3, 4]), corpus_of([1], [2])
     for level in ("summary", "sample", "system"):
