@@ -120,7 +120,7 @@ def test_groups_of_another_task_can_be_left_aside(command: Command) -> None:
 
 
 def test_texts_of_another_task_are_refused(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command(*keys(task="dialogue")) == score.EXIT_INPUT
+    assert command(*keys(task="dialogue")) == 2
     assert "another task" in capsys.readouterr().err
     assert command.out.read_bytes() == b""
 
