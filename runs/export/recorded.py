@@ -184,14 +184,9 @@ def evidence_part(manifest: Mapping[str, Any], name: str, kind: type[T]) -> T | 
         raise input_error(error, record) from None
 
 
-class _Exported(FileModel):
-    judge: str
-
-
 def exported_name(manifest: Mapping[str, Any]) -> str:
     """What the evidence calls the exported judge; empty where it does not say."""
-    found = evidence_part(manifest, "exported", _Exported)
-    return "" if found is None else found.judge
+    return (evidence_part(manifest, "exported", dict[str, str]) or {}).get("judge", "")
 
 
 class DecisionCut(FileModel):
