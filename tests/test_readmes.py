@@ -21,7 +21,7 @@ from debate_judge.optimize.cli import main
 from debate_judge.programs.lm.prices import EXAMPLE_LM, price_of
 from debate_judge.programs.make_lm import is_reasoning_model
 from debate_judge.runs.flags.invocation import COMMANDS, script
-from debate_judge.runs.tracking.store import used
+from debate_judge.runs.mlflow_setup import used
 from tests.config_keys import keys
 
 ROOT = Path(__file__).parents[1]
