@@ -33,7 +33,7 @@ NEARLY = 0.005
 """Posterior agreement that is given up for fewer calls where there are `MANY_GROUPS`."""
 
 SAME_COST = 0.05
-"""Share of the calls by which points may differ and still cost the same; the simpler is taken then."""
+"""Share of the calls by which judges may differ and still cost the same; the simpler is taken then."""
 
 _EQUAL = 1e-12
 """What rounding can make of equal agreements."""

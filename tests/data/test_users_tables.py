@@ -106,12 +106,6 @@ def test_two_raters_with_a_comma_are_no_fractions(tmp_path: Path, values: list[s
         load(path, Task("t", "source", "text", (Aspect("tone", "How?", scale),)))
 
 
-def test_two_raters_with_a_comma_are_refused_in_tables_of_ratings(tmp_path: Path) -> None:
-    path = separated(tmp_path / "a.csv", [("text", "aspect", "rating"), ("x", "tone", "4,5")], ",")
-    with pytest.raises(InputError, match=r"(?s)line 2, field 'rating'.*several raters.*4;5"):
-        load(path, TASK)
-
-
 def test_two_raters_with_a_comma_are_not_guessed_as_fractions(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"(?s)looks like ratings.*accuracy: '4,5' is no rating.*several raters.*4;5"):
         guessed(tmp_path / "a.csv", table(["4,5", "3,4"]))

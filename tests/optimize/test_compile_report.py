@@ -20,6 +20,8 @@ from tests.browser import Browser, needs_browser
 from tests.config_keys import keys
 from tests.optimize.small_corpus import small_corpus
 
+pytestmark = pytest.mark.integration
+
 ASPECTS = ("--aspects", "coherence,fluency")
 
 
@@ -33,7 +35,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for candidate in group["candidates"]:
             candidate["comments"] = {"coherence": [f"remark on {candidate['id']} of {group['group']}"]}
     data.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    quick = ["--max-rounds", "1", *keys(trials=3, resamples=100, json=folder / "compiled.json")]
+    quick = ["--folds", "1", "--max-rounds", "1", *keys(trials=3, resamples=100, json=folder / "compiled.json")]
     shared = ["--data", str(data), "--store", str(folder / "store"), *ASPECTS]
     assert compile_command.main([*shared, *quick]) == 0
     judges = ["--judges", f"single,rouge-l,{export_of(folder / 'store')}", "--config", "baseline=single"]
@@ -66,7 +68,6 @@ def artifact(store: Path, run_id: str, name: str) -> str | None:
     return None if found is None else found.read_text()
 
 
-@pytest.mark.integration
 def test_the_export_quotes_no_text_but_in_its_page(store: Path) -> None:
     export = export_of(store)
     assert {file.name for file in export.iterdir()} >= {"report.html", "report.json", "manifest.json"}
@@ -98,6 +99,23 @@ def test_texts_lie_in_the_store_where_the_readme_says(store: Path) -> None:
     assert places - {"traces.json"} == {"replies", "reports", "exports", "debates.json", "mlflow.db"}
 
 
+@pytest.mark.integration
+@pytest.mark.parametrize("log_texts", [False, True])
+def test_a_tracking_store_that_others_read_gets_no_text_unless_the_user_wants_it(
+    tmp_path: Path, log_texts: bool
+) -> None:
+    store, tracked = tmp_path / "store", tmp_path / "team.db"
+    data = ["--data", str(small_corpus(tmp_path)), "--aspects", "coherence", "--tuner", "none", "--folds", "1"]
+    places = ["--store", str(store), "--tracking-uri", f"sqlite:///{tracked}"]
+    quick = ["--max-rounds", "0", *keys(trials=1, resamples=100, log_texts=log_texts)]
+    assert compile_command.main([*data, *places, *quick]) == 0
+    *texts, _ = texts_of(store)
+    files = [tracked, *(file for file in (store / "artifacts").rglob("*") if file.is_file())]
+    assert "report.html" in {file.name for file in files}
+    quoting = {file.name for file in files if any(text in file.read_text(errors="replace") for text in texts)}
+    assert quoting - {"traces.json"} == ({"debates.json", "team.db"} if log_texts else set())
+
+
 def test_the_report_says_what_the_compile_printed(store: Path) -> None:
     found, result = kept(export_of(store) / "report.json"), kept(store.parent / "compiled.json")
     titles = [section["title"] for section in found["sections"]]
@@ -117,7 +135,6 @@ def test_the_report_says_what_the_compile_printed(store: Path) -> None:
     assert "stand-in" in found["stand_in"]
 
 
-@pytest.mark.integration
 def test_it_is_made_again_from_export_run_and_file(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:////nowhere.db")
     export = export_of(store)
@@ -152,7 +169,6 @@ def test_texts_come_from_the_store_alone(
     assert "quotes the texts" in text
 
 
-@pytest.mark.integration
 @pytest.mark.parametrize("there", [True, False])
 def test_on_a_terminal_the_page_is_opened(
     there: bool, store: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -219,7 +235,6 @@ def browser() -> Iterator[Browser]:
         yield running
 
 
-@pytest.mark.integration
 @needs_browser
 def test_the_pages_open_without_a_complaint(store: Path, browser: Browser) -> None:
     compiled = export_of(store) / "report"
