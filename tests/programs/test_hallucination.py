@@ -174,14 +174,14 @@ REPLY = Item("g", "c", CHAT, ASPECT, "Who won in 2005?", "They did, in 2005. Are
 def test_the_subjective_part_of_a_reply_goes_before_claims_are_taken() -> None:
     facts = "[[ ## facts ## ]]\nThey did, in 2005."
     lm = by_claim({"They won in 2005.": (False, 4)}, "They won in 2005.", facts=facts)
-    run(lm, only(judge(rounds=0).judge([REPLY])))
+    hold(lm, only(judge(rounds=0).judge([REPLY])))
     selecting, extracting, checking = lm.prompts
     assert section(selecting, "candidate") == REPLY.text
     assert (section(extracting, "candidate"), section(extracting, "source")) == ("They did, in 2005.", REPLY.source)
     # History and fact are both evidence.
     assert section(checking, "evidence") == "Who won in 2005?\n\nThey lost in 2005."
     # Where nothing is left, nothing can be wrong.
-    verdict = run(by_claim({}, "", facts="[[ ## facts ## ]]\nNone."), only(judge().judge([REPLY])))
+    verdict = hold(by_claim({}, "", facts="[[ ## facts ## ]]\nNone."), only(judge().judge([REPLY])))
     assert (verdict.score, verdict.calls, verdict.stop_reason) == (1.0, 1, "no issue")
 
 
@@ -192,7 +192,7 @@ def test_the_earliest_failure_of_several_claims_is_told() -> None:
         late = section(prompt, "claim") == "Ann won."
         return "hm" if speaker(prompt) == ("leader" if late else "initial") else view(True, 0, "ok")
 
-    transcript = run(scripted_lm(reply), only(judge().converse([NEWS], 1)))
+    transcript = hold(scripted_lm(reply), only(judge().converse([NEWS], 1)))
     assert transcript.failure is not None
     assert (transcript.failure.role, transcript.failure.round, transcript.failure.calls) == ("initial", 0, 4)
     # So it has no score after any number of rounds.
