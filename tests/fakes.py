@@ -7,6 +7,7 @@ assert len(lm.prompts) == 2
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
@@ -19,7 +20,8 @@ from debate_judge.programs.lm.usage import CALL_TAG
 from debate_judge.programs.testing import Script, ScriptedLM, in_turn, scripted_lm
 
 __all__ = [
-    "Script", "ScriptedLM", "debater", "in_turn", "only", "requested", "scripted_lm", "section", "settings_seen",
+    "Script", "ScriptedLM", "debater", "hold", "in_turn", "only", "requested", "scripted_lm", "section",
+    "settings_seen",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -54,6 +56,16 @@ def section(prompt: str, name: str) -> str:
     end = r"(?=\n\n\[\[ ## |\n\nReply with these fields|\Z)"
     found = re.search(rf"^\[\[ ## {name} ## \]\]\n(.*?){end}", prompt, re.MULTILINE | re.DOTALL)
     return found[1] if found else ""
+
+
+def hold(lm: dspy.LM, work: Awaitable[T], **settings: Any) -> T:
+    """What comes of work under this LM, in a loop of its own."""
+
+    async def go() -> T:
+        with dspy.context(**{"lm": lm, "disable_history": True, "trace": None, **settings}):
+            return await work
+
+    return asyncio.run(go())
 
 
 async def only(work: Awaitable[Sequence[T]]) -> T:

@@ -183,9 +183,6 @@ def test_a_trace_has_the_order_of_the_questions_whichever_reply_comes_first() ->
         assert dspy.settings.trace == ["first", "second"]
 
 
-# --- what cannot be asked ---
-
-
 # --- examples and metric ---
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from debate_judge import data
-from debate_judge.data.errors import InputError
 from debate_judge.data.files.columns import Columns
 from debate_judge.data.files.groups import iter_groups, load
 from debate_judge.data.schema import Candidate
@@ -86,26 +85,6 @@ def test_one_row_for_each_candidate_and_rater(tmp_path: Path) -> None:
     ]
     (group,) = load(separated(tmp_path / "a.tsv", table, "\t"), TASK).groups
     assert [c.ratings for c in group.candidates] == [{"tone": (4.0, 5.0), "solved": (1.0, 0.0)}, {"tone": (2.0,)}]
-
-
-@pytest.mark.parametrize(
-    ("entries", "words"),
-    [
-        (["source"], "NAME=COLUMN"),
-        (["source=a", "source=b"], "each once"),
-        (["tonne=b"], r"(?s)'tonne' is neither a column nor an aspect.*did you mean 'tone'"),
-        (["tone=scor"], r"(?s)no column 'scor'.*did you mean 'score'"),
-    ],
-)
-def test_names_that_fit_nothing_are_refused(tmp_path: Path, entries: list[str], words: str) -> None:
-    path = separated(tmp_path / "a.csv", [("source", "text", "score"), ("s", "x", 4)], ",")
-    with pytest.raises(InputError, match=words):
-        load(path, TASK, Columns.of(entries))
-
-
-def test_a_public_set_has_its_own_columns() -> None:
-    with pytest.raises(InputError, match="the columns of sample are known"):
-        data.load("sample", columns=["source=x"])
 
 
 def test_what_is_not_read_is_told_in_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -55,33 +55,6 @@ def test_a_question_is_a_group_of_two_with_a_winner_or_none(tmp_path: Path, nest
     assert [g.ratings("preference") for g in corpus.groups] == [[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]]
 
 
-BAD: list[tuple[str, dict[str, Any], str]] = [
-    ("a label too few", {"labels": "TIE\nTIE\n"}, "3 lines, one per question"),
-    ("an unknown label", {"labels": "TIE\nGPT4\nTIE\n"}, "line 2, field 'label': unknown label 'GPT4'"),
-    ("a blank label", {"labels": "TIE\n\nTIE\n"}, "line 2, field 'label'"),
-    ("an answer missing", {"vicuna": answers("v", (1, 5))}, "no answer of vicuna-13b to question 3"),
-    ("an answer twice", {"gpt": answers("g", (1, 3, 5, 3))}, "question 3 occurs twice"),
-    ("a question twice", {"questions": [*QUESTIONS[:2], QUESTIONS[1]]}, "question 3 occurs twice"),
-    ("no questions", {"questions": [], "labels": ""}, "no questions"),
-]
-
-
-@pytest.mark.parametrize(("name", "files", "words"), BAD, ids=[row[0] for row in BAD])
-def test_bad_copies_are_refused(tmp_path: Path, name: str, files: dict[str, Any], words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        faireval.load(folder(tmp_path, **files))
-
-
-def test_a_copy_is_a_folder_with_all_files(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="not a folder"):
-        faireval.load(tmp_path / "absent")
-    with pytest.raises(InputError, match="no such file"):
-        faireval.load(tmp_path)
-    (folder(tmp_path) / "review_gpt35_vicuna-13b_human.txt").unlink()
-    with pytest.raises(InputError, match="no such file"):
-        faireval.load(tmp_path)
-
-
 def test_the_files_are_fetched_from_their_home(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = {"question.jsonl": QUESTIONS, faireval.SYSTEMS["gpt35"]: answers("gpt")}
     rows[faireval.SYSTEMS["vicuna-13b"]] = answers("vicuna")

@@ -94,25 +94,6 @@ def test_how_many_folds_a_corpus_has(sources: int, expected: int) -> None:
     assert usual_folds(many(sources)) == expected
 
 
-@pytest.mark.parametrize("count", [0, 2, 3])
-def test_three_folds_are_too_few_to_learn_choose_and_measure(count: int) -> None:
-    with pytest.raises(InputError, match="1 for a single split, or 4 or more"):
-        fold(many(24), aspects=["tone"], seed=0, count=count)
-
-
-def test_fewer_sources_than_folds_are_refused() -> None:
-    with pytest.raises(InputError, match=r"(?s)3 sources cannot be cut into 4 folds.*rate more sources$"):
-        fold(many(3), aspects=["tone"], seed=0, count=4)
-    with pytest.raises(InputError, match=r"(?s)5 sources cannot be cut into 6 folds.*choose fewer folds, 4 at least"):
-        fold(many(5), aspects=["tone"], seed=0, count=6)
-
-
-def test_a_fold_that_could_not_be_learnt_for_is_refused() -> None:
-    flat = [group(f"flat {i}", 3, 3) for i in range(20)]
-    with pytest.raises(InputError, match=r"(?s)too few ratings.*rated differently: at least 2 in train, 1 in dev"):
-        fold(corpus(*flat, group("a", 1, 2)), aspects=["tone"], seed=0, count=4)
-
-
 def test_single_candidates_need_ratings_that_differ_in_train_and_dev() -> None:
     assert len(all_of(fold(singles(20), aspects=["tone"], seed=0, count=6))) == 6
     with pytest.raises(InputError, match="too few ratings of tone"):

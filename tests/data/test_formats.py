@@ -190,39 +190,6 @@ def test_a_set_of_the_hub_by_name_and_split(tmp_path: Path, expected: object) ->
         data.load(f"hf:{folder}@dev", TASK)
 
 
-@pytest.mark.parametrize(
-    ("table", "place", "words"),
-    [
-        (
-            [("source", "text", "aspect", "rating", "rater"), *[("s", "x", "tone", r, "ann") for r in (4, 5)]],
-            ("line", 3, "rater"),
-            "(?s)rater 'ann' has rated tone of this candidate twice.*another one in line 2",
-        ),
-        (
-            [("source", "candidate", "text", "rater", "tone"), ("s", "a", "x", 1, 4), ("s", "a", "z", 2, 4)],
-            ("line", 3, "text"),
-            "(?s)differ in their text.*line 2",
-        ),
-        (
-            [("source", "text", "tone_1", "tone_2"), ("s", "x", 4, 9)],
-            ("line", 2, "tone_2"),
-            "outside the scale of tone",
-        ),
-        ([("source", "text", "aspect", "rating"), ("s", "x", "tone", "ok")], ("line", 2, "rating"), "from 1 to 5"),
-        ([("question", "text"), ("s", "x")], ("line", 2, "source"), "--columns source=question"),
-        ([("src", "text"), ("s", "x")], ("line", 2, "source"), "--columns source=src"),
-        ([("source_en_id", "text"), ("s", "x")], ("line", 2, "source"), "is it called 'source_en_id'"),
-        ([("source", "Answer"), ("s", "x")], ("line", 2, "text"), "--columns text=Answer"),
-    ],
-)
-def test_what_cannot_be_used_is_refused_with_its_place(
-    tmp_path: Path, table: Table, place: tuple[str, int, str], words: str
-) -> None:
-    with pytest.raises(InputError, match=words) as caught:
-        load(separated(tmp_path / "a.csv", table, ","), TASK)
-    assert (caught.value.unit, caught.value.line, caught.value.field) == place
-
-
 @pytest.mark.integration
 @pytest.mark.parametrize("name", ["a.xlsx", "a.parquet"])
 def test_a_bad_value_of_a_sheet_or_set_is_named_by_its_row(tmp_path: Path, name: str) -> None:

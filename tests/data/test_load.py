@@ -64,30 +64,6 @@ def test_a_file_is_loaded_by_its_suffix(tmp_path: Path) -> None:
     assert data.load(str(odd), "summarization").groups[0].id == "g"
 
 
-@pytest.mark.parametrize(
-    ("spec", "words"),
-    [
-        ("sumeval", "(?s)unknown data 'sumeval'.*did you mean 'summeval'"),
-        ("topicalchat=x.json", "did you mean 'topical_chat'"),
-        ("ratings.doc", r"(?s)unknown data 'ratings.doc'.*a file ending in \.jsonl, .*\.csv"),
-        ("ratings.json", "no such file"),
-        ("", "unknown data ''"),
-        ("summeval=", "no path after 'summeval='"),
-        ("summeval=nowhere.jsonl", "no such file"),
-        ("sample=x.jsonl", "part of the program"),
-        ("nowhere.jsonl", "no such file"),
-    ],
-)
-def test_what_cannot_be_loaded_is_refused(spec: str, words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        data.load(spec)
-
-
-def test_an_unknown_task_is_refused_before_any_data_is_read() -> None:
-    with pytest.raises(InputError, match="unknown task 'dialog'"):
-        data.load("nowhere.jsonl", "dialog")
-
-
 def test_a_public_set_takes_another_wording_of_its_task_but_no_other_task(shared_data: Path) -> None:
     spec = f"summeval={shared_data / 'summeval.jsonl'}"
     worded = replace(

@@ -120,14 +120,6 @@ def test_what_was_chosen_needs_no_verdict_and_does_not_always_come_first(tmp_pat
     assert all(c.text.startswith("Good") == (c.rating("preference") == 1) for g in groups for c in g.candidates)
 
 
-@pytest.mark.parametrize("verdict", ["C", "response", 3, "The Ash."])
-def test_what_names_neither_text_is_refused(tmp_path: Path, verdict: object) -> None:
-    with pytest.raises(InputError, match="not a verdict on the pair") as error:
-        loaded(tmp_path, ROW | {"winner": verdict})
-    assert (error.value.field, error.value.line) == ("winner", 1)
-    assert "a, b, the name of a column, or tie" in str(error.value)
-
-
 @pytest.mark.parametrize(
     "row",
     [

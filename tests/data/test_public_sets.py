@@ -125,12 +125,6 @@ def test_summaries_of_a_dialogue_become_a_group_with_the_raters_in_order(tmp_pat
     assert corpus.task.source_label == "dialogue"
 
 
-@pytest.mark.parametrize("change", [{"dialogue": "| Ann: Hi!"}, {}])
-def test_another_dialogue_or_a_second_summary_of_a_model_is_refused(tmp_path: Path, change: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match="line 2, field 'id': another dialogue with this id, or a second summary"):
-        dialsummeval.load(written(tmp_path / "d.jsonl", [SAID, {**SAID, **change}]))
-
-
 def test_newsroom_is_a_list_inside_of_an_object(tmp_path: Path) -> None:
     asked = ("Informativeness", "Relevance", "Fluency", "Coherence")
     given = {name: {"mean_human": 4.0, "individual_human_scores": [4, n, 5]} for n, name in enumerate(asked, 1)}
@@ -151,74 +145,6 @@ def test_newsroom_is_a_list_inside_of_an_object(tmp_path: Path) -> None:
     path.write_text(json.dumps({"instances": [{**rows[0], "instance": "elm has a plough ."}]}))
     with pytest.raises(InputError, match="no summary with its article"):
         newsroom.load(path)
-
-
-def test_one_id_for_two_articles_is_refused(tmp_path: Path) -> None:
-    rows = [
-        {"doc_id": "d1", "system_id": "M8", "system_output": "Rain .", "source": source, "scores": {"fluency": 5}}
-        for source in ("It rained .", "It snowed .")
-    ]
-    with pytest.raises(InputError, match="line 2, field 'doc_id': a second source for the doc_id 'd1'"):
-        summeval.load(written(tmp_path / "s.jsonl", rows))
-
-
-BAD_ARTICLES: list[tuple[str, list[dict[str, Any]], int | None, str | None, str]] = [
-    ("empty", [], None, None, "no records in the file"),
-    ("another layout", [{"id": "x", "article": "y"}], 1, "text", "'text' is missing"),
-    ("short column", [ARTICLE, {**ARTICLE, "fluency": [5.0]}], 2, "fluency", "2 values, one per summary"),
-    ("outside the scale", [{**ARTICLE, "fluency": [5.0, 0.0]}], 1, "fluency[1]", "from 1 to 5"),
-    ("blank summary", [{**ARTICLE, "machine_summaries": ["a", " "]}], 1, "machine_summaries[1]", "is empty"),
-    ("no summaries", [{**ARTICLE, "machine_summaries": []}], 1, "machine_summaries", "at least one summary"),
-    ("short model names", [{**ARTICLE, "model_ids": ["M1"]}], 1, "model_ids", "2 values"),
-    ("model twice", [{**ARTICLE, "model_ids": ["M1", "M1"]}], 1, "model_ids", "a model occurs twice"),
-    ("id twice", [ARTICLE, {**ARTICLE, "text": "Other ."}], 2, "id", "the id of line 1"),
-    ("text twice", [ARTICLE, {**ARTICLE, "id": "dm-2"}], 2, "text", "the text of line 1"),
-]
-
-BAD_REPLIES: list[tuple[str, list[dict[str, Any]], int | None, str | None, str]] = [
-    ("empty", [], None, None, "no records in the file"),
-    ("no scores", [{k: v for k, v in REPLY.items() if k != "scores"}], 2, "scores", "'scores' is missing"),
-    ("unknown aspect", [{**REPLY, "scores": {"fluency": 1}}], 2, "scores.fluency", "no aspect 'fluency'"),
-    ("outside the scale", [{**REPLY, "scores": {"overall": 6}}], 2, "scores.overall", "from 1 to 5"),
-    ("system twice", [REPLY, REPLY], 13, "system_id", "a second output of 'A'"),
-    ("facts differ", [REPLY, {**REPLY, "system_id": "B", "context": "x"}], 13, "context", "the context of line 2"),
-]
-
-
-@pytest.mark.parametrize(("name", "rows", "line", "field", "words"), BAD_ARTICLES, ids=[r[0] for r in BAD_ARTICLES])
-def test_bad_articles_are_refused_with_their_place(
-    tmp_path: Path, name: str, rows: list[dict[str, Any]], line: int | None, field: str | None, words: str
-) -> None:
-    with pytest.raises(InputError) as caught:
-        summeval.load(written(tmp_path / "s.jsonl", rows))
-    assert (caught.value.line, caught.value.field) == (line, field)
-    assert words in str(caught.value)
-
-
-@pytest.mark.parametrize(("name", "rows", "line", "field", "words"), BAD_REPLIES, ids=[r[0] for r in BAD_REPLIES])
-def test_bad_replies_are_refused_with_their_place(
-    tmp_path: Path, name: str, rows: list[dict[str, Any]], line: int | None, field: str | None, words: str
-) -> None:
-    with pytest.raises(InputError) as caught:
-        topical_chat.load(written(tmp_path / "t.json", rows, array=True))
-    assert (caught.value.line, caught.value.field) == (line, field)
-    assert words in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("text", "line", "words"),
-    [
-        ('[\n{"source": "a"},\n{"source" "b"}]', 3, "not valid JSON"),
-        ('[\n{"source": "a"},\n\n7]', 4, "must be an object"),
-        ('[\n{"source": "a"},\n', 3, "not closed"),
-    ],
-)
-def test_an_array_that_is_no_json_is_refused_with_its_line(tmp_path: Path, text: str, line: int, words: str) -> None:
-    path = tmp_path / "t.json"
-    path.write_text(text)
-    with pytest.raises(InputError, match=words) as caught:
-        topical_chat.load(path)
-    assert caught.value.line == line
 
 
 class Rows(list[dict[str, Any]]):

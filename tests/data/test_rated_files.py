@@ -17,6 +17,7 @@ from debate_judge.data.requirements import require_level, require_ratings
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task, group_record
 from debate_judge.data.tasks import DIALOGUE, SUMMARIZATION
 from debate_judge.data.testing import check_corpus
+from tests.refusals.files import FIRST
 
 TASK = Task(
     "support",
@@ -251,20 +252,6 @@ def test_ratings_that_can_rank_are_enough() -> None:
     require_ratings(corpus_of([3, 3], [4, None]), ["tone"])
 
 
-@pytest.mark.parametrize(
-    ("corpus", "aspect", "words"),
-    [
-        (corpus_of([3, 4]), "tune", "(?s)no aspect 'tune'.*did you mean 'tone'"),
-        (corpus_of([3, 4]), "solved", "(?s)made.jsonl.*no candidate has a rating of solved.*ratings of tone"),
-        (corpus_of([None], [None]), "tone", '(?s)no ratings at all.*"ratings": {"tone"'),
-        (corpus_of([3, 3], [3, None]), "tone", "(?s)all ratings of tone are equal.*only 3"),
-    ],
-)
-def test_ratings_that_cannot_rank_are_refused(corpus: Corpus, aspect: str, words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        require_ratings(corpus, [aspect])
-
-
 def test_a_level_needs_what_it_compares() -> None:
     grouped, single = corpus_of([1, 2], [3, 4]), corpus_of([1], [2])
     for level in ("summary", "sample", "system"):
@@ -274,3 +261,13 @@ def test_a_level_needs_what_it_compares() -> None:
         require_level(single, "summary")
     with pytest.raises(InputError, match=r"(?s)two candidate ids.*1 ids on 2 candidates"):
         require_level(single, "system")
+
+
+def test_groups_before_a_bad_line_are_handed_out(tmp_path: Path) -> None:
+    (tmp_path / "rated.jsonl").write_text(FIRST)
+    assert load(tmp_path / "rated.jsonl").groups[0].candidates[0].ratings == {"coherence": (4, 5), "fluency": (5,)}
+    (tmp_path / "rated.jsonl").write_text(FIRST + "\nnot json\n")
+    groups = iter_groups(tmp_path / "rated.jsonl")
+    assert next(groups).group.id == "g1"
+    with pytest.raises(InputError, match="line 2"):
+        next(groups)

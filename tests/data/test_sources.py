@@ -32,20 +32,6 @@ def test_sources_are_counted_in_the_order_of_the_data(corpus: Corpus, text: str,
     assert tuple(streamed) == corpus.groups[first:last]
 
 
-@pytest.mark.parametrize("text", ["0", "-3", "0.0", "1.5", "5-2", "0-4", "half", "", "50%", "1e1", "٣", "1-", "2,3"])
-def test_what_is_no_choice_of_sources_is_refused(text: str) -> None:
-    with pytest.raises(InputError, match="not a choice of sources") as caught:
-        SourceChoice.of(text)
-    assert (caught.value.field, caught.value.found) == ("sources", text)
-
-
-@pytest.mark.parametrize("text", ["25", "20-25"])
-def test_more_sources_than_there_are_are_refused(corpus: Corpus, text: str) -> None:
-    with pytest.raises(InputError, match="there are not so many sources") as caught:
-        choose(corpus, text)
-    assert caught.value.expected == "at most 24"
-
-
 def test_what_lies_behind_the_last_source_of_a_stream_is_not_read() -> None:
     read = []
 

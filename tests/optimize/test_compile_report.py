@@ -20,6 +20,8 @@ from tests.browser import Browser, needs_browser
 from tests.config_keys import keys
 from tests.optimize.small_corpus import small_corpus
 
+pytestmark = pytest.mark.integration
+
 ASPECTS = ("--aspects", "coherence,fluency")
 
 
@@ -33,7 +35,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for candidate in group["candidates"]:
             candidate["comments"] = {"coherence": [f"remark on {candidate['id']} of {group['group']}"]}
     data.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    quick = ["--max-rounds", "1", *keys(trials=3, resamples=100, json=folder / "compiled.json")]
+    quick = ["--folds", "1", "--max-rounds", "1", *keys(trials=3, resamples=100, json=folder / "compiled.json")]
     shared = ["--data", str(data), "--store", str(folder / "store"), *ASPECTS]
     assert compile_command.main([*shared, *quick]) == 0
     judges = ["--judges", f"single,rouge-l,{export_of(folder / 'store')}", "--config", "baseline=single"]
@@ -66,7 +68,6 @@ def artifact(store: Path, run_id: str, name: str) -> str | None:
     return None if found is None else found.read_text()
 
 
-@pytest.mark.integration
 def test_the_export_quotes_no_text_but_in_its_page(store: Path) -> None:
     export = export_of(store)
     assert {file.name for file in export.iterdir()} >= {"report.html", "report.json", "manifest.json"}
@@ -134,7 +135,6 @@ def test_the_report_says_what_the_compile_printed(store: Path) -> None:
     assert "stand-in" in found["stand_in"]
 
 
-@pytest.mark.integration
 def test_it_is_made_again_from_export_run_and_file(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:////nowhere.db")
     export = export_of(store)
@@ -169,7 +169,6 @@ def test_texts_come_from_the_store_alone(
     assert "quotes the texts" in text
 
 
-@pytest.mark.integration
 @pytest.mark.parametrize("there", [True, False])
 def test_on_a_terminal_the_page_is_opened(
     there: bool, store: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -236,7 +235,6 @@ def browser() -> Iterator[Browser]:
         yield running
 
 
-@pytest.mark.integration
 @needs_browser
 def test_the_pages_open_without_a_complaint(store: Path, browser: Browser) -> None:
     compiled = export_of(store) / "report"

@@ -17,6 +17,8 @@ from debate_judge.optimize import compile as command
 from tests.config_keys import keys
 from tests.optimize.small_corpus import small_corpus
 
+pytestmark = pytest.mark.integration
+
 FLAGS = [
     *(*keys(report="none"), "--data", "small.jsonl"),
     *("--aspects", "coherence,fluency", "--max-rounds", "1", *keys(trials=2), "--folds", "4", *keys(resamples=100)),
@@ -58,7 +60,6 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
     return Compiled(folder, json.loads((folder / "r.json").read_text()), out.getvalue(), stops, asked)
 
 
-@pytest.mark.integration
 def test_a_compile_that_was_stopped_pays_no_call_twice(compiled: Compiled) -> None:
     assert compiled.stops == 2
     assert len(compiled.asked) == len(set(compiled.asked)) > 120

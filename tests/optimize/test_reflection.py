@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from debate_judge.optimize import compile as command
 from debate_judge.optimize.reflection import REFLECTION, reflection_lm
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs.lm.client import JudgeLM
@@ -63,14 +62,3 @@ def test_the_bill_has_its_calls_in_a_row_of_their_own_at_its_own_price() -> None
     assert rows[REFLECTION] == pytest.approx(second.price.of(1000, 0, 100))
     assert rows[REFLECTION] > 10 * rows["scorer"]
     assert rows["total"] == pytest.approx(rows["scorer"] + rows[REFLECTION])
-
-
-def test_a_missing_key_ends_the_compile_before_a_call(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
-    assert command.main(["--reflection-lm", "anthropic/claude-sonnet-4-5", "--aspects", "coherence"]) == 3
-    told = capsys.readouterr().err
-    assert "ANTHROPIC_API_KEY" in told
-    assert "tuning instructions" not in told

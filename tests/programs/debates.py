@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import Coroutine
-from typing import Any, TypeVar
-
-import dspy
 
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs.judge import Item, Judge, Judgement, Unscored
 from debate_judge.programs.transcript import Transcript
-from tests.fakes import ScriptedLM, in_turn, only, requested, scripted_lm
-
-T = TypeVar("T")
+from tests.fakes import ScriptedLM, hold, in_turn, only, requested, scripted_lm
 
 COHERENCE = Aspect("coherence", "Do the sentences build on each other?", Scale(1, 5))
 TASK = Task("summarization", "news article", "summary", (COHERENCE,))
 ITEM = Item("g1", "c1", TASK, COHERENCE, "Rain fell. Roads closed.", "Roads closed after rain.")
-
-
-def hold(lm: ScriptedLM, work: Coroutine[Any, Any, T]) -> T:
-    async def go() -> T:
-        with dspy.context(lm=lm, disable_history=True, trace=None):
-            return await work
-
-    return asyncio.run(go())
 
 
 def scores(value: object, why: str = "Because.") -> str:

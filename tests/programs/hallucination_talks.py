@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable
 from typing import Any
-
-import dspy
 
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs.hallucination.judge import Hallucination
@@ -37,14 +33,6 @@ def speaker(prompt: str) -> str:
 
 def view(factual: bool, severity: int, opinion: str) -> str:
     return f"[[ ## opinion ## ]]\n{opinion}\n\n[[ ## factuality ## ]]\n{factual}\n\n[[ ## severity ## ]]\n{severity}"
-
-
-def run(lm: ScriptedLM, work: Awaitable[Any]) -> Any:
-    async def under_lm() -> Any:
-        with dspy.context(lm=lm, trace=None):
-            return await work
-
-    return asyncio.run(under_lm())
 
 
 def course(lm: ScriptedLM) -> list[tuple[str, str]]:

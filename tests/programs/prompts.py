@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import Coroutine
-from typing import Any, TypeVar
-
-import dspy
 
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs.judge import Item
@@ -16,22 +11,12 @@ from tests.fakes import debater
 
 ADAPTER = RoleLastAdapter()
 
-T = TypeVar("T")
-
 COHERENCE = Aspect("coherence", "Do the sentences build on each other?", Scale(1, 5))
 FLUENCY = Aspect("fluency", "Is it good English?", Scale(1, 3))
 TASK = Task("dialogue", "conversation", "reply", (COHERENCE, FLUENCY), "fact")
 ITEM = Item("g1", "c1", TASK, COHERENCE, "Is it raining?", "It is.", "Rain is wet.")
 
 OPEN_DEBATE = debater(score=lambda prompt: "2" if "debate" not in prompt else "3", decision="ISSUE", final_score="4")
-
-
-def hold(lm: dspy.LM, work: Coroutine[Any, Any, T], **settings: Any) -> T:
-    async def go() -> T:
-        with dspy.context(**{"lm": lm, "disable_history": True, "trace": None, **settings}):
-            return await work
-
-    return asyncio.run(go())
 
 
 def headers(prompt: str) -> list[str]:

@@ -19,8 +19,8 @@ from debate_judge.runs.evaluation.entrants import entrants, named_judges
 from debate_judge.runs.export.folder import save
 from debate_judge.runs.flags.declared import listed
 from debate_judge.runs.runner.runner import JudgeRunner
-from tests.fakes import ScriptedLM, scripted_lm, section
-from tests.programs.debates import COHERENCE, TASK, content, heard, hold, judged, objects, scores, settles
+from tests.fakes import ScriptedLM, hold, scripted_lm, section
+from tests.programs.debates import COHERENCE, TASK, content, heard, judged, objects, scores, settles
 from tests.programs.tables import items, reading, shown, values, wanted
 
 SECRET = "The end is odd."

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Callable
 from dataclasses import replace
 
-import dspy
 import pytest
 
-from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
-from debate_judge.programs.chateval.judge import MAJORITY, ChatEval
+from debate_judge.programs.chateval.judge import ChatEval
 from debate_judge.programs.judge import Item, Judgement, Unscored, Verdict, corpus_items
 from debate_judge.runs.runner.runner import JudgeRunner, calls_per_item, group_scores
-from tests.fakes import ScriptedLM, debater, scripted_lm, section
+from tests.fakes import ScriptedLM, debater, hold, scripted_lm, section
 
 PREFERENCE = Aspect("preference", "Which answer would you rather have?", Scale(0, 1, 0.5))
 TASK = Task("questions", "question", "answer", (PREFERENCE,))
@@ -120,12 +117,10 @@ def test_other_groups_are_scored_one_by_one() -> None:
         assert all(section(prompt, "candidate") and not section(prompt, "answer_1") for prompt in lm.prompts)
 
 
-def test_it_is_configured_by_name_and_nobody_is_called_as_the_majority() -> None:
+def test_it_is_configured_by_name() -> None:
     judge = judge_of("alpha beta")
     assert ChatEval.from_config(judge.config()).compares
     assert not ChatEval.from_config({"roles": ["critic"]}).compares
-    with pytest.raises(InputError, match="name for a referee"):
-        ChatEval({MAJORITY: "You are many."})
 
 
 ASPECT = Aspect("clarity", "Is the text easy to follow?", Scale(0, 1, 0.5))
@@ -136,12 +131,7 @@ ONE = {"alpha": ROLES["alpha"]}
 
 def compared(judge: ChatEval, lm: ScriptedLM, a: Item, b: Item) -> list[Judgement]:
     judge.compares = True
-
-    async def under_lm() -> list[Judgement]:
-        with dspy.context(lm=lm, trace=None):
-            return await judge.judge([a, b])
-
-    return asyncio.run(under_lm())
+    return hold(lm, judge.judge([a, b]))
 
 
 def votes(judgements: list[Judgement]) -> str:

@@ -23,8 +23,8 @@ from debate_judge.programs.hallucination.evidence import (
 from debate_judge.programs.hallucination.judge import MOST_CLAIMS, SHORT_ANSWER, Hallucination
 from debate_judge.programs.judge import Item, Unscored
 from debate_judge.programs.roles.parsing import Unreadable
-from tests.fakes import ScriptedLM, debater, only, scripted_lm, section
-from tests.programs.hallucination_talks import ARTICLE, ASPECT, BARE, checker, judge, run
+from tests.fakes import ScriptedLM, debater, hold, only, scripted_lm, section
+from tests.programs.hallucination_talks import ARTICLE, ASPECT, BARE, checker, judge
 
 QA = Task("questions", "question", "answer", (ASPECT,))
 ITEM = Item("g", "c", QA, ASPECT, "Who was he?", "He was a king. He died in 1066.", "Harold was king.")
@@ -73,7 +73,7 @@ def test_the_form_of_a_response_is_read_off_its_source(task: Task, form: str) ->
 
 
 def asked(item: Item, lm: ScriptedLM) -> Any:
-    return run(lm, only(Hallucination(0).judge([item])))
+    return hold(lm, only(Hallucination(0).judge([item])))
 
 
 def factual(claims: str) -> ScriptedLM:
@@ -97,7 +97,7 @@ def test_whoever_checks_an_answer_is_told_what_of_it_is_under_test() -> None:
     joined, apart, single = factual("never asked"), factual("Harold was a king."), factual("never asked")
     asked(ITEM, joined)
     asked(LONG, apart)
-    run(single, only(HallucinationCheck().judge([ITEM])))
+    hold(single, only(HallucinationCheck().judge([ITEM])))
     # Premises of the question and evasive answers have a rule where question and answer are read together; a claim
     # that was taken out of the answer stands without the question.
     told = [section(lm.prompts[-1], "task") for lm in (joined, single, apart)]
@@ -171,7 +171,7 @@ def test_a_sentence_that_begins_with_a_pronoun_comes_with_the_one_that_names_its
 def test_long_knowledge_is_searched_by_two_queries() -> None:
     lm = checker()
     item = Item("g", "c", SUMMARIZATION, SUMMARIZATION.aspects[1], ARTICLE, "Ann won.")
-    verdict = run(lm, only(judge(0).judge([item])))
+    verdict = hold(lm, only(judge(0).judge([item])))
     _, querying, checking = lm.prompts
     assert section(querying, "claim") == "Ann won."
     shown = section(checking, "evidence").splitlines()
@@ -188,13 +188,13 @@ def test_long_knowledge_is_searched_by_two_queries() -> None:
 def test_knowledge_up_to_the_limit_is_evidence_as_it_stands(length: int, calls: int) -> None:
     lm, article = checker(), ARTICLE[-length:].lstrip().rjust(length, "x")
     item = Item("g", "c", SUMMARIZATION, SUMMARIZATION.aspects[1], article, "Ann won.")
-    assert run(lm, only(judge(0).judge([item]))).calls == calls
+    assert hold(lm, only(judge(0).judge([item]))).calls == calls
     assert (section(lm.prompts[-1], "evidence") == article) == (calls == 2)
 
 
 def test_without_knowledge_and_search_the_agents_are_told_so() -> None:
     lm = checker()
-    verdict = run(lm, only(judge(0).judge([BARE])))
+    verdict = hold(lm, only(judge(0).judge([BARE])))
     assert section(lm.prompts[0], "evidence") == ""
     assert "No evidence could be had" in section(lm.prompts[0], "task")
     assert verdict.transcript.turns[1].text == "claim 1: nothing\n"

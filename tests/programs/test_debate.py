@@ -18,12 +18,11 @@ from debate_judge.programs.judge import DebateConfig, Unscored, Verdict
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.store import SqlStore
 from debate_judge.programs.transcript import Transcript, Turn
-from tests.fakes import in_turn, only, requested, scripted_lm, section
+from tests.fakes import hold, in_turn, only, requested, scripted_lm, section
 from tests.programs.debates import (
     ITEM,
     content,
     heard,
-    hold,
     is_open,
     judged,
     objects,

@@ -24,31 +24,11 @@ from debate_judge.programs.transcript import EMPTY, Transcript, Turn
 MODULE = "own_judge_of_a_test"
 CODE = """
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.judge import ItemJudge
 
 class Small(Debate):
     @classmethod
     def from_config(cls, config):
         return super().from_config({"persona": "plain", "rounds": 2, "tie_breaker": False, **config})
-
-class Named(Debate):
-    kind = "debate"
-
-class Unready(Debate):
-    pass
-
-class Bare(ItemJudge):
-    pass
-
-class Picky(Debate):
-    def __init__(self, colour):
-        super().__init__()
-
-    @classmethod
-    def from_config(cls, config):
-        return cls(**config)
-
-number = 3
 """
 
 

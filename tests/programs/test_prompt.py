@@ -18,8 +18,8 @@ from debate_judge.programs.debate.table import Scoring
 from debate_judge.programs.judge import DebateConfig, Item, Verdict
 from debate_judge.programs.roles.guide import with_guide, without_anchors
 from debate_judge.programs.roles.role import SYSTEM, material
-from tests.fakes import ScriptedLM, only, scripted_lm, section
-from tests.programs.prompts import ADAPTER, COHERENCE, FLUENCY, ITEM, OPEN_DEBATE, headers, hold
+from tests.fakes import ScriptedLM, hold, only, scripted_lm, section
+from tests.programs.prompts import ADAPTER, COHERENCE, FLUENCY, ITEM, OPEN_DEBATE, headers
 
 
 def asked(item: Item = ITEM, debate_config: DebateConfig = DebateConfig(1, True)) -> list[str]:  # noqa: B008 - it is frozen

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -14,6 +11,7 @@ from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.limits.limiter import RateLimits, limits_from_headers
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.make_lm import make_lm
+from tests.hostile_server import HostileServer, sized
 from tests.programs.engines import reply_to
 
 pytestmark = pytest.mark.integration
@@ -38,31 +36,8 @@ def test_limits_that_an_answer_names(headers: dict[str, str], spec: str, pace: R
     assert limits_from_headers(headers, spec) == pace
 
 
-class _Server(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
-        body = json.dumps({"choices": [{"message": {"content": "Yes."}, "finish_reason": "stop"}]}).encode()
-        self.send_response(200)
-        self.send_header("X-RateLimit-Limit-Requests", "120")
-        self.send_header("X-RateLimit-Limit-Tokens", "90000")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *arguments: object) -> None:
-        """Nothing on stderr."""
-
-
-@pytest.fixture
-def address() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Server)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}/v1"
-    server.shutdown()
-    server.server_close()
+ANSWER = json.dumps({"choices": [{"message": {"content": "Yes."}, "finish_reason": "stop"}]}).encode()
+LIMITS = (b"X-RateLimit-Limit-Requests: 120", b"X-RateLimit-Limit-Tokens: 90000")
 
 
 def asked(address: str, options: LMOptions) -> JudgeLM:
@@ -84,7 +59,6 @@ def asked(address: str, options: LMOptions) -> JudgeLM:
         (LMOptions(rpm=60, tpm=1_000_000), RateLimits(60, 1_000_000)),
     ],
 )
-def test_what_the_answers_name_holds_unless_the_user_said_otherwise(
-    address: str, options: LMOptions, pace: RateLimits
-) -> None:
-    assert asked(address, options).recorded.limiter.pace == pace
+def test_what_the_answers_name_holds_unless_the_user_said_otherwise(options: LMOptions, pace: RateLimits) -> None:
+    with HostileServer(lambda _: [sized(ANSWER, *LIMITS)]) as server:
+        assert asked(server.url, options).recorded.limiter.pace == pace

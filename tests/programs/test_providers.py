@@ -4,55 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 
 from debate_judge.programs.lm.reply import Reply
 from debate_judge.programs.make_lm import make_lm
+from tests.hostile_server import HostileServer, sized
 from tests.programs.engines import reply_to
-
-
-@dataclass
-class Provider:
-    """A server that remembers the last request and answers in either protocol."""
-
-    address: str = ""
-    path: str = ""
-    headers: dict[str, str] = field(default_factory=dict)
-    body: dict[str, Any] = field(default_factory=dict)
-
-
-@pytest.fixture
-def provider() -> Iterator[Provider]:
-    seen = Provider()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            seen.path = self.path
-            seen.headers = {name.lower(): value for name, value in self.headers.items()}
-            seen.body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            answer = json.dumps(_anthropic() if self.path.endswith("/messages") else _openai()).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(answer)))
-            self.end_headers()
-            self.wfile.write(answer)
-
-        def log_message(self, *arguments: object) -> None:
-            """Nothing on stderr."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    seen.address = f"http://127.0.0.1:{server.server_address[1]}"
-    yield seen
-    server.shutdown()
-    server.server_close()
-
 
 pytestmark = pytest.mark.integration
 
@@ -69,6 +29,26 @@ def _anthropic() -> dict[str, Any]:
     content = [{"type": "text", "text": "Four."}]
     message = {"id": "1", "type": "message", "role": "assistant", "model": "m", "content": content}
     return {**message, "stop_reason": "end_turn", "usage": usage}
+
+
+def answered(request: bytes) -> list[bytes]:
+    """In the protocol of the path."""
+    answer = _anthropic() if b"/messages HTTP" in request else _openai()
+    return [sized(json.dumps(answer).encode(), b"Content-Type: application/json")]
+
+
+@pytest.fixture
+def server() -> Iterator[HostileServer]:
+    with HostileServer(answered) as running:
+        yield running
+
+
+def seen(server: HostileServer) -> tuple[str, dict[str, str], dict[str, Any]]:
+    """Path, headers and body of the last request."""
+    head, _, body = server.requests[-1].partition(b"\r\n\r\n")
+    first, *lines = head.decode().split("\r\n")
+    headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
+    return first.split()[1], headers, json.loads(body)
 
 
 def asked(spec: str, api_base: str) -> Reply:
@@ -93,21 +73,23 @@ def asked(spec: str, api_base: str) -> Reply:
     ],
 )
 def test_a_hosted_provider(
-    provider: Provider, monkeypatch: pytest.MonkeyPatch, spec: str, variable: str, base: str, path: str, header: Any
+    server: HostileServer, monkeypatch: pytest.MonkeyPatch, spec: str, variable: str, base: str, path: str, header: Any
 ) -> None:
     monkeypatch.setenv(variable, "sk-1")
-    reply = asked(spec, provider.address + base)
+    reply = asked(spec, server.origin + base)
+    address, headers, body = seen(server)
     assert (reply.text, reply.input_tokens, reply.cached_tokens, reply.output_tokens) == ("Four.", 30, 10, 4)
-    assert provider.path.partition("?")[0] == path
-    assert provider.headers[header[0]] == header[1]
-    assert provider.body["temperature"] == 0
+    assert address.partition("?")[0] == path
+    assert headers[header[0]] == header[1]
+    assert body["temperature"] == 0
 
 
 @pytest.mark.parametrize("spec", ["openai/llama3.1", "hosted_vllm/org/model"])
-def test_a_local_server_needs_no_key(provider: Provider, monkeypatch: pytest.MonkeyPatch, spec: str) -> None:
+def test_a_local_server_needs_no_key(server: HostileServer, monkeypatch: pytest.MonkeyPatch, spec: str) -> None:
     for variable in ("OPENAI_API_KEY", "HOSTED_VLLM_API_KEY"):
         monkeypatch.delenv(variable, raising=False)
-    assert asked(spec, provider.address + "/v1").text == "Four."
-    assert provider.path == "/v1/chat/completions"
-    assert provider.body["model"] == spec.partition("/")[2]
-    assert provider.body["messages"][0] == {"role": "system", "content": "Be brief."}
+    assert asked(spec, server.url).text == "Four."
+    address, _, body = seen(server)
+    assert address == "/v1/chat/completions"
+    assert body["model"] == spec.partition("/")[2]
+    assert body["messages"][0] == {"role": "system", "content": "Be brief."}

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import dspy
 import pytest
 
 from debate_judge.data.errors import InputError
@@ -19,7 +17,7 @@ from debate_judge.programs.chateval.judge import ChatEval
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import DebateConfig, Item, Judge
 from debate_judge.programs.roles.examples import EXPLAINED, RatedExample, examples_of, with_examples
-from tests.fakes import ScriptedLM, debater, only, scripted_lm, section
+from tests.fakes import debater, hold, only, scripted_lm, section
 from tests.programs.debates import ITEM as COHERENT
 from tests.programs.tables import JOINT_TASK, joint_reading, judged, reading
 
@@ -39,18 +37,11 @@ def debate(rounds: int = 1, tie_breaker: bool = True) -> Debate:
     return Debate(debate_config=DebateConfig(rounds, tie_breaker))
 
 
-def run(lm: ScriptedLM, work: Awaitable[Any], trace: list[Any] | None = None) -> list[str]:
-    async def under_lm() -> None:
-        with dspy.context(lm=lm, trace=trace):
-            await work
-
-    asyncio.run(under_lm())
-    return lm.prompts
-
-
 def prompts(judge: Judge, item: Item = ITEM, trace: list[Any] | None = None) -> list[str]:
     """Those of a debate with every role."""
-    return run(scripted_lm(debater(decision="ISSUE")), only(judge.judge([item])), trace)
+    lm = scripted_lm(debater(decision="ISSUE"))
+    hold(lm, only(judge.judge([item])), trace=trace)
+    return lm.prompts
 
 
 def headers(prompt: str) -> list[str]:
@@ -145,7 +136,7 @@ def test_a_judge_whose_prompts_have_no_place_for_examples_is_refused() -> None:
     assert examples_of(ChatEval({"alpha": "You are alpha."})) == ()
 
 
-COHERENCE, STYLE = JOINT_TASK.aspects
+_, STYLE = JOINT_TASK.aspects
 
 
 def rated(item: Item, rating: float = 3.0) -> RatedExample:

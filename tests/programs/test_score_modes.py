@@ -15,8 +15,8 @@ from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.reply import Messages, Reply
 from debate_judge.programs.roles.parsing import Unreadable
 from debate_judge.programs.roles.score_modes import expectation
-from tests.fakes import debater, only, requested, scripted_lm, section
-from tests.programs.debates import ITEM, content, hold, objects, scores
+from tests.fakes import debater, hold, only, requested, scripted_lm, section
+from tests.programs.debates import ITEM, content, objects, scores
 
 
 def token(*alternatives: tuple[str, float]) -> tuple[tuple[str, float], ...]:

@@ -79,7 +79,7 @@ def test_the_first_reply_under_a_key_stays(opened: Open) -> None:
     assert get(first, key(1)) == get(second, key(1)) == Reply("first")
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=15)
 @given(st.lists(st.text(st.characters(codec=None)), max_size=5))
 def test_every_text_comes_back_as_it_is_used(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> None:
     replies = [Reply(text, finish=text) for text in texts]

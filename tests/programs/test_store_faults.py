@@ -142,7 +142,15 @@ def test_a_full_disk_is_an_error_and_what_was_refused_is_put_when_there_is_room(
 def test_a_disk_that_fills_up_ends_the_run_which_goes_on_when_there_is_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = ["--data", "sample", "--aspects", "coherence", "--store", str(tmp_path), *keys(resamples=100)]
+    arguments = [
+        "--data",
+        "sample",
+        "--aspects",
+        "coherence",
+        "--store",
+        str(tmp_path),
+        *keys(resamples=100, sources=12),
+    ]
     connect = sqlite3.connect
 
     def small(*given: Any, **options: Any) -> sqlite3.Connection:

@@ -18,8 +18,8 @@ from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.roles.examples import RatedExample, with_examples
 from debate_judge.programs.transcript import Transcript
 from debate_judge.runs.runner.runner import JudgeRunner
-from tests.fakes import Script, debater, in_turn, requested, scripted_lm, section
-from tests.programs.debates import ITEM, hold
+from tests.fakes import Script, debater, hold, in_turn, requested, scripted_lm, section
+from tests.programs.debates import ITEM
 from tests.programs.tables import items, judged, or_alone, part, reading, shown, table_judge, values, wanted
 from tests.programs.test_joint import THREE, limited
 

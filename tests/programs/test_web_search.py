@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import http.server
 import json
-import threading
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,63 +13,46 @@ import pytest
 from debate_judge.data.errors import InputError
 from debate_judge.programs.hallucination.evidence import SNIPPETS, SearchError, Serper
 from debate_judge.programs.judge import Unscored
-from tests.fakes import only, section
-from tests.programs.hallucination_talks import BARE, ITEM, checker, judge, run
+from tests.fakes import hold, only, section
+from tests.hostile_server import HostileServer, sized
+from tests.programs.hallucination_talks import BARE, ITEM, checker, judge
 
 pytestmark = pytest.mark.integration
 
 
 class Provider:
-    """A stand-in for serper.dev that answers by `replies` (status, headers, body) and keeps what it was asked."""
+    """A stand-in for serper.dev that answers by `replies` (status, header, body) and keeps what it was asked."""
 
     def __init__(self) -> None:
-        self.replies: list[tuple[int, dict[str, str], object]] = []
+        self.replies: list[tuple[int, bytes, object]] = []
         self.asked: list[dict[str, Any]] = []
-        self.keys: list[str | None] = []
-        provider = self
+        self.keys: list[bytes] = []
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                provider.asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-                provider.keys.append(self.headers["X-API-KEY"])
-                assert self.path == "/search"
-                status, headers, body = provider.replies.pop(0) if provider.replies else (200, {}, provider.found())
-                self.send_response(status)
-                for name, value in headers.items():
-                    self.send_header(name, value)
-                self.end_headers()
-                self.wfile.write(body.encode() if isinstance(body, str) else json.dumps(body).encode())
-
-            def log_message(self, *args: object) -> None:
-                pass
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
-
-    def found(self) -> dict[str, Any]:
-        query = self.asked[-1]["q"]
-        return {"organic": [{"title": "t", "snippet": f"{query} {n}"} for n in (1, 2)]}
+    def __call__(self, request: bytes) -> list[bytes]:
+        head, _, body = request.partition(b"\r\n\r\n")
+        assert head.startswith(b"POST /search ")
+        self.asked.append(json.loads(body))
+        self.keys += re.findall(rb"(?i)^x-api-key: (.*?)\r?$", head, re.MULTILINE)
+        found = {"organic": [{"title": "t", "snippet": f"{self.asked[-1]['q']} {n}"} for n in (1, 2)]}
+        status, header, said = self.replies.pop(0) if self.replies else (200, b"X: 1", found)
+        text = said if isinstance(said, str) else json.dumps(said)
+        return [sized(text.encode(), header, status=b"%d Said" % status)]
 
 
 @pytest.fixture
 def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[Provider]:
-    fake = Provider()
-    thread = threading.Thread(target=fake.server.serve_forever, daemon=True)
-    thread.start()
     monkeypatch.setenv("SERPER_API_KEY", "secret-key")
-    monkeypatch.setenv("SERPER_API_BASE", fake.url)
-    yield fake
-    fake.server.shutdown()
-    fake.server.server_close()
-    thread.join()
+    with HostileServer(fake := Provider()) as server:
+        monkeypatch.setenv("SERPER_API_BASE", server.origin)
+        yield fake
 
 
 def test_a_claim_without_knowledge_is_looked_up_on_the_web(provider: Provider) -> None:
     lm = checker()
-    verdict = run(lm, only(judge(0, search="serper").judge([BARE])))
+    verdict = hold(lm, only(judge(0, search="serper").judge([BARE])))
     assert sorted(asked["q"] for asked in provider.asked) == ["police appeal", "robbery city"]
     assert {asked["num"] for asked in provider.asked} == {SNIPPETS}
-    assert provider.keys == ["secret-key"] * 2
+    assert provider.keys == [b"secret-key"] * 2
     prompt = lm.prompts[-1]
     assert "found on the web" in section(prompt, "task")
     lines = section(prompt, "evidence").splitlines()
@@ -86,13 +68,13 @@ def test_the_same_search_is_made_once_for_a_store(provider: Provider) -> None:
     async def both() -> list[object]:
         return await asyncio.gather(*(only(judge(0, search="serper").judge([BARE])) for _ in range(2)))
 
-    first = run(lm, both())
-    assert run(lm, both()) == first
+    first = hold(lm, both())
+    assert hold(lm, both()) == first
     assert len(provider.asked) == 2
 
 
 def test_given_knowledge_is_not_looked_up(provider: Provider) -> None:
-    run(checker(), only(judge(0, search="serper").judge([ITEM])))
+    hold(checker(), only(judge(0, search="serper").judge([ITEM])))
     assert provider.asked == []
 
 
@@ -102,13 +84,13 @@ def test_direct_answers_and_facts_come_before_pages(provider: Provider) -> None:
         "knowledgeGraph": {"description": "Capital of Peru", "attributes": {"Founded": "1535"}},
         "organic": [{"snippet": "A page. "}, {"title": "none"}, {"snippet": "Lima"}],
     }
-    provider.replies = [(200, {}, body)]
+    provider.replies = [(200, b"X: 1", body)]
     found = asyncio.run(Serper().snippets("q", 10))
     assert found == ["Lima", "Capital of Peru", "Founded: 1535", "A page."]
 
 
 def test_a_provider_that_is_busy_is_asked_again(provider: Provider) -> None:
-    provider.replies = [(429, {"Retry-After": "0"}, ""), (503, {}, "")]
+    provider.replies = [(429, b"Retry-After: 0", ""), (503, b"X: 1", "")]
     assert asyncio.run(Serper(pause=0.0).snippets("q", 1)) == ["q 1"]
     assert len(provider.asked) == 3
 
@@ -116,14 +98,14 @@ def test_a_provider_that_is_busy_is_asked_again(provider: Provider) -> None:
 @pytest.mark.parametrize(
     ("replies", "asked", "words"),
     [
-        ([(503, {}, "")] * 3, 3, "HTTP 503"),
-        ([(400, {}, "")], 1, "HTTP 400"),
-        ([(200, {}, "<html>")], 1, "usual form"),
-        ([(200, {}, [])], 1, "usual form"),
+        ([(503, b"X: 1", "")] * 3, 3, "HTTP 503"),
+        ([(400, b"X: 1", "")], 1, "HTTP 400"),
+        ([(200, b"X: 1", "<html>")], 1, "usual form"),
+        ([(200, b"X: 1", [])], 1, "usual form"),
     ],
 )
 def test_a_search_that_fails_says_why(
-    provider: Provider, replies: list[tuple[int, dict[str, str], object]], asked: int, words: str
+    provider: Provider, replies: list[tuple[int, bytes, object]], asked: int, words: str
 ) -> None:
     provider.replies = list(replies)
     with pytest.raises(SearchError, match=words):
@@ -132,8 +114,8 @@ def test_a_search_that_fails_says_why(
 
 
 def test_a_search_that_fails_leaves_the_item_unscored(provider: Provider) -> None:
-    provider.replies = [(400, {}, "")] * 2
-    found = run(checker(), only(judge(0, search="serper").judge([BARE])))
+    provider.replies = [(400, b"X: 1", "")] * 2
+    found = hold(checker(), only(judge(0, search="serper").judge([BARE])))
     assert isinstance(found, Unscored)
     assert found.reason == "search error"
     assert found.detail == "evidence, round 0: claim 1: the web search failed (HTTP 400)"

@@ -35,6 +35,14 @@ COMPILE = [
         "ASCII",
         env={"OPENAI_API_KEY": f"sk-{SECRET}-é"},
     ),
+    row(
+        "no key for tuning",
+        "compile --reflection-lm anthropic/claude-sonnet-4-5 --aspects coherence",
+        None,
+        "ANTHROPIC_API_KEY",
+        code=3,
+        env={"ANTHROPIC_API_KEY": ""},
+    ),
     row("an optimizer misspelled", "compile --tuner mirpo", "--tuner", "'mipro'"),
     row("a judge misspelled", "compile --judge debat", "--judge", "'debate'"),
     row("data misspelled", "compile --data summevall", "--data", "'summeval'"),
@@ -247,6 +255,19 @@ OTHERS = [
     row("half a report", "report .", None, "report", "report.json", files={"report.json": "{"}),
     row("a report of no characters", "report .", None, "report", "report.json", files={"report.json": b"\xff"}),
     row("a deep report", "report .", None, "report", "report.json", files={"report.json": "[" * 100_000}),
+    *(
+        row(f"score {more}", f"score support --in scored.jsonl --out o.jsonl {more}", field, keyword)
+        for more, field, keyword in (
+            ("--in absent.jsonl", None, "no such file"),
+            ("--in .", None, "no such file"),
+            ("--out scores.txt", "--out", ".parquet"),
+            ("--out scored.jsonl", None, "the same"),
+            ("--config transcripts=o.jsonl", None, "the same"),
+            ("--aspects tonne", "aspects", "'tone'"),
+            ("--concurrency 0", "--concurrency", "at least 1"),
+            ("--config max-unscored=7", "max-unscored", "from 0 to 1"),
+        )
+    ),
     row("a missing aspect", "score judge --in new.jsonl --out o.jsonl --aspects tone", "aspects", "tone"),
     row("no map of raters", "score support --in new.jsonl --out o.jsonl --scale raters", "scale", "no map"),
     row("no interval", "score bare --in new.jsonl --out o.jsonl --config interval=0.9", "interval", "interval"),

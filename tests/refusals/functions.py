@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,14 @@ import dspy
 import pandas as pd
 
 import debate_judge
-from debate_judge import Aspect, Debate, Scale, corpus, examples, load, offline_lm
+from debate_judge import Aspect, Debate, Scale, Task, corpus, examples, load, offline_lm
 from debate_judge.data import LOADERS
 from debate_judge.data import load as load_data
+from debate_judge.data.folds import fold
+from debate_judge.data.requirements import require_ratings
+from debate_judge.data.schema import Candidate, Corpus, Origin, RatedGroup
+from debate_judge.data.sources import choose
+from debate_judge.data.splits import split
 from debate_judge.runs.evaluation.score_files import read_external
 from debate_judge.runs.export.process import judge_of_process
 from debate_judge.runs.integrations import DebateScorer, ProgramMetric, score_frame
@@ -202,4 +208,56 @@ SCORED = [
     ),
 ]
 
-TABLE = [*JUDGES, *EXPORTS, *INTEGRATIONS, *SCORED]
+
+def toned(*groups: tuple[float | None, ...]) -> Corpus:
+    """Groups whose candidates have these ratings of tone."""
+    made = tuple(
+        RatedGroup(
+            str(i),
+            f"source {i}",
+            tuple(Candidate(str(j), "x", {} if r is None else {"tone": (r,)}) for j, r in enumerate(ratings)),
+        )
+        for i, ratings in enumerate(groups)
+    )
+    return Corpus(TONE, made, Origin("made", "made.jsonl"))
+
+
+TONE = Task("t", "source", "text", (Aspect("tone", "Kind?", Scale(1, 5)), Aspect("solved", "Solved?", Scale(0, 1))))
+MANY = toned(*((1, 2 + i % 3) for i in range(30)))
+SINGLE = toned(*((1.0 + i % 5,) for i in range(12)))
+TWICE = replace(MANY, groups=(*MANY.groups, replace(MANY.groups[3], id="again", source=" source\n3")))
+
+
+def parted(given: Corpus, aspect: str = "tone", **more: Any) -> Callable[[], object]:
+    return lambda: split(given, aspects=[aspect], seed=0, **more)
+
+
+def folded(given: Corpus, count: int) -> Callable[[], object]:
+    return lambda: fold(given, aspects=["tone"], seed=0, count=count)
+
+
+def rated(given: Corpus, aspect: str = "tone") -> Callable[[], object]:
+    return lambda: require_ratings(given, [aspect])
+
+
+CORPORA = [
+    *(row(f"{count} folds", folded(MANY, count), "--folds", "4 or more") for count in (0, 2, 3)),
+    row("few sources for four folds", folded(toned(*((1, 2),) * 3), 4), "--folds", "3 sources"),
+    row("folds of equal ratings", folded(toned(*((3, 3),) * 20, (1, 2)), 4), None, "too few ratings"),
+    row("folds of few texts", folded(SINGLE, 4), None, "too few ratings of tone"),
+    row("folds of equal texts", folded(toned(*((3,),) * 24), 4), None, "are equal"),
+    row("a source twice", parted(TWICE), None, "same source text", "made.jsonl"),
+    row("a split of four", parted(toned(*((1, 2),) * 4)), None, "at least 2 groups"),
+    row("an aspect without ratings", parted(MANY, "solved"), None, "solved"),
+    row("an aspect of no task", parted(MANY, "tune"), "aspects", "'tone'"),
+    *(
+        row(f"parts {parts}", parted(MANY, fractions=parts), None, "add up to 1")
+        for parts in ((0.5, 0.5, 0.0), (0.3, 0.3, 0.3), (0.6, 0.6, -0.2), (float("nan"), 0.5, 0.5))
+    ),
+    row("nothing rated of an aspect", rated(MANY, "solved"), None, "ratings of tone"),
+    row("nothing rated", rated(toned((None,))), None, '"ratings"'),
+    row("nothing but threes", rated(toned((3, 3), (3, None))), None, "only 3"),
+    *(row(f"sources {text}", lambda t=text: choose(MANY, t), "sources", "at most 30") for text in ("31", "20-31")),  # type: ignore[misc]
+]
+
+TABLE = [*JUDGES, *EXPORTS, *INTEGRATIONS, *SCORED, *CORPORA]

@@ -11,15 +11,16 @@ import pytest
 from debate_judge.data.errors import InputError
 from debate_judge.optimize import cli
 from debate_judge.programs.lm.store import FILE
-from tests.refusals import commands, exports, functions, settings
+from tests.refusals import commands, exports, files, functions, settings
 from tests.refusals.refusal import SECRET, Refusal
 from tests.stores import count
 
-WAY_OUT = re.compile(r"remedy: |expected: |did you mean|there is no command|no such|is missing|not valid")
-"""What to do; of what is missing, and of a syntax, the error says it by itself."""
+PLAIN = r"no (such|questions|answer)|is missing|not (valid|usable|UTF-8)|too long|twice|second|same name|directory"
+WAY_OUT = re.compile(rf"remedy: |expected: |did you mean|there is no command|{PLAIN}")
+"""What to do; of what is missing or there twice, and of a syntax, the problem says it by itself."""
 
 
-@pytest.mark.parametrize("refusal", [*commands.TABLE, *functions.TABLE, *settings.TABLE, *exports.TABLE])
+@pytest.mark.parametrize("refusal", [*commands.TABLE, *functions.TABLE, *settings.TABLE, *files.TABLE, *exports.TABLE])
 def test_refused(
     refusal: Refusal, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,385 @@
+"""Files of data and tasks that are refused by their content: each is named with its line and its field."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from debate_judge import data
+from debate_judge.data.files.columns import Columns
+from debate_judge.data.files.groups import iter_groups, load
+from debate_judge.data.files.reading import toml
+from debate_judge.data.files.task_file import find_task, read_task
+from debate_judge.data.sets import dialsummeval, faireval, summeval, topical_chat
+from debate_judge.data.sources import SourceChoice
+from tests.data import test_factuality_sets as factuality
+from tests.data.files_of_rows import TASK
+from tests.data.test_faireval import QUESTIONS, answers
+from tests.data.test_faireval import folder as copy_of_faireval
+from tests.data.test_public_sets import ARTICLE, REPLY, SAID
+from tests.data.test_task_files import GOOD as GOOD_TASK
+from tests.data.test_task_files import HEAD
+from tests.refusals.refusal import row
+
+GOOD: dict[str, Any] = {
+    "group": "g1",
+    "task": "summarization",
+    "source": "It rained all day in Elm.",
+    "candidates": [
+        {"id": "a", "text": "Rain in Elm.", "ratings": {"coherence": [4, 5], "fluency": 5}},
+        {"id": "b", "text": "Elm rain.", "ratings": {"coherence": 2}},
+    ],
+}
+
+
+def line(**changes: Any) -> str:
+    return json.dumps({key: value for key, value in {**GOOD, **changes}.items() if value is not ...})
+
+
+def rated(value: Any, aspect: str = "coherence", **changes: Any) -> str:
+    return line(candidates=[{"id": "a", "text": "Rain.", "ratings": {aspect: value}}], **changes)
+
+
+def commented(comments: Any) -> str:
+    return line(candidates=[{"id": "a", "text": "Rain.", "comments": comments}])
+
+
+def lines(records: list[dict[str, Any]]) -> str:
+    return "\n".join(json.dumps(record) for record in records)
+
+
+FIRST = line()
+HEADER = "group,source,candidate,text,coherence\n"
+
+Place = tuple[str, str | bytes, int | None, str | None, str]
+"""Name, content, line, field, keyword."""
+
+JSONL: list[Place] = [
+    ("not JSON", FIRST + '\n{"group": "g2" "task"}', 2, None, "not valid JSON"),
+    ("cut off", FIRST[:-10], 1, None, "not valid JSON"),
+    ("pretty-printed", json.dumps(GOOD, indent=1), 1, None, "every record on one line"),
+    ("indented below one line", '{"a": 1,\n"b": 2}', 1, None, "every record on one line"),
+    ("array", "[" + FIRST + ", 3]", 1, None, "must be an object"),
+    ("array that is not closed", "[" + FIRST, 1, None, "the JSON array is not closed"),
+    ("array and more", "[" + FIRST + "]\n\n[" + FIRST + "]", 3, None, "after the end of the JSON array"),
+    ("no object", "3", 1, None, "must be an object"),
+    ("not UTF-8", FIRST.encode() + b'\n{"group": "caf\xe9"}', 2, None, "not UTF-8: byte 15"),
+    ("half of UTF-16", FIRST.encode("utf-16")[:-1], 1, None, "not UTF-16"),
+    ("NaN", FIRST.replace("[4, 5]", "NaN"), 1, None, "NaN is not a JSON number"),
+    ("name twice", FIRST.replace('"fluency"', '"coherence"'), 1, None, "'coherence' occurs twice"),
+    ("nested too deeply", "[" * 100000, 1, None, "nested too deeply"),
+    ("endless number", rated(0).replace("0}", "9" * 5000 + "}"), 1, None, "a number has thousands of digits"),
+    ("empty file", "\n\n", None, None, "no groups in the file"),
+    ("no group", line(group=...), 1, "group", "'group' is missing"),
+    ("misspelt field", line(source=..., sources="x"), 1, "source", "is it called 'sources'?"),
+    ("group is a list", line(group=["g"]), 1, "group", "a text or a whole number"),
+    ("source is a number", line(source=7), 1, "source", "expected: a text"),
+    ("blank source", line(source=" \n "), 1, "source", "source is empty"),
+    ("half a character", line(source="sun \ud83d"), 1, "source", "lone surrogate"),
+    ("blank reference", line(references=["one", ""]), 1, "references[1]", "is empty"),
+    ("no candidates", line(candidates=[]), 1, "candidates", "at least one object"),
+    ("candidate is a text", line(candidates=["Rain."]), 1, "candidates[0]", "expected: an object"),
+    ("no text", line(candidates=[{"id": "a"}]), 1, "candidates[0].text", "'text' is missing"),
+    ("blank text", line(candidates=[{"id": "a", "text": "\t"}]), 1, "candidates[0].text", "text is empty"),
+    (
+        "candidate twice",
+        line(candidates=[{"id": "a", "text": "x"}, {"id": "b", "text": "y"}, {"id": "a", "text": "z"}]),
+        1,
+        "candidates[2].id",
+        "'g1' has two candidates with the id 'a'",
+    ),
+    ("ratings is a list", line(candidates=[{"id": "a", "text": "x", "ratings": [3]}]), 1, None, "an object"),
+    ("above the scale", rated(5.01), 1, "candidates[0].ratings.coherence", "from 1 to 5"),
+    ("below the scale", rated([3, 0]), 1, "candidates[0].ratings.coherence[1]", "outside the scale of coherence"),
+    ("more than a float", rated(10**400), 1, "candidates[0].ratings.coherence", "outside the scale"),
+    ("number in quotes", rated("4"), 1, "candidates[0].ratings.coherence", "without quotes"),
+    ("decimal comma", rated("4,5"), 1, "candidates[0].ratings.coherence", "decimals with a point"),
+    ("true on five points", rated(True), 1, "candidates[0].ratings.coherence", "found:    true"),
+    ("a rater without value", rated([4, None]), 1, "candidates[0].ratings.coherence[1]", "leave out the raters"),
+    ("a word on two points", rated("maybe", "groundedness", task="dialogue"), 1, None, "yes/no, true/false"),
+    ("comments are a text", commented("good"), 1, "candidates[0].comments", "expected: an object"),
+    ("comment is a number", commented({"coherence": 4}), 1, "candidates[0].comments.coherence", "a list of texts"),
+    (
+        "one comment is a number",
+        commented({"coherence": ["well told", 4]}),
+        1,
+        "candidates[0].comments.coherence[1]",
+        "expected: a text",
+    ),
+    (
+        "half a character in a comment",
+        commented({"coherence": "\ud83d"}),
+        1,
+        "candidates[0].comments.coherence",
+        "lone surrogate",
+    ),
+    ("no task", line(task=...), 1, "task", "names no task"),
+    ("unknown task", line(task="sumarization"), 1, "task", "did you mean 'summarization'?"),
+    ("no task file", line(task="tone.toml"), 1, "task", "no such task file"),
+    ("several tasks", FIRST + "\n" + rated(0, "overall", task="dialogue").replace("0}", "1}"), 2, "task", "--task "),
+    ("group twice", FIRST + "\n" + line(source="Sun."), 2, "group", "'g1'"),
+    (
+        "source twice",
+        FIRST + "\n" + line(group="g2", source="It rained  all day\nin Elm. "),
+        2,
+        "source",
+        "'g1' and 'g2' have the same source text",
+    ),
+]
+
+CSV: list[Place] = [
+    ("header only", HEADER, None, None, "no groups in the file"),
+    ("no text", "group,source\ng,x\n", 2, "text", "'text' is missing"),
+    ("misspelt source", "sources,text\ng,x\n", 2, "source", "is it called 'sources'?"),
+    ("a title above the header", "Ratings,,\nsource,text,tone\n", 1, None, "a title"),
+    ("a title of one cell", "Ratings\nsource,text,tone\n", 2, None, "a title"),
+    ("column twice", "source,text,text\ns,x,y\n", 1, "text", "two columns have the same name"),
+    ("line ends of old Macs", "text,coherence\ra,3\rb,4\r", 1, None, "not valid CSV"),
+    ("too many cells", HEADER + "g,It rained, all day,a,Rain.,4\n", 2, None, "5 cells"),
+    (
+        "several bad cells",
+        HEADER + "g,s,a,x,9\ng,s,b,y,bad\ng,s,c,z,4\ng,s,d,w,4;0\n",
+        2,
+        "coherence",
+        "line 3, field 'coherence'",
+    ),
+    ("open quote", HEADER + 'g,s,a,"Rain.,4\ng,s,b,Sun.,5\n', 2, None, "not valid CSV"),
+    ("not UTF-8", HEADER.encode() + b"g,s,a,caf\xe9,4\n", 2, None, "not UTF-8: byte 10"),
+    ("outside the scale", HEADER + 'g,"two\nlines",a,x,4\ng,"two\nlines",b,y,6\n', 4, "coherence", "from 1 to 5"),
+    ("decimal comma", HEADER + 'g,s,a,x,"3,5"\ng,s,b,y,4.5\n', 2, "coherence", "decimals with a point"),
+    ("fraction", HEADER + "g,s,a,x,4/5\n", 2, "coherence", "a text: '4/5'"),
+    ("a rater without value", HEADER + "g,s,a,x,4;;5\n", 2, "coherence", "leave out the raters"),
+    ("sources differ", HEADER + "g,s,a,x,4\ng,S,b,y,5\n", 3, "source", "differ in source"),
+    (
+        "contexts differ",
+        "group,source,context,candidate,text\ng,s,c,a,x\ng,s,,b,y\n",
+        3,
+        "context",
+        "differ in context",
+    ),
+    (
+        "tasks differ",
+        "group,source,task,candidate,text\ng,s,summarization,a,x\ng,s,dialogue,b,y\n",
+        3,
+        "task",
+        "differ in task",
+    ),
+    ("candidate twice", HEADER + "g,s,a,x,4\ng,s,a,y,5\n", 3, "candidate", "two candidates"),
+    ("blank text", HEADER + "g,s,a,,4\n", 2, "text", "text is empty"),
+    ("merged sources", "source,text\ns,x\n,y\n", 3, "source", "source is empty"),
+    ("source twice", "group,source,text\ng,s,x\nh,s,y\n", 3, "source", "'g' and 'h'"),
+]
+
+TASKS: list[tuple[str, str | bytes, str | None, int | None, str]] = [
+    ("not TOML", HEAD + "low 1\n", None, 4, "not valid TOML"),
+    ("key twice", GOOD_TASK + "high = 6\n", None, 10, "not valid TOML"),
+    ("no name", GOOD_TASK.replace('name = "support"\n', ""), "name", None, "add name at the top"),
+    ("blank label", GOOD_TASK.replace("customer message", " "), "source_label", None, "not empty"),
+    ("label is a number", GOOD_TASK.replace('"reply"', "3"), "candidate_label", None, "a text in quotes"),
+    ("unknown key", "lables = 1\n" + GOOD_TASK, "lables", None, "unknown field"),
+    ("misspelt key", 'candidat_label = "x"\n' + GOOD_TASK, "candidat_label", None, "did you mean 'candidate_label'?"),
+    ("unknown aspect key", GOOD_TASK + "max = 5\n", "aspects.tone.max", None, "one of definition, low, high, step"),
+    (
+        "misspelt aspect key",
+        GOOD_TASK + 'defnition = ""\n',
+        "aspects.tone.defnition",
+        None,
+        "did you mean 'definition'?",
+    ),
+    ("no aspects", HEAD, "aspects", None, "'aspects' is missing"),
+    ("empty aspects", HEAD + "[aspects]\n", "aspects", None, "at least one aspect"),
+    ("aspect is a text", HEAD + '[aspects]\ntone = "kind"\n', "aspects.tone", None, "a table [aspects.tone]"),
+    ("no high", GOOD_TASK.replace("high = 5\n", ""), "aspects.tone.high", None, "add high to [aspects.tone]"),
+    ("low is a text", GOOD_TASK.replace("low = 1", 'low = "1"'), "aspects.tone.low", None, "number without quotes"),
+    ("source is a text", GOOD_TASK + 'source = "no"\n', "aspects.tone.source", None, "true or false"),
+    ("high is true", GOOD_TASK.replace("high = 5", "high = true"), "aspects.tone.high", None, "found:    true"),
+    ("upside down", GOOD_TASK.replace("low = 1", "low = 9"), "aspects.tone", None, "low < high"),
+    ("step too wide", GOOD_TASK + "step = 5\n", "aspects.tone", None, "0 < step <= high - low"),
+    ("infinite", GOOD_TASK.replace("high = 5", "high = inf"), "aspects.tone.high", None, "a finite number"),
+    ("reserved name", GOOD_TASK.replace("aspects.tone", "aspects.text"), "aspects", None, "'text' cannot be the name"),
+    ("odd name", GOOD_TASK.replace("aspects.tone", 'aspects."a/b"'), "aspects", None, "'a/b'"),
+    ("task of no text", GOOD_TASK.replace("reply", "r\xe9ply").encode("latin-1"), None, None, "not UTF-8"),
+]
+
+ARTICLES: list[tuple[str, list[dict[str, Any]], int | None, str | None, str]] = [
+    ("empty", [], None, None, "no records in the file"),
+    ("another layout", [{"id": "x", "article": "y"}], 1, "text", "'text' is missing"),
+    ("short column", [ARTICLE, {**ARTICLE, "fluency": [5.0]}], 2, "fluency", "2 values, one per summary"),
+    ("outside the scale", [{**ARTICLE, "fluency": [5.0, 0.0]}], 1, "fluency[1]", "from 1 to 5"),
+    ("blank summary", [{**ARTICLE, "machine_summaries": ["a", " "]}], 1, "machine_summaries[1]", "is empty"),
+    ("no summaries", [{**ARTICLE, "machine_summaries": []}], 1, "machine_summaries", "at least one summary"),
+    ("short model names", [{**ARTICLE, "model_ids": ["M1"]}], 1, "model_ids", "2 values"),
+    ("model twice", [{**ARTICLE, "model_ids": ["M1", "M1"]}], 1, "model_ids", "a model occurs twice"),
+    ("id twice", [ARTICLE, {**ARTICLE, "text": "Other ."}], 2, "id", "the id of line 1"),
+    ("text twice", [ARTICLE, {**ARTICLE, "id": "dm-2"}], 2, "text", "the text of line 1"),
+]
+
+REPLIES: list[tuple[str, list[dict[str, Any]], int | None, str | None, str]] = [
+    ("empty", [], None, None, "no records in the file"),
+    ("no scores", [{k: v for k, v in REPLY.items() if k != "scores"}], 2, "scores", "'scores' is missing"),
+    ("unknown aspect", [{**REPLY, "scores": {"fluency": 1}}], 2, "scores.fluency", "no aspect 'fluency'"),
+    ("outside the scale", [{**REPLY, "scores": {"overall": 6}}], 2, "scores.overall", "from 1 to 5"),
+    ("system twice", [REPLY, REPLY], 13, "system_id", "a second output of 'A'"),
+    ("facts differ", [REPLY, {**REPLY, "system_id": "B", "context": "x"}], 13, "context", "the context of line 2"),
+]
+
+COPIES: list[tuple[str, dict[str, Any], str]] = [
+    ("a label too few", {"labels": "TIE\nTIE\n"}, "3 lines, one per question"),
+    ("an unknown label", {"labels": "TIE\nGPT4\nTIE\n"}, "line 2, field 'label': unknown label 'GPT4'"),
+    ("a blank label", {"labels": "TIE\n\nTIE\n"}, "line 2, field 'label'"),
+    ("an answer missing", {"vicuna": answers("v", (1, 5))}, "no answer of vicuna-13b to question 3"),
+    ("an answer twice", {"gpt": answers("g", (1, 3, 5, 3))}, "question 3 occurs twice"),
+    ("a question twice", {"questions": [*QUESTIONS[:2], QUESTIONS[1]]}, "question 3 occurs twice"),
+    ("no questions", {"questions": [], "labels": ""}, "no questions"),
+]
+
+CELLS: list[Place] = [
+    ("a rater twice", "source,text,aspect,rating,rater\ns,x,tone,4,ann\ns,x,tone,5,ann\n", 3, "rater", "twice"),
+    ("texts of a candidate", "source,candidate,text,rater,tone\ns,a,x,1,4\ns,a,z,2,4\n", 3, "text", "line 2"),
+    ("a rater off the scale", "source,text,tone_1,tone_2\ns,x,4,9\n", 2, "tone_2", "scale of tone"),
+    ("a rating in words", "source,text,aspect,rating\ns,x,tone,ok\n", 2, "rating", "from 1 to 5"),
+    ("a question", "question,text\ns,x\n", 2, "source", "--columns source=question"),
+    ("an abbreviation", "src,text\ns,x\n", 2, "source", "--columns source=src"),
+    ("a source's id", "source_en_id,text\ns,x\n", 2, "source", "'source_en_id'"),
+    ("an answer", "source,Answer\ns,x\n", 2, "text", "--columns text=Answer"),
+    ("two raters with a comma", 'text,aspect,rating\nx,tone,"4,5"\n', 2, "rating", "4;5"),
+]
+
+FACTUALITY = [
+    ("halueval", [], "no records"),
+    ("halueval", [{"text": "x"}], "not a record of HaluEval"),
+    ("halueval", [{"question": "x", "right_answer": "y"}], "hallucinated_answer"),
+    ("halueval", [factuality.QA, factuality.NEWS], "is missing"),
+    ("halueval", [{"question": "x", "answer": "y", "hallucination": "maybe"}], "yes or no"),
+    ("factool_claims", [{**factuality.CLAIMS, "claims": []}], "claims is empty"),
+    ("factool_claims", [{**factuality.CLAIMS, "claims": [{"claim": "x", "label": "yes"}]}], "label"),
+    ("qags", [{**factuality.QAGS, "scores": {"fluency": 1}}], "'fluency'"),
+    ("qags", [{**factuality.QAGS, "scores": {"consistency": 2}}], "from 0 to 1"),
+    ("qags", [factuality.QAGS, {**factuality.QAGS, "source": "Other ."}], "a second source"),
+]
+
+
+def places(file: str, read: Callable[[Path], object], found: Iterable[Place]) -> list[object]:
+    """Rows of a table of contents that are all read from a file of this name."""
+    return [
+        row(name, lambda: read(Path(file)), field, keyword, file, number, {file: content})
+        for name, content, number, field, keyword in found
+    ]
+
+
+def columns(*entries: str) -> Callable[[], object]:
+    return lambda: load(Path("a.csv"), TASK, Columns.of(entries))
+
+
+def deep(content: str) -> dict[str, str]:
+    return {"x.toml": f"a = {content}"}
+
+
+SAID_TWICE = lines([SAID, {**SAID, "dialogue": "| Ann: Hi!"}])
+UNIEVAL = [
+    {"doc_id": "d1", "system_id": "M8", "system_output": "Rain .", "source": source, "scores": {"fluency": 5}}
+    for source in ("It rained .", "It snowed .")
+]
+TONES = {"a.csv": "source,text,score\ns,x,4\n"}
+
+TABLE = [
+    *places("rated.jsonl", load, JSONL),
+    *places("rated.csv", lambda path: load(path, "summarization"), CSV),
+    *places("a.csv", lambda path: load(path, TASK), CELLS),
+    *places("support.toml", read_task, [(name, text, at, field, word) for name, text, field, at, word in TASKS]),
+    *places("s.jsonl", summeval.load, [(name, lines(rows), at, *rest) for name, rows, at, *rest in ARTICLES]),  # type: ignore[misc]
+    *places("t.json", topical_chat.load, [(name, json.dumps(rows, indent=1), *rest) for name, rows, *rest in REPLIES]),  # type: ignore[misc]
+    *places("d.jsonl", dialsummeval.load, [("another dialogue", SAID_TWICE, 2, "id", "another dialogue")]),
+    *places("u.jsonl", summeval.load, [("an id of two articles", lines(UNIEVAL), 2, "doc_id", "second source")]),
+    *places(
+        "t.json",
+        topical_chat.load,
+        [
+            ("no JSON in an array", '[\n{"source": "a"},\n{"source" "b"}]', 3, None, "not valid JSON"),
+            ("a number in an array", '[\n{"source": "a"},\n\n7]', 4, None, "must be an object"),
+            ("an open array", '[\n{"source": "a"},\n', 3, None, "not closed"),
+        ],
+    ),
+    *(
+        row(
+            name,
+            lambda: faireval.load(Path("copy")),
+            None,
+            keyword,
+            "copy",
+            change=lambda f, of=files: copy_of_faireval(f / "copy", **of),
+        )  # type: ignore[misc]
+        for name, files, keyword in COPIES
+    ),
+    *(
+        row(f"{name} {number}", lambda n=name: data.load(f"{n}=set.json"), None, word, files={"set.json": lines(rows)})  # type: ignore[misc]
+        for number, (name, rows, word) in enumerate(FACTUALITY)
+    ),
+    row("a set without its folder", lambda: faireval.load(Path("absent")), None, "not a folder", "absent"),
+    *(
+        row(f"columns {' '.join(entries)}", columns(*entries), None, keyword, files=TONES)
+        for entries, keyword in (
+            (["source"], "NAME=COLUMN"),
+            (["source=a", "source=b"], "each once"),
+            (["tonne=b"], "'tone'"),
+            (["tone=scor"], "'score'"),
+        )
+    ),
+    row("columns of a public set", lambda: data.load("sample", columns=["source=x"]), None, "sample"),
+    *(
+        row(f"data {spec!r}", lambda s=spec: data.load(s), None, keyword)  # type: ignore[misc]
+        for spec, keyword in (
+            ("sumeval", "'summeval'"),
+            ("topicalchat=x.json", "'topical_chat'"),
+            ("ratings.doc", ".jsonl"),
+            ("", "unknown data"),
+            ("summeval=", "no path"),
+            ("sample=x.jsonl", "part of the program"),
+            ("ratd.jsonl", "'rated.jsonl'"),
+            ("x" * 300 + ".csv", "too long"),
+        )
+    ),
+    row("an unknown task", lambda: data.load("rated.jsonl", "dialog"), None, "'dialogue'"),
+    row(
+        "a task file misspelled", lambda: find_task("suport.toml"), None, "'support.toml'", files={"support.toml": HEAD}
+    ),
+    row("a document", lambda: iter_groups(Path("rated.docx")), None, ".jsonl", "rated.docx"),
+    row("TOML too deep", lambda: toml(Path("x.toml")), None, "deeply", files=deep("[" * 20_000 + "]" * 20_000)),
+    row("TOML too long", lambda: toml(Path("x.toml")), None, "thousands of digits", files=deep("9" * 5_000)),
+    row(
+        "a folder",
+        lambda: load(Path("d.jsonl")),
+        None,
+        "cannot be read",
+        "d.jsonl",
+        change=lambda f: (f / "d.jsonl").mkdir(),
+    ),
+    row("a pipe", lambda: load(Path("x.jsonl")), None, "pipe", "x.jsonl", change=lambda f: os.mkfifo(f / "x.jsonl")),
+    *(
+        row(f"drawn {value}", lambda: data.load("t.csv", "summarization"), "drawn", "", "t.csv", 2, {"t.csv": content})
+        for value in ("0", "1.5", "often")
+        for content in [f"source,text,coherence,drawn\ns,x,1,{value}\nt,y,2,\n"]
+    ),
+    *(
+        row(
+            f"verdict {value}",
+            lambda: data.load("p.jsonl", "pairs"),
+            "winner",
+            "tie",
+            "p.jsonl",
+            1,
+            {"p.jsonl": content},
+        )
+        for value in ("C", "The Ash.")
+        for content in [
+            lines([{"question": "Which?", "response_a": "The Ash.", "response_b": "Water.", "winner": value}])
+        ]
+    ),
+    *(
+        row(f"sources {text!r}", lambda t=text: SourceChoice.of(t), "sources", "choice of sources")  # type: ignore[misc]
+        for text in ("0", "1.5", "5-2", "half", "", "1e1")
+    ),
+]
