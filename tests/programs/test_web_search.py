@@ -123,7 +123,7 @@ def test_a_search_that_fails_leaves_the_item_unscored(provider: Provider) -> Non
 
 
 def test_a_refused_key_ends_the_run_and_is_not_shown(provider: Provider) -> None:
-    provider.replies = [(403, {}, "bad key secret-key")]
+    provider.replies = [(403, b"X: 1", "bad key secret-key")]
     with pytest.raises(InputError, match="refuses the key") as caught:
         asyncio.run(Serper().snippets("q", 1))
     assert "secret-key" not in str(caught.value)
