@@ -7,32 +7,37 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import dspy
+from dspy.teleprompt.teleprompt import Teleprompter
+
 from debate_judge.data.testing import check_corpus
-from debate_judge.optimize.tuners import Tuner, Tuning
+from debate_judge.optimize.examples import places_of
+from debate_judge.optimize.tuners import details_of
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.testing import ScriptedLM, check_judge, in_turn, sample_items, scripted_lm
 
 __all__ = ["ScriptedLM", "check_corpus", "check_judge", "check_tuner", "in_turn", "sample_items", "scripted_lm"]
 
 
-def check_tuner(tune: Tuner, tuning: Tuning) -> None:
-    """Assert that a tuner returns judges of the same kind and debate, in which nothing but tunable instructions may
-    differ, leaves the one that it was given alone, and names as unseen only examples that there are.
+def check_tuner(optimizer: Teleprompter, judge: Judge, trainset: list[dspy.Example]) -> None:
+    """Assert that an optimizer returns judges of the same kind and debate, in which only tunable instructions may
+    differ, leaves the one that it was given alone, and names as unseen only groups that there are.
 
     Args:
-        tune: The tuner.
-        tuning: What it works with; its judge is compared before and after.
+        optimizer: Made with what it works with.
+        judge: The judge that it tunes, which is compared before and after.
+        trainset: What it tunes on.
 
     Raises:
         AssertionError: The first of these that does not hold.
     """
-    before = dict(tuning.judge.instructions())
-    found = tune(tuning)
-    assert tuning.judge.instructions() == before, "the judge that it was given has other instructions now"
-    for tuned in (found.judge, *(fold.judge for fold in found.folds)):
-        _check_tuned(tuned, tuning.judge, before)
-    places = set(range(len(tuning.examples)))
-    assert all(fold.unseen <= places for fold in found.folds), "it names examples that there are not"
+    before = dict(judge.instructions())
+    found = optimizer.compile(judge, trainset=trainset)
+    assert judge.instructions() == before, "the judge that it was given has other instructions now"
+    details = details_of(found)
+    for tuned in (found, details.judge, *(fold.judge for fold in details.folds)):
+        _check_tuned(tuned, judge, before)
+    assert all(fold.unseen <= places_of(trainset) for fold in details.folds), "it names groups that there are not"
 
 
 def _check_tuned(tuned: Judge, given: Judge, before: Mapping[str, str]) -> None:

@@ -18,6 +18,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations, pairwise
 
+import numpy as np
+
 from debate_judge.data.schema import RatedGroup
 
 LENGTH = 5
@@ -50,19 +52,14 @@ def near_duplicates(groups: Sequence[RatedGroup]) -> list[tuple[int, ...]]:
     The relation is transitive: if A belongs to B and B to C, all three form a set. Sets of more than `_LARGEST_SET` of
     all groups are left out, e.g. in a small corpus of questions made from one template.
     """
-    parent = list(range(len(groups)))
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
 
-    def root(i: int) -> int:
-        while parent[i] != i:
-            parent[i] = parent[parent[i]]
-            i = parent[i]
-        return i
-
-    for one, other in [*_alike_sources(groups), *_equal_contexts(groups)]:
-        parent[root(one)] = root(other)
+    alike = np.array([*_alike_sources(groups), *_equal_contexts(groups)], dtype=np.intp).reshape(-1, 2).T
+    graph = coo_array((np.ones(alike.shape[1]), tuple(alike)), shape=(len(groups), len(groups)))
     found: dict[int, list[int]] = defaultdict(list)
-    for i in range(len(groups)):
-        found[root(i)].append(i)
+    for i, label in enumerate(connected_components(graph, directed=False)[1].tolist()):
+        found[label].append(i)
     most = max(2, _LARGEST_SET * len(groups))
     return [tuple(members) for members in found.values() if 1 < len(members) <= most]
 

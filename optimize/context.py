@@ -302,8 +302,8 @@ class Run:
             return [[self]]
         return [[self.on(splits, next(numbers)) for splits in half] for half in folds.halves]
 
-    def tuned(self, works: Sequence[Callable[[], T]]) -> list[T]:
-        """The results of pieces of work that tune, at once where the tuner allows it.
+    def tune_at_once(self, works: Sequence[Callable[[], T]]) -> list[T]:
+        """The results of pieces of work that tune, done at once where the tuner allows it.
 
         DSPy's optimizers set the seeds of the whole process, and their output is silenced by redirecting its own.
         """

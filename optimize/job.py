@@ -19,7 +19,7 @@ from debate_judge.optimize import optimizer
 from debate_judge.optimize.choosing import choose, study_of
 from debate_judge.optimize.context import CompilePlan, Run
 from debate_judge.optimize.evaluation.comparison import HeldOut, choose_export, compare_held_out
-from debate_judge.optimize.evaluation.held_out import Proof, evaluate
+from debate_judge.optimize.evaluation.held_out import HeldOutEvaluation, evaluate
 from debate_judge.optimize.evaluation.learning_curve import learning_curve, require_learning
 from debate_judge.optimize.optimizer import TunedJudges
 from debate_judge.optimize.publishing import announce, export, log
@@ -69,9 +69,9 @@ def compile_judge(
     """
     plan = split(load(settings, corpus), settings, personas)
     with (opened or partial(open_run, progress=progress))(plan) as run:
-        tuned = run.tuned([partial(optimizer.compile, half[0]) for half in run.halves])
+        tuned = run.tune_at_once([partial(optimizer.compile, half[0]) for half in run.halves])
 
-        def choose_and_evaluate(run: Run, judges: TunedJudges) -> Proof:
+        def choose_and_evaluate(run: Run, judges: TunedJudges) -> HeldOutEvaluation:
             study = study_of(run, judges)
             study.optimize()
             return evaluate(run, *choose(run, study))
@@ -85,17 +85,17 @@ def compile_judge(
             # The exported judge learns from all sources: it is tuned on the first half, like half of the folds.
             works.append(partial(choose_and_evaluate, run, tuned[0]))
         *folds, whole = run.runner.at_once(works)
-        proofs = folds or [whole]
-        held_out = compare_held_out(run.plan, proofs)
+        evaluations = folds or [whole]
+        held_out = compare_held_out(run.plan, evaluations)
         result = Result(
             plan=run.plan,
             lm=run.runner.lm,
-            proofs=proofs,
+            evaluations=evaluations,
             compiled=whole.judge,
             searches=whole.searches,
             held_out=held_out,
             exported=choose_export(run.plan, whole.judge, held_out),
-            curve=learning_curve(run, proofs) if settings.learning_curve else None,
+            curve=learning_curve(run, tuned, evaluations) if settings.learning_curve else None,
         )
         if run.tracker is None:
             return result

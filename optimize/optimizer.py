@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from debate_judge.data.schema import GRANULARITIES, Aspect, Granularity
 from debate_judge.optimize.context import CompilePlan, Run, label_of
 from debate_judge.optimize.examples import examples
-from debate_judge.optimize.search.choice_scores import CrossFitted, Place
+from debate_judge.optimize.search.choice_scores import CrossFitted
 from debate_judge.optimize.search.knowledge import (
     TUNED,
     Knowledge,
+    Variants,
     both,
-    groups_of,
     kinds_of,
     rated_examples,
     space_axes,
-    variants_of,
 )
 from debate_judge.optimize.search.points import LEARNT, JudgeVariant, Space
 from debate_judge.optimize.settings import EFFORTS
-from debate_judge.optimize.tuners import Effort, GuideLimits, Tuning
+from debate_judge.optimize.tuners import GuideLimits, LearntPersona, Tuning, details_of
 from debate_judge.programs import named
 from debate_judge.programs.compiled import usual_granularity
 from debate_judge.programs.grouping import corpus_items
@@ -48,49 +47,37 @@ class TunedJudges:
 
 
 def compile(run: Run) -> TunedJudges:
-    """Tune the judge of every aspect on the train part of the run's plan."""
+    """Tune the judge of every aspect on the train part of the run's plan, by the DSPy optimizer of `--tuner`."""
     plan = run.plan
     # Tuning uses the cheapest reading. On a copy, because a judge may keep what it has derived, and the uncompiled
     # judge is measured without that.
     base = plan.read(plan.readings[0])
-    found = run.tuned([partial(_learnt, run, base, unit) for unit in plan.units])
-    learnt = {label_of(unit): own for unit, own in zip(plan.units, found, strict=True)}
+    found = run.tune_at_once([partial(_learnt, run, base, unit) for unit in plan.units])
     personas = _judges(plan, base, _personas(plan))
-    names = [*personas, *([LEARNT] if any(own.persona for own in found) else [])]
-    space = _space(plan, base, names, [kind for own in found for kind in own.kinds])
-    return TunedJudges(
-        {
-            label: variants_of(
-                personas | ({} if own.persona is None else base.variants({LEARNT: own.persona})),
-                own.kinds,
-                space,
-                {LEARNT: own.seen_by_persona},
-            )
-            for label, own in learnt.items()
-        },
-        space,
-    )
+    names = [*personas, *([LEARNT] if any(persona for _, persona in found) else [])]
+    space = _space(plan, base, names, [kind for kinds, _ in found for kind in kinds])
+    variants = {}
+    for unit, (kinds, persona) in zip(plan.units, found, strict=True):
+        own, seen = dict(personas), {}
+        if persona is not None:
+            own |= base.variants({LEARNT: persona.text})
+            seen = {LEARNT: persona.seen}
+        variants[label_of(unit)] = Variants(own, kinds, space, seen)
+    return TunedJudges(variants, space)
 
 
-@dataclass(frozen=True)
-class _Learnt:
-    """What was learnt of the raters for a unit."""
-
-    kinds: list[Knowledge]
-    persona: str | None = None
-    """Text of a persona of the Critic that was written for them."""
-    seen_by_persona: frozenset[Place] = frozenset()
-    """The train groups that it was learnt from."""
+_Learnt = tuple[list[Knowledge], LearntPersona | None]
+"""What was learnt of the raters for a unit, and a persona of the Critic that was written for them."""
 
 
 def _learnt(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> _Learnt:
     """All that train tells of the raters: the tuner's results, rated examples, and both together."""
-    found, plan, wanted = _tuned(run, base, aspects), run.plan, run.plan.settings.wanted_examples
+    (kinds, persona), plan, wanted = _tuned(run, base, aspects), run.plan, run.plan.settings.wanted_examples
     if wanted is None:
-        return found
+        return kinds, persona
     scores = _first_scores(run, base, aspects) if wanted.pairs else {}
     shown = rated_examples(plan.data.splits.train, aspects, wanted, plan.settings.seed, scores)
-    return replace(found, kinds=[*found.kinds, shown, *(both(k, shown) for k in found.kinds if k.name != TUNED)])
+    return [*kinds, shown, *(both(kind, shown) for kind in kinds if kind.name != TUNED)], persona
 
 
 def _first_scores(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> dict[tuple[str, str, str], float]:
@@ -103,28 +90,29 @@ def _first_scores(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> dict[tu
 
 
 def _tuned(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> _Learnt:
-    """What the tuner found on train."""
+    """What the optimizer that `--tuner` names finds on train."""
     plan, settings, label = run.plan, run.plan.settings, label_of(aspects)
     if not base.tunable():
         logger.info("%s: %s has no instructions, so there is nothing to tune", label, settings.judge)
-        return _Learnt([])
+        return [], None
     logger.info("%s: tuning instructions on train (%s)", label, settings.tuner)
     rated = examples(plan.data.splits.train, aspects, grouped=plan.data.level == "summary", seed=settings.seed)
+    proposals, trials = EFFORTS[settings.effort]
     tuning = Tuning(
-        judge=base,
-        examples=rated,
         statistic=plan.statistic,
         objective=plan.objective,
         bounds=plan.bounds,
         runner=run.runner,
         reflection=run.reflection,
         guide=GuideLimits(settings.guide_words, settings.guide_tokens),
-        effort=Effort(*EFFORTS[settings.effort]),
+        proposals=proposals,
+        trials=trials,
         seed=settings.seed,
         label=label,
     )
+    optimizer = run.tuner(tuning)
     with stage(f"{label}: tuning"):
-        tuned = run.tuner(tuning)
+        tuned = details_of(optimizer.compile(base, trainset=rated))
     if not settings.export_examples and any(predictor.demos for predictor in tuned.judge.predictors()):
         logger.warning(
             "%s: demonstrations are left out, because they hold texts of the data; --config export-examples=true "
@@ -133,11 +121,9 @@ def _tuned(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> _Learnt:
         )
         for predictor in tuned.judge.predictors():
             predictor.demos = []
-    kinds = kinds_of(base, tuned, rated)
     # Aspects that share a call have one Critic, and a judge without search over personas keeps its own.
-    if tuned.persona is None or base.joint or "persona" not in named(settings.judge).searched:
-        return _Learnt(kinds)
-    return _Learnt(kinds, tuned.persona.text, groups_of(rated, tuned.persona.seen))
+    searched = not base.joint and "persona" in named(settings.judge).searched
+    return kinds_of(base, tuned), tuned.persona if searched else None
 
 
 def _personas(plan: CompilePlan) -> Mapping[str, str]:

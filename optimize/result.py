@@ -19,7 +19,7 @@ from debate_judge.optimize.evaluation.comparison import (
     calibration_effects,
     folds_json,
 )
-from debate_judge.optimize.evaluation.held_out import COMPARED, Proof
+from debate_judge.optimize.evaluation.held_out import COMPARED, HeldOutEvaluation
 from debate_judge.optimize.evaluation.learning_curve import LearningCurve
 from debate_judge.optimize.findings.verdict import verdict
 from debate_judge.optimize.findings.wording import guides
@@ -58,7 +58,7 @@ class Result:
     plan: CompilePlan
     lm: JudgeLM
     """The judge's LM, whose meter has the calls of the compile."""
-    proofs: Sequence[Proof]
+    evaluations: Sequence[HeldOutEvaluation]
     """The judges that were measured, with their scores on held-out: one for a single split, else one for each fold."""
     compiled: CompiledJudge
     """The compiled judge, whether or not it is exported; with folds the one that uses all sources."""

@@ -82,7 +82,7 @@ def _run(arguments: AgreementFlags) -> int:
     file, scale = Path(arguments.file), _scale(arguments.scale)
     found = read_rated(file, scale=scale, only=arguments.aspects, sources=arguments.sources)
     scores = scores_of(found.rows)
-    with StepProgress("resampling", arguments.resamples) as bar:
+    with StepProgress("resampling", arguments.resamples * len(scores)) as bar:
         table = agreement_table(scores, resamples=arguments.resamples, seed=arguments.seed, progress=bar.advance)
     decisions, raters = _decisions(arguments, scores), _beside_raters(arguments, scores)
     values = table.to_json() | ({"decisions": to_json(decisions)["scores"]} if decisions else {})

@@ -25,7 +25,7 @@ from debate_judge.runs.reports.terminal import Printed, Verbatim, show
 
 if TYPE_CHECKING:
     from debate_judge.data.files.formats import RecordFile
-    from debate_judge.data.files.task_guess import GuessedTask
+    from debate_judge.data.files.task_file import GuessedTask
     from debate_judge.data.inventory import AspectInventory, Inventory
     from debate_judge.data.schema import Corpus, Level
     from debate_judge.data.splits import Splits
@@ -108,7 +108,7 @@ def _guess(flags: CheckFlags) -> GuessedTask | None:
     from debate_judge.data.files.formats import RecordFile, stem_of
     from debate_judge.data.files.groups import held
     from debate_judge.data.files.layouts import long_rows
-    from debate_judge.data.files.task_guess import guess_task
+    from debate_judge.data.files.task_file import guess_task
 
     file, columns = _file(flags), Columns.of(flags.columns)
     if flags.task is not None or not isinstance(file, RecordFile):

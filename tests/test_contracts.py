@@ -8,7 +8,7 @@ import pytest
 
 from debate_judge import data
 from debate_judge.optimize.examples import examples
-from debate_judge.optimize.tuners import TUNERS, Effort, Tuning
+from debate_judge.optimize.tuners import TUNERS, Tuning
 from debate_judge.programs import JUDGES, KINDS, build, judge_class
 from debate_judge.programs.judge import items_of
 from debate_judge.programs.make_lm import make_lm
@@ -47,13 +47,12 @@ def test_tuner(name: str) -> None:
     with JudgeRunner(make_lm("offline"), progress=False) as runner:
         found = examples(small, [aspect], grouped=True, seed=0)
         tuning = Tuning(
-            judge=judge,
-            examples=found,
             statistic="spearman",
             runner=runner,
             reflection=runner.lm,
-            effort=Effort(proposals=1, trials=3),
+            proposals=1,
+            trials=3,
             seed=0,
             label="test",
         )
-        check_tuner(TUNERS[name], tuning)
+        check_tuner(TUNERS[name](tuning), judge, found)

@@ -8,30 +8,20 @@ methods `logit`, or `dirichlet` where each group has one decision (`data/agreeme
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from debate_judge.data.agreement.bootstrap import Indices, Replicate, bundle, count_units
-from debate_judge.data.agreement.correlations import Floats, or_none
-from debate_judge.data.agreement.intervals import CORRELATION, NONE, SHARE, Interval, Method, of_draws, of_replicates
+from debate_judge.data.agreement.bootstrap import Indices, bundle, count_units, pseudo_values
+from debate_judge.data.agreement.correlations import Floats, mid_ranks
+from debate_judge.data.agreement.intervals import CORRELATION, SHARE, Method, of_draws, of_group_correlations
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.errors import InputError
 
 POSITIVE, NEGATIVE = "positive", "negative"
 WIN, TIE, LOSS = "win", "tie", "loss"
-
-_CELLS = 2**21
-"""Most draw counts held in memory at once."""
-
-_MOST = 4096
-"""Most distinct units that are drawn; where there are more, groups are bundled."""
-
-_FEWEST, _ENTRIES = 1000, 2 * 10**7
-"""AUROC needs cumulative sums over all scores for each resample. So it uses fewer resamples where decisions times
-resamples exceeds `_ENTRIES`, but at least `_FEWEST`."""
 
 MEASURES = ("accuracy", "kappa", "balanced_accuracy", "precision", "recall", "f1", "auroc")
 
@@ -69,6 +59,9 @@ class Measure:
             return "undefined"
         interval = "" if self.low is None or self.high is None else f" [{self.low:.3f}, {self.high:.3f}]"
         return f"{self.value:.3f}{interval}"
+
+
+_UNDEFINED = Measure(None, None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,14 +146,13 @@ def classify(
     - AUROC: the probability that a positive one has a higher score than a negative one, equal scores counting half;
       undefined if a decision has no score.
 
-    A resample in which a measure is undefined is left out of its interval; balanced accuracy is undefined where a label
-    is missing that occurs in the data. Where each group has one decision, intervals come from draws of the posterior of
-    the confusion matrix and not from resampled groups, except that of AUROC, which cannot be computed from the matrix.
+    Where each group has one decision, intervals come from draws of the posterior of the confusion matrix and not from
+    leaving out groups, except that of AUROC, which cannot be computed from the matrix.
 
     Args:
         decisions: At least one.
         positive: The label that precision, recall, F1 and AUROC are about; without one they are not computed.
-        resamples: Number of resamples or draws; 0 gives no intervals.
+        resamples: Number of draws from the posterior; 0 gives no intervals at all.
         seed: For the draws.
 
     Raises:
@@ -174,27 +166,32 @@ def classify(
         raise InputError("no such label", field="positive", expected="one of " + ", ".join(names), found=positive)
     if positive is not None and positive not in names:
         names = [*names, positive]
-    kept, unit, units = _units(made, seed)
-    labels = np.array([names.index(d.label) for d in kept])
-    decided = np.array([names.index(d.decided or "") for d in kept])
+    labels, decided = (
+        np.array([names.index(str(n)) for n in side], dtype=float)
+        for side in zip(*((d.label, d.decided) for d in made), strict=True)
+    )
     which = None if positive is None else names.index(positive)
-    groups = len({d.group for d in made})
-    compute = [(_confusion(labels, decided, unit, (len(names), len(units)), which), resamples)]
+    number = {name: i for i, name in enumerate(dict.fromkeys(d.group for d in made))}
+    unit = bundle(len(number), seed)[[number[d.group] for d in made]]
+    occurs = np.isin(np.arange(len(names)), labels)
+
+    def of_rows(x: Floats, y: Floats) -> Floats:
+        return _of_tables(_confusion(x, y, len(names)), occurs, which)
+
+    found = _with_intervals(of_rows, labels, decided, unit, intervals=resamples > 0)
     if which is not None:
-        known = np.array([math.nan if d.score is None else d.score for d in kept])
-        few = min(resamples, max(_FEWEST, _ENTRIES // len(kept)))
-        compute.append((_auroc(labels == which, known, unit, len(units)), few))
-    resampled = _measures(compute, units, (groups, len(made)), resamples, seed)
-    if resamples and groups == len(made) > 1:
-        table = np.zeros((len(names), len(names)))
-        np.add.at(table, (labels, decided), units[unit])
+        scores = np.array([math.nan if d.score is None else d.score for d in made])
+        area = _with_intervals(_auroc, (labels == which).astype(float), scores, unit, intervals=resamples > 0)
+        found += [_UNDEFINED] if np.isnan(scores).any() else area
+    if resamples and len(number) == len(made) > 1:
+        table = _confusion(labels[None], decided[None], len(names))[..., 0]
         drawn = _from_posterior(table, which, resamples, seed)
-        resampled[: len(drawn)] = [
-            _measure(m.value, NONE if m.value is None else of_draws(m.value, d))
-            for m, d in zip(resampled, drawn, strict=False)
+        found[: len(drawn)] = [
+            _UNDEFINED if m.value is None else Measure(m.value, *of_draws(m.value, d))
+            for m, d in zip(found, drawn, strict=False)
         ]
-    measures = dict(zip(MEASURES, resampled, strict=False))
-    return Classification(measures, positive, len(made), len(decisions) - len(made), groups)
+    measures = dict(zip(MEASURES, found, strict=False))
+    return Classification(measures, positive, len(made), len(decisions) - len(made), len(number))
 
 
 def _from_posterior(table: Floats, positive: int | None, draws: int, seed: int) -> Floats:
@@ -203,79 +200,31 @@ def _from_posterior(table: Floats, positive: int | None, draws: int, seed: int) 
     return _of_tables(shares.T.reshape(*table.shape, draws), table.sum(axis=1) > 0, positive)
 
 
-def _units(made: Sequence[Decision], seed: int) -> tuple[list[Decision], Indices, Indices]:
-    """Form the units of resampling.
-
-    Groups with equal labels, decisions and scores are interchangeable: every measure depends only on how many of them
-    are drawn. So one of each kind is kept with the number of its kind, and counts are drawn from a multinomial. Where
-    more than `_MOST` kinds remain, groups are drawn in bundles instead (`bootstrap.bundle`).
-
-    Returns:
-        The decisions to compute on, the unit of each, and how often each unit occurs in the data.
-    """
-    by_group: dict[str, list[Decision]] = {}
-    for decision in made:
-        by_group.setdefault(decision.group, []).append(decision)
-    alike: dict[object, list[list[Decision]]] = {}
-    for group in by_group.values():
-        # `is not None` comes before the score, because None and numbers cannot be ordered.
-        key = sorted((d.label, d.decided or "", d.score is not None, d.score or 0.0) for d in group)
-        alike.setdefault(tuple(key), []).append(group)
-    if len(alike) > _MOST:
-        units = bundle(len(by_group), seed)
-        return list(made), units[_numbers([d.group for d in made])], np.ones(count_units(units), dtype=np.intp)
-    kept = [(decision, unit) for unit, groups in enumerate(alike.values()) for decision in groups[0]]
-    counts = np.array([len(groups) for groups in alike.values()])
-    return [decision for decision, _ in kept], np.array([unit for _, unit in kept], dtype=np.intp), counts
-
-
-def _measures(
-    compute: Sequence[tuple[Replicate, int]],
-    units: Indices,
-    sizes: tuple[int, int],
-    resamples: int,
-    seed: int,
+def _with_intervals(
+    of_rows: Callable[[Floats, Floats], Floats], x: Floats, y: Floats, unit: Indices, *, intervals: bool
 ) -> list[Measure]:
-    """The measures with their intervals, all from the same resampled groups.
-
-    Args:
-        compute: Functions from draw counts to measures, each with the number of resamples to use for it.
-        units: How often each unit occurs in the data.
-        sizes: Numbers of groups and of decisions.
-        resamples: The largest of the numbers in `compute`.
-        seed: For the draws.
-    """
-    values = np.concatenate([one(units[:, None].astype(float))[:, 0] for one, _ in compute])
-    groups = int(units.sum())
-    if not resamples or groups < 2:
-        return [_measure(or_none(value), NONE) for value in values]
-    rng = np.random.default_rng(seed)
-    size = max(1, _CELLS // len(units))
-    chunks: list[list[Floats]] = [[] for _ in compute]
-    for start in range(0, resamples, size):
-        drawn = rng.multinomial(groups, units / groups, size=min(size, resamples - start)).T.astype(float)
-        for (one, most), into in zip(compute, chunks, strict=True):
-            if start < most:
-                into.append(one(drawn[:, : most - start]))
-    replicates = [row for found in chunks for row in np.concatenate(found, axis=1)]
-    return [
-        _measure(or_none(value), of_replicates(value, row, *sizes, CORRELATION if name == "kappa" else SHARE, "logit"))
-        for name, value, row in zip(MEASURES, values, replicates, strict=False)
-    ]
+    """The measures of all decisions, in the order of `MEASURES` or AUROC alone; see `bootstrap.pseudo_values`."""
+    values, units = of_rows(x[None], y[None])[:, 0], count_units(unit)
+    if not intervals or units < 2:
+        return [_UNDEFINED if math.isnan(v) else Measure(v, None, None) for v in values.tolist()]
+    pseudo = pseudo_values(of_rows, x, y, unit, units)
+    found = []
+    for place, (value, row) in enumerate(zip(values.tolist(), pseudo, strict=True)):
+        ends = CORRELATION if len(values) > 1 and MEASURES[place] == "kappa" else SHARE
+        # A measure at an end of its range is taken for half a decision away from it.
+        span = of_group_correlations(value, (row - row.mean()) / units, ends, 0.5 / (len(x) + 1), "logit")
+        found.append(_UNDEFINED if math.isnan(value) else Measure(value, *span))
+    return found
 
 
-# --- the measures, computed for many resamples at once; NaN where undefined ---
+# --- the measures of many rows of decisions at once, NaN where there is none; NaN where undefined ---
 
 
-def _confusion(
-    labels: Indices, decided: Indices, unit: Indices, shape: tuple[int, int], positive: int | None
-) -> Replicate:
-    """`_of_tables` for the tables of resampled units; `shape` is (labels, units)."""
-    size, units = shape
-    of_units = np.zeros((size * size, units))
-    np.add.at(of_units, (labels * size + decided, unit), 1.0)
-    occurs = of_units.sum(axis=1).reshape(size, size).sum(axis=1) > 0
-    return lambda counts: _of_tables((of_units @ counts).reshape(size, size, -1), occurs, positive)
+def _confusion(labels: Floats, decided: Floats, size: int) -> Floats:
+    """Labels x decisions of each row, shape (labels, labels, rows)."""
+    return np.array(
+        [[((labels == i) & (decided == j)).sum(axis=1) for j in range(size)] for i in range(size)], dtype=float
+    )
 
 
 def _of_tables(matrix: Floats, occurs: NDArray[np.bool_], positive: int | None) -> Floats:
@@ -303,33 +252,12 @@ def _of_tables(matrix: Floats, occurs: NDArray[np.bool_], positive: int | None) 
     return np.stack(found)
 
 
-def _auroc(positive: NDArray[np.bool_], scores: Floats, unit: Indices, units: int) -> Replicate:
-    """The area under the ROC curve, as the Mann-Whitney statistic of the score counts of each label."""
-    from scipy.sparse import csr_array
-
-    if np.isnan(scores).any():
-        return lambda counts: np.full((1, counts.shape[1]), np.nan)
-    rank = np.unique(scores, return_inverse=True)[1]
-    size = (int(rank.max()) + 1, units)
-    tables = [csr_array((np.ones(int(s.sum())), (rank[s], unit[s])), shape=size) for s in (positive, ~positive)]
-
-    def replicate(counts: Floats) -> Floats:
-        yes, no = (np.asarray(table @ counts) for table in tables)
-        below = np.cumsum(no, axis=0) - no / 2
-        with np.errstate(invalid="ignore", divide="ignore"):
-            area: Floats = (yes * below).sum(axis=0) / (yes.sum(axis=0) * no.sum(axis=0))
-        return area[None]
-
-    return replicate
-
-
-def _measure(value: float | None, span: Interval) -> Measure:
-    return Measure(None, None, None) if value is None else Measure(value, *span)
-
-
-def _numbers(names: Sequence[str]) -> Indices:
-    index: dict[str, int] = {}
-    return np.array([index.setdefault(name, len(index)) for name in names], dtype=np.intp)
+def _auroc(positive: Floats, scores: Floats) -> Floats:
+    """The area under the ROC curve of each row, shape (1, rows), as the Mann-Whitney statistic."""
+    yes, no = (positive == 1).sum(axis=1), (positive == 0).sum(axis=1)
+    ranks = np.where(positive == 1, mid_ranks(scores), 0.0).sum(axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return ((ranks - yes * (yes - 1) / 2) / (yes * no))[None]
 
 
 def _side(value: float, threshold: float, below: bool) -> str:

@@ -1,7 +1,10 @@
 """Compares two judges on the same candidates: the difference of their agreement, its interval, p-value and power.
 
-The interval is that of the paired group differences, and the p-value comes from flipping their signs
-(`data/agreement/sign_flips.py`).
+The interval is that of the paired group differences, and the p-value comes from flipping their signs: if two judges are
+equally good, exchanging their scores in a group changes nothing. So the sign of each group's difference is a fair coin,
+whatever its size (Fisher 1935, chapter 3; Pitman 1937), and the p-value is the share of all ways to flip the groups'
+signs that give a difference at least as large as the one found. This assumes no normal distribution and keeps the error
+of the first kind with any number of groups.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,11 +22,11 @@ from debate_judge.data.agreement.bootstrap import (
     Indices,
     LevelEstimate,
     Pairs,
+    bundle,
     count_units,
     pairs_of_groups,
-    resample,
 )
-from debate_judge.data.agreement.correlations import Floats, Statistic, correlations, mid_ranks
+from debate_judge.data.agreement.correlations import Floats, Statistic, correlations
 from debate_judge.data.agreement.intervals import (
     bootstrap_error,
     detectable_difference,
@@ -34,25 +37,37 @@ from debate_judge.data.agreement.intervals import (
     standard_error,
 )
 from debate_judge.data.agreement.levels import sample_level, summary_level, system_level
-from debate_judge.data.agreement.results import Difference, GroupScores
-from debate_judge.data.agreement.sign_flips import FLIPS, flip_units, p_of_flips, p_of_mean
+from debate_judge.data.agreement.results import MIN_GROUPS, Difference, GroupScores
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Level
 
 T = TypeVar("T")
+Key = TypeVar("Key")
 
 LevelFunction = Callable[[Pairs, Sequence[Statistic]], LevelEstimate]
 
 
-def level_function(level: Level, *, draw_systems: bool, seed: int) -> LevelFunction:
-    """The function that computes the values at a level; see `levels.system_level` for the other arguments."""
+def level_function(level: Level, *, intervals: bool = True, **how: Any) -> LevelFunction:
+    """The function that computes the values at a level; `how` are the arguments of `levels.system_level`."""
     if level == "system":
-        return partial(system_level, draw_systems=draw_systems, seed=seed)
-    return summary_level if level == "summary" else sample_level
+        return partial(system_level, **how)
+    return summary_level if level == "summary" else partial(sample_level, intervals=intervals)
 
 
 SMALL = 0.02
 """Smallest difference in correlation that is considered relevant."""
+
+EXACT = 16
+"""Largest number of units for which all 2^16 = 65,536 ways to flip are computed."""
+
+FLIPS = 100_000
+"""Number of random ways with more units: a p-value of .05 then has a standard error of .0007."""
+
+_MOST = 256
+"""Most units that are flipped: more groups are flipped in bundles, which is as valid and hardly loses power."""
+
+_CHUNK = 4096
+"""Ways that are computed at once."""
 
 _SYSTEM_FLIPS = 10_000
 """Random flips at system level, where every flip has to rank all systems again."""
@@ -75,18 +90,17 @@ def compare(
     both, and so is a group (at the other levels an aspect) in which the ratings do not differ. Where only a judge's
     scores do not differ, its correlation counts as 0.
 
-    At summary level the interval is t on the paired group differences and the p-value flips their signs. At the other
-    levels the interval is t with the bootstrap's deviation, and a flip exchanges the two judges' scores within a group,
-    at sample level their ranks among all candidates (Kendall's p-value is Spearman's there), at system level their
-    scores in units of the deviation.
+    At summary level the interval is t on the paired group differences and the p-value flips their signs; at sample
+    level the jackknife's pseudo-values take the place of group values. At system level the interval is t with the
+    bootstrap's deviation, and a flip exchanges the two judges' scores, in units of the deviation, within a group.
 
     Args:
         a: Aspect name -> groups.
         b: The same aspects, groups, candidates and ratings with another judge's scores.
         statistic: What to compare.
         level: Where it is computed.
-        resamples: Number of times that the groups are resampled, jointly for all aspects, at sample and system level;
-            0 for no interval at any level.
+        resamples: Number of times that the groups are resampled, jointly for all aspects, at system level; 0 for no
+            interval at any level.
         seed: For the resampling and the flips.
         draw_systems: At system level, resample the systems too: the interval (not the p-value) is about all like these.
         family: Number of comparisons whose intervals are to hold together in 95 % of cases (Bonferroni).
@@ -99,7 +113,7 @@ def compare(
             "two judges can only be compared on the same aspects", expected=", ".join(a), found=", ".join(b)
         )
     index = GroupIndex.of(a, seed)
-    estimate = level_function(level, draw_systems=draw_systems, seed=seed)
+    estimate = level_function(level, resamples=resamples, seed=seed, draw_systems=draw_systems)
     pairs: list[tuple[Pairs, Pairs]] = []
     both: list[LevelEstimate] = []
     for name in a:
@@ -111,33 +125,17 @@ def compare(
     if not both:
         return Difference(None, None, None, None, 0)
     value = math.fsum(x.values[0] - y.values[0] for x, y in _couples(both)) / len(pairs)
-    if level == "summary":
+    if level != "system":
         return _of_means(value, both, index, intervals=resamples > 0, seed=seed, family=family)
     groups = index.sources(np.logical_or.reduce([e.rests_on for e in both]))
-    p_value = _p_of_swaps(pairs, statistic, level, groups, seed)
-    plain = Difference(value, None, None, p_value, groups)
-    return _resampled(plain, both, index.units, resamples=resamples, seed=seed, family=family)
-
-
-def _resampled(
-    found: Difference,
-    both: Sequence[LevelEstimate],
-    drawn: int,
-    *,
-    resamples: int,
-    seed: int,
-    family: int,
-) -> Difference:
-    """The difference with its interval from resampled groups."""
-    value, groups = found.value, found.groups
-    if value is None or not resamples or groups < 2:
-        return found
-    replicates = resample(both, drawn, resamples=resamples, seed=seed)
-    differences = np.mean([x[0] - y[0] for x, y in _couples(replicates)], axis=0)
+    p_value = _p_of_swaps(pairs, statistic, groups, seed)
+    replicates = [e.replicates[0] for e in both if e.replicates is not None]
+    if not resamples or groups < 2:
+        return Difference(value, None, None, p_value, groups)
+    apart = np.mean([x - y for x, y in _couples(replicates)], axis=0)
     units = min(e.units for e in both)
-    low, high, method = of_differences(value, differences, units, family)
-    deviation = bootstrap_error(differences, units) * math.sqrt(groups)
-    return replace(found, low=low, high=high, method=method, deviation=deviation)
+    low, high, method = of_differences(value, apart, units, family)
+    return Difference(value, low, high, p_value, groups, method, bootstrap_error(apart, units) * math.sqrt(groups))
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,46 +173,18 @@ def _of_means(
     return Difference(value, low, high, p_value, groups, method, standard_error(influences) * math.sqrt(groups))
 
 
-def _p_of_swaps(
-    pairs: Sequence[tuple[Pairs, Pairs]], statistic: Statistic, level: Level, groups: int, seed: int
-) -> float | None:
-    """The p-value by exchanging the judges' scores within groups, in all aspects at once."""
+def _p_of_swaps(pairs: Sequence[tuple[Pairs, Pairs]], statistic: Statistic, groups: int, seed: int) -> float | None:
+    """The p-value at system level by exchanging the judges' scores within groups, in all aspects at once."""
     source = pairs[0][0].index.source
     unit_of_group = flip_units(count_units(source), seed)[source]
     units = count_units(unit_of_group)
-    if level == "sample":
-        parts = [_pooled_by_flips(*two, unit_of_group, units, ranks=statistic != "pearson") for two in pairs]
-    else:
-        parts = [_systems_by_flips(*two, unit_of_group, units, statistic) for two in pairs]
-    flips = FLIPS if level == "sample" else _SYSTEM_FLIPS
+    parts = [_systems_by_flips(*two, unit_of_group, units, statistic) for two in pairs]
 
     def difference(signs: Floats) -> Floats:
         total: Floats = np.sum([part(signs) for part in parts], axis=0)
         return total
 
-    return p_of_flips(difference, groups, units, seed=seed, flips=flips)
-
-
-def _pooled_by_flips(
-    a: Pairs, b: Pairs, unit_of_group: Indices, units: int, *, ranks: bool
-) -> Callable[[Floats], Floats]:
-    """The difference of pooled correlations for flipped units, from sums over the pairs of each unit."""
-    y, *scores = (_in_deviations(v, ranks=ranks) for v in (a.ratings, a.scores, b.scores))
-    unit = unit_of_group[a.group]
-    sums = [np.stack([np.bincount(unit, weights=w, minlength=units) for w in (x, x * x, x * y)]) for x in scores]
-    n, spread = len(y), float(y @ y)
-
-    def correlation(own: Floats) -> Floats:
-        total, squares, products = sums[0] @ own + sums[1] @ (1 - own)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            variance = squares - total**2 / n
-            return np.where(variance > 1e-9 * n, products / np.sqrt(variance * spread), 0.0)
-
-    def difference(signs: Floats) -> Floats:
-        own = (1 + signs) / 2
-        return correlation(own) - correlation(1 - own)
-
-    return difference
+    return p_of_flips(difference, groups, units, seed=seed, flips=_SYSTEM_FLIPS)
 
 
 def _systems_by_flips(
@@ -229,7 +199,7 @@ def _systems_by_flips(
     sums = []
     for scores in (a.scores, b.scores):
         table = np.zeros((len(systems), units))
-        np.add.at(table, (system, unit), _in_deviations(scores[recurring], ranks=False))
+        np.add.at(table, (system, unit), _in_deviations(scores[recurring]))
         sums.append(table / sizes[:, None])
     ratings = np.round(rated, 12)
 
@@ -244,11 +214,11 @@ def _systems_by_flips(
     return difference
 
 
-def _in_deviations(values: Floats, *, ranks: bool) -> Floats:
-    """The values, or their ranks, minus their mean and in units of their deviation; 0 where they do not differ."""
+def _in_deviations(values: Floats) -> Floats:
+    """The values minus their mean and in units of their deviation; 0 where they do not differ."""
     if np.ptp(values) == 0:
         return np.zeros(len(values))
-    found = mid_ranks(values[None])[0] if ranks else values / np.abs(values).max()
+    found = values / np.abs(values).max()
     found = found - found.mean()
     return np.asarray(found / found.std())
 
@@ -278,3 +248,87 @@ def _on_same_candidates(
 
 def _couples(values: Sequence[T]) -> Iterator[tuple[T, T]]:
     return zip(values[::2], values[1::2], strict=True)
+
+
+# --- p-values by flipping signs, and their correction ---
+
+
+def flip_units(groups: int, seed: int) -> Indices:
+    """Index of the unit that each group is flipped with, shape (groups,)."""
+    return bundle(groups, seed, most=_MOST)
+
+
+def p_of_mean(contributions: Floats, seed: int) -> float | None:
+    """The p-value of a sum of group contributions, e.g. of paired differences divided by their number.
+
+    Args:
+        contributions: Of each group, shape (groups,).
+        seed: For random flips.
+
+    Returns:
+        Two-sided; None below `MIN_GROUPS`.
+    """
+    groups = len(contributions)
+    unit = flip_units(groups, seed)
+    summed = np.bincount(unit, weights=contributions) if groups > _MOST else contributions
+    # Flipping 0 changes nothing, so units with 0 are left out, which makes more cases exact.
+    summed = summed[summed != 0]
+    return p_of_flips(lambda signs: summed @ signs, groups, len(summed), seed=seed)
+
+
+def p_of_flips(
+    statistic: Callable[[Floats], Floats], groups: int, units: int, *, seed: int, flips: int = FLIPS
+) -> float | None:
+    """The p-value of a statistic that is recomputed for flipped units.
+
+    Args:
+        statistic: Signs of shape (units, ways) -> values of shape (ways,); flipping all signs must negate the value.
+        groups: Number of groups that it is computed from.
+        units: Number of units that are flipped.
+        seed: For random flips.
+        flips: Number of random flips where there are more than `EXACT` units.
+
+    Returns:
+        Two-sided; None below `MIN_GROUPS`.
+    """
+    if groups < MIN_GROUPS:
+        return None
+    if units < 2:
+        return 1.0  # A single unit is as large when it is flipped.
+    from scipy.stats import permutation_test
+
+    def rounded(signs: Floats, axis: int) -> Floats:
+        # Rounded, so that the last digits do not decide whether a value equal to the one found counts.
+        return np.round(statistic(np.atleast_2d(signs).T).reshape(signs.shape[:-1]), 12)
+
+    found = permutation_test(
+        (np.ones(units),),
+        rounded,
+        permutation_type="samples",
+        vectorized=True,
+        n_resamples=1 << EXACT if units <= EXACT else flips,
+        batch=_CHUNK,
+        axis=-1,
+        rng=np.random.default_rng(seed),
+    )
+    return float(found.pvalue)
+
+
+def correct(p_values: Sequence[float | None]) -> list[float | None]:
+    """Adjust the p-values of one family of comparisons by Holm's step-down procedure (Holm 1979), in the given order.
+
+    Comparisons with too few groups for a p-value stay None and do not count for the family, because they can never be
+    called significant.
+    """
+    known = [(p, i) for i, p in enumerate(p_values) if p is not None]
+    adjusted: list[float | None] = [None] * len(p_values)
+    highest = 0.0
+    for rank, (p, i) in enumerate(sorted(known)):
+        highest = max(highest, min(1.0, (len(known) - rank) * p))
+        adjusted[i] = highest
+    return adjusted
+
+
+def correct_named(p_values: Mapping[Key, float | None]) -> dict[Key, float | None]:
+    """`correct`, by name."""
+    return dict(zip(p_values, correct(list(p_values.values())), strict=True))

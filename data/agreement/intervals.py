@@ -8,13 +8,16 @@ The percentile bootstrap covers the truth in 82 % of cases with five groups and 
 - `t-fisher-z`: means of group correlations. The same on Fisher's z of the mean, with the standard error divided by
   1 - mean^2 (the delta method): correlations crowd towards 1 with a long tail below, and the plain interval, which is
   symmetric, then covers .92 instead of .94 with five groups, and .80 where agreement is high.
-- `fisher-z`: correlations that are not means over groups. On Fisher's z (Fisher 1915), which is nearly normal, value
-  +- t(G - 1) sqrt(G / (G - 1)) s, with s the bootstrap's standard deviation. The root corrects that the variance over
-  resamples of G groups is too small by (G - 1) / G (Efron and Tibshirani 1993, chapter 6); t allows for the error of s.
-  At system level the coverage is near 95 % only with enough groups for precise means of the systems: with few groups,
-  noise in these means pulls the correlation towards 0, the more the higher it is, which no interval makes up for.
-- `logit`: shares such as accuracy, F1 or AUROC, and kappa: as `fisher-z`, on the logit of the place in their range.
-- `t-bootstrap`: paired differences of the last two kinds: likewise, on the scale of the difference itself.
+  For a correlation over the candidates of all groups, the jackknife's pseudo-values are the group values.
+- `fisher-z`: correlations over systems, which a single group hardly moves, so that the jackknife fails. On Fisher's z
+  (Fisher 1915), which is nearly normal, value +- t(G - 1) sqrt(G / (G - 1)) s, with s the bootstrap's standard
+  deviation. The root corrects that the variance over resamples of G groups is too small by (G - 1) / G (Efron and
+  Tibshirani 1993, chapter 6); t allows for the error of s. The coverage is near 95 % only with enough groups for
+  precise means of the systems: with few groups, noise in these means pulls the correlation towards 0, the more the
+  higher it is, which no interval makes up for.
+- `logit`: shares such as accuracy, F1 or AUROC, and kappa: as `t-fisher-z`, with the jackknife's influences, on the
+  logit of the place in their range.
+- `t-bootstrap`: paired differences of correlations over systems: as `fisher-z`, on the scale of the difference itself.
 - `dirichlet`: decisions where each group has one. Draws from the posterior of the table of labels and decisions
   under Jeffreys' prior, Dirichlet(counts + 1/2) (Brown, Cai and DasGupta 2001 for two cells). A bootstrap never draws
   a cell that happens to be empty, so its intervals of kappa and recall have no width where they should be widest.
@@ -38,7 +41,7 @@ METHODS: dict[Method, str] = {
     "t-fisher-z": "t on the group values, laid off on Fisher's z",
     "t": "t on the paired group differences",
     "fisher-z": "t on Fisher's z with the bootstrap's deviation",
-    "logit": "t on the logit with the bootstrap's deviation",
+    "logit": "t on the jackknife's influences, laid off on the logit",
     "t-bootstrap": "t with the bootstrap's deviation",
     "dirichlet": "draws from Dirichlet(counts + 1/2)",
     "exact": "Clopper-Pearson, for all groups are at one end",
@@ -89,7 +92,7 @@ def mean_influences(by_group: Sequence[Floats]) -> Floats:
     return found
 
 
-def critical(groups: int, family: int = 1) -> float:
+def critical(groups: float, family: int = 1) -> float:
     """The 97.5 % point of Student's t with `groups` - 1 degrees of freedom.
 
     For a `family` of several intervals that are to hold together in 95 % of cases it is the point of 1 - .025 / family
@@ -110,21 +113,34 @@ def standard_error(influences: Floats) -> float:
     return math.sqrt(groups / (groups - 1) * math.fsum(influences**2))
 
 
-def of_group_correlations(value: float, influences: Floats) -> Interval:
-    """The interval `t-fisher-z` of a mean of group correlations.
+def of_group_correlations(
+    value: float,
+    influences: Floats,
+    ends: tuple[float, float] = CORRELATION,
+    nearest: float = _ROUNDING,
+    method: Method = "t-fisher-z",
+) -> Interval:
+    """The interval `t-fisher-z` of a mean of group correlations, or `logit` of another figure.
+
+    Both are one transformation: Fisher's z of r is half the logit of (r + 1) / 2.
 
     Args:
-        value: The mean.
+        value: The figure.
         influences: Influence on it of each group that it is computed from, see `mean_influences`.
+        ends: Of the range of the value.
+        nearest: The least share of the range between the value and an end, which has no logit.
+        method: The name to give to the interval.
     """
     groups = len(influences)
     if groups < 2 or math.isnan(value):
         return NONE
     error = standard_error(influences)
     if error < _ROUNDING:
-        return _without_spread(value, groups, CORRELATION, "t-fisher-z")
-    centre, half = math.atanh(value), critical(groups) * error / (1 - value**2)
-    return Interval(math.tanh(centre - half), math.tanh(centre + half), "t-fisher-z")
+        return _without_spread(value, groups, ends, method)
+    low, width = ends[0], ends[1] - ends[0]
+    place = (value - low) / width
+    inside = min(max(place, nearest), 1 - nearest)
+    return _laid_off(value, inside, critical(groups) * error / width / (inside * (1 - inside)), ends, method)
 
 
 def of_group_differences(value: float, influences: Floats, family: int = 1) -> Interval:
@@ -137,53 +153,39 @@ def of_group_differences(value: float, influences: Floats, family: int = 1) -> I
     return Interval(value - half, value + half, "t")
 
 
-def of_replicates(
-    value: float,
-    replicates: Floats,
-    groups: int,
-    observations: int,
-    ends: tuple[float, float] = CORRELATION,
-    method: Method = "fisher-z",
-) -> Interval:
-    """The interval `fisher-z` of a correlation or `logit` of another figure, from its bootstrap replicates.
-
-    Both are one transformation: Fisher's z of r is half the logit of (r + 1) / 2.
+def of_replicates(value: float, replicates: Floats, groups: int, observations: int) -> Interval:
+    """The interval `fisher-z` of a correlation over systems, from its bootstrap replicates.
 
     Args:
-        value: The figure.
+        value: The correlation.
         replicates: Shape (resamples,), NaN where undefined.
         groups: Number of resampled groups that the value is computed from.
-        observations: Number of decisions that a share is taken of; for a correlation, of pairs of candidates or of
-            systems. A replicate at an end of the range, which has no logit, is moved half an observation inwards.
-        ends: Of the range of the value.
-        method: The name to give to the interval.
+        observations: Number of pairs of systems. A replicate at an end of the range, which has no z, is moved half a
+            pair inwards.
     """
     defined = replicates[~np.isnan(replicates)]
     if groups < 2 or math.isnan(value) or len(defined) < 2:
         return NONE
     if np.ptp(defined) < _ROUNDING:
-        return _without_spread(value, groups, ends, method)
-    low, width = ends[0], ends[1] - ends[0]
-    place = (value - low) / width
+        return _without_spread(value, groups, CORRELATION, "fisher-z")
+    from scipy.special import logit
+
+    place, shares = (value + 1) / 2, (defined + 1) / 2
     nearest = 0.5 / (observations + 1)
     if 0 < place < 1:
-        nearest = min(nearest, place, 1 - place)
-    place = min(max(place, nearest), 1 - nearest)
-    shares = np.clip((defined - low) / width, nearest, 1 - nearest)
-    half = critical(groups) * math.sqrt(groups / (groups - 1)) * float(np.std(_logit(shares), ddof=1))
-    centre = float(_logit(np.array(place)))
-    return _holding(value, low + width * _expit(centre - half), low + width * _expit(centre + half), method)
+        nearest = max(_ROUNDING, min(nearest, place, 1 - place))
+    place, shares = min(max(place, nearest), 1 - nearest), np.clip(shares, nearest, 1 - nearest)
+    half = critical(groups) * math.sqrt(groups / (groups - 1)) * float(np.std(logit(shares), ddof=1))
+    return _laid_off(value, place, half, CORRELATION, "fisher-z")
 
 
-def of_differences(
-    value: float, replicates: Floats, groups: int, family: int = 1, ends: tuple[float, float] = (-2.0, 2.0)
-) -> Interval:
-    """The interval `t-bootstrap` of a paired difference, from its bootstrap replicates; see `of_replicates`, and
-    `critical` for the family. It stops at the ends of the range, by default that of two correlations."""
+def of_differences(value: float, replicates: Floats, groups: int, family: int = 1) -> Interval:
+    """The interval `t-bootstrap` of a paired difference of correlations, from its bootstrap replicates; see
+    `of_replicates`, and `critical` for the family. It stops at the ends of the range."""
     if groups < 2 or math.isnan(value) or np.count_nonzero(~np.isnan(replicates)) < 2:
         return NONE
     half = critical(groups, family) * bootstrap_error(replicates, groups)
-    return Interval(max(ends[0], value - half), min(ends[1], value + half), "t-bootstrap")
+    return Interval(max(-2.0, value - half), min(2.0, value + half), "t-bootstrap")
 
 
 def bootstrap_error(replicates: Floats, groups: int) -> float:
@@ -209,30 +211,24 @@ def detectable_difference(deviation: float, groups: int) -> float:
     """
     from scipy.optimize import brentq
 
-    most = 2.0
-    while _power(most, groups) < POWER:
-        most *= 2
-    errors = brentq(lambda shift: _power(shift, groups) - POWER, 0.0, most)
+    errors = brentq(lambda shift: _power(shift, groups) - POWER, 0.0, 2 * critical(groups) + 10)
     return float(errors) * deviation / math.sqrt(groups)
 
 
 def groups_to_detect(difference: float, deviation: float) -> int:
     """The least number of groups with which this test finds a true difference in 80 % of cases; see
     `detectable_difference`."""
-    enough = 2
-    while _power(difference * math.sqrt(enough) / deviation, enough) < POWER:
-        enough *= 2
-    least = enough // 2
-    while enough - least > 1:
-        middle = (least + enough) // 2
-        if _power(difference * math.sqrt(middle) / deviation, middle) < POWER:
-            least = middle
-        else:
-            enough = middle
-    return enough
+    from scipy.optimize import brentq
+
+    def lacking(groups: float) -> float:
+        return POWER - _power(difference * math.sqrt(groups) / deviation, groups)
+
+    # More than a normal test needs, whose shift is the sum of the 97.5 % and the 80 % point.
+    most = (2.81 * deviation / difference) ** 2 + 20
+    return 2 if lacking(2) <= 0 else math.ceil(brentq(lacking, 2, most))
 
 
-def _power(shift: float, groups: int) -> float:
+def _power(shift: float, groups: float) -> float:
     """The power of a t-test where the true difference is `shift` standard errors."""
     from scipy.stats import nct
 
@@ -253,14 +249,13 @@ def _without_spread(value: float, groups: int, ends: tuple[float, float], method
     return Interval(value, value, method)
 
 
+def _laid_off(value: float, place: float, half: float, ends: tuple[float, float], method: Method) -> Interval:
+    """The interval of `half` to each side of the logit of the value's place in its range."""
+    from scipy.special import expit, logit
+
+    low, high = ends[0] + (ends[1] - ends[0]) * expit(logit(place) + np.array([-half, half]))
+    return _holding(value, float(low), float(high), method)
+
+
 def _holding(value: float, low: float, high: float, method: Method) -> Interval:
     return Interval(min(low, value), max(high, value), method)
-
-
-def _logit(share: Floats) -> Floats:
-    odds: Floats = np.log(share) - np.log1p(-share)
-    return odds
-
-
-def _expit(value: float) -> float:
-    return 1 / (1 + math.exp(-value)) if value > -700 else 0.0

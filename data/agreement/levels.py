@@ -1,20 +1,17 @@
-"""Agreement at each level, and functions that recompute it for resampled groups.
-
-Undefined is NaN here; see `data/agreement/bootstrap.py` for what a replicate is.
-"""
+"""Agreement at each level, with what its intervals are computed from. Undefined is NaN here."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from debate_judge.data.agreement.bootstrap import LevelEstimate, Pairs, summing
+from debate_judge.data.agreement.bootstrap import LevelEstimate, Pairs, draws, pseudo_values, summing
 from debate_judge.data.agreement.correlations import Floats, Statistic, correlations
-from debate_judge.data.agreement.pooled import in_units, pooled
 
-_FEW_SYSTEMS = 256
+_FEW_SYSTEMS, _ENOUGH_RESAMPLES = 256, 200
 
 
 def summary_level(pairs: Pairs, statistics: Sequence[Statistic]) -> LevelEstimate:
@@ -37,41 +34,38 @@ def summary_level(pairs: Pairs, statistics: Sequence[Statistic]) -> LevelEstimat
     return LevelEstimate(means, ranked, constant, without, by_group=values)
 
 
-def sample_level(pairs: Pairs, statistics: Sequence[Statistic]) -> LevelEstimate:
+def sample_level(pairs: Pairs, statistics: Sequence[Statistic], *, intervals: bool = True) -> LevelEstimate:
     """The correlation over all candidates of all groups; 0 where the ratings differ and the scores do not.
-
-    Values are exact, and so are the replicates, with two exceptions: those of Spearman where ratings and scores form
-    more than 8192 different pairs, and those of Kendall where their table has more than 4096 cells and there are more
-    than 4096 pairs or 256 groups. There a side with many values is put on quantile bins, at least 64, and all
-    replicates are shifted by the difference between the exact and the binned value, so that they are centred on it.
 
     Args:
         pairs: Of one aspect.
         statistics: What to compute.
+        intervals: Whether to compute what groups contribute, which takes a correlation without each of them.
     """
-    exact = correlations(pairs.ratings[None], pairs.scores[None], statistics)[:, 0]
-    if np.isnan(exact).any():
-        varied = len(pairs.ratings) > 1 and bool(np.ptp(pairs.ratings) > 0)
-        return _without_ranking(pairs, statistics, constant=varied)
-    replicate = pooled(pairs, statistics)
-    shift = exact[:, None] - replicate(np.ones((pairs.units, 1)))
-
-    def centred(counts: Floats) -> Floats:
-        return np.clip(replicate(counts) + shift, -1.0, 1.0)
-
-    return LevelEstimate(
-        exact,
-        pairs.contributing,
-        np.zeros(pairs.groups, dtype=bool),
-        exact,
-        replicate=centred,
-        units=pairs.index.sources(pairs.contributing),
-        observations=math.comb(len(pairs.ratings), 2),
+    if len(pairs.ratings) < 2 or np.ptp(pairs.ratings) == 0:
+        return _without_ranking(pairs, statistics)
+    found = correlations(pairs.ratings[None], pairs.scores[None], statistics)[:, 0]
+    constant = pairs.contributing & bool(np.isnan(found).any())
+    estimate = LevelEstimate(np.nan_to_num(found), pairs.contributing, constant, found)
+    if not intervals:
+        return estimate
+    _, first, unit = np.unique(pairs.unit, return_index=True, return_inverse=True)
+    by_group = np.full((len(found), pairs.groups), np.nan)
+    # The value of a unit stands at the first of its groups.
+    by_group[:, pairs.group[first]] = pseudo_values(
+        lambda x, y: correlations(x, y, statistics), pairs.ratings, pairs.scores, unit, len(first)
     )
+    return replace(estimate, by_group=by_group)
 
 
 def system_level(
-    pairs: Pairs, statistics: Sequence[Statistic], *, draw_systems: bool = False, seed: int = 0
+    pairs: Pairs,
+    statistics: Sequence[Statistic],
+    *,
+    resamples: int = 0,
+    seed: int = 0,
+    draw_systems: bool = False,
+    progress: Callable[[int], object] = lambda done: None,
 ) -> LevelEstimate:
     """The correlation of mean ratings with mean scores over systems; 0 where only the mean scores do not differ.
 
@@ -81,16 +75,18 @@ def system_level(
     Args:
         pairs: Of one aspect.
         statistics: What to compute.
+        resamples: Number of times that the groups are drawn with replacement.
+        seed: For the draws; equal seeds draw the same groups and systems.
         draw_systems: Let replicates draw the systems with replacement, too, so that the interval is about other systems
             like these and not about these only.
-        seed: For these draws; equal seeds draw the same systems.
+        progress: Called with the number of resamples done since the last call.
     """
     recurring = np.bincount(pairs.system)[pairs.system] > 1
     group = pairs.group[recurring]
     systems, system = np.unique(pairs.system[recurring], return_inverse=True)
     if len(systems) < 3:
-        return _without_ranking(pairs, statistics)
-    summands = (np.ones(len(group)), in_units(pairs.ratings[recurring]), in_units(pairs.scores[recurring]))
+        return _without_ranking(pairs, statistics, resamples)
+    summands = (np.ones(len(group)), _in_units(pairs.ratings[recurring]), _in_units(pairs.scores[recurring]))
     seen, rated, scored = (summing(v, system, pairs.index.unit[group], (len(systems), pairs.units)) for v in summands)
     rng = np.random.default_rng(seed)
 
@@ -110,7 +106,12 @@ def system_level(
     mean_ratings, mean_scores = means(np.ones((pairs.units, 1)))
     values = correlations(mean_ratings, mean_scores, statistics)[:, 0]
     if np.isnan(values).any():
-        return _without_ranking(pairs, statistics, constant=bool(np.ptp(mean_ratings) > 0))
+        return _without_ranking(pairs, statistics, resamples, constant=bool(np.ptp(mean_ratings) > 0))
+    most = min(resamples, max(_ENOUGH_RESAMPLES, resamples * _FEW_SYSTEMS // max(_FEW_SYSTEMS, len(systems))))
+    replicates = np.full((len(statistics), resamples), np.nan)
+    for place, counts in draws(pairs.units, most, seed):
+        replicates[:, place] = over_systems(counts)
+        progress(counts.shape[1])
     rests_on = np.bincount(group, minlength=pairs.groups) > 0
     sources = pairs.index.sources(rests_on)
     return LevelEstimate(
@@ -118,14 +119,15 @@ def system_level(
         rests_on,
         np.zeros(pairs.groups, dtype=bool),
         values,
-        replicate=over_systems,
-        stride=1 << math.ceil(math.log2(max(1.0, len(systems) / _FEW_SYSTEMS))),
+        replicates=replicates,
         units=min(sources, len(systems)) if draw_systems else sources,
         observations=math.comb(len(systems), 2),
     )
 
 
-def _without_ranking(pairs: Pairs, statistics: Sequence[Statistic], constant: bool = False) -> LevelEstimate:
+def _without_ranking(
+    pairs: Pairs, statistics: Sequence[Statistic], resamples: int = 0, *, constant: bool = False
+) -> LevelEstimate:
     """The estimate where no correlation exists: undefined, or, if only the scores are constant, 0 on all groups with
     pairs."""
     values = np.full(len(statistics), 0.0 if constant else math.nan)
@@ -135,7 +137,7 @@ def _without_ranking(pairs: Pairs, statistics: Sequence[Statistic], constant: bo
         rests_on,
         rests_on,
         np.full(len(statistics), math.nan),
-        replicate=lambda counts: np.repeat(values[:, None], counts.shape[1], axis=1),
+        replicates=np.repeat(values[:, None], resamples, axis=1),
         units=pairs.index.sources(rests_on),
         observations=math.comb(len(pairs.ratings), 2),
     )
@@ -157,3 +159,11 @@ def _within_groups(x: Floats, y: Floats, pairs: Pairs, statistics: Sequence[Stat
             at = order[np.where(there, starts[part, None] + columns, 0)]
             values[:, part] = correlations(np.where(there, x[at], np.nan), np.where(there, y[at], np.nan), statistics)
     return values
+
+
+def _in_units(values: Floats) -> Floats:
+    """Deviations from the mean divided by the range, so that sums of their squares lose few digits to cancellation."""
+    width = np.ptp(values)
+    units = (values - values.min()) / (width if width > 0 else 1.0)
+    deviations: Floats = units - units.mean()
+    return deviations

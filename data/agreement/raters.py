@@ -80,7 +80,7 @@ def beside_raters(
         statistic: Of the ceiling and the noise-corrected correlation.
         level: Of both; at system level reliability and correction are not computed.
         on_scale: Whether the scores are on the raters' scale, so that their differences have a meaning.
-        resamples: For the intervals of the ceiling at sample and system level; 0 gives no intervals.
+        resamples: For the intervals of the ceiling at system level; 0 gives no intervals.
         seed: For these resamples.
     """
     most = max((len(values) for g in groups for values in g.raters), default=0)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -18,10 +19,9 @@ from debate_judge.data.agreement.bootstrap import (
     GroupIndex,
     LevelEstimate,
     pairs_of_groups,
-    resample,
 )
-from debate_judge.data.agreement.correlations import STATISTICS, Floats, Statistic, correlations, or_none
-from debate_judge.data.agreement.differences import compare, level_function
+from debate_judge.data.agreement.correlations import STATISTICS, Statistic, correlations, or_none
+from debate_judge.data.agreement.differences import compare, correct, level_function
 from debate_judge.data.agreement.intervals import (
     NONE,
     Interval,
@@ -30,7 +30,6 @@ from debate_judge.data.agreement.intervals import (
     of_replicates,
 )
 from debate_judge.data.agreement.results import LEVELS, NAMES, Agreement, AgreementTable, Difference, GroupScores, Table
-from debate_judge.data.agreement.sign_flips import correct
 from debate_judge.data.schema import Level
 
 __all__ = [
@@ -77,12 +76,12 @@ def agreement_table(
     """Compute every statistic at every level, for each aspect and averaged over aspects.
 
     Candidates without a rating are ignored, and so are groups without any rating. Candidates with a rating but
-    no score are counted and left out. Values are exact; see `levels.sample_level` for where intervals are approximate.
+    no score are counted and left out.
 
     Args:
         aspects: Aspect name -> groups. The same id in several aspects is the same group.
-        resamples: Number of times that the groups are resampled, jointly for all aspects, for the intervals at sample
-            and system level; 0 for no intervals at any level.
+        resamples: Number of times that the groups are resampled, jointly for all aspects, for the intervals at system
+            level; 0 for no intervals at any level.
         seed: For the resampling.
         levels: The levels to compute.
         draw_systems: At system level, resample the systems as well as the groups: the interval is then about other
@@ -93,51 +92,48 @@ def agreement_table(
         InputError: no aspect, or a group id twice in one aspect.
     """
     index = GroupIndex.of(aspects, seed)
-    at_level = {level: level_function(level, draw_systems=draw_systems, seed=seed) for level in levels}
+    how: dict[str, Any] = {"resamples": resamples, "seed": seed, "draw_systems": draw_systems, "progress": progress}
+    at_level = {level: level_function(level, intervals=resamples > 0, **how) for level in levels}
     estimates: dict[tuple[str, Level], LevelEstimate] = {}
     for name, groups in aspects.items():
         pairs = pairs_of_groups(groups, index)
         estimates |= {(name, level): at_level[level](pairs, STATISTICS) for level in levels}
-    found = resample(list(estimates.values()), index.units, resamples=resamples, seed=seed, progress=progress)
-    replicates = dict(zip(estimates, found, strict=True))
+
     tables: dict[str, Table] = {}
     for name, groups in aspects.items():
         counts = _rated_and_unscored(groups)
         tables[name] = {}
         for level in levels:
-            one = [estimates[name, level]]
-            spans = _intervals(one, [replicates[name, level]], index) if resamples else [NONE] * len(STATISTICS)
-            tables[name][level] = _agreements(level, one[0], spans, *counts)
+            own = estimates[name, level]
+            tables[name][level] = _agreements(level, own, _intervals([own], index, resamples), *counts)
     average: Table = {}
     for level in levels:
         joint = [estimates[name, level] for name in aspects]
-        spans = [NONE] * len(STATISTICS)
-        if resamples:
-            spans = _intervals(joint, [replicates[name, level] for name in aspects], index)
         groups_of_any = int(np.logical_or.reduce([e.rests_on for e in joint]).sum())
+        spans = _intervals(joint, index, resamples)
         average[level] = _averages([table[level] for table in tables.values()], groups_of_any, spans)
     return AgreementTable(tables, average)
 
 
-def _intervals(estimates: Sequence[LevelEstimate], replicates: Sequence[Floats], index: GroupIndex) -> list[Interval]:
+def _intervals(estimates: Sequence[LevelEstimate], index: GroupIndex, resamples: int) -> list[Interval]:
     """For every statistic the interval of the mean over aspects.
 
     Args:
         estimates: One for each aspect; a single one for the interval of that aspect.
-        replicates: For each aspect values of shape (statistics, resamples).
         index: The groups.
+        resamples: 0 for no intervals.
     """
     rests_on = np.logical_or.reduce([e.rests_on for e in estimates])
     means = np.mean([e.values for e in estimates], axis=0)
+    if not resamples or np.isnan(means).all():
+        return [NONE] * len(means)
     by_group = [e.by_group for e in estimates if e.by_group is not None]
-    if len(by_group) == len(estimates):
+    if by_group:
         influence = index.by_source(mean_influences(by_group), rests_on)
         return [of_group_correlations(float(mean), row) for mean, row in zip(means, influence, strict=True)]
     units, observations = min(e.units for e in estimates), min(e.observations for e in estimates)
-    return [
-        of_replicates(float(mean), row, units, observations)
-        for mean, row in zip(means, np.mean(list(replicates), axis=0), strict=True)
-    ]
+    replicates = np.mean([e.replicates for e in estimates if e.replicates is not None], axis=0)
+    return [of_replicates(float(mean), row, units, observations) for mean, row in zip(means, replicates, strict=True)]
 
 
 def _rated_and_unscored(groups: Sequence[GroupScores]) -> tuple[int, int]:

@@ -15,17 +15,29 @@
     source = "question"
 
 The judge is given the definition as its rubric: say what to look at and what the ends of the scale mean.
+
+For a file that names no task one is guessed: its aspects and scales, from the values in it. The guess is a proposal:
+nothing is compiled or scored with it unless the user saves it as a task file.
 """
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import re
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 
 from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.files import reading
-from debate_judge.data.files.records import Record
+from debate_judge.data.files.columns import RATER_NAME, ROLES, Columns, even, missing, names_taken, rater_base
+from debate_judge.data.files.ratings import WORDS, plain_number
+from debate_judge.data.files.records import Record, is_missing
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.data.tasks import TASKS
 
@@ -100,3 +112,280 @@ def _aspect(aspects: Record, name: str) -> Aspect:
     with record.located():
         scale = Scale(record.number("low"), record.number("high"), step, stated)
         return Aspect(name, definition, scale, "source" not in record.values or record.boolean("source"))
+
+
+# --- guessing ---
+
+_ENDS = ((0, 1), (1, 3), (0, 2), (0, 3), (1, 4), (0, 4), (1, 5), (0, 5), (1, 7), (1, 10), (0, 10), (1, 100), (0, 100))
+"""Ends of common scales; the first that holds all values is guessed."""
+
+_STATED = re.compile(r"(.*\S)\s*[(\[]\s*(-?\d{1,3})\s*(?:-|–|\.\.|to)\s*(\d{1,3})\s*[)\]]\s*")
+"""A column whose name ends in its scale, as surveys write it: `Coherence (1-5)`."""
+
+_SYMMETRIC = (1, 2, 3, 5, 10, 100)
+"""Upper ends of scales from -x to x, for values below 0."""
+
+_NO_RATING = re.compile(
+    r"(?:.*_)?(?:id|idx|index|nr|no|number|row|seed|year|date|time|timestamp|length|words|tokens|count)"
+    r"|(?!judge$|expert$)(?:" + RATER_NAME.pattern + r")|unnamed:.*|column_\d+_\(no_name\)"
+)
+"""Names of columns with ids, dates, lengths or raters, and of those without a name."""
+
+_MOST_VALUES = 101
+"""A column with more different whole numbers is taken for a count and not for ratings."""
+
+_MOST_ASPECTS = 100
+
+_SHARE = 0.8
+"""Share of a column's values that have to be ratings; loading then names the first one that is none."""
+
+
+@dataclass(frozen=True)
+class GuessedTask:
+    """The guess."""
+
+    task: Task
+    columns: Columns
+    """The names that the user gave, with those added that were guessed."""
+    built_in: bool
+    """Whether it is a built-in task, which all ratings fit."""
+    half_points: frozenset[str] = frozenset()
+    """Aspects that are rated in whole and half points."""
+    doubtful: Mapping[str, str] = field(default_factory=dict)
+    """Column that is not taken for ratings, though half of its values are numbers -> why, and what to do."""
+
+    def toml(self) -> str:
+        """The task file."""
+        lines = [
+            "# Guessed from the names and values in the data. Correct what is wrong, and say in each",
+            "# definition what to look at and what the ends of the scale mean: it is the judge's rubric.",
+            *(f"{name} = {_quoted(getattr(self.task, name))}" for name in ("name", "source_label", "candidate_label")),
+        ]
+        for aspect in self.task.aspects:
+            scale = aspect.scale
+            lines += ["", f"[aspects.{_key(aspect.name)}]", f"definition = {_quoted(aspect.definition)}"]
+            lines += [f"low = {scale.low:.15g}", f"high = {scale.high:.15g}"]
+            lines += [] if aspect.source else ["source = false    # judged without the source"]
+            if scale.step != 1:
+                lines.append(f"step = {scale.step:.15g}")
+            elif not scale.binary:
+                half = aspect.name in self.half_points
+                step, points = ("0.5", "whole or half points") if half else ("1", "whole points")
+                lines.append(f"# step = {step}    # with it all scores are {points}; without it they tie less")
+        if self.columns.renamed:
+            lines += ["", "[columns]", *(f"{_key(a)} = {_quoted(b)}" for a, b in self.columns.renamed.items())]
+        return "\n".join(lines) + "\n"
+
+
+def guess_task(records: Iterable[Record], columns: Columns, name: str) -> GuessedTask:
+    """Guess the task of a file from all its records.
+
+    Args:
+        records: At least one.
+        columns: Names that the user gave.
+        name: Name of the task.
+
+    Raises:
+        InputError: The file has no texts, or nothing in it looks like ratings.
+    """
+    found = list(records)
+    if not found:
+        raise InputError("no records", file=name)
+    keys = tuple(dict.fromkeys(str(key) for record in found for key in record.values))
+    columns = _with_other_names(found, keys, columns)
+    roles, rest = columns.find(keys, ROLES)
+    values = _values(found, roles, rest, columns)
+    scales = {aspect: scale for aspect, given in values.items() if (scale := _scale(given, aspect)) is not None}
+    doubtful = {c: why for c, given in values.items() if c not in scales and (why := _doubt(given))}
+    if not scales:
+        raise found[0].error(
+            "nothing in the data looks like ratings",
+            expected="at least one column of numbers or of yes and no, with two different values",
+            found=_first_values(values) or "columns " + ", ".join(keys),
+            remedy="; ".join(f"{column}: {why}" for column, why in doubtful.items())
+            or "texts without ratings can be scored; a compile needs ratings",
+        )
+    if len(scales) > _MOST_ASPECTS:
+        raise found[0].error(
+            "too many columns look like ratings",
+            expected=f"at most {_MOST_ASPECTS}",
+            found=f"{len(scales):,}, e.g. " + ", ".join(list(scales)[:5]),
+            remedy="describe the aspects in a task file, and name it with --task",
+        )
+    for task in TASKS.values():
+        if _fits(task, values):
+            return GuessedTask(task, columns, built_in=True, doubtful=doubtful)
+    source, text = (columns.renamed.get(role, role) for role in ("source", "text"))
+    names = _aspect_names(scales)
+    columns = Columns({**columns.renamed, **{ours: theirs for theirs, ours in names.items() if ours != theirs}})
+    aspects = tuple(Aspect(names[a], _definition(names[a], scale), scale) for a, scale in scales.items())
+    label = re.sub(r"[^\w-]+", "-", name).strip("-") or "task"
+    halves = frozenset(names[a] for a in scales if _half_points(values[a]))
+    return GuessedTask(Task(label, _words(source), _words(text), aspects), columns, False, halves, doubtful)
+
+
+def _aspect_names(columns: Iterable[str]) -> dict[str, str]:
+    """Column -> a name that a task file allows, different for each."""
+    found = {column: column for column in columns if usable_name(column)}
+    for column in columns:
+        if column not in found:
+            stated = _STATED.fullmatch(column)
+            plain = re.sub(r"[^\w .-]+", "_", stated[1] if stated else column).strip(" _.-") or "aspect"
+            choices = (plain if number == 1 else f"{plain}_{number}" for number in count(1))
+            found[column] = next(name for name in choices if usable_name(name) and name not in found.values())
+    return found
+
+
+def _with_other_names(records: Sequence[Record], keys: tuple[str, ...], columns: Columns) -> Columns:
+    """The columns, with those added that have another common name for one of ours."""
+    found, rest = columns.find(keys, ROLES)
+    if "candidates" in keys:
+        return columns
+    taken = names_taken(records, found, rest)
+    if "text" not in {*found, *taken}:
+        raise missing(records[0], "text", keys)
+    return Columns({**columns.renamed, **taken})
+
+
+def _values(
+    records: Sequence[Record], roles: Mapping[str, str], rest: Sequence[str], columns: Columns
+) -> dict[str, list[object]]:
+    """Column, or base name of the columns of several raters, that may hold ratings -> all its values."""
+    if "aspect" in roles and "rating" in roles:
+        return _values_of_ratings(records, roles["aspect"], roles["rating"])
+    values: dict[str, list[object]] = {}
+    ours = {theirs: name for name, theirs in columns.renamed.items() if name not in ROLES}
+    names = {key: ours.get(key, key) for key in [*rest, *([roles["rating"]] if "rating" in roles else [])]}
+    bases = {key: base for key in rest if (base := rater_base(key)) is not None}
+    same, plain = Counter(bases.values()), {even(key): key for key in reversed(rest)}
+    for key, base in bases.items():
+        if same[base] > 1 or base in plain:
+            names[key] = plain.get(base, base)
+    for record in records:
+        for held in _nested(record, roles):
+            for key in held.values:
+                values.setdefault(str(key), []).extend(v for _, v in held.several(str(key)))
+        for key, name in names.items():
+            if key in record.values:
+                values.setdefault(name, []).extend(v for _, v in record.several(key))
+    return {column: given for column, given in values.items() if not _NO_RATING.fullmatch(even(column))}
+
+
+def _values_of_ratings(records: Sequence[Record], aspect: str, rating: str) -> dict[str, list[object]]:
+    """`_values` for a table with one row per rating."""
+    values: dict[str, list[object]] = {}
+    for record in records:
+        given = [value for _, value in record.several(rating)]
+        if not given:
+            continue
+        name = record.text(aspect).strip()
+        if not usable_name(name):
+            raise record.error(
+                f"{name!r} cannot be the name of an aspect",
+                aspect,
+                expected="letters, digits, _, -, . and blanks, and no name of a column",
+                remedy="rename the aspect in all rows",
+            )
+        values.setdefault(name, []).extend(given)
+    return values
+
+
+def _nested(record: Record, roles: Mapping[str, str]) -> list[Record]:
+    """The objects of ratings inside a record: its own one, or one of each candidate."""
+    owners = record.children("candidates") if "candidates" in record.values else [record]
+    field = roles.get("ratings", "ratings")
+    return [owner.child(field) for owner in owners if isinstance(owner.values.get(field), dict)]
+
+
+def _scale(values: Sequence[object], column: str = "") -> Scale | None:
+    """The scale to guess for the values of a column, or None if they do not look like ratings."""
+    known, numbers, choices = _sorted_out(values)
+    if choices and set(numbers) <= {0, 1}:
+        enough = len(numbers) + len(choices) >= _SHARE * len(known)
+        return Scale(0, 1) if enough and len({*numbers, *choices}) > 1 else None
+    if len(numbers) < _SHARE * len(known):
+        return None
+    different = set(numbers)
+    whole = all(number.is_integer() for number in different)
+    counts = whole and len(different) > 11 and (len(different) > _MOST_VALUES or len(different) == len(numbers))
+    if len(different) < 2 or counts:
+        return None
+    least, most = min(different), max(different)
+    low, high = _ends(least, most)
+    if (stated := _STATED.fullmatch(column)) and float(stated[2]) <= least and most <= float(stated[3]):
+        low, high = float(stated[2]), float(stated[3])
+    # Fractions may be means over raters of whole points, so only a scale as narrow as 1 gets finer steps.
+    return Scale(low, high, 1.0 if whole or high - low > 1 else 0.01)
+
+
+def _sorted_out(values: Sequence[object]) -> tuple[list[object], list[float], list[bool]]:
+    """The values that are not missing, and among these the numbers and the choices between yes and no."""
+    known = [v for v in values if not is_missing(v)]
+    choices = [WORDS[v.lower()] if isinstance(v, str) else bool(v) for v in known if _is_choice(v)]
+    return known, [float(v) for v in known if isinstance(v, int | float) and _is_number(v)], choices
+
+
+def _is_choice(value: object) -> bool:
+    return isinstance(value, bool) or (isinstance(value, str) and value.lower() in WORDS)
+
+
+def _is_number(value: object) -> bool:
+    # JSON can spell whole numbers that no float can hold.
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+
+
+def _half_points(values: Sequence[object]) -> bool:
+    numbers = _sorted_out(values)[1]
+    return all((2 * n).is_integer() for n in numbers) and not all(n.is_integer() for n in numbers)
+
+
+def _doubt(values: Sequence[object]) -> str:
+    """Why a column whose values are, by half or more, numbers in some way is not taken for ratings; else empty."""
+    known = _sorted_out(values)[0]
+    others = [v for v in known if not _is_number(v) and not _is_choice(v)]
+    like = sum(plain_number(v) is not None or _is_number(v) for v in known)
+    if not others or like < len(known) / 2:
+        return ""
+    return f"{others[0]!r} is no rating; {plain_number(others[0]) or 'correct it or leave it out'}"
+
+
+def _first_values(values: Mapping[str, Sequence[object]]) -> str:
+    first = {column: next(iter(_sorted_out(given)[0]), None) for column, given in values.items()}
+    return ", ".join(f"{column} ({value!r:.40})" for column, value in first.items() if value is not None)
+
+
+def _ends(least: float, most: float) -> tuple[float, float]:
+    for low, high in _ENDS:
+        if low <= least and most <= high and (low == 0) == (least < 1):
+            return low, high
+    for end in _SYMMETRIC:
+        if -end <= least and most <= end:
+            return -end, end
+    return math.floor(least), math.ceil(most)
+
+
+def _fits(task: Task, values: Mapping[str, Sequence[object]]) -> bool:
+    """Whether every column that looks like ratings is an aspect of this built-in task, with values on its scale."""
+    scales = {even(aspect.name): aspect.scale for aspect in task.aspects}
+    numbers = {
+        even(n): [v for v in given if isinstance(v, int | float)] for n, given in values.items() if _scale(given)
+    }
+    return all(name in scales and all(map(scales[name].contains, given)) for name, given in numbers.items())
+
+
+def _definition(name: str, scale: Scale) -> str:
+    if scale.binary:
+        return f"Whether {_words(name)} holds: {scale.low:.15g} no, {scale.high:.15g} yes."
+    return f"How good the text is in {_words(name)}. {scale.low:.15g} is the worst, {scale.high:.15g} the best."
+
+
+def _words(name: str) -> str:
+    return re.sub(r"[_\s]+", " ", name).strip()
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _quoted(name)
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)

@@ -141,7 +141,7 @@ def compare_lms(
         margins: What the new LM may lose.
         statistic: Agreement with the raters.
         level: Where it is computed.
-        resamples: For intervals at sample and system level.
+        resamples: For intervals at system level; 0 gives none at any.
         seed: For these and for p-values.
     """
     tables = [agreement_table(s, levels=(level,), resamples=resamples, seed=seed) for s in (old, new)]

@@ -8,30 +8,25 @@ Three figures of each judge and aspect, over the candidates of all sources that 
 - `kappa`: of the decision "at least CUT", made of the score and of the mean rating (Cohen, A coefficient of agreement
   for nominal scales, 1960); undefined where all ratings fall on one side.
 
-All three are functions of sums over sources, which are resampled. Judges are compared on the same resamples.
+Intervals rest on what each source contributes (`data.agreement.bootstrap.pseudo_values`), and those of differences
+between judges on the differences of these.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from debate_judge.data.agreement.bootstrap import (
-    GroupIndex,
-    LevelEstimate,
-    Pairs,
-    pairs_of_groups,
-    resample,
-    summing_each,
-)
+from debate_judge.data.agreement.bootstrap import GroupIndex, Pairs, pairs_of_groups, pseudo_values
 from debate_judge.data.agreement.classification import Measure
 from debate_judge.data.agreement.correlations import Floats, Statistic
 from debate_judge.data.agreement.decisions import Question
-from debate_judge.data.agreement.intervals import Interval, of_differences, of_replicates
+from debate_judge.data.agreement.intervals import Interval, of_group_correlations, of_group_differences
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect
@@ -107,52 +102,51 @@ def cuts_of(aspects: Sequence[Aspect], questions: Mapping[str, Question], cut: f
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class _Estimate:
+    """The measures of one judge, of one aspect or on average."""
+
+    values: Floats
+    """Shape (measures,)."""
+    influences: Floats
+    """Of each unit of sources on them, shape (measures, units)."""
+    here: NDArray[np.bool_]
+    """Which units have candidates, shape (units,)."""
+    candidates: int
+
+
 def closeness(
     judges: Mapping[str, Mapping[str, Sequence[GroupScores]]],
     cuts: Mapping[str, float],
     *,
     one_scale: bool,
-    resamples: int,
     seed: int,
 ) -> dict[str, dict[str, Closeness]]:
-    """Judge -> aspect or `AVERAGE` -> its figures, with 95 % intervals from resampled sources.
+    """Judge -> aspect or `AVERAGE` -> its figures, with 95 % intervals over sources.
 
     Args:
         judges: Judge -> aspect -> scores on the raters' scale by group, the same groups for all; all judges are
             compared with the first.
         cuts: Aspect -> its cut (`cuts_of`).
         one_scale: Whether all aspects have the same scale; else there is no average error.
-        resamples: Number of resamples.
-        seed: Of the resamples.
+        seed: Of the bundles of sources where there are many.
     """
     first, aspects = next(iter(judges)), list(next(iter(judges.values())))
     index = GroupIndex.of(judges[first], seed)
-    estimates, pairs = dict[tuple[str, str], LevelEstimate](), dict[tuple[str, str], Pairs]()
-    for judge, by_aspect in judges.items():
-        for aspect in aspects:
-            key = judge, aspect
-            pairs[key] = pairs_of_groups(by_aspect[aspect], index)
-            estimates[key] = _estimate(pairs[key], cuts[aspect])
-    replicates = dict(
-        zip(estimates, resample(list(estimates.values()), index.units, resamples=resamples, seed=seed), strict=True)
-    )
+    estimates = {
+        (judge, aspect): _estimate(pairs_of_groups(by_aspect[aspect], index), cuts[aspect])
+        for judge, by_aspect in judges.items()
+        for aspect in aspects
+    }
     found: dict[str, dict[str, Closeness]] = {}
     for judge in judges:
         found[judge] = {}
         for name, over in [*((aspect, [aspect]) for aspect in aspects), (AVERAGE, aspects)]:
-            value, drawn, counts = (
-                np.mean([estimates[judge, a].values for a in over], axis=0),
-                np.mean([replicates[judge, a] for a in over], axis=0),
-                [len(pairs[judge, a].scores) for a in over],
-            )
-            base = np.mean([estimates[first, a].values for a in over], axis=0)
-            moved = drawn - np.mean([replicates[first, a] for a in over], axis=0)
-            groups = min(index.sources(estimates[judge, a].rests_on) for a in over)
+            own, base = (_averaged([estimates[j, a] for a in over]) for j in (judge, first))
             if name == AVERAGE and not one_scale:
-                value = np.array([np.nan, *value[1:]])
-            figures = _measures(value, drawn, groups, min(counts))
-            changes = {} if judge == first else _changes(value - base, moved, groups)
-            found[judge][name] = Closeness(cuts.get(name), sum(counts), figures, changes)
+                own = replace(own, values=np.array([np.nan, *own.values[1:]]))
+            changes = {} if judge == first else _changes(own, base)
+            found[judge][name] = Closeness(cuts.get(name), own.candidates, _measures(own), changes)
     return found
 
 
@@ -175,27 +169,18 @@ def closest(measure: Closest, ratings: Floats, scores: Floats, bounds: Bounds) -
         scores: Likewise.
         bounds: Of the aspect.
     """
-    there = ~np.isnan(ratings)
-    s, r = np.where(there, scores, 0.0), np.where(there, ratings, 0.0)
-    yes, wanted = (there & (x >= bounds.cut) for x in (scores, ratings))
-    parts = [there, np.abs(s - r), s, r, s * s, r * r, s * r, yes & wanted, yes, wanted]
-    error, ccc, kappa = _figures(np.array([part.sum(axis=1) for part in parts], dtype=float))
+    error, ccc, kappa = _of_rows(ratings, scores, bounds.cut)
     found: Floats = {"mae": 1 - error / bounds.span, "ccc": ccc, "kappa": kappa}[measure]
     return found
 
 
-def _estimate(pairs: Pairs, cut: float) -> LevelEstimate:
-    s, r, yes, wanted = pairs.scores, pairs.ratings, pairs.scores >= cut, pairs.ratings >= cut
-    ones = np.ones_like(s)
-    parts = np.array([ones, np.abs(s - r), s, r, s * s, r * r, s * r, yes * wanted, yes * ones, wanted * ones])
-    sums = summing_each(parts, pairs.unit, pairs.units)
-    values = _figures(sums(np.ones((pairs.units, 1))))[:, 0]
-    nothing = np.zeros(pairs.groups, dtype=bool)
-    return LevelEstimate(values, pairs.contributing, nothing, values, replicate=lambda counts: _figures(sums(counts)))
-
-
-def _figures(sums: Floats) -> Floats:
-    """The three measures, shape (3, resamples), of the sums of `_estimate`, shape (10, resamples)."""
+def _of_rows(ratings: Floats, scores: Floats, cut: float) -> Floats:
+    """The three measures of each row, shape (3, rows), from arrays as in `closest`."""
+    there = ~np.isnan(ratings)
+    s, r = np.where(there, scores, 0.0), np.where(there, ratings, 0.0)
+    yes, wanted = (there & (x >= cut) for x in (scores, ratings))
+    parts = (there, np.abs(s - r), s, r, s * s, r * r, s * r, yes & wanted, yes, wanted)
+    sums = np.array([part.sum(axis=1) for part in parts], dtype=float)
     with np.errstate(divide="ignore", invalid="ignore"):
         _, error, s, r, ss, rr, sr, both, yes, wanted = sums / sums[0]
         ccc = 2 * (sr - s * r) / (ss - s * s + rr - r * r + (s - r) ** 2)
@@ -205,17 +190,36 @@ def _figures(sums: Floats) -> Floats:
     return np.array([error, ccc, kappa])
 
 
-def _measures(values: Floats, drawn: Floats, groups: int, candidates: int) -> dict[str, Measure]:
-    error, *others = values
-    spans = [of_differences(float(error), drawn[0], groups, ends=(0.0, math.inf))]
-    spans += [of_replicates(float(v), row, groups, candidates) for v, row in zip(others, drawn[1:], strict=True)]
-    return {name: _measure(float(v), span) for name, v, span in zip(MEASURES, values, spans, strict=True)}
+def _estimate(pairs: Pairs, cut: float) -> _Estimate:
+    present, unit = np.unique(pairs.unit, return_inverse=True)
+    pseudo = pseudo_values(lambda r, s: _of_rows(r, s, cut), pairs.ratings, pairs.scores, unit, len(present))
+    here = np.isin(np.arange(pairs.units), present)
+    values = _of_rows(pairs.ratings[None], pairs.scores[None], cut)
+    influences = np.zeros((len(MEASURES), pairs.units))
+    influences[:, here] = (pseudo - np.nan_to_num(values)) / max(1, len(present))
+    return _Estimate(values[:, 0], influences, here, len(unit))
 
 
-def _changes(values: Floats, drawn: Floats, groups: int) -> dict[str, Measure]:
+def _averaged(aspects: Sequence[_Estimate]) -> _Estimate:
+    values, influences = (np.mean([getattr(one, name) for one in aspects], axis=0) for name in ("values", "influences"))
+    here = np.logical_or.reduce([one.here for one in aspects])
+    return _Estimate(values, influences, here, sum(one.candidates for one in aspects))
+
+
+def _measures(found: _Estimate) -> dict[str, Measure]:
+    (error, *others), (of_error, *rest) = found.values.tolist(), found.influences[:, found.here]
+    spans = [of_group_differences(error, of_error), *map(of_group_correlations, others, rest)]
+    if spans[0].low is not None:
+        spans[0] = spans[0]._replace(low=max(0.0, spans[0].low))
+    return {name: _measure(v, span) for name, v, span in zip(MEASURES, found.values.tolist(), spans, strict=True)}
+
+
+def _changes(own: _Estimate, base: _Estimate) -> dict[str, Measure]:
+    apart = (own.influences - base.influences)[:, own.here | base.here]
+    values = (own.values - base.values).tolist()
     return {
-        name: _measure(float(value), of_differences(float(value), row, groups, ends=(-math.inf, math.inf)))
-        for name, value, row in zip(MEASURES, values, drawn, strict=True)
+        name: _measure(value, of_group_differences(value, row))
+        for name, value, row in zip(MEASURES, values, apart, strict=True)
     }
 
 

@@ -28,10 +28,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from debate_judge.data.agreement.correlations import Floats
+from debate_judge.data.agreement.differences import correct_named
 from debate_judge.data.agreement.intervals import critical
 from debate_judge.data.agreement.results import GroupScores
-from debate_judge.data.agreement.sign_flips import correct_named
-from debate_judge.data.inference.two_samples import SampleFigure, TwoSamples, compare_samples
+from debate_judge.data.inference.rechecked import SampleFigure, TwoSamples, compare_samples
 
 Flags = NDArray[np.bool_]
 
@@ -250,7 +250,7 @@ def _without_spread(
     """Ends of the interval, and the p-value, where every source has the same value."""
     away = 1 - 0.025 ** (1 / groups)
     down, up = (weights @ np.where((weights > 0) == lower, ends[0], ends[1]) for lower in (True, False))
-    # All signs of the sources alike, as one of 2^groups ways to flip them (`data/agreement/sign_flips.py`).
+    # All signs of the sources alike, as one of 2^groups ways to flip them (`data/agreement/differences.py`).
     p_value = 1.0 if abs(value) < _ROUNDING else 2.0 ** (1 - groups)
     return float(value - away * (value - down)), float(value + away * (up - value)), p_value
 

@@ -1,9 +1,10 @@
 """Whether a judge's agreement with raters holds on new ratings, and what changed: texts, raters or the judge.
 
 Old and new sources are two independent samples, so the difference of agreement is tested by Welch's t over sources
-(`two_samples`). Means of scores and of ratings are compared in the same way. A judge with a fixed LM is a fixed
-function of the text: where its scores moved and the ratings with them, the texts changed. Where ratings moved apart
-from what the scores say, the raters changed, or what makes a text good is no longer what the judge sees.
+(Welch, The generalization of Student's problem when several different population variances are involved, 1947). The
+samples may differ in size and spread. Means of scores and of ratings are compared in the same way. A judge with a fixed
+LM is a fixed function of the text: where its scores moved and the ratings with them, the texts changed. Where ratings
+moved apart from what the scores say, the raters changed, or what makes a text good is no longer what the judge sees.
 """
 
 from __future__ import annotations
@@ -15,14 +16,13 @@ from typing import Literal
 
 import numpy as np
 
-from debate_judge.data.agreement.bootstrap import GroupIndex, pairs_of_groups, resample
+from debate_judge.data.agreement.bootstrap import GroupIndex, pairs_of_groups
 from debate_judge.data.agreement.classification import Measure
 from debate_judge.data.agreement.correlations import Floats, Statistic
 from debate_judge.data.agreement.differences import level_function
-from debate_judge.data.agreement.intervals import bootstrap_error, critical, mean_influences
+from debate_judge.data.agreement.intervals import bootstrap_error, critical, mean_influences, standard_error
 from debate_judge.data.agreement.raters import mean_over_groups
 from debate_judge.data.agreement.results import GroupScores
-from debate_judge.data.inference.two_samples import SampleFigure, TwoSamples, compare_samples
 from debate_judge.data.schema import Level
 
 Holding = Literal["holds", "worse", "unclear"]
@@ -34,6 +34,64 @@ _ROUNDING = 1e-9
 
 _LEVEL = 0.05
 """Of all statements on drift together (Bonferroni)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SampleFigure:
+    """A figure of one sample."""
+
+    value: float
+    error: float
+    """Standard error over sources."""
+    sources: int
+
+    @classmethod
+    def of_values(cls, values: Floats) -> SampleFigure | None:
+        """The mean of one value a source, shape (sources,); None with fewer than two."""
+        return (
+            cls.of_influences(float(values.mean()), (values - values.mean()) / len(values)) if len(values) > 1 else None
+        )
+
+    @classmethod
+    def of_influences(cls, value: float, influences: Floats) -> SampleFigure | None:
+        """A figure with the influence of each source on it, shape (sources,); None with fewer than two."""
+        return cls(value, standard_error(influences), len(influences)) if len(influences) > 1 else None
+
+    @classmethod
+    def of_ratio(cls, by_source: list[Floats]) -> SampleFigure | None:
+        """The mean over all values of all sources, each source with as many as it has."""
+        count = sum(map(len, by_source))
+        if len(by_source) < 2 or not count:
+            return None
+        value = math.fsum(v for values in by_source for v in values) / count
+        return cls.of_influences(value, np.array([(values - value).sum() / count for values in by_source]))
+
+
+@dataclass(frozen=True, slots=True)
+class TwoSamples:
+    """The figure of the first sample minus that of the second."""
+
+    value: float
+    low: float
+    """Ends of the 95 % interval."""
+    high: float
+    p_value: float
+    """Two-sided, for no difference."""
+
+
+def compare_samples(first: SampleFigure | None, second: SampleFigure | None) -> TwoSamples | None:
+    """The difference of two independent samples; None where one of them is missing."""
+    from scipy.special import stdtr, stdtrit
+
+    if first is None or second is None:
+        return None
+    value, variance = first.value - second.value, first.error**2 + second.error**2
+    if variance <= 0:
+        return TwoSamples(value, value, value, 1.0 if value == 0 else 0.0)
+    freedom = variance**2 / (first.error**4 / (first.sources - 1) + second.error**4 / (second.sources - 1))
+    half = float(stdtrit(freedom, 0.975)) * math.sqrt(variance)
+    p_value = float(2 * stdtr(freedom, -abs(value) / math.sqrt(variance)))
+    return TwoSamples(value, value - half, value + half, p_value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,25 +131,25 @@ def agreement_figure(
         scores: Aspect -> groups.
         statistic: The correlation.
         level: Where it is computed.
-        resamples: For the standard error at sample and system level.
+        resamples: For the standard error at system level.
         seed: For these.
 
     Returns:
         None where it is undefined in an aspect, or rests on fewer than two sources.
     """
     index = GroupIndex.of(scores, seed)
-    estimate = level_function(level, draw_systems=False, seed=seed)
+    estimate = level_function(level, resamples=resamples, seed=seed)
     found = [estimate(pairs_of_groups(groups, index), [statistic]) for groups in scores.values()]
     value = float(np.mean([one.values[0] for one in found]))
     rests_on = np.logical_or.reduce([one.rests_on for one in found])
     if math.isnan(value) or index.sources(rests_on) < 2:
         return None
     by_group = [one.by_group for one in found if one.by_group is not None]
-    if len(by_group) == len(found):
+    if by_group:
         return SampleFigure.of_influences(value, index.by_source(mean_influences(by_group), rests_on)[0])
     units = min(one.units for one in found)
-    replicates = resample(found, index.units, resamples=resamples, seed=seed)
-    return SampleFigure(value, bootstrap_error(np.mean([one[0] for one in replicates], axis=0), units), units)
+    replicates = [one.replicates[0] for one in found if one.replicates is not None]
+    return SampleFigure(value, bootstrap_error(np.mean(replicates, axis=0), units), units)
 
 
 def published_figure(value: float | None, low: float | None, high: float | None, groups: int) -> SampleFigure | None:

@@ -19,7 +19,6 @@ from debate_judge.data.files.records import Record
 from debate_judge.data.schema import Candidate, Corpus, RatedGroup
 from debate_judge.data.sets import hub
 from debate_judge.data.sets.factuality import ANSWERS, CLAIMS, rated
-from debate_judge.data.sets.merging import merged
 
 COMMIT = "3f3914bc090b644be044b7e0005113c135d8b20f"
 HOME = hub.Home(
@@ -41,7 +40,7 @@ def load(path: str | Path | None = None, level: Literal["response", "claim"] = "
     """
     records, origin = hub.read("factool" if level == "response" else "factool_claims", path, HOME)
     candidates = _response if level == "response" else _claims
-    groups = merged(
+    groups = hub.merged(
         (record, RatedGroup(str(number), record.text("prompt"), candidates(record)))
         for number, record in enumerate(records, 1)
     )

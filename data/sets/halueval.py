@@ -24,7 +24,6 @@ from debate_judge.data.files.records import Record
 from debate_judge.data.schema import Candidate, Corpus, RatedGroup, Task
 from debate_judge.data.sets import hub
 from debate_judge.data.sets.factuality import ANSWERS, REPLIES, SUMMARIES, rated
-from debate_judge.data.sets.merging import merged
 
 COMMIT = "b7253db3cdaa0ab2c382f92b26b390109174f77e"
 HOME = f"https://raw.githubusercontent.com/RUCAIBox/HaluEval/{COMMIT}/data/"
@@ -68,7 +67,7 @@ def load(path: str | Path | None = None, part: str | None = None) -> Corpus:
     home = hub.Home(f"{HOME}{at_home}_data.json", COMMIT, PARTS[at_home].columns)
     records, origin = hub.read("halueval" if at_home == "qa" else f"halueval_{part}", path, home)
     shape = PARTS[at_home] if path is None or part else _part_of(records[0])
-    return Corpus(shape.task, merged((r, _group(r, shape, i)) for i, r in enumerate(records, 1)), origin)
+    return Corpus(shape.task, hub.merged((r, _group(r, shape, i)) for i, r in enumerate(records, 1)), origin)
 
 
 def _part_of(record: Record) -> Part:

@@ -1,19 +1,20 @@
 """Records of public sets, from a local copy or from where they live.
 
-Homes are read through `datasets`, which also keeps what it fetched for the next time.
+Homes are read through `datasets`, which also keeps what it fetched for the next time. Of sets with one record per
+candidate, or with repeated sources, groups that share a source are joined.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.files import reading
 from debate_judge.data.files.records import Record
-from debate_judge.data.schema import Origin
+from debate_judge.data.schema import Candidate, Origin, RatedGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,3 +94,46 @@ def reaching(name: str, address: str) -> Iterator[None]:
             file=address,
             remedy=f"check the network, or give a local copy with --data {name}=PATH",
         ) from error
+
+
+def merged(groups: Iterable[tuple[Record, RatedGroup]]) -> tuple[RatedGroup, ...]:
+    """Join groups with equal sources (whitespace aside), in order of first appearance.
+
+    Otherwise a source could be both trained on and tested on. Different contexts are joined by line breaks, candidates
+    whose id is taken get a number (right, right-2), and an equal candidate is not repeated.
+
+    Args:
+        groups: Each with its record, for the place in errors.
+
+    Raises:
+        InputError: Two sources have the same group id.
+    """
+    found: dict[str, RatedGroup] = {}
+    lines: dict[str, tuple[int, str]] = {}
+    for record, group in groups:
+        key = group.source_key
+        line, owner = lines.setdefault(group.id, (record.line, key))
+        if owner != key:
+            raise record.error(f"a second source for the group {group.id!r}", found=f"the group of line {line}")
+        found[key] = _joined(found[key], group) if key in found else group
+    return tuple(found.values())
+
+
+def _joined(one: RatedGroup, other: RatedGroup) -> RatedGroup:
+    contexts = dict.fromkeys(text for text in (one.context, other.context) if text)
+    context = one.context if other.context in one.context else "\n".join(contexts)
+    candidates = {candidate.id: candidate for candidate in one.candidates}
+    known = {(c.text, tuple(sorted(c.ratings.items()))) for c in one.candidates}
+    for candidate in other.candidates:
+        if (candidate.text, tuple(sorted(candidate.ratings.items()))) not in known:
+            name = _free(candidate.id, candidates)
+            candidates[name] = replace(candidate, id=name)
+    return replace(one, context=context, candidates=tuple(candidates.values()))
+
+
+def _free(name: str, taken: dict[str, Candidate]) -> str:
+    number, free = 1, name
+    while free in taken:
+        number += 1
+        free = f"{name}-{number}"
+    return free

@@ -18,7 +18,6 @@ from pathlib import Path
 
 from debate_judge.data.schema import Aspect, Corpus, Scale, Task
 from debate_judge.data.sets import hub, unieval
-from debate_judge.data.sets.merging import merged
 
 COLUMNS = ("doc_id", "system_id", "source", "system_output", "scores")
 HOMES = {part: unieval.home(f"fact/qags_{part}.json", *COLUMNS) for part in ("cnndm", "xsum")}
@@ -53,5 +52,5 @@ def load(path: str | Path | None = None, part: str = "cnndm") -> Corpus:
     records, origin = hub.read("qags" if part == "cnndm" else f"qags_{part}", path, HOMES[part])
     for record in records:
         record.require(*COLUMNS)
-    groups = merged((record, group) for record in records for group in unieval.groups([record], TASK))
+    groups = hub.merged((record, group) for record in records for group in unieval.groups([record], TASK))
     return Corpus(TASK, tuple(replace(group, references=()) for group in groups), origin)

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
+from typing import Any
 
+import dspy
 import optuna
+from dspy.teleprompt.teleprompt import Teleprompter
 
 from debate_judge.optimize.context import Run
 from debate_judge.optimize.search.choice_scores import ChoiceScores
@@ -14,7 +17,7 @@ from debate_judge.optimize.search.outcomes import Dropped, Outcomes
 from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, Point, Space
 from debate_judge.optimize.search.storage import Found
 from debate_judge.optimize.search.study import OnTrial, SearchPlan, Strategy, Study, StudyMaker
-from debate_judge.optimize.tuners import LearntPersona, Tuned, Tuner
+from debate_judge.optimize.tuners import LearntPersona, Tuned, Tuner, details_of, with_details
 from debate_judge.optimize.tuners.persona import CRITIC
 from debate_judge.programs.dry_run import EstimateCase
 from debate_judge.programs.judge import Judge
@@ -34,9 +37,20 @@ def run_of(case: EstimateCase, run: Run, ledger: Ledger) -> Run:
     return replace(run, study=_study_by(lambda number: Strategy(), ledger))
 
 
+class _Changing(Teleprompter):
+    """An optimizer that asks what another one asks, with `change` of the untuned judge and what that found."""
+
+    def __init__(self, optimizer: Teleprompter, change: Callable[[Judge, Tuned], Tuned]) -> None:
+        super().__init__()
+        self._optimizer, self._change = optimizer, change
+
+    def compile(self, student: Judge, *, trainset: list[dspy.Example], **kwargs: Any) -> Judge:
+        tuned = self._change(student, details_of(self._optimizer.compile(student, trainset=trainset)))
+        return with_details(tuned.judge, tuned)
+
+
 def _changing(tuner: Tuner, change: Callable[[Judge, Tuned], Tuned]) -> Tuner:
-    """The tuner, which asks what it asks, with `change` of the untuned judge and what it returns for its result."""
-    return lambda tuning: change(tuning.judge, tuner(tuning))
+    return lambda tuning: _Changing(tuner(tuning), change)
 
 
 def _rewritten(judge: Judge, tuned: Tuned) -> Tuned:

@@ -5,8 +5,8 @@ computed as for a single held-out part, on the groups of all folds:
 
 - At summary level the value of a group is computed from the scores of its fold's judge. Figures are means over groups,
   with t intervals of these values.
-- At sample and system level the scores of all folds are pooled, with an interval from resampling groups. The judges of
-  different folds may use the scale differently, which lowers the pooled correlation a little.
+- At sample and system level the scores of all folds are pooled. The judges of different folds may use the scale
+  differently, which lowers the pooled correlation a little.
 
 The intervals have a known limit: folds share sources to tune on and to choose by, so the values of groups are not
 independent, and no unbiased estimate of their variance exists (Bengio and Grandvalet, No unbiased estimator of the
@@ -30,7 +30,8 @@ from debate_judge.data.agreement.tables import AgreementTable, Difference, Group
 from debate_judge.data.calibration import CalibrationEffect, effect_of
 from debate_judge.data.inference.closeness import Closeness, closeness
 from debate_judge.optimize.context import CompilePlan
-from debate_judge.optimize.evaluation.held_out import ALONE, COMPARED, Proof, Scores, joined_scores
+from debate_judge.optimize.evaluation.held_out import ALONE, COMPARED, HeldOutEvaluation, ScoresByJudge, joined_scores
+from debate_judge.optimize.search.pooling import SAME_COST
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.judge import Judgement, corpus_items
 from debate_judge.runs.reports.raters import several_raters
@@ -91,7 +92,7 @@ class HeldOut:
     judged: Mapping[str, Mapping[str, list[Judgement]]]
     """Judge name, of `COMPARED` -> aspect -> judgements in the order of the measured sources, with folds each by the
     judge of its fold."""
-    scores: Scores
+    scores: ScoresByJudge
     """The same as scores by group."""
     calibrated: Mapping[str, Sequence[GroupScores]]
     """Aspect -> the compiled judge's scores mapped to the raters' scale, with folds by each fold's map; aspects without
@@ -119,19 +120,19 @@ def above_zero(figure: Agreement) -> bool:
     return end is not None and end > 0
 
 
-def compare_held_out(plan: CompilePlan, proofs: Sequence[Proof]) -> HeldOut:
-    """Agreement of the compared judges, and the compiled one's gain; `proofs` are those of the folds, or one.
+def compare_held_out(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation]) -> HeldOut:
+    """Agreement of the compared judges, and the compiled one's gain; `evaluations` are those of the folds, or one.
 
     Raises:
         InputError: The compiled judge left too many items without a score.
     """
-    compiled = [j for proof in proofs for judged, _ in proof.scored["compiled"].values() for j in judged]
+    compiled = [j for evaluation in evaluations for judged, _ in evaluation.scored["compiled"].values() for j in judged]
     require_scored(compiled, plan.settings.max_unscored, "held-out items")
-    scores, calibrated = joined_scores(plan, proofs), _calibrated(plan, proofs)
+    scores, calibrated = joined_scores(plan, evaluations), _calibrated(plan, evaluations)
     versus = plan.versus
     return HeldOut(
         tables={name: agreement_table(scores[name], **plan.resampling) for name in COMPARED},
-        calls={name: _calls(proofs, name) for name in COMPARED},
+        calls={name: _calls(evaluations, name) for name in COMPARED},
         gain=versus(scores["compiled"], scores["single"]),
         gains={
             aspect: versus({aspect: own}, {aspect: scores["single"][aspect]}, family=len(scores["compiled"]))
@@ -140,58 +141,60 @@ def compare_held_out(plan: CompilePlan, proofs: Sequence[Proof]) -> HeldOut:
         of_knowledge=versus(scores["informed_single"], scores["single"]),
         over_informed=versus(scores["compiled"], scores["informed_single"]),
         over_uncompiled=versus(scores["compiled"], scores["uncompiled"]),
-        judged={name: _judgements(plan, proofs, name) for name in COMPARED},
+        judged={name: _judgements(plan, evaluations, name) for name in COMPARED},
         scores=scores,
         calibrated=calibrated,
         closeness=_closeness(plan, scores, calibrated),
-        alone=_read_alone(plan, proofs, scores),
-        decisions=_decisions(plan, scores, proofs),
+        alone=_read_alone(plan, evaluations, scores),
+        decisions=_decisions(plan, scores, evaluations),
         raters=_beside_raters(plan, scores),
-        folds=fold_figures(plan, proofs) if plan.data.folds else None,
+        folds=fold_figures(plan, evaluations) if plan.data.folds else None,
     )
 
 
-def _read_alone(plan: CompilePlan, proofs: Sequence[Proof], scores: Scores) -> ReadAlone | None:
+def _read_alone(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation], scores: ScoresByJudge) -> ReadAlone | None:
     if ALONE not in scores:
         return None
     level, own = plan.data.level, scores[ALONE]
     return ReadAlone(
         agreement_table(own, levels=(level,), **plan.resampling).average[level][plan.statistic],
         plan.versus(own, scores["compiled"]),
-        fmean(_calls(proofs, ALONE).values()),
+        fmean(_calls(evaluations, ALONE).values()),
     )
 
 
-def _calls(proofs: Sequence[Proof], name: str) -> dict[str, float]:
+def _calls(evaluations: Sequence[HeldOutEvaluation], name: str) -> dict[str, float]:
     """Aspect -> LM calls per item of a judge."""
-    return {a: calls_per_item([j for p in proofs for j in p.scored[name][a][0]]) for a in proofs[0].scored[name]}
+    return {
+        a: calls_per_item([j for p in evaluations for j in p.scored[name][a][0]]) for a in evaluations[0].scored[name]
+    }
 
 
-def _judgements(plan: CompilePlan, proofs: Sequence[Proof], judge: str) -> dict[str, list[Judgement]]:
+def _judgements(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation], judge: str) -> dict[str, list[Judgement]]:
     """Aspect -> judgements, in the order of the measured sources."""
     found = {}
     for aspect in plan.data.aspects:
         by_item = {
             item.key: judgement
-            for proof in proofs
+            for evaluation in evaluations
             for item, judgement in zip(
-                corpus_items(proof.held_out, aspect), proof.scored[judge][aspect.name][0], strict=True
+                corpus_items(evaluation.held_out, aspect), evaluation.scored[judge][aspect.name][0], strict=True
             )
         }
         found[aspect.name] = [by_item[item.key] for item in corpus_items(plan.data.measured, aspect)]
     return found
 
 
-def _calibrated(plan: CompilePlan, proofs: Sequence[Proof]) -> dict[str, list[GroupScores]]:
+def _calibrated(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation]) -> dict[str, list[GroupScores]]:
     """Aspect -> scores of the compiled judges mapped to the raters' scale, in the order of the measured sources."""
     found = {}
     for aspect in plan.data.aspects:
-        maps = [proof.judge.aspects[aspect.name].calibration for proof in proofs]
+        maps = [evaluation.judge.aspects[aspect.name].calibration for evaluation in evaluations]
         mapped = {
             group.group: group
-            for one, proof in zip(maps, proofs, strict=True)
+            for one, evaluation in zip(maps, evaluations, strict=True)
             if one is not None
-            for group in one.applied(proof.scores["compiled"][aspect.name])
+            for group in one.applied(evaluation.scores["compiled"][aspect.name])
         }
         if all(one is not None for one in maps):
             found[aspect.name] = [mapped[group.id] for group in plan.data.measured.groups]
@@ -199,7 +202,7 @@ def _calibrated(plan: CompilePlan, proofs: Sequence[Proof]) -> dict[str, list[Gr
 
 
 def _closeness(
-    plan: CompilePlan, scores: Scores, calibrated: Mapping[str, Sequence[GroupScores]]
+    plan: CompilePlan, scores: ScoresByJudge, calibrated: Mapping[str, Sequence[GroupScores]]
 ) -> dict[str, dict[str, Closeness]]:
     if not plan.judge.on_scale or plan.judge.compares:
         return {}
@@ -210,11 +213,11 @@ def _closeness(
         judges,
         plan.data.cuts,
         one_scale=len({aspect.scale for aspect in plan.data.aspects}) == 1,
-        **plan.resampling,
+        seed=plan.resampling["seed"],
     )
 
 
-def _beside_raters(plan: CompilePlan, scores: Scores) -> dict[str, dict[str, RaterAgreement]]:
+def _beside_raters(plan: CompilePlan, scores: ScoresByJudge) -> dict[str, dict[str, RaterAgreement]]:
     if not several_raters(scores["compiled"]):
         return {}
 
@@ -225,7 +228,9 @@ def _beside_raters(plan: CompilePlan, scores: Scores) -> dict[str, dict[str, Rat
     return {name: {aspect: at(groups) for aspect, groups in scores[name].items()} for name in COMPARED}
 
 
-def _decisions(plan: CompilePlan, scores: Scores, proofs: Sequence[Proof]) -> dict[str, dict[str, Decided]]:
+def _decisions(
+    plan: CompilePlan, scores: ScoresByJudge, evaluations: Sequence[HeldOutEvaluation]
+) -> dict[str, dict[str, Decided]]:
     """Decisions at the fixed threshold, and the compiled judge's at the cut tuned on dev if that differs."""
     questions = plan.data.questions
     found = {"single": decide(scores["single"], questions, **plan.resampling)}
@@ -233,16 +238,18 @@ def _decisions(plan: CompilePlan, scores: Scores, proofs: Sequence[Proof]) -> di
         found[name] = decide(scores[name], questions, on_scale=plan.judge.on_scale, **plan.resampling)
     cut, shifted = {}, {}
     for aspect, question in questions.items():
-        cuts = [_dev_cut(proof, aspect, question) for proof in proofs]
+        cuts = [_dev_cut(evaluation, aspect, question) for evaluation in evaluations]
         if any(one != question for one in cuts):
-            cut[aspect], shifted[aspect] = _one_cut(cuts, [proof.scores["compiled"][aspect] for proof in proofs])
+            cut[aspect], shifted[aspect] = _one_cut(
+                cuts, [evaluation.scores["compiled"][aspect] for evaluation in evaluations]
+            )
     found[DEV_CUT] = decide(shifted, cut, **plan.resampling)
     return {name: by_aspect for name, by_aspect in found.items() if by_aspect}
 
 
-def _dev_cut(proof: Proof, aspect: str, question: Question) -> Question:
-    dev = {group.id for group in proof.plan.data.splits.dev.groups}
-    groups = [g for g in proof.searches[aspect].chosen.scores[aspect] if g.group in dev]
+def _dev_cut(evaluation: HeldOutEvaluation, aspect: str, question: Question) -> Question:
+    dev = {group.id for group in evaluation.plan.data.splits.dev.groups}
+    groups = [g for g in evaluation.searches[aspect].chosen.scores[aspect] if g.group in dev]
     return with_tuned_threshold(question, groups, "dev")
 
 
@@ -260,16 +267,16 @@ def _one_cut(cuts: Sequence[Question], scores: Sequence[list[GroupScores]]) -> t
     return replace(cuts[0], cut=middle, chosen_on="dev, fold by fold; the mean"), moved
 
 
-def fold_figures(plan: CompilePlan, proofs: Sequence[Proof]) -> FoldFigures:
+def fold_figures(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation]) -> FoldFigures:
     """The figures of the single folds."""
     level, statistic = plan.data.level, plan.statistic
 
     def agreement(scores: Mapping[str, Sequence[GroupScores]]) -> float | None:
         return agreement_table(scores, resamples=0, levels=(level,)).average[level][statistic].value
 
-    scored = [proof.scores for proof in proofs]
+    scored = [evaluation.scores for evaluation in evaluations]
     return FoldFigures(
-        tuple(proof.held_out.sources for proof in proofs),
+        tuple(evaluation.held_out.sources for evaluation in evaluations),
         tuple(agreement(scores["compiled"]) for scores in scored),
         tuple(plan.versus(scores["compiled"], scores["single"], resamples=0).value for scores in scored),
     )
@@ -314,10 +321,6 @@ def calibration_effects(plan: CompilePlan, judge: CompiledJudge, held_out: HeldO
 # --- what is exported ---
 
 
-SAME_COST = 1.05
-"""Up to this many times the calls of a single call, a judge counts as no more expensive."""
-
-
 @dataclass(frozen=True)
 class Exported:
     """The judge that is exported, and why it is this one."""
@@ -330,7 +333,7 @@ class Exported:
 
 def costs_more(calls: float, single: float) -> bool:
     """Whether a judge with `calls` LM calls per item is more expensive than one with `single`."""
-    return calls > SAME_COST * single
+    return calls > (1 + SAME_COST) * single
 
 
 def choose_export(plan: CompilePlan, compiled: CompiledJudge, held_out: HeldOut) -> Exported:

@@ -10,7 +10,7 @@ from itertools import islice
 
 from debate_judge.data.agreement.tables import GroupScores
 from debate_judge.data.schema import Aspect, Corpus, Granularity
-from debate_judge.optimize.context import CompilePlan, Run
+from debate_judge.optimize.context import CompilePlan, Run, Scores
 from debate_judge.optimize.search.choice_scores import JOINTLY
 from debate_judge.optimize.search.outcomes import SearchResult
 from debate_judge.programs.compiled import CompiledJudge, SharedJudge, shared_judges, usual_granularity
@@ -32,12 +32,12 @@ ALONE = "compiled-alone"
 HeldOutScores = Mapping[str, Mapping[str, tuple[list[Judgement], Granularity]]]
 """Judge name, of `COMPARED` -> aspect -> its judgements in corpus order, and the granularity of reported scores."""
 
-Scores = Mapping[str, Mapping[str, Sequence[GroupScores]]]
+ScoresByJudge = Mapping[str, Scores]
 """Judge name -> aspect -> scores by group."""
 
 
 @dataclass(frozen=True)
-class Proof:
+class HeldOutEvaluation:
     """One held-out part, and the compared judges' scores on it."""
 
     plan: CompilePlan
@@ -61,12 +61,12 @@ class Proof:
         }
 
 
-def evaluate(run: Run, compiled: CompiledJudge, searches: Mapping[str, SearchResult]) -> Proof:
+def evaluate(run: Run, compiled: CompiledJudge, searches: Mapping[str, SearchResult]) -> HeldOutEvaluation:
     """Score held-out with all compared judges; `compiled` was made without it, and `searches` chose it by aspect."""
     plan = run.plan
     if not plan.data.splits.held_out.groups:
         # With folds no source is left for the judge that learns from all of them.
-        return Proof(plan, compiled, searches, {})
+        return HeldOutEvaluation(plan, compiled, searches, {})
     logger.info("scoring held-out with single calls, the uncompiled and the compiled judge")
     names = [aspect.name for aspect in plan.data.aspects]
     # Copies, because a judge may keep what it has derived, and the plan may be carried out again.
@@ -95,7 +95,7 @@ def evaluate(run: Run, compiled: CompiledJudge, searches: Mapping[str, SearchRes
         judge: {aspect.name: (own[aspect.name], granularity(judge, aspect)) for aspect in plan.data.aspects}
         for judge, own in judged.items()
     }
-    return Proof(plan, compiled, searches, scored)
+    return HeldOutEvaluation(plan, compiled, searches, scored)
 
 
 def judge_held_out(
@@ -127,15 +127,17 @@ def _alone(judge: Judge) -> Judge:
     return copy
 
 
-def joined_scores(plan: CompilePlan, proofs: Sequence[Proof]) -> dict[str, dict[str, list[GroupScores]]]:
+def joined_scores(
+    plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation]
+) -> dict[str, dict[str, list[GroupScores]]]:
     """The scores of all folds, groups in corpus order."""
     place = {group.id: number for number, group in enumerate(plan.data.corpus.groups)}
     found: dict[str, dict[str, list[GroupScores]]] = {}
-    for proof in proofs:
-        for name, by_aspect in proof.scores.items():
+    for evaluation in evaluations:
+        for name, by_aspect in evaluation.scores.items():
             for aspect, groups in by_aspect.items():
                 found.setdefault(name, {}).setdefault(aspect, []).extend(groups)
-    if len(proofs) > 1:
+    if len(evaluations) > 1:
         for by_aspect in found.values():
             for groups in by_aspect.values():
                 groups.sort(key=lambda group: place[group.group])

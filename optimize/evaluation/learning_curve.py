@@ -13,6 +13,7 @@ import logging
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 from debate_judge.data.agreement.tables import AgreementTable, Difference, GroupScores, Level, agreement_table
@@ -20,7 +21,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Corpus
 from debate_judge.optimize import optimizer
 from debate_judge.optimize.context import CompilePlan, Run, label_of
-from debate_judge.optimize.evaluation.held_out import Proof, judge_held_out
+from debate_judge.optimize.evaluation.held_out import HeldOutEvaluation, judge_held_out
 from debate_judge.optimize.optimizer import TunedJudges
 from debate_judge.optimize.search.knowledge import TUNED
 from debate_judge.optimize.search.outcomes import SearchResult
@@ -109,62 +110,53 @@ def sizes_of(sources: int, level: Level) -> list[int]:
     return [*found, sources]
 
 
-def learning_curve(run: Run, proofs: Sequence[Proof]) -> LearningCurve:
+@dataclass(frozen=True)
+class _Fold:
+    """A held-out part with the fixed choices by aspect."""
+
+    run: Run
+    evaluation: HeldOutEvaluation
+    fixed: Mapping[str, Point]
+
+
+def learning_curve(run: Run, tuned: Sequence[TunedJudges], evaluations: Sequence[HeldOutEvaluation]) -> LearningCurve:
     """Tune on growing parts of train, and score held-out with the fixed choices.
 
-    The tuning on all of train is repeated from the stored replies.
+    Args:
+        run: The compile.
+        tuned: What each of the run's halves has learnt from all of its train part.
+        evaluations: Those of the folds, half by half.
     """
-    plan, whole = run.plan, run.plan.sampled_from
-    # Held-out parts whose judges share a train part are tuned for together.
-    halves = [_Half(replace(run, plan=own[0].plan), own) for own in _by_train(proofs)]
-    here = min(len(half.run.plan.data.splits.train.groups) for half in halves)
+    plan, whole, left = run.plan, run.plan.sampled_from, iter(evaluations)
+    halves = [
+        [_Fold(fold, own := next(left), _fixed(judges, own.searches)) for fold in half]
+        for half, judges in zip(run.halves, tuned, strict=True)
+    ]
+    here = min(len(half[0].run.plan.data.splits.train.groups) for half in halves)
+    sizes = sizes_of(whole or here, plan.data.level)
+    logger.info("learning curve: %s train sources", ", ".join(map(str, sizes)))
+    works = []
+    for size in sizes:
+        part = size if whole is None else round(size * here / whole)
+        works += [
+            partial(_scores, *each, None if part == here else part, size) for each in zip(halves, tuned, strict=True)
+        ]
+    scored = iter(run.tune_at_once(works))
     steps: list[LearningStep] = []
     before: Mapping[str, Sequence[GroupScores]] | None = None
-    for size in sizes_of(whole or here, plan.data.level):
-        logger.info("learning curve: %d of %d train sources", size, whole or here)
-        part = size if whole is None else round(size * here / whole)
-        scores = _merged([half.scores(None if part == here else part, size) for half in halves])
-        steps.append(_step(plan, size, scores, before))
+    for size in sizes:
+        scores = _merged([next(scored) for _ in halves])
+        table = agreement_table(scores, levels=(plan.data.level,), **plan.resampling)
+        steps.append(LearningStep(size, table, None if before is None else plan.versus(scores, before)))
         before = scores
-    added = dict.fromkeys(aspect for half in halves for aspect in half.added)
-    return LearningCurve(tuple(steps), halves[0].fixed[0], tuple(added))
+    added = dict.fromkeys(aspect for half in halves for fold in half for aspect in _added(fold))
+    return LearningCurve(tuple(steps), halves[0][0].fixed, tuple(added))
 
 
-class _Half:
-    """The held-out parts whose judges share a train part, with their fixed choices by aspect."""
-
-    def __init__(self, run: Run, proofs: Sequence[Proof]) -> None:
-        self.run, self.proofs = run, proofs
-        self.everything = optimizer.compile(run)
-        self.fixed = [
-            {a: _fixed(self.everything, found.chosen.point) for a, found in proof.searches.items()} for proof in proofs
-        ]
-
-    @property
-    def added(self) -> list[str]:
-        """Aspects whose chosen judge has no knowledge of the raters."""
-        return [
-            aspect
-            for proof, fixed in zip(self.proofs, self.fixed, strict=True)
-            for aspect, found in proof.searches.items()
-            if found.chosen.point.knowledge == NO_KNOWLEDGE != fixed[aspect].knowledge
-        ]
-
-    def scores(self, part: int | None, size: int) -> dict[str, list[GroupScores]]:
-        """The scores on all held-out parts after tuning on `part` train sources, None for all; `size` is for labels."""
-        learnt = self.everything if not part else optimizer.compile(_with_part(self.run, part))
-        found = []
-        for proof, fixed in zip(self.proofs, self.fixed, strict=True):
-            points = {a: replace(p, knowledge=NO_KNOWLEDGE) for a, p in fixed.items()} if part == 0 else fixed
-            found.append(_scores(replace(self.run, plan=proof.plan), learnt, points, proof.searches, size))
-        return _merged(found)
-
-
-def _by_train(proofs: Sequence[Proof]) -> list[list[Proof]]:
-    found: dict[str, list[Proof]] = {}
-    for proof in proofs:
-        found.setdefault(proof.plan.data.splits.fingerprints["train"], []).append(proof)
-    return list(found.values())
+def _added(fold: _Fold) -> list[str]:
+    """Aspects whose chosen judge has no knowledge of the raters."""
+    chosen = {aspect: search.chosen.point.knowledge for aspect, search in fold.evaluation.searches.items()}
+    return [a for a, knowledge in chosen.items() if knowledge == NO_KNOWLEDGE != fold.fixed[a].knowledge]
 
 
 def _merged(parts: Sequence[Mapping[str, list[GroupScores]]]) -> dict[str, list[GroupScores]]:
@@ -187,42 +179,36 @@ def _with_part(run: Run, size: int) -> Run:
     return replace(run, plan=replace(plan, identity=f"{plan.identity}-{size}", data=replace(plan.data, splits=splits)))
 
 
-def _fixed(learnt: TunedJudges, chosen: Point) -> Point:
-    """The chosen point; if it has no knowledge of the raters, with the first kind that was tuned."""
+def _fixed(learnt: TunedJudges, searches: Mapping[str, SearchResult]) -> dict[str, Point]:
+    """Aspect -> the chosen point; if it has no knowledge of the raters, with the first kind that was tuned."""
     kinds = [*learnt.space.knowledge[1:], *(variant.knowledge for variant in learnt.space.rewritten)]
-    if chosen.knowledge != NO_KNOWLEDGE or not kinds:
-        return chosen
-    return replace(chosen, knowledge=kinds[0], persona=TUNED if kinds[0] == TUNED else chosen.persona)
+    fixed = {aspect: search.chosen.point for aspect, search in searches.items()}
+    for aspect, point in fixed.items():
+        if point.knowledge == NO_KNOWLEDGE and kinds:
+            fixed[aspect] = replace(point, knowledge=kinds[0], persona=TUNED if kinds[0] == TUNED else point.persona)
+    return fixed
 
 
-def _scores(
-    run: Run,
-    learnt: TunedJudges,
-    points: Mapping[str, Point],
-    searches: Mapping[str, SearchResult],
-    size: int,
-) -> dict[str, list[GroupScores]]:
-    """Aspect -> held-out scores of the judges at these points; aspects share calls as in the compiled judge."""
-    held_out = run.plan.data.splits.held_out
-    judges: dict[str, Judge] = {}
-    for unit in run.plan.units:
-        for aspect in unit:
-            point = points[aspect.name]
-            # If tuning on so few sources did not give this kind of knowledge, the variant is the untuned judge.
-            judge = learnt.variants[label_of(unit)][point.variant].judge
-            judges[aspect.name] = judge.with_debate(rounds=point.rounds, tie_breaker=point.tie_breaker)
-    what = f"learning curve, {size}"
-    found = judge_held_out(run, {what: shared_judges(judges)}, of="")[what]
-    granularity = {a: searches[a].scores.granularity(a, point) for a, point in points.items()}
-    aspects = run.plan.data.aspects
-    return {a.name: group_scores(held_out, a, found[a.name], granularity[a.name]) for a in aspects}
-
-
-def _step(
-    plan: CompilePlan,
-    size: int,
-    scores: Mapping[str, Sequence[GroupScores]],
-    before: Mapping[str, Sequence[GroupScores]] | None,
-) -> LearningStep:
-    table = agreement_table(scores, levels=(plan.data.level,), **plan.resampling)
-    return LearningStep(size, table, None if before is None else plan.versus(scores, before))
+def _scores(half: Sequence[_Fold], learnt: TunedJudges, part: int | None, size: int) -> dict[str, list[GroupScores]]:
+    """Aspect -> scores on all held-out parts of a half after tuning on `part` train sources, None for all, which has
+    `learnt` this; `size` is for labels. Aspects share calls as in the compiled judge."""
+    if part:
+        learnt = optimizer.compile(_with_part(half[0].run, part))
+    found = []
+    for fold in half:
+        plan, what = fold.run.plan, f"learning curve, {size}"
+        points = {a: replace(p, knowledge=NO_KNOWLEDGE) for a, p in fold.fixed.items()} if part == 0 else fold.fixed
+        judges: dict[str, Judge] = {}
+        for unit in plan.units:
+            for aspect in unit:
+                point = points[aspect.name]
+                # If tuning on so few sources did not give this kind of knowledge, the variant is the untuned judge.
+                judge = learnt.variants[label_of(unit)][point.variant].judge
+                judges[aspect.name] = judge.with_debate(rounds=point.rounds, tie_breaker=point.tie_breaker)
+        judged = judge_held_out(fold.run, {what: shared_judges(judges)}, of="")[what]
+        searches, held_out = fold.evaluation.searches, plan.data.splits.held_out
+        granularity = {a: searches[a].scores.granularity(a, point) for a, point in points.items()}
+        found.append(
+            {a.name: group_scores(held_out, a, judged[a.name], granularity[a.name]) for a in plan.data.aspects}
+        )
+    return _merged(found)

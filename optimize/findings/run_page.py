@@ -9,13 +9,11 @@ from typing import Any
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.optimize.context import CompilePlan
 from debate_judge.optimize.evaluation.comparison import HeldOut
-from debate_judge.optimize.evaluation.held_out import COMPARED
-from debate_judge.optimize.findings.verdict import headings, measure, verdict
-from debate_judge.optimize.findings.wording import describe
+from debate_judge.optimize.findings.verdict import agreement_rows, headings, measure, verdict
 from debate_judge.optimize.result import Result
 from debate_judge.programs.judge import Unscored, reason_of
 from debate_judge.programs.make_lm import OFFLINE
-from debate_judge.runs.reports.text import interval
+from debate_judge.runs.reports.tables import DataTable, markdown
 from debate_judge.runs.tracking.traces import TracedDebate
 
 MOST_DEBATES = 200
@@ -28,20 +26,11 @@ SAMPLED = 12
 def description(result: Result) -> str:
     """The verdict and the table of held-out agreement, as Markdown."""
     questions = [line.partition("? ") for line in verdict(result)]
-    rows = [
-        [
-            aspect,
-            *(interval(result.agreement(judge, aspect)) for judge in COMPARED),
-            describe(found.chosen.point, found.chosen.calls),
-        ]
-        for aspect, found in result.searches.items()
-    ]
-    rows.append(["average", *(interval(result.agreement(judge)) for judge in COMPARED), ""])
-    header = ["", *headings(result).values(), "chosen"]
+    rows = [[*row[:-2], row[-1]] for row in agreement_rows(result, "/")]
     lines = [
         *(f"**{question}{mark.strip()}** {answer}\n" for question, mark, answer in questions),
         f"Held-out {measure(result)} with the human ratings, with 95 % intervals:\n",
-        *(f"| {' | '.join(row)} |" for row in (header, ["---"] * len(header), *rows)),
+        markdown(DataTable(["", *headings(result).values(), "chosen"], rows)),
     ]
     if result.plan.settings.lm == OFFLINE:
         lines.append("\nThe LM was the offline stand-in: text statistics, no language model.")

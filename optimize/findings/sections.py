@@ -12,6 +12,7 @@ from debate_judge.optimize.evaluation.held_out import COMPARED
 from debate_judge.optimize.evaluation.learning_curve import LearningCurve
 from debate_judge.optimize.findings.verdict import (
     NOT_SHOWN,
+    agreement_rows,
     evidence_tables,
     headings,
     held_out_note,
@@ -40,7 +41,7 @@ from debate_judge.runs.reports.html.blocks import (
 )
 from debate_judge.runs.reports.html.document import DebateTexts, Report
 from debate_judge.runs.reports.html.items import JudgedScores, beside_ratings, debates_of, labels_of
-from debate_judge.runs.reports.text import basis, interval
+from debate_judge.runs.reports.text import basis
 from debate_judge.runs.tracking.values import versions
 
 _BROWSED = ("compiled", "single")
@@ -117,30 +118,22 @@ def _verdict(result: Result) -> list[ReportBlock]:
 
 
 def _agreement(result: Result) -> list[ReportBlock]:
-    held_out, names, aspects = result.held_out, headings(result), list(result.searches)
+    names, aspects = headings(result), list(result.searches)
     several = len(aspects) > 1
+    rows = agreement_rows(result, " / ")[: None if several else -1]
     found = {judge: [result.agreement(judge, aspect) for aspect in aspects] for judge in COMPARED}
-    calls = [[f"{held_out.calls[judge][a]:.1f}" for judge in COMPARED] for a in aspects]
-    chosen = [describe(s.chosen.point, s.chosen.calls) for s in result.searches.values()]
     if several:
         for judge, column in found.items():
             column.append(result.agreement(judge))
-        calls.append([f"{held_out.calls_per_item(judge):.1f}" for judge in COMPARED])
-        chosen.append("")
-    rows = [*aspects, "average"] if several else aspects
-    cells = [
-        [row, *(interval(found[judge][i]) for judge in COMPARED), " / ".join(calls[i]), chosen[i]]
-        for i, row in enumerate(rows)
-    ]
     label = _label(found["compiled"])
     note = f"{label}; 95 % intervals. {held_out_note(result)}. LM calls per item in the order of the columns."
     series = tuple(LineSeries(names[judge], tuple(map(Span.of, found[judge]))) for judge in COMPARED)
-    raters = held_out.raters.get("compiled", {})
+    raters = result.held_out.raters.get("compiled", {})
     ceilings = [raters[aspect].ceiling if aspect in raters else None for aspect in aspects]
     ceiling = tuple(None if one is None else one.value for one in ceilings)
     return [
-        DataTable(("aspect", *names.values(), "LM calls per item", "chosen"), cells, note, total=several),
-        JudgesChart("Held-out agreement with the raters", label, tuple(rows), series, ceiling),
+        DataTable(("aspect", *names.values(), "LM calls per item", "chosen"), rows, note, total=several),
+        JudgesChart("Held-out agreement with the raters", label, tuple(row[0] for row in rows), series, ceiling),
         Paragraph("\n".join(table_notes(result)), look="small"),
     ]
 

@@ -6,9 +6,9 @@ import shlex
 import textwrap
 from collections import Counter
 
-from debate_judge.optimize.evaluation.held_out import COMPARED
 from debate_judge.optimize.findings.verdict import (
     NOT_SHOWN,
+    agreement_rows,
     evidence_tables,
     headings,
     held_out_note,
@@ -16,7 +16,7 @@ from debate_judge.optimize.findings.verdict import (
     table_notes,
     verdict,
 )
-from debate_judge.optimize.findings.wording import describe, guides
+from debate_judge.optimize.findings.wording import guides
 from debate_judge.optimize.result import Result
 from debate_judge.programs.lm.http.address import without_credentials
 from debate_judge.programs.lm.prices import EXAMPLE_LM
@@ -27,7 +27,6 @@ from debate_judge.runs.reports import learning
 from debate_judge.runs.reports.costs import cost_rows, cost_table
 from debate_judge.runs.reports.tables import DataTable
 from debate_judge.runs.reports.terminal import Printed, Verbatim
-from debate_judge.runs.reports.text import interval
 
 _SHOWN_OF_A_GUIDE = 340
 """Most characters of each guide in the terminal."""
@@ -40,15 +39,7 @@ _OFFLINE = (
 
 def table(result: Result) -> list[Printed]:
     """The verdict in words, then held-out agreement of the compared judges, aspect by aspect, with what was chosen."""
-    plan, held_out = result.plan, result.held_out
-    rows, chosen, meter = [], [], result.lm.meter
-    for aspect, found in result.searches.items():
-        rows.append([aspect, *(interval(result.agreement(judge, aspect)) for judge in COMPARED)])
-        calls = "/".join(f"{held_out.calls[judge][aspect]:.1f}" for judge in COMPARED)
-        chosen.append([aspect, calls, describe(found.chosen.point, found.chosen.calls)])
-    rows.append(["average", *(interval(result.agreement(judge)) for judge in COMPARED)])
-    chosen.append(["average", "/".join(f"{held_out.calls_per_item(judge):.1f}" for judge in COMPARED), ""])
-    header = headings(result).values()
+    rows, meter = agreement_rows(result, "/"), result.lm.meter
     lines: list[Printed] = [
         "",
         *verdict(result),
@@ -56,11 +47,11 @@ def table(result: Result) -> list[Printed]:
         "",
         f"Held-out {measure(result)} with the human ratings, with 95 % intervals ({held_out_note(result)})",
         "",
-        DataTable(["aspect", *header], rows, total=True),
+        DataTable(["aspect", *headings(result).values()], [row[:-2] for row in rows], total=True),
         "",
         "LM calls per item, in the order of the columns above, and what was chosen",
         "",
-        DataTable(["aspect", "LM calls", "chosen"], chosen, total=True),
+        DataTable(["aspect", "LM calls", "chosen"], [[row[0], *row[-2:]] for row in rows], total=True),
         "",
         *table_notes(result),
         *_evidence(result),
@@ -73,7 +64,7 @@ def table(result: Result) -> list[Printed]:
     ]
     if not result.shown:
         lines += ["", NOT_SHOWN]
-    if plan.settings.lm == OFFLINE:
+    if result.plan.settings.lm == OFFLINE:
         lines += ["", _OFFLINE]
     return lines
 

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from statistics import stdev
 from typing import TYPE_CHECKING
 
+from debate_judge.data.agreement.differences import correct
 from debate_judge.data.agreement.intervals import METHODS
 from debate_judge.data.agreement.results import WHY_NONE, Difference
-from debate_judge.data.agreement.sign_flips import correct
 from debate_judge.optimize.evaluation.comparison import MAPPED, HeldOut, above_zero, costs_more, procedure_note
 from debate_judge.optimize.evaluation.held_out import COMPARED
+from debate_judge.optimize.findings.wording import describe
 from debate_judge.runs.reports import calibration, closeness, decisions, raters
 from debate_judge.runs.reports.html.blocks import DataTable
 from debate_judge.runs.reports.text import basis, interval, p_text, powers_text
@@ -37,6 +38,19 @@ MAPPED_HEADING = "compiled, on the raters' scale"
 def headings(result: Result) -> dict[str, str]:
     """Judge, of `COMPARED` -> its name in tables."""
     return {judge: _HEADINGS[judge].format(kind=result.kind) for judge in COMPARED}
+
+
+def agreement_rows(result: Result, between: str) -> list[list[str]]:
+    """By aspect, then averaged: held-out agreement of each judge of `COMPARED`, their LM calls per item with this text
+    between them, and the choice."""
+    calls = result.held_out.calls
+    rows = []
+    for aspect, found in result.searches.items():
+        agreements = [interval(result.agreement(judge, aspect)) for judge in COMPARED]
+        taken = between.join(f"{calls[judge][aspect]:.1f}" for judge in COMPARED)
+        rows.append([aspect, *agreements, taken, describe(found.chosen.point, found.chosen.calls)])
+    taken = between.join(f"{result.held_out.calls_per_item(judge):.1f}" for judge in COMPARED)
+    return [*rows, ["average", *(interval(result.agreement(judge)) for judge in COMPARED), taken, ""]]
 
 
 def held_out_note(result: Result) -> str:

@@ -19,6 +19,7 @@ from typing import Literal
 from debate_judge.data.agreement.tables import Agreement, GroupScores, Level, Statistic, agreement_table
 from debate_judge.data.schema import Aspect, Corpus, Granularity
 from debate_judge.optimize.search.points import JudgeVariant, Point
+from debate_judge.optimize.tuners import Place
 from debate_judge.programs.compiled import shared_judges
 from debate_judge.programs.judge import Item, Judge, Judgement, corpus_items
 from debate_judge.programs.transcript import Transcript
@@ -31,9 +32,6 @@ PARTS: tuple[ChoicePart, ...] = ("dev", "train")
 
 JOINTLY = "aspects jointly"
 """The label of calls that are about several units."""
-
-Place = tuple[str, str]
-"""Aspect name and group id."""
 
 
 @dataclass(frozen=True)

@@ -11,15 +11,13 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-import dspy
-
 from debate_judge.data.schema import Aspect, Corpus
-from debate_judge.optimize.search.choice_scores import CrossFitted, Place
+from debate_judge.optimize.search.choice_scores import CrossFitted
 from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, Reading, Space
 from debate_judge.optimize.settings import WantedExamples
-from debate_judge.optimize.tuners import Tuned
+from debate_judge.optimize.tuners import Place, Tuned
 from debate_judge.optimize.tuners.guide import guide_of, guided
-from debate_judge.optimize.tuners.rated_examples import Scores, with_rated_examples
+from debate_judge.optimize.tuners.rated_examples import ScoresByText, with_rated_examples
 from debate_judge.programs.judge import Judge
 
 TOGETHER = "together"
@@ -48,12 +46,12 @@ class Knowledge:
     """The same, learnt without the ratings of these train groups."""
 
     def given_to(self, judge: Judge) -> CrossFitted:
-        """The judge with this knowledge, and who stands for it on train."""
+        """The judge with this knowledge, and its out-of-fold judges on train."""
         on_train: dict[Place, Judge] = {}
         for give, unseen in self.folds:
-            told = give(judge)
+            informed = give(judge)
             for place in unseen:
-                on_train.setdefault(place, told)
+                on_train.setdefault(place, informed)
         return CrossFitted(self.give(judge), on_train)
 
 
@@ -72,15 +70,13 @@ def both(one: Knowledge, other: Knowledge, name: str = "both") -> Knowledge:
     return Knowledge(name, chain(one.give, other.give), tuple(folds))
 
 
-def guide_to_raters(base: Judge, tuned: Tuned, examples: Sequence[dspy.Example]) -> Knowledge | None:
+def guide_to_raters(base: Judge, tuned: Tuned) -> Knowledge | None:
     """The guide that a tuner wrote into the judge's instructions, if a guide is all that it changed."""
-    if not _only_guided(base, tuned.judge):
-        return None
-    return Knowledge("guide", _with_guide(tuned.judge), folds_of(tuned, examples, _with_guide))
+    return _of("guide", tuned, _with_guide) if _only_guided(base, tuned.judge) else None
 
 
 def rated_examples(
-    corpus: Corpus, aspects: Sequence[Aspect], wanted: WantedExamples, seed: int, scores: Scores
+    corpus: Corpus, aspects: Sequence[Aspect], wanted: WantedExamples, seed: int, scores: ScoresByText
 ) -> Knowledge:
     """Rated candidates of train in the prompts, pairs by the `scores` that the judge gave them. No prompt has an
     example of a source that it asks about, so that train tells what they are worth like any other source."""
@@ -92,54 +88,25 @@ def rated_examples(
     return Knowledge("examples", give, ((give, everywhere),))
 
 
-def rewritten(tuned: Tuned, examples: Sequence[dspy.Example]) -> Knowledge:
+def rewritten(tuned: Tuned) -> Knowledge:
     """A judge whose roles were rewritten by a tuner, in place of the one that it is given to."""
-    return Knowledge(TUNED, _instead(tuned.judge), folds_of(tuned, examples, _instead))
+    return _of(TUNED, tuned, _instead)
 
 
-def folds_of(
-    tuned: Tuned, examples: Sequence[dspy.Example], give: Callable[[Judge], Give]
-) -> tuple[tuple[Give, frozenset[Place]], ...]:
-    """The folds of a tuner by train groups: those of which it has seen no item."""
-    places = [{(item.aspect.name, item.group) for item in example.questions} for example in examples]
-    found = []
-    for fold in tuned.folds:
-        unseen = {place for number in fold.unseen for place in places[number]}
-        seen = {place for number in range(len(places)) if number not in fold.unseen for place in places[number]}
-        found.append((give(fold.judge), frozenset(unseen - seen)))
-    return tuple(found)
+def _of(name: str, tuned: Tuned, give: Callable[[Judge], Give]) -> Knowledge:
+    return Knowledge(name, give(tuned.judge), tuple((give(fold.judge), fold.unseen) for fold in tuned.folds))
 
 
-def groups_of(examples: Sequence[dspy.Example], numbers: Iterable[int]) -> frozenset[Place]:
-    """The train groups of these of the examples."""
-    return frozenset((item.aspect.name, item.group) for number in numbers for item in examples[number].questions)
-
-
-def kinds_of(base: Judge, tuned: Tuned, examples: Sequence[dspy.Example]) -> list[Knowledge]:
+def kinds_of(base: Judge, tuned: Tuned) -> list[Knowledge]:
     """What a tuner learnt, as kinds of knowledge; empty if it has changed nothing."""
-    found = [] if tuned.start is None else kinds_of(base, tuned.start, examples)
+    found = [] if tuned.start is None else kinds_of(base, tuned.start)
     # What it started from unchanged is that kind, with its folds.
     known = [base] if tuned.start is None else [base, tuned.start.judge]
     if _contents(tuned.judge) in [_contents(judge) for judge in known]:
         return found
     # Beside a guide another one is a judge of its own: kinds go by their names.
-    guide = None if found else guide_to_raters(base, tuned, examples)
-    return [*found, guide or rewritten(tuned, examples)]
-
-
-def variants_of(
-    personas: Mapping[str, Judge],
-    kinds: Iterable[Knowledge],
-    space: Space,
-    seen: Mapping[str, frozenset[Place]] = MappingProxyType({}),
-) -> dict[JudgeVariant, CrossFitted]:
-    """The judges of a space for one unit.
-
-    A kind of knowledge that other units have and this one does not is no knowledge here, so that all units can be asked
-    about all points. `personas` are the untuned judge with each persona, `seen` the train groups that one was learnt
-    from.
-    """
-    return _Judges(personas, {kind.name: kind for kind in kinds}, space, seen)
+    guide = None if found else guide_to_raters(base, tuned)
+    return [*found, guide or rewritten(tuned)]
 
 
 def read_as(reading: Reading) -> dict[str, int]:
@@ -148,28 +115,39 @@ def read_as(reading: Reading) -> dict[str, int]:
     return {TOGETHER: 0 if reading == "alone" else TOGETHER_AT_MOST}
 
 
-class _Judges(dict[JudgeVariant, CrossFitted]):
-    """Makes the judge of a variant when it is first wanted: most variants of a space never are."""
+class Variants(dict[JudgeVariant, CrossFitted]):
+    """The judges of a space for one unit, each made when it is first wanted: most never are.
+
+    A kind of knowledge that other units have and this one does not is no knowledge here, so that all units can be asked
+    about all points.
+
+    Args:
+        personas: Name -> the untuned judge with this persona.
+        kinds: What is known of the raters.
+        space: Its variants.
+        seen: Name of a persona -> the train groups that it was learnt from.
+    """
 
     def __init__(
         self,
         personas: Mapping[str, Judge],
-        kinds: Mapping[str, Knowledge],
+        kinds: Iterable[Knowledge],
         space: Space,
-        seen: Mapping[str, frozenset[Place]],
+        seen: Mapping[str, frozenset[Place]] = MappingProxyType({}),
     ) -> None:
         super().__init__()
-        self._personas, self._kinds, self._space, self._seen = personas, kinds, space, seen
+        self._personas, self._kinds = personas, {kind.name: kind for kind in kinds}
+        self._space, self._seen = space, seen
 
     def __missing__(self, variant: JudgeVariant) -> CrossFitted:
         plain = self._personas.get(variant.persona, self._personas[self._space.personas[0]])
-        ways: dict[str, object] = {}
+        reading: dict[str, object] = {}
         if variant.reading != self._space.readings[0]:
             # In a joint call are as many candidates as in others.
             shared: Reading = next((reading for reading in self._space.readings if reading != "alone"), "alone")
-            ways |= {**read_as(shared), JOINT: True} if variant.reading == "joint" else read_as(variant.reading)
-        if ways:
-            plain = plain.from_config({**plain.config(), **ways})
+            reading |= {**read_as(shared), JOINT: True} if variant.reading == "joint" else read_as(variant.reading)
+        if reading:
+            plain = plain.from_config({**plain.config(), **reading})
         kind = self._kinds.get(variant.knowledge)
         # Folds that share what was tuned may want it at the same moment, and judges are told apart by their identity.
         found = CrossFitted(plain) if kind is None else kind.given_to(plain)
@@ -192,8 +170,8 @@ def _only_guided(base: Judge, judge: Judge) -> bool:
     return bool(guide_of(judge)) and guided(judge, "").instructions() == base.instructions()
 
 
-def _with_guide(told: Judge) -> Give:
-    return lambda judge: guided(judge, guide_of(told))
+def _with_guide(informed: Judge) -> Give:
+    return lambda judge: guided(judge, guide_of(informed))
 
 
 def _instead(tuned: Judge) -> Give:

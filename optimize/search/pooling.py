@@ -16,6 +16,7 @@ from typing import cast
 
 import numpy as np
 
+from debate_judge.data.agreement.bootstrap import pseudo_values
 from debate_judge.data.agreement.correlations import Floats, correlations
 from debate_judge.data.agreement.tables import GroupScores, Level, Statistic
 from debate_judge.data.inference.closeness import MEASURES, Bounds, Objective, closest
@@ -32,7 +33,7 @@ NEARLY = 0.005
 """Posterior agreement that is given up for fewer calls where there are `MANY_GROUPS`."""
 
 SAME_COST = 0.05
-"""Share of the calls by which points may differ and still cost the same; the simpler is taken then."""
+"""Share of the calls by which judges may differ and still cost the same; the simpler is taken then."""
 
 _EQUAL = 1e-12
 """What rounding can make of equal agreements."""
@@ -181,14 +182,10 @@ def _pseudo_values(groups: Sequence[GroupScores], objective: Objective, bounds: 
     if not pairs:
         return {str(block): 0.0 for block in range(blocks)}
     block, rating, score = (np.array(column, dtype=float) for column in zip(*pairs, strict=True))
-    left_out = block[None, :] == np.arange(blocks)[:, None]
-    # The first row is the correlation over everything, each other one that without a block.
-    gone = np.vstack([np.zeros((1, len(block)), dtype=bool), left_out])
-    whole, *without = np.nan_to_num(
-        _of_rows(np.where(gone, np.nan, rating), np.where(gone, np.nan, score), objective, bounds)
+    found = pseudo_values(
+        lambda x, y: _of_rows(x, y, objective, bounds)[None], rating, score, block.astype(np.intp), blocks
     )
-    pseudo = blocks * whole - (blocks - 1) * np.array(without)
-    return {str(b): float(value) for b, value in enumerate(pseudo - pseudo.mean() + whole)}
+    return {str(number): float(value) for number, value in enumerate(found[0])}
 
 
 def _of_rows(ratings: Floats, scores: Floats, objective: Objective, bounds: Bounds | None) -> Floats:

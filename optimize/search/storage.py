@@ -26,9 +26,6 @@ logger = logging.getLogger(__name__)
 FORMAT = 10
 """Of the trials in a storage; raise it when their parameters change, for older storages cannot be continued."""
 
-JOINT = "joint"
-"""Parameter of the points that are tried with all aspects in a call."""
-
 STUDIES = "studies"
 """The flag that names a database."""
 
@@ -45,7 +42,7 @@ def _choices(space: Space) -> dict[str, tuple[Any, ...]]:
         "rounds": space.rounds,
         "knowledge": tuple(dict.fromkeys(knowledge)),
         "persona": tuple(dict.fromkeys(personas)),
-        "reading": (*space.readings, *([JOINT] if space.joint and JOINT not in space.readings else [])),
+        "reading": (*space.readings, *(["joint"] if space.joint and "joint" not in space.readings else [])),
         "tie_breaker": tuple(dict.fromkeys((False, *space.tie_breakers))),
     }
 

@@ -1,8 +1,8 @@
 """Tuners improve the instructions of a judge by training examples. `TUNERS` names ours; `module:Class` is any other.
 
-Each is an optimizer of DSPy's kind, behind a function `Tuning -> Tuned`: what a compile knows beyond a student and a
-trainset goes in, and what the tuner found beyond one judge (judges tuned without part of the examples, a persona) comes
-out.
+Each is an optimizer of DSPy's, a `Teleprompter`: it is made with a `Tuning`, what a compile knows beyond a student and
+a trainset, and `compile(judge, trainset=examples)` returns the tuned judge. What else it found (judges tuned without
+part of the examples, a persona) is in the judge's `detailed_results`, where DSPy's GEPA has its own.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from debate_judge.runs.flags.declared import unknown_name
 
 if TYPE_CHECKING:
     import dspy
+    from dspy.teleprompt.teleprompt import Teleprompter
 
     from debate_judge.data.agreement.tables import Statistic
     from debate_judge.data.inference.closeness import Bounds, Objective
@@ -24,13 +25,8 @@ if TYPE_CHECKING:
     from debate_judge.runs.runner.runner import JudgeRunner
 
 
-class Effort(NamedTuple):
-    """How much a tuner may try."""
-
-    proposals: int
-    """Instructions that the LM proposes for each role."""
-    trials: int
-    """Candidate programs that are evaluated on train."""
+Place = tuple[str, str]
+"""Aspect name and group id."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +43,8 @@ class GuideLimits:
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
-    """The input of a tuner."""
+    """What a tuner is made with."""
 
-    judge: Judge
-    """The judge to improve; never changed, a tuner returns a copy."""
-    examples: list[dspy.Example]
-    """Groups of rated items (`optimize.examples`)."""
     statistic: Statistic
     """The correlation within a group that is optimized."""
     objective: Objective | None = None
@@ -62,15 +54,13 @@ class Tuning:
     reflection: dspy.BaseLM
     """The LM that writes guides and instructions (`--reflection-lm`)."""
     guide: GuideLimits = GuideLimits()
-    effort: Effort
+    proposals: int
+    """Instructions that the LM proposes for each role."""
+    trials: int
+    """Candidate programs that are evaluated on train."""
     seed: int
     label: str
     """What is tuned, for logs and progress."""
-
-    @property
-    def rounds(self) -> int:
-        """Rounds of the debates by which candidates are evaluated: the judge's own number."""
-        return self.judge.debate_config.rounds
 
 
 @dataclass(frozen=True)
@@ -78,8 +68,8 @@ class Fold:
     """A judge that was tuned without part of the examples, which can then be used to evaluate it."""
 
     judge: Judge
-    unseen: frozenset[int]
-    """Indices in `Tuning.examples` of the examples that the judge was not tuned on."""
+    unseen: frozenset[Place]
+    """Train groups that the judge was not tuned on."""
 
 
 @dataclass(frozen=True)
@@ -87,17 +77,18 @@ class LearntPersona:
     """A Critic's persona that was written for the raters."""
 
     text: str
-    seen: frozenset[int] = frozenset()
-    """Indices in `Tuning.examples` of the examples that it was written from and chosen by."""
+    seen: frozenset[Place] = frozenset()
+    """Train groups that it was written from and chosen by."""
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """The result of a tuner."""
+    """What a tuner found, the `detailed_results` of the judge that it returns."""
 
     judge: Judge
+    """Tuned, with its own persona."""
     folds: tuple[Fold, ...] = ()
-    """Judges tuned in the same way without parts of the examples. Examples that are unseen in no fold do not count when
+    """Judges tuned in the same way without parts of the examples. Groups that are unseen in no fold do not count when
     the judge is compared with others."""
     persona: LearntPersona | None = None
     """For the Critic, beside the personas that it can be given anyway."""
@@ -105,28 +96,41 @@ class Tuned:
     """The starting point, if it is a candidate of its own: a guide, before all instructions were rewritten."""
 
 
-Tuner = Callable[[Tuning], Tuned]
+def with_details(judge: Judge, tuned: Tuned) -> Judge:
+    """A copy of the judge that carries what its tuner found."""
+    copy = judge.deepcopy()
+    copy.detailed_results = tuned
+    return copy
+
+
+def details_of(judge: Judge) -> Tuned:
+    """What the judge's tuner found; of a tuner that tells nothing, the judge alone."""
+    found = getattr(judge, "detailed_results", None)
+    return found if isinstance(found, Tuned) else Tuned(judge)
+
+
+Tuner = Callable[[Tuning], "Teleprompter"]
 
 
 def _tuner(module: str, name: str) -> Tuner:
-    """A function of a file in this folder, imported when it is called: --help needs no more than the names."""
+    """A class of a file in this folder, imported when it is made: --help needs no more than the names."""
 
-    def tune(tuning: Tuning) -> Tuned:
-        tuned: Tuned = getattr(import_module(f"debate_judge.optimize.tuners.{module}"), name)(tuning)
-        return tuned
+    def make(tuning: Tuning) -> Teleprompter:
+        optimizer: Teleprompter = getattr(import_module(f"debate_judge.optimize.tuners.{module}"), name)(tuning)
+        return optimizer
 
-    return tune
+    return make
 
 
 TUNERS: Mapping[str, Tuner] = MappingProxyType(
     {
-        "guide": _tuner("guide", "tune"),
-        "mipro": _tuner("dspy_optimizers", "mipro"),
-        "gepa": _tuner("dspy_optimizers", "gepa"),
-        "none": lambda tuning: Tuned(tuning.judge),
+        "guide": _tuner("guide", "GuideOptimizer"),
+        "mipro": _tuner("dspy_optimizers", "MIPRO"),
+        "gepa": _tuner("dspy_optimizers", "GuidedGEPA"),
+        "none": _tuner("dspy_optimizers", "Unchanged"),
     }
 )
-"""Name -> function."""
+"""Name -> optimizer."""
 
 
 def tuner_named(name: str) -> Tuner:

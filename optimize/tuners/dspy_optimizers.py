@@ -19,17 +19,21 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import dspy
+from dspy.teleprompt.teleprompt import Teleprompter
 from dspy.utils.callback import BaseCallback
 
 from debate_judge.data.errors import InputError
-from debate_judge.optimize.tuners import Tuned, Tuner, Tuning, guide
+from debate_judge.optimize.examples import LABELS
+from debate_judge.optimize.tuners import Tuned, Tuner, Tuning, details_of, with_details
+from debate_judge.optimize.tuners.guide import GuideOptimizer
 from debate_judge.optimize.tuners.guide_author import unquoted
 from debate_judge.optimize.tuners.rated_material import RatedCandidate, RatedSource
 from debate_judge.programs import named_object
-from debate_judge.programs.devset import FAILED, call_example, group_agreement
+from debate_judge.programs.devset import FAILED, group_agreement
 from debate_judge.programs.judge import Item, Judge, Verdict
 from debate_judge.programs.lm import loop
 from debate_judge.programs.lm.errors import fatal
@@ -44,23 +48,134 @@ THREADS = 8
 _BYTES_PER_TOKEN = 4
 
 
-def gepa(tuning: Tuning) -> Tuned:
-    """`dspy.GEPA`, from a judge with a guide to the raters on; that judge is its `start`."""
-    start = guide.tune(tuning, persona=False)
-    return Tuned(_compiled(dspy.GEPA, replace(tuning, judge=start.judge)), start=start)
+class StockOptimizer(Teleprompter):
+    """An optimizer of DSPy's kind, made and watched as this module says.
+
+    Args:
+        optimizer: Its class.
+        tuning: What it works with.
+    """
+
+    def __init__(self, optimizer: Any, tuning: Tuning) -> None:
+        super().__init__()
+        self._optimizer = optimizer
+        self._tuning = tuning
+
+    def compile(self, student: Judge, *, trainset: list[dspy.Example], **kwargs: Any) -> Judge:
+        """What the optimizer makes of the judge, with nothing changed but what may be, and without quotations.
+
+        Args:
+            student: The judge; it is not changed.
+            trainset: Examples as `optimize.examples` makes them.
+            kwargs: Not used.
+
+        Raises:
+            InputError: The optimizer refuses.
+            dspy.LMError: An LM failed for good.
+        """
+        if not trainset or not student.tunable():
+            return student
+        tuning, train = self._tuning, list(map(_public, trainset))
+        program: Any = _Batches(student.deepcopy()) if "questions" in train[0] else student.deepcopy()
+        logger.info("%s: %s tunes on %d examples", tuning.label, self._optimizer.__name__, len(train))
+        with _watched(tuning, len(train)), dspy.context(lm=tuning.runner.lm, adapter=None, disable_history=True):
+            try:
+                one = self._optimizer(**self._constructor(program, student.tunable(), len(train)))
+                found = one.compile(program, trainset=train, **self._compilation(one, train))
+            except InputError:
+                # Of the LM or its store, and no matter of the optimizer.
+                raise
+            except (TypeError, ValueError, AssertionError) as error:
+                raise InputError(
+                    f"it could not tune {tuning.label}: {error}",
+                    field="--tuner",
+                    expected="an optimizer that tunes on these sources",
+                    found=f"{self._optimizer.__module__}:{self._optimizer.__name__}",
+                    remedy="another tuner, or more rated sources",
+                ) from error
+        return _cleaned(found.judge if isinstance(found, _Batches) else found, student, trainset)
+
+    def _constructor(self, program: dspy.Module, tunable: Sequence[str], examples: int) -> dict[str, Any]:
+        """Arguments of the constructor."""
+        tuning = self._tuning
+        roles = [name for name, _ in program.named_predictors() if name.removeprefix("judge.") in tunable]
+        offered = {
+            "metric": _metric(tuning),
+            "failure_score": FAILED,
+            "prompt_model": tuning.reflection,
+            "reflection_lm": tuning.reflection,
+            "task_model": tuning.runner.lm,
+            "teacher_settings": {"lm": tuning.runner.lm},
+            "seed": tuning.seed,
+            "num_threads": min(THREADS, examples),
+            "max_metric_calls": tuning.trials * examples,
+            "component_selector": lambda state, *_: [roles[state.i % len(roles)]],
+            "track_stats": False,
+        }
+        return _named(self._optimizer.__init__, offered)
+
+    def _compilation(self, optimizer: Any, train: list[dspy.Example]) -> dict[str, Any]:
+        """Arguments of `compile`, besides judge and examples."""
+        threads = min(THREADS, len(train))
+        evaluating = {"eval_kwargs": {"num_threads": threads, "display_progress": False, "display_table": False}}
+        return _named(optimizer.compile, evaluating)
 
 
-def mipro(tuning: Tuning) -> Tuned:
+class GuidedGEPA(StockOptimizer):
+    """`dspy.GEPA`, from a judge with a guide to the raters on, which is a candidate of its own."""
+
+    def __init__(self, tuning: Tuning) -> None:
+        super().__init__(dspy.GEPA, tuning)
+
+    def compile(self, student: Judge, *, trainset: list[dspy.Example], **kwargs: Any) -> Judge:
+        """As any `StockOptimizer`; the judge with the guide is the `start` of the `detailed_results`."""
+        guide = GuideOptimizer(replace(self._tuning, guide=replace(self._tuning.guide, persona=0)))
+        start = details_of(guide.compile(student, trainset=trainset))
+        found = super().compile(start.judge, trainset=trainset)
+        return student if found is student else with_details(found, Tuned(found, start=start))
+
+
+class MIPRO(StockOptimizer):
     """`dspy.MIPROv2`, for instructions alone: demonstrations would hold texts of the data."""
-    train, effort = _trainset(tuning), tuning.effort
-    # As many sources in a prompt as there is room for.
-    longest = max((len(repr(example)) for example in train), default=1)
-    batch = max(1, _BYTES_PER_TOKEN * tuning.guide.tokens // longest)
-    made = {"auto": None, "num_candidates": effort.proposals + 1, "max_bootstrapped_demos": 0, "max_labeled_demos": 0}
-    asked: dict[str, Any] = {"num_trials": effort.trials, "minibatch": False, "view_data_batch_size": min(10, batch)}
-    # Every source counts in the choice; the code of a judge says nothing about raters; a seed of 0 is none for it.
-    asked |= {"valset": train, "program_aware_proposer": False, "seed": tuning.seed + 1}
-    return Tuned(_compiled(dspy.MIPROv2, tuning, made, asked))
+
+    def __init__(self, tuning: Tuning) -> None:
+        super().__init__(dspy.MIPROv2, tuning)
+
+    def _constructor(self, program: dspy.Module, tunable: Sequence[str], examples: int) -> dict[str, Any]:
+        return {
+            **super()._constructor(program, tunable, examples),
+            "auto": None,
+            "num_candidates": self._tuning.proposals + 1,
+            "max_bootstrapped_demos": 0,
+            "max_labeled_demos": 0,
+        }
+
+    def _compilation(self, optimizer: Any, train: list[dspy.Example]) -> dict[str, Any]:
+        tuning = self._tuning
+        # As many sources in a prompt as there is room for.
+        longest = max(len(repr(example)) for example in train)
+        batch = max(1, _BYTES_PER_TOKEN * tuning.guide.tokens // longest)
+        return {
+            **super()._compilation(optimizer, train),
+            "num_trials": tuning.trials,
+            "minibatch": False,
+            "view_data_batch_size": min(10, batch),
+            # Every source counts in the choice; the code of a judge says nothing about raters; a seed of 0 is none.
+            "valset": train,
+            "program_aware_proposer": False,
+            "seed": tuning.seed + 1,
+        }
+
+
+class Unchanged(Teleprompter):
+    """Leaves the judge as it is."""
+
+    def __init__(self, tuning: Tuning) -> None:
+        super().__init__()
+
+    def compile(self, student: Judge, *, trainset: list[dspy.Example], **kwargs: Any) -> Judge:
+        """The judge that it was given."""
+        return student
 
 
 def class_tuner(name: str) -> Tuner:
@@ -72,59 +187,16 @@ def class_tuner(name: str) -> Tuner:
     Raises:
         InputError: It cannot be imported, or has no `compile`.
     """
-
-    def wrong(problem: str, remedy: str) -> InputError:
-        return InputError(problem, field="--tuner", expected="module:Class of an optimizer", found=name, remedy=remedy)
-
     optimizer = named_object(name, "--tuner", "an optimizer", "dspy:COPRO or my_package.my_module:MyOptimizer")
     if not isinstance(optimizer, type) or not callable(getattr(optimizer, "compile", None)):
-        raise wrong(f"{name!r} is not an optimizer", "name a class with a method compile(student, *, trainset)")
-
-    def tune(tuning: Tuning) -> Tuned:
-        try:
-            return Tuned(_compiled(optimizer, tuning))
-        except (TypeError, ValueError, AssertionError) as error:
-            raise wrong(f"it could not tune {tuning.label}: {error}", "another tuner, or more rated sources") from error
-
-    return tune
-
-
-def _compiled(
-    optimizer: Any, tuning: Tuning, made: Mapping[str, Any] | None = None, asked: Mapping[str, Any] | None = None
-) -> Judge:
-    """What an optimizer makes of the judge, with nothing changed but what may be, and without quotations.
-
-    Args:
-        optimizer: A class.
-        tuning: What it works with.
-        made: Further arguments of its constructor.
-        asked: Further arguments of `compile`.
-    """
-    judge, train = tuning.judge, _trainset(tuning)
-    if not train or not judge.tunable():
-        return judge
-    student: Any = judge.deepcopy() if _by_source(tuning) else _Batches(judge.deepcopy())
-    roles = [name for name, _ in student.named_predictors() if name.removeprefix("judge.") in judge.tunable()]
-    threads = min(THREADS, len(train))
-    offered = {
-        "metric": _metric(tuning),
-        "failure_score": FAILED,
-        "prompt_model": tuning.reflection,
-        "reflection_lm": tuning.reflection,
-        "task_model": tuning.runner.lm,
-        "teacher_settings": {"lm": tuning.runner.lm},
-        "seed": tuning.seed,
-        "num_threads": threads,
-        "max_metric_calls": tuning.effort.trials * len(train),
-        "component_selector": lambda state, *_: [roles[state.i % len(roles)]],
-        "track_stats": False,
-    }
-    evaluating = {"eval_kwargs": {"num_threads": threads, "display_progress": False, "display_table": False}}
-    logger.info("%s: %s tunes on %d examples", tuning.label, optimizer.__name__, len(train))
-    with _watched(tuning, len(train)), dspy.context(lm=tuning.runner.lm, adapter=None, disable_history=True):
-        one = optimizer(**_named(optimizer.__init__, offered), **(made or {}))
-        found = one.compile(student, trainset=train, **_named(one.compile, evaluating), **(asked or {}))
-    return _cleaned(found.judge if isinstance(found, _Batches) else found, tuning)
+        raise InputError(
+            f"{name!r} is not an optimizer",
+            field="--tuner",
+            expected="module:Class of an optimizer",
+            found=name,
+            remedy="name a class with a method compile(student, *, trainset)",
+        )
+    return partial(StockOptimizer, optimizer)
 
 
 def _named(function: Callable[..., Any], offered: Mapping[str, Any]) -> dict[str, Any]:
@@ -132,9 +204,9 @@ def _named(function: Callable[..., Any], offered: Mapping[str, Any]) -> dict[str
     return {name: offered[name] for name in inspect.signature(function).parameters if name in offered}
 
 
-def _cleaned(found: Judge, tuning: Tuning) -> Judge:
+def _cleaned(found: Judge, given: Judge, examples: Sequence[dspy.Example]) -> Judge:
     """The judge with only those instructions rewritten that may be, without sentences that quote a text of train."""
-    before, tunable, shown = tuning.judge.instructions(), tuning.judge.tunable(), _texts(tuning.examples)
+    before, tunable, shown = given.instructions(), given.tunable(), _texts(examples)
     for name, predictor in found.named_predictors():
         text = unquoted(predictor.signature.instructions, shown) if name in tunable else ""
         predictor.signature = predictor.signature.with_instructions(text or before[name])
@@ -144,24 +216,9 @@ def _cleaned(found: Judge, tuning: Tuning) -> Judge:
 # --- examples ---
 
 
-def _by_source(tuning: Tuning) -> bool:
-    """Whether each example is about one source, as a judge's call is."""
-    return all(len({item.group for item in example.questions}) == 1 for example in tuning.examples)
-
-
-def _trainset(tuning: Tuning) -> list[dspy.Example]:
-    """The examples with the arguments of a judge's call as inputs, or, for batches of several sources, their items."""
-    return [_by_call(one) if _by_source(tuning) else _by_items(one) for one in tuning.examples]
-
-
-def _by_call(rated: dspy.Example) -> dspy.Example:
-    first = rated.questions[0]
-    return call_example(first.task, first.aspect.name, first, [item.text for item in rated.questions], rated.ratings)
-
-
-def _by_items(rated: dspy.Example) -> dspy.Example:
-    texts = [item.text for item in rated.questions]
-    return dspy.Example(questions=rated.questions, texts=texts, ratings=rated.ratings).with_inputs("questions")
+def _public(rated: dspy.Example) -> dspy.Example:
+    """An example as DSPy's optimizers get it: one about a source with the fields of `debate_judge.examples` alone."""
+    return rated.without(*(label for label in LABELS if label not in rated.inputs()))
 
 
 class _Batches(dspy.Module):
@@ -253,7 +310,7 @@ def _watched(tuning: Tuning, examples: int) -> Iterator[None]:
     dspy_logger, verbosity = logging.getLogger("dspy"), optuna.logging.get_verbosity()
     level = dspy_logger.level
     dspy_logger.setLevel(logging.CRITICAL)
-    progress, most = tuning.runner.progress, tuning.effort.trials * examples
+    progress, most = tuning.runner.progress, tuning.trials * examples
     with contextlib.ExitStack() as stack:
         nowhere = stack.enter_context(open(os.devnull, "w"))
         stack.enter_context(contextlib.redirect_stdout(nowhere))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -20,12 +20,12 @@ from typing import Any
 import dspy
 from dspy.teleprompt.teleprompt import Teleprompter
 
-from debate_judge.optimize.examples import group_metric
-from debate_judge.optimize.tuners import Fold, GuideLimits, LearntPersona, Tuned, Tuning
+from debate_judge.optimize.examples import group_metric, places_of
+from debate_judge.optimize.tuners import Fold, LearntPersona, Tuned, Tuning, with_details
 from debate_judge.optimize.tuners.guide_author import GuideAuthor
 from debate_judge.optimize.tuners.persona import CRITIC, replied_to
 from debate_judge.optimize.tuners.rated_material import RatedSource, merged, rated_sources
-from debate_judge.programs.judge import Item, Judge, Judgement, Verdict
+from debate_judge.programs.judge import Judge, Judgement, Verdict
 from debate_judge.programs.roles.guide import guide_in, with_guide
 from debate_judge.programs.transcript import Transcript
 
@@ -74,90 +74,46 @@ class GuideOptimizer(Teleprompter):
     """A DSPy optimizer that writes a guide to the raters into a judge's instructions, and a persona into its Critic's.
 
     Args:
-        evaluate: (judge, items) -> transcripts of at most `rounds` rounds.
-        reflect: The LM that writes guides.
-        rounds: Rounds of debate that guides are evaluated with.
-        metric: (example, scores) -> what guides are compared by (`optimize.examples.group_metric`).
-        proposals: Number of guides to write, each from other sources.
-        limits: Limits of lengths.
-        seed: For the division of the examples.
-        label: Names of the aspects, for the log.
-        at_once: Carries out pieces of work that do not need each other's results; by default one after the other.
+        tuning: What it works with. Guides are compared by `optimize.examples.group_metric`.
     """
 
-    def __init__(
-        self,
-        *,
-        evaluate: Callable[[Judge, Sequence[Item]], list[Transcript]],
-        reflect: dspy.BaseLM,
-        rounds: int,
-        metric: Callable[[dspy.Example, Sequence[float | None]], float],
-        proposals: int,
-        limits: GuideLimits,
-        seed: int,
-        label: str,
-        at_once: Callable[[Sequence[Callable[[], Any]]], list[Any]] | None = None,
-    ) -> None:
+    def __init__(self, tuning: Tuning) -> None:
         super().__init__()
-        self._at_once = at_once or _in_turn
-        self._evaluate = evaluate
-        self._reflect = reflect
-        self._rounds = rounds
-        self._metric = metric
-        self._proposals = proposals
-        self._limits = limits
-        self._seed = seed
-        self._label = label
+        self._tuning = tuning
+        self._label, self._limits, self._at_once = tuning.label, tuning.guide, tuning.runner.at_once
+        self._proposals = max(FEWEST_PROPOSALS, tuning.proposals)
 
-    def compile(
-        self,
-        student: Judge,
-        *,
-        trainset: list[dspy.Example],
-        teacher: Any = None,
-        valset: list[dspy.Example] | None = None,
-        **kwargs: Any,
-    ) -> Judge:
+    def compile(self, student: Judge, *, trainset: list[dspy.Example], **kwargs: Any) -> Judge:
         """A copy of `student` whose instructions hold a guide to the raters of `trainset`, and whose Critic has a
         persona written for them if debates with it do better.
+
+        Its `detailed_results` have the judge without the persona, and the proposals as folds: each was written without
+        the examples that it was evaluated on.
 
         Args:
             student: The judge; it is not changed.
             trainset: Examples as `optimize.examples` makes them, of one or several aspects.
-            teacher: Not used.
-            valset: Not used: guides are evaluated on the part of `trainset` that their author has not seen.
-            kwargs: Not used.
+            kwargs: Not used; guides are evaluated on the part of `trainset` that their author has not seen.
 
         Raises:
             dspy.LMError: An LM failed for good.
         """
-        tuned = self.learn(student, trainset)
-        return tuned.judge if tuned.persona is None else with_persona(tuned.judge, tuned.persona.text)
+        if not informed(student) or not trainset:
+            return student
+        tuned = self._learnt(student, trainset)
+        judge = tuned.judge if tuned.persona is None else with_persona(tuned.judge, tuned.persona.text)
+        return with_details(judge, tuned)
 
-    def learn(self, student: Judge, trainset: list[dspy.Example]) -> Tuned:
-        """The judge with the guide, and the persona beside it; with the proposals as folds: each was written without
-        the examples that it was evaluated on."""
+    def _learnt(self, student: Judge, trainset: list[dspy.Example]) -> Tuned:
         places: dict[str, list[int]] = {}
         for place, example in enumerate(trainset):
             places.setdefault(example.questions[0].aspect.name, []).append(place)
-        parts = _parts(trainset, self._proposals, self._seed)
-        found: dict[str, _Guide] = dict(
-            zip(
-                places,
-                self._at_once(
-                    [
-                        partial(
-                            self._guide,
-                            student,
-                            [trainset[i] for i in own],
-                            [[i for i, p in enumerate(own) if p in part] for part in parts],
-                        )
-                        for own in places.values()
-                    ]
-                ),
-                strict=True,
-            )
-        )
+        parts = _parts(trainset, self._proposals, self._tuning.seed)
+        works = []
+        for own in places.values():
+            own_parts = [[i for i, place in enumerate(own) if place in part] for part in parts]
+            works.append(partial(self._guide, student, [trainset[place] for place in own], own_parts))
+        found: dict[str, _Guide] = dict(zip(places, self._at_once(works), strict=True))
         folds = []
         for number in range(len(parts)):
             proposed = {name: own.proposals[number] for name, own in found.items() if number in own.proposals}
@@ -165,9 +121,10 @@ class GuideOptimizer(Teleprompter):
             seen = {
                 group for name, p in proposed.items() for i in p.shown for group in _groups(trainset[places[name][i]])
             }
-            unseen = frozenset(i for name in proposed for i in places[name] if not seen & _groups(trainset[i]))
             if proposed:
                 text = _joined({name: p.guide for name, p in proposed.items()}, len(places))
+                judged = (trainset[i] for name in proposed for i in places[name])
+                unseen = places_of(example for example in judged if not seen & _groups(example))
                 folds.append(Fold(guided(student, text), unseen))
         judge = guided(student, _joined({name: guide.text for name, guide in found.items()}, len(places)))
         persona = self._persona(judge, next(iter(found.values()))) if len(found) == 1 else None
@@ -192,13 +149,18 @@ class GuideOptimizer(Teleprompter):
 
     def _judged(self, judge: Judge, examples: list[dspy.Example]) -> list[_Rated]:
         items = [item for example in examples for item in example.questions]
-        transcripts = iter(self._evaluate(judge, items))
+        rounds = _rounds(judge)
+        transcripts = iter(self._tuning.runner.converse(judge, items, rounds, f"{self._label}: guide"))
         found = []
         for example in examples:
             own = [next(transcripts) for _ in example.questions]
-            scores = [_score(judge.verdict(t, self._rounds)) for t in own]
+            scores = [_score(judge.verdict(t, rounds)) for t in own]
             found.append(_Rated(example, own, self._metric(example, scores)))
         return found
+
+    def _metric(self, example: dspy.Example, scores: Sequence[float | None]) -> float:
+        bounds = self._tuning.bounds.get(example.questions[0].aspect.name)
+        return group_metric(example.ratings, scores, self._tuning.objective or self._tuning.statistic, bounds)
 
     def _proposal(self, student: Judge, rated: Sequence[_Rated], unseen: Sequence[int]) -> _Proposal | None:
         """A guide written without the examples `unseen`, with its gain on these."""
@@ -218,7 +180,7 @@ class GuideOptimizer(Teleprompter):
 
     def _author(self, rated: Sequence[_Rated]) -> GuideAuthor:
         item = rated[0].example.questions[0]
-        return GuideAuthor(self._reflect, item.task, item.aspect, self._limits)
+        return GuideAuthor(self._tuning.reflection, item.task, item.aspect, self._limits)
 
     def _refined(
         self, student: Judge, rated: Sequence[_Rated], best: _Proposal, proposals: Mapping[int, _Proposal]
@@ -240,22 +202,24 @@ class GuideOptimizer(Teleprompter):
     def _persona(self, judge: Judge, guide: _Guide) -> LearntPersona | None:
         """A persona written from what the Critic's replies did, if debates with it do better on sources that it has not
         seen."""
-        if not (self._limits.persona and self._rounds and guide.shown and guide.left and CRITIC in judge.tunable()):
+        if not (self._limits.persona and _rounds(judge) and guide.shown and guide.left and CRITIC in judge.tunable()):
             return None
         former = judge.instructions()[CRITIC]
         sources = [s for one in guide.shown.values() for s in replied_to(one.example, one.transcripts)]
         text = self._author(list(guide.shown.values())).persona(former, merged(sources))
         if text is None or text == former:
             return None
-        places = list(guide.left)
-        judged = self._judged(with_persona(judge, text), [guide.left[i].example for i in places])
-        gain = _gain(guide.left, dict(zip(places, judged, strict=True)))
+        judged = self._judged(with_persona(judge, text), [one.example for one in guide.left.values()])
+        gain = _gain(guide.left, dict(zip(guide.left, judged, strict=True)))
         logger.info("%s: Critic's persona written, %+.3f on unseen train sources", self._label, gain)
-        return LearntPersona(text, frozenset([*guide.shown, *places])) if gain > 0 else None
+        seen = places_of(one.example for one in (*guide.shown.values(), *guide.left.values()))
+        return LearntPersona(text, seen) if gain > 0 else None
 
 
-def _in_turn(works: Sequence[Callable[[], Any]]) -> list[Any]:
-    return [work() for work in works]
+def _rounds(judge: Judge) -> int:
+    """Rounds of debate that guides are evaluated with: one shows most of a guide's effect, for a fraction of the calls
+    of a whole debate."""
+    return min(1, judge.debate_config.rounds)
 
 
 def _gain(before: Sequence[_Rated] | Mapping[int, _Rated], after: Mapping[int, _Rated]) -> float:
@@ -323,33 +287,3 @@ def _parts(examples: Sequence[dspy.Example], proposals: int, seed: int) -> list[
 
 def _score(judgement: Judgement) -> float | None:
     return judgement.score if isinstance(judgement, Verdict) else None
-
-
-def tune(tuning: Tuning, *, persona: bool = True) -> Tuned:
-    """Return a copy of the judge with a guide to the raters of the train examples, and the proposals as folds; with a
-    `persona` for the Critic, too, if that is wanted.
-
-    Raises:
-        dspy.LMError: An LM failed for good.
-    """
-    if not informed(tuning.judge) or not tuning.examples:
-        return Tuned(tuning.judge)
-
-    def metric(example: dspy.Example, scores: Sequence[float | None]) -> float:
-        bounds = tuning.bounds.get(example.questions[0].aspect.name)
-        return group_metric(example.ratings, scores, tuning.objective or tuning.statistic, bounds)
-
-    # One round shows most of a guide's effect on a debate, for a fraction of its calls.
-    rounds = min(1, tuning.rounds)
-    optimizer = GuideOptimizer(
-        evaluate=lambda judge, items: tuning.runner.converse(judge, items, rounds, f"{tuning.label}: guide"),
-        reflect=tuning.reflection,
-        rounds=rounds,
-        metric=metric,
-        proposals=max(FEWEST_PROPOSALS, tuning.effort.proposals),
-        limits=tuning.guide if persona else replace(tuning.guide, persona=0),
-        seed=tuning.seed,
-        label=tuning.label,
-        at_once=tuning.runner.at_once,
-    )
-    return optimizer.learn(tuning.judge, tuning.examples)

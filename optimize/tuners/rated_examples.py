@@ -12,7 +12,7 @@ from debate_judge.optimize.settings import WantedExamples
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.roles.examples import RatedExample, with_examples
 
-Scores = Mapping[tuple[str, str, str], float]
+ScoresByText = Mapping[tuple[str, str, str], float]
 """Names of aspect, group and candidate -> a judge's score."""
 
 _Pair = tuple[Candidate, Candidate]
@@ -29,7 +29,7 @@ def with_rated_examples(
     wanted: WantedExamples,
     *,
     seed: int,
-    scores: Scores = MappingProxyType({}),
+    scores: ScoresByText = MappingProxyType({}),
 ) -> Judge:
     """A copy of the judge that shows rated candidates of `corpus`, the train part, for each of its aspects.
 
@@ -75,7 +75,7 @@ def choose_pairs(
     corpus: Corpus,
     aspect: Aspect,
     count: int,
-    scores: Scores,
+    scores: ScoresByText,
     *,
     seed: int,
 ) -> list[RatedExample]:
@@ -101,7 +101,7 @@ def choose_pairs(
     return [_example(groups[place][0], candidate, aspect) for _, place, pair in chosen for candidate in pair]
 
 
-def _order(group: RatedGroup, pair: _Pair, aspect: Aspect, scores: Scores) -> tuple[bool, float]:
+def _order(group: RatedGroup, pair: _Pair, aspect: Aspect, scores: ScoresByText) -> tuple[bool, float]:
     """Whether the judge does not order a pair otherwise than the raters; and how far its distance is from theirs, or,
     if it orders it as they do, how close the ratings are."""
     better, worse = (scores.get((aspect.name, group.id, candidate.id)) for candidate in pair)

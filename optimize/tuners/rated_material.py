@@ -119,9 +119,9 @@ def rated_sources(
             continue
         first = next((turn for turn in transcript.turns if turn.score is not None), None)
         score, reason = (first.score, first.text) if first else (None, "")
-        told = tuple(map(escape, comments))
+        escaped = tuple(map(escape, comments))
         shown = debate(item, mean, transcript)
-        candidate = RatedCandidate(escape(item.text), ratings, mean, score, escape(reason), told, number, shown)
+        candidate = RatedCandidate(escape(item.text), ratings, mean, score, escape(reason), escaped, number, shown)
         # A guide to an aspect that is judged without the source is written without it.
         known = (escape(item.source), escape(item.context)) if item.aspect.source else ("", "")
         found.append(RatedSource(*known, (candidate,), item.group))

@@ -42,8 +42,7 @@ from debate_judge.runs.reports.text import interval
 
 if TYPE_CHECKING:
     from debate_judge.data.agreement.results import Agreement, GroupScores
-    from debate_judge.data.inference.rechecked import Drift, Holding, ScoreChange
-    from debate_judge.data.inference.two_samples import SampleFigure, TwoSamples
+    from debate_judge.data.inference.rechecked import Drift, Holding, SampleFigure, ScoreChange, TwoSamples
     from debate_judge.data.schema import Aspect, Corpus
     from debate_judge.runs.export.manifest import Export
     from debate_judge.runs.export.recorded import RecordedScores
@@ -218,8 +217,7 @@ def _differences(
     Raises:
         InputError: There is nothing to compare with.
     """
-    from debate_judge.data.inference.rechecked import agreement_figure
-    from debate_judge.data.inference.two_samples import compare_samples
+    from debate_judge.data.inference.rechecked import agreement_figure, compare_samples
 
     statistic, level = objective(export, part)
 

@@ -7,9 +7,8 @@ from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
-from debate_judge.data.agreement.differences import power_of
+from debate_judge.data.agreement.differences import correct_named, power_of
 from debate_judge.data.agreement.raters import RaterAgreement, beside_raters
-from debate_judge.data.agreement.sign_flips import correct_named
 from debate_judge.data.agreement.tables import (
     LEVELS,
     Agreement,
@@ -87,8 +86,7 @@ class EvalSetup:
         if not judges or not self.cuts:
             return {}
         one_scale = len({aspect.scale for aspect in self.aspects}) == 1
-        how: Any = {"one_scale": one_scale, "resamples": self.resamples, "seed": self.seed}
-        return closeness(judges, self.cuts, **how)
+        return closeness(judges, self.cuts, one_scale=one_scale, seed=self.seed)
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,11 @@ SOURCES = setting(None, f"use only some of the sources, in the order of the data
 
 
 def resampling(least: int = 0) -> Any:
-    return setting(10_000, "bootstrap resamples of the groups, for the intervals", ge=least)
+    return setting(
+        10_000,
+        "resamples for intervals at system level, draws for those of decisions",
+        ge=least,
+    )
 
 
 @flag_group("data")

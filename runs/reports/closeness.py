@@ -16,7 +16,7 @@ _NAMES = {"mae": "mean absolute error", "kappa": "kappa of decisions"}
 _SHORT = {"mae": "error", "ccc": "CCC", "kappa": "kappa"}
 
 _WHAT = (
-    "over all candidates, with 95 % intervals from resampled sources: mean absolute error in points (lower is better), "
+    "over all candidates, with 95 % intervals over sources: mean absolute error in points (lower is better), "
     "concordance with the mean rating (1 only where every score is its rating), and Cohen's kappa of the decision that "
     "a score and a mean rating are at least the cut"
 )
@@ -44,7 +44,7 @@ def by_judge(found: Found) -> DataTable:
         cells = [interval(one.figures[m]) + _moved(one.changes.get(m)) for m in MEASURES]
         rows.append([judge, *cells, str(one.candidates)])
     cuts = {aspect: one.cut for aspect, one in next(iter(found.values())).items() if one.cut is not None}
-    caption = f"Level and decisions, {_WHAT}; in parentheses the change from the first judge, on the same resamples"
+    caption = f"Level and decisions, {_WHAT}; in parentheses the change from the first judge, paired by source"
     at = f"at {next(iter(cuts.values())):g}" if len(set(cuts.values())) == 1 else "at each aspect's cut"
     return DataTable(["judge", "error", "CCC", f"kappa {at}", "scores"], rows, caption)
 

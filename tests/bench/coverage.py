@@ -16,6 +16,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -23,12 +24,12 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from debate_judge.data.agreement.bootstrap import GroupIndex, LevelEstimate, pairs_of_groups, resample  # noqa: E402
+from debate_judge.data.agreement.bootstrap import GroupIndex, LevelEstimate, pairs_of_groups  # noqa: E402
 from debate_judge.data.agreement.classification import MEASURES, binary, classify  # noqa: E402
-from debate_judge.data.agreement.differences import compare  # noqa: E402
+from debate_judge.data.agreement.correlations import correlations  # noqa: E402
+from debate_judge.data.agreement.differences import compare, correct  # noqa: E402
 from debate_judge.data.agreement.intervals import of_replicates  # noqa: E402
-from debate_judge.data.agreement.levels import sample_level, summary_level, system_level  # noqa: E402
-from debate_judge.data.agreement.sign_flips import correct  # noqa: E402
+from debate_judge.data.agreement.levels import summary_level, system_level  # noqa: E402
 from debate_judge.data.agreement.tables import GroupScores, agreement_table  # noqa: E402
 from debate_judge.runs.reports.tables import DataTable  # noqa: E402
 from debate_judge.runs.reports.terminal import show  # noqa: E402
@@ -80,11 +81,14 @@ def _means(values: Floats) -> Floats:
 
 def pooled_intervals(population: Population, which: Sequence[int], seed: int) -> Found:
     """Spearman at sample and system level."""
-    found = {"sample": _replicated(population.groups(0, which), lambda pairs: sample_level(pairs, ["spearman"]), seed)}
+    groups = population.groups(0, which)
+    cell = agreement_table({"x": groups}, resamples=1, levels=("sample",)).aspects["x"]["sample"]["spearman"]
+    drawn = np.random.default_rng(seed).integers(len(which), size=(RESAMPLES, len(which)))
+    sides = (np.array(side, dtype=float) for side in ([g.ratings for g in groups], [g.scores for g in groups]))
+    replicates = correlations(*(side[drawn].reshape(RESAMPLES, -1) for side in sides), ["spearman"])[0]
+    found: Found = {"sample": ((cell.low, cell.high), percentile(replicates))}
     if population.recurring:
-        found["system"] = _replicated(
-            population.groups(0, which), lambda pairs: system_level(pairs, ["spearman"]), seed
-        )
+        found["system"] = _replicated(groups, partial(system_level, resamples=RESAMPLES, seed=seed))
     return found
 
 
@@ -95,18 +99,17 @@ def drawn_systems(population: Population, which: Sequence[int], seed: int) -> Fo
     groups = population.groups(0, which, columns)
     return {
         "system, systems drawn": _replicated(
-            groups, lambda pairs: system_level(pairs, ["spearman"], draw_systems=True, seed=seed), seed
+            groups, partial(system_level, draw_systems=True, resamples=RESAMPLES, seed=seed)
         ),
-        "system, drawn but taken as fixed": _replicated(groups, lambda pairs: system_level(pairs, ["spearman"]), seed),
+        "system, drawn but taken as fixed": _replicated(groups, partial(system_level, resamples=RESAMPLES, seed=seed)),
     }
 
 
-def _replicated(groups: Sequence[GroupScores], level: Callable[..., LevelEstimate], seed: int) -> tuple[Span, Span]:
-    estimate = level(pairs_of_groups(groups, GroupIndex.of({"x": groups}, 0)))
-    (replicates,) = resample([estimate], len(groups), resamples=RESAMPLES, seed=seed)
-    value = float(estimate.values[0])
-    span = of_replicates(value, replicates[0], estimate.units, estimate.observations)
-    return (span.low, span.high), percentile(replicates[0])
+def _replicated(groups: Sequence[GroupScores], level: Callable[..., LevelEstimate]) -> tuple[Span, Span]:
+    estimate = level(pairs_of_groups(groups, GroupIndex.of({"x": groups}, 0)), ["spearman"])
+    assert estimate.replicates is not None
+    span = of_replicates(float(estimate.values[0]), estimate.replicates[0], estimate.units, estimate.observations)
+    return (span.low, span.high), percentile(estimate.replicates[0])
 
 
 def decision_intervals(population: Population, which: Sequence[int], seed: int) -> Found:

@@ -30,8 +30,11 @@ sys.path.insert(0, str(ROOT))
 from debate_judge.data.agreement.correlations import Floats, correlations  # noqa: E402
 from debate_judge.data.agreement.results import GroupScores  # noqa: E402
 from debate_judge.data.inference.carried import Margins, ScoreMeaning, compare_lms  # noqa: E402
-from debate_judge.data.inference.rechecked import agreement_figure, holding  # noqa: E402
-from debate_judge.data.inference.two_samples import compare_samples  # noqa: E402
+from debate_judge.data.inference.rechecked import (  # noqa: E402
+    agreement_figure,
+    compare_samples,
+    holding,
+)
 from debate_judge.data.schema import Scale  # noqa: E402
 from debate_judge.runs.reports.tables import DataTable  # noqa: E402
 from debate_judge.runs.reports.terminal import show  # noqa: E402

@@ -1,4 +1,4 @@
-"""Level and decisions: absolute error, concordance and kappa of a cut, with intervals from resampled sources."""
+"""Level and decisions: absolute error, concordance and kappa of a cut, with intervals over sources."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ CUTS = {"style": 3.5, "facts": 2.5}
 
 
 def compared(**judges: Judged) -> dict[str, dict[str, Closeness]]:
-    return closeness(judges, CUTS, one_scale=True, resamples=400, seed=0)
+    return closeness(judges, CUTS, one_scale=True, seed=0)
 
 
 def test_the_figures_are_those_of_their_definitions() -> None:
@@ -97,7 +97,7 @@ def test_the_interval_of_the_error_covers() -> None:
             GroupScores(f"g{g}", ("a", "b", "c", "d"), tuple(map(float, r)), tuple(map(float, s)))
             for g, (r, s) in enumerate(zip(ratings, scores, strict=True))
         ]
-        own = closeness({"x": {"style": groups}}, CUTS, one_scale=True, resamples=200, seed=seed)["x"]["style"]
+        own = closeness({"x": {"style": groups}}, CUTS, one_scale=True, seed=seed)["x"]["style"]
         low, high = own.figures["mae"].low, own.figures["mae"].high
         assert low is not None
         assert high is not None
@@ -107,7 +107,7 @@ def test_the_interval_of_the_error_covers() -> None:
 
 def test_what_is_undefined_is_left_out() -> None:
     above = judged(0.0, 0.1)
-    found = closeness({"x": above}, {"style": 0.5, "facts": 0.5}, one_scale=False, resamples=100, seed=0)["x"]
+    found = closeness({"x": above}, {"style": 0.5, "facts": 0.5}, one_scale=False, seed=0)["x"]
     assert found["style"].figures["kappa"].value is None, "all ratings are on one side"
     assert found[AVERAGE].figures["mae"].value is None, "points of different scales"
     cells = [row[1] for row in table({"x": found}, ["x"]).rows]

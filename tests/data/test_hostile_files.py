@@ -14,7 +14,7 @@ from debate_judge.data.files import formats, groups, reading, workbook
 from debate_judge.data.files.columns import Columns
 from debate_judge.data.files.formats import rows
 from debate_judge.data.files.groups import iter_groups, load
-from debate_judge.data.files.task_guess import guess_task
+from debate_judge.data.files.task_file import guess_task
 from tests.data.files_of_rows import TASK
 from tests.data.test_formats import workbook as sheet_file
 

@@ -12,7 +12,7 @@ from debate_judge.data.files.columns import Columns
 from debate_judge.data.files.formats import recognized
 from debate_judge.data.files.groups import load
 from debate_judge.data.files.layouts import long_rows, recognized_layout
-from debate_judge.data.files.task_guess import guess_task
+from debate_judge.data.files.task_file import guess_task
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.data.testing import check_corpus
 

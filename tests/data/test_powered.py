@@ -10,7 +10,7 @@ from scipy import stats
 
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.inference.powered import measure_systems, powered_estimate
-from debate_judge.data.inference.two_samples import SampleFigure, compare_samples
+from debate_judge.data.inference.rechecked import SampleFigure, compare_samples
 
 RATED, OTHERS = 12, 40
 

@@ -11,7 +11,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.files.columns import Columns
 from debate_judge.data.files.formats import recognized, rows
 from debate_judge.data.files.groups import load
-from debate_judge.data.files.task_guess import GuessedTask, guess_task
+from debate_judge.data.files.task_file import GuessedTask, guess_task
 from debate_judge.data.schema import Aspect, Scale, Task
 from tests.data.files_of_rows import TASK, separated
 

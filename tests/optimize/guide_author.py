@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from unittest.mock import patch
 
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
-from debate_judge.optimize.examples import examples, group_metric
-from debate_judge.optimize.tuners import GuideLimits
-from debate_judge.optimize.tuners.guide import GuideOptimizer
+from debate_judge.optimize.examples import examples
+from debate_judge.optimize.tuners import GuideLimits, Tuning, guide
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.judge import Judge
 from debate_judge.runs.runner.runner import JudgeRunner
@@ -68,14 +68,17 @@ def tuned(
     data = data or corpus(sources)
     judge = build("debate", {**JUDGES["debate"].config, "rounds": rounds})
     with JudgeRunner(lm, progress=False) as runner:
-        found = GuideOptimizer(
-            evaluate=lambda j, items: runner.converse(j, items, rounds, "test"),
-            reflect=lm,
-            rounds=rounds,
-            metric=lambda example, scores: group_metric(example.ratings, scores, "spearman"),
+        tuning = Tuning(
+            statistic="spearman",
+            runner=runner,
+            reflection=lm,
+            guide=replace(GuideLimits(), **limits),
             proposals=proposals,
-            limits=replace(GuideLimits(), **limits),
+            trials=4,
             seed=0,
             label="charm",
-        ).compile(judge, trainset=examples(data, (ASPECT,), grouped=grouped, seed=0))
+        )
+        with patch.object(guide, "FEWEST_PROPOSALS", 1):
+            optimizer = guide.GuideOptimizer(tuning)
+        found = optimizer.compile(judge, trainset=examples(data, (ASPECT,), grouped=grouped, seed=0))
     return found, lm

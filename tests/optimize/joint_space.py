@@ -8,7 +8,7 @@ from typing import Any
 
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.optimize.search.choice_scores import ChoiceScores
-from debate_judge.optimize.search.knowledge import Knowledge, variants_of
+from debate_judge.optimize.search.knowledge import Knowledge, Variants
 from debate_judge.optimize.search.points import Space
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import STRICT
@@ -58,7 +58,7 @@ def units(
     }
     made = {
         aspect.name: ChoiceScores(
-            variants_of({"strict": base}, (kinds or {}).get(aspect.name, ()), space),
+            Variants({"strict": base}, (kinds or {}).get(aspect.name, ()), space),
             parts,
             (aspect,),
             runner,

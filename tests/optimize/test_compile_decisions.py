@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from debate_judge.data.agreement.decisions import Question
+from debate_judge.data.agreement.tables import GroupScores
 from debate_judge.optimize import compile as command
+from debate_judge.optimize.evaluation.comparison import _dev_cut, _one_cut
+from debate_judge.optimize.evaluation.held_out import Proof
 from debate_judge.optimize.search.points import Point
 from tests.config_keys import keys
 
@@ -115,3 +120,33 @@ def test_a_choice_without_rounds_is_a_single_call_if_it_is_one(calls: float, exp
     from debate_judge.optimize.findings.wording import describe
 
     assert describe(Point("none", "default", 0, False, "given"), calls) == expected
+
+
+def rated(part: str, shift: float) -> list[GroupScores]:
+    return [GroupScores(f"{part} {n}", ("a", "b"), (1.0, 0.0), (0.7 + shift, 0.3 + shift)) for n in range(4)]
+
+
+def test_the_cut_is_tuned_on_dev_alone_and_one_for_all_folds_changes_no_decision() -> None:
+    question = Question("binary", 0.5, 0.5)
+
+    def proof(shift: float) -> Proof:
+        """Of a fold whose scores are too low or too high on dev, and not elsewhere."""
+        dev, train, held_out = rated("dev", shift), rated("train", -shift), rated("held-out", 0)
+        splits = SimpleNamespace(dev=SimpleNamespace(groups=[SimpleNamespace(id=group.group) for group in dev]))
+        search = SimpleNamespace(chosen=SimpleNamespace(scores={"a": [*train, *dev]}))
+        plan = SimpleNamespace(data=SimpleNamespace(splits=splits))
+        return cast(Proof, SimpleNamespace(plan=plan, searches={"a": search}, scores={"compiled": {"a": held_out}}))
+
+    folds = [proof(shift) for shift in (-0.4, 0.3)]
+    cuts = [_dev_cut(fold, "a", question) for fold in folds]
+    assert [(cut.cut, cut.chosen_on) for cut in cuts] == [(pytest.approx(0.1), "dev"), (pytest.approx(0.8), "dev")]
+    scores = [fold.scores["compiled"]["a"] for fold in folds]
+    whole, moved = _one_cut(cuts, scores)
+    assert whole.cut == pytest.approx(0.45)
+    assert [s >= (whole.cut or 0) for group in moved for s in group.scores if s is not None] == [
+        s >= (cut.cut or 0)
+        for cut, own in zip(cuts, scores, strict=True)
+        for g in own
+        for s in g.scores
+        if s is not None
+    ]

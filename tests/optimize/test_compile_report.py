@@ -99,6 +99,23 @@ def test_texts_lie_in_the_store_where_the_readme_says(store: Path) -> None:
     assert places - {"traces.json"} == {"replies", "reports", "exports", "debates.json", "mlflow.db"}
 
 
+@pytest.mark.integration
+@pytest.mark.parametrize("log_texts", [False, True])
+def test_a_tracking_store_that_others_read_gets_no_text_unless_the_user_wants_it(
+    tmp_path: Path, log_texts: bool
+) -> None:
+    store, tracked = tmp_path / "store", tmp_path / "team.db"
+    data = ["--data", str(small_corpus(tmp_path)), "--aspects", "coherence", "--tuner", "none", "--folds", "1"]
+    places = ["--store", str(store), "--tracking-uri", f"sqlite:///{tracked}"]
+    quick = ["--max-rounds", "0", *keys(trials=1, resamples=100, log_texts=log_texts)]
+    assert compile_command.main([*data, *places, *quick]) == 0
+    *texts, _ = texts_of(store)
+    files = [tracked, *(file for file in (store / "artifacts").rglob("*") if file.is_file())]
+    assert "report.html" in {file.name for file in files}
+    quoting = {file.name for file in files if any(text in file.read_text(errors="replace") for text in texts)}
+    assert quoting - {"traces.json"} == ({"debates.json", "team.db"} if log_texts else set())
+
+
 def test_the_report_says_what_the_compile_printed(store: Path) -> None:
     found, result = kept(export_of(store) / "report.json"), kept(store.parent / "compiled.json")
     titles = [section["title"] for section in found["sections"]]

@@ -17,7 +17,7 @@ from dspy import lm15
 
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.optimize.examples import examples
-from debate_judge.optimize.tuners import TUNERS, Effort, Tuned, Tuning, dspy_optimizers
+from debate_judge.optimize.tuners import TUNERS, Tuning, details_of, dspy_optimizers
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import PLAIN
 from debate_judge.programs.judge import DebateConfig, Judge
@@ -93,26 +93,20 @@ def start(rounds: int = 1) -> Debate:
     return Debate(PLAIN, DebateConfig(rounds))
 
 
-def result(lm: ScriptedLM, tuner: str, judge: Judge | None = None, rated: Corpus | None = None, **values: Any) -> Tuned:
+def tuned(lm: ScriptedLM, tuner: str, judge: Judge | None = None, rated: Corpus | None = None, **values: Any) -> Judge:
     rated = rated or corpus()
     grouped = len(rated.groups[0].candidates) > 1
     with JudgeRunner(lm, progress=False) as runner:
-        return TUNERS[tuner](
-            Tuning(
-                judge=judge or start(),
-                examples=examples(rated, [ASPECT], grouped=grouped, seed=0),
-                statistic="spearman",
-                runner=runner,
-                reflection=lm,
-                effort=Effort(1, values.pop("trials", 6)),
-                label="test",
-                **{"seed": 0, **values},
-            )
+        tuning = Tuning(
+            statistic="spearman",
+            runner=runner,
+            reflection=lm,
+            proposals=1,
+            label="test",
+            **{"seed": 0, "trials": 6, **values},
         )
-
-
-def tuned(lm: ScriptedLM, tuner: str, judge: Judge | None = None, **values: Any) -> Judge:
-    return result(lm, tuner, judge, **values).judge
+        trainset = examples(rated, [ASPECT], grouped=grouped, seed=0)
+        return TUNERS[tuner](tuning).compile(judge or start(), trainset=trainset)
 
 
 # --- what they find ---
@@ -146,7 +140,7 @@ def test_they_rewrite_the_scorers_instructions_and_the_critics_persona(tuner: st
 
 def test_gepa_starts_from_the_guide_and_mipro_from_the_judge() -> None:
     lm = scripted_lm(Mind("nobody says this", "standard"))
-    found = result(lm, "gepa")
+    found = details_of(tuned(lm, "gepa"))
     assert found.start is not None
     assert HEADING in found.start.judge.instructions()["scorer"]
     assert found.judge.instructions() == found.start.judge.instructions()

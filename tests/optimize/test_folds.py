@@ -8,18 +8,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import dspy
 import numpy as np
 import pytest
+from dspy.teleprompt.teleprompt import Teleprompter
 
 from debate_judge.data.agreement.intervals import of_group_correlations
 from debate_judge.data.agreement.results import Difference
 from debate_judge.data.agreement.tables import correlation
-from debate_judge.optimize.evaluation.comparison import choose_export
+from debate_judge.data.calibration import Calibration
+from debate_judge.optimize.evaluation.comparison import _calibrated, choose_export
 from debate_judge.optimize.result import Result
 from debate_judge.optimize.search.points import JudgeVariant
 from debate_judge.optimize.settings import Settings
-from debate_judge.optimize.tuners import Tuned, Tuning
+from debate_judge.optimize.tuners import Tuner, Tuning
 from debate_judge.optimize.tuners.guide import guide_of, guided
+from debate_judge.programs.judge import Judge
 from debate_judge.runs.runner.memory import DebateMemory
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import ScriptedLM, debater, scripted_lm
@@ -50,10 +54,15 @@ def says(prompt: str) -> str:
     return re.findall(r"Worth (\d)\.", prompt)[-1]
 
 
-def tune(tuning: Tuning) -> Tuned:
-    """A tuner that writes down what it has seen."""
-    seen = sorted({item.group for example in tuning.examples for item in example.questions})
-    return Tuned(guided(tuning.judge, f"SEEN {' '.join(seen)} END"))
+class Noting(Teleprompter):
+    """Writes down what it has seen."""
+
+    def __init__(self, tuning: Tuning) -> None:
+        super().__init__()
+
+    def compile(self, student: Judge, *, trainset: list[dspy.Example], **kwargs: Any) -> Judge:
+        seen = sorted({item.group for example in trainset for item in example.questions})
+        return guided(student, f"SEEN {' '.join(seen)} END")
 
 
 def seen_by(text: str) -> set[str]:
@@ -67,12 +76,12 @@ class Proved:
     lm: ScriptedLM
 
 
-def proved(folder: Path, file: str, **settings: Any) -> Proved:
+def proved(folder: Path, file: str, tuner: Tuner = Noting, **settings: Any) -> Proved:
     usual: dict[str, Any] = {"task": "summarization", "aspects": ("coherence",), "max_rounds": 0, "resamples": 200}
     usual |= {"together": 0, "trials": 2, "store": str(folder / "store")}
     lm = scripted_lm(debater(score=says))
     with JudgeRunner(lm, progress=False, memory=DebateMemory()) as runner:
-        result = compiled(Settings(data=file, **{**usual, **settings}), {}, runner, lm, tuner=tune)
+        result = compiled(Settings(data=file, **{**usual, **settings}), {}, runner, lm, tuner=tuner)
     return Proved(result, lm)
 
 
@@ -86,11 +95,11 @@ def folded(tmp_path_factory: pytest.TempPathFactory) -> Proved:
 
 
 def test_no_source_of_a_fold_was_seen_by_its_tuner_or_its_choice(folded: Proved) -> None:
-    assert len(folded.result.proofs) == 4
+    assert len(folded.result.evaluations) == 4
     learnings = set()
-    for proof in folded.result.proofs:
-        held_out = {group.id for group in proof.held_out.groups}
-        found = proof.searches["coherence"]
+    for evaluation in folded.result.evaluations:
+        held_out = {group.id for group in evaluation.held_out.groups}
+        found = evaluation.searches["coherence"]
         judge = found.scores.variants[JudgeVariant("guide", folded.result.plan.judge.config()["persona"])].judge
         seen = seen_by(guide_of(judge))
         learnings.add(frozenset(seen))
@@ -119,10 +128,32 @@ def test_the_exported_judge_uses_all_sources(folded: Proved) -> None:
 # --- figures ---
 
 
+def test_judgements_are_those_of_the_texts_in_the_order_of_the_corpus(folded: Proved) -> None:
+    texts = [c.text for group in folded.result.plan.data.measured.groups for c in group.candidates]
+    judgements = folded.result.held_out.judged["compiled"]["coherence"]
+    assert [getattr(judgement, "score", None) for judgement in judgements] == [float(says(text)) for text in texts]
+    groups = folded.result.held_out.scores["compiled"]["coherence"]
+    assert [score for group in groups for score in group.scores] == [float(says(text)) for text in texts]
+
+
+def test_the_scores_of_a_fold_are_mapped_as_was_learnt_without_it(folded: Proved) -> None:
+    maps = [Calibration(((1.0, 1.0 + n), (5.0, 5.0 + n)), 9, 9) for n in range(4)]
+    proofs = [
+        replace(proof, judge=replace(proof.judge, aspects={"coherence": replace(own, calibration=one)}))
+        for one, proof in zip(maps, folded.result.proofs, strict=True)
+        for own in proof.judge.aspects.values()
+    ]
+    (mapped,) = _calibrated(folded.result.plan, proofs).values()
+    by_group = {group.group: group.scores for group in mapped}
+    for n, proof in enumerate(proofs):
+        for group in proof.scores["compiled"]["coherence"]:
+            assert by_group[group.group] == tuple(pytest.approx(score + n) for score in group.scores if score)
+
+
 def test_the_figure_is_the_mean_over_groups_and_the_interval_rests_on_these(folded: Proved) -> None:
     values: dict[str, list[float]] = {}
-    for proof in folded.result.proofs:
-        for group in proof.scores["compiled"]["coherence"]:
+    for evaluation in folded.result.evaluations:
+        for group in evaluation.scores["compiled"]["coherence"]:
             ratings, scores = [r for r in group.ratings if r is not None], [s for s in group.scores if s is not None]
             values.setdefault(group.group, []).append(correlation(ratings, scores, "spearman") or 0.0)
     assert {len(found) for found in values.values()} == {1}
@@ -147,11 +178,11 @@ def test_the_figure_is_the_mean_over_groups_and_the_interval_rests_on_these(fold
 def test_single_candidates_are_pooled_over_the_folds(tmp_path: Path) -> None:
     found = proved(tmp_path, data(tmp_path, candidates=1, sources=24))
     assert found.result.plan.data.level == "sample"
-    assert len(found.result.proofs) == 6
+    assert len(found.result.evaluations) == 6
     pairs = [
         (group.ratings[0], group.scores[0])
-        for proof in found.result.proofs
-        for group in proof.scores["single"]["coherence"]
+        for evaluation in found.result.evaluations
+        for group in evaluation.scores["single"]["coherence"]
     ]
     ratings, scores = ([float(v) for v in side if v is not None] for side in zip(*pairs, strict=True))
     cell = found.result.held_out.tables["single"].average["sample"]["spearman"]
@@ -195,3 +226,18 @@ def test_the_cheaper_judge_is_exported_where_the_gain_is_not_shown(
     judge = found.judge.aspects["coherence"].judge
     own = folded.result.compiled if expected == "compiled" else None
     assert (judge is own.aspects["coherence"].judge) if own else judge.debate_config.rounds == 0
+
+
+def test_a_learning_curve_ends_with_what_the_compiled_judges_had_learnt(tmp_path: Path) -> None:
+    """And learns it once: asked again, an LM that writes freely would write something else."""
+    learnt_from: list[int] = []
+
+    class Counting(Noting):
+        def compile(self, student: Judge, *, trainset: list[dspy.Example], **kwargs: Any) -> Judge:
+            learnt_from.append(len(trainset))
+            return super().compile(student, trainset=trainset)
+
+    result = proved(tmp_path, data(tmp_path), Counting, folds=4, learning_curve=True).result
+    assert result.curve is not None
+    assert [step.sources for step in result.curve.steps] == [0, 4, 8]
+    assert sorted(learnt_from) == [4, 4, 8, 8], "each half of the sources, and a part of it"

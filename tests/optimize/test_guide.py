@@ -10,7 +10,7 @@ import pytest
 
 from debate_judge.data.schema import Candidate, Corpus, Origin, RatedGroup
 from debate_judge.optimize.examples import examples
-from debate_judge.optimize.tuners import TUNERS, Effort, Tuning
+from debate_judge.optimize.tuners import TUNERS, Tuning, details_of
 from debate_judge.optimize.tuners.guide import guide_of
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.judge import corpus_items
@@ -141,22 +141,20 @@ def test_every_example_is_unseen_by_one_proposal() -> None:
     lm = scripted_lm(author)
     rated = examples(corpus(), (ASPECT,), grouped=True, seed=0)
     with JudgeRunner(lm, progress=False) as runner:
-        found = TUNERS["guide"](
-            Tuning(
-                judge=build("debate", {**JUDGES["debate"].config, "rounds": 0}),
-                examples=rated,
-                statistic="spearman",
-                runner=runner,
-                reflection=lm,
-                effort=Effort(proposals=2, trials=4),
-                seed=0,
-                label="charm",
-            )
+        tuning = Tuning(
+            statistic="spearman",
+            runner=runner,
+            reflection=lm,
+            proposals=2,
+            trials=4,
+            seed=0,
+            label="charm",
         )
-    folds = found.folds
+        judge = build("debate", {**JUDGES["debate"].config, "rounds": 0})
+        folds = details_of(TUNERS["guide"](tuning).compile(judge, trainset=rated)).folds
     assert [guide_of(fold.judge) for fold in folds] == ["large one", "large two", "large three", "large four"]
-    assert sorted(place for fold in folds for place in fold.unseen) == list(range(SOURCES))
+    assert sorted(group for fold in folds for _, group in fold.unseen) == [f"g{n}" for n in range(SOURCES)]
     for number, fold in enumerate(folds):
         seen = sources_in(section(author.shown[number], "rated"))
-        unseen = {int(rated[place].questions[0].group.removeprefix("g")) for place in fold.unseen}
+        unseen = {int(group.removeprefix("g")) for _, group in fold.unseen}
         assert unseen == set(range(SOURCES)) - seen

@@ -8,19 +8,18 @@ import dspy
 
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.optimize.examples import examples
-from debate_judge.optimize.search.choice_scores import Place
 from debate_judge.optimize.search.knowledge import (
     TUNED,
     Knowledge,
+    Variants,
     both,
     kinds_of,
     rated_examples,
     space_axes,
-    variants_of,
 )
 from debate_judge.optimize.search.points import JudgeVariant, Space
 from debate_judge.optimize.settings import WantedExamples
-from debate_judge.optimize.tuners import Fold, Tuned
+from debate_judge.optimize.tuners import Fold, Place, Tuned
 from debate_judge.optimize.tuners.guide import guide_of, guided
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import PLAIN, STRICT
@@ -52,7 +51,10 @@ def place(example: dspy.Example) -> Place:
 def learnt() -> Tuned:
     """A guide from everything, and one from each half of the examples."""
     halves = frozenset({0, 1}), frozenset({2, 3})
-    return Tuned(guided(BASE, "of all"), tuple(Fold(guided(BASE, f"without {sorted(h)}"), h) for h in halves))
+    return Tuned(
+        guided(BASE, "of all"),
+        tuple(Fold(guided(BASE, f"without {sorted(h)}"), frozenset(place(EXAMPLES[n]) for n in h)) for h in halves),
+    )
 
 
 def space(*kinds: Knowledge, **axes: tuple[str, ...]) -> Space:
@@ -61,8 +63,8 @@ def space(*kinds: Knowledge, **axes: tuple[str, ...]) -> Space:
 
 
 def test_a_guide_is_put_into_every_personas_judge() -> None:
-    (guide,) = kinds_of(BASE, learnt(), EXAMPLES)
-    found = variants_of(PERSONAS, [guide], space(guide))
+    (guide,) = kinds_of(BASE, learnt())
+    found = Variants(PERSONAS, [guide], space(guide))
     for name, persona in PERSONAS.items():
         judge = found[JudgeVariant("guide", name)].judge
         assert guide_of(judge) == "of all"
@@ -72,16 +74,25 @@ def test_a_guide_is_put_into_every_personas_judge() -> None:
         assert plain.on_train is None
 
 
+def test_a_group_of_which_an_item_was_seen_is_not_judged() -> None:
+    """Without groups an example is a batch of items, and two batches may hold items of one source."""
+    batch = dspy.Example(questions=[*EXAMPLES[0].questions, EXAMPLES[1].questions[0]])
+    tuned = Tuned(guided(BASE, "of all"), (Fold(guided(BASE, "without the batch"), frozenset({0})),))
+    (guide,) = kinds_of(BASE, tuned, [batch, EXAMPLES[1]])
+    ((_, unseen),) = guide.folds
+    assert unseen == {place(EXAMPLES[0])}
+
+
 def test_a_judge_whose_critic_was_rewritten_is_a_choice_of_its_own() -> None:
     tuned = guided(BASE, "of all")
     signature = tuned.critic.signature
     tuned.critic.signature = signature.with_instructions("Look twice.")
-    kinds = kinds_of(BASE, Tuned(tuned, start=learnt()), EXAMPLES)
+    kinds = kinds_of(BASE, Tuned(tuned, start=learnt()))
     assert [kind.name for kind in kinds] == ["guide", TUNED]
     found = space(*kinds)
     assert found.knowledge == ("none", "guide")
     assert found.rewritten == (JudgeVariant(TUNED, TUNED),)
-    variants = variants_of(PERSONAS, kinds, found)
+    variants = Variants(PERSONAS, kinds, found)
     assert variants[JudgeVariant(TUNED, TUNED)].judge.instructions() == tuned.instructions()
     # It has no folds: no train group may judge it.
     assert variants[JudgeVariant(TUNED, TUNED)].at("train", place(EXAMPLES[0])) is None
@@ -89,9 +100,9 @@ def test_a_judge_whose_critic_was_rewritten_is_a_choice_of_its_own() -> None:
 
 def test_examples_are_shown_beside_a_guide_and_every_train_group_counts() -> None:
     shown = rated_examples(CORPUS, (ASPECT,), WantedExamples(2), 0, {})
-    (guide,) = kinds_of(BASE, learnt(), EXAMPLES)
+    (guide,) = kinds_of(BASE, learnt())
     together = both(guide, shown)
-    variants = variants_of(PERSONAS, [guide, shown, together], space(guide, shown, together))
+    variants = Variants(PERSONAS, [guide, shown, together], space(guide, shown, together))
     alone, with_guide = (variants[JudgeVariant(kind, "strict")] for kind in ("examples", "both"))
     assert len(examples_of(alone.judge)) == len(examples_of(with_guide.judge)) == 2
     assert (guide_of(alone.judge), guide_of(with_guide.judge)) == ("", "of all")

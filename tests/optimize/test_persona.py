@@ -10,16 +10,18 @@ from typing import Any
 
 import dspy
 import pytest
+from dspy.teleprompt.teleprompt import Teleprompter
 
 from debate_judge.optimize import optimizer
 from debate_judge.optimize.context import Run
+from debate_judge.optimize.examples import places_of
 from debate_judge.optimize.search.points import LEARNT, NO_KNOWLEDGE, JudgeVariant
 from debate_judge.optimize.settings import Settings
-from debate_judge.optimize.tuners import LearntPersona, Tuned, Tuning
+from debate_judge.optimize.tuners import LearntPersona, Tuned, Tuning, with_details
 from debate_judge.optimize.tuners.guide import guided
 from debate_judge.optimize.tuners.persona import EFFECTS, effects_of, replied_to
 from debate_judge.programs.debate.personas import PERSONAS, STRICT
-from debate_judge.programs.judge import Item, corpus_items
+from debate_judge.programs.judge import Item, Judge, corpus_items
 from debate_judge.programs.offline.engine import OfflineEngine
 from debate_judge.programs.offline.roles import threshold
 from debate_judge.programs.transcript import Transcript, Turn
@@ -152,13 +154,19 @@ def test_the_search_may_choose_it_but_not_by_the_sources_that_it_was_learnt_from
     settings = Settings(data=str(file), store=str(tmp_path), folds=1, aspects=("coherence", "fluency"))
     plan = prepared(settings, {name: persona.text for name, persona in PERSONAS.items()})
 
-    def tune(tuning: Tuning) -> Tuned:
-        persona = LearntPersona(text, frozenset({0})) if text and tuning.label == "coherence" else None
-        return Tuned(guided(tuning.judge, "Raters like numbers."), persona=persona)
+    class Writing(Teleprompter):
+        def __init__(self, tuning: Tuning) -> None:
+            super().__init__()
+            self.writes = text if tuning.label == "coherence" else None
+
+        def compile(self, student: Judge, *, trainset: list[dspy.Example], **kwargs: Any) -> Judge:
+            judge = guided(student, "Raters like numbers.")
+            persona = LearntPersona(self.writes, places_of(trainset[:1])) if self.writes else None
+            return with_details(judge, Tuned(judge, persona=persona))
 
     lm = scripted_lm(debater())
     with JudgeRunner(lm, progress=False) as runner:
-        learnt = optimizer.compile(Run(plan, runner, None, tune, lm))
+        learnt = optimizer.compile(Run(plan, runner, None, Writing, lm))
     assert (LEARNT in learnt.space.personas) == (text is not None)
     if text is None:
         return

@@ -1,4 +1,4 @@
-"""Pruning: what is pruned after how many groups, and that a stop changes nothing."""
+"""Pruning: what is pruned after how many groups."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.outcomes import Dropped, SearchResult
 from debate_judge.optimize.search.points import JudgeVariant, Point, Space
 from debate_judge.optimize.search.storage import Found
+from debate_judge.optimize.search.study import asking_order
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import scripted_lm, section
 from tests.optimize.moody_judges import ASPECTS, MOODY, scores_of
@@ -105,6 +106,12 @@ def test_a_point_that_is_best_for_one_aspect_is_not_pruned_for_being_weak_in_ano
 
 
 # --- what is asked ---
+
+
+def test_groups_are_asked_about_in_the_order_of_the_seed_and_of_no_list() -> None:
+    names = [f"g{i}" for i in range(20)]
+    assert asking_order(names, 1) == asking_order(names[::-1] * 2, 1) != asking_order(names, 2)
+    assert sorted(asking_order(names, 1)) == sorted(names)
 
 
 def test_a_part_of_the_groups_is_asked_about_and_then_the_rest_alone() -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
+
+import pytest
 
 from debate_judge import offline_lm
 from debate_judge.optimize.result import Result
@@ -13,8 +16,9 @@ from debate_judge.optimize.search.outcomes import SearchResult
 from debate_judge.optimize.search.points import Point, Space
 from debate_judge.optimize.search.study import Breadth
 from debate_judge.optimize.settings import Settings
+from debate_judge.programs.debate.personas import STRICT
 from debate_judge.runs.runner.runner import JudgeRunner
-from tests.optimize.compiles import compiled
+from tests.optimize.compiles import compiled, prepared
 from tests.optimize.searches import Fake, breadth, plan, search, tried, varied
 from tests.optimize.small_corpus import small_corpus
 
@@ -27,6 +31,30 @@ def price(point: Point) -> float:
 
 def run(fake: Fake, storage: Path | None = None, broad: Breadth | None = None, space: Space = SPACE) -> SearchResult:
     return search({"a": cast(ChoiceScores, fake)}, space, plan(storage, broad or breadth(9)))["a"]
+
+
+# --- where it is searched ---
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, ("side by side", "alone")),
+        ({"together": 4}, ("side by side",)),
+        ({"judge_option": ("together=0",)}, ("alone",)),
+        ({"score_mode": "expected"}, ("alone",)),
+        ({"data": "one.jsonl"}, ("alone",)),
+    ],
+    ids=str,
+)
+def test_readings_are_searched_where_there_are_several_and_the_user_has_set_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], expected: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rated = [{"id": "c", "text": f"Text {n}.", "ratings": {"coherence": 1 + n % 5}} for n in range(60)]
+    lines = [{"group": f"g{n}", "source": f"Source {n} is of {n * n}.", "candidates": [c]} for n, c in enumerate(rated)]
+    Path("one.jsonl").write_text("\n".join(json.dumps({"task": "summarization", **line}) for line in lines))
+    assert prepared(Settings(**settings), {STRICT.name: STRICT.text}).readings == expected
 
 
 # --- what is tried ---

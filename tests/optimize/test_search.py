@@ -92,7 +92,10 @@ def test_a_search_that_was_stopped_finds_the_same_and_stores_each_trial_once(
             run(Fake(varied, stop_at=stop), storage, BROAD, prune=prune)
     assert told(run(Fake(varied), storage, BROAD, prune=prune)) == told(straight)
     points = [outcome.point for outcome in straight.outcomes]
+    # A search of another name shares the storage and nothing else.
+    search({"a": cast(ChoiceScores, Fake(varied))}, SPACE, plan(storage, breadth(1), study="other"))
     assert sorted(StoredStudy("s", storage, SPACE).points()) == sorted([*points, *straight.dropped])
+    assert len(StoredStudy("other", storage, SPACE).points()) == len(SPACE.granularities)
     # With a larger budget it goes on from there.
     more = run(Fake(varied), storage, breadth(11), prune=prune)
     assert {*points} < {outcome.point for outcome in more.outcomes}

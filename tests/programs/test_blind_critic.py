@@ -20,7 +20,7 @@ from debate_judge.runs.export.folder import save
 from debate_judge.runs.flags.declared import listed
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import ScriptedLM, hold, scripted_lm, section
-from tests.programs.debates import COHERENCE, TASK, content, heard, judged, objects, scores
+from tests.programs.debates import COHERENCE, TASK, content, heard, judged, objects, scores, settles
 from tests.programs.tables import items, reading, shown, values, wanted
 
 SECRET = "The end is odd."
@@ -36,6 +36,14 @@ def test_a_score_that_is_near_stands_without_a_debate() -> None:
     # The same prompt but for the last section, so that a provider's cache serves it.
     assert single.partition("[[ ## role ## ]]")[0] == blind.partition("[[ ## role ## ]]")[0]
     assert "before you have seen any score" in section(blind, "role")
+
+
+def test_the_tie_breaker_reads_no_blind_score() -> None:
+    replies = [scores(4), scores(3, SECRET), objects(), scores(4), settles(3.5)]
+    judgement, lm = judged(Debate("blind", rounds=1, tie_breaker=True), *replies)
+    assert isinstance(judgement, Verdict)
+    assert (judgement.score, judgement.stop_reason) == (3.5, "tie-breaker")
+    assert SECRET not in heard(lm)[-1]
 
 
 def test_what_is_far_is_debated_and_the_critics_score_is_withheld() -> None:

@@ -167,6 +167,38 @@ def test_the_score_of_a_response_is_that_of_its_worst_claim() -> None:
     assert hold(lm, only(judge(rounds=0).judge([NEWS]))).score == pytest.approx(1 + 2 * (5 - 1) / 5)
 
 
+CHAT = Task("chat", "dialogue history", "reply", (ASPECT,), "fact")
+REPLY = Item("g", "c", CHAT, ASPECT, "Who won in 2005?", "They did, in 2005. Are you a fan?", "They lost in 2005.")
+
+
+def test_the_subjective_part_of_a_reply_goes_before_claims_are_taken() -> None:
+    facts = "[[ ## facts ## ]]\nThey did, in 2005."
+    lm = by_claim({"They won in 2005.": (False, 4)}, "They won in 2005.", facts=facts)
+    hold(lm, only(judge(rounds=0).judge([REPLY])))
+    selecting, extracting, checking = lm.prompts
+    assert section(selecting, "candidate") == REPLY.text
+    assert (section(extracting, "candidate"), section(extracting, "source")) == ("They did, in 2005.", REPLY.source)
+    # History and fact are both evidence.
+    assert section(checking, "evidence") == "Who won in 2005?\n\nThey lost in 2005."
+    # Where nothing is left, nothing can be wrong.
+    verdict = hold(by_claim({}, "", facts="[[ ## facts ## ]]\nNone."), only(judge().judge([REPLY])))
+    assert (verdict.score, verdict.calls, verdict.stop_reason) == (1.0, 1, "no issue")
+
+
+def test_the_earliest_failure_of_several_claims_is_told() -> None:
+    def reply(prompt: str) -> str:
+        if speaker(prompt) == "claims":
+            return "[[ ## claims ## ]]\nAnn won.\nBob won."
+        late = section(prompt, "claim") == "Ann won."
+        return "hm" if speaker(prompt) == ("leader" if late else "initial") else view(True, 0, "ok")
+
+    transcript = hold(scripted_lm(reply), only(judge().converse([NEWS], 1)))
+    assert transcript.failure is not None
+    assert (transcript.failure.role, transcript.failure.round, transcript.failure.calls) == ("initial", 0, 4)
+    # So it has no score after any number of rounds.
+    assert isinstance(judge().verdict(transcript, 0), Unscored)
+
+
 def test_a_failed_agent_leaves_the_response_unscored() -> None:
     lm = scripted_lm(lambda prompt: view(True, 0, "ok") if speaker(prompt) != "trust" else "What do I know?")
     found = judge().verdict(hold(lm, only(judge().converse([ITEM], 3))), 3)

@@ -13,6 +13,7 @@ from debate_judge.programs.compiled import AspectJudge
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import DebateConfig, Item, Judgement
 from debate_judge.programs.lm.client import JudgeLM
+from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import Memory
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.transcript import Transcript, Turn
@@ -76,6 +77,20 @@ def test_judges_share_calls_and_each_has_the_scores_and_the_costs_that_it_has_al
     for name, own in together.items():
         alone = scored(lm_of(arguing(9)), name)[0][name]
         assert (own.scores, own.calls, own.usage) == (alone.scores, alone.calls, alone.usage)
+        # Intervals rest on sources.
+        assert [group.cluster for group in own.scores["coherence"]] == [g.source_id for g in SETUP.corpus.groups]
+
+
+def test_dollars_are_for_a_thousand_items_of_the_judge_alone() -> None:
+    entries, _ = scored(lm_of(arguing(9)), "single", "debate", "rouge-l")
+    usage = entries["debate"].usage
+    assert usage is not None
+    priced, unknown = (
+        {one.name: one.usd for one in compare_all(SETUP, entries, baseline="single", price=price).results}
+        for price in (Price(1.0, 1.0, 2.0), None)
+    )
+    assert priced["debate"] == pytest.approx(1000 * (usage.fresh + 2 * usage.output) / 1e6 / ITEMS)
+    assert (priced["rouge-l"], unknown) == (0, {"single": None, "debate": None, "rouge-l": 0})
 
 
 def test_where_no_entrant_can_score_the_user_is_told() -> None:

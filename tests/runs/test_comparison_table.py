@@ -58,6 +58,15 @@ def test_the_best_of_a_column_is_marked_where_it_differs_from_every_other() -> N
     assert compared(entries, "a").best == {"coherence": "a", "fluency": None, AVERAGE: "a"}
 
 
+def test_differences_are_to_the_baseline_and_corrected() -> None:
+    judges = {name: entry(MANY, coherence=one, fluency=one) for name, one in (("a", torn), ("b", right), ("c", torn))}
+    found = compared(judges, "a")
+    assert {name: one.value for name, one in found.differences.items()} == {"b": pytest.approx(1), "c": 0}
+    # Two comparisons: Holm doubles the smaller p-value.
+    assert found.corrected == {"b": pytest.approx(2 * (found.differences["b"].p_value or 1)), "c": 1}
+    assert found.to_json()["differences"]["b"]["p_corrected"] == found.corrected["b"]
+
+
 def test_marks_are_corrected_over_all_columns() -> None:
     # In 6 of 24 groups b is wrong: 2 / 2^6 = .031 by sign flips, significant alone, not as one of three columns.
     def nearly(rating: float, group: int) -> float:

@@ -152,3 +152,4 @@ def test_align_says_what_it_lacks(experiment: str) -> None:
     assert (scale(Literal["yes", "no"]), scale(Literal[1, 2, 3])) == (Scale(0, 1), Scale(1, 3))
     kinds: list[Any] = [bool, Literal["yes", "no"], Literal[1, 2, 3], int, float, str]
     assert [_as_type(0.5, kind) for kind in kinds] == [True, "yes", 1, 0, 0.5, "0.5"]
+    assert [_as_type(2.6, kind) for kind in kinds[2:]] == [3, 3, 2.6, "2.6"]

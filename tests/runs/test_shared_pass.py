@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 import dspy
@@ -11,8 +12,9 @@ from dspy import lm15
 from debate_judge.data.errors import InputError
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import DebateConfig, Item, Judgement, Verdict, corpus_items
-from debate_judge.programs.lm.reply import Memory
-from debate_judge.runs.runner.billing import JudgeUsage, UsageByJudge
+from debate_judge.programs.lm.prices import Price
+from debate_judge.programs.lm.reply import Memory, Reply
+from debate_judge.runs.runner.billing import JudgeUsage, UsageByJudge, charged_to
 from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.runner.shared_pass import PassJob, run_together
 from tests.fakes import ScriptedLM, debater, only, scripted_lm
@@ -73,6 +75,22 @@ def test_each_judge_is_charged_what_it_would_have_used_alone() -> None:
     # A second run pays nothing and is charged the same.
     lm = lm_of(arguing(9))
     assert used(list(configs), lm) == used(list(configs), lm) == together
+
+
+def test_a_reply_is_charged_once_at_the_price_of_what_was_cached_to_whoever_waited_for_it() -> None:
+    asker, bringer, store = JudgeUsage(), JudgeUsage(), UsageByJudge(Memory())
+    with charged_to(asker):
+        assert asyncio.run(store.get("0" * 32)) is None
+        assert asyncio.run(store.take("0" * 32)) is True
+    # The replies of a batch job come in a task that another judge may have started.
+    with charged_to(bringer):
+        asyncio.run(store.put("0" * 32, "scorer", Reply("4", 100, 10, 60)))
+    with charged_to(asker):
+        for _ in range(2):
+            asyncio.run(store.get("0" * 32))
+    assert (bringer.fresh, bringer.cached, bringer.output) == (0, 0, 0)
+    assert (asker.fresh, asker.cached, asker.output) == (40, 60, 10)
+    assert asker.usd(Price(10.0, 1.0, 100.0)) == pytest.approx((400 + 60 + 1000) / 1e6)
 
 
 @pytest.mark.parametrize(
