@@ -18,8 +18,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations, pairwise
 
-import numpy as np
-
 from debate_judge.data.schema import RatedGroup
 
 LENGTH = 5
@@ -52,6 +50,7 @@ def near_duplicates(groups: Sequence[RatedGroup]) -> list[tuple[int, ...]]:
     The relation is transitive: if A belongs to B and B to C, all three form a set. Sets of more than `_LARGEST_SET` of
     all groups are left out, e.g. in a small corpus of questions made from one template.
     """
+    import numpy as np
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from argparse import ArgumentParser
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[1]
 
@@ -56,3 +60,23 @@ def modules_in(nodes: Iterable[ast.AST]) -> Iterator[str]:
 def imports(path: Path) -> set[str]:
     """Every module that a file imports, at its top or inside a function."""
     return set(modules_in(ast.walk(tree(path))))
+
+
+class ParserReadyError(Exception):
+    """Raised where a command would use its parser."""
+
+
+def parsers_of(starts: Iterable[Callable[[], object]], monkeypatch: pytest.MonkeyPatch) -> list[ArgumentParser]:
+    """The parser that each of the commands makes."""
+    made: list[ArgumentParser] = []
+
+    def stop(parser: ArgumentParser, *_: object) -> None:
+        made.append(parser)
+        raise ParserReadyError
+
+    monkeypatch.setattr(ArgumentParser, "parse_args", stop)
+    for start in starts:
+        with suppress(ParserReadyError):
+            start()
+    monkeypatch.undo()
+    return made

@@ -252,35 +252,6 @@ def test_processes_share_a_judge_by_its_export(
     assert found.resolve() == installed.package / "__init__.py"
 
 
-_FORMS = (
-    "import debate_judge.testing; found = debate_judge.testing",
-    "from debate_judge import testing as found",
-    "import importlib; found = importlib.import_module('debate_judge.testing')",
-    "from debate_judge.testing import check_judge; import sys; found = sys.modules['debate_judge.testing']",
-    "import debate_judge; found = debate_judge.testing",
-)
-
-_EACH = """
-import os, sys
-import dspy, numpy, pandas
-assert not any(name.startswith("debate_judge") for name in sys.modules)
-for form in sys.argv[1:]:
-    if not (child := os.fork()):
-        names = {}
-        exec(form, names)
-        found = names["found"]
-        print(found.__name__, found.__file__, found.check_corpus.__name__, flush=True)
-        os._exit(0)
-    os.waitpid(child, 0)
-"""
-"""Each form in a process of its own, where nothing of the package is loaded; libraries are loaded once for all."""
-
-
-def test_the_contracts_are_a_module_of_the_package(installed: Installed, run: Callable[..., str]) -> None:
-    told = run(installed.python, "-c", _EACH, *_FORMS).splitlines()
-    assert told == [f"debate_judge.testing {installed.package / 'testing.py'} check_corpus"] * len(_FORMS)
-
-
 _TYPED = """
 import debate_judge.testing
 from debate_judge import compile, load

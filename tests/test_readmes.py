@@ -10,7 +10,6 @@ import shlex
 import subprocess
 import sys
 from argparse import ArgumentParser
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from debate_judge.programs.make_lm import is_reasoning_model
 from debate_judge.runs.flags.invocation import COMMANDS, script
 from debate_judge.runs.mlflow_setup import used
 from tests.config_keys import keys
+from tests.source_tree import parsers_of
 
 ROOT = Path(__file__).parents[1]
 READMES = ("README.md", *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md"))))
@@ -232,28 +232,13 @@ def inline(readme: str) -> list[str]:
     return [" ".join(code.split()) for code in INLINE.findall(text)]
 
 
-class ParserReadyError(Exception):
-    """Raised where a command would use its parser."""
-
-
 def parsers(monkeypatch: pytest.MonkeyPatch) -> dict[str, ArgumentParser]:
     """Name of a command, or path of a benchmark -> its own parser."""
-    made: list[ArgumentParser] = []
-
-    def stop(parser: ArgumentParser, *_: object) -> None:
-        made.append(parser)
-        raise ParserReadyError
-
-    monkeypatch.setattr(ArgumentParser, "parse_args", stop)
     benches = [str(path.relative_to(ROOT)) for path in (ROOT / "tests/bench").glob("*.py")]
     benches = [path for path in benches if "def main(" in (ROOT / path).read_text()]
     starts = {name: importlib.import_module(COMMANDS[name][0]).main for name in COMMANDS}
     starts |= {path: importlib.import_module(path[:-3].replace("/", ".")).main for path in benches}
-    for start in starts.values():
-        with suppress(ParserReadyError):
-            start()
-    monkeypatch.undo()
-    return dict(zip(starts, made, strict=True))
+    return dict(zip(starts, parsers_of(starts.values(), monkeypatch), strict=True))
 
 
 STANDS_FOR = {"N": "1"}

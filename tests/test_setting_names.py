@@ -5,9 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import re
-from argparse import ArgumentParser
-from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ import pytest
 
 from debate_judge.runs.flags.declared import REMOVED_FLAGS, declared
 from debate_judge.runs.flags.invocation import COMMANDS
+from tests.source_tree import parsers_of
 
 ROOT = Path(__file__).parents[1]
 ROOMS = {
@@ -79,23 +78,11 @@ def test_a_message_names_no_key_that_is_none() -> None:
     assert {(file, key) for file, key in found if key not in names(*COMMANDS)} == set()
 
 
-class ParserReadyError(Exception):
-    """Raised where a command would use its parser."""
-
-
 def declarations(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[type, ...]]:
     """Command -> the classes that its help and its keys come from."""
-    found: list[tuple[type, ...]] = []
-
-    def stop(parser: Any, *_: object) -> None:
-        found.append(parser.declarations)
-        raise ParserReadyError
-
-    monkeypatch.setattr(ArgumentParser, "parse_args", stop)
-    for module, _ in COMMANDS.values():
-        with suppress(ParserReadyError):
-            importlib.import_module(module).main([])
-    return dict(zip(COMMANDS, found, strict=True))
+    starts = [partial(importlib.import_module(module).main, []) for module, _ in COMMANDS.values()]
+    found: list[Any] = parsers_of(starts, monkeypatch)
+    return {name: parser.declarations for name, parser in zip(COMMANDS, found, strict=True)}
 
 
 def test_the_page_of_settings_has_the_keys_of_all_commands(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -129,13 +129,18 @@ def compare(
         return _of_means(value, both, index, intervals=resamples > 0, seed=seed, family=family)
     groups = index.sources(np.logical_or.reduce([e.rests_on for e in both]))
     p_value = _p_of_swaps(pairs, statistic, groups, seed)
+    plain = Difference(value, None, None, p_value, groups)
+    return _of_systems(plain, value, both, family) if resamples and groups > 1 else plain
+
+
+def _of_systems(found: Difference, value: float, both: Sequence[LevelEstimate], family: int) -> Difference:
+    """The difference with its interval from resampled groups."""
     replicates = [e.replicates[0] for e in both if e.replicates is not None]
-    if not resamples or groups < 2:
-        return Difference(value, None, None, p_value, groups)
     apart = np.mean([x - y for x, y in _couples(replicates)], axis=0)
     units = min(e.units for e in both)
     low, high, method = of_differences(value, apart, units, family)
-    return Difference(value, low, high, p_value, groups, method, bootstrap_error(apart, units) * math.sqrt(groups))
+    deviation = bootstrap_error(apart, units) * math.sqrt(found.groups)
+    return replace(found, low=low, high=high, method=method, deviation=deviation)
 
 
 @dataclass(frozen=True, slots=True)

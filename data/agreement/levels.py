@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from debate_judge.data.agreement.bootstrap import LevelEstimate, Pairs, draws, pseudo_values, summing
 from debate_judge.data.agreement.correlations import Floats, Statistic, correlations
@@ -82,24 +83,15 @@ def system_level(
         progress: Called with the number of resamples done since the last call.
     """
     recurring = np.bincount(pairs.system)[pairs.system] > 1
-    group = pairs.group[recurring]
-    systems, system = np.unique(pairs.system[recurring], return_inverse=True)
-    if len(systems) < 3:
+    systems = len(np.unique(pairs.system[recurring]))
+    if systems < 3:
         return _without_ranking(pairs, statistics, resamples)
-    summands = (np.ones(len(group)), _in_units(pairs.ratings[recurring]), _in_units(pairs.scores[recurring]))
-    seen, rated, scored = (summing(v, system, pairs.index.unit[group], (len(systems), pairs.units)) for v in summands)
-    rng = np.random.default_rng(seed)
-
-    def means(counts: Floats) -> tuple[Floats, Floats]:
-        drawn = seen(counts)
-        with np.errstate(invalid="ignore"):
-            # Rounded, because equal means of different values may differ in their last digits, which would break ties.
-            return np.round(rated(counts) / drawn, 13).T, np.round(scored(counts) / drawn, 13).T
+    means, rng = _system_means(pairs, recurring), np.random.default_rng(seed)
 
     def over_systems(counts: Floats) -> Floats:
         both = means(counts)
         if draw_systems:
-            which = rng.integers(len(systems), size=both[0].shape)
+            which = rng.integers(systems, size=both[0].shape)
             both = np.take_along_axis(both[0], which, axis=1), np.take_along_axis(both[1], which, axis=1)
         return correlations(*both, statistics)
 
@@ -107,12 +99,12 @@ def system_level(
     values = correlations(mean_ratings, mean_scores, statistics)[:, 0]
     if np.isnan(values).any():
         return _without_ranking(pairs, statistics, resamples, constant=bool(np.ptp(mean_ratings) > 0))
-    most = min(resamples, max(_ENOUGH_RESAMPLES, resamples * _FEW_SYSTEMS // max(_FEW_SYSTEMS, len(systems))))
+    most = min(resamples, max(_ENOUGH_RESAMPLES, resamples * _FEW_SYSTEMS // max(_FEW_SYSTEMS, systems)))
     replicates = np.full((len(statistics), resamples), np.nan)
     for place, counts in draws(pairs.units, most, seed):
         replicates[:, place] = over_systems(counts)
         progress(counts.shape[1])
-    rests_on = np.bincount(group, minlength=pairs.groups) > 0
+    rests_on = np.bincount(pairs.group[recurring], minlength=pairs.groups) > 0
     sources = pairs.index.sources(rests_on)
     return LevelEstimate(
         values,
@@ -120,9 +112,26 @@ def system_level(
         np.zeros(pairs.groups, dtype=bool),
         values,
         replicates=replicates,
-        units=min(sources, len(systems)) if draw_systems else sources,
-        observations=math.comb(len(systems), 2),
+        units=min(sources, systems) if draw_systems else sources,
+        observations=math.comb(systems, 2),
     )
+
+
+def _system_means(pairs: Pairs, recurring: NDArray[np.bool_]) -> Callable[[Floats], tuple[Floats, Floats]]:
+    """A function from draw counts, shape (units, resamples), to the mean ratings and mean scores of the systems of the
+    recurring pairs, each of shape (resamples, systems)."""
+    systems, system = np.unique(pairs.system[recurring], return_inverse=True)
+    shape, unit = (len(systems), pairs.units), pairs.unit[recurring]
+    summands = (np.ones(len(unit)), _in_units(pairs.ratings[recurring]), _in_units(pairs.scores[recurring]))
+    seen, rated, scored = (summing(values, system, unit, shape) for values in summands)
+
+    def means(counts: Floats) -> tuple[Floats, Floats]:
+        drawn = seen(counts)
+        with np.errstate(invalid="ignore"):
+            # Rounded, because equal means of different values may differ in their last digits, which would break ties.
+            return np.round(rated(counts) / drawn, 13).T, np.round(scored(counts) / drawn, 13).T
+
+    return means
 
 
 def _without_ranking(

@@ -1,21 +1,30 @@
-"""The main job through its command line: output, JSON, determinism."""
+"""The main job through its command line: output, JSON, calibration, sources that were chosen, and its plan."""
 
 from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from debate_judge.optimize import compile as command
+from debate_judge.optimize.estimation.estimate import estimate_compile
+from debate_judge.optimize.settings import Settings
+from debate_judge.runs.export.folder import read
+from debate_judge.runs.export.recorded import recorded_in
 from debate_judge.runs.flags import invocation
+from debate_judge.runs.flags.judge import personas
+from debate_judge.runs.runner.progress import ItemPass, RunProgress
 from tests.config_keys import keys
+from tests.optimize.small_corpus import small_corpus
 from tests.printed import unwrapped
 
 pytestmark = pytest.mark.integration
 
-ROOT = Path(__file__).parents[2]
+SAMPLE = Path(__file__).parents[2] / "data" / "sample" / "summarization.jsonl"
 QUICK = ["--max-rounds", "1", *keys(trials=4, resamples=200), "--folds", "1", *keys(report="none")]
 
 
@@ -30,7 +39,7 @@ def numbers(value: object) -> list[float]:
     return [value] if isinstance(value, float) else []
 
 
-def test_the_sample_compiles_to_evidence_and_an_export(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_sample_compiles_to_evidence_and_an_export(capsys: pytest.CaptureFixture[str]) -> None:
     code = command.main([*QUICK, "--aspects", "coherence,consistency", *keys(json="r.json")])
     assert code == 0
     result = json.loads(Path("r.json").read_text())
@@ -86,14 +95,13 @@ def test_the_sample_compiles_to_evidence_and_an_export(tmp_path: Path, capsys: p
     assert "No order changes" in printed
 
 
-def test_ungrouped_data_is_judged_at_sample_level(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    sample = ROOT / "data" / "sample" / "summarization.jsonl"
+def test_ungrouped_data_is_judged_at_sample_level(capsys: pytest.CaptureFixture[str]) -> None:
     with open("flat.jsonl", "w") as out:
-        for line in sample.read_text().splitlines():
+        for line in SAMPLE.read_text().splitlines():
             group = json.loads(line)
             group["candidates"] = group["candidates"][:1]
             out.write(json.dumps(group) + "\n")
-        for number, line in enumerate(sample.read_text().splitlines()):
+        for number, line in enumerate(SAMPLE.read_text().splitlines()):
             group = json.loads(line)
             group["candidates"] = group["candidates"][1:2]
             group["group"] = f"again-{number}"
@@ -113,7 +121,7 @@ def test_near_duplicates_and_several_raters_reach_the_summary(
 ) -> None:
     caplog.set_level("INFO")
     with open("rated.jsonl", "w") as out:
-        for number, line in enumerate((ROOT / "data" / "sample" / "summarization.jsonl").read_text().splitlines()):
+        for number, line in enumerate(SAMPLE.read_text().splitlines()):
             group = json.loads(line)
             for candidate in group["candidates"]:
                 relevance = candidate["ratings"]["relevance"]
@@ -144,7 +152,7 @@ def test_a_judge_that_does_not_agree_is_told_and_not_registered(
     from mlflow import MlflowClient
 
     with open("turned.jsonl", "w") as out:
-        for line in (ROOT / "data" / "sample" / "summarization.jsonl").read_text().splitlines():
+        for line in SAMPLE.read_text().splitlines():
             group = json.loads(line)
             for candidate in group["candidates"]:
                 candidate["ratings"] = {"relevance": 6 - candidate["ratings"]["relevance"]}
@@ -178,3 +186,80 @@ def test_a_judge_that_does_not_agree_is_told_and_not_registered(
     assert command.main(["--aspects", "relevance", *flags]) == 0
     assert warning not in unwrapped(capsys.readouterr().out)
     assert len(client.search_registered_models()) == 1
+
+
+def test_sources_of_equal_ratings_count_and_are_part_of_the_estimate() -> None:
+    """They rank nothing, so that no judge is tuned or chosen by them, but they tell how high the raters go."""
+    with open("rated.jsonl", "w") as out:
+        for number, line in enumerate(SAMPLE.read_text().splitlines()):
+            group = json.loads(line)
+            for candidate in group["candidates"]:
+                relevance = candidate["ratings"]["relevance"]
+                candidate["ratings"] = {"relevance": relevance if number % 3 else 5}
+            out.write(json.dumps(group) + "\n")
+    found = estimate_compile(Settings(data="rated.jsonl", max_rounds=0, folds=1), personas(None))
+    given = ["--data", "rated.jsonl", "--max-rounds", "0", *keys(resamples=100, preflight=False)]
+    given += ["--folds", "1"]
+    assert command.main([*given, *keys(json="r.json")]) == 0
+    result = json.loads(Path("r.json").read_text())
+    # 14 of the 24 sources are train and dev, 112 texts.
+    assert result["calibration"]["relevance"]["fitted_on"] == {"groups": 14, "candidates": 112}
+    assert "relevance: calibration" in found.rows
+    low, _, high = (used.calls for used in found.total)
+    assert low - 1e-6 <= result["lm_calls"]["executed"] <= high + 1e-6
+    calibrated, own = result["calibration"]["relevance"], result["held_out"]["compiled"]["aspects"]["relevance"]
+    assert calibrated["spearman"] == calibrated["spearman_after"] == own["summary"]["spearman"]["value"]
+    # The judge thinks less of these texts than their raters do.
+    assert calibrated["bias"]["value"] < calibrated["bias_after"]["value"]
+    assert calibrated["change"]["value"] < 0
+
+
+CHOSEN = 3
+GROUPS = 12
+
+
+def test_folds_measure_on_those_that_were_not_chosen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = small_corpus(tmp_path, GROUPS)
+    groups = [json.loads(line) for line in file.read_text().splitlines()]
+    for group in groups[:CHOSEN]:
+        group["drawn"] = 0.5
+    file.write_text("".join(json.dumps(group) + "\n" for group in groups))
+    flags = ["--data", "small.jsonl", "--aspects", "coherence,fluency", "--folds", "4", "--name", "mine"]
+    settings = keys(trials=2, resamples=100, preflight=False)
+    assert command.main([*flags, "--max-rounds", "0", "--tuner", "none", *settings]) == 0
+    assert f"on {GROUPS - CHOSEN} sources" in unwrapped(capsys.readouterr().out)
+    evidence = read("runs/store/exports/mine").manifest["evidence"]
+    recorded = recorded_in({"evidence": evidence})
+    assert recorded is not None
+    assert (len(recorded.sources), len(recorded.seen)) == (GROUPS - CHOSEN, GROUPS)
+    assert {gain["groups"] for gain in evidence["gains"].values()} <= set(range(GROUPS - CHOSEN + 1))
+    assert set(evidence["gains"]) == {"coherence", "fluency"}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ["--aspects", "coherence"],
+        pytest.param(["--aspects", "coherence,fluency", "--effort", "medium"], marks=pytest.mark.soak),
+    ],
+)
+def test_a_search_makes_about_as_many_passes_as_were_planned(
+    more: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: dict[str, int] = {}
+    planned: dict[str, int] = {}
+    over = RunProgress.over
+
+    @contextmanager
+    def counted(self: RunProgress, what: str, total: int | None) -> Iterator[ItemPass]:
+        with over(self, what, total) as one:
+            if self.phases:
+                phase = self.phases[self._step]
+                planned[phase.name] = phase.passes
+                made[phase.name] = made.get(phase.name, 0) + 1
+            yield one
+
+    monkeypatch.setattr(RunProgress, "over", counted)
+    data = ["--data", str(small_corpus(tmp_path, groups=24, candidates=4)), "--folds", "1", *keys(preflight=False)]
+    assert command.main([*data, *more, *keys(resamples=100, report="none"), "--store", str(tmp_path / "s")]) == 0
+    assert 0.5 < made["search"] / planned["search"] < 2

@@ -13,7 +13,7 @@ from debate_judge.data.agreement.decisions import Question
 from debate_judge.data.agreement.tables import GroupScores
 from debate_judge.optimize import compile as command
 from debate_judge.optimize.evaluation.comparison import _dev_cut, _one_cut
-from debate_judge.optimize.evaluation.held_out import Proof
+from debate_judge.optimize.evaluation.held_out import HeldOutEvaluation
 from debate_judge.optimize.search.points import Point
 from tests.config_keys import keys
 
@@ -129,15 +129,17 @@ def rated(part: str, shift: float) -> list[GroupScores]:
 def test_the_cut_is_tuned_on_dev_alone_and_one_for_all_folds_changes_no_decision() -> None:
     question = Question("binary", 0.5, 0.5)
 
-    def proof(shift: float) -> Proof:
+    def evaluation(shift: float) -> HeldOutEvaluation:
         """Of a fold whose scores are too low or too high on dev, and not elsewhere."""
         dev, train, held_out = rated("dev", shift), rated("train", -shift), rated("held-out", 0)
         splits = SimpleNamespace(dev=SimpleNamespace(groups=[SimpleNamespace(id=group.group) for group in dev]))
         search = SimpleNamespace(chosen=SimpleNamespace(scores={"a": [*train, *dev]}))
         plan = SimpleNamespace(data=SimpleNamespace(splits=splits))
-        return cast(Proof, SimpleNamespace(plan=plan, searches={"a": search}, scores={"compiled": {"a": held_out}}))
+        return cast(
+            HeldOutEvaluation, SimpleNamespace(plan=plan, searches={"a": search}, scores={"compiled": {"a": held_out}})
+        )
 
-    folds = [proof(shift) for shift in (-0.4, 0.3)]
+    folds = [evaluation(shift) for shift in (-0.4, 0.3)]
     cuts = [_dev_cut(fold, "a", question) for fold in folds]
     assert [(cut.cut, cut.chosen_on) for cut in cuts] == [(pytest.approx(0.1), "dev"), (pytest.approx(0.8), "dev")]
     scores = [fold.scores["compiled"]["a"] for fold in folds]

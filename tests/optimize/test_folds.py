@@ -138,15 +138,15 @@ def test_judgements_are_those_of_the_texts_in_the_order_of_the_corpus(folded: Pr
 
 def test_the_scores_of_a_fold_are_mapped_as_was_learnt_without_it(folded: Proved) -> None:
     maps = [Calibration(((1.0, 1.0 + n), (5.0, 5.0 + n)), 9, 9) for n in range(4)]
-    proofs = [
-        replace(proof, judge=replace(proof.judge, aspects={"coherence": replace(own, calibration=one)}))
-        for one, proof in zip(maps, folded.result.proofs, strict=True)
-        for own in proof.judge.aspects.values()
+    evaluations = [
+        replace(evaluation, judge=replace(evaluation.judge, aspects={"coherence": replace(own, calibration=one)}))
+        for one, evaluation in zip(maps, folded.result.evaluations, strict=True)
+        for own in evaluation.judge.aspects.values()
     ]
-    (mapped,) = _calibrated(folded.result.plan, proofs).values()
+    (mapped,) = _calibrated(folded.result.plan, evaluations).values()
     by_group = {group.group: group.scores for group in mapped}
-    for n, proof in enumerate(proofs):
-        for group in proof.scores["compiled"]["coherence"]:
+    for n, evaluation in enumerate(evaluations):
+        for group in evaluation.scores["compiled"]["coherence"]:
             assert by_group[group.group] == tuple(pytest.approx(score + n) for score in group.scores if score)
 
 

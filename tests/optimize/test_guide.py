@@ -158,3 +158,23 @@ def test_every_example_is_unseen_by_one_proposal() -> None:
         seen = sources_in(section(author.shown[number], "rated"))
         unseen = {int(group.removeprefix("g")) for _, group in fold.unseen}
         assert unseen == set(range(SOURCES)) - seen
+
+
+def test_a_group_of_which_an_item_was_shown_is_not_unseen() -> None:
+    """Without groups an example is a batch of items, and two batches may hold items of one source."""
+    author = Author("large one", "large two", "large three")
+    lm = scripted_lm(author)
+    first, *others = examples(corpus(12), (ASPECT,), grouped=False, seed=0)
+    fields = ("questions", "texts", "ratings", "raters", "comments")
+    mixed = first.copy(**{name: [*first[name], *(other[name][0] for other in others)] for name in fields})
+    with JudgeRunner(lm, progress=False) as runner:
+        tuning = Tuning(
+            statistic="spearman", runner=runner, reflection=lm, proposals=2, trials=4, seed=0, label="charm"
+        )
+        judge = build("debate", {**JUDGES["debate"].config, "rounds": 0})
+        found = TUNERS["guide"](tuning).compile(judge, trainset=[mixed, *others])
+    folds = details_of(found).folds
+    assert folds
+    for number, fold in enumerate(folds):
+        shown = sources_in(section(author.shown[number], "rated"))
+        assert not shown & {int(group.removeprefix("g")) for _, group in fold.unseen}

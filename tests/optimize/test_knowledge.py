@@ -74,15 +74,6 @@ def test_a_guide_is_put_into_every_personas_judge() -> None:
         assert plain.on_train is None
 
 
-def test_a_group_of_which_an_item_was_seen_is_not_judged() -> None:
-    """Without groups an example is a batch of items, and two batches may hold items of one source."""
-    batch = dspy.Example(questions=[*EXAMPLES[0].questions, EXAMPLES[1].questions[0]])
-    tuned = Tuned(guided(BASE, "of all"), (Fold(guided(BASE, "without the batch"), frozenset({0})),))
-    (guide,) = kinds_of(BASE, tuned, [batch, EXAMPLES[1]])
-    ((_, unseen),) = guide.folds
-    assert unseen == {place(EXAMPLES[0])}
-
-
 def test_a_judge_whose_critic_was_rewritten_is_a_choice_of_its_own() -> None:
     tuned = guided(BASE, "of all")
     signature = tuned.critic.signature

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from dspy import lm15
 
-from debate_judge.programs.lm.errors import lm_error
+from debate_judge.programs.lm.errors import clean_error, lm_error
 from debate_judge.programs.lm.http.chat_completions import read_reply
 from debate_judge.programs.lm.redaction import clean, clean_text
 
@@ -84,3 +84,9 @@ def test_half_a_key_is_not_shown_where_an_answer_is_cut(monkeypatch: pytest.Monk
 def test_an_error_that_no_library_has_a_class_for_is_cleaned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "unusual-4711")
     assert "unusual" not in str(lm_error(RuntimeError("no header unusual-4711"), "openai/m"))
+
+
+def test_a_key_is_removed_however_short_it_is() -> None:
+    found = clean_error(lm15.AuthError("bad key k3y: see http://me:k3y@host"), "k3y")
+    assert "k3y" not in str(found)
+    assert "bad key" in str(found)

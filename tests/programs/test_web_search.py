@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from debate_judge.data.errors import InputError
 from debate_judge.programs.hallucination.evidence import SNIPPETS, SearchError, Serper
 from debate_judge.programs.judge import Unscored
 from tests.fakes import hold, only, section
@@ -119,3 +120,11 @@ def test_a_search_that_fails_leaves_the_item_unscored(provider: Provider) -> Non
     assert found.reason == "search error"
     assert found.detail == "evidence, round 0: claim 1: the web search failed (HTTP 400)"
     assert found.calls == 1
+
+
+def test_a_refused_key_ends_the_run_and_is_not_shown(provider: Provider) -> None:
+    provider.replies = [(403, b"X: 1", "bad key secret-key")]
+    with pytest.raises(InputError, match="refuses the key") as caught:
+        asyncio.run(Serper().snippets("q", 1))
+    assert "secret-key" not in str(caught.value)
+    assert len(provider.asked) == 1

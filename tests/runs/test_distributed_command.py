@@ -166,6 +166,17 @@ def test_a_spent_budget_ends_with_its_code_and_the_same_command_goes_on(
     assert max(command.server.asked.values()) == 1
 
 
+def test_too_many_items_without_a_score_end_with_their_code(
+    command: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_jsonl(command.folder / "in-0.jsonl", range(6))
+    whole = command.server._answer
+    command.server._answer = lambda prompt: "nothing" if "reply 1" in prompt else whole(prompt)
+    assert command(*keys(preflight=False)) == EXIT_UNSCORED
+    assert "unscored: unreadable reply" in capsys.readouterr().err
+    assert len(command.rows()) == 24
+
+
 def test_the_users_limits_hold_over_all_actors_together(command: Command) -> None:
     write_jsonl(command.folder / "in-0.jsonl", range(10))
     limits = keys(preflight=False, tpm=9e6)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,9 +12,12 @@ import dspy
 import pytest
 
 from debate_judge import load
+from debate_judge.programs.compiled import ScoreScale
+from debate_judge.programs.judge import Item
 from debate_judge.runs.export import process
 from debate_judge.runs.integrations import SourceBatcher, to_unit
 from debate_judge.runs.integrations.units import text_in
+from debate_judge.runs.runner.streaming import Score
 from tests.fakes import ScriptedLM, debater, scripted_lm
 from tests.runs.integrated import TONE, save_judge, score_for, script
 
@@ -120,3 +124,21 @@ def test_the_text_in_what_a_tool_hands_over() -> None:
     assert text_in("t", "source") == "t"
     assert [text_in(both, "source"), text_in(both, "source", "question")] == ["s", "q"]
     assert text_in({"answer": "a", "n": 3}, "text") == "a"
+
+
+def test_what_has_no_score_is_asked_about_again_and_what_has_one_is_not(
+    tmp_path: Path, lms: list[ScriptedLM], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with load(save_judge(tmp_path / "judge")) as judge:
+        batcher, asked, scored = SourceBatcher(judge, "tone"), list[int](), judge.ascore_items
+
+        async def counted(items: Sequence[Item], scale: ScoreScale = "judge") -> list[Score]:
+            asked.append(len(items))
+            return await scored(items, scale)
+
+        monkeypatch.setattr(judge, "ascore_items", counted)
+        for text, times in (("unreadable", 2), ("reply 1", 1)):
+            for _ in range(2):
+                batcher.score(source="s", text=text)
+            assert len(asked) == times
+            asked.clear()
