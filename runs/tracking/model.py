@@ -72,8 +72,8 @@ _USE = {
 """What the signature cannot say, kept in the model's metadata."""
 
 _REQUIREMENTS = (
-    *("aiohttp", "dspy", "filelock", "httpx", "mlflow", "numpy", "orjson", "pandas", "psutil", "scipy", "SQLAlchemy"),
-    "tenacity",
+    *("aiohttp", "dspy", "filelock", "httpx", "mlflow", "numpy", "orjson", "pandas", "psutil", "pydantic", "scipy"),
+    *("SQLAlchemy", "tenacity"),
 )
 """What the code of every model imports; with what its judges need besides, each is pinned to the version here."""
 
