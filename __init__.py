@@ -71,8 +71,8 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     module, attribute = _WHERE[name]
-    found = import_module(module)
-    return found if attribute is None else getattr(found, attribute)
+    resolved = import_module(module)
+    return resolved if attribute is None else getattr(resolved, attribute)
 
 
 def __dir__() -> list[str]:

@@ -32,10 +32,10 @@ def check_tuner(optimizer: Teleprompter, judge: Judge, trainset: list[dspy.Examp
         AssertionError: The first of these that does not hold.
     """
     before = dict(judge.instructions())
-    found = optimizer.compile(judge, trainset=trainset)
+    tuned_judges = optimizer.compile(judge, trainset=trainset)
     assert judge.instructions() == before, "the judge that it was given has other instructions now"
-    details = details_of(found)
-    for tuned in (found, details.judge, *(fold.judge for fold in details.folds)):
+    details = details_of(tuned_judges)
+    for tuned in (tuned_judges, details.judge, *(fold.judge for fold in details.folds)):
         _check_tuned(tuned, judge, before)
     assert all(fold.unseen <= places_of(trainset) for fold in details.folds), "it names groups that there are not"
 

@@ -35,7 +35,7 @@ def load(
         task: a task, the name of a built-in one or the path of a task file. It chooses among the groups of a
             file; for a public set it replaces the wording of its task, and must have the same name and aspects.
         columns: `NAME=COLUMN` for each of our names for which the file has another one.
-        sources: which sources, as `data.sources.SourceChoice` reads it; None for all.
+        sources: which sources, as `data.sources.SourceSelection` reads it; None for all.
 
     Raises:
         InputError: an unknown name, or data that cannot be used.
@@ -132,9 +132,9 @@ LOADERS: dict[str, Loader] = {
     "factool": public_set("factool"),
     "factool_claims": public_set("factool", "claim"),
     "faireval": public_set("faireval"),
-    "llmbar": public_set("compared"),
-    "llmbar_adversarial": public_set("compared", "llmbar_adversarial"),
-    "pandalm": public_set("compared", "pandalm"),
+    "llmbar": public_set("pairwise"),
+    "llmbar_adversarial": public_set("pairwise", "llmbar_adversarial"),
+    "pandalm": public_set("pairwise", "pandalm"),
     "dialsummeval": public_set("dialsummeval"),
     "newsroom": public_set("newsroom"),
     "sample": _sample,

@@ -80,7 +80,7 @@ def fit_calibration(groups: Sequence[GroupScores], scale: Scale, *, on_scale: bo
     used = [
         [(s, r) for s, r in zip(g.scores, g.ratings, strict=True) if s is not None and r is not None] for g in groups
     ]
-    pairs = [pair for own in used for pair in own]
+    pairs = [pair for rescaled in used for pair in rescaled]
     if not pairs:
         return None
     steps = _steps(np.array(pairs), scale)
@@ -89,9 +89,9 @@ def fit_calibration(groups: Sequence[GroupScores], scale: Scale, *, on_scale: bo
     low, high = (scale.low, scale.high) if on_scale else (min(scores), max(scores))
     if low < high:
         xs = sorted({low, *xs, high})
-        own = [scale.low + (scale.high - scale.low) * (x - low) / (high - low) for x in xs]
+        rescaled = [scale.low + (scale.high - scale.low) * (x - low) / (high - low) for x in xs]
         fitted = np.interp(xs, [x for x, _ in steps], [y for _, y in steps])
-        steps = [(x, float((1 - ORDER) * y + ORDER * o)) for x, y, o in zip(xs, fitted, own, strict=True)]
+        steps = [(x, float((1 - ORDER) * y + ORDER * o)) for x, y, o in zip(xs, fitted, rescaled, strict=True)]
     return Calibration(tuple(steps), sum(map(bool, used)), len(pairs))
 
 
@@ -108,12 +108,12 @@ def _steps(pairs: Floats, scale: Scale) -> list[tuple[float, float]]:
     means = np.bincount(place, weights=pairs[:, 1]) / counts
     fitted = isotonic_regression(means, weights=counts)
     heights = np.clip(fitted.x, scale.low, scale.high)
-    found: list[tuple[float, float]] = []
+    steps: list[tuple[float, float]] = []
     for first, last in pairwise(fitted.blocks):
         block = slice(int(first), int(last))
         centre = float(np.average(scores[block], weights=counts[block]))
-        found.append((round(centre, _DIGITS), float(heights[block][0])))
-    return found
+        steps.append((round(centre, _DIGITS), float(heights[block][0])))
+    return steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,13 +150,13 @@ class CalibrationEffect:
 
     def to_json(self) -> dict[str, object]:
         names = ("error", "error_after", "change", "bias", "bias_after")
-        found: dict[str, object] = {
+        record: dict[str, object] = {
             name: None if (value := getattr(self, name)) is None else value.to_json() for name in names
         }
         fitted = {"groups": self.calibration.groups, "candidates": self.calibration.candidates}
-        found |= {"rms": self.rms, "rms_after": self.rms_after}
+        record |= {"rms": self.rms, "rms_after": self.rms_after}
         ranks = {"spearman": self.spearman, "spearman_after": self.spearman_after}
-        return {**found, **ranks, "fitted_on": fitted, "knots": [list(knot) for knot in self.calibration.knots]}
+        return {**record, **ranks, "fitted_on": fitted, "knots": [list(knot) for knot in self.calibration.knots]}
 
 
 def effect_of(
@@ -180,8 +180,8 @@ def effect_of(
     before = error_and_bias(groups) if on_scale else (None, None)
     after = error_and_bias(mapped)
     ranks = [
-        agreement_table({"x": own}, levels=(level,), resamples=0).aspects["x"][level]["spearman"].value
-        for own in (groups, mapped)
+        agreement_table({"x": variant}, levels=(level,), resamples=0).aspects["x"][level]["spearman"].value
+        for variant in (groups, mapped)
     ]
     old, new = differences_by_group(groups), differences_by_group(mapped)
     changes = [np.abs(b) - np.abs(a) for a, b in zip(old, new, strict=True)]

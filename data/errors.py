@@ -1,4 +1,4 @@
-"""The one error for input of a user that cannot be used, with what the user needs to correct it.
+"""The error for unusable input of a user, with what the user needs to correct it.
 
 Not for programming errors: those stay ordinary exceptions.
 """
@@ -49,8 +49,8 @@ class InputError(ValueError):
 
     def changed(self, **parts: Any) -> InputError:
         """The same error with other parts, named as for `InputError`."""
-        own = ("problem", "file", "line", "unit", "field", "expected", "found", "remedy")
-        return InputError(**{name: getattr(self, name) for name in own} | parts)
+        names = ("problem", "file", "line", "unit", "field", "expected", "found", "remedy")
+        return InputError(**{name: getattr(self, name) for name in names} | parts)
 
     def _place(self, *before: str | None) -> str:
         line = None if self.line is None else f"{self.unit} {self.line}"
@@ -71,19 +71,19 @@ class InputError(ValueError):
         return text
 
 
-Tell = Callable[[InputError], None]
+ErrorHandler = Callable[[InputError], None]
 """Takes the error of a record that is then left out."""
 
 
 @contextmanager
-def tolerated(tell: Tell | None) -> Iterator[None]:
-    """Hand an error of the block to `tell` and go on behind the block; raise it where there is no `tell`."""
+def errors_to(on_error: ErrorHandler | None) -> Iterator[None]:
+    """Hand an error of the block to `on_error` and go on behind the block; raise it where there is no `on_error`."""
     try:
         yield
     except InputError as error:
-        if tell is None:
+        if on_error is None:
             raise
-        tell(error)
+        on_error(error)
 
 
 def did_you_mean(

@@ -30,7 +30,7 @@ from debate_judge.data.splits import (
     splits_of,
 )
 
-SMALL = 40
+MIN_SOURCES_FOR_SPLIT = 40
 """Number of sources below which folds are the default: six seeds of a single split of 40 items gave correlations from
 .48 to .90."""
 
@@ -38,7 +38,7 @@ FOLDS = 6
 """Default number of folds of a small corpus. Each choice then rests on five sixths of the sources, nearly as many as
 the final judge's. More folds take hardly more LM calls, but one more search each."""
 
-FEWEST = 4
+MIN_FOLDS = 4
 """Least number of folds: a half needs two, one to hold out and one as dev."""
 
 
@@ -57,11 +57,11 @@ class Folds:
         return [splits for half in self.halves for splits in half]
 
 
-def usual_folds(corpus: Corpus) -> int:
-    """The default number of folds: 1, that is a single split, from `SMALL` sources on."""
-    if corpus.sources >= SMALL:
+def default_folds(corpus: Corpus) -> int:
+    """The default number of folds: 1, that is a single split, from `MIN_SOURCES_FOR_SPLIT` sources on."""
+    if corpus.sources >= MIN_SOURCES_FOR_SPLIT:
         return 1
-    return max(FEWEST, min(FOLDS, corpus.sources))
+    return max(MIN_FOLDS, min(FOLDS, corpus.sources))
 
 
 def fold(corpus: Corpus, *, aspects: Sequence[str], seed: int, count: int) -> Folds:
@@ -71,17 +71,17 @@ def fold(corpus: Corpus, *, aspects: Sequence[str], seed: int, count: int) -> Fo
         corpus: Any corpus; every source text may occur in one group only.
         aspects: The aspects to judge; each must be measurable in train and dev of each fold.
         seed: Determines the order of the groups.
-        count: Number of folds, at least `FEWEST`.
+        count: Number of folds, at least `MIN_FOLDS`.
 
     Raises:
         InputError: A source text in two groups, fewer sources than folds, or a fold whose train or dev has too little
             to measure an aspect.
     """
-    if count < FEWEST:
+    if count < MIN_FOLDS:
         raise InputError(
             "not a number of folds",
             field="--folds",
-            expected=f"1 for a single split, or {FEWEST} or more: two folds at least to tune a judge on, one to choose "
+            expected=f"1 for a single split, or {MIN_FOLDS} or more: two folds to tune a judge on, one to choose "
             "it by, and one to hold out",
             found=count,
         )
@@ -94,14 +94,15 @@ def fold(corpus: Corpus, *, aspects: Sequence[str], seed: int, count: int) -> Fo
             file=corpus.origin.location,
             field="--folds",
             expected=f"at least {count} different sources",
-            remedy="rate more sources" + (f", or choose fewer folds, {FEWEST} at least" if count > FEWEST else ""),
+            remedy="rate more sources"
+            + (f", or choose fewer folds, {MIN_FOLDS} at least" if count > MIN_FOLDS else ""),
         )
     middle = (count + 1) // 2
     halves = parts[:middle], parts[middle:]
 
     def made(train: Sequence[Corpus], dev: Sequence[Corpus], held_out: Sequence[Corpus]) -> Splits:
         named = {"train": _joined(corpus, train), "dev": _joined(corpus, dev)}
-        named["held_out"] = _joined(corpus, held_out).at_random
+        named["held_out"] = _joined(corpus, held_out).random_sample
         if held_out and not named["held_out"].groups:
             refuse_chosen(_joined(corpus, held_out), "--folds")
         least = {"train": MIN_GROUPS, "dev": 1} if corpus.grouped else {"train": MIN_ITEMS, "dev": MIN_ITEMS // 2}
@@ -112,8 +113,11 @@ def fold(corpus: Corpus, *, aspects: Sequence[str], seed: int, count: int) -> Fo
     return Folds(
         made(halves[0], halves[1], ()),
         tuple(
-            tuple(made(train, [part for part in own if part is not one], [one]) for one in own)
-            for train, own in ((halves[0], halves[1]), (halves[1], halves[0]))
+            tuple(
+                made(train, [part for part in own_half if part is not fold_number], [fold_number])
+                for fold_number in own_half
+            )
+            for train, own_half in ((halves[0], halves[1]), (halves[1], halves[0]))
         ),
     )
 

@@ -56,11 +56,11 @@ def near_duplicates(groups: Sequence[RatedGroup]) -> list[tuple[int, ...]]:
 
     alike = np.array([*_alike_sources(groups), *_equal_contexts(groups)], dtype=np.intp).reshape(-1, 2).T
     graph = coo_array((np.ones(alike.shape[1]), tuple(alike)), shape=(len(groups), len(groups)))
-    found: dict[int, list[int]] = defaultdict(list)
+    sets: dict[int, list[int]] = defaultdict(list)
     for i, label in enumerate(connected_components(graph, directed=False)[1].tolist()):
-        found[label].append(i)
+        sets[label].append(i)
     most = max(2, _LARGEST_SET * len(groups))
-    return [tuple(members) for members in found.values() if 1 < len(members) <= most]
+    return [tuple(members) for members in sets.values() if 1 < len(members) <= most]
 
 
 def _alike_sources(groups: Sequence[RatedGroup]) -> Iterator[tuple[int, int]]:
@@ -72,9 +72,9 @@ def _alike_sources(groups: Sequence[RatedGroup]) -> Iterator[tuple[int, int]]:
     telling = [sources for sources in where.values() if len(sources) <= most]
     grams = Counter(i for sources in telling for i in sources)
     shared = Counter(pair for sources in telling for pair in _pairs(sources))
-    for (one, other), count in shared.items():
-        if count >= SHARE * min(grams[one], grams[other]):
-            yield one, other
+    for (first, second), count in shared.items():
+        if count >= SHARE * min(grams[first], grams[second]):
+            yield first, second
 
 
 def _equal_contexts(groups: Sequence[RatedGroup]) -> Iterator[tuple[int, int]]:

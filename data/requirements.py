@@ -32,7 +32,8 @@ def require_enough_rated(corpus: Corpus, aspects: Sequence[str]) -> None:
                 field=name,
                 expected=f"at least {MIN_RATED} rated candidates",
                 found=f"{rated}, in {len(corpus.groups)} sources",
-                remedy=f"rate {MIN_RATED - rated} more candidates, best of new sources, or leave this aspect out with "
+                remedy=f"rate {MIN_RATED - rated} more candidates, preferably of new sources, or leave this aspect "
+                f"out with "
                 "--aspects; a judge that was not compiled needs no ratings",
             )
 
@@ -48,7 +49,7 @@ def aspects_to_judge(corpus: Corpus, names: Sequence[str] = ()) -> tuple[str, ..
     left_out = [name for name in corpus.rated_aspects() if name not in chosen]
     if left_out and not names:
         logger.warning(
-            "%s: judged are %s, as in papers on this set; --aspects %s adds %s",
+            "%s: judging %s, as papers on this set do; --aspects %s adds %s",
             corpus.origin.name,
             ", ".join(chosen),
             ALL,

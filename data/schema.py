@@ -155,7 +155,7 @@ class RatedGroup:
     candidates: tuple[Candidate, ...]
     context: str = ""
     references: tuple[str, ...] = ()
-    drawn: float | None = None
+    sampling_probability: float | None = None
     """The probability with which it was chosen to be rated (`debate next`); None for a source that was not chosen.
     Chosen sources may teach a judge and are never held out."""
 
@@ -205,7 +205,7 @@ class RatedGroup:
         outcomes = (scale.low, scale.high, scale.step) == (0, 1, 0.5)
         return outcomes and len(self.candidates) == len(rated) == 2 and math.isclose(sum(rated), 1)
 
-    def ranks_humans(self, aspect: str) -> bool:
+    def has_distinct_ratings(self, aspect: str) -> bool:
         """Whether at least two candidates have different mean ratings, so that a correlation can exist."""
         return len({r for r in self.ratings(aspect) if r is not None}) > 1
 
@@ -245,9 +245,9 @@ class Corpus:
         return fingerprint(group_record(g) for g in self.groups)
 
     @property
-    def at_random(self) -> Corpus:
+    def random_sample(self) -> Corpus:
         """Without the groups that were chosen to be rated, which would prove nothing about others."""
-        return replace(self, groups=tuple(group for group in self.groups if group.drawn is None))
+        return replace(self, groups=tuple(group for group in self.groups if group.sampling_probability is None))
 
     def rated_aspects(self) -> tuple[str, ...]:
         """The task's aspects that at least one candidate has a rating for, in the task's order."""
@@ -275,16 +275,16 @@ def group_record(group: RatedGroup) -> dict[str, object]:
         "context": group.context,
         "references": list(group.references),
         "candidates": [_candidate_record(c) for c in group.candidates],
-        **({} if group.drawn is None else {"drawn": group.drawn}),
+        **({} if group.sampling_probability is None else {"drawn": group.sampling_probability}),
     }
 
 
 def _candidate_record(candidate: Candidate) -> dict[str, object]:
-    found: dict[str, object] = {"id": candidate.id, "text": candidate.text}
-    found["ratings"] = {aspect: list(values) for aspect, values in candidate.ratings.items()}
+    record: dict[str, object] = {"id": candidate.id, "text": candidate.text}
+    record["ratings"] = {aspect: list(values) for aspect, values in candidate.ratings.items()}
     if candidate.comments:
-        found["comments"] = {aspect: list(texts) for aspect, texts in candidate.comments.items()}
-    return found
+        record["comments"] = {aspect: list(texts) for aspect, texts in candidate.comments.items()}
+    return record
 
 
 def fingerprint(values: Iterator[object] | object) -> str:

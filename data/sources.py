@@ -24,7 +24,7 @@ _NUMBERS = re.compile(r"(\d+)(?:-(\d+))?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class SourceChoice:
+class SourceSelection:
     """Sources by their places in the data, or by a share of them."""
 
     first: int = 1
@@ -33,7 +33,7 @@ class SourceChoice:
     share: float | None = None
 
     @classmethod
-    def of(cls, text: str) -> SourceChoice:
+    def of(cls, text: str) -> SourceSelection:
         """Read what a user writes; see `FORM`.
 
         Raises:
@@ -45,7 +45,7 @@ class SourceChoice:
                 return cls(first, last)
         elif re.fullmatch(r"[01]?\.\d+", text, re.ASCII) and 0 < float(text) <= 1:
             return cls(share=float(text))
-        raise InputError("not a choice of sources", field="sources", expected=FORM, found=text)
+        raise InputError("not a valid selection of sources", field="sources", expected=FORM, found=text)
 
     def places(self, total: int, file: str | Path) -> tuple[int, int]:
         """The places from which and to which; a share is rounded, and is one source at least.
@@ -57,7 +57,7 @@ class SourceChoice:
             return 1, max(1, int(self.share * total + 0.5))
         if self.last > total:
             raise InputError(
-                "there are not so many sources",
+                "there are fewer sources than that",
                 file=file,
                 field="sources",
                 expected=f"at most {total}",
@@ -80,12 +80,12 @@ def choose(corpus: Corpus, text: str | None) -> Corpus:
 
     Args:
         corpus: All sources.
-        text: As `SourceChoice.of` takes it; None for all.
+        text: As `SourceSelection.of` takes it; None for all.
 
     Raises:
-        InputError: It is no choice, or there are not so many sources.
+        InputError: It is no choice, or there are fewer sources than that.
     """
     if text is None:
         return corpus
-    first, last = SourceChoice.of(text).places(len(corpus.groups), corpus.origin.location)
+    first, last = SourceSelection.of(text).places(len(corpus.groups), corpus.origin.location)
     return replace(corpus, groups=corpus.groups[first - 1 : last])

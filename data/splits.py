@@ -6,8 +6,8 @@ group moves at most one other group across each cut. Groups with nearly the same
 put where the first of them is and stay in one part, so that no judge is measured on what it was tuned on; a cut that
 would divide them moves to their nearer end.
 
-Sources that were chosen to be rated (`RatedGroup.drawn`) come first, in train and dev, and are never held out: they say
-nothing about others.
+Sources that were chosen to be rated (`RatedGroup.sampling_probability`) come first, in train and dev, and are never
+held out: they say nothing about others.
 """
 
 from __future__ import annotations
@@ -50,7 +50,11 @@ class Splits:
         """How many sources were joined, in words; empty where none was."""
         keys = {group.id: group.source_key for part in (self.train, self.dev, self.held_out) for group in part.groups}
         # Several pairs of one source are no near-duplicates.
-        sets = [own for ids in self.joined if len(own := {keys[one] for one in ids if one in keys}) > 1]
+        sets = [
+            set_keys
+            for ids in self.joined
+            if len(set_keys := {keys[group_id] for group_id in ids if group_id in keys}) > 1
+        ]
         return (
             f"{sum(map(len, sets))} of {len(set(keys.values()))} sources are near-duplicates of others (shared wording "
             f"or an equal context); each of their {len(sets)} sets was kept in one part of the split"
@@ -81,7 +85,7 @@ def split(
         )
     together = near_duplicates(corpus.groups)
     sets = ordered_sets(corpus, seed, together)
-    sets.sort(key=lambda one: all(group.drawn is None for group in one))
+    sets.sort(key=lambda one: all(group.sampling_probability is None for group in one))
     parts = dict(zip(PARTS, cut(corpus, sets, fractions), strict=True))
     refuse_chosen(parts["held_out"], "--held-out")
     for aspect in aspects:
@@ -90,7 +94,7 @@ def split(
     return splits_of(corpus, parts, aspects, together)
 
 
-def beside(corpus: Corpus, held_out: Corpus) -> Corpus:
+def append_held_out(corpus: Corpus, held_out: Corpus) -> Corpus:
     """Both corpora as one, for a user's own held-out part; its groups come last.
 
     A held-out group whose id is taken gets another one.
@@ -119,7 +123,8 @@ def beside(corpus: Corpus, held_out: Corpus) -> Corpus:
     overlap = same or [(groups[min(s)].id, groups[max(s)].id) for s in shared]
     if overlap:
         raise InputError(
-            "sources of --data are among the held-out ones, so that the judge would be measured on what it learnt from",
+            "sources of --data also occur in the held-out data, so that the judge would be measured on sources that "
+            "it learnt from",
             file=place,
             field=field,
             expected="no source of --data, nor one that is nearly the same",
@@ -136,7 +141,7 @@ def refuse_chosen(held_out: Corpus, field: str) -> None:
     Raises:
         InputError: There are some.
     """
-    chosen = [group.id for group in held_out.groups if group.drawn is not None]
+    chosen = [group.id for group in held_out.groups if group.sampling_probability is not None]
     if chosen:
         raise InputError(
             "too few sources were drawn at random: some that were chosen to be rated would be held out, and agreement "
@@ -154,7 +159,7 @@ def _content(group: RatedGroup) -> tuple[str, ...]:
     return (group.source,) if group.source else tuple(sorted(candidate.text for candidate in group.candidates))
 
 
-def split_beside(corpus: Corpus, held_out: int, *, aspects: Sequence[str], seed: int) -> Splits:
+def split_with_held_out(corpus: Corpus, held_out: int, *, aspects: Sequence[str], seed: int) -> Splits:
     """Split all but the last `held_out` groups into train and dev of equal size; these groups are held out.
 
     Raises:
@@ -188,7 +193,7 @@ def splits_of(
 
 def cut(corpus: Corpus, sets: Sequence[Sequence[RatedGroup]], fractions: Sequence[float]) -> list[Corpus]:
     """Cut the groups into consecutive parts of about these fractions, without dividing a set."""
-    ordered = [group for one in sets for group in one]
+    ordered = [group for group_set in sets for group in group_set]
     wanted = [math.floor(math.fsum(fractions[: i + 1]) * len(ordered) + 0.5) for i in range(len(fractions) - 1)]
     between = [0, *accumulate(map(len, sets))]
     ends = [0, *(min(between, key=lambda end: (abs(end - place), -end)) for place in wanted), len(ordered)]
@@ -221,11 +226,11 @@ def ordered_sets(corpus: Corpus, seed: int, together: Sequence[tuple[int, ...]])
         names[name] = group.id
     keys = [hashlib.sha256(f"{seed}\n{group.source_key}".encode()).hexdigest() for group in corpus.groups]
     set_of = {i: number for number, members in enumerate(together) for i in members}
-    found: dict[object, list[RatedGroup]] = {}
+    by_key: dict[object, list[RatedGroup]] = {}
     for key, i in sorted(zip(keys, range(len(keys)), strict=True)):
         # Pairs of one source have one key.
-        found.setdefault(set_of.get(i, key), []).append(corpus.groups[i])
-    return list(found.values())
+        by_key.setdefault(set_of.get(i, key), []).append(corpus.groups[i])
+    return list(by_key.values())
 
 
 def require_enough(corpus: Corpus, parts: Mapping[str, Corpus], aspect: str, needed: Mapping[str, int]) -> None:
@@ -276,5 +281,5 @@ def without_ranking(part: Corpus, aspect: str, *, grouped: bool) -> int:
     """The number of groups whose candidates are all rated alike; in a corpus without groups of several candidates
     (`grouped` is false), of those without a rating."""
     if grouped:
-        return sum(not group.ranks_humans(aspect) for group in part.groups)
+        return sum(not group.has_distinct_ratings(aspect) for group in part.groups)
     return sum(group.candidates[0].rating(aspect) is None for group in part.groups)

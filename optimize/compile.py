@@ -17,10 +17,10 @@ from pathlib import Path
 
 from debate_judge.data.files.writing import require_file, write_json
 from debate_judge.optimize.settings import Settings
-from debate_judge.runs.flags.declared import command_settings, spelled
+from debate_judge.runs.flags.declaration import cli_name, command_settings
 from debate_judge.runs.flags.lm import EstimateFlags, require_server
 from debate_judge.runs.flags.parser import RESUMES, exit_code, make_parser, read
-from debate_judge.runs.flags.prose import print_error
+from debate_judge.runs.flags.text_layout import print_error
 from debate_judge.runs.reports.terminal import show
 
 EXIT_TRACKING = 4
@@ -59,18 +59,18 @@ def _estimate(settings: Settings, lengths: str) -> int:
     from debate_judge.runs.estimates.table import render
     from debate_judge.runs.flags.judge import personas
 
-    found = estimate_compile(settings, personas(Path(settings.personas) if settings.personas else None), lengths)
-    show(*render(found, "stage", notes(settings)))
+    estimate = estimate_compile(settings, personas(Path(settings.personas) if settings.personas else None), lengths)
+    show(*render(estimate, "stage", notes(settings)))
     return 0
 
 
 def _compile(settings: Settings) -> int:
-    from debate_judge.optimize.findings.summary import next_steps, table
     from debate_judge.optimize.job import compile_judge
+    from debate_judge.optimize.reporting.summary import next_steps, table
     from debate_judge.runs.flags.judge import personas
     from debate_judge.runs.tracking.tracker import TrackingError
 
-    require_file(settings.json, spelled(Settings, "json"))
+    require_file(settings.json, cli_name(Settings, "json"))
     try:
         result = compile_judge(settings, personas(Path(settings.personas) if settings.personas else None))
     except TrackingError as error:
@@ -78,7 +78,7 @@ def _compile(settings: Settings) -> int:
         return EXIT_TRACKING
     show(*table(result), next_steps(result))
     if settings.json:
-        write_json(settings.json, result.to_json(), spelled(Settings, "json"))
+        write_json(settings.json, result.to_json(), cli_name(Settings, "json"))
     return 0
 
 

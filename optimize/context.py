@@ -1,4 +1,4 @@
-"""What the steps of a compile share: the plan, which is made before any LM call, and the run that carries it out."""
+"""What the steps of a compile share: the plan, which is made before any LM call, and the run that executes it."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
-from debate_judge.data.agreement.decisions import Question
+from debate_judge.data.agreement.decisions import DecisionRule
 from debate_judge.data.agreement.results import NAMES
 from debate_judge.data.agreement.tables import Difference, GroupScores, Level, Statistic, compare
 from debate_judge.data.errors import InputError
 from debate_judge.data.folds import Folds
-from debate_judge.data.inference.closeness import MAXIMIZED, Bounds, Objective
+from debate_judge.data.inference.absolute_agreement import MAXIMIZED, Bounds, Objective
 from debate_judge.data.schema import Aspect, Corpus, RatedGroup
 from debate_judge.data.splits import Splits
 from debate_judge.optimize.search.choice_scores import ChoicePart
-from debate_judge.optimize.search.knowledge import JOINT, TOGETHER, read_as
+from debate_judge.optimize.search.knowledge import JOINT, TOGETHER, reading_options
 from debate_judge.optimize.search.points import Reading
 from debate_judge.optimize.search.storage import FORMAT, STUDIES
 from debate_judge.optimize.search.study import Breadth, Study, StudyMaker, breadth_of
@@ -53,10 +53,11 @@ class CompileData:
     """The aspects to judge."""
     level: Level
     """The level of agreement to choose by."""
-    questions: Mapping[str, Question]
+    decision_rules: Mapping[str, DecisionRule]
     """Aspect -> the decision that its ratings define, for aspects whose ratings define one."""
     cuts: Mapping[str, float]
-    """Aspect -> the least value that counts as a yes where decisions are compared (`data.inference.closeness`)."""
+    """Aspect -> the least value that counts as a yes where decisions are compared
+    (`data.inference.absolute_agreement`)."""
     splits: Splits
     """The parts of the exported judge: train to tune on, dev to choose by, held-out to measure on. With folds the
     exported judge uses all sources, and held-out is empty."""
@@ -66,12 +67,12 @@ class CompileData:
     @property
     def measured(self) -> Corpus:
         """The sources of the held-out figures; with folds all but those that were chosen to be rated."""
-        return self.corpus.at_random if self.folds else self.splits.held_out
+        return self.corpus.random_sample if self.folds else self.splits.held_out
 
     def discriminates(self, group: RatedGroup, aspects: Sequence[Aspect]) -> bool:
         """Whether a group's ratings can tell better from worse judges in one of the aspects."""
-        if self.level == "summary" and not any(aspect.name in self.questions for aspect in aspects):
-            return any(group.ranks_humans(aspect.name) for aspect in aspects)
+        if self.level == "summary" and not any(aspect.name in self.decision_rules for aspect in aspects):
+            return any(group.has_distinct_ratings(aspect.name) for aspect in aspects)
         return True
 
 
@@ -102,16 +103,16 @@ class CompilePlan:
     @property
     def objective(self) -> Objective:
         """What the search maximizes."""
-        return self.settings.chosen_by.closest or self.statistic
+        return self.settings.chosen_by.absolute_measure or self.statistic
 
     @property
     def resampling(self) -> dict[str, Any]:
         """How often intervals are resampled, and by which seed."""
         return {"resamples": self.settings.resamples, "seed": self.settings.seed}
 
-    def versus(self, own: Scores, other: Scores, **more: Any) -> Difference:
+    def paired_difference(self, scores: Scores, other: Scores, **more: Any) -> Difference:
         """The paired difference of two judges' scores by aspect, in the correlation and at the level of the plan."""
-        return compare(own, other, statistic=self.statistic, level=self.data.level, **{**self.resampling, **more})
+        return compare(scores, other, statistic=self.statistic, level=self.data.level, **{**self.resampling, **more})
 
     @property
     def bounds(self) -> dict[str, Bounds]:
@@ -119,10 +120,14 @@ class CompilePlan:
         return {a.name: Bounds(a.scale.high - a.scale.low, self.data.cuts[a.name]) for a in self.data.aspects}
 
     @property
-    def objective_in_words(self) -> str:
+    def objective_description(self) -> str:
         """What the figures of the search are, e.g. `summary-level Spearman`."""
-        closest = self.settings.chosen_by.closest
-        return f"{self.data.level}-level {NAMES[self.statistic]}" if closest is None else MAXIMIZED[closest]
+        absolute_measure = self.settings.chosen_by.absolute_measure
+        return (
+            f"{self.data.level}-level {NAMES[self.statistic]}"
+            if absolute_measure is None
+            else MAXIMIZED[absolute_measure]
+        )
 
     @property
     def units(self) -> list[tuple[Aspect, ...]]:
@@ -140,22 +145,22 @@ class CompilePlan:
         if judge.joint or judge.together > 1:
             return ("joint" if judge.joint else "side by side",)
         several = any(len(group.candidates) > 1 for group in self.data.corpus.groups)
-        may_share = several and self._may_read(read_as("side by side"))
+        may_share = several and self._reading_allowed(reading_options("side by side"))
         return ("side by side", "alone") if may_share else ("alone",)
 
     @property
     def joint(self) -> bool:
         """Whether one call about all aspects may be tried: if there are several, the judge can do so, and the user has
         not chosen a reading."""
-        return len(self.data.aspects) > 1 and not self.judge.joint and self._may_read({JOINT: True})
+        return len(self.data.aspects) > 1 and not self.judge.joint and self._reading_allowed({JOINT: True})
 
-    def _may_read(self, way: Mapping[str, object]) -> bool:
+    def _reading_allowed(self, reading: Mapping[str, object]) -> bool:
         """Whether the judge can be given these options, and the user has set none that chooses a reading."""
         judge, settings = self.judge, self.settings
-        if {TOGETHER, JOINT} & settings.options().keys() or not way.keys() <= set(options_of(settings.judge)):
+        if {TOGETHER, JOINT} & settings.options().keys() or not reading.keys() <= set(options_of(settings.judge)):
             return False
         try:
-            judge.from_config({**judge.config(), **way})
+            judge.from_config({**judge.config(), **reading})
         except InputError:
             # The judge's other options exclude it, e.g. score mode `expected`.
             return False
@@ -163,12 +168,12 @@ class CompilePlan:
 
     def read(self, reading: Reading) -> Judge:
         """A copy of the untuned judge with one of `readings`, or `joint`."""
-        one = self.judge.deepcopy()
+        judge = self.judge.deepcopy()
         if len(self.readings) > 1 and reading != "alone":
-            for name, value in read_as(self.readings[0]).items():
-                setattr(one, name, value)
-        one.joint = one.joint or reading == "joint"
-        return one
+            for name, value in reading_options(self.readings[0]).items():
+                setattr(judge, name, value)
+        judge.joint = judge.joint or reading == "joint"
+        return judge
 
     def on(self, splits: Splits, number: int) -> CompilePlan:
         """The plan of the fold of this number, from 1."""
@@ -201,7 +206,7 @@ class CompilePlan:
         """
         splits = self.data.splits
         left = self.breadth.candidates
-        found: dict[ChoicePart, Corpus] = {}
+        chosen: dict[ChoicePart, Corpus] = {}
         parts: dict[ChoicePart, Sequence[RatedGroup]] = {"dev": splits.dev.groups, "train": splits.train.groups}
         for part, groups in parts.items():
             kept: list[RatedGroup] = []
@@ -212,8 +217,8 @@ class CompilePlan:
                     left -= len(group.candidates)
                 if ranks == ranked and (ranks or any(c.ratings.get(a.name) for c in group.candidates for a in aspects)):
                     kept.append(group)
-            found[part] = replace(splits.dev, groups=tuple(kept))
-        return found
+            chosen[part] = replace(splits.dev, groups=tuple(kept))
+        return chosen
 
     @property
     def phases(self) -> list[RunPhase]:
@@ -269,7 +274,7 @@ class CompilePlan:
 
 
 def _together(phases: Sequence[RunPhase]) -> RunPhase:
-    return replace(phases[0], share=sum(one.share for one in phases), passes=sum(one.passes for one in phases))
+    return replace(phases[0], share=sum(phase.share for phase in phases), passes=sum(phase.passes for phase in phases))
 
 
 @dataclass(frozen=True)
@@ -308,7 +313,7 @@ class Run:
         DSPy's optimizers set the seeds of the whole process, and their output is silenced by redirecting its own.
         """
         alone = self.plan.settings.tuner not in ("guide", "none")
-        return [work() for work in works] if alone else self.runner.at_once(works)
+        return [work() for work in works] if alone else self.runner.run_concurrently(works)
 
     def on(self, splits: Splits, number: int) -> Run:
         """The run of the fold of this number, from 1."""

@@ -17,9 +17,9 @@ import dspy
 import numpy as np
 
 from debate_judge.data.agreement.tables import correlation
-from debate_judge.data.inference.closeness import Bounds, Objective, closest
+from debate_judge.data.inference.absolute_agreement import Bounds, Objective, objective_value
 from debate_judge.data.schema import Aspect, Candidate, Corpus
-from debate_judge.optimize.tuners import Place
+from debate_judge.optimize.tuners import AspectGroup
 from debate_judge.programs.devset import call_example
 from debate_judge.programs.judge import Item, items_of
 
@@ -37,18 +37,18 @@ LABELS = ("questions", "raters", "comments")
 
 def examples(corpus: Corpus, aspects: Sequence[Aspect], *, grouped: bool, seed: int) -> list[dspy.Example]:
     """One example for each aspect and group whose ratings differ, or, if not `grouped`, for each batch of items."""
-    found: list[dspy.Example] = []
+    made: list[dspy.Example] = []
     for aspect in aspects:
         if not grouped:
-            found += _batches(corpus, aspect, seed)
+            made += _batches(corpus, aspect, seed)
             continue
         for group in corpus.groups:
-            if group.ranks_humans(aspect.name):
+            if group.has_distinct_ratings(aspect.name):
                 texts, ratings = [c.text for c in group.candidates], group.ratings(aspect.name)
                 rated = call_example(corpus.task, aspect.name, group, texts, ratings)
                 items = items_of(corpus.task, group, aspect)
-                found.append(rated.copy(questions=items, **_single_ratings(group.candidates, aspect)))
-    return found
+                made.append(rated.copy(questions=items, **_single_ratings(group.candidates, aspect)))
+    return made
 
 
 def _batches(corpus: Corpus, aspect: Aspect, seed: int) -> list[dspy.Example]:
@@ -56,22 +56,25 @@ def _batches(corpus: Corpus, aspect: Aspect, seed: int) -> list[dspy.Example]:
     groups: list[list[tuple[Item, Candidate]]] = []
     for group in corpus.groups:
         items = zip(items_of(corpus.task, group, aspect), group.candidates, strict=True)
-        if own := [(item, c) for item, c in items if c.ratings.get(aspect.name)]:
-            groups.append(own)
+        if group_items := [(item, c) for item, c in items if c.ratings.get(aspect.name)]:
+            groups.append(group_items)
     random.Random(seed).shuffle(groups)
     batches: list[list[list[tuple[Item, Candidate]]]] = [[]]
-    for own in groups:
+    for group_items in groups:
         if len(batches[-1]) >= SOURCES and sum(map(len, batches[-1])) >= BATCH:
             batches.append([])
-        batches[-1].append(own)
-    found = []
+        batches[-1].append(group_items)
+    made = []
     for batch in batches:
-        questions, candidates = [i for own in batch for i, _ in own], [c for own in batch for _, c in own]
+        questions, candidates = (
+            [i for group_items in batch for i, _ in group_items],
+            [c for group_items in batch for _, c in group_items],
+        )
         if len(questions) > 1:
             ratings = [candidate.rating(aspect.name) for candidate in candidates]
             rated = dspy.Example(questions=questions, texts=[item.text for item in questions], ratings=ratings)
-            found.append(rated.copy(**_single_ratings(candidates, aspect)).with_inputs("questions"))
-    return found
+            made.append(rated.copy(**_single_ratings(candidates, aspect)).with_inputs("questions"))
+    return made
 
 
 def _single_ratings(candidates: Iterable[Candidate], aspect: Aspect) -> dict[str, list[tuple[Any, ...]]]:
@@ -79,7 +82,7 @@ def _single_ratings(candidates: Iterable[Candidate], aspect: Aspect) -> dict[str
     return {"raters": [ratings for ratings, _ in rated], "comments": [comments for _, comments in rated]}
 
 
-def places_of(examples: Iterable[dspy.Example]) -> frozenset[Place]:
+def places_of(examples: Iterable[dspy.Example]) -> frozenset[AspectGroup]:
     """The groups that examples are about, each in its aspect."""
     return frozenset((item.aspect.name, item.group) for example in examples for item in example.questions)
 
@@ -93,7 +96,7 @@ def group_metric(
     """The group's correlation mapped from [-1, 1] to [0, 1], by which guides are compared; concordance (CCC) likewise.
 
     Unscored items are left out. Constant scores count as a correlation of 0, that is 0.5 here; no score at all is 0,
-    the lowest correlation. Of the error it is what `closest` makes of it, and of kappa, which few texts leave
+    the lowest correlation. Of the error it is what `objective_value` makes of it, and of kappa, which few texts leave
     undefined, the share of decisions that are the raters'.
     """
     pairs = [(r, s) for r, s in zip(ratings, scores, strict=True) if r is not None and s is not None]
@@ -105,7 +108,7 @@ def group_metric(
             return fmean((r >= cut) == (s >= cut) for r, s in pairs)
         case "mae" | "ccc":
             rated, scored = (np.array([side], dtype=float) for side in zip(*pairs, strict=True))
-            value = float(np.nan_to_num(closest(objective, rated, scored, cast(Bounds, bounds)))[0])
+            value = float(np.nan_to_num(objective_value(objective, rated, scored, cast(Bounds, bounds)))[0])
             return value if objective == "mae" else (value + 1) / 2
         case _:
             rho = correlation([r for r, _ in pairs], [s for _, s in pairs], objective)

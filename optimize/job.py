@@ -1,4 +1,4 @@
-"""A compile from its settings to its export, and what it is carried out with."""
+"""A compile from its settings to its export, with the LM and the run that it uses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import make_folder
 from debate_judge.data.schema import Corpus, fingerprint
 from debate_judge.optimize import optimizer
-from debate_judge.optimize.choosing import choose, study_of
 from debate_judge.optimize.context import CompilePlan, Run
 from debate_judge.optimize.evaluation.comparison import HeldOut, choose_export, compare_held_out
 from debate_judge.optimize.evaluation.held_out import HeldOutEvaluation, evaluate
@@ -27,6 +26,7 @@ from debate_judge.optimize.rated_data import RatedSources, load, split_sources
 from debate_judge.optimize.reflection import preflight_reflection, reflection_lm
 from debate_judge.optimize.result import Result
 from debate_judge.optimize.search.storage import require_reachable
+from debate_judge.optimize.selection import choose, study_of
 from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners import tuner_named
 from debate_judge.programs import named, options_of, preset
@@ -35,10 +35,10 @@ from debate_judge.programs.lm.reply import replies_folder
 from debate_judge.programs.make_lm import make_lm, open_replies
 from debate_judge.programs.roles.examples import require_shown
 from debate_judge.runs.flags.lm import limits
-from debate_judge.runs.runner.memory import DebateMemory
-from debate_judge.runs.runner.preflight import Trial, preflight, trials
+from debate_judge.runs.runner.debate_cache import DebateCache
+from debate_judge.runs.runner.preflight import PreflightCheck, preflight, preflight_checks
 from debate_judge.runs.runner.runner import JudgeRunner
-from debate_judge.runs.tracking.looks import Looks, record_look
+from debate_judge.runs.tracking.held_out_reuse import HeldOutReuse, record_held_out_use
 from debate_judge.runs.tracking.tracker import Tracker
 
 logger = logging.getLogger(__name__)
@@ -84,7 +84,7 @@ def compile_judge(
         if run.plan.data.folds:
             # The exported judge learns from all sources: it is tuned on the first half, like half of the folds.
             works.append(partial(choose_and_evaluate, run, tuned[0]))
-        *folds, whole = run.runner.at_once(works)
+        *folds, whole = run.runner.run_concurrently(works)
         evaluations = folds or [whole]
         held_out = compare_held_out(run.plan, evaluations)
         result = Result(
@@ -113,7 +113,7 @@ def _require_fitting(settings: Settings, judge: Judge, corpus: Corpus) -> None:
             expected="sources with several texts",
             remedy="give N or nearest:N",
         )
-    measure = settings.chosen_by.closest
+    measure = settings.chosen_by.absolute_measure
     if measure and (judge.compares or not judge.on_scale):
         raise InputError(
             f"the values of {settings.judge} are not on the raters' scale, so that there is no {measure}",
@@ -169,7 +169,7 @@ def open_run(plan: CompilePlan, *, progress: bool = True) -> Iterator[Run]:
         runner.progress.phases = plan.phases
         run = Run.of(plan, runner, tracker, reflection_lm(settings, runner.lm))
         if settings.preflight:
-            preflight(runner, _trials(plan))
+            preflight(runner, _preflight_checks(plan))
             preflight_reflection(settings, run.reflection)
         yield run
 
@@ -183,7 +183,7 @@ def _start(settings: Settings, options: Mapping[str, Any]) -> Judge:
     )
 
 
-def _trials(plan: CompilePlan) -> list[Trial]:
+def _preflight_checks(plan: CompilePlan) -> list[PreflightCheck]:
     """The trial calls before the compile: the judge with every role that the search may use, in every reading."""
     searched = "tie_breaker" in named(plan.settings.judge).searched
     readings = [*plan.readings, *(("joint",) if plan.joint else ())]
@@ -192,7 +192,7 @@ def _trials(plan: CompilePlan) -> list[Trial]:
     return [
         trial
         for judge in fullest
-        for trial in trials(
+        for trial in preflight_checks(
             plan.settings.judge, dict.fromkeys((a.name for a in aspects), judge), plan.data.corpus, aspects
         )
     ]
@@ -207,9 +207,9 @@ def _tracker(plan: CompilePlan) -> Tracker:
     )
 
 
-def _looked_at(plan: CompilePlan, held_out: HeldOut) -> Looks:
+def _looked_at(plan: CompilePlan, held_out: HeldOut) -> HeldOutReuse:
     """Record in the store's ledger that the held-out figures were looked at."""
-    return record_look(
+    return record_held_out_use(
         Path(plan.settings.store),
         plan.identity,
         plan.data.corpus,
@@ -231,7 +231,7 @@ def _only_process(file: Path) -> Iterator[None]:
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        logger.info("another process compiles the same; waiting until it has ended")
+        logger.info("another process is running the same compile; waiting until it has ended")
         lock.acquire()
     try:
         yield
@@ -257,5 +257,5 @@ def _runner(plan: CompilePlan, *, progress: bool) -> Iterator[JudgeRunner]:
         )
         if lm.destination is not None:
             logger.info(lm.destination)
-        with JudgeRunner(lm, progress=progress, memory=DebateMemory() if plan.data.folds else None) as runner:
+        with JudgeRunner(lm, progress=progress, memory=DebateCache() if plan.data.folds else None) as runner:
             yield runner

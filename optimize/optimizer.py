@@ -15,8 +15,8 @@ from debate_judge.optimize.search.knowledge import (
     TUNED,
     Knowledge,
     Variants,
-    both,
-    kinds_of,
+    combine,
+    knowledge_kinds,
     rated_examples,
     space_axes,
 )
@@ -24,7 +24,7 @@ from debate_judge.optimize.search.points import LEARNT, JudgeVariant, Space
 from debate_judge.optimize.settings import EFFORTS
 from debate_judge.optimize.tuners import GuideLimits, LearntPersona, Tuning, details_of
 from debate_judge.programs import named
-from debate_judge.programs.compiled import usual_granularity
+from debate_judge.programs.compiled import default_granularity
 from debate_judge.programs.grouping import corpus_items
 from debate_judge.programs.judge import Judge, Verdict
 from debate_judge.runs.runner.billing import stage
@@ -52,17 +52,17 @@ def compile(run: Run) -> TunedJudges:
     # Tuning uses the cheapest reading. On a copy, because a judge may keep what it has derived, and the uncompiled
     # judge is measured without that.
     base = plan.read(plan.readings[0])
-    found = run.tune_at_once([partial(_learnt, run, base, unit) for unit in plan.units])
+    learnt_by_unit = run.tune_at_once([partial(_learnt, run, base, unit) for unit in plan.units])
     personas = _judges(plan, base, _personas(plan))
-    names = [*personas, *([LEARNT] if any(persona for _, persona in found) else [])]
-    space = _space(plan, base, names, [kind for kinds, _ in found for kind in kinds])
+    names = [*personas, *([LEARNT] if any(persona for _, persona in learnt_by_unit) else [])]
+    space = _space(plan, base, names, [kind for kinds, _ in learnt_by_unit for kind in kinds])
     variants = {}
-    for unit, (kinds, persona) in zip(plan.units, found, strict=True):
-        own, seen = dict(personas), {}
+    for unit, (kinds, persona) in zip(plan.units, learnt_by_unit, strict=True):
+        unit_learnt, seen = dict(personas), {}
         if persona is not None:
-            own |= base.variants({LEARNT: persona.text})
+            unit_learnt |= base.variants({LEARNT: persona.text})
             seen = {LEARNT: persona.seen}
-        variants[label_of(unit)] = Variants(own, kinds, space, seen)
+        variants[label_of(unit)] = Variants(unit_learnt, kinds, space, seen)
     return TunedJudges(variants, space)
 
 
@@ -77,7 +77,7 @@ def _learnt(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> _Learnt:
         return kinds, persona
     scores = _first_scores(run, base, aspects) if wanted.pairs else {}
     shown = rated_examples(plan.data.splits.train, aspects, wanted, plan.settings.seed, scores)
-    return [*kinds, shown, *(both(kind, shown) for kind in kinds if kind.name != TUNED)], persona
+    return [*kinds, shown, *(combine(kind, shown) for kind in kinds if kind.name != TUNED)], persona
 
 
 def _first_scores(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> dict[tuple[str, str, str], float]:
@@ -123,7 +123,7 @@ def _tuned(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> _Learnt:
             predictor.demos = []
     # Aspects that share a call have one Critic, and a judge without search over personas keeps its own.
     searched = not base.joint and "persona" in named(settings.judge).searched
-    return kinds_of(base, tuned), tuned.persona if searched else None
+    return knowledge_kinds(base, tuned), tuned.persona if searched else None
 
 
 def _personas(plan: CompilePlan) -> Mapping[str, str]:
@@ -137,9 +137,9 @@ def _personas(plan: CompilePlan) -> Mapping[str, str]:
 
 def _judges(plan: CompilePlan, base: Judge, personas: Mapping[str, str]) -> dict[str, Judge]:
     """The untuned judge with each of these personas, its own first."""
-    found = base.variants(personas)
-    own = str(base.config().get("persona", ""))
-    return {name: found[name] for name in sorted(found, key=lambda name: name != own)}
+    variants = base.variants(personas)
+    judge_persona = str(base.config().get("persona", ""))
+    return {name: variants[name] for name in sorted(variants, key=lambda name: name != judge_persona)}
 
 
 def _space(plan: CompilePlan, base: Judge, personas: Sequence[str], kinds: Sequence[Knowledge]) -> Space:
@@ -167,7 +167,7 @@ def _space(plan: CompilePlan, base: Judge, personas: Sequence[str], kinds: Seque
 
 def fixed_granularities(plan: CompilePlan, aspects: Sequence[Aspect]) -> dict[str, Granularity]:
     """Aspect -> its granularity, for aspects whose granularity is not searched: that of its steps, or as given."""
-    usual = {aspect.name: usual_granularity(plan.judge, aspect) for aspect in aspects}
+    usual = {aspect.name: default_granularity(plan.judge, aspect) for aspect in aspects}
     return {a.name: usual[a.name] for a in aspects if a.scale.on_steps or not _rounded(plan, a)}
 
 
@@ -177,5 +177,5 @@ def _rounded(plan: CompilePlan, aspect: Aspect) -> bool:
     Not for metrics, whose values are not on the scale, and not for binary decisions: half points would move scores onto
     the threshold, and whole points would remove all differences between scores on the same side of it.
     """
-    question = plan.data.questions.get(aspect.name)
+    question = plan.data.decision_rules.get(aspect.name)
     return plan.judge.on_scale and (question is None or question.kind != "binary")

@@ -16,24 +16,24 @@ from debate_judge.optimize.context import CompilePlan
 from debate_judge.optimize.evaluation.comparison import folds_json
 from debate_judge.optimize.evaluation.held_out import COMPARED
 from debate_judge.optimize.evaluation.learning_curve import log_curve
-from debate_judge.optimize.findings.run_page import debate_rows, description, sampled_debates
-from debate_judge.optimize.findings.sections import compile_report
-from debate_judge.optimize.findings.wording import describe, guides_text, instruction_diff
+from debate_judge.optimize.reporting.formatting import describe, guides_text, instruction_diff
+from debate_judge.optimize.reporting.mlflow_description import debate_rows, description, sampled_debates
+from debate_judge.optimize.reporting.sections import compile_report
 from debate_judge.optimize.result import Result, TrackedRun
-from debate_judge.programs import KINDS
+from debate_judge.programs import JUDGE_CLASSES
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.roles.examples import examples_of, rendered
 from debate_judge.runs.export import folder
 from debate_judge.runs.export.recorded import RECORDED, record
-from debate_judge.runs.flags.declared import changed_settings
+from debate_judge.runs.flags.declaration import changed_settings
+from debate_judge.runs.reports import absolute_agreement as closeness_tables
 from debate_judge.runs.reports import calibration as calibration_tables
-from debate_judge.runs.reports import closeness as closeness_tables
 from debate_judge.runs.reports import decisions as decision_tables
 from debate_judge.runs.reports.costs import cost_rows
 from debate_judge.runs.reports.html.blocks import CostChart, JudgesChart, LineChart
 from debate_judge.runs.reports.html.charts import figure
 from debate_judge.runs.reports.html.document import DebateTexts, Report
-from debate_judge.runs.reports.html.keeping import ReportFiles, keep
+from debate_judge.runs.reports.html.report_files import ReportFiles, keep
 from debate_judge.runs.tracking import champion
 from debate_judge.runs.tracking.champion import Challenger
 from debate_judge.runs.tracking.contents import prompts_of
@@ -56,8 +56,8 @@ _WITH_TEXTS = (
 def announce(plan: CompilePlan, tracker: Tracker) -> None:
     """Log what is known before any LM call: settings, data and split."""
     data = plan.data
-    found = {"aspects": ",".join(a.name for a in data.aspects), "level": data.level}
-    tracker.settings(asdict(plan.settings) | found, changed_settings(plan.settings, _ALWAYS) | found)
+    facts = {"aspects": ",".join(a.name for a in data.aspects), "level": data.level}
+    tracker.settings(asdict(plan.settings) | facts, changed_settings(plan.settings, _ALWAYS) | facts)
     tracker.tags({"identity": plan.identity, "note": plan.note or None})
     tracker.dataset("train", data.splits.train, data.splits.fingerprints["train"])
     tracker.dataset("dev", data.splits.dev, data.splits.fingerprints["dev"])
@@ -99,7 +99,7 @@ def log(result: Result, tracker: Tracker) -> Result:
     for compared in COMPARED:
         tracker.json(f"agreement/{compared}.json", held_out.tables[compared].to_json())
     tracker.details(decision_tables.metrics(held_out.decisions))
-    tracker.details(closeness_tables.metrics(held_out.closeness))
+    tracker.details(closeness_tables.metrics(held_out.absolute_agreement))
     tracker.details(calibration_tables.metrics(result.calibration))
     tracker.json("calibration.json", calibration_tables.to_json(result.calibration))
     tracker.metrics(_metrics(result))
@@ -117,7 +117,9 @@ def log(result: Result, tracker: Tracker) -> Result:
     tracker.text("guides.txt", guides_text(result.compiled))
     shown = {aspect: examples_of(chosen.judge) for aspect, chosen in result.compiled.aspects.items()}
     if any(shown.values()):
-        tracker.text("examples.txt", "\n\n".join(f"{a}\n\n{rendered(found)}" for a, found in shown.items() if found))
+        tracker.text(
+            "examples.txt", "\n\n".join(f"{a}\n\n{rendered(agreement)}" for a, agreement in shown.items() if agreement)
+        )
     if tracker.keeps_texts or plan.settings.log_texts:
         tracker.table("debates.json", debate_rows(plan, held_out))
         tracker.debates(sampled_debates(plan, held_out))
@@ -156,11 +158,13 @@ def _write_report(result: Result, tracker: Tracker, report: Report, texts: Debat
 def _log_model(result: Result, tracker: Tracker) -> None:
     """Log the export as a model with its prompts, and register it if it is shown to agree with the raters."""
     plan, exported = result.plan, result.exported
-    own = sorted({chosen.judge.kind for chosen in exported.judge.aspects.values()} - set(KINDS))
-    if own:
+    foreign_kinds = sorted({chosen.judge.kind for chosen in exported.judge.aspects.values()} - set(JUDGE_CLASSES))
+    if foreign_kinds:
         # The model would have to contain their modules and everything that these import, which is not known here.
         logger.warning(
-            "no MLflow model: it cannot hold the code of %s; use the export in %s", ", ".join(own), plan.export
+            "no MLflow model: it cannot hold the code of %s; use the export in %s",
+            ", ".join(foreign_kinds),
+            plan.export,
         )
     else:
         tracker.model(plan.export, name="judge", registration=_registration(result) if result.shown else None)
@@ -190,18 +194,18 @@ def _log_figures(report: Report, tracker: Tracker) -> None:
 
 def _spoken(judge: Judge) -> dict[str, str]:
     """Predictor name -> instructions of the predictors that the judge's debate uses."""
-    asked = {*judge.tunable(), *(["tie_breaker"] if judge.debate_config.tie_breaker else [])}
-    return {name: text for name, text in judge.instructions().items() if name in asked}
+    predictors = {*judge.tunable(), *(["tie_breaker"] if judge.debate_config.tie_breaker else [])}
+    return {name: text for name, text in judge.instructions().items() if name in predictors}
 
 
 def _registration(result: Result) -> Registration:
     plan, exported, held_out = result.plan, result.exported, result.held_out
     judge, task, settings = exported.judge, exported.judge.task, plan.settings
-    versus = partial(
+    paired_difference = partial(
         compare, statistic=plan.statistic, level=plan.data.level, resamples=settings.resamples, seed=settings.seed
     )
     figure = result.agreement(exported.name)
-    chosen = ", ".join(f"{aspect}: {one.judge.kind}" for aspect, one in judge.aspects.items())
+    chosen = ", ".join(f"{aspect}: {aspect_judge.judge.kind}" for aspect, aspect_judge in judge.aspects.items())
     return Registration(
         name=plan.family,
         about=f"Judges that score a {task.candidate_label} ({', '.join(judge.aspects)}) as human raters do, one "
@@ -209,7 +213,7 @@ def _registration(result: Result) -> Registration:
         "the raters of the same held-out sources.",
         version=f"{plan.name}: held-out agreement {figure}; LM {settings.lm}; {chosen}."
         + (f" {plan.note}" if plan.note else ""),
-        challenge=Challenger(held_out.scores[exported.name], versus),
+        challenge=Challenger(held_out.scores[exported.name], paired_difference),
     )
 
 
@@ -249,7 +253,7 @@ def _details(result: Result) -> dict[str, float | None]:
     meter, power = result.lm.meter, power_of(held_out.gain)
     return {
         **{f"held_out/{name}/lm_calls_per_item": held_out.calls_per_item(name) for name in COMPARED},
-        **{f"gain/{aspect}": found.value for aspect, found in held_out.gains.items()},
+        **{f"gain/{aspect}": gain.value for aspect, gain in held_out.gains.items()},
         "gain_detectable": None if power is None else power.detectable,
         "gain_more_sources_for_0.02": None if power is None else power.more_for_small,
         "looks_inflation": result.looks.inflation,

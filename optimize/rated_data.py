@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from debate_judge import data
-from debate_judge.data.agreement.decisions import Question, find_questions
+from debate_judge.data.agreement.decisions import DecisionRule, find_decision_rules
 from debate_judge.data.agreement.tables import Level
 from debate_judge.data.errors import InputError
-from debate_judge.data.folds import Folds, fold, usual_folds
-from debate_judge.data.inference.closeness import cuts_of
+from debate_judge.data.folds import Folds, default_folds, fold
+from debate_judge.data.inference.absolute_agreement import decision_cuts
 from debate_judge.data.requirements import aspects_to_judge, require_enough_rated, require_level
 from debate_judge.data.schema import Aspect, Corpus
-from debate_judge.data.splits import beside, split, split_beside
+from debate_judge.data.splits import append_held_out, split, split_with_held_out
 from debate_judge.optimize.context import CompileData
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs.judge import Judge
@@ -46,7 +46,7 @@ def load(settings: Settings, corpus: Corpus | RatedSources | None = None) -> Rat
         return RatedSources(corpus, given=given)
     file = rated_file(settings.held_out, settings.tracking_uri, "--held-out")
     held_out = data.load(file, corpus.task, settings.columns)
-    return RatedSources(beside(corpus, held_out), held_out, given)
+    return RatedSources(append_held_out(corpus, held_out), held_out, given)
 
 
 def split_sources(rated: RatedSources, settings: Settings, judge: Judge) -> CompileData:
@@ -55,19 +55,21 @@ def split_sources(rated: RatedSources, settings: Settings, judge: Judge) -> Comp
     names = aspects_to_judge(corpus, settings.aspects)
     require_enough_rated(corpus, names)
     aspects = tuple(corpus.task.aspect(name) for name in names)
-    questions = find_questions(corpus.groups, aspects)
+    decision_rules = find_decision_rules(corpus.groups, aspects)
     level = settings.chosen_by.level
     if level == "auto":
-        level = _level(corpus, aspects, questions, judge)
+        level = _level(corpus, aspects, decision_rules, judge)
     require_level(corpus, level)
     folds = _folds(corpus, settings, list(names))
     if rated.held_out is not None:
-        splits = split_beside(corpus, len(rated.held_out.groups), aspects=list(names), seed=settings.seed)
+        splits = split_with_held_out(corpus, len(rated.held_out.groups), aspects=list(names), seed=settings.seed)
     else:
         splits = folds.whole if folds else split(corpus, aspects=list(names), seed=settings.seed)
     if splits.joined:
         logger.info(splits.joined_note())
-    return CompileData(corpus, aspects, level, questions, cuts_of(aspects, questions, settings.cut), splits, folds)
+    return CompileData(
+        corpus, aspects, level, decision_rules, decision_cuts(aspects, decision_rules, settings.cut), splits, folds
+    )
 
 
 def _folds(corpus: Corpus, settings: Settings, aspects: Sequence[str]) -> Folds | None:
@@ -79,23 +81,25 @@ def _folds(corpus: Corpus, settings: Settings, aspects: Sequence[str]) -> Folds 
     if settings.held_out is not None:
         if (settings.folds or 1) != 1:
             raise InputError(
-                "sources that were held out once are not held out by folds",
+                "a separate held-out set cannot be combined with folds",
                 field="--held-out",
                 expected="no --folds",
                 found=f"--folds {settings.folds}",
                 remedy="leave --folds away, or --held-out",
             )
         return None
-    count = usual_folds(corpus) if settings.folds is None else settings.folds
+    count = default_folds(corpus) if settings.folds is None else settings.folds
     return None if count == 1 else fold(corpus, aspects=aspects, seed=settings.seed, count=count)
 
 
-def _level(corpus: Corpus, aspects: Sequence[Aspect], questions: Mapping[str, Question], judge: Judge) -> Level:
+def _level(
+    corpus: Corpus, aspects: Sequence[Aspect], decision_rules: Mapping[str, DecisionRule], judge: Judge
+) -> Level:
     """The level `auto`: `summary` if groups have several candidates, else `sample`.
 
     Also `sample` if the ratings of all aspects are binary: one threshold is then used for all sources, the pooled
     correlation ranks judges much as AUROC does, and groups with a single label count, too. But not for a judge that
     compares, whose scores mean nothing across sources.
     """
-    pooled = all(a.name in questions and questions[a.name].kind == "binary" for a in aspects)
+    pooled = all(a.name in decision_rules and decision_rules[a.name].kind == "binary" for a in aspects)
     return "summary" if corpus.grouped and (not pooled or judge.compares) else "sample"

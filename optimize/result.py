@@ -21,18 +21,18 @@ from debate_judge.optimize.evaluation.comparison import (
 )
 from debate_judge.optimize.evaluation.held_out import COMPARED, HeldOutEvaluation
 from debate_judge.optimize.evaluation.learning_curve import LearningCurve
-from debate_judge.optimize.findings.verdict import verdict
-from debate_judge.optimize.findings.wording import guides
+from debate_judge.optimize.reporting.formatting import guides
+from debate_judge.optimize.reporting.verdict import verdict
 from debate_judge.optimize.search.outcomes import SearchResult
 from debate_judge.programs.compiled import CompiledJudge
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.runs.export.folder import load
 from debate_judge.runs.export.loaded import LoadedJudge
+from debate_judge.runs.reports import absolute_agreement as closeness_tables
 from debate_judge.runs.reports import calibration as calibration_tables
-from debate_judge.runs.reports import closeness as closeness_tables
 from debate_judge.runs.reports import decisions as decision_tables
 from debate_judge.runs.reports import raters as rater_tables
-from debate_judge.runs.tracking.looks import FIRST_LOOK, Looks
+from debate_judge.runs.tracking.held_out_reuse import FIRST_USE, HeldOutReuse
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,7 +67,7 @@ class Result:
     held_out: HeldOut
     exported: Exported
     curve: LearningCurve | None = None
-    looks: Looks = FIRST_LOOK
+    looks: HeldOutReuse = FIRST_USE
     """How often the held-out figures were looked at."""
     report: Path | None = None
     """The HTML page, with texts if these were wanted; None if no page was wanted or it could not be written."""
@@ -118,9 +118,9 @@ class Result:
         figures = ("value", "low", "high")
         rows: dict[str, list[float | None]] = {}
         for judge in COMPARED:
-            found = {aspect: self.agreement(judge, aspect) for aspect in self.searches}
-            found["average"] = self.agreement(judge)
-            for row, agreement in found.items():
+            by_aspect = {aspect: self.agreement(judge, aspect) for aspect in self.searches}
+            by_aspect["average"] = self.agreement(judge)
+            for row, agreement in by_aspect.items():
                 rows.setdefault(row, []).extend(getattr(agreement, figure) for figure in figures)
         columns = pd.MultiIndex.from_product([COMPARED, figures], names=["judge", "figure"])
         return pd.DataFrame(list(rows.values()), index=list(rows), columns=columns, dtype=float)
@@ -139,11 +139,11 @@ class Result:
             "exported": {"judge": self.exported.name, "why": self.exported.why},
             "held_out": {name: held_out.tables[name].to_json() for name in COMPARED},
             "decisions": decision_tables.to_json(held_out.decisions),
-            "closeness": closeness_tables.to_json(held_out.closeness),
+            "closeness": closeness_tables.to_json(held_out.absolute_agreement),
             "calibration": calibration_tables.to_json(self.calibration),
             "raters": rater_tables.to_json(held_out.raters),
             "gain": {**asdict(gain), "power": None if (power := power_of(gain)) is None else asdict(power)},
-            "gains": {aspect: asdict(found) for aspect, found in held_out.gains.items()},
+            "gains": {aspect: asdict(aspect_gain) for aspect, aspect_gain in held_out.gains.items()},
             "gain_of_knowledge": asdict(held_out.of_knowledge),
             "gain_over_informed_single": asdict(held_out.over_informed),
             "near_duplicates": [list(ids) for ids in plan.data.splits.joined],

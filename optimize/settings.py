@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator
 
 from debate_judge.data.errors import InputError
-from debate_judge.data.folds import FOLDS, SMALL
+from debate_judge.data.folds import FOLDS, MIN_SOURCES_FOR_SPLIT
 from debate_judge.data.schema import fingerprint
 from debate_judge.optimize.tuners import TUNERS, GuideLimits
 from debate_judge.runs.flags.common import (
@@ -22,7 +22,7 @@ from debate_judge.runs.flags.common import (
     max_unscored,
     resampling,
 )
-from debate_judge.runs.flags.declared import command_settings, flag_group, result_settings, setting
+from debate_judge.runs.flags.declaration import command_settings, flag_group, result_settings, setting
 from debate_judge.runs.flags.judge import PERSONAS_FILE, JudgeOptionFlags
 from debate_judge.runs.flags.lm import LimitFlags, LMFlags
 from debate_judge.runs.flags.metric import CUT, METRIC, MetricChoice, MetricText, objective_of
@@ -79,7 +79,7 @@ class JudgeFlags:
 
     judge: str = setting("debate", "single, debate, geval, chateval, ..., or module:Class")
     personas: str | None = PERSONAS_FILE
-    max_unscored: float = max_unscored(decides=True)
+    max_unscored: float = max_unscored(affects_results=True)
 
 
 @flag_group("optimization")
@@ -96,7 +96,7 @@ class SearchFlags:
     guide_words: int = setting(_GUIDE.words, "longest guide to the raters of an aspect, in words", ge=20)
     guide_tokens: int = setting(_GUIDE.tokens, "rated texts shown to the author of a guide at once, in tokens", ge=500)
     effort: Literal["light", "medium", "heavy"] = setting(
-        "light", "how much is tried: light, medium, heavy", metavar="EFFORT"
+        "light", "effort of tuning and search: light, medium, heavy", metavar="EFFORT"
     )
     trials: int | None = setting(
         None, "most single calls, debates and Tie-breakers that the search may try", ge=1, shown="by effort"
@@ -114,18 +114,18 @@ class SearchFlags:
     learning_curve: bool = setting(
         False,
         "also measure what is learnt from 0, 4, 8, 16, ... train sources, to see whether more ratings would pay",
-        decides=False,
+        affects_results=False,
     )
     read_alone: bool = setting(
         False,
         "also measure a judge that reads candidates side by side on each text by itself, as tools hand texts over",
-        decides=False,
+        affects_results=False,
     )
     folds: int | None = setting(
         None,
         "folds, each held out once",
         ge=1,
-        shown=f"{FOLDS} below {SMALL} sources, else 1",
+        shown=f"{FOLDS} below {MIN_SOURCES_FOR_SPLIT} sources, else 1",
     )
     held_out: str | None = setting(
         None,
@@ -136,7 +136,7 @@ class SearchFlags:
         "cheaper",
         "what to export if held-out shows that the compiled judge is worse than a single call, or does not show that "
         "it is better although it takes more calls: the single call (cheaper) or the compiled judge",
-        decides=False,
+        affects_results=False,
     )
     seed: int = SEED
     resamples: int = resampling(100)
@@ -147,20 +147,22 @@ class OutputFlags:
     """Where the results of a compile are written."""
 
     name: Annotated[str, AfterValidator(_run_name)] | None = setting(
-        None, "name of run, export, page, model and prompts", decides=False
+        None, "name of run, export, page, model and prompts", affects_results=False
     )
     tracking_uri: str | None = setting(
-        None, "MLflow server to log to", metavar="URL", decides=False, shown="embedded in --store"
+        None, "MLflow server to log to", metavar="URL", affects_results=False, shown="embedded in --store"
     )
     log_texts: bool = setting(
-        False, "log debates, which quote texts of the data, to the server of --tracking-uri as well", decides=False
+        False,
+        "log debates, which quote texts of the data, to the server of --tracking-uri as well",
+        affects_results=False,
     )
     report: Literal["none", "plain", "full"] = REPORT
     store: str = STORE
     replies: str | None = REPLIES
     studies: str | None = setting(
         None, "PostgreSQL database that a team keeps its studies in; or set DEBATE_STUDIES", metavar="URL",
-        decides=False,
+        affects_results=False,
     )  # fmt: skip
     json: str | None = JSON_FILE
 
@@ -183,7 +185,7 @@ class Settings(DataFlags, JudgeFlags, JudgeOptionFlags, LMFlags, LimitFlags, Sea
         "--objective": "it is part of --metric LEVEL/CORRELATION, e.g. --metric summary/spearman",
         "--repeats": "it was removed: folds are drawn once; --folds has every source held out, --seed draws others",
         "--choose": "it was removed: judges are chosen by partial pooling over aspects, the cheapest near the best",
-        "--tolerance": "it was removed with the rules of --choose, one of which is left",
+        "--tolerance": "it was removed together with the other rules of --choose",
         "--no-race": "it was removed: Optuna searches and prunes; --effort says how much is tried",
     }
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _MODULE = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 
-KINDS: Mapping[str, str] = MappingProxyType(
+JUDGE_CLASSES: Mapping[str, str] = MappingProxyType(
     {
         "debate": "debate_judge.programs.debate.judge:Debate",
         "geval": "debate_judge.programs.geval.judge:GEval",
@@ -40,11 +40,11 @@ class Preset:
     """A judge before any tuning."""
 
     kind: str
-    """A key of `KINDS`, or `module:Class`."""
+    """A key of `JUDGE_CLASSES`, or `module:Class`."""
     config: Mapping[str, Any]
     """Arguments of the class's `from_config`."""
     summary: str
-    """One line for people."""
+    """A one-line description."""
     searched: tuple[str, ...] = ()
     """What a search may change: any of persona, rounds, tie_breaker."""
 
@@ -68,7 +68,9 @@ JUDGES: Mapping[str, Preset] = MappingProxyType(
         "multiagent+tiebreak": _debate("plain", 3, True, "the same, settled by the Tie-breaker", ("rounds",)),
         "rouge-l": Preset("rouge-l", {}, "ROUGE-L against references, no LM"),
         "bleu": Preset("bleu", {}, "BLEU against references, no LM"),
-        "bertscore": Preset("bertscore", {"model": "roberta-large"}, "BERTScore F1 against references, a model's own"),
+        "bertscore": Preset(
+            "bertscore", {"model": "roberta-large"}, "BERTScore F1 against references, by a model of its own"
+        ),
         "bartscore": Preset("bartscore", {"model": "facebook/bart-large-cnn"}, "BARTScore: likelihood by a model"),
         "debate": _debate(
             "devils-advocate", 3, False, "debate with a devil's advocate", ("persona", "rounds", "tie_breaker")
@@ -111,26 +113,27 @@ def named(name: str) -> Preset:
 
 
 def judge_class(kind: str) -> type[Judge]:
-    """The class of a kind: a key of `KINDS`, or `module:Class`. Its module is imported, which runs the code in it."""
+    """The class of a kind: a key of `JUDGE_CLASSES`, or `module:Class`. Its module is imported, which runs the code in
+    it."""
     from debate_judge.programs.judge import Judge
 
-    def wrong(problem: str, remedy: str, found: object = kind) -> InputError:
-        return InputError(problem, field="--judge", expected="module:Class of a judge", found=found, remedy=remedy)
+    def wrong(problem: str, remedy: str, actual: object = kind) -> InputError:
+        return InputError(problem, field="--judge", expected="module:Class of a judge", found=actual, remedy=remedy)
 
     if kind.startswith("__main__:"):
-        raise wrong("a judge in the script that runs cannot be imported elsewhere", "move it into a module of its own")
-    judge = named_object(KINDS.get(kind, kind), "--judge", "a judge", "my_package.my_module:MyJudge")
+        raise wrong("a judge in the running script cannot be imported elsewhere", "move it into a module of its own")
+    judge = named_object(JUDGE_CLASSES.get(kind, kind), "--judge", "a judge", "my_package.my_module:MyJudge")
     if not isinstance(judge, type) or not issubclass(judge, Judge):
-        found = "nothing of that name" if judge is None else repr(judge)
-        raise wrong(f"{kind!r} is not a judge", "name a subclass of debate_judge.programs.judge.Judge", found)
+        actual = "there is no such class" if judge is None else repr(judge)
+        raise wrong(f"{kind!r} is not a judge", "name a subclass of debate_judge.programs.judge.Judge", actual)
     if judge.kind != kind:
         remedy = "name it so" if ":" in judge.kind else f"remove the line `kind = {judge.kind!r}` from the class"
-        raise wrong(f"the class at {kind!r} goes by another name", remedy, judge.kind)
+        raise wrong(f"the class at {kind!r} has another `kind`", remedy, judge.kind)
     return judge
 
 
 def named_object(place: str, field: str, what: str, example: str) -> Any:
-    """What stands at `module:Class`, or None. The module is imported, which runs the code in it.
+    """The object at `module:Class`, or None. The module is imported, which runs the code in it.
 
     An error names the flag `field`, says `what` is expected and gives an `example`.
     """
@@ -140,7 +143,7 @@ def named_object(place: str, field: str, what: str, example: str) -> Any:
 
     module, _, name = place.partition(":")
     if not _MODULE.fullmatch(module) or not name.isidentifier():
-        raise wrong(f"not the place of {what}", f"write it like {example}")
+        raise wrong(f"not the import path of {what}", f"write it like {example}")
     try:
         return getattr(importlib.import_module(module), name, None)
     except ImportError as error:

@@ -10,7 +10,7 @@ from debate_judge.data.calibration import Calibration
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Granularity, Task
 from debate_judge.programs.grouping import Grouping, grouped
-from debate_judge.programs.judge import Item, Judge, Judgement, in_granularity
+from debate_judge.programs.judge import Item, Judge, Judgement, round_to_granularity
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ class AspectJudge:
 
     def reported(self, judgement: Judgement, aspect: Aspect) -> float | None:
         """The score as this judge reports it, or None where there is none."""
-        return in_granularity(judgement, aspect, self.granularity)
+        return round_to_granularity(judgement, aspect, self.granularity)
 
 
 @dataclass(frozen=True)
@@ -76,22 +76,24 @@ class SharedGrouping:
 
     def by_aspect(self, results: Sequence[Sequence[T]]) -> dict[str, list[T]]:
         """The results of the tables, one for each place, in the order of the items of each aspect."""
-        found: dict[str, list[T]] = {name: [] for name in self.aspects}
+        results_by_aspect: dict[str, list[T]] = {name: [] for name in self.aspects}
         for item, result in zip(self.items, self.grouping.by_item(results), strict=True):
-            found[item.aspect.name].append(result)
-        return found
+            results_by_aspect[item.aspect.name].append(result)
+        return results_by_aspect
 
 
 def grouped_by_aspect(judges: Mapping[str, Judge], items: Mapping[str, Sequence[Item]]) -> list[SharedGrouping]:
     """Group the items of several aspects, each by its name, as `shared_judges` groups their judges."""
     groupings = []
     for shared in shared_judges({name: judges[name] for name in items}):
-        own = tuple(item for name in shared.aspects for item in items[name])
-        groupings.append(SharedGrouping(shared.judge, shared.aspects, own, grouped(shared.judge, own)))
+        shared_items = tuple(item for name in shared.aspects for item in items[name])
+        groupings.append(
+            SharedGrouping(shared.judge, shared.aspects, shared_items, grouped(shared.judge, shared_items))
+        )
     return groupings
 
 
-def usual_granularity(judge: Judge, aspect: Aspect) -> Granularity:
+def default_granularity(judge: Judge, aspect: Aspect) -> Granularity:
     """The granularity of final scores if none is chosen: `whole` where the scale demands whole steps."""
     whole = aspect.scale.on_steps and judge.on_scale and not judge.compares
     return "whole" if whole else "given"

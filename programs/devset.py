@@ -93,7 +93,7 @@ def examples(
         call_example(corpus.task, aspect.name, group, [c.text for c in group.candidates], group.ratings(aspect.name))
         for aspect in chosen
         for group in corpus.groups
-        if group.ranks_humans(aspect.name)
+        if group.has_distinct_ratings(aspect.name)
     ]
     if not made:
         raise InputError(
@@ -104,7 +104,7 @@ def examples(
             found=", ".join(aspect.name for aspect in chosen),
             remedy="debate compile tunes a judge on sources with one candidate each",
         )
-    left_out = {a.name: sum(not group.ranks_humans(a.name) for group in corpus.groups) for a in chosen}
+    left_out = {a.name: sum(not group.has_distinct_ratings(a.name) for group in corpus.groups) for a in chosen}
     return Examples(made, left_out)
 
 
@@ -174,7 +174,7 @@ def _numbers_shown(texts: Sequence[str], candidates: str) -> dict[int, int]:
     """Place of a text in the example -> its number in a prompt about several; empty where the prompt is about one."""
     _, *pieces = _CANDIDATE.split(candidates)
     numbers = {text.strip(): int(number) for number, text in zip(pieces[::2], pieces[1::2], strict=True)}
-    return {n: numbers[own] for n, text in enumerate(texts) if (own := escape(text).strip()) in numbers}
+    return {n: numbers[escaped] for n, text in enumerate(texts) if (escaped := escape(text).strip()) in numbers}
 
 
 def _about_call(
@@ -186,11 +186,11 @@ def _about_call(
     for place in places:
         rating, score, number = gold.ratings[place], scores[place], shown.get(place, place + 1)
         if rating is not None:
-            found = "; the judge has no score for it"
+            judged = "; the judge has no score for it"
             if score is not None:
                 error = "too high" if score > rating else "too low" if score < rating else "right"
-                found = f", the judge {score:g}: {error}"
-            lines.append(f"This call was about candidate {number}. The raters gave it {rating:.2f} on average{found}.")
+                judged = f", the judge {score:g}: {error}"
+            lines.append(f"This call was about candidate {number}. The raters gave it {rating:.2f} on average{judged}.")
     return "\n".join(lines)
 
 

@@ -48,7 +48,7 @@ class EstimateCase:
 
 
 @dataclass(frozen=True, slots=True)
-class AboutItem(Reply):
+class ItemReply(Reply):
     """A reply to a prompt about one item. Other prompts are asked once, however many items there are."""
 
 
@@ -123,7 +123,7 @@ class DryRunEngine(LocalEngine):
             fields["score"] = f"{round(float(fields['score']))}"
         _lengthen(case, fields, spoken, user, min(tokens, settings.get("max_tokens") or tokens))
         text = render(prompt, fields)
-        kind = Reply if set(prompt.inputs) <= _ABOUT_NO_ITEM else AboutItem
+        kind = Reply if set(prompt.inputs) <= _ABOUT_NO_ITEM else ItemReply
         logprobs = _certain(text, fields["score"]) if weighed else None
         return kind(text, tokens_of(system) + tokens_of(user), tokens_of(text), logprobs=logprobs)
 

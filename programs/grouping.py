@@ -1,4 +1,4 @@
-"""What a judge is asked about at once: one candidate, a pair that it compares, or a table of one source.
+"""Grouping of items into questions to a judge: one candidate, a pair to compare, or candidates of one source.
 
 Which candidates share a table depends on the texts alone, and in which order on these and the judge's seed: neither on
 the order in which the items arrive nor on the process. So a run that was stopped asks the same questions again.
@@ -65,7 +65,7 @@ def corpus_items(corpus: Corpus, aspect: Aspect) -> list[Item]:
 
 
 @dataclass(frozen=True, slots=True)
-class CandidateTable:
+class Question:
     """One question to a judge: candidates of one source, in the order in which they are shown."""
 
     items: tuple[Item, ...]
@@ -86,7 +86,7 @@ class CandidateTable:
 class Grouping:
     """The tables that some items are asked about at, and the place of each item."""
 
-    tables: tuple[CandidateTable, ...]
+    tables: tuple[Question, ...]
     places: tuple[TablePlace, ...]
     """One for each item, in their order; equal items may share one."""
 
@@ -100,7 +100,7 @@ class Grouping:
         return [[known[number, place] for place in range(len(t.items))] for number, t in enumerate(self.tables)]
 
 
-class Reader(Protocol):
+class GroupingOptions(Protocol):
     """What of a judge decides how items are grouped; see `programs.judge.Judge`."""
 
     compares: bool
@@ -109,7 +109,7 @@ class Reader(Protocol):
     order: int
 
 
-def grouped(judge: Reader, items: Sequence[Item], *, pairs: bool = True) -> Grouping:
+def grouped(judge: GroupingOptions, items: Sequence[Item], *, pairs: bool = True) -> Grouping:
     """Group the items as the judge wants them: in pairs, in tables of one source (`Judge.together`, `Judge.joint`), or
     each alone.
 
@@ -125,9 +125,7 @@ def grouped(judge: Reader, items: Sequence[Item], *, pairs: bool = True) -> Grou
         return compared
     if judge.together > 1 or judge.joint:
         return _tables(items, judge)
-    return Grouping(
-        tuple(CandidateTable((item,)) for item in items), tuple((number, 0) for number in range(len(items)))
-    )
+    return Grouping(tuple(Question((item,)) for item in items), tuple((number, 0) for number in range(len(items))))
 
 
 def source_of(item: Item) -> tuple[object, ...]:
@@ -143,38 +141,38 @@ def _pairs(items: Sequence[Item]) -> Grouping | None:
     if not pairs or any(len(numbers) != 2 for numbers in pairs.values()):
         return None
     places = {number: (table, place) for table, pair in enumerate(pairs.values()) for place, number in enumerate(pair)}
-    tables = tuple(CandidateTable((items[first], items[second])) for first, second in pairs.values())
+    tables = tuple(Question((items[first], items[second])) for first, second in pairs.values())
     return Grouping(tables, tuple(places[number] for number in range(len(items))))
 
 
-def _tables(items: Sequence[Item], judge: Reader) -> Grouping:
+def _tables(items: Sequence[Item], judge: GroupingOptions) -> Grouping:
     """As few tables of one source as hold all candidates, of nearly equal size."""
-    alike: dict[int, dict[tuple[str, ...], dict[str, Item]]] = {}
+    by_source: dict[int, dict[tuple[str, ...], dict[str, Item]]] = {}
     numbers: dict[tuple[object, ...], int] = {}
     shares = [numbers.setdefault((None if judge.joint else i.aspect, *source_of(i)), len(numbers)) for i in items]
     for number, item in zip(shares, items, strict=True):
-        candidates = alike.setdefault(number, {})
+        candidates = by_source.setdefault(number, {})
         candidates.setdefault((item.source, item.context, item.text), {}).setdefault(item.key, item)
-    tables: list[CandidateTable] = []
+    tables: list[Question] = []
     # Not by the item alone: without a source, an equal one of another group has a place at a table of that group.
     places: dict[tuple[int, str], TablePlace] = {}
-    for number, known in alike.items():
+    for number, known in by_source.items():
         candidates_in_order = _in_order(known.values(), 0)
         count = -(-len(known) // max(1, judge.together))
         ends = [len(known) * end // count for end in range(count + 1)]
         for some in (candidates_in_order[start:end] for start, end in pairwise(ends)):
             shown = _in_order(some, judge.order) if judge.order else some
-            table = [item for own in shown for item in sorted(own.values(), key=_place_of_aspect)]
+            table = [item for by_aspect in shown for item in sorted(by_aspect.values(), key=_place_of_aspect)]
             places |= {(number, item.key): (len(tables), place) for place, item in enumerate(table)}
-            tables.append(CandidateTable(tuple(table)))
+            tables.append(Question(tuple(table)))
     return Grouping(tuple(tables), tuple(places[number, item.key] for number, item in zip(shares, items, strict=True)))
 
 
 def _in_order(candidates: Iterable[dict[str, Item]], seed: int) -> list[dict[str, Item]]:
     """The items of each candidate, in a seeded order of the candidates, which is the same in every aspect."""
 
-    def rank(own: dict[str, Item]) -> bytes:
-        item = next(iter(own.values()))
+    def rank(by_aspect: dict[str, Item]) -> bytes:
+        item = next(iter(by_aspect.values()))
         text = "\0".join([str(seed), item.source, item.context, item.text])
         return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
@@ -216,7 +214,7 @@ class Texts:
         """The texts among the arguments of a call; an `InputError` for arguments that cannot be used."""
         if positional:
             raise InputError(
-                "a judge takes keywords only, so that source and text are not taken for each other",
+                "a judge takes keywords only, so that source and text are not confused",
                 field="source",
                 expected=_CALL,
                 found=", ".join(map(repr, positional)),
@@ -297,8 +295,8 @@ def find_aspect(aspect: object, task: Task | str | None = None) -> tuple[Task, A
     """
     chosen = find_task(task) if isinstance(task, str) else task
     if isinstance(aspect, Aspect):
-        own = next((known for known in TASKS.values() if aspect in known.aspects), None)
-        return chosen or own or Task("evaluation", "source", "text", (aspect,)), aspect
+        task_of_aspect = next((known for known in TASKS.values() if aspect in known.aspects), None)
+        return chosen or task_of_aspect or Task("evaluation", "source", "text", (aspect,)), aspect
     tasks = TASKS.values() if chosen is None else (chosen,)
     known = {a.name: (t, a) for t in reversed(tuple(tasks)) for a in t.aspects}
     qualified = {f"{t.name}.{a.name}": (t, a) for t in tasks for a in t.aspects}

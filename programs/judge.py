@@ -1,4 +1,4 @@
-"""What a judge is asked, what it answers, and what every judge must be able to do.
+"""The contract of judges: their input, their output, and the methods that every judge has.
 
     judge(source="The article ...", text="Its summary ...", aspect="coherence")      # score, reason, judgement
     judge(source="The article ...", texts=["...", "..."], aspect="coherence")        # scores, reasons, judgements
@@ -47,8 +47,8 @@ class Verdict:
     def reason(self) -> str:
         """What was said for this score: in a debate the last Scorer's rationale, or the Tie-breaker's."""
         scored = [turn for turn in self.transcript.turns if turn.score is not None]
-        own = [turn for turn in scored if turn.score == self.score] or scored
-        return own[-1].text if own else ""
+        matching = [turn for turn in scored if turn.score == self.score] or scored
+        return matching[-1].text if matching else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Unscored:
 
 Judgement = Verdict | Unscored
 
-MOST_ROUNDS = 100
+MAX_ROUNDS = 100
 """Most rounds of a debate; published debates have three or fewer."""
 
 
@@ -77,7 +77,7 @@ class DebateConfig:
 
     def __post_init__(self) -> None:
         # An export may come from anywhere, and each round is paid for.
-        whole_number("rounds", self.rounds, most=MOST_ROUNDS)
+        whole_number("rounds", self.rounds, most=MAX_ROUNDS)
         yes_or_no("tie_breaker", self.tie_breaker)
 
 
@@ -95,7 +95,7 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
     """
 
     kind: ClassVar[str]
-    """Name of the class in exports: its key in `programs.KINDS`, or its `module:Class` if it has none."""
+    """Name of the class in exports: its key in `programs.JUDGE_CLASSES`, or its `module:Class` if it has none."""
     settable: ClassVar[tuple[str, ...]] = ()
     """Entries of its configuration that a user may set as options."""
     packages: ClassVar[tuple[str, ...]] = ()
@@ -188,8 +188,10 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
         scores = [turn.score for turn in transcript.turns if turn.score is not None]
         if not scores:
             raise ValueError(f"the judge {self.kind!r} recorded neither a score nor a failure")
-        held = max(turn.round for turn in transcript.turns)
-        return Verdict(scores[-1], held, "rounds over" if held else "single call", transcript.calls, transcript)
+        last_round = max(turn.round for turn in transcript.turns)
+        return Verdict(
+            scores[-1], last_round, "rounds over" if last_round else "single call", transcript.calls, transcript
+        )
 
     def variants(self, personas: Mapping[str, str]) -> dict[str, Judge]:
         """The judges that a search may choose from, by name; for a debate one for each persona."""
@@ -197,9 +199,9 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
 
     def with_debate(self, *, rounds: int | None = None, tie_breaker: bool | None = None) -> Judge:
         """A copy that debates for `rounds` rounds, with or without a Tie-breaker; None keeps this judge's value."""
-        copy, own = self.deepcopy(), self.debate_config
+        copy, config = self.deepcopy(), self.debate_config
         copy.debate_config = DebateConfig(
-            own.rounds if rounds is None else rounds, own.tie_breaker if tie_breaker is None else tie_breaker
+            config.rounds if rounds is None else rounds, config.tie_breaker if tie_breaker is None else tie_breaker
         )
         return copy
 
@@ -246,12 +248,12 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
 
     async def smoke_test(self, items: Sequence[Item]) -> Transcript:
         """Ask every role about items that `converse` may take at once; the transcript has a failure if all failed."""
-        return least_failed(await self.converse(items, min(self.debate_config.rounds, 1)))
+        return first_without_failure(await self.converse(items, min(self.debate_config.rounds, 1)))
 
-    def names_in(self, state: Iterable[str]) -> dict[str, str]:
+    def state_names(self, state: Iterable[str]) -> dict[str, str]:
         """Name of a predictor -> its name in a state, which may be one of older exports (`scorer.predict`)."""
-        own = {name for name, _ in self.named_predictors()}
-        return {name if name in own else name.removesuffix(".predict"): name for name in state}
+        predictor_names = {name for name, _ in self.named_predictors()}
+        return {name if name in predictor_names else name.removesuffix(".predict"): name for name in state}
 
     def instructions(self) -> dict[str, str]:
         """Predictor name -> its present instructions."""
@@ -269,7 +271,7 @@ class ItemJudge(Judge):
         return await gather(self.converse_about(item, rounds) for item in items)
 
 
-def least_failed(transcripts: Sequence[Transcript]) -> Transcript:
+def first_without_failure(transcripts: Sequence[Transcript]) -> Transcript:
     """The first transcript without a failure; if all have one, the first: then it is the LM's and not an item's."""
     return min(transcripts, key=lambda transcript: transcript.failure is not None)
 
@@ -279,7 +281,7 @@ def reason_of(judgement: Judgement) -> str:
     return judgement.reason if isinstance(judgement, Verdict) else f"{judgement.reason}: {judgement.detail}"
 
 
-def in_granularity(judgement: Judgement, aspect: Aspect, granularity: Granularity) -> float | None:
+def round_to_granularity(judgement: Judgement, aspect: Aspect, granularity: Granularity) -> float | None:
     """The score of a finished judgement in the given granularity, or None if it has no score. Needs no LM call."""
     return None if isinstance(judgement, Unscored) else aspect.scale.at(judgement.score, granularity)
 
@@ -315,5 +317,9 @@ def answer(
     fields: dict[str, list[Any]] = {"score": [*scores], "reason": [*reasons], "judgement": [*judgements]}
     if cut is not None:
         fields["decision"] = [None if score is None else score >= cut for score in scores]
-    values = {f"{name}s": own for name, own in fields.items()} if several else {n: own[0] for n, own in fields.items()}
+    values = (
+        {f"{name}s": field_values for name, field_values in fields.items()}
+        if several
+        else {n: field_values[0] for n, field_values in fields.items()}
+    )
     return dspy.Prediction(**values, **({} if cut is None else {"cut": cut}))

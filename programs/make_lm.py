@@ -168,7 +168,7 @@ def _price(spec: str, api_base: str | None, options: LMOptions) -> Price | None:
     price = price_of(spec, options.prices, listed=api_base is None)
     if price is None and options.budget.usd is not None:
         raise InputError(
-            f"no price of {spec} is known",
+            f"the price of {spec} is unknown",
             field="--budget",
             expected="a budget in calls or tokens, or a price",
             found=f"usd={options.budget.usd:g}",

@@ -64,8 +64,8 @@ def check_judge(judge: Judge, items: Sequence[Item] | None = None) -> None:
     _require(again.config() == judge.config(), "rebuilt, its configuration is another", again.config())
     _require(again.instructions() == judge.instructions(), "rebuilt, its instructions are others", again.instructions())
     scores, repeated = (
-        [judgement.score for judgement in found if isinstance(judgement, Verdict)]
-        for found in (first, judged(again, items))
+        [judgement.score for judgement in judgements if isinstance(judgement, Verdict)]
+        for judgements in (first, judged(again, items))
     )
     _require(repeated == scores, "rebuilt, it gives other scores", repeated)
     known = set(judge.instructions())
@@ -90,15 +90,19 @@ def judged(judge: Judge, items: Sequence[Item]) -> list[Judgement]:
     """Judge the items with a new offline LM."""
 
     async def work() -> list[Judgement]:
-        return [found for own in await asyncio.gather(*(judge.judge([item]) for item in items)) for found in own]
+        return [
+            judgement
+            for judgements in await asyncio.gather(*(judge.judge([item]) for item in items))
+            for judgement in judgements
+        ]
 
     with dspy.context(lm=make_lm("offline"), disable_history=True, trace=None):
         return asyncio.run(work())
 
 
-def _require(holds: bool, problem: str, found: object) -> None:
+def _require(holds: bool, problem: str, actual: object) -> None:
     if not holds:
-        raise AssertionError(f"{problem}; found {found!r}")
+        raise AssertionError(f"{problem}; found {actual!r}")
 
 
 class ScriptedLM(JudgeLM):

@@ -71,8 +71,8 @@ class Transcript:
 
     def until(self, rounds: int) -> Transcript:
         """The transcript as it was after `rounds` rounds."""
-        held = max((spoken.round for spoken in (*self.turns, self.failure) if spoken is not None), default=0)
-        if held <= rounds and len(self.sizes) <= rounds + 1:
+        last_round = max((spoken.round for spoken in (*self.turns, self.failure) if spoken is not None), default=0)
+        if last_round <= rounds and len(self.sizes) <= rounds + 1:
             return self
         turns = tuple(t for t in self.turns if t.round <= rounds)
         failure = self.failure if self.failure is not None and self.failure.round <= rounds else None
@@ -113,8 +113,8 @@ class Transcript:
 
     def visible_to(self, role: Role) -> Transcript:
         """What a role is shown: a blind score is nobody's but the Critic's, so that no score is met half-way."""
-        own = role in ("critic", BLIND_CRITIC)
-        return replace(self, turns=tuple(t for t in self.turns if own or t.role != BLIND_CRITIC))
+        sees_blind = role in ("critic", BLIND_CRITIC)
+        return replace(self, turns=tuple(t for t in self.turns if sees_blind or t.role != BLIND_CRITIC))
 
 
 EMPTY = Transcript()

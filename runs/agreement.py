@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, Literal
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import require_file, write_json
 from debate_judge.runs.flags.common import SEED, SOURCES, SourcesText, resampling
-from debate_judge.runs.flags.declared import command_settings, setting
+from debate_judge.runs.flags.declaration import command_settings, setting
 from debate_judge.runs.flags.parser import exit_code, settings_of
 
 if TYPE_CHECKING:
-    from debate_judge.data.agreement.decisions import Decided
+    from debate_judge.data.agreement.decisions import DecisionResult
     from debate_judge.data.agreement.raters import RaterAgreement
     from debate_judge.data.agreement.tables import AgreementTable, GroupScores
     from debate_judge.data.schema import Level, Scale
@@ -56,11 +56,11 @@ class AgreementFlags:
     cut: float | None = setting(
         None, "binary decisions: scores of at least CUT count as positive", shown="the middle between the two ratings"
     )
-    margin: float = setting(0.0, "largest difference between the scores of a pair that still is a tie", ge=0)
+    margin: float = setting(0.0, "largest difference between the scores of a pair that counts as a tie", ge=0)
     resamples: int = resampling()
     seed: int = SEED
     json: str | None = setting(
-        None, "print JSON in place of the tables, or write it to a file beside them", metavar="OUT", const="-"
+        None, "print JSON instead of the tables, or write it to a file as well", metavar="OUT", const="-"
     )
 
 
@@ -80,20 +80,20 @@ def _run(arguments: AgreementFlags) -> int:
 
     _check_output(arguments)
     file, scale = Path(arguments.file), _scale(arguments.scale)
-    found = read_rated(file, scale=scale, only=arguments.aspects, sources=arguments.sources)
-    scores = scores_of(found.rows)
+    rated = read_rated(file, scale=scale, only=arguments.aspects, sources=arguments.sources)
+    scores = scores_of(rated.rows)
     with StepProgress("resampling", arguments.resamples * len(scores)) as bar:
         table = agreement_table(scores, resamples=arguments.resamples, seed=arguments.seed, progress=bar.advance)
-    decisions, raters = _decisions(arguments, scores), _beside_raters(arguments, scores)
+    decisions, raters = _decisions(arguments, scores), _rater_comparison(arguments, scores)
     values = table.to_json() | ({"decisions": to_json(decisions)["scores"]} if decisions else {})
-    values |= {"raters": {name: one.to_json() for name, one in raters.items()}} if raters else {}
+    values |= {"raters": {name: entry.to_json() for name, entry in raters.items()}} if raters else {}
     if arguments.json == "-":
         print(json.dumps(values, indent=2, allow_nan=False))
         return 0
-    show(f"{len(found.rows)} rows, {len(scores)} aspects; 95 % intervals over groups")
-    if found.samples:
-        show(f"{found.samples} recorded samples read, {found.unreadable} without a score on the scale")
-    show(*_render(table), *(part for one in tables(decisions, units="groups") for part in ("", one)))
+    show(f"{len(rated.rows)} rows, {len(scores)} aspects; 95 % intervals over groups")
+    if rated.samples:
+        show(f"{rated.samples} recorded samples read, {rated.unreadable} without a score on the scale")
+    show(*_render(table), *(part for entry in tables(decisions, units="groups") for part in ("", entry)))
     if raters:
         show("", rater_tables.table({"scores": raters}, _ranked_at(scores), "spearman"))
     if arguments.json:
@@ -101,38 +101,38 @@ def _run(arguments: AgreementFlags) -> int:
     return 0
 
 
-def _decisions(arguments: AgreementFlags, scores: Scores) -> dict[str, dict[str, Decided]]:
+def _decisions(arguments: AgreementFlags, scores: Scores) -> dict[str, dict[str, DecisionResult]]:
     """The decisions that the scores make, as those of one judge; empty where there are none to make."""
-    from debate_judge.data.agreement.decisions import decide, find_questions_in_scores
+    from debate_judge.data.agreement.decisions import decision_rules_from_scores, evaluate_decisions
 
     if arguments.decisions == "none":
         return {}
-    questions = find_questions_in_scores(scores, None if arguments.decisions == "auto" else arguments.decisions)
-    for name, question in questions.items():
+    decision_rules = decision_rules_from_scores(scores, None if arguments.decisions == "auto" else arguments.decisions)
+    for name, rule in decision_rules.items():
         if arguments.cut is not None:
-            question = replace(question, cut=arguments.cut)
-        elif question.kind == "binary" and not _share_a_scale(scores[name]):
+            rule = replace(rule, cut=arguments.cut)
+        elif rule.kind == "binary" and not _share_a_scale(scores[name]):
             print(
-                f"note: scores of {name} lie outside its two ratings, so the middle of these divides nothing; "
-                "give the score that does with --cut",
+                f"note: scores of {name} lie outside its two ratings, so their midpoint separates nothing; set the "
+                f"cut with --cut",
                 file=sys.stderr,
             )
-            question = replace(question, cut=None)
-        questions[name] = replace(question, margin=arguments.margin)
-    found = decide(scores, questions, resamples=arguments.resamples, seed=arguments.seed)
-    return {"scores": found} if found else {}
+            rule = replace(rule, cut=None)
+        decision_rules[name] = replace(rule, margin=arguments.margin)
+    results = evaluate_decisions(scores, decision_rules, resamples=arguments.resamples, seed=arguments.seed)
+    return {"scores": results} if results else {}
 
 
-def _beside_raters(arguments: AgreementFlags, scores: Scores) -> dict[str, RaterAgreement]:
+def _rater_comparison(arguments: AgreementFlags, scores: Scores) -> dict[str, RaterAgreement]:
     """Aspect -> the scores beside single raters; empty where there are none."""
-    from debate_judge.data.agreement.raters import beside_raters
+    from debate_judge.data.agreement.raters import compare_with_raters
     from debate_judge.runs.reports.raters import several_raters
 
     if not several_raters(scores):
         return {}
     level, resamples, seed = _ranked_at(scores), arguments.resamples, arguments.seed
     return {
-        name: beside_raters(groups, level=level, on_scale=_share_a_scale(groups), resamples=resamples, seed=seed)
+        name: compare_with_raters(groups, level=level, on_scale=_share_a_scale(groups), resamples=resamples, seed=seed)
         for name, groups in scores.items()
     }
 
@@ -189,8 +189,8 @@ def _level_table(table: AgreementTable, level: Level) -> DataTable:
     from debate_judge.runs.reports.text import interval
 
     averaged = {"average": table.average} if len(table.aspects) > 1 else {}
-    found = {name: own[level] for name, own in {**table.aspects, **averaged}.items()}
-    cells = [cell for own in found.values() for cell in own.values()]
+    by_aspect = {name: figures[level] for name, figures in {**table.aspects, **averaged}.items()}
+    cells = [cell for figures in by_aspect.values() for cell in figures.values()]
     # The other conventions are shown where they give other figures.
     other: Mapping[str, str] = {}
     if level == "summary":
@@ -198,11 +198,11 @@ def _level_table(table: AgreementTable, level: Level) -> DataTable:
         other |= {"all = 0": "value_undefined_as_zero"} if any(cell.undefined for cell in cells) else {}
     header = ["aspect", *(NAMES[s] for s in STATISTICS), *(f"{NAMES[s]}, {name}" for name in other for s in STATISTICS)]
     body = []
-    for name, own in found.items():
-        more = [getattr(own[s], value) for value in other.values() for s in STATISTICS]
-        counts = [getattr(own["spearman"], count) for count in ("groups", "constant", "undefined", "unscored")]
+    for name, figures in by_aspect.items():
+        more = [getattr(figures[s], value) for value in other.values() for s in STATISTICS]
+        counts = [getattr(figures["spearman"], count) for count in ("groups", "constant", "undefined", "unscored")]
         values = ["–" if value is None else f"{value:.2f}" for value in more]
-        body.append([name, *(interval(own[s]) for s in STATISTICS), *values, *map(str, counts)])
+        body.append([name, *(interval(figures[s]) for s in STATISTICS), *values, *map(str, counts)])
     methods = [METHODS[m] for m in METHODS if m in {cell.method for cell in cells}]
     caption = _LEVELS[level] + (f" (intervals: {'; '.join(methods)})" if methods else "")
     header += ["groups", "constant", "undefined", "unscored"]

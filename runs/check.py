@@ -1,4 +1,4 @@
-"""How rated data are read, and what a compile could prove with them. Nothing is spent.
+"""How rated data are read, and what a compile could show with them. Nothing is spent.
 
     python runs/check.py ratings.xlsx
     python runs/check.py ratings.csv --columns source=question,text=answer --task support.toml
@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING
 
 from debate_judge.data.errors import InputError
 from debate_judge.runs.flags.common import COLUMNS, SEED, SOURCES, SourcesText
-from debate_judge.runs.flags.declared import command_settings, setting
+from debate_judge.runs.flags.declaration import command_settings, setting
 from debate_judge.runs.flags.invocation import command
 from debate_judge.runs.flags.parser import exit_code, settings_of
 from debate_judge.runs.reports.tables import DataTable
 from debate_judge.runs.reports.terminal import Printed, Verbatim, show
 
 if TYPE_CHECKING:
+    from debate_judge.data.corpus_statistics import AspectStatistics, CorpusStatistics
     from debate_judge.data.files.formats import RecordFile
     from debate_judge.data.files.task_file import GuessedTask
-    from debate_judge.data.inventory import AspectInventory, Inventory
     from debate_judge.data.schema import Corpus, Level
     from debate_judge.data.splits import Splits
 
@@ -37,7 +37,7 @@ _DEVIATIONS = (
 """Deviations of paired group differences in Spearman's correlation between a debate and a single call, as measured with
 a strong LM on SummEval (16 candidates a source); those of other data differ, and a compile prints its own."""
 
-_MOST_POINTS = 11
+_MAX_POINTS = 11
 """A distribution of more different ratings than this is shown by its quartiles."""
 
 
@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(flags: CheckFlags) -> int:
     from debate_judge import data
-    from debate_judge.data.inventory import inventory
+    from debate_judge.data.corpus_statistics import corpus_statistics
 
     guess = _guess(flags)
     if guess is None and flags.write_task:
@@ -79,7 +79,7 @@ def _run(flags: CheckFlags) -> int:
     file = _file(flags)
     corpus = data.load(file, task, names, flags.sources)
     saved = _save(flags.write_task, guess)
-    found = inventory(corpus)
+    statistics = corpus_statistics(corpus)
     read_as = [
         flags.file if isinstance(file, str) else f"{flags.file}: {file.format}",
         *_task(corpus, guess, saved, flags),
@@ -88,9 +88,9 @@ def _run(flags: CheckFlags) -> int:
     lines = [
         *read_as,
         "",
-        *_counts(found),
+        *_counts(statistics),
         "",
-        *_aspects(found),
+        *_aspects(statistics),
         *_raters(corpus),
         *proof,
         "",
@@ -106,7 +106,7 @@ def _guess(flags: CheckFlags) -> GuessedTask | None:
 
     from debate_judge.data.files.columns import Columns
     from debate_judge.data.files.formats import RecordFile, stem_of
-    from debate_judge.data.files.groups import held
+    from debate_judge.data.files.groups import within_limits
     from debate_judge.data.files.layouts import long_rows
     from debate_judge.data.files.task_file import guess_task
 
@@ -117,7 +117,7 @@ def _guess(flags: CheckFlags) -> GuessedTask | None:
     first = next(records, None)
     if first is None or "task" in columns.find(tuple(map(str, first.values)), ("task",))[0]:
         return None
-    records = held(long_rows(chain([first], records), columns), flags.file)
+    records = within_limits(long_rows(chain([first], records), columns), flags.file)
     return guess_task(records, columns, stem_of(flags.file))
 
 
@@ -130,8 +130,8 @@ def _file(flags: CheckFlags) -> RecordFile | str:
     file = rated_file(flags.file, flags.tracking_uri)
     if not isinstance(file, str):
         return file
-    own = file.partition("=")[0] not in LOADERS and known(file)
-    return replace(recognized(file), usual=True) if own else file
+    is_user_file = file.partition("=")[0] not in LOADERS and known(file)
+    return replace(recognized(file), usual=True) if is_user_file else file
 
 
 def _save(path: str | None, guess: GuessedTask | None) -> bool:
@@ -150,7 +150,7 @@ def _save(path: str | None, guess: GuessedTask | None) -> bool:
 def _task(corpus: Corpus, guess: GuessedTask | None, saved: bool, flags: CheckFlags) -> list[str]:
     if guess is None:
         return [f"task: {corpus.task.name}"]
-    lines = [f"column {theirs!r} is taken for {ours!r}" for ours, theirs in guess.columns.renamed.items()]
+    lines = [f"column {column!r} is taken for {our_name!r}" for our_name, column in guess.columns.renamed.items()]
     lines += [f"column {name!r} is not taken for ratings: {why}" for name, why in guess.doubtful.items()]
     if guess.built_in:
         return [*lines, f"task: {corpus.task.name}, for all ratings fit it; name it, or a task file, with --task"]
@@ -160,57 +160,70 @@ def _task(corpus: Corpus, guess: GuessedTask | None, saved: bool, flags: CheckFl
     return [*lines, "task: none is named, so one is guessed; --write-task FILE.toml saves it:", "", *shown]
 
 
-def _counts(found: Inventory) -> list[Printed]:
-    fewest, middle, most = found.per_group
+def _counts(statistics: CorpusStatistics) -> list[Printed]:
+    fewest, middle, most = statistics.per_group
     size = f"{most}" if fewest == most else f"{fewest} to {most}, median {middle:g}"
-    kind = "sources" if found.sources else "texts without a source"
-    if 0 < found.sources < found.groups:
-        kind = f"groups of {found.sources:,} sources"
-    rows = [["groups", f"{found.groups:,} {kind}, {found.candidates:,} candidates ({size} a group)"]]
-    with_fields = {"a context": found.contexts, "references": found.references}
-    rows += [[name, f"{count:,} of {found.groups:,} groups"] for name, count in with_fields.items() if count]
-    if found.chosen:
-        rows.append(["chosen", f"{found.chosen:,} groups were chosen to be rated: they teach and are never held out"])
-    if found.comments:
-        rows.append(["comments", f"{found.comments:,} of raters"])
-    repeated = f"{found.repeated:,} candidates repeat a text" + (" of their group" if found.sources else "")
-    joined, sets = found.near_duplicates
+    kind = "sources" if statistics.sources else "texts without a source"
+    if 0 < statistics.sources < statistics.groups:
+        kind = f"groups of {statistics.sources:,} sources"
+    rows = [["groups", f"{statistics.groups:,} {kind}, {statistics.candidates:,} candidates ({size} a group)"]]
+    with_fields = {"a context": statistics.contexts, "references": statistics.references}
+    rows += [[name, f"{count:,} of {statistics.groups:,} groups"] for name, count in with_fields.items() if count]
+    if statistics.chosen:
+        rows.append(
+            [
+                "chosen",
+                f"{statistics.chosen:,} groups were selected for rating: they are used for tuning and "
+                f"choosing, and never held out",
+            ]
+        )
+    if statistics.comments:
+        rows.append(["comments", f"{statistics.comments:,} of raters"])
+    repeated = f"{statistics.repeated:,} candidates repeat a text" + (" of their group" if statistics.sources else "")
+    joined, sets = statistics.near_duplicates
     near = f"{joined:,} groups in {sets:,} sets, each kept in one part of a split" if joined else "none"
-    rows += [["duplicates", repeated if found.repeated else "none"], ["near-duplicates", near]]
-    return [DataTable(["data", "what was understood"], rows)]
+    rows += [["duplicates", repeated if statistics.repeated else "none"], ["near-duplicates", near]]
+    return [DataTable(["data", "how it is read"], rows)]
 
 
-def _aspects(found: Inventory) -> list[Printed]:
-    if not found.aspects:
+def _aspects(statistics: CorpusStatistics) -> list[Printed]:
+    if not statistics.aspects:
         return ["No candidate has a rating: the texts can be scored, and nothing can be compiled from them."]
     header = ["aspect", "scale", "rated", "missing", "raters", "mean", "tied pairs"]
     rows = []
-    for one in found.aspects:
-        fewest, most = one.raters
+    for aspect in statistics.aspects:
+        fewest, most = aspect.raters
         raters = f"{most}" if fewest == most else f"{fewest} to {most}"
-        tied = f"{100 * one.tied / one.pairs:.0f} %" if one.pairs else "–"
-        cells = [str(one.aspect.scale), f"{one.rated:,}", f"{one.missing:,}", raters, f"{one.mean:.2f}", tied]
-        rows.append([one.aspect.name, *cells])
-    lines = [line for one in found.aspects for line in _distribution(one)]
-    within = "of one group" if found.per_group[2] > 1 else "of the whole file"
+        tied = f"{100 * aspect.tied / aspect.pairs:.0f} %" if aspect.pairs else "–"
+        cells = [
+            str(aspect.aspect.scale),
+            f"{aspect.rated:,}",
+            f"{aspect.missing:,}",
+            raters,
+            f"{aspect.mean:.2f}",
+            tied,
+        ]
+        rows.append([aspect.aspect.name, *cells])
+    lines = [line for aspect in statistics.aspects for line in _distribution(aspect)]
+    within = "of one group" if statistics.per_group[2] > 1 else "of the whole file"
     note = f"(tied pairs: two candidates {within} with equal mean ratings, which no judge can rank)"
     return [DataTable(header, rows), "", *lines, note]
 
 
-def _distribution(one: AspectInventory) -> list[str]:
-    name, total = one.aspect.name, one.values.total()
-    values = sorted(one.values)
-    if len(values) > _MOST_POINTS:
-        every = sorted(one.values.elements())
+def _distribution(aspect: AspectStatistics) -> list[str]:
+    name, total = aspect.aspect.name, aspect.values.total()
+    values = sorted(aspect.values)
+    if len(values) > _MAX_POINTS:
+        every = sorted(aspect.values.elements())
         quartiles = " / ".join(f"{every[round(share * (total - 1))]:g}" for share in (0, 0.25, 0.5, 0.75, 1))
         return [f"{name}: {len(values)} different ratings, least / quarter / half / three quarters / most {quartiles}"]
-    shares = ", ".join(f"{value:g}: {100 * one.values[value] / total:.0f} %" for value in values)
+    shares = ", ".join(f"{value:g}: {100 * aspect.values[value] / total:.0f} %" for value in values)
     return [f"{name}: {shares}"]
 
 
 def _raters(corpus: Corpus) -> list[Printed]:
     """How well raters agree with each other, which bounds what any judge can reach."""
-    from debate_judge.data.agreement.raters import beside_raters
+    from debate_judge.data.agreement.raters import compare_with_raters
     from debate_judge.data.agreement.tables import GroupScores
 
     rows = []
@@ -224,9 +237,9 @@ def _raters(corpus: Corpus) -> list[Printed]:
             for g, names, mean, raters in zip(corpus.groups, ids, means, singles, strict=True)
         ]
         level: Level = "summary" if corpus.grouped else "sample"
-        found = beside_raters(groups, level=level, resamples=0)
-        if found.raters > 1:
-            figures = (found.alpha, None if found.ceiling is None else found.ceiling.value)
+        agreement = compare_with_raters(groups, level=level, resamples=0)
+        if agreement.raters > 1:
+            figures = (agreement.alpha, None if agreement.ceiling is None else agreement.ceiling.value)
             rows.append([name, *("–" if value is None else f"{value:.2f}" for value in figures)])
     if not rows:
         return []
@@ -237,18 +250,18 @@ def _raters(corpus: Corpus) -> list[Printed]:
 
 
 def _proof(corpus: Corpus, seed: int) -> tuple[list[str], list[str]]:
-    """What a compile could prove: whether the data can be split, and what its held-out sources can show.
+    """What a compile could show: whether the data can be split, and what its held-out sources can show.
 
     Returns:
         Lines to print, and the aspects that a compile would take.
     """
-    from debate_judge.data.folds import usual_folds
+    from debate_judge.data.folds import default_folds
     from debate_judge.data.requirements import require_enough_rated, require_ratings
 
     names = corpus.chosen_aspects()
     if not names:
         return [], []
-    lines = ["", "What a compile could prove"]
+    lines = ["", "What a compile could show"]
     usable: list[str] = []
     refused: dict[str, list[str]] = {}
     for name in names:
@@ -272,17 +285,17 @@ def _proof(corpus: Corpus, seed: int) -> tuple[list[str], list[str]]:
     else:
         held_out = corpus.sources
         lines.append(
-            f"  each of the {held_out} {what} is held out once, by {usual_folds(corpus)} folds; --folds 1 splits once"
+            f"  each of the {held_out} {what} is held out once, by {default_folds(corpus)} folds; --folds 1 splits once"
         )
     return [*lines, *(_within_groups(held_out, len(usable)) if corpus.grouped else _pooled(held_out))], usable
 
 
 def _parts(corpus: Corpus, aspects: Sequence[str], seed: int) -> Splits:
     """As a compile parts them by default; with folds, the held-out part of the whole is empty."""
-    from debate_judge.data.folds import fold, usual_folds
+    from debate_judge.data.folds import default_folds, fold
     from debate_judge.data.splits import split
 
-    count = usual_folds(corpus)
+    count = default_folds(corpus)
     if count == 1:
         return split(corpus, aspects=aspects, seed=seed)
     return fold(corpus, aspects=aspects, seed=seed, count=count).whole
@@ -324,7 +337,7 @@ def _next(
     if not corpus.rated_aspects():
         return ["Say which columns hold ratings, e.g. --columns " + f"{corpus.task.aspects[0].name}=COLUMN"]
     if not usable:
-        return ["Nothing can be compiled from these data yet; what is missing is said above."]
+        return ["Nothing can be compiled from these data yet; see above for what is missing."]
     task = flags.task
     if guess is not None:
         task = guess.task.name if guess.built_in else flags.write_task if saved else "FILE.toml"

@@ -24,9 +24,9 @@ def rated_file(spec: str, tracking_uri: str | None = None, flag: str = "--data")
     """
     if not spec.startswith(PREFIX):
         return spec
-    told = "the traces of an MLflow experiment"
+    description = "the traces of an MLflow experiment"
     address = tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")
-    return RecordFile(spec, told, True, lambda: _traces(spec, address, flag))
+    return RecordFile(spec, description, True, lambda: _traces(spec, address, flag))
 
 
 def _traces(spec: str, address: str | None, flag: str) -> Iterator[Record]:
@@ -39,7 +39,7 @@ def _traces(spec: str, address: str | None, flag: str) -> Iterator[Record]:
     client, name = mlflow.MlflowClient(tracking_uri=uri), spec.removeprefix(PREFIX)
     token, number = None, 0
     with explained(uri):
-        known = {one.name: one.experiment_id for one in client.search_experiments()}
+        known = {experiment.name: experiment.experiment_id for experiment in client.search_experiments()}
         if name not in known and name not in known.values():
             raise InputError(
                 f"no experiment {name!r} in the tracking store",

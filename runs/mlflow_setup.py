@@ -1,4 +1,4 @@
-"""How MLflow runs in this project's processes: quiet, private, and quick to report a server that is gone."""
+"""MLflow's configuration in this project's processes: no telemetry, no log noise, short timeouts."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _TURN = RLock()
 
 
 @contextmanager
-def used(uri: str, *, registry: bool = True) -> Iterator[None]:
+def use_tracking_uri(uri: str, *, registry: bool = True) -> Iterator[None]:
     """MLflow's functions use the store at `uri` inside the block, and unless `registry` is false its models, too.
 
     MLflow knows one store a process, so blocks of several threads take turns, and what was set before is set again.

@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from debate_judge.runs.flags.common import STORE
-from debate_judge.runs.flags.declared import command_settings, setting
+from debate_judge.runs.flags.declaration import command_settings, setting
 from debate_judge.runs.flags.parser import exit_code, settings_of
-from debate_judge.runs.flags.prose import is_terminal
+from debate_judge.runs.flags.text_layout import is_terminal
 
 
 @command_settings
@@ -47,10 +47,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(flags: ReportFlags) -> int:
-    from debate_judge.runs.reports.html.keeping import make_again
+    from debate_judge.runs.reports.html.report_files import regenerate
 
     store = None if flags.store is None else Path(flags.store)
-    page = make_again(flags.run, store, Path(STORE.default), share=flags.share)
+    page = regenerate(flags.run, store, Path(STORE.default), share=flags.share)
     print(page)
     # Where the output goes on to another program, nobody waits for a page.
     if is_terminal(sys.stdout) and not flags.share and not webbrowser.open(page.resolve().as_uri()):

@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING
 from debate_judge.data.errors import InputError
 from debate_judge.runs.flags.lm import limits, require_server
 from debate_judge.runs.flags.parser import RESUMES, exit_code, settings_of
-from debate_judge.runs.flags.prose import is_terminal, say
+from debate_judge.runs.flags.text_layout import is_terminal, say
 from debate_judge.runs.reports.terminal import show
-from debate_judge.runs.scoring.settings import USUAL_LEVEL, ScoreFlags
+from debate_judge.runs.scoring.settings import DEFAULT_LEVEL, ScoreFlags
 
 if TYPE_CHECKING:
     from debate_judge.data.schema import RatedGroup, Task
@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(flags: ScoreFlags) -> int:
     if flags.interval is not None or flags.abstain is not None:
-        flags = replace(flags, scale="raters", interval=flags.interval or USUAL_LEVEL)
+        flags = replace(flags, scale="raters", interval=flags.interval or DEFAULT_LEVEL)
     if flags.lm and flags.estimate is None:
         require_server(flags.lm, flags.api_base, flags.store)
     say("loading ...")
@@ -100,7 +100,7 @@ def _groups(flags: ScoreFlags, task: Task) -> Iterator[RatedGroup]:
 
 def _score(flags: ScoreFlags, scorer: TextScorer) -> int:
     from debate_judge.runs.export.recorded import held_out_intervals
-    from debate_judge.runs.reports.scored import scored_summary, uncertainty_summary
+    from debate_judge.runs.reports.scoring_summary import scored_summary, uncertainty_summary
     from debate_judge.runs.scoring.output import open_results
     from debate_judge.runs.scoring.scorer import unscored_code
 
@@ -114,7 +114,7 @@ def _score(flags: ScoreFlags, scorer: TextScorer) -> int:
         next(groups, None)
     with open_results(
         out,
-        made_from=scorer.made_from(),
+        provenance=scorer.provenance(),
         source=source,
         transcripts=Path(flags.transcripts) if flags.transcripts else None,
         form=scorer.form(first[0].candidates[0].row if first else {}),
@@ -122,7 +122,7 @@ def _score(flags: ScoreFlags, scorer: TextScorer) -> int:
     ) as results:
         if results.begun:
             say(f"{out} has rows already: they are compared with what --store recalls, then the run goes on")
-        scorer.try_out(first)
+        scorer.run_preflight(first)
         _write_all(flags, scorer, groups, results)
     tally = results.tally
     if not tally.rows:
@@ -156,7 +156,7 @@ def _count(flags: ScoreFlags, scorer: TextScorer) -> int | None:
     try:
         return count_candidates(flags.source, scorer.judge.task, flags.columns, flags.sources) * len(scorer.aspects)
     except InputError:
-        # It is told when scoring comes to it, after the rows before it.
+        # It is reported when scoring reaches it, after the rows before it.
         return None
 
 

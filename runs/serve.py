@@ -42,7 +42,7 @@ def bearer_key(host: str) -> str | None:
         raise InputError("the key is too short", field=KEY, expected=f"at least {_SHORTEST_KEY} characters")
     if not key and not _is_loopback(host):
         raise InputError(
-            "whoever reaches this address could spend your money",
+            "anyone who can reach this address could spend your money",
             field="--host",
             expected=f"127.0.0.1, or a key in {KEY}",
             found=host,

@@ -38,7 +38,7 @@ ROOMS = {
         ("errors",),
         ("schema",),
         ("tasks", "near_duplicates", "requirements", "sources", "agreement", "testing"),
-        ("splits", "calibration", "inventory"),
+        ("splits", "calibration", "corpus_statistics"),
         ("folds", "inference"),
         ("files",),
         ("sets", "sample"),

@@ -9,7 +9,7 @@ import pytest
 from debate_judge import data
 from debate_judge.optimize.examples import examples
 from debate_judge.optimize.tuners import TUNERS, Tuning
-from debate_judge.programs import JUDGES, KINDS, build, judge_class
+from debate_judge.programs import JUDGE_CLASSES, JUDGES, build, judge_class
 from debate_judge.programs.judge import items_of
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.runner.runner import JudgeRunner
@@ -28,7 +28,7 @@ def test_judge(name: str, task: str, tmp_path: Path) -> None:
     check_judge(build(found.kind, found.config), items)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", JUDGE_CLASSES)
 def test_a_kind_is_what_its_class_calls_itself(kind: str) -> None:
     assert judge_class(kind).kind == kind
 

@@ -94,7 +94,7 @@ def _tests(path: Path) -> list[ast.expr]:
 
 def commands() -> list[Path]:
     """The scripts with flags of their own."""
-    reading = {"debate_judge.runs.flags.parser", "debate_judge.runs.after.asking"}
+    reading = {"debate_judge.runs.flags.parser", "debate_judge.runs.after.common"}
     return [path for path in scripts() if reading & set(imports(path))]
 
 

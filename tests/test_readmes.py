@@ -20,7 +20,7 @@ from debate_judge.optimize.cli import main
 from debate_judge.programs.lm.prices import EXAMPLE_LM, price_of
 from debate_judge.programs.make_lm import is_reasoning_model
 from debate_judge.runs.flags.invocation import COMMANDS, script
-from debate_judge.runs.mlflow_setup import used
+from debate_judge.runs.mlflow_setup import use_tracking_uri
 from tests.config_keys import keys
 from tests.source_tree import parsers_of
 
@@ -192,7 +192,7 @@ def tried(arguments: list[str]) -> list[str]:
 def register(name: str) -> None:
     """Register the judge of the last compile: so few sources show no agreement, without which none is registered."""
     # By an absolute address: MLflow keeps what it has opened by the words of the address, whatever the folder is now.
-    with used(f"sqlite:///{Path.cwd()}/runs/store/mlflow.db"):
+    with use_tracking_uri(f"sqlite:///{Path.cwd()}/runs/store/mlflow.db"):
         ids = [one.experiment_id for one in mlflow.search_experiments()]
         newest, *_ = mlflow.search_logged_models(ids, output_format="list")
         version = mlflow.register_model(newest.model_uri, name).version

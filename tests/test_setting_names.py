@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from debate_judge.runs.flags.declared import REMOVED_FLAGS, declared
+from debate_judge.runs.flags.declaration import REMOVED_FLAGS, setting_fields
 from debate_judge.runs.flags.invocation import COMMANDS
 from tests.source_tree import parsers_of
 
@@ -33,12 +33,12 @@ def settings(command: str) -> list[type]:
 
 
 def names(*commands: str) -> set[str]:
-    return {name.replace("_", "-") for command in commands for one in settings(command) for name in declared(one)}
+    return {name.replace("_", "-") for command in commands for one in settings(command) for name in setting_fields(one)}
 
 
 def flags(*commands: str) -> set[str]:
-    known = [one for command in commands for cls in settings(command) for one in declared(cls).values()]
-    return {"--config"} | {one.spelled for one in known if one.is_flag}
+    known = [one for command in commands for cls in settings(command) for one in setting_fields(cls).values()]
+    return {"--config"} | {one.cli_name for one in known if one.is_flag}
 
 
 def texts(file: Path) -> list[str]:
@@ -88,11 +88,11 @@ def declarations(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[type, ...]]
 def test_the_page_of_settings_has_the_keys_of_all_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     rows: dict[tuple[str, str, str], list[str]] = {}
     for command, classes in declarations(monkeypatch).items():
-        for one in (one for cls in classes for one in declared(cls).values() if not one.is_flag):
+        for one in (one for cls in classes for one in setting_fields(cls).values() if not one.is_flag):
             value = one.option("shown") or (None if one.field.default == () else one.field.default)
             default = str(value).lower() if isinstance(value, bool) else "–" if value is None else f"{value}"
             known = f" ({', '.join(one.choices)})" if one.choices else ""
-            rows.setdefault((one.spelled, default, f"{one.field.description}{known}"), []).append(command)
+            rows.setdefault((one.cli_name, default, f"{one.field.description}{known}"), []).append(command)
     assert {command for commands in rows.values() for command in commands} >= {"compile", "score", "serve", "compare"}
     table = ["| key | of | default | what it is |", "|---|---|---|---|"]
     table += [f"| `{key}` | {', '.join(of)} | {default} | {what} |" for (key, default, what), of in rows.items()]

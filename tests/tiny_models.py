@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from debate_judge.programs import KINDS, Preset
-from debate_judge.programs.metrics.metric import absent
+from debate_judge.programs import JUDGE_CLASSES, Preset
+from debate_judge.programs.metrics.metric import missing_packages
 
 WORDS = ("the", "a", "cat", "dog", "mat", "sat", "ran", "on", "in", "and", "of", "is")
 SPECIAL = {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>"}
@@ -18,8 +18,8 @@ SPECIAL = {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>"}
 
 def skip_without(kind: str) -> None:
     """Skip the test, and say why, where the packages of a kind of judge are not installed."""
-    module, _, name = KINDS[kind].partition(":")
-    missing = absent(getattr(importlib.import_module(module), name).packages)
+    module, _, name = JUDGE_CLASSES[kind].partition(":")
+    missing = missing_packages(getattr(importlib.import_module(module), name).packages)
     if missing:
         pytest.skip(f"{kind} needs the extra 'metrics': {', '.join(missing)} not installed")
 

@@ -57,7 +57,7 @@ class GroupIndex:
         for name, groups in aspects.items():
             ids = [group.group for group in groups]
             if len(set(ids)) < len(ids):
-                twice = next(one for one in ids if ids.count(one) > 1)
+                twice = next(aspect_ids for aspect_ids in ids if ids.count(aspect_ids) > 1)
                 raise InputError(f"group {twice!r} occurs twice in aspect {name!r}", field="group")
             for group in groups:
                 source_of.setdefault(group.group, group.cluster)
@@ -117,7 +117,7 @@ class LevelEstimate:
 
     values: Floats
     """Shape (statistics,); 0 where the scores are constant and the ratings are not."""
-    rests_on: NDArray[np.bool_]
+    included_groups: NDArray[np.bool_]
     """Which groups the values are computed from, shape (groups,)."""
     constant: NDArray[np.bool_]
     """Which of these groups have constant scores, shape (groups,)."""

@@ -123,12 +123,12 @@ def pairs(groups: Sequence[GroupScores], margin: float = 0.0) -> list[Decision]:
             raise InputError(
                 f"group {group.group!r} is not a pair", expected="two candidates", found=f"{len(group.candidates)}"
             )
-        one, other = group.ratings
+        first_rating, second_rating = group.ratings
         first, second = group.scores
-        if one is None or other is None:
+        if first_rating is None or second_rating is None:
             continue
         decided = None if first is None or second is None else _outcome(first - second, margin)
-        decisions.append(Decision(group.cluster, _outcome(one - other, 0.0), decided))
+        decisions.append(Decision(group.cluster, _outcome(first_rating - second_rating, 0.0), decided))
     return decisions
 
 
@@ -185,10 +185,10 @@ def classify(
         found += [_UNDEFINED] if np.isnan(scores).any() else area
     if resamples and len(number) == len(made) > 1:
         table = _confusion(labels[None], decided[None], len(names))[..., 0]
-        drawn = _from_posterior(table, which, resamples, seed)
-        found[: len(drawn)] = [
+        posterior = _from_posterior(table, which, resamples, seed)
+        found[: len(posterior)] = [
             _UNDEFINED if m.value is None else Measure(m.value, *of_draws(m.value, d))
-            for m, d in zip(found, drawn, strict=False)
+            for m, d in zip(found, posterior, strict=False)
         ]
     measures = dict(zip(MEASURES, found, strict=False))
     return Classification(measures, positive, len(made), len(decisions) - len(made), len(number))
@@ -245,11 +245,11 @@ def _of_tables(matrix: Floats, occurs: NDArray[np.bool_], positive: int | None) 
         chance = (rows * columns).sum(axis=0) / total**2
         # Where labels and decisions are all the same one, chance agreement is 1 and kappa is 0 / 0.
         kappa = np.where(chance < 1, (accuracy - chance) / (1 - chance), np.nan)
-        found = [accuracy, kappa, (right / rows)[occurs].mean(axis=0)]
+        measures = [accuracy, kappa, (right / rows)[occurs].mean(axis=0)]
         if positive is not None:
             hits, decided_for, labelled = right[positive], columns[positive], rows[positive]
-            found += [hits / decided_for, hits / labelled, 2 * hits / (decided_for + labelled)]
-    return np.stack(found)
+            measures += [hits / decided_for, hits / labelled, 2 * hits / (decided_for + labelled)]
+    return np.stack(measures)
 
 
 def _auroc(positive: Floats, scores: Floats) -> Floats:

@@ -47,7 +47,7 @@ LABELS: Mapping[Kind, tuple[str, ...]] = {"binary": (POSITIVE, NEGATIVE), "pairs
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class DecisionRule:
     """The decision about one aspect, and the thresholds on ratings and scores."""
 
     kind: Kind
@@ -63,10 +63,10 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
+class DecisionResult:
     """One judge's decisions about one aspect, compared with the raters' labels."""
 
-    question: Question
+    rule: DecisionRule
     upper: Classification | None
     """The measures; for binary decisions with values from the cut on as the positive label. None if the judge made no
     decision."""
@@ -95,7 +95,7 @@ class Decided:
         return {} if self.upper is None else self.upper.measures
 
 
-def find_questions(groups: Iterable[RatedGroup], aspects: Sequence[Aspect]) -> dict[str, Question]:
+def find_decision_rules(groups: Iterable[RatedGroup], aspects: Sequence[Aspect]) -> dict[str, DecisionRule]:
     """Find the decisions that the ratings of a corpus define.
 
     Args:
@@ -106,24 +106,24 @@ def find_questions(groups: Iterable[RatedGroup], aspects: Sequence[Aspect]) -> d
         Aspect name -> question, for the aspects whose ratings define a decision.
     """
     groups = list(groups)
-    found: dict[str, Question] = {}
+    rules: dict[str, DecisionRule] = {}
     for aspect in aspects:
         scale, name = aspect.scale, aspect.name
         rated = [g for g in groups if any(r is not None for r in g.ratings(name))]
         values = {v for g in groups for c in g.candidates for v in c.ratings.get(name, ())}
-        if all(g.compares(aspect) for g in rated) and any(g.ranks_humans(name) for g in rated):
-            found[name] = Question("pairs")
+        if all(g.compares(aspect) for g in rated) and any(g.has_distinct_ratings(name) for g in rated):
+            rules[name] = DecisionRule("pairs")
         elif values == {scale.low, scale.high}:
-            found[name] = _binary(scale.low, scale.high)
-        elif all(len(g.candidates) == 2 for g in groups) and any(g.ranks_humans(name) for g in groups):
-            found[name] = Question("pairs")
-    return found
+            rules[name] = _binary(scale.low, scale.high)
+        elif all(len(g.candidates) == 2 for g in groups) and any(g.has_distinct_ratings(name) for g in groups):
+            rules[name] = DecisionRule("pairs")
+    return rules
 
 
-def find_questions_in_scores(
+def decision_rules_from_scores(
     aspects: Mapping[str, Sequence[GroupScores]], kind: Kind | None = None
-) -> dict[str, Question]:
-    """`find_questions` without a corpus: from mean ratings of two values, or groups of two candidates.
+) -> dict[str, DecisionRule]:
+    """`find_decision_rules` without a corpus: from mean ratings of two values, or groups of two candidates.
 
     Args:
         aspects: Aspect name -> groups.
@@ -133,7 +133,7 @@ def find_questions_in_scores(
     Raises:
         InputError: The ratings do not define decisions of this kind.
     """
-    found: dict[str, Question] = {}
+    rules: dict[str, DecisionRule] = {}
     for name, groups in aspects.items():
         values = {r for g in groups for r in g.ratings if r is not None}
         paired = all(len(g.ratings) == 2 for g in groups) and any(_ordered(g) for g in groups)
@@ -143,40 +143,43 @@ def find_questions_in_scores(
             problem = f"the groups of {name} are not pairs with ratings that differ"
             raise InputError(problem, field=name, expected="two candidates of a group, one rated higher")
         if kind == "binary" or (kind is None and len(values) == 2):
-            found[name] = _binary(min(values), max(values))
+            rules[name] = _binary(min(values), max(values))
         elif kind == "pairs" or paired:
-            found[name] = Question("pairs")
-    return found
+            rules[name] = DecisionRule("pairs")
+    return rules
 
 
-def decide(
+def evaluate_decisions(
     scores: Mapping[str, Sequence[GroupScores]],
-    questions: Mapping[str, Question],
+    decision_rules: Mapping[str, DecisionRule],
     *,
     on_scale: bool = True,
     resamples: int = 1000,
     seed: int = 0,
-) -> dict[str, Decided]:
+) -> dict[str, DecisionResult]:
     """Compare the decisions that follow from scores with the labels that follow from ratings.
 
     Args:
         scores: Aspect name -> groups, of one judge.
-        questions: From `find_questions`; aspects without a question, or with nothing labelled, are left out.
+        questions: From `find_decision_rules`; aspects without a question, or with nothing labelled, are left out.
         on_scale: Whether scores are on the raters' scale. If not, binary decisions need a tuned cut.
         resamples: Resamples of the groups for the intervals; 0 gives none.
         seed: For the draws.
     """
     if not on_scale:
-        questions = {
-            name: replace(q, cut=None) if q.kind == "binary" and not q.chosen_on else q for name, q in questions.items()
+        decision_rules = {
+            name: replace(q, cut=None) if q.kind == "binary" and not q.chosen_on else q
+            for name, q in decision_rules.items()
         }
-    found = {
-        name: _decided(groups, questions[name], resamples, seed) for name, groups in scores.items() if name in questions
+    results = {
+        name: _decided(groups, decision_rules[name], resamples, seed)
+        for name, groups in scores.items()
+        if name in decision_rules
     }
-    return {name: decided for name, decided in found.items() if decided is not None}
+    return {name: decided for name, decided in results.items() if decided is not None}
 
 
-def with_tuned_threshold(question: Question, groups: Sequence[GroupScores], where: str) -> Question:
+def with_tuned_threshold(rule: DecisionRule, groups: Sequence[GroupScores], where: str) -> DecisionRule:
     """The question with the cut on scores that has the best balanced accuracy on `groups`.
 
     Candidate cuts are the threshold and the midpoints between neighbouring scores; of equally good ones the nearest to
@@ -188,71 +191,71 @@ def with_tuned_threshold(question: Question, groups: Sequence[GroupScores], wher
         groups: Ratings and scores to tune on, e.g. of the dev sources; results must be reported on others.
         where: Name of this part of the corpus.
     """
-    if question.kind != "binary":
-        return question
+    if rule.kind != "binary":
+        return rule
     rated = [
-        (r, s) for g in _without_splits(groups, question) for r, s in zip(g.ratings, g.scores, strict=True)
+        (r, s) for g in _without_splits(groups, rule) for r, s in zip(g.ratings, g.scores, strict=True)
         if r is not None and s is not None
     ]  # fmt: skip
-    yes = np.sort([s for r, s in rated if r >= question.threshold])
-    no = np.sort([s for r, s in rated if r < question.threshold])
+    yes = np.sort([s for r, s in rated if r >= rule.threshold])
+    no = np.sort([s for r, s in rated if r < rule.threshold])
     if not len(yes) or not len(no):
-        return question
+        return rule
     values = np.unique([s for _, s in rated])
-    cuts = np.array([question.threshold, *((values[1:] + values[:-1]) / 2)])
+    cuts = np.array([rule.threshold, *((values[1:] + values[:-1]) / 2)])
     hits = 1 - np.searchsorted(yes, cuts, side="left") / len(yes)
     balanced = (hits + np.searchsorted(no, cuts, side="left") / len(no)) / 2
     best = cuts[np.isclose(balanced, balanced.max(), rtol=0, atol=1e-12)]
-    cut = float(best[np.argmin(np.abs(best - question.threshold))])
-    return question if cut == question.threshold else replace(question, cut=cut, chosen_on=where)
+    cut = float(best[np.argmin(np.abs(best - rule.threshold))])
+    return rule if cut == rule.threshold else replace(rule, cut=cut, chosen_on=where)
 
 
-def _binary(low: float, high: float) -> Question:
+def _binary(low: float, high: float) -> DecisionRule:
     middle = (low + high) / 2
-    return Question("binary", middle, middle)
+    return DecisionRule("binary", middle, middle)
 
 
 def _ordered(group: GroupScores) -> bool:
     return len({r for r in group.ratings if r is not None}) > 1
 
 
-def _decided(groups: Sequence[GroupScores], question: Question, resamples: int, seed: int) -> Decided | None:
+def _decided(groups: Sequence[GroupScores], rule: DecisionRule, resamples: int, seed: int) -> DecisionResult | None:
     lower: Classification | None = None
-    cut = question.threshold if question.cut is None else question.cut
-    ties = sum(r == question.threshold for g in groups for r in g.ratings) if question.kind == "binary" else 0
-    if question.kind == "pairs":
-        found = pairs(groups, question.margin)
-        upper = _classify(found, None, resamples, seed)
+    cut = rule.threshold if rule.cut is None else rule.cut
+    ties = sum(r == rule.threshold for g in groups for r in g.ratings) if rule.kind == "binary" else 0
+    if rule.kind == "pairs":
+        decisions = pairs(groups, rule.margin)
+        upper = _classify(decisions, None, resamples, seed)
     else:
-        groups = _without_splits(groups, question)
-        found = binary(groups, question.threshold, cut)
-        upper = _classify(found, POSITIVE, resamples, seed)
-        if question.cut is not None:
-            lower = _classify(binary(groups, question.threshold, cut, below=True), POSITIVE, resamples, seed)
+        groups = _without_splits(groups, rule)
+        decisions = binary(groups, rule.threshold, cut)
+        upper = _classify(decisions, POSITIVE, resamples, seed)
+        if rule.cut is not None:
+            lower = _classify(binary(groups, rule.threshold, cut, below=True), POSITIVE, resamples, seed)
         elif upper is not None:
             upper = replace(upper, measures={"auroc": upper.measures["auroc"]})
-    if not found:
+    if not decisions:
         return None
-    names = LABELS[question.kind]
-    labels, made = Counter(d.label for d in found), Counter(d.decided for d in found)
-    return Decided(
-        question,
+    names = LABELS[rule.kind]
+    labels, made = Counter(d.label for d in decisions), Counter(d.decided for d in decisions)
+    return DecisionResult(
+        rule,
         upper,
         lower,
         {name: labels[name] for name in names},
-        {} if question.cut is None else {name: made[name] for name in names},
+        {} if rule.cut is None else {name: made[name] for name in names},
         made[None],
-        len({d.group for d in found}),
+        len({d.group for d in decisions}),
         ties,
     )
 
 
-def _without_splits(groups: Sequence[GroupScores], question: Question) -> list[GroupScores]:
+def _without_splits(groups: Sequence[GroupScores], rule: DecisionRule) -> list[GroupScores]:
     """The groups, with no rating for candidates whose raters are evenly split."""
-    return [replace(g, ratings=tuple(None if r == question.threshold else r for r in g.ratings)) for g in groups]
+    return [replace(g, ratings=tuple(None if r == rule.threshold else r for r in g.ratings)) for g in groups]
 
 
-def _classify(found: Sequence[Decision], positive: str | None, resamples: int, seed: int) -> Classification | None:
-    if all(decision.decided is None for decision in found):
+def _classify(decisions: Sequence[Decision], positive: str | None, resamples: int, seed: int) -> Classification | None:
+    if all(decision.decided is None for decision in decisions):
         return None
-    return classify(found, positive, resamples=resamples, seed=seed)
+    return classify(decisions, positive, resamples=resamples, seed=seed)

@@ -54,7 +54,7 @@ def level_function(level: Level, *, intervals: bool = True, **how: Any) -> Level
     return summary_level if level == "summary" else partial(sample_level, intervals=intervals)
 
 
-SMALL = 0.02
+MIN_EFFECT = 0.02
 """Smallest difference in correlation that is considered relevant."""
 
 EXACT = 16
@@ -63,7 +63,7 @@ EXACT = 16
 FLIPS = 100_000
 """Number of random ways with more units: a p-value of .05 then has a standard error of .0007."""
 
-_MOST = 256
+_MAX_UNITS = 256
 """Most units that are flipped: more groups are flipped in bundles, which is as valid and hardly loses power."""
 
 _CHUNK = 4096
@@ -102,8 +102,9 @@ def compare(
         resamples: Number of times that the groups are resampled, jointly for all aspects, at system level; 0 for no
             interval at any level.
         seed: For the resampling and the flips.
-        draw_systems: At system level, resample the systems too: the interval (not the p-value) is about all like these.
-        family: Number of comparisons whose intervals are to hold together in 95 % of cases (Bonferroni).
+        draw_systems: At system level, resample the systems too: the interval (not the p-value) then generalises to
+        similar systems. family: Number of comparisons whose intervals are to hold together in 95 % of cases
+        (Bonferroni).
 
     Raises:
         InputError: the two differ in aspects, groups, candidates or ratings, or there is no aspect.
@@ -127,7 +128,7 @@ def compare(
     value = math.fsum(x.values[0] - y.values[0] for x, y in _couples(both)) / len(pairs)
     if level != "system":
         return _of_means(value, both, index, intervals=resamples > 0, seed=seed, family=family)
-    groups = index.sources(np.logical_or.reduce([e.rests_on for e in both]))
+    groups = index.sources(np.logical_or.reduce([e.included_groups for e in both]))
     p_value = _p_of_swaps(pairs, statistic, groups, seed)
     plain = Difference(value, None, None, p_value, groups)
     return _of_systems(plain, value, both, family) if resamples and groups > 1 else plain
@@ -152,25 +153,29 @@ class Power:
     detectable: float
     """The least true difference that a comparison like this one calls significant in 80 % of cases."""
     more_for_small: int
-    """How many more groups it would take to detect a difference of `SMALL`; 0 if these are enough."""
+    """How many more groups it would take to detect a difference of `MIN_EFFECT`; 0 if these are enough."""
 
 
-def power_of(found: Difference) -> Power | None:
+def power_of(difference: Difference) -> Power | None:
     """The power of a comparison, from the standard deviation of group differences that it found; None without one."""
-    if found.deviation is None or found.deviation < 1e-9:
+    if difference.deviation is None or difference.deviation < 1e-9:
         return None
-    needed = groups_to_detect(SMALL, found.deviation)
-    return Power(found.groups, detectable_difference(found.deviation, found.groups), max(0, needed - found.groups))
+    needed = groups_to_detect(MIN_EFFECT, difference.deviation)
+    return Power(
+        difference.groups,
+        detectable_difference(difference.deviation, difference.groups),
+        max(0, needed - difference.groups),
+    )
 
 
 def _of_means(
     value: float, both: Sequence[LevelEstimate], index: GroupIndex, *, intervals: bool, seed: int, family: int
 ) -> Difference:
-    rests_on = np.logical_or.reduce([e.rests_on for e in both])
+    included_groups = np.logical_or.reduce([e.included_groups for e in both])
     by_group = [x.by_group - y.by_group for x, y in _couples(both) if x.by_group is not None and y.by_group is not None]
     shares = [np.nan_to_num(d) / np.count_nonzero(~np.isnan(d)) / len(by_group) for d in by_group]
-    p_value = p_of_mean(index.by_source(np.sum(shares, axis=0), rests_on)[0], seed)
-    influences = index.by_source(mean_influences(by_group), rests_on)[0]
+    p_value = p_of_mean(index.by_source(np.sum(shares, axis=0), included_groups)[0], seed)
+    influences = index.by_source(mean_influences(by_group), included_groups)[0]
     groups = len(influences)
     if not intervals or groups < 2:
         return Difference(value, None, None, p_value, groups)
@@ -208,13 +213,13 @@ def _systems_by_flips(
         sums.append(table / sizes[:, None])
     ratings = np.round(rated, 12)
 
-    def correlation(own: Floats) -> Floats:
-        means = np.round(sums[0] @ own + sums[1] @ (1 - own), 12).T
+    def correlation(weights: Floats) -> Floats:
+        means = np.round(sums[0] @ weights + sums[1] @ (1 - weights), 12).T
         return np.nan_to_num(correlations(np.broadcast_to(ratings, means.shape), means, [statistic])[0])
 
     def difference(signs: Floats) -> Floats:
-        own = (1 + signs) / 2
-        return correlation(own) - correlation(1 - own)
+        kept = (1 + signs) / 2
+        return correlation(kept) - correlation(1 - kept)
 
     return difference
 
@@ -223,9 +228,9 @@ def _in_deviations(values: Floats) -> Floats:
     """The values minus their mean and in units of their deviation; 0 where they do not differ."""
     if np.ptp(values) == 0:
         return np.zeros(len(values))
-    found = values / np.abs(values).max()
-    found = found - found.mean()
-    return np.asarray(found / found.std())
+    deviations = values / np.abs(values).max()
+    deviations = deviations - deviations.mean()
+    return np.asarray(deviations / deviations.std())
 
 
 def _on_same_candidates(
@@ -260,7 +265,7 @@ def _couples(values: Sequence[T]) -> Iterator[tuple[T, T]]:
 
 def flip_units(groups: int, seed: int) -> Indices:
     """Index of the unit that each group is flipped with, shape (groups,)."""
-    return bundle(groups, seed, most=_MOST)
+    return bundle(groups, seed, most=_MAX_UNITS)
 
 
 def p_of_mean(contributions: Floats, seed: int) -> float | None:
@@ -275,7 +280,7 @@ def p_of_mean(contributions: Floats, seed: int) -> float | None:
     """
     groups = len(contributions)
     unit = flip_units(groups, seed)
-    summed = np.bincount(unit, weights=contributions) if groups > _MOST else contributions
+    summed = np.bincount(unit, weights=contributions) if groups > _MAX_UNITS else contributions
     # Flipping 0 changes nothing, so units with 0 are left out, which makes more cases exact.
     summed = summed[summed != 0]
     return p_of_flips(lambda signs: summed @ signs, groups, len(summed), seed=seed)

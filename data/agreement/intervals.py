@@ -83,13 +83,13 @@ def mean_influences(by_group: Sequence[Floats]) -> Floats:
     Returns:
         Shape (statistics, groups), 0 for groups without a value in any aspect.
     """
-    found = np.zeros(by_group[0].shape)
+    influences = np.zeros(by_group[0].shape)
     for values in by_group:
-        here = ~np.isnan(values)
-        counts = np.maximum(here.sum(axis=1, keepdims=True), 1)
+        defined = ~np.isnan(values)
+        counts = np.maximum(defined.sum(axis=1, keepdims=True), 1)
         mean = np.nansum(values, axis=1, keepdims=True) / counts
-        found += np.where(here, values - mean, 0.0) / counts / len(by_group)
-    return found
+        influences += np.where(defined, values - mean, 0.0) / counts / len(by_group)
+    return influences
 
 
 def critical(groups: float, family: int = 1) -> float:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from debate_judge.data.agreement.bootstrap import LevelEstimate, Pairs, draws, pseudo_values, summing
 from debate_judge.data.agreement.correlations import Floats, Statistic, correlations
 
-_FEW_SYSTEMS, _ENOUGH_RESAMPLES = 256, 200
+_FEW_SYSTEMS, _MIN_RESAMPLES = 256, 200
 
 
 def summary_level(pairs: Pairs, statistics: Sequence[Statistic]) -> LevelEstimate:
@@ -99,16 +99,16 @@ def system_level(
     values = correlations(mean_ratings, mean_scores, statistics)[:, 0]
     if np.isnan(values).any():
         return _without_ranking(pairs, statistics, resamples, constant=bool(np.ptp(mean_ratings) > 0))
-    most = min(resamples, max(_ENOUGH_RESAMPLES, resamples * _FEW_SYSTEMS // max(_FEW_SYSTEMS, systems)))
+    most = min(resamples, max(_MIN_RESAMPLES, resamples * _FEW_SYSTEMS // max(_FEW_SYSTEMS, systems)))
     replicates = np.full((len(statistics), resamples), np.nan)
     for place, counts in draws(pairs.units, most, seed):
         replicates[:, place] = over_systems(counts)
         progress(counts.shape[1])
-    rests_on = np.bincount(pairs.group[recurring], minlength=pairs.groups) > 0
-    sources = pairs.index.sources(rests_on)
+    included_groups = np.bincount(pairs.group[recurring], minlength=pairs.groups) > 0
+    sources = pairs.index.sources(included_groups)
     return LevelEstimate(
         values,
-        rests_on,
+        included_groups,
         np.zeros(pairs.groups, dtype=bool),
         values,
         replicates=replicates,
@@ -140,14 +140,14 @@ def _without_ranking(
     """The estimate where no correlation exists: undefined, or, if only the scores are constant, 0 on all groups with
     pairs."""
     values = np.full(len(statistics), 0.0 if constant else math.nan)
-    rests_on = pairs.contributing & constant
+    included_groups = pairs.contributing & constant
     return LevelEstimate(
         values,
-        rests_on,
-        rests_on,
+        included_groups,
+        included_groups,
         np.full(len(statistics), math.nan),
         replicates=np.repeat(values[:, None], resamples, axis=1),
-        units=pairs.index.sources(rests_on),
+        units=pairs.index.sources(included_groups),
         observations=math.comb(len(pairs.ratings), 2),
     )
 

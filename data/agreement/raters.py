@@ -53,18 +53,18 @@ class RaterAgreement:
     """Mean of score minus rating."""
 
     def to_json(self) -> dict[str, object]:
-        found: dict[str, object] = {"raters": self.raters}
+        record: dict[str, object] = {"raters": self.raters}
         for name in ("ceiling", "judge", "error", "bias"):
             value = getattr(self, name)
-            found[name] = None if value is None else value.to_json()
-        apart = self.below_ceiling
-        found["below_ceiling"] = None if apart is None else {n: getattr(apart, n) for n in ("value", "low", "high")}
+            record[name] = None if value is None else value.to_json()
+        below = self.below_ceiling
+        record["below_ceiling"] = None if below is None else {n: getattr(below, n) for n in ("value", "low", "high")}
         for name in ("alpha", "kappa_of_raters", "kappa_of_judge", "reliability", "noise_corrected"):
-            found[name] = getattr(self, name)
-        return found
+            record[name] = getattr(self, name)
+        return record
 
 
-def beside_raters(
+def compare_with_raters(
     groups: Sequence[GroupScores],
     *,
     statistic: Statistic = "spearman",
@@ -94,7 +94,9 @@ def beside_raters(
     }
     tables = [agreement_table(by, levels=(level,), resamples=resamples, seed=seed) for by in (humans, judged)]
     ceiling, judge = (table.average[level][statistic] for table in tables)
-    found = agreement_table({"x": groups}, levels=(level,), resamples=0).aspects["x"][level][statistic].value
+    correlation_value = (
+        agreement_table({"x": groups}, levels=(level,), resamples=0).aspects["x"][level][statistic].value
+    )
     reliable = None if level == "system" else reliability(groups, level)
     whole = all(v == round(v) for g in groups for values in g.raters for v in values)
     return RaterAgreement(
@@ -106,7 +108,7 @@ def beside_raters(
         _kappa_of_raters(groups, most) if whole else None,
         _kappa_of_judge(groups, most) if whole and on_scale else None,
         reliable,
-        None if found is None or not reliable or reliable <= 0 else found / math.sqrt(reliable),
+        None if correlation_value is None or not reliable or reliable <= 0 else correlation_value / math.sqrt(reliable),
         error,
         bias,
     )
@@ -144,11 +146,11 @@ def weighted_kappa(x: Sequence[float], y: Sequence[float]) -> float | None:
     Returns:
         None where there is nothing to compare, or only one value.
     """
-    one, other = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
-    if not len(one) or np.ptp(np.concatenate([one, other])) == 0:
+    first, second = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+    if not len(first) or np.ptp(np.concatenate([first, second])) == 0:
         return None
-    by_chance = one.var() + other.var() + (one.mean() - other.mean()) ** 2
-    return float(1 - np.mean((one - other) ** 2) / by_chance)
+    by_chance = first.var() + second.var() + (first.mean() - second.mean()) ** 2
+    return float(1 - np.mean((first - second) ** 2) / by_chance)
 
 
 def reliability(groups: Sequence[GroupScores], level: Level) -> float | None:
@@ -183,19 +185,19 @@ def reliability(groups: Sequence[GroupScores], level: Level) -> float | None:
 
 def error_and_bias(groups: Sequence[GroupScores]) -> tuple[Measure, Measure] | tuple[None, None]:
     """The mean absolute difference and the mean difference of scores and mean ratings, with t intervals over groups."""
-    apart = differences_by_group(groups)
-    if not apart:
+    differences = differences_by_group(groups)
+    if not differences:
         return None, None
-    return mean_over_groups([np.abs(values) for values in apart]), mean_over_groups(apart)
+    return mean_over_groups([np.abs(values) for values in differences]), mean_over_groups(differences)
 
 
 def differences_by_group(groups: Sequence[GroupScores]) -> list[Floats]:
     """Score minus mean rating of the candidates that have both, an array for each source with such candidates."""
-    found: dict[str, list[float]] = {}
+    by_source: dict[str, list[float]] = {}
     for g in groups:
-        apart = [s - r for r, s in zip(g.ratings, g.scores, strict=True) if r is not None and s is not None]
-        found.setdefault(g.cluster, []).extend(apart)
-    return [np.array(values) for values in found.values() if values]
+        differences = [s - r for r, s in zip(g.ratings, g.scores, strict=True) if r is not None and s is not None]
+        by_source.setdefault(g.cluster, []).extend(differences)
+    return [np.array(values) for values in by_source.values() if values]
 
 
 def mean_over_groups(by_group: Sequence[Floats]) -> Measure:
@@ -214,13 +216,13 @@ def _one_rater(group: GroupScores, which: int) -> GroupScores:
     Raters have no names here: `which` is the place in each candidate's ratings.
     """
     others: list[float | None] = []
-    own: list[float | None] = []
+    rater_ratings: list[float | None] = []
     for values in group.raters or ((),) * len(group.candidates):
-        here = len(values) > max(which, 1)
+        has_rating = len(values) > max(which, 1)
         rest = [v for i, v in enumerate(values) if i != which]
-        others.append(math.fsum(rest) / len(rest) if here else None)
-        own.append(values[which] if here else None)
-    return GroupScores(group.group, group.candidates, tuple(others), tuple(own), source=group.source)
+        others.append(math.fsum(rest) / len(rest) if has_rating else None)
+        rater_ratings.append(values[which] if has_rating else None)
+    return GroupScores(group.group, group.candidates, tuple(others), tuple(rater_ratings), source=group.source)
 
 
 def _kappa_of_raters(groups: Sequence[GroupScores], most: int) -> float | None:

@@ -131,12 +131,12 @@ class Difference:
         return f"{_with_interval(self)} over {self.groups} groups, {p_value}"
 
 
-def _with_interval(found: Agreement | Difference) -> str:
-    if found.value is None:
+def _with_interval(figure: Agreement | Difference) -> str:
+    if figure.value is None:
         return "undefined"
-    interval = "" if found.low is None or found.high is None else f" [{found.low:.2f}, {found.high:.2f}]"
-    return f"{found.value:.2f}{interval}"
+    interval = "" if figure.low is None or figure.high is None else f" [{figure.low:.2f}, {figure.high:.2f}]"
+    return f"{figure.value:.2f}{interval}"
 
 
 def _table_json(table: Table) -> dict[str, object]:
-    return {level: {name: found.to_json() for name, found in row.items()} for level, row in table.items()}
+    return {level: {name: figure.to_json() for name, figure in row.items()} for level, row in table.items()}

@@ -109,7 +109,7 @@ def agreement_table(
     average: Table = {}
     for level in levels:
         joint = [estimates[name, level] for name in aspects]
-        groups_of_any = int(np.logical_or.reduce([e.rests_on for e in joint]).sum())
+        groups_of_any = int(np.logical_or.reduce([e.included_groups for e in joint]).sum())
         spans = _intervals(joint, index, resamples)
         average[level] = _averages([table[level] for table in tables.values()], groups_of_any, spans)
     return AgreementTable(tables, average)
@@ -123,13 +123,13 @@ def _intervals(estimates: Sequence[LevelEstimate], index: GroupIndex, resamples:
         index: The groups.
         resamples: 0 for no intervals.
     """
-    rests_on = np.logical_or.reduce([e.rests_on for e in estimates])
+    included_groups = np.logical_or.reduce([e.included_groups for e in estimates])
     means = np.mean([e.values for e in estimates], axis=0)
     if not resamples or np.isnan(means).all():
         return [NONE] * len(means)
     by_group = [e.by_group for e in estimates if e.by_group is not None]
     if by_group:
-        influence = index.by_source(mean_influences(by_group), rests_on)
+        influence = index.by_source(mean_influences(by_group), included_groups)
         return [of_group_correlations(float(mean), row) for mean, row in zip(means, influence, strict=True)]
     units, observations = min(e.units for e in estimates), min(e.observations for e in estimates)
     replicates = np.mean([e.replicates for e in estimates if e.replicates is not None], axis=0)
@@ -148,36 +148,36 @@ def _rated_and_unscored(groups: Sequence[GroupScores]) -> tuple[int, int]:
 def _agreements(
     level: Level, estimate: LevelEstimate, spans: Sequence[Interval], rated: int, unscored: int
 ) -> dict[Statistic, Agreement]:
-    rests_on = int(estimate.rests_on.sum())
-    found: dict[Statistic, Agreement] = {}
+    included_groups = int(estimate.included_groups.sum())
+    agreements: dict[Statistic, Agreement] = {}
     for i, statistic in enumerate(STATISTICS):
         value = as_zero = or_none(estimate.values[i])
         if level == "summary" and rated:
-            as_zero = (value or 0.0) * rests_on / rated
-        found[statistic] = Agreement(
+            as_zero = (value or 0.0) * included_groups / rated
+        agreements[statistic] = Agreement(
             statistic,
             level,
             value,
             spans[i].low,
             spans[i].high,
-            rests_on,
-            rated - rests_on,
+            included_groups,
+            rated - included_groups,
             unscored,
             as_zero,
             int(estimate.constant.sum()),
             or_none(estimate.without_constant[i]),
             spans[i].method,
         )
-    return found
+    return agreements
 
 
 def _averages(
     aspects: Sequence[Mapping[Statistic, Agreement]], groups: int, spans: Sequence[Interval]
 ) -> dict[Statistic, Agreement]:
-    found: dict[Statistic, Agreement] = {}
+    averages: dict[Statistic, Agreement] = {}
     for statistic, span in zip(STATISTICS, spans, strict=True):
         parts = [aspect[statistic] for aspect in aspects]
-        found[statistic] = Agreement(
+        averages[statistic] = Agreement(
             statistic,
             parts[0].level,
             _mean(p.value for p in parts),
@@ -191,7 +191,7 @@ def _averages(
             _mean(p.value_without_constant for p in parts),
             span.method,
         )
-    return found
+    return averages
 
 
 def _mean(values: Iterable[float | None]) -> float | None:

@@ -1,4 +1,4 @@
-"""Matches the columns of a user's table with our names for them (`ROLES` and the aspects of the task).
+"""Maps the columns of a user's table to the project's names (`ROLES` and the aspects of the task).
 
 A column matches by its name, whatever its case and whether blanks, hyphens or underscores divide its words, or because
 `--columns` says so. `helpfulness_1` and `helpfulness_rater2` are two raters of the aspect helpfulness. A table with the
@@ -29,7 +29,7 @@ ROLES = (
 NESTED = ("id", "candidates", "ratings", "comments")
 """Fields that only records of JSON have: they hold others, or are a candidate's id."""
 
-_MOST_NAMED = 20
+_MAX_NAMED = 20
 """Of more columns than these that are not read, the others are not named."""
 
 COMMENTS = "comments."
@@ -52,7 +52,7 @@ OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
     "rating": ("score", "value", "grade", "label", "points", "mark", "stars", "judgement", "judgment"),
     "comment": ("rationale", "reason", "explanation", "note", "notes", "feedback", "justification", "remark"),
 }
-"""Role -> other common names of it. They are suggested in errors and notes; see `names_taken` for a guess."""
+"""Role -> other common names of it. They are suggested in errors and notes; see `guess_roles` for a guess."""
 
 RATER_NAME = re.compile(
     r"(?:annotator|labell?er|rater|reviewer|evaluator|assessor|grader|scorer|judge|coder|worker|expert|user|participant"
@@ -60,7 +60,7 @@ RATER_NAME = re.compile(
     r"|(?:annotated|labell?ed|rated|reviewed|evaluated|assessed|graded|scored|judged|coded|completed|created)_by"
     r"(?:_(?:id|e?_?mail|name))?"
 )
-"""Other names of the column `rater`, in the form of `even`."""
+"""Other names of the column `rater`, in the form of `normalized_name`."""
 
 _NEAR = 0.6
 """How near a column's name is to one that is needed; less than elsewhere, since a source left unread changes groups."""
@@ -75,21 +75,22 @@ _WORD = "rater|annotator|judge|human|expert|worker|person"
 _RATER = rf"(?:[_ .-]+(?:(?:{_WORD}|r|a)[_ .-]?)?(?:\d+|[A-Za-z])|[_ .-]*\((?:{_WORD})[_ .-]?(?:\d+|[A-Za-z])\))"
 
 
-def even(name: str) -> str:
+def normalized_name(name: str) -> str:
     """The form in which names are compared: lower case, with underscores for blanks and hyphens."""
     return re.sub(r"[\s_-]+", "_", name.strip().casefold())
 
 
 def rater_base(key: str) -> str | None:
-    """The column's name in the form of `even` without the ending that numbers a rater; None without such an ending."""
+    """The column's name in the form of `normalized_name` without the ending that numbers a rater; None without such an
+    ending."""
     match = re.fullmatch(rf"(.+?){_RATER}", key)
-    return even(match.group(1)) if match else None
+    return normalized_name(match.group(1)) if match else None
 
 
 def missing(record: Record, role: str, keys: Iterable[str]) -> InputError:
     """The error for a required column that is missing; it suggests the column that may be meant."""
-    names = [key for key in keys if even(key) in OTHER_NAMES.get(role, ())]
-    near = did_you_mean(role, list(keys), "is it called {}?", _NEAR)
+    names = [key for key in keys if normalized_name(key) in OTHER_NAMES.get(role, ())]
+    near = did_you_mean(role, list(keys), "did you mean {}?", _NEAR)
     guess = names[0] if names else "COLUMN"
     return record.error(
         f"the field {role!r} is missing",
@@ -100,12 +101,12 @@ def missing(record: Record, role: str, keys: Iterable[str]) -> InputError:
     )
 
 
-def lacks(role: str, keys: Collection[str]) -> bool:
+def has_no_similar_column(role: str, keys: Collection[str]) -> bool:
     """Whether no column resembles `role`, so that the file does without it rather than calling it something else."""
     return did_you_mean(role, list(keys), cutoff=_NEAR) is None and _named(role, keys) is None
 
 
-def by_other_name(name: str, names: Collection[str], unread: Collection[str]) -> str:
+def suggest_columns_flag(name: str, names: Collection[str], unread: Collection[str]) -> str:
     """The `--columns` entry to suggest for a column whose name is a common one for one of ours; else empty.
 
     Args:
@@ -115,14 +116,14 @@ def by_other_name(name: str, names: Collection[str], unread: Collection[str]) ->
     """
     role = next((role for role in (*OTHER_NAMES, "rater") if _named(role, [name]) is not None), "")
     partner = _PARTNER.get(role, "")
-    if role == "comment" and role not in names and any(one.startswith("comments.") for one in names):
+    if role == "comment" and role not in names and any(known.startswith("comments.") for known in names):
         return f"--columns comments.ASPECT={name} if it is that"
     if role not in names or (partner in names and _named(partner, unread) is None):
         return ""
     return f"--columns {role}={name} if it is that"
 
 
-def names_taken(records: Sequence[Record], found: Mapping[str, str], rest: Sequence[str]) -> dict[str, str]:
+def guess_roles(records: Sequence[Record], matched: Mapping[str, str], rest: Sequence[str]) -> dict[str, str]:
     """Role -> column that a guess takes for it by a common name.
 
     The source and the text are taken by their name alone. An aspect and its rating are taken where the first holds
@@ -131,11 +132,11 @@ def names_taken(records: Sequence[Record], found: Mapping[str, str], rest: Seque
 
     Args:
         records: All rows.
-        found: Role -> column, for those that have our names or were named by the user.
+        matched: Role -> column, for those that have our names or were named by the user.
         rest: Columns that match no role.
     """
     taken: dict[str, str] = {}
-    roles = dict(found)
+    roles = dict(matched)
 
     def take(**columns: str | None) -> None:
         new = {role: column for role, column in columns.items() if column is not None and role not in roles}
@@ -148,7 +149,7 @@ def names_taken(records: Sequence[Record], found: Mapping[str, str], rest: Seque
     long = aspect is not None and rating is not None
     if aspect is not None and rating is not None and not ("aspect" in roles and "rating" in roles):
         words = all(_is_a_word(record.values.get(aspect)) for record in records)
-        long = words and different(records, place) < different(records, [*place, aspect])
+        long = words and count_distinct(records, place) < count_distinct(records, [*place, aspect])
         if long:
             take(aspect=aspect, rating=rating)
     if long:
@@ -169,14 +170,14 @@ def rater_column(records: Sequence[Record], roles: Mapping[str, str], rest: Iter
     name = _named("rater", [key for key in rest if key not in roles.values()])
     long = "aspect" in roles and "rating" in roles
     place = [roles[role] for role in (*_OF_A_TEXT, *(("aspect",) if long else ())) if role in roles]
-    if name is None or "rater" in roles or (not long and different(records, place) == len(records)):
+    if name is None or "rater" in roles or (not long and count_distinct(records, place) == len(records)):
         return None
-    return name if different(records, [*place, name]) == len(records) else None
+    return name if count_distinct(records, [*place, name]) == len(records) else None
 
 
 def _named(role: str, keys: Iterable[str]) -> str | None:
     """The column with the commonest of the other names of a role."""
-    by_name = {even(key): key for key in reversed(list(keys))}
+    by_name = {normalized_name(key): key for key in reversed(list(keys))}
     if role == "rater":
         return next((key for name, key in reversed(by_name.items()) if RATER_NAME.fullmatch(name)), None)
     return next((by_name[word] for word in OTHER_NAMES.get(role, ()) if word in by_name), None)
@@ -187,7 +188,7 @@ def _is_a_word(value: object) -> bool:
     return bool(text) and not looks_like_a_number(text) and text.lower() not in WORDS
 
 
-def different(records: Iterable[Record], columns: Sequence[str]) -> int:
+def count_distinct(records: Iterable[Record], columns: Sequence[str]) -> int:
     """How many different combinations of values the columns have."""
     return len({tuple(" ".join(str(record.values.get(column)).split()) for column in columns) for record in records})
 
@@ -210,15 +211,15 @@ class Columns:
         """
         renamed: dict[str, str] = {}
         for entry in entries:
-            ours, equals, theirs = (part.strip() for part in entry.partition("="))
-            if not equals or not ours or not theirs or ours in renamed or theirs in renamed.values():
+            name, equals, column = (part.strip() for part in entry.partition("="))
+            if not equals or not name or not column or name in renamed or column in renamed.values():
                 raise InputError(
                     "not a list of columns",
                     field="--columns",
                     expected="NAME=COLUMN,..., each once, e.g. source=question,text=answer,helpfulness=score_help",
                     found=entry,
                 )
-            renamed[ours] = theirs
+            renamed[name] = column
         return cls(renamed)
 
     def naming(self, keys: Iterable[str]) -> dict[str, str]:
@@ -226,24 +227,26 @@ class Columns:
         there = {base for key in keys for base in (key, rater_base(key))} if self.learnt else set()
         taken = set(self.renamed.values())
         known = {
-            ours: theirs
-            for ours, theirs in self.learnt.items()
-            if ours not in self.renamed and theirs not in taken and not there.isdisjoint((theirs, even(theirs)))
+            name: column
+            for name, column in self.learnt.items()
+            if name not in self.renamed
+            and column not in taken
+            and not there.isdisjoint((column, normalized_name(column)))
         }
         return known | dict(self.renamed)
 
     def find(self, keys: Sequence[str], names: Collection[str]) -> tuple[dict[str, str], list[str]]:
         """Match a record's `keys` with our `names`: our name -> key, and the keys that match none, in their order."""
-        plain, renamed = {even(name): name for name in names}, self.naming(keys)
-        found = {ours: theirs for ours, theirs in renamed.items() if ours in names and theirs in keys}
+        plain, renamed = {normalized_name(name): name for name in names}, self.naming(keys)
+        matched = {ours: column for ours, column in renamed.items() if ours in names and column in keys}
         named = set(renamed.values())
         # Exact names come first, so that `text` wins where there is a column `Text` as well.
         for key in sorted(keys, key=lambda key: key not in names):
-            ours = key if key in names else plain.get(even(key))
-            if ours is not None and key not in named and ours not in found and ours not in renamed:
-                found[ours] = key
-        taken = set(found.values())
-        return found, [key for key in keys if key not in taken]
+            ours = key if key in names else plain.get(normalized_name(key))
+            if ours is not None and key not in named and ours not in matched and ours not in renamed:
+                matched[ours] = key
+        taken = set(matched.values())
+        return matched, [key for key in keys if key not in taken]
 
     def require(self, record: Record, keys: Collection[str], names: Collection[str], bases: Collection[str]) -> None:
         """Check that every entry of `--columns` names one of ours and a column that exists.
@@ -257,24 +260,24 @@ class Columns:
         Raises:
             InputError: An entry does not.
         """
-        for ours, theirs in self.renamed.items():
-            if ours not in names:
+        for our_name, column in self.renamed.items():
+            if our_name not in names:
                 raise InputError(
-                    f"{ours!r} is neither a column nor an aspect",
+                    f"{our_name!r} is neither a column nor an aspect",
                     field="--columns",
                     expected=", ".join(names),
-                    found=f"{ours}={theirs}",
-                    remedy=did_you_mean(ours, names),
+                    found=f"{our_name}={column}",
+                    remedy=did_you_mean(our_name, names),
                 )
-            if ours in NESTED:
+            if our_name in NESTED:
                 continue
-            several = theirs.split("+") if ours == "comment" or ours.startswith(COMMENTS) else [theirs]
-            if theirs not in keys and theirs not in bases and not all(name in keys for name in several):
+            several = column.split("+") if our_name == "comment" or our_name.startswith(COMMENTS) else [column]
+            if column not in keys and column not in bases and not all(name in keys for name in several):
                 raise record.error(
-                    f"no column {theirs!r}",
+                    f"no column {column!r}",
                     "--columns",
                     found="columns " + ", ".join(keys),
-                    remedy=did_you_mean(theirs, keys),
+                    remedy=did_you_mean(column, keys),
                 )
 
 
@@ -308,13 +311,13 @@ def row_layout(keys: Sequence[str], task: Task, columns: Columns) -> RowLayout:
     """Match all columns of a table."""
     aspects = [aspect.name for aspect in task.aspects]
     columns = Columns(columns.naming(keys))
-    found, rest = columns.find(keys, names_in_rows(task))
-    ratings, rest = _with_raters(found, rest, aspects, "", columns)
+    matched, rest = columns.find(keys, names_in_rows(task))
+    ratings, rest = _with_raters(matched, rest, aspects, "", columns)
     # A comment on no aspect is on the row's rating, or on the only aspect that there is.
-    comments, rest = _with_raters(found, rest, [*(COMMENTS + a for a in aspects), "comment"], COMMENTS, columns)
+    comments, rest = _with_raters(matched, rest, [*(COMMENTS + a for a in aspects), "comment"], COMMENTS, columns)
     used = {column for taken in (*ratings.values(), *comments.values()) for column in taken}
-    replaced = tuple(found[a] for a in aspects if a in found and found[a] not in used)
-    roles = {role: found[role] for role in ROLES if role in found and role not in aspects}
+    replaced = tuple(matched[a] for a in aspects if a in matched and matched[a] not in used)
+    roles = {role: matched[role] for role in ROLES if role in matched and role not in aspects}
     return RowLayout(roles, ratings, comments, tuple(rest), replaced)
 
 
@@ -325,12 +328,12 @@ def names_in_rows(task: Task) -> tuple[str, ...]:
 
 
 def _with_raters(
-    found: Mapping[str, str], rest: Sequence[str], names: Sequence[str], prefix: str, columns: Columns
+    matched: Mapping[str, str], rest: Sequence[str], names: Sequence[str], prefix: str, columns: Columns
 ) -> tuple[dict[str, tuple[str, ...]], list[str]]:
     """The columns of each name, among them those of single raters, which replace the one that is named alone.
 
     Args:
-        found: Name -> the column that is named like it.
+        matched: Name -> the column that is named like it.
         rest: Columns that match no name.
         names: Aspects, or the names of their comments.
         prefix: What is left away from the names in the result.
@@ -344,11 +347,11 @@ def _with_raters(
     # The longest name first: an aspect may be called `quality`, and another `quality_a`.
     for name in sorted(names, key=len, reverse=True):
         base = columns.renamed.get(name, name)
-        several = base.split("+") if prefix and name not in found else []
-        raters = tuple(key for key in left if key in several or bases[key] == even(base))
+        several = base.split("+") if prefix and name not in matched else []
+        raters = tuple(key for key in left if key in several or bases[key] == normalized_name(base))
         left = [key for key in left if key not in raters] if raters else left
-        if raters or name in found:
-            made[name] = raters or (found[name],)
+        if raters or name in matched:
+            made[name] = raters or (matched[name],)
     if prefix and "comment" in made:
         made[prefix] = made.pop("comment")
     return {name.removeprefix(prefix): made[name] for name in (*names, prefix) if name in made}, left
@@ -388,9 +391,9 @@ class ReadingNotes:
         """
         self._used.update(used)
         unread = [name for name in ignored if name not in self._ignored]
-        room = _MOST_NAMED - len(self._ignored)
+        room = _MAX_NAMED - len(self._ignored)
         for name in unread[:room]:
-            hint = why or did_you_mean(name, names) or by_other_name(name, names, unread)
+            hint = why or did_you_mean(name, names) or suggest_columns_flag(name, names, unread)
             self._ignored[name] = hint or _number_in(name, record)
         self._more = self._more or len(unread) > room
 
@@ -402,12 +405,12 @@ class ReadingNotes:
     def line(self) -> str:
         """All notes in one line; empty if there are none."""
         parts = list(self._parts)
-        if found := self.ignored:
-            shown = ", ".join(f"{name!r}" + (f" ({hint})" if hint else "") for name, hint in found.items())
+        if ignored := self.ignored:
+            shown = ", ".join(f"{name!r}" + (f" ({hint})" if hint else "") for name, hint in ignored.items())
             parts.append(f"not read: {shown}{', and others' * self._more}")
         return f"{self._name}: {'; '.join(parts)}" if parts else ""
 
-    def tell(self) -> None:
+    def log(self) -> None:
         """Log the line, unless exactly this line has been logged."""
         text = self.line()
         if text != self._told:

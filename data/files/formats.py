@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from debate_judge.data.errors import InputError, install_hint
-from debate_judge.data.files.columns import OTHER_NAMES, even
+from debate_judge.data.files.columns import OTHER_NAMES, normalized_name
 from debate_judge.data.files.layouts import joined
 from debate_judge.data.files.ratings import decimal_commas
 from debate_judge.data.files.reading import (
@@ -42,7 +42,7 @@ HUB = "hf:"
 """Prefix of names of data sets."""
 
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
-_MOST_UNPACKED = 256 * 1024 * 1024
+_MAX_UNPACKED = 256 * 1024 * 1024
 """Bytes of a column of Parquet that may come from far fewer."""
 
 _SEP_LINE = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
@@ -98,28 +98,28 @@ def recognized(name: str | Path) -> RecordFile:
         return RecordFile(
             name, f"a set of the Hugging Face hub, split {wanted.split or 'its only one'}", True, wanted.rows
         )
-    one, plus, other = name.partition("+")
-    if plus and known(one) and known(other) and not Path(name).exists():
-        ratings, texts = recognized(one), recognized(other)
-        told = f"{ratings.format}, joined with {texts.format} by the ids of traces"
-        return RecordFile(name, told, True, lambda: joined(ratings.records(), texts.records()))
+    first_name, plus, second_name = name.partition("+")
+    if plus and known(first_name) and known(second_name) and not Path(name).exists():
+        ratings, texts = recognized(first_name), recognized(second_name)
+        description = f"{ratings.format}, joined with {texts.format} by the ids of traces"
+        return RecordFile(name, description, True, lambda: joined(ratings.records(), texts.records()))
     if suffix in JSON:
-        held = holding_list(Path(name))
-        told = "JSON" if held is None else f"the records are the list {held!r} of one JSON object"
-        return RecordFile(name, told, held is None, lambda: json_records(Path(name)))
+        list_name = holding_list(Path(name))
+        description = "JSON" if list_name is None else f"the records are the list {list_name!r} of one JSON object"
+        return RecordFile(name, description, list_name is None, lambda: json_records(Path(name)))
     if suffix in TEXT_TABLES:
         separator = _separator(Path(name))
         usual = separator == ("\t" if suffix == ".tsv" else ",")
-        told = f"columns separated by {_SEPARATORS.get(separator, repr(separator))}"
-        return RecordFile(name, told, usual, lambda: csv_rows(Path(name), separator))
+        description = f"columns separated by {_SEPARATORS.get(separator, repr(separator))}"
+        return RecordFile(name, description, usual, lambda: csv_rows(Path(name), separator))
     if suffix in EXCEL:
         sheets = _workbook(Path(name))[0]
-        told = f"sheet {sheets[0]!r}" + (f", the first of {len(sheets)}" if len(sheets) > 1 else "")
-        return RecordFile(name, told, len(sheets) == 1, lambda: excel_rows(Path(name)))
+        description = f"sheet {sheets[0]!r}" + (f", the first of {len(sheets)}" if len(sheets) > 1 else "")
+        return RecordFile(name, description, len(sheets) == 1, lambda: excel_rows(Path(name)))
     if suffix == ".parquet":
         return RecordFile(name, "Parquet", True, lambda: parquet_rows(Path(name)))
     raise InputError(
-        "the name does not tell the format of the data",
+        "the format of the data cannot be inferred from the name",
         file=name,
         expected=f"a file ending in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}, or {HUB}NAME@SPLIT",
         found=suffix or "no suffix",
@@ -209,7 +209,7 @@ def _refuse_bomb(metadata: Any, path: Path) -> None:
     for group in range(metadata.num_row_groups):
         for column in range(metadata.num_columns):
             chunk = metadata.row_group(group).column(column)
-            if chunk.total_uncompressed_size > max(_MOST_UNPACKED, 200 * chunk.total_compressed_size):
+            if chunk.total_uncompressed_size > max(_MAX_UNPACKED, 200 * chunk.total_compressed_size):
                 raise InputError(
                     "a column unpacks to more than can be read",
                     file=path,
@@ -245,8 +245,8 @@ def _separator(path: Path) -> str:
 
 def _declared(line: str) -> str | None:
     """The separator that a line `sep=;` names, as Excel writes and reads it; None for any other line."""
-    found = _SEP_LINE.fullmatch(line.rstrip("\r\n"))
-    return found[1] if found else None
+    match = _SEP_LINE.fullmatch(line.rstrip("\r\n"))
+    return match[1] if match else None
 
 
 def _table(
@@ -275,7 +275,7 @@ def _table(
             if len(header) == 1 and not _ours(header[0]):
                 raise _title(header[0], name, number, unit)
             raise InputError(
-                "the row has another number of cells than the header",
+                "the row and the header differ in their number of cells",
                 file=name,
                 line=number,
                 unit=unit,
@@ -291,7 +291,7 @@ def _header(row: list[str], name: str, line: int, unit: Literal["line", "row"]) 
     if row[0].strip() and not any(map(str.strip, row[1:])) and len(row) > 1 and not _ours(row[0]):
         raise _title(row[0], name, line, unit)
     names = [cell.strip() or f"column {number} (no name)" for number, cell in enumerate(row, start=1)]
-    if twice := [one for one, count in Counter(names).items() if count > 1]:
+    if twice := [column for column, count in Counter(names).items() if count > 1]:
         raise InputError("two columns have the same name", file=name, line=line, unit=unit, field=twice[0])
     return names
 
@@ -310,7 +310,7 @@ def _title(text: str, name: str, line: int, unit: Literal["line", "row"]) -> Inp
 
 def _ours(name: str) -> bool:
     """Whether a column alone may have this name, so that it is no title of a table."""
-    return even(name) in {"source", "text", *OTHER_NAMES["source"], *OTHER_NAMES["text"]}
+    return normalized_name(name) in {"source", "text", *OTHER_NAMES["source"], *OTHER_NAMES["text"]}
 
 
 def _workbook(path: Path) -> tuple[list[str], int, Iterator[list[str]]]:
@@ -335,7 +335,7 @@ def _workbook(path: Path) -> tuple[list[str], int, Iterator[list[str]]]:
             "not a workbook that can be read",
             file=path,
             found=str(error),
-            remedy="delete cells, rows and columns beside the data, or save the sheet as CSV UTF-8",
+            remedy="delete cells, rows and columns outside the data, or save the sheet as CSV UTF-8",
         ) from None
     if not sheets:
         raise InputError("the workbook has no sheet", file=path)
@@ -426,7 +426,7 @@ def first_line(error: Exception) -> str:
 
 def _without_nan(value: object) -> object:
     if isinstance(value, list):
-        return [_without_nan(one) for one in value]
+        return [_without_nan(item) for item in value]
     if isinstance(value, dict):
-        return {name: _without_nan(one) for name, one in value.items()}
+        return {name: _without_nan(item) for name, item in value.items()}
     return None if isinstance(value, float) and math.isnan(value) else value

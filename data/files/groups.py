@@ -25,7 +25,7 @@ from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
-from debate_judge.data.errors import InputError, Tell
+from debate_judge.data.errors import ErrorHandler, InputError
 from debate_judge.data.files.columns import Columns, ReadingNotes
 from debate_judge.data.files.formats import RecordFile, recognized, stem_of
 from debate_judge.data.files.layouts import long_rows, recognized_layout
@@ -36,9 +36,9 @@ from debate_judge.data.schema import Corpus, Origin, Task
 
 AS_NAMED = Columns()
 
-_MOST_BAD_CELLS = 20
-_MOST_RECORDS = 500_000
-_MOST_TEXT = 256 * 1024 * 1024
+_MAX_BAD_CELLS = 20
+_MAX_RECORDS = 500_000
+_MAX_TEXT = 256 * 1024 * 1024
 _VALUE = 64
 """Bytes of a value that is no text."""
 
@@ -70,11 +70,11 @@ def load(path: str | Path | RecordFile, task: Task | str | None = None, columns:
                 found=entry.task.name,
                 remedy=f"choose one with --task, e.g. --task {entry.task.name}",
             )
-        _refuse_twice(entry, ids, sources)
+        _refuse_duplicates(entry, ids, sources)
     if bad:
         raise bad[0].with_others(bad[1:])
     if first is None:
-        raise _nothing_found(file, task, columns)
+        raise _no_groups_error(file, task, columns)
     groups = tuple(entry.group for entry in sources.values())
     task = first.task
     if columns.renamed:
@@ -82,7 +82,7 @@ def load(path: str | Path | RecordFile, task: Task | str | None = None, columns:
     return Corpus(task, groups, Origin(stem_of(file.name), file.name))
 
 
-def held(records: Iterable[Record], name: str) -> Iterator[Record]:
+def within_limits(records: Iterable[Record], name: str) -> Iterator[Record]:
     """The records, as long as all of them can be kept in memory.
 
     Raises:
@@ -91,12 +91,12 @@ def held(records: Iterable[Record], name: str) -> Iterator[Record]:
     size = 0
     for number, record in enumerate(records, start=1):
         size += _size(record.values)
-        if number > _MOST_RECORDS or size > _MOST_TEXT:
+        if number > _MAX_RECORDS or size > _MAX_TEXT:
             raise InputError(
-                "more than can be held in memory",
+                "too much data to hold in memory",
                 file=name,
-                expected=f"rated data of at most {_MOST_RECORDS:,} records and {_MOST_TEXT >> 20} MB of text",
-                found=f"more {'records' if number > _MOST_RECORDS else 'text'}, up to {record.where}",
+                expected=f"rated data of at most {_MAX_RECORDS:,} records and {_MAX_TEXT >> 20} MB of text",
+                found=f"more {'records' if number > _MAX_RECORDS else 'text'}, up to {record.where}",
                 remedy="take a sample of the sources; texts without ratings are scored in files of any length",
             )
         yield record
@@ -106,15 +106,15 @@ def _size(value: object) -> int:
     """About how many bytes a value of JSON takes."""
     size, left = 0, [value]
     while left:
-        one = left.pop()
-        size += len(one) if isinstance(one, str) else _VALUE
-        left += one.values() if isinstance(one, dict) else one if isinstance(one, list) else ()
+        item = left.pop()
+        size += len(item) if isinstance(item, str) else _VALUE
+        left += item.values() if isinstance(item, dict) else item if isinstance(item, list) else ()
     return size
 
 
 def _collect(error: InputError, bad: list[InputError]) -> None:
     bad.append(error)
-    if len(bad) == _MOST_BAD_CELLS:
+    if len(bad) == _MAX_BAD_CELLS:
         raise bad[0].with_others(bad[1:])
 
 
@@ -127,8 +127,8 @@ def iter_groups(
     gather: bool = False,
     keep: bool = False,
     notes: ReadingNotes | None = None,
-    tell: Tell | None = None,
-    bad_cell: Tell | None = None,
+    on_error: ErrorHandler | None = None,
+    bad_cell: ErrorHandler | None = None,
 ) -> Iterator[GroupRecord]:
     """Stream the groups of a file or data set; ratings are optional.
 
@@ -156,11 +156,11 @@ def iter_groups(
         columns = replace(columns, learnt=chosen.columns)
     kept = notes or ReadingNotes(file.name)
     reader = RowReader(columns, _Tasks(file, chosen, refuse_others).of, kept, bad_cell, keep=keep)
-    return _groups(file, reader, kept, gather, notes is not None, tell)
+    return _groups(file, reader, kept, gather, notes is not None, on_error)
 
 
 def _groups(
-    file: RecordFile, reader: RowReader, notes: ReadingNotes, gather: bool, silent: bool, tell: Tell | None
+    file: RecordFile, reader: RowReader, notes: ReadingNotes, gather: bool, silent: bool, on_error: ErrorHandler | None
 ) -> Iterator[GroupRecord]:
     if not file.usual:
         notes.add(file.format)
@@ -171,15 +171,17 @@ def _groups(
     if layout := recognized_layout(first):
         notes.add(layout)
     records = long_rows(chain([first], records), reader.columns)
-    records = held(records, file.name) if gather else records
-    found = reader.group_a_record(records, tell) if reader.grouped(first) else reader.groups(records, gather=gather)
-    for number, entry in enumerate(found):
+    records = within_limits(records, file.name) if gather else records
+    entries = (
+        reader.group_a_record(records, on_error) if reader.grouped(first) else reader.groups(records, gather=gather)
+    )
+    for number, entry in enumerate(entries):
         yield entry
         # Streamed groups cost LM calls while later ones are read, so a misspelt column is reported after the first.
         if number == 0 and not silent and not gather:
-            notes.tell()
+            notes.log()
     if not silent:
-        notes.tell()
+        notes.log()
 
 
 class _Tasks:
@@ -196,7 +198,7 @@ class _Tasks:
         name = record.optional_text(field).strip()
         if not name and self._chosen is None:
             raise record.error(
-                "the group names no task",
+                "the group has no task",
                 field,
                 expected="a built-in task or the path of a task file",
                 remedy=f"choose one with --task; where none fits, debate check {shlex.quote(record.file)} --write-task "
@@ -214,12 +216,12 @@ class _Tasks:
                 f"the group is of another task than {self._chosen.name}",
                 field,
                 found=name,
-                remedy="take it out of the file, or skip such groups: --config task=NAME with the judge's task",
+                remedy="remove it from the file, or skip such groups: --config task=NAME with the judge's task",
             )
         return None
 
 
-def _refuse_twice(entry: GroupRecord, ids: dict[str, Record], sources: dict[str, GroupRecord]) -> None:
+def _refuse_duplicates(entry: GroupRecord, ids: dict[str, Record], sources: dict[str, GroupRecord]) -> None:
     group, source = entry.group, entry.group.key_among(entry.task.aspects)
     if group.id in ids:
         raise entry.record.error(
@@ -241,9 +243,9 @@ def _refuse_twice(entry: GroupRecord, ids: dict[str, Record], sources: dict[str,
     ids[group.id], sources[source] = entry.record, entry
 
 
-def _nothing_found(file: RecordFile, task: Task | str | None, columns: Columns) -> InputError:
-    found = iter_groups(file, columns=columns, notes=ReadingNotes(file.name)) if task is not None else ()
-    names = sorted({entry.task.name for entry in found})
+def _no_groups_error(file: RecordFile, task: Task | str | None, columns: Columns) -> InputError:
+    all_groups = iter_groups(file, columns=columns, notes=ReadingNotes(file.name)) if task is not None else ()
+    names = sorted({entry.task.name for entry in all_groups})
     if not names:
         return InputError("no groups in the file", file=file.name, expected="at least one group with its candidates")
     wanted = task.name if isinstance(task, Task) else task

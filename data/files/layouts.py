@@ -49,8 +49,8 @@ class _Layout(NamedTuple):
 
 def recognized_layout(record: Record) -> str | None:
     """What the record is: an export of a tool, or a pair of texts; None for a row of one's own."""
-    if found := _layout_of(record):
-        return f"an export of {found.tool}"
+    if layout := _layout_of(record):
+        return f"an export of {layout.tool}"
     return f"pairs, the columns {' and '.join(pair.texts)}" if (pair := pair_columns(record)) else None
 
 
@@ -73,8 +73,8 @@ def joined(records: Iterable[Record], texts: Iterable[Record]) -> Iterator[Recor
     for record in records:
         name = next((name for name in _REFERENCES if name in record.values), "")
         if not name:
-            found = "fields " + ", ".join(map(str, record.values))
-            raise record.error("nothing to join by", expected="a field " + ", ".join(_REFERENCES), found=found)
+            shown = "fields " + ", ".join(map(str, record.values))
+            raise record.error("nothing to join by", expected="a field " + ", ".join(_REFERENCES), found=shown)
         other = by_id.get(str(record.values[name]))
         if other is None:
             raise record.error("no trace with this id in the second file", name, found=record.values[name])
@@ -86,8 +86,10 @@ def _rows(record: Record, layout: _Layout) -> Iterator[Record]:
     texts = dict(layout.texts(values))
     for name, value in texts.items():
         # A text that looks like JSON stays as it is; a conversation becomes one.
-        own = record.values.get(name) if values.get(name) is value else None
-        texts[name] = own if isinstance(own, str) else value if isinstance(value, str) else _single_text(value) or value
+        original = record.values.get(name) if values.get(name) is value else None
+        texts[name] = (
+            original if isinstance(original, str) else value if isinstance(value, str) else _single_text(value) or value
+        )
     if layout.needs_texts and not texts:
         raise record.error(
             f"{layout.tool} exports these ratings without the texts that they are about",
@@ -143,14 +145,14 @@ def _has(*names: str) -> Callable[[Values], bool]:
 
 
 def _dicts(value: object) -> list[dict[str, Any]]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def _question(name: str, value: object, rater: object, field: str = "", *, text: bool = False) -> _Rating:
     """An answer: a comment, if it is a free text or its question is called so; else a rating."""
     on = _COMMENT.fullmatch(name)
-    told = isinstance(value, str) and not looks_like_a_number(value.strip())
-    if text or (on and told):
+    is_text = isinstance(value, str) and not looks_like_a_number(value.strip())
+    if text or (on and is_text):
         words = "\n".join(map(str, value)) if isinstance(value, list) else str(value)
         return _Rating((on and on[1]) or "", None, str(rater), words, field)
     return _Rating(name, value, str(rater), "", field)
@@ -169,15 +171,15 @@ def _studio_tasks(values: Values) -> Iterator[_Rating]:
         rater = by.get("email") or by.get("id") if isinstance(by, dict) else by
         for j, result in enumerate(_dicts(annotation.get("result")) if not annotation.get("was_cancelled") else ()):
             place = f"annotations[{i}].result[{j}].value"
-            name, held = str(result.get("from_name", "")), result.get("value")
-            if isinstance(held, dict) and name:
-                yield from _studio_value(name, held, rater, place)
+            name, value = str(result.get("from_name", "")), result.get("value")
+            if isinstance(value, dict) and name:
+                yield from _studio_value(name, value, rater, place)
 
 
-def _studio_value(name: str, held: Values, rater: object, place: str) -> Iterator[_Rating]:
+def _studio_value(name: str, answer: Values, rater: object, place: str) -> Iterator[_Rating]:
     for kind in ("rating", "number", "choices", "text"):
-        if kind in held:
-            value = held[kind]
+        if kind in answer:
+            value = answer[kind]
             value = value[0] if kind == "choices" and isinstance(value, list) and len(value) == 1 else value
             yield _question(name, value, rater, f"{place}.{kind}", text=kind == "text")
 
@@ -185,8 +187,8 @@ def _studio_value(name: str, held: Values, rater: object, place: str) -> Iterato
 def _studio_row(values: Values) -> Iterator[_Rating]:
     rater = values["annotator"]
     for name, value in values.items():
-        if held := _dicts(value):
-            yield from _studio_value(name, held[0], rater, name)
+        if annotations := _dicts(value):
+            yield from _studio_value(name, annotations[0], rater, name)
         elif name not in _LABEL_STUDIO_OWN and (
             _COMMENT.fullmatch(name) or looks_like_a_number(str(value).strip()) or isinstance(value, dict)
         ):
@@ -217,9 +219,9 @@ def _argilla(values: Values) -> Iterator[_Rating]:
 
 
 def _argilla_texts(values: Values) -> Values:
-    own = ("id", "status", "_server_id", "inserted_at", "updated_at")
+    metadata = ("id", "status", "_server_id", "inserted_at", "updated_at")
     questions = tuple(f"{name}." for name in _argilla_questions(values))
-    return {key: v for key, v in values.items() if key not in own and not key.startswith(questions)}
+    return {key: v for key, v in values.items() if key not in metadata and not key.startswith(questions)}
 
 
 # --- Opik ---
@@ -230,16 +232,16 @@ _REVIEWED = re.compile(r"\[([^\]]+)\]\.(.+?)(\.reason)?")
 def _opik_columns(values: Values) -> dict[str, tuple[str, str, str]]:
     """Column -> reviewer, name of the score or `comment`, and `.reason` or nothing."""
     bare = {key.removesuffix(".comment") for key in values if key.endswith(".comment")}
-    found = {}
+    columns = {}
     for key in values:
         match = _REVIEWED.fullmatch(key)
         reviewer = next((name for name in bare if key.startswith(f"{name}.")), "")
         if match:
-            found[key] = (match[1], match[2], match[3] or "")
+            columns[key] = (match[1], match[2], match[3] or "")
         elif reviewer:
             name = key.removeprefix(f"{reviewer}.")
-            found[key] = (reviewer, name.removesuffix(".reason"), ".reason" if name.endswith(".reason") else "")
-    return found
+            columns[key] = (reviewer, name.removesuffix(".reason"), ".reason" if name.endswith(".reason") else "")
+    return columns
 
 
 def _opik(values: Values) -> Iterator[_Rating]:
@@ -279,12 +281,12 @@ def _langsmith(values: Values) -> Iterator[_Rating]:
 
 def _mlflow(values: Values) -> Iterator[_Rating]:
     info = values.get("info")
-    held, at = (info["assessments"], "info.") if isinstance(info, dict) else (values["assessments"], "")
-    for place, one in enumerate(_dicts(held)):
-        source, feedback = one.get("source") or {}, one.get("feedback") or {}
-        if source.get("source_type") == "HUMAN" and one.get("valid") is not False and "value" in feedback:
-            name = str(one.get("assessment_name") or one.get("name"))
-            comment = str(one.get("rationale") or "")
+    assessments, at = (info["assessments"], "info.") if isinstance(info, dict) else (values["assessments"], "")
+    for place, assessment in enumerate(_dicts(assessments)):
+        source, feedback = assessment.get("source") or {}, assessment.get("feedback") or {}
+        if source.get("source_type") == "HUMAN" and assessment.get("valid") is not False and "value" in feedback:
+            name = str(assessment.get("assessment_name") or assessment.get("name"))
+            comment = str(assessment.get("rationale") or "")
             field = f"{at}assessments[{place}].feedback.value"
             yield _Rating(name, feedback["value"], str(source.get("source_id") or ""), comment, field)
 
@@ -306,7 +308,7 @@ def _mlflow_texts(values: Values) -> Values:
 
 def _in_and_out(values: Values) -> Values:
     """The input and the output of a trace: as `source` and `text` where each is one text, else their fields."""
-    found: dict[str, Any] = {}
+    texts: dict[str, Any] = {}
     for ours, names in (("source", ("input", "inputs", "request")), ("text", ("output", "outputs", "response"))):
         name = next((name for name in names if not is_missing(values.get(name))), None)
         if name is None:
@@ -314,12 +316,12 @@ def _in_and_out(values: Values) -> Values:
         value = values[name]
         text = _single_text(value)
         if text is not None:
-            found[ours] = text
+            texts[ours] = text
         elif isinstance(value, dict):
-            found |= {(f"{name}.{key}" if key in found else key): held for key, held in value.items()}
+            texts |= {(f"{name}.{key}" if key in texts else key): inner for key, inner in value.items()}
         else:
-            found[ours] = json.dumps(value, ensure_ascii=False)
-    return found
+            texts[ours] = json.dumps(value, ensure_ascii=False)
+    return texts
 
 
 def _single_text(value: object, depth: int = 8) -> str | None:
@@ -334,16 +336,16 @@ def _single_text(value: object, depth: int = 8) -> str | None:
     turns = _dicts(value)
     if len(turns) == 1:
         return _single_text(turns[0], depth - 1)
-    told = [turn.get("content") for turn in turns]
-    if not told or not all(isinstance(text, str) for text in told):
+    contents = [turn.get("content") for turn in turns]
+    if not contents or not all(isinstance(text, str) for text in contents):
         return None
-    return "\n".join(f"{turn.get('role')}: {text}" for turn, text in zip(turns, told, strict=True))
+    return "\n".join(f"{turn.get('role')}: {text}" for turn, text in zip(turns, contents, strict=True))
 
 
 def _has_assessments(values: Values) -> bool:
     info = values.get("info")
-    held = info if isinstance(info, dict) else values
-    return isinstance(held.get("assessments"), list) and ("trace_id" in held or "request_id" in held)
+    holder = info if isinstance(info, dict) else values
+    return isinstance(holder.get("assessments"), list) and ("trace_id" in holder or "request_id" in holder)
 
 
 _LAYOUTS = (

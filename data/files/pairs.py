@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from debate_judge.data.files.columns import OTHER_NAMES, RATER_NAME, Columns, even
+from debate_judge.data.files.columns import OTHER_NAMES, RATER_NAME, Columns, normalized_name
 from debate_judge.data.files.records import Record, is_missing
 from debate_judge.data.schema import fingerprint
 
@@ -48,14 +48,14 @@ class PairColumns:
 
 def pair_columns(record: Record) -> PairColumns | None:
     """The columns of a pair and of what was said of it; None where the record holds no pair."""
-    keys = {even(str(key)): str(key) for key in record.values}
+    keys = {normalized_name(str(key)): str(key) for key in record.values}
     if all(name in keys for name in _CHOSEN):
         return PairColumns((keys[_CHOSEN[0]], keys[_CHOSEN[1]]), {}, _CHOSEN)
     for first, second in _MARKS:
         for name, key in keys.items():
-            found = re.fullmatch(rf"((?:model_)?(?:{_TEXT})_?){first}", name)
-            if found and (other := keys.get(f"{found[1]}{second}")):
-                verdicts = {keys[n]: said for n in keys if (said := _said(n)) is not None}
+            match = re.fullmatch(rf"((?:model_)?(?:{_TEXT})_?){first}", name)
+            if match and (other := keys.get(f"{match[1]}{second}")):
+                verdicts = {keys[n]: verdict for n in keys if (verdict := _said(n)) is not None}
                 return PairColumns((key, other), verdicts, (first, second)) if verdicts else None
     return None
 
@@ -76,75 +76,77 @@ def _said(name: str) -> tuple[str, str] | None:
 def pair_rows(records: Iterable[Record], columns: Columns) -> Iterator[Record]:
     """Records of pairs as rows of ratings: two for each verdict, one for each text."""
     for record in records:
-        found = pair_columns(record)
-        if found is None:
+        pair = pair_columns(record)
+        if pair is None:
             raise record.error("not a pair", expected="the columns of the first record", found=", ".join(record.values))
-        yield from _rows(record, found, columns)
+        yield from _rows(record, pair, columns)
 
 
-def _rows(record: Record, found: PairColumns, columns: Columns) -> Iterator[Record]:
-    texts = [record.text(column) for column in found.texts]
+def _rows(record: Record, pair: PairColumns, columns: Columns) -> Iterator[Record]:
+    texts = [record.text(column) for column in pair.texts]
     sources = (columns.renamed.get("source"), "source", *OTHER_NAMES["source"])
-    names = {even(str(key)): str(key) for key in record.values}
-    source = next((record.values[names[even(name)]] for name in sources if name and even(name) in names), "")
-    used = {*found.texts, *found.verdicts, names.get(_STRENGTH, "")}
+    names = {normalized_name(str(key)): str(key) for key in record.values}
+    source = next(
+        (record.values[names[normalized_name(name)]] for name in sources if name and normalized_name(name) in names), ""
+    )
+    used = {*pair.texts, *pair.verdicts, names.get(_STRENGTH, "")}
     rest = {key: value for key, value in record.values.items() if key not in used}
     # Every pair is a group of its own, also where one source has several, and where a rater has a row.
     rest = {"group": fingerprint([str(source), *texts])} | rest
-    if not found.verdicts:
+    if not pair.verdicts:
         # Which one was chosen must not follow from the order in which they are shown.
         given: list[_Outcome] = [("", PREFERENCE, "", 1.0)]
         flipped = fingerprint(texts) > fingerprint(texts[::-1])
     else:
-        given, flipped = list(outcomes(record, found)), False
+        given, flipped = list(outcomes(record, pair)), False
     order = (1, 0) if flipped else (0, 1)
     for column, aspect, rater, first in given or [("", PREFERENCE, "", None)]:
         for place in order:
             rating = None if first is None else first if place == 0 else 1 - first
-            ours = {"candidate": found.texts[place], "text": texts[place], "aspect": aspect, "rating": rating}
+            ours = {"candidate": pair.texts[place], "text": texts[place], "aspect": aspect, "rating": rating}
             values = {**rest, **ours, **({"rater": rater} if rater else {})}
-            places = {"text": found.texts[place], "rating": column or found.texts[0], "aspect": column}
+            places = {"text": pair.texts[place], "rating": column or pair.texts[0], "aspect": column}
             yield replace(record, values=values, places=places, format="csv", comma_columns=None, decimal_comma=False)
 
 
-def outcomes(record: Record, found: PairColumns) -> Iterator[_Outcome]:
+def outcomes(record: Record, pair: PairColumns) -> Iterator[_Outcome]:
     """What the verdicts of a record say of its first text.
 
     Raises:
         InputError: A verdict names neither text and no tie, or its strength is none.
     """
-    for column, (aspect, rater) in found.verdicts.items():
+    for column, (aspect, rater) in pair.verdicts.items():
         given = record.values[column]
         several = given if isinstance(given, list) else [given]
         for number, value in enumerate(several, start=1):
             if not is_missing(value):
                 name = rater or (str(number) if len(several) > 1 else "")
-                yield column, aspect, name, _rating(record, column, value, found)
+                yield column, aspect, name, _rating(record, column, value, pair)
 
 
-def _rating(record: Record, column: str, value: Any, found: PairColumns) -> float:
+def _rating(record: Record, column: str, value: Any, pair: PairColumns) -> float:
     """The rating of the first text by a verdict: 1, 0.5 or 0, or what `strength` makes of it."""
-    told = even(str(int(value) if isinstance(value, float) and value.is_integer() else value))
+    written = normalized_name(str(int(value) if isinstance(value, float) and value.is_integer() else value))
     # `A`, `response_a`, `model_a`; or the text's whole column.
-    said = re.sub(rf"^(?:model|{_TEXT})_?(?=(?:{'|'.join(found.marks)})$)", "", told)
-    named = [even(text) for text in found.texts]
-    if told in _TIES or told.startswith("tie"):
+    verdict = re.sub(rf"^(?:model|{_TEXT})_?(?=(?:{'|'.join(pair.marks)})$)", "", written)
+    named = [normalized_name(text) for text in pair.texts]
+    if written in _TIES or written.startswith("tie"):
         return 0.5
-    if said not in (*found.marks, *named):
+    if verdict not in (*pair.marks, *named):
         raise record.error(
             "not a verdict on the pair",
             column,
-            expected=f"{found.marks[0]}, {found.marks[1]}, the name of a column, or tie",
+            expected=f"{pair.marks[0]}, {pair.marks[1]}, the name of a column, or tie",
             found=value,
         )
-    return 0.5 + (0.5 if said in (found.marks[0], named[0]) else -0.5) * _strength(record)
+    return 0.5 + (0.5 if verdict in (pair.marks[0], named[0]) else -0.5) * _strength(record)
 
 
 def _strength(record: Record) -> float:
-    name = next((str(key) for key in record.values if even(str(key)) == _STRENGTH), None)
+    name = next((str(key) for key in record.values if normalized_name(str(key)) == _STRENGTH), None)
     if name is None or is_missing(record.values[name]):
         return 1.0
-    found = record.number(name)
-    if not 0 < found <= 1:
-        raise record.error("not a strength", name, expected="a number above 0 and up to 1", found=f"{found:g}")
-    return found
+    strength = record.number(name)
+    if not 0 < strength <= 1:
+        raise record.error("not a strength", name, expected="a number above 0 and up to 1", found=f"{strength:g}")
+    return strength

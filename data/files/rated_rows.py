@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, groupby
 from typing import NamedTuple
 
-from debate_judge.data.errors import Tell, tolerated
+from debate_judge.data.errors import ErrorHandler, errors_to
 from debate_judge.data.files.columns import (
     COMMENTS,
     NESTED,
@@ -22,11 +22,11 @@ from debate_judge.data.files.columns import (
     Columns,
     ReadingNotes,
     RowLayout,
-    different,
-    even,
-    lacks,
+    count_distinct,
+    has_no_similar_column,
     missing,
     names_in_rows,
+    normalized_name,
     rater_base,
     rater_column,
     row_layout,
@@ -35,10 +35,10 @@ from debate_judge.data.files.ratings import comments_of, rating_of
 from debate_judge.data.files.records import Record, is_missing
 from debate_judge.data.schema import Aspect, Candidate, RatedGroup, Task
 
-_MOST_REPEATED, _FEW = 0.2, 5
+_MAX_REPEATED, _FEW = 0.2, 5
 """Share and number of rows with a repeated text from which on they look like one rater's each."""
 
-_MOST_LAYOUTS = 1000
+_MAX_LAYOUTS = 1000
 """Layouts that are remembered, of records with different fields."""
 
 
@@ -113,7 +113,7 @@ class RowReader:
         columns: Columns,
         task_of: Callable[[Record, str], Task | None],
         notes: ReadingNotes,
-        bad_cell: Tell | None = None,
+        bad_cell: ErrorHandler | None = None,
         *,
         keep: bool = False,
     ) -> None:
@@ -135,10 +135,10 @@ class RowReader:
         """Whether a record holds a group with its candidates, and is no row of a table."""
         return "candidates" in self._columns.find(tuple(map(str, record.values)), NESTED)[0]
 
-    def group_a_record(self, records: Iterable[Record], tell: Tell | None) -> Iterator[GroupRecord]:
-        """The groups of records that hold one each; bad ones are left out where `tell` takes their errors."""
+    def group_a_record(self, records: Iterable[Record], on_error: ErrorHandler | None) -> Iterator[GroupRecord]:
+        """The groups of records that hold one each; bad ones are left out where `on_error` takes their errors."""
         for number, record in enumerate(records, start=1):
-            with tolerated(tell):
+            with errors_to(on_error):
                 made = self._group(self._row(flat, number) for flat in candidates_of(record, self._columns))
                 if made is not None:
                     yield made._replace(record=record)
@@ -175,13 +175,13 @@ class RowReader:
             self._notes.add(f"{rater!r} is taken for the rater")
         elif not {"rater", "candidate"} & set(roles) and not {"aspect", "rating"} <= set(roles) and "text" in roles:
             place = [roles[role] for role in ("group", "source", "context", "text") if role in roles]
-            repeated = len(records) - different(records, place)
-            if repeated > max(_FEW, _MOST_REPEATED * len(records)):
-                apart = [key for key in rest if different(records, [*place, key]) == len(records)]
-                ids = [key for key in apart if different(records, [key]) > len(records) / 2]
-                name = next((key for key in apart if key not in ids), "COLUMN")
+            repeated = len(records) - count_distinct(records, place)
+            if repeated > max(_FEW, _MAX_REPEATED * len(records)):
+                distinguishing = [key for key in rest if count_distinct(records, [*place, key]) == len(records)]
+                ids = [key for key in distinguishing if count_distinct(records, [key]) > len(records) / 2]
+                name = next((key for key in distinguishing if key not in ids), "COLUMN")
                 raise records[0].error(
-                    f"{repeated} of {len(records)} rows repeat a text: is each of them one rater's?",
+                    f"{repeated} of {len(records)} rows repeat a text: does each row hold the rating of one rater?",
                     roles["text"],
                     expected="a row for each text, or a column with the rater, or one with the system that wrote it",
                     found="columns " + ", ".join(keys),
@@ -197,7 +197,7 @@ class RowReader:
             return _Row(record, number, roles, None, None)
         layout = self._layouts.get((keys, task.name))
         if layout is None:
-            if len(self._layouts) >= _MOST_LAYOUTS:
+            if len(self._layouts) >= _MAX_LAYOUTS:
                 self._layouts.clear()
             layout = self._layouts[keys, task.name] = self._layout(record, keys, task)
         return _Row(record, number, layout.roles, layout, task)
@@ -206,12 +206,12 @@ class RowReader:
         layout, names = row_layout(keys, task, self._columns), names_in_rows(task)
         if self._sourced is None and "task" not in layout.roles:
             bases = {base for key in keys if (base := rater_base(key)) is not None}
-            renamed = {theirs for theirs in self._columns.renamed.values() if even(theirs) in bases}
+            renamed = {theirs for theirs in self._columns.renamed.values() if normalized_name(theirs) in bases}
             self._columns.require(record, keys, (*names, *NESTED), renamed)
         if "text" not in layout.roles:
             raise missing(record, "text", keys)
         if self._sourced is None:
-            self._sourced = "source" in layout.roles or not lacks("source", layout.ignored)
+            self._sourced = "source" in layout.roles or not has_no_similar_column("source", layout.ignored)
         if self._sourced and "source" not in layout.roles:
             raise missing(record, "source", keys)
         used = [c for taken in (*layout.ratings.values(), *layout.comments.values()) for c in taken]
@@ -288,15 +288,15 @@ class RowReader:
     def _rate(self, row: _Row, layout: RowLayout, task: Task, rated: _CandidateRows) -> None:
         record, rater = row.record, row.name("rater")
         place = self._raters.setdefault(rater, len(self._raters)) if rater else len(self._raters)
-        columns, told = layout.ratings, layout.comments
+        columns, comment_columns = layout.ratings, layout.comments
         if layout.long:
             aspect = self._aspect_of_row(record, layout, task)
             if aspect is None:
                 return
             columns = {aspect: (layout.roles["rating"],)}
-            told = {aspect: layout.comments.get("", ())}
-        elif "" in told and len(task.aspects) == 1:
-            told = {task.aspects[0].name: told[""], **told}
+            comment_columns = {aspect: layout.comments.get("", ())}
+        elif "" in comment_columns and len(task.aspects) == 1:
+            comment_columns = {task.aspects[0].name: comment_columns[""], **comment_columns}
         for name in columns:
             values = [value for column in columns[name] for value in self._ratings(record, task.aspect(name), column)]
             if values and rater and (before := rated.given.setdefault((name, rater), record)) is not record:
@@ -308,13 +308,13 @@ class RowReader:
                 )
             if values:
                 rated.ratings.setdefault(name, []).extend((place, value) for value in values)
-        for name, texts in comments_of(record, {a: columns for a, columns in told.items() if a}).items():
+        for name, texts in comments_of(record, {a: columns for a, columns in comment_columns.items() if a}).items():
             rated.comments.setdefault(name, []).extend((place, text) for text in texts)
 
     def _ratings(self, record: Record, aspect: Aspect, column: str) -> Iterator[float]:
         """The ratings in a cell."""
         for place, value in record.several(column, aspect.scale):
-            with tolerated(self._bad_cell):
+            with errors_to(self._bad_cell):
                 yield rating_of(value, aspect, record, place)
                 # A comma in a cell that was read as ratings was a decimal one.
                 if record.comma_columns is not None and "," in str(record.values[column]):
@@ -325,7 +325,7 @@ class RowReader:
         if is_missing(record.values[column]) and is_missing(record.values[layout.roles["rating"]]):
             return None
         given = record.text(column).strip()
-        aspect = next((a.name for a in task.aspects if even(a.name) == even(given)), None)
+        aspect = next((a.name for a in task.aspects if normalized_name(a.name) == normalized_name(given)), None)
         if aspect is None:
             self._notes.fields((), [f"ratings of {given}"], [f"ratings of {a.name}" for a in task.aspects])
         return aspect
@@ -352,15 +352,15 @@ def flattened(record: Record, columns: Columns) -> Record:
     if not record.places and not any(isinstance(value, dict) for value in record.values.values()):
         return record
     values, places = dict(record.values), dict(record.places)
-    found = columns.find(tuple(map(str, values)), NESTED)[0]
+    matched = columns.find(tuple(map(str, values)), NESTED)[0]
     for role, prefix in (("ratings", ""), ("comments", COMMENTS)):
         # In a table, a column of this name may hold something else.
-        if role in found and (record.places or isinstance(values[found[role]], dict)):
-            if values[found[role]] is not None:
-                inner = record.child(found[role])
+        if role in matched and (record.places or isinstance(values[matched[role]], dict)):
+            if values[matched[role]] is not None:
+                inner = record.child(matched[role])
                 values |= {prefix + str(key): value for key, value in inner.values.items()}
                 places |= {prefix + str(key): inner.place(str(key)) for key in inner.values}
-            del values[found[role]]
+            del values[matched[role]]
     for path in (*columns.renamed.values(), *columns.learnt.values()):
         at: object = record.values
         for step in path.split(".") if path not in values else ():
@@ -374,8 +374,8 @@ def _source(row: _Row) -> str:
     source = row.optional("source")
     if source or "source" not in row.roles:
         return source
-    told = "repeat it in every row; in a spreadsheet, unmerge its cells and fill them down"
-    return replace(row.record, remedy=told).text(row.roles["source"])
+    remedy = "repeat it in every row; in a spreadsheet, unmerge its cells and fill them down"
+    return replace(row.record, remedy=remedy).text(row.roles["source"])
 
 
 def _drawn(row: _Row) -> float | None:
@@ -383,16 +383,16 @@ def _drawn(row: _Row) -> float | None:
     column = row.roles.get("drawn", "")
     if column not in row.record.values or is_missing(row.record.values[column]):
         return None
-    found = row.record.number(column)
-    if not 0 < found <= 1:
+    probability = row.record.number(column)
+    if not 0 < probability <= 1:
         raise row.record.error(
             "not the probability with which a source was chosen",
             column,
             expected="more than 0 and at most 1, as `debate next` writes it, or nothing",
-            found=f"{found:g}",
+            found=f"{probability:g}",
             remedy="leave the column as `debate next` wrote it, or rename it if it means something else",
         )
-    return found
+    return probability
 
 
 def _references(row: _Row, layout: RowLayout) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ def ratings_in(record: Record, task: Task, names: Iterable[str]) -> dict[str, tu
     Raises:
         InputError: An aspect that the task does not have, or a value that is not a rating of it.
     """
-    found = {}
+    ratings = {}
     for name in names:
         try:
             aspect = task.aspect(name)
@@ -41,8 +41,8 @@ def ratings_in(record: Record, task: Task, names: Iterable[str]) -> dict[str, tu
             raise record.error(error.problem, name, expected=error.expected, remedy=error.remedy) from None
         values = [rating_of(value, aspect, record, field) for field, value in record.several(name, aspect.scale)]
         if values:
-            found[name] = tuple(values)
-    return found
+            ratings[name] = tuple(values)
+    return ratings
 
 
 def comments_of(record: Record, columns: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
@@ -55,11 +55,11 @@ def comments_of(record: Record, columns: Mapping[str, Sequence[str]]) -> dict[st
     Raises:
         InputError: A value is not text.
     """
-    found = {
+    comments = {
         name: tuple(text for field in fields for text in _texts(record, field) if text.strip())
         for name, fields in columns.items()
     }
-    return {name: texts for name, texts in found.items() if texts}
+    return {name: texts for name, texts in comments.items() if texts}
 
 
 def _texts(record: Record, name: str) -> tuple[str, ...]:
@@ -134,10 +134,10 @@ def decimal_commas(records: Iterable[Record], column: str, scale: Scale | None) 
 
 
 def _two_ratings(text: str, scale: Scale | None) -> bool:
-    found = _TWO.fullmatch(text)
-    if found is None or scale is None:
-        return found is not None and len(text) == len("4,5")
-    return all(scale.contains(float(number)) for number in found.groups())
+    match = _TWO.fullmatch(text)
+    if match is None or scale is None:
+        return match is not None and len(text) == len("4,5")
+    return all(scale.contains(float(number)) for number in match.groups())
 
 
 def _remedy(value: object) -> str | None:

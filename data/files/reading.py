@@ -15,8 +15,8 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, NoReturn
 
-from debate_judge.data.errors import InputError, Tell, did_you_mean, tolerated
-from debate_judge.data.files.columns import OTHER_NAMES, even
+from debate_judge.data.errors import ErrorHandler, InputError, did_you_mean, errors_to
+from debate_judge.data.files.columns import OTHER_NAMES, normalized_name
 from debate_judge.data.files.records import Record, kind
 
 _GAP = " \t\r\n,"
@@ -28,31 +28,32 @@ LONGEST_LINE = 16 * 1024 * 1024
 _LARGEST = 96 * 1024 * 1024
 """Bytes of a file that has to be read in one piece."""
 
-_MOST_VALUES = 8_000_000
-_MOST_IN_LINE = 1_000_000
+_MAX_VALUES = 8_000_000
+_MAX_IN_LINE = 1_000_000
 """Values in such a file, and in a line of JSON lines; the smallest take 64 bytes in memory."""
 
 _HOLDERS = ("data", "rows", "records", "items", "examples")
 """Names of a list that holds the records of a file, where one object around it has further fields."""
 
 
-def jsonl(path: Path, tell: Tell | None = None) -> Iterator[Record]:
-    """Stream the objects of a JSON lines file; blank lines are skipped, bad ones where `tell` takes their errors."""
-    for line, text in lines(path, tell):
+def jsonl(path: Path, on_error: ErrorHandler | None = None) -> Iterator[Record]:
+    """Stream the objects of a JSON lines file; blank lines are skipped, bad ones where `on_error` takes their
+    errors."""
+    for line, text in lines(path, on_error):
         if text := text.rstrip():
-            with tolerated(tell):
+            with errors_to(on_error):
                 yield _as_record(_parse_line(text, path, line), path, line)
 
 
-def json_array(path: Path, held: str | None = None) -> Iterator[Record]:
+def json_array(path: Path, list_name: str | None = None) -> Iterator[Record]:
     """The objects of a file that is one JSON array, each with the line it begins on. Read in whole.
 
     Args:
         path: The file.
-        held: Name of the list, where the file is an object that holds it.
+        list_name: Name of the list, where the file is an object that holds it.
     """
     text = _whole(path)
-    at, line, counted = (text.index("[") if held is None else _start_of(held, text)) + 1, 1, 0
+    at, line, counted = (text.index("[") if list_name is None else _start_of(list_name, text)) + 1, 1, 0
     while True:
         # Commas between objects are not counted: a missing or an extra one cannot change a record.
         while at < len(text) and text[at] in _GAP:
@@ -69,9 +70,9 @@ def json_array(path: Path, held: str | None = None) -> Iterator[Record]:
             raise _bad_json(error, text, path, wrong) from None
         yield _as_record(value, path, line)
     # Two files joined by `cat`, for example: the second array must not be dropped in silence.
-    if held is None and (rest := text[at + 1 :].lstrip()):
+    if list_name is None and (rest := text[at + 1 :].lstrip()):
         raise InputError(
-            "there is more after the end of the JSON array",
+            "there is text after the end of the JSON array",
             file=path,
             line=1 + text.count("\n", 0, len(text) - len(rest)),
             found=rest[:40].rstrip(),
@@ -82,8 +83,8 @@ def json_array(path: Path, held: str | None = None) -> Iterator[Record]:
 def json_records(path: Path) -> Iterator[Record]:
     """The objects of a JSON array, of the list that one object holds, or of a JSON lines file."""
     first = next((text.lstrip() for _, text in lines(path, longest=_LARGEST) if text.strip()), "")
-    held = holding_list(path)
-    return json_array(path, held) if first.startswith("[") or held is not None else jsonl(path)
+    list_name = holding_list(path)
+    return json_array(path, list_name) if first.startswith("[") or list_name is not None else jsonl(path)
 
 
 def holding_list(path: Path) -> str | None:
@@ -102,11 +103,11 @@ def holding_list(path: Path) -> str | None:
         raise
     except (ValueError, RecursionError):
         return None
-    found = [name for name, held in value.items() if isinstance(held, list)]
-    held = found[0] if len(found) == 1 and found[0] != "candidates" else None
+    lists = [name for name, list_name in value.items() if isinstance(list_name, list)]
+    list_name = lists[0] if len(lists) == 1 and lists[0] != "candidates" else None
     ours = {name for role in ("group", "source", "text") for name in (role, *OTHER_NAMES[role])}
-    usual = held in _HOLDERS and not any(even(name) in ours for name in value)
-    return held if held is not None and value[held] and (usual or len(value) == 1) else None
+    usual = list_name in _HOLDERS and not any(normalized_name(name) in ours for name in value)
+    return list_name if list_name is not None and value[list_name] and (usual or len(value) == 1) else None
 
 
 def _start_of(name: str, text: str) -> int:
@@ -161,10 +162,10 @@ def toml(path: Path, what: str = "file") -> Record:
         raise unreadable(error, path, what) from None
 
 
-def lines(path: Path, tell: Tell | None = None, longest: int | None = None) -> Iterator[tuple[int, str]]:
+def lines(path: Path, on_error: ErrorHandler | None = None, longest: int | None = None) -> Iterator[tuple[int, str]]:
     """Stream the lines of a text file with their numbers from 1: UTF-8, or UTF-16 where it begins with its mark.
 
-    Lines that are not UTF-8 or longer than `longest` bytes are left out where `tell` takes their errors.
+    Lines that are not UTF-8 or longer than `longest` bytes are left out where `on_error` takes their errors.
     """
     longest = longest or LONGEST_LINE
     refuse_pipe(path)
@@ -178,7 +179,7 @@ def lines(path: Path, tell: Tell | None = None, longest: int | None = None) -> I
             number = 0
             while raw := stream.readline(longest + 1):
                 number += 1
-                with tolerated(tell):
+                with errors_to(on_error):
                     if len(raw) > longest:
                         while raw and not raw.endswith(b"\n"):
                             raw = stream.readline(longest)
@@ -196,11 +197,11 @@ def _whole(path: Path) -> str:
     except OSError as error:
         raise unreadable(error, path) from None
     text = "" if size > _LARGEST else "".join(text for _, text in lines(path, longest=_LARGEST))
-    if size > _LARGEST or _values_in(text) > _MOST_VALUES:
+    if size > _LARGEST or _values_in(text) > _MAX_VALUES:
         raise InputError(
-            "too large to be read in one piece of JSON",
+            "too large for a single JSON document",
             file=path,
-            expected=f"at most {_LARGEST >> 20} MB and {_MOST_VALUES:,} values, or JSON lines",
+            expected=f"at most {_LARGEST >> 20} MB and {_MAX_VALUES:,} values, or JSON lines",
             found=f"{size:,} bytes",
             remedy=_ONE_A_LINE,
         )
@@ -242,7 +243,7 @@ def _utf16_lines(stream: BinaryIO, path: Path, longest: int) -> Iterator[tuple[i
             yield number, line
     except UnicodeDecodeError:
         raise InputError(
-            "not UTF-16, though it begins with its mark",
+            "not UTF-16, although it begins with a UTF-16 byte order mark",
             file=path,
             line=number + 1,
             remedy="save the file as UTF-8 (spreadsheets: CSV UTF-8)",
@@ -272,8 +273,8 @@ def unreadable(error: OSError, path: Path, what: str = "file") -> InputError:
 
 
 def _parse_line(text: str, path: Path, line: int) -> object:
-    if len(text) > _MOST_IN_LINE and _values_in(text) > _MOST_IN_LINE:
-        raise InputError(f"a line of more than {_MOST_IN_LINE:,} values", file=path, line=line)
+    if len(text) > _MAX_IN_LINE and _values_in(text) > _MAX_IN_LINE:
+        raise InputError(f"a line of more than {_MAX_IN_LINE:,} values", file=path, line=line)
     try:
         return _DECODER.decode(text)
     except (ValueError, RecursionError) as error:

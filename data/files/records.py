@@ -101,11 +101,11 @@ class Record:
     def value(self, name: str) -> object:
         """A required field of any type."""
         if name not in self.values:
-            remedy = did_you_mean(name, [n for n in self.values if isinstance(n, str)], "is it called {}?")
+            remedy = did_you_mean(name, [n for n in self.values if isinstance(n, str)], "did you mean {}?")
             if self.format == "toml":
                 remedy = f"add {name} to [{self.path}]" if self.path else f"add {name} at the top of the file"
-            found = "fields " + ", ".join(map(str, self.values)) if self.values else "no fields"
-            raise self.error(f"the field {name!r} is missing", name, found=found, remedy=remedy)
+            shown_fields = "fields " + ", ".join(map(str, self.values)) if self.values else "no fields"
+            raise self.error(f"the field {name!r} is missing", name, found=shown_fields, remedy=remedy)
         return self.values[name]
 
     def require(self, *names: str) -> None:

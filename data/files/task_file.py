@@ -38,7 +38,15 @@ from pydantic import AfterValidator, Field, model_validator
 
 from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.files import reading
-from debate_judge.data.files.columns import RATER_NAME, ROLES, Columns, even, missing, names_taken, rater_base
+from debate_judge.data.files.columns import (
+    RATER_NAME,
+    ROLES,
+    Columns,
+    guess_roles,
+    missing,
+    normalized_name,
+    rater_base,
+)
 from debate_judge.data.files.ratings import WORDS, plain_number
 from debate_judge.data.files.records import ClosedModel, Number, Record, Text, is_missing, validated
 from debate_judge.data.schema import Aspect, Scale, Task
@@ -150,10 +158,10 @@ _NO_RATING = re.compile(
 )
 """Names of columns with ids, dates, lengths or raters, and of those without a name."""
 
-_MOST_VALUES = 101
+_MAX_VALUES = 101
 """A column with more different whole numbers is taken for a count and not for ratings."""
 
-_MOST_ASPECTS = 100
+_MAX_ASPECTS = 100
 
 _SHARE = 0.8
 """Share of a column's values that have to be ratings; loading then names the first one that is none."""
@@ -224,10 +232,10 @@ def guess_task(records: Iterable[Record], columns: Columns, name: str) -> Guesse
             remedy="; ".join(f"{column}: {why}" for column, why in doubtful.items())
             or "texts without ratings can be scored; a compile needs ratings",
         )
-    if len(scales) > _MOST_ASPECTS:
+    if len(scales) > _MAX_ASPECTS:
         raise found[0].error(
             "too many columns look like ratings",
-            expected=f"at most {_MOST_ASPECTS}",
+            expected=f"at most {_MAX_ASPECTS}",
             found=f"{len(scales):,}, e.g. " + ", ".join(list(scales)[:5]),
             remedy="describe the aspects in a task file, and name it with --task",
         )
@@ -260,7 +268,7 @@ def _with_other_names(records: Sequence[Record], keys: tuple[str, ...], columns:
     found, rest = columns.find(keys, ROLES)
     if "candidates" in keys:
         return columns
-    taken = names_taken(records, found, rest)
+    taken = guess_roles(records, found, rest)
     if "text" not in {*found, *taken}:
         raise missing(records[0], "text", keys)
     return Columns({**columns.renamed, **taken})
@@ -276,7 +284,7 @@ def _values(
     ours = {theirs: name for name, theirs in columns.renamed.items() if name not in ROLES}
     names = {key: ours.get(key, key) for key in [*rest, *([roles["rating"]] if "rating" in roles else [])]}
     bases = {key: base for key in rest if (base := rater_base(key)) is not None}
-    same, plain = Counter(bases.values()), {even(key): key for key in reversed(rest)}
+    same, plain = Counter(bases.values()), {normalized_name(key): key for key in reversed(rest)}
     for key, base in bases.items():
         if same[base] > 1 or base in plain:
             names[key] = plain.get(base, base)
@@ -287,7 +295,7 @@ def _values(
         for key, name in names.items():
             if key in record.values:
                 values.setdefault(name, []).extend(v for _, v in record.several(key))
-    return {column: given for column, given in values.items() if not _NO_RATING.fullmatch(even(column))}
+    return {column: given for column, given in values.items() if not _NO_RATING.fullmatch(normalized_name(column))}
 
 
 def _values_of_ratings(records: Sequence[Record], aspect: str, rating: str) -> dict[str, list[object]]:
@@ -326,7 +334,7 @@ def _scale(values: Sequence[object], column: str = "") -> Scale | None:
         return None
     different = set(numbers)
     whole = all(number.is_integer() for number in different)
-    counts = whole and len(different) > 11 and (len(different) > _MOST_VALUES or len(different) == len(numbers))
+    counts = whole and len(different) > 11 and (len(different) > _MAX_VALUES or len(different) == len(numbers))
     if len(different) < 2 or counts:
         return None
     least, most = min(different), max(different)
@@ -385,9 +393,11 @@ def _ends(least: float, most: float) -> tuple[float, float]:
 
 def _fits(task: Task, values: Mapping[str, Sequence[object]]) -> bool:
     """Whether every column that looks like ratings is an aspect of this built-in task, with values on its scale."""
-    scales = {even(aspect.name): aspect.scale for aspect in task.aspects}
+    scales = {normalized_name(aspect.name): aspect.scale for aspect in task.aspects}
     numbers = {
-        even(n): [v for v in given if isinstance(v, int | float)] for n, given in values.items() if _scale(given)
+        normalized_name(n): [v for v in given if isinstance(v, int | float)]
+        for n, given in values.items()
+        if _scale(given)
     }
     return all(name in scales and all(map(scales[name].contains, given)) for name, given in numbers.items())
 

@@ -33,7 +33,7 @@ def opening(path: Path, field: str) -> Iterator[None]:
             file=path,
             field=field,
             found=error.strerror or str(error),
-            remedy="choose another place, or change what stands in the way there",
+            remedy="choose another path, or remove the obstacle there",
         ) from error
 
 

@@ -38,7 +38,7 @@ _LEAST = 0.05
 
 @dataclass(frozen=True, slots=True)
 class ScoreInterval:
-    """Where the raters' mean rating of a text is expected."""
+    """The interval in which the raters' mean rating of a text is expected."""
 
     low: float
     high: float
@@ -112,7 +112,7 @@ def fit_intervals(groups: Sequence[GroupScores], scale: Scale, level: float = 0.
 
 
 @dataclass(frozen=True, slots=True)
-class Abstained:
+class AbstentionResult:
     """What leaving wide intervals to people does, on held-out texts: each by intervals fitted on the other sources."""
 
     texts: int
@@ -126,9 +126,9 @@ class Abstained:
     """Group -> its scores, None for those that are left to people."""
 
 
-def left_to_people(
+def evaluate_abstention(
     groups: Sequence[GroupScores], scale: Scale, level: float, widest: float = math.inf
-) -> Abstained | None:
+) -> AbstentionResult | None:
     """Measure intervals, and what is left where those wider than `widest` are, source by source.
 
     Returns:
@@ -138,10 +138,10 @@ def left_to_people(
     widths: list[float] = []
     kept: dict[str, GroupScores] = {}
     for group in groups:
-        own = fit_intervals([g for g in groups if g.cluster != group.cluster], scale, level)
-        if own is None:
+        fitted = fit_intervals([g for g in groups if g.cluster != group.cluster], scale, level)
+        if fitted is None:
             return None
-        spans = [None if s is None else own.at(s) for s in group.scores]
+        spans = [None if s is None else fitted.at(s) for s in group.scores]
         for rating, span in zip(group.ratings, spans, strict=True):
             if rating is not None and span is not None:
                 covered.append(span.low - 1e-9 <= rating <= span.high + 1e-9)
@@ -154,7 +154,7 @@ def left_to_people(
     if not covered:
         return None
     left = float(np.mean(np.array(widths) > widest))
-    return Abstained(len(covered), float(np.mean(covered)), float(np.mean(widths)), left, kept)
+    return AbstentionResult(len(covered), float(np.mean(covered)), float(np.mean(widths)), left, kept)
 
 
 def _local_spread(at: Floats, scores: Floats, sizes: Floats, allowed: Floats, scale: Scale) -> Floats:

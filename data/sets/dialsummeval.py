@@ -22,7 +22,7 @@ from debate_judge.data.tasks import SUMMARIZATION
 
 COMMIT = "667118e10ae69ef8cbc5cbddec0ce91b5c9c6187"
 COLUMNS = ("id", "dialogue", "summary", "model_id", "annotations")
-HOME = hub.Home(
+REMOTE = hub.RemoteSource(
     f"https://raw.githubusercontent.com/kite99520/DialSummEval/{COMMIT}/annotation_campus/human_judgment.jsonl",
     COMMIT,
     COLUMNS,
@@ -36,7 +36,7 @@ def load(path: str | Path | None = None) -> Corpus:
     Raises:
         InputError: The copy cannot be used, or the home cannot be reached.
     """
-    records, origin = hub.read("dialsummeval", path, HOME)
+    records, origin = hub.read("dialsummeval", path, REMOTE)
     groups: dict[str, tuple[str, dict[str, Candidate]]] = {}
     for record in records:
         record.require(*COLUMNS)
@@ -50,11 +50,13 @@ def load(path: str | Path | None = None) -> Corpus:
                 expected="one dialogue an id, and one summary of each model",
             )
         summaries[summary.id] = summary
-    return Corpus(TASK, tuple(RatedGroup(i, d, tuple(found.values())) for i, (d, found) in groups.items()), origin)
+    return Corpus(
+        TASK, tuple(RatedGroup(i, d, tuple(candidates.values())) for i, (d, candidates) in groups.items()), origin
+    )
 
 
 def _candidate(record: Record) -> Candidate:
     names = [aspect.name for aspect in TASK.aspects]
     by_rater = [ratings_in(annotation, TASK, names) for annotation in record.children("annotations")]
-    ratings = {name: tuple(value for one in by_rater for value in one.get(name, ())) for name in names}
+    ratings = {name: tuple(value for rating in by_rater for value in rating.get(name, ())) for name in names}
     return Candidate(record.identifier("model_id"), record.text("summary"), {n: v for n, v in ratings.items() if v})

@@ -21,7 +21,7 @@ from debate_judge.data.sets import hub
 from debate_judge.data.sets.factuality import ANSWERS, CLAIMS, rated
 
 COMMIT = "3f3914bc090b644be044b7e0005113c135d8b20f"
-HOME = hub.Home(
+REMOTE = hub.RemoteSource(
     f"https://raw.githubusercontent.com/GAIR-NLP/factool/{COMMIT}/datasets/knowledge_qa/knowledge_qa.jsonl",
     COMMIT,
     ("prompt", "response", "claims", "label"),
@@ -38,7 +38,7 @@ def load(path: str | Path | None = None, level: Literal["response", "claim"] = "
     Raises:
         InputError: The copy cannot be used, or the home cannot be reached.
     """
-    records, origin = hub.read("factool" if level == "response" else "factool_claims", path, HOME)
+    records, origin = hub.read("factool" if level == "response" else "factool_claims", path, REMOTE)
     candidates = _response if level == "response" else _claims
     groups = hub.merged(
         (record, RatedGroup(str(number), record.text("prompt"), candidates(record)))

@@ -79,21 +79,23 @@ def _group(question: Record, answers: Mapping[str, Mapping[str, Record]], label:
     name = question.identifier("question_id")
     outcome = OUTCOMES[label.choice("label", OUTCOMES)]
     candidates = []
-    for (system, found), rating in zip(answers.items(), outcome, strict=True):
-        if name not in found:
+    for (system, answer), rating in zip(answers.items(), outcome, strict=True):
+        if name not in answer:
             raise question.error(f"no answer of {system} to question {name}", "question_id")
-        candidates.append(Candidate(system, found[name].text("text"), {TASK.aspects[0].name: (rating,)}))
+        candidates.append(Candidate(system, answer[name].text("text"), {TASK.aspects[0].name: (rating,)}))
     return RatedGroup(name, question.text("text"), tuple(candidates))
 
 
 def _by_question(records: list[Record]) -> dict[str, Record]:
-    found: dict[str, Record] = {}
+    by_question: dict[str, Record] = {}
     for record in records:
         name = record.identifier("question_id")
-        if name in found:
-            raise record.error(f"question {name} occurs twice", "question_id", found=f"also in line {found[name].line}")
-        found[name] = record
-    return found
+        if name in by_question:
+            raise record.error(
+                f"question {name} occurs twice", "question_id", found=f"also in line {by_question[name].line}"
+            )
+        by_question[name] = record
+    return by_question
 
 
 def _file(folder: Path, name: str) -> Path:
@@ -103,7 +105,7 @@ def _file(folder: Path, name: str) -> Path:
 
 def _records(folder: Path | None, name: str) -> list[Record]:
     if folder is None:
-        return hub.fetch("faireval", hub.Home(HOME + name, COMMIT, ("question_id", "text")))
+        return hub.fetch("faireval", hub.RemoteSource(HOME + name, COMMIT, ("question_id", "text")))
     return list(reading.jsonl(_file(folder, name)))
 
 
@@ -113,7 +115,7 @@ def _labels(folder: Path | None) -> list[Record]:
         import datasets
 
         place = HOME + REVIEW
-        with hub.reaching("faireval", place):
+        with hub.fetch_errors("faireval", place):
             lines = [str(line) for line in datasets.load_dataset("text", data_files=place, split="train")["text"]]
     else:
         place = str(_file(folder, REVIEW))

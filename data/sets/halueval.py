@@ -64,8 +64,8 @@ def load(path: str | Path | None = None, part: str | None = None) -> Corpus:
         InputError: The copy cannot be used or is of another part, or the home cannot be reached.
     """
     at_home = part or "qa"
-    home = hub.Home(f"{HOME}{at_home}_data.json", COMMIT, PARTS[at_home].columns)
-    records, origin = hub.read("halueval" if at_home == "qa" else f"halueval_{part}", path, home)
+    remote = hub.RemoteSource(f"{HOME}{at_home}_data.json", COMMIT, PARTS[at_home].columns)
+    records, origin = hub.read("halueval" if at_home == "qa" else f"halueval_{part}", path, remote)
     shape = PARTS[at_home] if path is None or part else _part_of(records[0])
     return Corpus(shape.task, hub.merged((r, _group(r, shape, i)) for i, r in enumerate(records, 1)), origin)
 

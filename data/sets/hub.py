@@ -1,4 +1,4 @@
-"""Records of public sets, from a local copy or from where they live.
+"""Records of public sets, from a local copy or from their address.
 
 Homes are read through `datasets`, which also keeps what it fetched for the next time. Of sets with one record per
 candidate, or with repeated sources, groups that share a source are joined.
@@ -18,8 +18,8 @@ from debate_judge.data.schema import Candidate, Origin, RatedGroup
 
 
 @dataclass(frozen=True, slots=True)
-class Home:
-    """Where a public set lives, pinned to one version."""
+class RemoteSource:
+    """The address of a public set, pinned to one version."""
 
     address: str
     """A data set of the Hugging Face hub, or the URL of a JSON file."""
@@ -32,7 +32,7 @@ class Home:
     """Of a JSON file that is one object: its list of records."""
 
 
-def read(name: str, path: str | Path | None, home: Home) -> tuple[list[Record], Origin]:
+def read(name: str, path: str | Path | None, remote: RemoteSource) -> tuple[list[Record], Origin]:
     """All records of a set and where they come from.
 
     Args:
@@ -44,16 +44,16 @@ def read(name: str, path: str | Path | None, home: Home) -> tuple[list[Record], 
         InputError: The copy cannot be read or is empty, the home cannot be reached, or the set has changed there.
     """
     if path is None:
-        return fetch(name, home), Origin(name, home.address, home.revision)
+        return fetch(name, remote), Origin(name, remote.address, remote.revision)
     file = Path(path)
-    records = list(reading.json_records(file) if home.field is None else reading.json_array(file, home.field))
+    records = list(reading.json_records(file) if remote.field is None else reading.json_array(file, remote.field))
     if not records:
-        expected = "records with " + ", ".join(home.columns)
+        expected = "records with " + ", ".join(remote.columns)
         raise InputError("no records in the file", file=path, expected=expected)
     return records, Origin(name, str(path))
 
 
-def fetch(name: str, home: Home) -> list[Record]:
+def fetch(name: str, remote: RemoteSource) -> list[Record]:
     """All rows of a set at its home; a record's line is its row number from 1.
 
     Raises:
@@ -61,26 +61,26 @@ def fetch(name: str, home: Home) -> list[Record]:
     """
     import datasets
 
-    inner = {} if home.field is None else {"field": home.field}
-    with reaching(name, home.address):
-        if home.address.startswith("https://"):
-            rows = datasets.load_dataset("json", data_files=home.address, split=home.split, **inner)
+    inner = {} if remote.field is None else {"field": remote.field}
+    with fetch_errors(name, remote.address):
+        if remote.address.startswith("https://"):
+            rows = datasets.load_dataset("json", data_files=remote.address, split=remote.split, **inner)
         else:
-            rows = datasets.load_dataset(home.address, split=home.split, revision=home.revision)
-    missing = [column for column in home.columns if column not in rows.column_names]
+            rows = datasets.load_dataset(remote.address, split=remote.split, revision=remote.revision)
+    missing = [column for column in remote.columns if column not in rows.column_names]
     if missing:
         raise InputError(
-            f"the data set {name} has changed at its home: without " + ", ".join(missing),
-            file=home.address,
-            expected="columns " + ", ".join(home.columns),
+            f"the data set {name} has changed upstream: it lacks " + ", ".join(missing),
+            file=remote.address,
+            expected="columns " + ", ".join(remote.columns),
             found="columns " + ", ".join(rows.column_names),
-            remedy=f"give a copy in the former layout with --data {name}=PATH",
+            remedy=f"provide a copy in the earlier layout with --data {name}=PATH",
         )
-    return [Record(row, home.address, number) for number, row in enumerate(rows, start=1)]
+    return [Record(row, remote.address, number) for number, row in enumerate(rows, start=1)]
 
 
 @contextmanager
-def reaching(name: str, address: str) -> Iterator[None]:
+def fetch_errors(name: str, address: str) -> Iterator[None]:
     """Report every error of `datasets` inside the block as a set that cannot be fetched.
 
     Raises:

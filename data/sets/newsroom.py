@@ -24,7 +24,7 @@ from debate_judge.data.sets import hub
 from debate_judge.data.tasks import SUMMARIZATION
 
 COMMIT = "5a0bf500325029efb5dc8adff2c1e991996f0e78"
-HOME = hub.Home(
+REMOTE = hub.RemoteSource(
     f"https://raw.githubusercontent.com/dmg-illc/JUDGE-BENCH/{COMMIT}/data/newsroom/newsroom.json",
     COMMIT,
     ("instance", "annotations"),
@@ -47,24 +47,26 @@ def load(path: str | Path | None = None) -> Corpus:
     Raises:
         InputError: The copy cannot be used, or the home cannot be reached.
     """
-    records, origin = hub.read("newsroom", path, HOME)
+    records, origin = hub.read("newsroom", path, REMOTE)
     by_article: dict[str, list[Candidate]] = {}
     for record in records:
         article, summary, ratings = _parts(record)
         known = by_article.setdefault(article, [])
         known.append(Candidate(str(len(known) + 1), summary, ratings))
-    groups = (RatedGroup(str(n), text, tuple(found)) for n, (text, found) in enumerate(by_article.items(), start=1))
+    groups = (
+        RatedGroup(str(n), text, tuple(candidates)) for n, (text, candidates) in enumerate(by_article.items(), start=1)
+    )
     return Corpus(TASK, tuple(groups), origin)
 
 
 def _parts(record: Record) -> tuple[str, str, dict[str, tuple[float, ...]]]:
-    record.require(*HOME.columns)
+    record.require(*REMOTE.columns)
     instance = record.text("instance")
-    before, found, article = instance.partition(_ARTICLE)
-    if not found or _SUMMARY not in before:
+    before, separator, article = instance.partition(_ARTICLE)
+    if not separator or _SUMMARY not in before:
         raise record.error("no summary with its article", "instance", expected=f"{_SUMMARY} and {_ARTICLE}")
     given = record.child("annotations")
     raters = {name: given.child(name.capitalize()) for name in ASPECTS}
-    scores = {name: one.value("individual_human_scores") for name, one in raters.items()}
+    scores = {name: by_rater.value("individual_human_scores") for name, by_rater in raters.items()}
     ratings = ratings_in(replace(given, values=scores), TASK, ASPECTS)
     return article.strip(), before.partition(_SUMMARY)[2].strip(), ratings

@@ -20,7 +20,7 @@ from debate_judge.data.schema import Aspect, Corpus, Scale, Task
 from debate_judge.data.sets import hub, unieval
 
 COLUMNS = ("doc_id", "system_id", "source", "system_output", "scores")
-HOMES = {part: unieval.home(f"fact/qags_{part}.json", *COLUMNS) for part in ("cnndm", "xsum")}
+REMOTES = {part: unieval.remote(f"fact/qags_{part}.json", *COLUMNS) for part in ("cnndm", "xsum")}
 
 TASK = Task(
     name="summary-consistency",
@@ -49,7 +49,7 @@ def load(path: str | Path | None = None, part: str = "cnndm") -> Corpus:
     Raises:
         InputError: The copy cannot be used, or the home cannot be reached.
     """
-    records, origin = hub.read("qags" if part == "cnndm" else f"qags_{part}", path, HOMES[part])
+    records, origin = hub.read("qags" if part == "cnndm" else f"qags_{part}", path, REMOTES[part])
     for record in records:
         record.require(*COLUMNS)
     groups = hub.merged((record, group) for record in records for group in unieval.groups([record], TASK))

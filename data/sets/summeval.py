@@ -23,7 +23,7 @@ from debate_judge.data.sets import hub, unieval
 from debate_judge.data.tasks import SUMMARIZATION
 
 ASPECTS = tuple(aspect.name for aspect in SUMMARIZATION.aspects)
-HOME = hub.Home(
+REMOTE = hub.RemoteSource(
     "mteb/summeval",
     "bfc121155064afa2d81b5505682ffc0d96f4334c",
     ("id", "text", "machine_summaries", "human_summaries", *ASPECTS),
@@ -37,7 +37,7 @@ def load(path: str | Path | None = None) -> Corpus:
     Raises:
         InputError: the copy cannot be used, or the home cannot be reached.
     """
-    records, origin = hub.read("summeval", path, HOME)
+    records, origin = hub.read("summeval", path, REMOTE)
     if "system_output" in records[0].values:
         return Corpus(SUMMARIZATION, unieval.groups(records, SUMMARIZATION), origin)
     groups = tuple(_group(record) for record in records)
@@ -46,7 +46,7 @@ def load(path: str | Path | None = None) -> Corpus:
 
 
 def _group(record: Record) -> RatedGroup:
-    record.require(*HOME.columns)
+    record.require(*REMOTE.columns)
     summaries = record.texts("machine_summaries")
     if not summaries:
         raise record.error("machine_summaries is empty", "machine_summaries", expected="at least one summary")

@@ -26,7 +26,7 @@ from debate_judge.data.tasks import DIALOGUE
 REPORTED = ("naturalness", "coherence", "engagingness", "groundedness")
 """The aspects in the tables of UniEval, G-Eval and DEBATE; understandability and overall are rated as well."""
 
-HOME = unieval.home("dialogue/topical_chat.json", "source", "system_id", "system_output", "context", "scores")
+REMOTE = unieval.remote("dialogue/topical_chat.json", "source", "system_id", "system_output", "context", "scores")
 
 
 def load(path: str | Path | None = None) -> Corpus:
@@ -35,7 +35,7 @@ def load(path: str | Path | None = None) -> Corpus:
     Raises:
         InputError: the copy cannot be used, or the home cannot be reached.
     """
-    records, origin = hub.read("topical_chat", path, HOME)
+    records, origin = hub.read("topical_chat", path, REMOTE)
     for record in records:
-        record.require(*HOME.columns)
+        record.require(*REMOTE.columns)
     return Corpus(DIALOGUE, unieval.groups(records, DIALOGUE), origin, REPORTED)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from debate_judge.data.files.ratings import ratings_in
 from debate_judge.data.files.records import Record
 from debate_judge.data.schema import Candidate, RatedGroup, Task
-from debate_judge.data.sets.hub import Home
+from debate_judge.data.sets.hub import RemoteSource
 
 COMMIT = "9d9b51dc716f40f6b454a4455c7fe2f843aabfbb"
 NO_FACT = "_nofact"
@@ -30,10 +30,10 @@ class _Growing:
     references: dict[str, None] = field(default_factory=dict)
 
 
-def home(file: str, *columns: str) -> Home:
+def remote(file: str, *columns: str) -> RemoteSource:
     """A file of the GitHub repository maszhongming/UniEval, below `reproduce/data`."""
     address = f"https://raw.githubusercontent.com/maszhongming/UniEval/{COMMIT}/reproduce/data/{file}"
-    return Home(address, COMMIT, columns)
+    return RemoteSource(address, COMMIT, columns)
 
 
 def groups(records: Iterable[Record], task: Task) -> tuple[RatedGroup, ...]:

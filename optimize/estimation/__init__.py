@@ -1,3 +1,3 @@
-"""What a compile would take, found by carrying it out dry on a sample.
+"""The cost of a compile, estimated by a dry run on a sample.
 
 Uses the compile itself and runs.estimates; only the command uses it."""

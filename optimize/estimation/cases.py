@@ -13,9 +13,9 @@ from dspy.teleprompt.teleprompt import Teleprompter
 
 from debate_judge.optimize.context import Run
 from debate_judge.optimize.search.choice_scores import ChoiceScores
-from debate_judge.optimize.search.outcomes import Dropped, Outcomes
+from debate_judge.optimize.search.outcomes import Outcomes, PrunedPoint
 from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, Point, Space
-from debate_judge.optimize.search.storage import Found
+from debate_judge.optimize.search.storage import TrialOutcome
 from debate_judge.optimize.search.study import OnTrial, SearchPlan, Strategy, Study, StudyMaker
 from debate_judge.optimize.tuners import LearntPersona, Tuned, Tuner, details_of, with_details
 from debate_judge.optimize.tuners.persona import CRITIC
@@ -60,12 +60,12 @@ def _rewritten(judge: Judge, tuned: Tuned) -> Tuned:
     if tuned.judge.instructions() != judge.instructions():
         learnt = LearntPersona("Be thorough.") if CRITIC in judge.tunable() else None
         return replace(tuned, persona=tuned.persona or learnt)
-    one = tuned.judge.deepcopy()
-    for name, predictor in one.named_predictors():
-        if name in one.tunable():
+    copied = tuned.judge.deepcopy()
+    for name, predictor in copied.named_predictors():
+        if name in copied.tunable():
             signature = predictor.signature
             predictor.signature = signature.with_instructions(f"{signature.instructions} Be thorough.")
-    return Tuned(one)
+    return Tuned(copied)
 
 
 def _study_by(strategy: Callable[[int], Strategy], ledger: Ledger) -> StudyMaker:
@@ -79,12 +79,12 @@ def _study_by(strategy: Callable[[int], Strategy], ledger: Ledger) -> StudyMaker
     def steered(units: Mapping[str, ChoiceScores], space: Space, plan: SearchPlan, on_trial: OnTrial) -> Study:
         begin = len(ledger.asked)
 
-        def tried(point: Point, found: Found) -> None:
+        def tried(point: Point, outcome: TrialOutcome) -> None:
             nonlocal begin
-            if isinstance(found, Dropped):
-                ledger.as_many(begin)
+            if isinstance(outcome, PrunedPoint):
+                ledger.count_unscaled(begin)
             begin = len(ledger.asked)
-            on_trial(point, found)
+            on_trial(point, outcome)
 
         return Study(units, space, replace(plan, storage=None, strategy=strategy(next(numbers))), tried)
 
@@ -110,22 +110,22 @@ def _most_called(outcomes: Outcomes) -> dict[str, Point]:
     points = [point for point in _choosable(outcomes) if point.rounds] or _choosable(outcomes)
     ranked = sorted(points, key=lambda p: (-round(_calls(outcomes, p), 6), p.knowledge == NO_KNOWLEDGE))
     personas = list(dict.fromkeys(point.persona for point in ranked))
-    found = {}
+    by_label = {}
     for number, label in enumerate(outcomes.units):
-        own = [p for p in ranked if p.persona == personas[2 * number // len(outcomes.units) % len(personas)]]
-        speakers = own[0].rounds, own[0].tie_breaker
-        alike = {p.knowledge: p for p in reversed(own) if (p.rounds, p.tie_breaker) == speakers}
-        found[label] = list(alike.values())[number % len(alike)]
-    return found
+        with_persona = [p for p in ranked if p.persona == personas[2 * number // len(outcomes.units) % len(personas)]]
+        speakers = with_persona[0].rounds, with_persona[0].tie_breaker
+        by_knowledge = {p.knowledge: p for p in reversed(with_persona) if (p.rounds, p.tie_breaker) == speakers}
+        by_label[label] = list(by_knowledge.values())[number % len(by_knowledge)]
+    return by_label
 
 
 def _most_called_variants(outcomes: Outcomes, points: Sequence[Point]) -> list[Point]:
     """As many as there are aspects, no two of the same variant."""
     aspects = sum(len(scores.aspects) for scores in outcomes.units.values())
-    found: dict[JudgeVariant, Point] = {}
+    by_variant: dict[JudgeVariant, Point] = {}
     for point in sorted(points, key=lambda point: -_calls(outcomes, point)):
-        found.setdefault(point.variant, point)
-    return list(found.values())[:aspects]
+        by_variant.setdefault(point.variant, point)
+    return list(by_variant.values())[:aspects]
 
 
 def _longest_first(left: Sequence[Point]) -> list[Point]:
@@ -154,7 +154,7 @@ def _most_expensive(number: int) -> Strategy:
 
     def scorers(outcomes: Outcomes, variants: Sequence[JudgeVariant]) -> list[JudgeVariant]:
         # Whatever few of the variants are compared, searches with different numbers differ in the best of them.
-        return [variant for _, variant in sorted((place ^ number, one) for place, one in enumerate(variants))]
+        return [variant for _, variant in sorted((place ^ number, each) for place, each in enumerate(variants))]
 
     return Strategy(
         pruner=lambda expensive: optuna.pruners.NopPruner(),

@@ -16,7 +16,6 @@ from dataclasses import replace
 from debate_judge.data.folds import Folds
 from debate_judge.data.schema import Aspect, Corpus, RatedGroup
 from debate_judge.data.splits import Splits
-from debate_judge.optimize.choosing import calibration_label
 from debate_judge.optimize.context import CompileData, CompilePlan, Run, label_of
 from debate_judge.optimize.estimation.cases import run_of
 from debate_judge.optimize.examples import examples
@@ -25,11 +24,12 @@ from debate_judge.optimize.rated_data import load
 from debate_judge.optimize.reflection import REFLECTION, reflection_lm
 from debate_judge.optimize.search.choice_scores import JOINTLY, PARTS, ChoicePart, search_stage
 from debate_judge.optimize.search.study import breadth_of
+from debate_judge.optimize.selection import calibration_label
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs.dry_run import DryRunEngine, EstimateCase
 from debate_judge.programs.judge import Item, corpus_items
 from debate_judge.programs.lm.reply import replies_folder
-from debate_judge.runs.estimates.dry_run import Estimate, Ledger, Stage, Target, dry_run_all, reply_tokens
+from debate_judge.runs.estimates.dry_run import Estimate, EstimateTarget, Ledger, Stage, dry_run_all, reply_tokens
 from debate_judge.runs.estimates.items import extent, sampled_groups
 from debate_judge.runs.flags.lm import limits
 from debate_judge.runs.runner.progress import StepProgress
@@ -64,7 +64,7 @@ def estimate_compile(settings: Settings, personas: Mapping[str, str], lengths: s
         lengths: The value of `--estimate`.
     """
     plan = split(rated := load(settings), settings, personas)
-    target = Target(
+    target = EstimateTarget(
         settings.lm,
         settings.api_base,
         replies_folder(settings.store, settings.lm),
@@ -155,9 +155,9 @@ def _sampled_folds(plan: CompilePlan, folds: Folds) -> CompileData:
     """The data with a sample of each fold, which serves wherever the fold is held out, chosen by or learnt from."""
     data, kept = plan.data, set[str]()
     least = SAMPLED // len(data.aspects) // len(folds.parts)
-    for one in (splits.held_out for splits in folds.parts):
-        ranked = [group for group in one.groups if data.discriminates(group, data.aspects)]
-        others = [group for group in one.groups if not data.discriminates(group, data.aspects)]
+    for held_out in (splits.held_out for splits in folds.parts):
+        ranked = [group for group in held_out.groups if data.discriminates(group, data.aspects)]
+        others = [group for group in held_out.groups if not data.discriminates(group, data.aspects)]
         for groups in (ranked, others):
             kept |= {group.id for group in sampled_groups(groups, least, plan.settings.seed)}
 
@@ -173,33 +173,36 @@ def _sampled_folds(plan: CompilePlan, folds: Folds) -> CompileData:
 
 def stages_of(plan: CompilePlan, sample: CompilePlan) -> dict[str, Stage]:
     """The stages by the names that tuning, search and held-out scoring give them."""
-    found: dict[str, Stage] = {}
+    stages: dict[str, Stage] = {}
     held_out = plan.data.measured, sample.data.measured
     for unit in plan.units:
         label = label_of(unit)
         # With folds every source is learnt from, in one of the halves.
-        train = (one.data.corpus if one.data.folds else one.data.splits.train for one in (plan, sample))
-        found[f"{label}: tuning"] = Stage.of(
+        train = (
+            each_plan.data.corpus if each_plan.data.folds else each_plan.data.splits.train
+            for each_plan in (plan, sample)
+        )
+        stages[f"{label}: tuning"] = Stage.of(
             f"{label}: tuning", *(extent(_rated_items(plan, part, unit)) for part in train)
         )
         whole, few = _choice(plan, unit), _choice(sample, unit)
         for part in PARTS:
             by = [extent(_items(parts[part], unit)) for parts in (whole, few)]
             for kind in ("debates", "tie-breaks"):
-                found[search_stage(label, kind, part)] = Stage.of(f"{label}: search, {kind}", *by)
+                stages[search_stage(label, kind, part)] = Stage.of(f"{label}: search, {kind}", *by)
             unranked = (extent(_items(_choice(of, unit, ranked=False)[part], unit)) for of in (plan, sample))
             calibrating = Stage.of(calibration_label(label), *unranked)
-            found |= {search_stage(calibration_label(label), k, part): calibrating for k in ("debates", "tie-breaks")}
+            stages |= {search_stage(calibration_label(label), k, part): calibrating for k in ("debates", "tie-breaks")}
             joint = Stage.of(f"{JOINTLY}: search", *by)
-            found |= {search_stage(JOINTLY, kind, part): joint for kind in ("debates", "tie-breaks")}
-        found[f"{JOINTLY}: held-out"] = Stage.of(
+            stages |= {search_stage(JOINTLY, kind, part): joint for kind in ("debates", "tie-breaks")}
+        stages[f"{JOINTLY}: held-out"] = Stage.of(
             f"{JOINTLY}: held-out", *(extent(_items(part, unit[:1])) for part in held_out)
         )
         for aspect in unit:
-            found[f"{aspect.name}: held-out"] = Stage.of(
+            stages[f"{aspect.name}: held-out"] = Stage.of(
                 f"{label}: held-out", *(extent(_items(part, [aspect])) for part in held_out)
             )
-    return found
+    return stages
 
 
 def _choice(plan: CompilePlan, unit: Sequence[Aspect], *, ranked: bool = True) -> dict[ChoicePart, Corpus]:
@@ -207,16 +210,16 @@ def _choice(plan: CompilePlan, unit: Sequence[Aspect], *, ranked: bool = True) -
     if not plan.data.folds:
         return plan.choice(unit, ranked=ranked)
     choices = [plan.on(splits, 1).choice(unit, ranked=ranked) for splits in plan.data.folds.parts]
-    found: dict[ChoicePart, Corpus] = {}
+    parts: dict[ChoicePart, Corpus] = {}
     for part in PARTS:
         ids = {group.id for choice in choices for group in choice[part].groups}
-        found[part] = replace(plan.data.corpus, groups=tuple(g for g in plan.data.corpus.groups if g.id in ids))
-    return found
+        parts[part] = replace(plan.data.corpus, groups=tuple(g for g in plan.data.corpus.groups if g.id in ids))
+    return parts
 
 
 def _rated_items(plan: CompilePlan, part: Corpus, unit: Sequence[Aspect]) -> list[Item]:
-    found = examples(part, unit, grouped=plan.data.level == "summary", seed=plan.settings.seed)
-    return [item for example in found for item in example.questions]
+    rated = examples(part, unit, grouped=plan.data.level == "summary", seed=plan.settings.seed)
+    return [item for example in rated for item in example.questions]
 
 
 def _items(part: Corpus, aspects: Sequence[Aspect]) -> list[Item]:

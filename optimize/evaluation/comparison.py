@@ -23,12 +23,12 @@ from dataclasses import asdict, dataclass, replace
 from statistics import fmean
 from typing import Any, Literal
 
-from debate_judge.data.agreement.decisions import Decided, Question, decide, with_tuned_threshold
-from debate_judge.data.agreement.raters import RaterAgreement, beside_raters
+from debate_judge.data.agreement.decisions import DecisionResult, DecisionRule, evaluate_decisions, with_tuned_threshold
+from debate_judge.data.agreement.raters import RaterAgreement, compare_with_raters
 from debate_judge.data.agreement.results import Agreement
 from debate_judge.data.agreement.tables import AgreementTable, Difference, GroupScores, agreement_table
 from debate_judge.data.calibration import CalibrationEffect, effect_of
-from debate_judge.data.inference.closeness import Closeness, closeness
+from debate_judge.data.inference.absolute_agreement import AbsoluteAgreement, absolute_agreement
 from debate_judge.optimize.context import CompilePlan
 from debate_judge.optimize.evaluation.held_out import ALONE, COMPARED, HeldOutEvaluation, ScoresByJudge, joined_scores
 from debate_judge.optimize.search.pooling import SAME_COST
@@ -97,11 +97,11 @@ class HeldOut:
     calibrated: Mapping[str, Sequence[GroupScores]]
     """Aspect -> the compiled judge's scores mapped to the raters' scale, with folds by each fold's map; aspects without
     a map are missing."""
-    decisions: Mapping[str, Mapping[str, Decided]]
+    decisions: Mapping[str, Mapping[str, DecisionResult]]
     """Judge name, of `COMPARED` or `DEV_CUT` -> aspect -> decisions, for aspects whose ratings define any."""
     raters: Mapping[str, Mapping[str, RaterAgreement]]
     """Judge name, of `COMPARED` -> aspect -> comparison with single raters; empty if only mean ratings are known."""
-    closeness: Mapping[str, Mapping[str, Closeness]]
+    absolute_agreement: Mapping[str, Mapping[str, AbsoluteAgreement]]
     """Judge name, of `COMPARED` or `MAPPED` -> aspect or average -> how close its scores are to the ratings; empty for
     judges whose scores are not on the scale."""
     alone: ReadAlone | None = None
@@ -129,25 +129,27 @@ def compare_held_out(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation]
     compiled = [j for evaluation in evaluations for judged, _ in evaluation.scored["compiled"].values() for j in judged]
     require_scored(compiled, plan.settings.max_unscored, "held-out items")
     scores, calibrated = joined_scores(plan, evaluations), _calibrated(plan, evaluations)
-    versus = plan.versus
+    paired_difference = plan.paired_difference
     return HeldOut(
         tables={name: agreement_table(scores[name], **plan.resampling) for name in COMPARED},
         calls={name: _calls(evaluations, name) for name in COMPARED},
-        gain=versus(scores["compiled"], scores["single"]),
+        gain=paired_difference(scores["compiled"], scores["single"]),
         gains={
-            aspect: versus({aspect: own}, {aspect: scores["single"][aspect]}, family=len(scores["compiled"]))
-            for aspect, own in scores["compiled"].items()
+            aspect: paired_difference(
+                {aspect: aspect_scores}, {aspect: scores["single"][aspect]}, family=len(scores["compiled"])
+            )
+            for aspect, aspect_scores in scores["compiled"].items()
         },
-        of_knowledge=versus(scores["informed_single"], scores["single"]),
-        over_informed=versus(scores["compiled"], scores["informed_single"]),
-        over_uncompiled=versus(scores["compiled"], scores["uncompiled"]),
+        of_knowledge=paired_difference(scores["informed_single"], scores["single"]),
+        over_informed=paired_difference(scores["compiled"], scores["informed_single"]),
+        over_uncompiled=paired_difference(scores["compiled"], scores["uncompiled"]),
         judged={name: _judgements(plan, evaluations, name) for name in COMPARED},
         scores=scores,
         calibrated=calibrated,
-        closeness=_closeness(plan, scores, calibrated),
+        absolute_agreement=_closeness(plan, scores, calibrated),
         alone=_read_alone(plan, evaluations, scores),
         decisions=_decisions(plan, scores, evaluations),
-        raters=_beside_raters(plan, scores),
+        raters=_rater_comparison(plan, scores),
         folds=fold_figures(plan, evaluations) if plan.data.folds else None,
     )
 
@@ -155,10 +157,10 @@ def compare_held_out(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation]
 def _read_alone(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation], scores: ScoresByJudge) -> ReadAlone | None:
     if ALONE not in scores:
         return None
-    level, own = plan.data.level, scores[ALONE]
+    level, alone_scores = plan.data.level, scores[ALONE]
     return ReadAlone(
-        agreement_table(own, levels=(level,), **plan.resampling).average[level][plan.statistic],
-        plan.versus(own, scores["compiled"]),
+        agreement_table(alone_scores, levels=(level,), **plan.resampling).average[level][plan.statistic],
+        plan.paired_difference(alone_scores, scores["compiled"]),
         fmean(_calls(evaluations, ALONE).values()),
     )
 
@@ -172,7 +174,7 @@ def _calls(evaluations: Sequence[HeldOutEvaluation], name: str) -> dict[str, flo
 
 def _judgements(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation], judge: str) -> dict[str, list[Judgement]]:
     """Aspect -> judgements, in the order of the measured sources."""
-    found = {}
+    judgements = {}
     for aspect in plan.data.aspects:
         by_item = {
             item.key: judgement
@@ -181,35 +183,35 @@ def _judgements(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation], jud
                 corpus_items(evaluation.held_out, aspect), evaluation.scored[judge][aspect.name][0], strict=True
             )
         }
-        found[aspect.name] = [by_item[item.key] for item in corpus_items(plan.data.measured, aspect)]
-    return found
+        judgements[aspect.name] = [by_item[item.key] for item in corpus_items(plan.data.measured, aspect)]
+    return judgements
 
 
 def _calibrated(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation]) -> dict[str, list[GroupScores]]:
     """Aspect -> scores of the compiled judges mapped to the raters' scale, in the order of the measured sources."""
-    found = {}
+    calibrated = {}
     for aspect in plan.data.aspects:
         maps = [evaluation.judge.aspects[aspect.name].calibration for evaluation in evaluations]
         mapped = {
             group.group: group
-            for one, evaluation in zip(maps, evaluations, strict=True)
-            if one is not None
-            for group in one.applied(evaluation.scores["compiled"][aspect.name])
+            for calibration, evaluation in zip(maps, evaluations, strict=True)
+            if calibration is not None
+            for group in calibration.applied(evaluation.scores["compiled"][aspect.name])
         }
-        if all(one is not None for one in maps):
-            found[aspect.name] = [mapped[group.id] for group in plan.data.measured.groups]
-    return found
+        if all(calibration is not None for calibration in maps):
+            calibrated[aspect.name] = [mapped[group.id] for group in plan.data.measured.groups]
+    return calibrated
 
 
 def _closeness(
     plan: CompilePlan, scores: ScoresByJudge, calibrated: Mapping[str, Sequence[GroupScores]]
-) -> dict[str, dict[str, Closeness]]:
+) -> dict[str, dict[str, AbsoluteAgreement]]:
     if not plan.judge.on_scale or plan.judge.compares:
         return {}
     judges = {name: scores[name] for name in COMPARED}
     if len(calibrated) == len(plan.data.aspects):
         judges[MAPPED] = calibrated
-    return closeness(
+    return absolute_agreement(
         judges,
         plan.data.cuts,
         one_scale=len({aspect.scale for aspect in plan.data.aspects}) == 1,
@@ -217,47 +219,51 @@ def _closeness(
     )
 
 
-def _beside_raters(plan: CompilePlan, scores: ScoresByJudge) -> dict[str, dict[str, RaterAgreement]]:
+def _rater_comparison(plan: CompilePlan, scores: ScoresByJudge) -> dict[str, dict[str, RaterAgreement]]:
     if not several_raters(scores["compiled"]):
         return {}
 
     def at(groups: Sequence[GroupScores]) -> RaterAgreement:
         given = {"statistic": plan.statistic, "level": plan.data.level, **plan.resampling}
-        return beside_raters(groups, on_scale=plan.judge.on_scale, **given)
+        return compare_with_raters(groups, on_scale=plan.judge.on_scale, **given)
 
     return {name: {aspect: at(groups) for aspect, groups in scores[name].items()} for name in COMPARED}
 
 
 def _decisions(
     plan: CompilePlan, scores: ScoresByJudge, evaluations: Sequence[HeldOutEvaluation]
-) -> dict[str, dict[str, Decided]]:
+) -> dict[str, dict[str, DecisionResult]]:
     """Decisions at the fixed threshold, and the compiled judge's at the cut tuned on dev if that differs."""
-    questions = plan.data.questions
-    found = {"single": decide(scores["single"], questions, **plan.resampling)}
+    decision_rules = plan.data.decision_rules
+    decisions = {"single": evaluate_decisions(scores["single"], decision_rules, **plan.resampling)}
     for name in COMPARED[1:]:
-        found[name] = decide(scores[name], questions, on_scale=plan.judge.on_scale, **plan.resampling)
+        decisions[name] = evaluate_decisions(
+            scores[name], decision_rules, on_scale=plan.judge.on_scale, **plan.resampling
+        )
     cut, shifted = {}, {}
-    for aspect, question in questions.items():
-        cuts = [_dev_cut(evaluation, aspect, question) for evaluation in evaluations]
-        if any(one != question for one in cuts):
+    for aspect, rule in decision_rules.items():
+        cuts = [_dev_cut(evaluation, aspect, rule) for evaluation in evaluations]
+        if any(fold_cut != rule for fold_cut in cuts):
             cut[aspect], shifted[aspect] = _one_cut(
                 cuts, [evaluation.scores["compiled"][aspect] for evaluation in evaluations]
             )
-    found[DEV_CUT] = decide(shifted, cut, **plan.resampling)
-    return {name: by_aspect for name, by_aspect in found.items() if by_aspect}
+    decisions[DEV_CUT] = evaluate_decisions(shifted, cut, **plan.resampling)
+    return {name: by_aspect for name, by_aspect in decisions.items() if by_aspect}
 
 
-def _dev_cut(evaluation: HeldOutEvaluation, aspect: str, question: Question) -> Question:
+def _dev_cut(evaluation: HeldOutEvaluation, aspect: str, rule: DecisionRule) -> DecisionRule:
     dev = {group.id for group in evaluation.plan.data.splits.dev.groups}
     groups = [g for g in evaluation.searches[aspect].chosen.scores[aspect] if g.group in dev]
-    return with_tuned_threshold(question, groups, "dev")
+    return with_tuned_threshold(rule, groups, "dev")
 
 
-def _one_cut(cuts: Sequence[Question], scores: Sequence[list[GroupScores]]) -> tuple[Question, list[GroupScores]]:
+def _one_cut(
+    cuts: Sequence[DecisionRule], scores: Sequence[list[GroupScores]]
+) -> tuple[DecisionRule, list[GroupScores]]:
     """One cut for all folds: the mean of theirs. Each fold's scores are shifted accordingly, so no decision changes."""
     if len(cuts) == 1:
         return cuts[0], scores[0]
-    places = [one.threshold if one.cut is None else one.cut for one in cuts]
+    places = [cut.threshold if cut.cut is None else cut.cut for cut in cuts]
     middle = math.fsum(places) / len(places)
     moved = [
         replace(group, scores=tuple(None if s is None else s - place + middle for s in group.scores))
@@ -278,7 +284,7 @@ def fold_figures(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation]) ->
     return FoldFigures(
         tuple(evaluation.held_out.sources for evaluation in evaluations),
         tuple(agreement(scores["compiled"]) for scores in scored),
-        tuple(plan.versus(scores["compiled"], scores["single"], resamples=0).value for scores in scored),
+        tuple(plan.paired_difference(scores["compiled"], scores["single"], resamples=0).value for scores in scored),
     )
 
 
@@ -307,15 +313,15 @@ def calibration_effects(plan: CompilePlan, judge: CompiledJudge, held_out: HeldO
 
     With folds, the scores of each fold are mapped by the calibration that was fitted without it.
     """
-    found = {}
+    effects = {}
     for aspect in plan.data.aspects:
-        own, mapped = judge.aspects[aspect.name], held_out.calibrated.get(aspect.name)
-        if own.calibration is not None and mapped is not None:
+        chosen, mapped = judge.aspects[aspect.name], held_out.calibrated.get(aspect.name)
+        if chosen.calibration is not None and mapped is not None:
             scores = held_out.scores["compiled"][aspect.name]
-            found[aspect.name] = effect_of(
-                own.calibration, scores, plan.data.level, on_scale=own.judge.on_scale, mapped=mapped
+            effects[aspect.name] = effect_of(
+                chosen.calibration, scores, plan.data.level, on_scale=chosen.judge.on_scale, mapped=mapped
             )
-    return found
+    return effects
 
 
 # --- what is exported ---
@@ -349,19 +355,19 @@ def choose_export(plan: CompilePlan, compiled: CompiledJudge, held_out: HeldOut)
     if gain.low > 0:
         return Exported(compiled, "compiled", "the compiled judge, which is better than a single call")
     if gain.high < 0:
-        found = "held-out shows that it is worse than a single call"
+        reason = "held-out shows that it is worse than a single call"
     elif costs_more(calls, single):
-        found = (
+        reason = (
             f"held-out does not show that it is better than a single call, and it takes {calls:.1f} calls per item "
             f"instead of {single:.1f}"
         )
     else:
         return Exported(compiled, "compiled", "the compiled judge, which takes no more calls than a single call")
     if plan.settings.keep == "compiled":
-        return Exported(compiled, "compiled", f"the compiled judge, as keep=compiled wants it, although {found}")
+        return Exported(compiled, "compiled", f"the compiled judge, as keep=compiled asks, although {reason}")
     judge = AspectJudge(plan.single.deepcopy())
     return Exported(
         CompiledJudge(compiled.task, dict.fromkeys(compiled.aspects, judge)),
         "single",
-        f"the single call and not the compiled judge, for {found} (--config keep=compiled exports the compiled judge)",
+        f"the single call and not the compiled judge, for {reason} (--config keep=compiled exports the compiled judge)",
     )

@@ -13,7 +13,7 @@ from debate_judge.data.schema import Aspect, Corpus, Granularity
 from debate_judge.optimize.context import CompilePlan, Run, Scores
 from debate_judge.optimize.search.choice_scores import JOINTLY
 from debate_judge.optimize.search.outcomes import SearchResult
-from debate_judge.programs.compiled import CompiledJudge, SharedJudge, shared_judges, usual_granularity
+from debate_judge.programs.compiled import CompiledJudge, SharedJudge, default_granularity, shared_judges
 from debate_judge.programs.judge import Judge, Judgement, corpus_items
 from debate_judge.runs.runner.billing import stage
 from debate_judge.runs.runner.runner import group_scores
@@ -75,50 +75,50 @@ def evaluate(run: Run, compiled: CompiledJudge, searches: Mapping[str, SearchRes
     once = [SharedJudge(one.judge.with_debate(rounds=0, tie_breaker=False), one.aspects) for one in chosen]
     # A single call is the first turn of the debate with the same knowledge and reading: it is in the store then, or is
     # shared in flight.
-    asked = {
+    judges = {
         "uncompiled": shared_judges(dict.fromkeys(names, uncompiled)),
         "single": shared_judges(dict.fromkeys(names, single)),
         "compiled": chosen,
         "informed_single": once,
     }
     if plan.settings.read_alone:
-        asked[ALONE] = [SharedJudge(_alone(compiled.aspects[name].judge), (name,)) for name in names]
+        judges[ALONE] = [SharedJudge(_alone(compiled.aspects[name].judge), (name,)) for name in names]
     untuned = {"uncompiled": uncompiled, "single": single}
 
     def granularity(judge: str, aspect: Aspect) -> Granularity:
         if judge in untuned:
-            return usual_granularity(untuned[judge], aspect)
+            return default_granularity(untuned[judge], aspect)
         return compiled.aspects[aspect.name].granularity
 
-    judged = judge_held_out(run, asked)
+    judged = judge_held_out(run, judges)
     scored = {
-        judge: {aspect.name: (own[aspect.name], granularity(judge, aspect)) for aspect in plan.data.aspects}
-        for judge, own in judged.items()
+        judge: {aspect.name: (judgements[aspect.name], granularity(judge, aspect)) for aspect in plan.data.aspects}
+        for judge, judgements in judged.items()
     }
     return HeldOutEvaluation(plan, compiled, searches, scored)
 
 
 def judge_held_out(
-    run: Run, asked: Mapping[str, Sequence[SharedJudge]], *, of: str = "held-out, "
+    run: Run, judges_by_name: Mapping[str, Sequence[SharedJudge]], *, of: str = "held-out, "
 ) -> dict[str, dict[str, list[Judgement]]]:
     """Name -> aspect -> judgements of held-out in corpus order; aspects with one judge share its calls."""
     plan = run.plan
     items = {aspect.name: corpus_items(plan.data.splits.held_out, aspect) for aspect in plan.data.aspects}
 
-    def judged(name: str, one: SharedJudge) -> list[Judgement]:
-        label = one.aspects[0] if len(one.aspects) == 1 or plan.settings.shared else JOINTLY
+    def judged(name: str, shared_judge: SharedJudge) -> list[Judgement]:
+        label = shared_judge.aspects[0] if len(shared_judge.aspects) == 1 or plan.settings.shared else JOINTLY
         with stage(f"{label}: held-out"):
-            own_items = [item for aspect in one.aspects for item in items[aspect]]
-            return run.runner.judge(one.judge, own_items, f"{label}: {of}{name}")
+            own_items = [item for aspect in shared_judge.aspects for item in items[aspect]]
+            return run.runner.judge(shared_judge.judge, own_items, f"{label}: {of}{name}")
 
-    passes = [(name, one) for name, judges in asked.items() for one in judges]
-    results = run.runner.at_once([partial(judged, name, one) for name, one in passes])
-    found: dict[str, dict[str, list[Judgement]]] = {name: {} for name in asked}
-    for (name, one), result in zip(passes, results, strict=True):
+    passes = [(name, shared) for name, judges in judges_by_name.items() for shared in judges]
+    results = run.runner.run_concurrently([partial(judged, name, shared) for name, shared in passes])
+    by_judge: dict[str, dict[str, list[Judgement]]] = {name: {} for name in judges_by_name}
+    for (name, shared), result in zip(passes, results, strict=True):
         judgements = iter(result)
-        for aspect in one.aspects:
-            found[name][aspect] = list(islice(judgements, len(items[aspect])))
-    return found
+        for aspect in shared.aspects:
+            by_judge[name][aspect] = list(islice(judgements, len(items[aspect])))
+    return by_judge
 
 
 def _alone(judge: Judge) -> Judge:
@@ -132,13 +132,13 @@ def joined_scores(
 ) -> dict[str, dict[str, list[GroupScores]]]:
     """The scores of all folds, groups in corpus order."""
     place = {group.id: number for number, group in enumerate(plan.data.corpus.groups)}
-    found: dict[str, dict[str, list[GroupScores]]] = {}
+    by_judge: dict[str, dict[str, list[GroupScores]]] = {}
     for evaluation in evaluations:
         for name, by_aspect in evaluation.scores.items():
             for aspect, groups in by_aspect.items():
-                found.setdefault(name, {}).setdefault(aspect, []).extend(groups)
+                by_judge.setdefault(name, {}).setdefault(aspect, []).extend(groups)
     if len(evaluations) > 1:
-        for by_aspect in found.values():
+        for by_aspect in by_judge.values():
             for groups in by_aspect.values():
                 groups.sort(key=lambda group: place[group.group])
-    return found
+    return by_judge

@@ -103,11 +103,11 @@ def log_curve(plan: CompilePlan, tracker: Tracker, curve: LearningCurve) -> None
 
 def sizes_of(sources: int, level: Level) -> list[int]:
     """The numbers of train sources: 0, the first step and its doubles up to 3/4 of all, and all."""
-    found, size = [0], FIRST[level]
+    sizes, size = [0], FIRST[level]
     while size * _WORTH_A_STEP <= sources:
-        found.append(size)
+        sizes.append(size)
         size *= 2
-    return [*found, sources]
+    return [*sizes, sources]
 
 
 @dataclass(frozen=True)
@@ -129,17 +129,18 @@ def learning_curve(run: Run, tuned: Sequence[TunedJudges], evaluations: Sequence
     """
     plan, whole, left = run.plan, run.plan.sampled_from, iter(evaluations)
     halves = [
-        [_Fold(fold, own := next(left), _fixed(judges, own.searches)) for fold in half]
+        [_Fold(fold, proofs_of_half := next(left), _fixed(judges, proofs_of_half.searches)) for fold in half]
         for half, judges in zip(run.halves, tuned, strict=True)
     ]
-    here = min(len(half[0].run.plan.data.splits.train.groups) for half in halves)
-    sizes = sizes_of(whole or here, plan.data.level)
+    train_size = min(len(half[0].run.plan.data.splits.train.groups) for half in halves)
+    sizes = sizes_of(whole or train_size, plan.data.level)
     logger.info("learning curve: %s train sources", ", ".join(map(str, sizes)))
     works = []
     for size in sizes:
-        part = size if whole is None else round(size * here / whole)
+        part = size if whole is None else round(size * train_size / whole)
         works += [
-            partial(_scores, *each, None if part == here else part, size) for each in zip(halves, tuned, strict=True)
+            partial(_scores, *each, None if part == train_size else part, size)
+            for each in zip(halves, tuned, strict=True)
         ]
     scored = iter(run.tune_at_once(works))
     steps: list[LearningStep] = []
@@ -147,7 +148,7 @@ def learning_curve(run: Run, tuned: Sequence[TunedJudges], evaluations: Sequence
     for size in sizes:
         scores = _merged([next(scored) for _ in halves])
         table = agreement_table(scores, levels=(plan.data.level,), **plan.resampling)
-        steps.append(LearningStep(size, table, None if before is None else plan.versus(scores, before)))
+        steps.append(LearningStep(size, table, None if before is None else plan.paired_difference(scores, before)))
         before = scores
     added = dict.fromkeys(aspect for half in halves for fold in half for aspect in _added(fold))
     return LearningCurve(tuple(steps), halves[0][0].fixed, tuple(added))

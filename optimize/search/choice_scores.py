@@ -1,11 +1,11 @@
-"""What each point did on the sources that are chosen by, train and dev, at the fewest LM calls.
+"""The scores of each point on the sources of the choice, train and dev, at the fewest LM calls.
 
 No prompt depends on the number of rounds. So each variant of the judge debates to a number of rounds; every smaller n,
 and every granularity, is read off that debate at no LM call. Only a Tie-breaker at a given n asks again, about what n
 rounds left open.
 
 What was learnt from the ratings of a train source must not be judged by that source. There a variant is represented by
-judges that learnt the same from other train sources (cross-fitting); where there is none, train says nothing about it.
+judges that learnt the same from other train sources (cross-fitting); where there is none, train is not used for it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Literal
 from debate_judge.data.agreement.tables import Agreement, GroupScores, Level, Statistic, agreement_table
 from debate_judge.data.schema import Aspect, Corpus, Granularity
 from debate_judge.optimize.search.points import JudgeVariant, Point
-from debate_judge.optimize.tuners import Place
+from debate_judge.optimize.tuners import AspectGroup
 from debate_judge.programs.compiled import shared_judges
 from debate_judge.programs.judge import Item, Judge, Judgement, corpus_items
 from debate_judge.programs.transcript import Transcript
@@ -39,13 +39,13 @@ class CrossFitted:
     """A judge, and the out-of-fold judges that represent it on train."""
 
     judge: Judge
-    on_train: Mapping[Place, Judge] | None = None
+    on_train: Mapping[AspectGroup, Judge] | None = None
     """The judge of each train group that learnt without it; None where the judge has learnt nothing from train."""
-    seen: frozenset[Place] = frozenset()
+    seen: frozenset[AspectGroup] = frozenset()
     """Train groups that something in all of these judges was learnt from."""
 
-    def at(self, part: ChoicePart, place: Place) -> Judge | None:
-        """Who judges a group; None where every judge has seen its ratings."""
+    def at(self, part: ChoicePart, place: AspectGroup) -> Judge | None:
+        """The judge for a group; None where every judge has seen its ratings."""
         if part == "train" and place in self.seen:
             return None
         return self.judge if part == "dev" or self.on_train is None else self.on_train.get(place)
@@ -145,7 +145,7 @@ class ChoiceScores:
         if point.tie_breaker and point.rounds:
             debates = self._broken(point.variant, point.rounds, only)
         judge, items = self.variants[point.variant].judge, enumerate(self._items)
-        return [debates.verdict(judge, i, point.rounds) for i, (_, one) in items if only is None or one.group in only]
+        return [debates.verdict(judge, i, point.rounds) for i, (_, item) in items if only is None or item.group in only]
 
     def scores(self, point: Point, only: Collection[str] | None = None) -> tuple[dict[str, list[GroupScores]], float]:
         """Scores by aspect and group, without the groups that no judge may say anything about; LM calls per item.
@@ -164,25 +164,31 @@ class ChoiceScores:
             self.scores(point, only)
 
     def _read(self, point: Point, only: Collection[str] | None) -> tuple[dict[str, list[GroupScores]], float]:
-        found: dict[str, list[GroupScores]] = {aspect.name: [] for aspect in self.aspects}
+        by_aspect: dict[str, list[GroupScores]] = {aspect.name: [] for aspect in self.aspects}
         scored: list[Judgement] = []
         judgements = iter(self.judgements(point, only))
         for corpus in self._parts.values():
             groups = [group for group in corpus.groups if only is None or group.id in only]
             for aspect in self.aspects:
                 by_group = [(g, [next(judgements) for _ in g.candidates]) for g in groups]
-                known = [(g, [j for j in own if j is not None]) for g, own in by_group if None not in own]
-                flat = [judgement for _, own in known for judgement in own]
+                known = [
+                    (g, [j for j in scores_of_group if j is not None])
+                    for g, scores_of_group in by_group
+                    if None not in scores_of_group
+                ]
+                flat = [judgement for _, scores_of_group in known for judgement in scores_of_group]
                 part = replace(corpus, groups=tuple(group for group, _ in known))
                 # Granularity is applied to finished judgements: it needs no debate of its own.
-                found[aspect.name] += group_scores(part, aspect, flat, self.granularity(aspect.name, point))
+                by_aspect[aspect.name] += group_scores(part, aspect, flat, self.granularity(aspect.name, point))
                 scored += flat
-        return found, calls_per_item(scored) if scored else 0.0
+        return by_aspect, calls_per_item(scored) if scored else 0.0
 
     @property
     def held(self) -> dict[JudgeVariant, int]:
         """The variants that debated about every item, with the number of rounds; reading these costs nothing."""
-        least = {variant: min(own.rounds, default=-1.0) for (variant, n), own in self._debates.items() if n is None}
+        least = {
+            variant: min(debates.rounds, default=-1.0) for (variant, n), debates in self._debates.items() if n is None
+        }
         return {variant: int(rounds) for variant, rounds in least.items() if 0 <= rounds < math.inf}
 
     def by_rounds(
@@ -190,13 +196,13 @@ class ChoiceScores:
     ) -> list[Agreement]:
         """Agreement of one variant at every n whose debates were held, without Tie-breaker, as given."""
         # For a chart: fewer resamples than for evidence show as much.
-        found = []
+        agreements = []
         for rounds in range(self.held[variant] + 1):
             point = Point(variant.knowledge, variant.persona, rounds, False, "given", variant.reading)
             scores, _ = self.scores(point)
             table = agreement_table({aspect: scores[aspect]}, resamples=1000, seed=seed, levels=(level,))
-            found.append(table.aspects[aspect][level][statistic])
-        return found
+            agreements.append(table.aspects[aspect][level][statistic])
+        return agreements
 
     def share_calls(self, units: Iterable[ChoiceScores]) -> None:
         """Have joint judges asked about the aspects of all these units, of which this is one, at once."""
@@ -207,7 +213,7 @@ class ChoiceScores:
         what = f"debates, {variant.persona}, knowledge: {variant.knowledge}, {variant.reading}"
 
         def ask(judge: Judge, items: Sequence[_Open], label: str) -> list[Transcript]:
-            return self.runner.converse(judge, [one.item for one in items], rounds, f"{label}: {what}")
+            return self.runner.converse(judge, [pending.item for pending in items], rounds, f"{label}: {what}")
 
         return self._ask((variant, None), "debates", rounds, only, ask)
 
@@ -216,9 +222,9 @@ class ChoiceScores:
         what = f"ties, {variant.persona}, knowledge: {variant.knowledge}, {variant.reading}, n = {rounds}"
 
         def ask(judge: Judge, items: Sequence[_Open], label: str) -> list[Transcript]:
-            held = [one.unit._debates[variant, None].transcripts[one.number] for one in items]
-            open_at_n = [transcript.until(rounds) for transcript in held if transcript is not None]
-            return self.runner.break_tie(judge, [one.item for one in items], open_at_n, f"{label}: {what}")
+            transcripts = [pending.unit._debates[variant, None].transcripts[pending.number] for pending in items]
+            open_at_n = [transcript.until(rounds) for transcript in transcripts if transcript is not None]
+            return self.runner.break_tie(judge, [pending.item for pending in items], open_at_n, f"{label}: {what}")
 
         return self._ask((variant, rounds), "tie-breaks", rounds, only, ask)
 
@@ -241,52 +247,54 @@ class ChoiceScores:
         def keep(part: ChoicePart, judge: Judge, items: Sequence[_Open]) -> None:
             with stage(search_stage(label, kind, part)):
                 transcripts = ask(judge, items, label)
-            for one, transcript in zip(items, transcripts, strict=True):
-                one.unit._of(key).keep(one.number, transcript, rounds)
+            for pending, transcript in zip(items, transcripts, strict=True):
+                pending.unit._of(key).keep(pending.number, transcript, rounds)
 
         units, works = self._units if joint else (self,), list[Callable[[], None]]()
         for part in self._parts:
-            missing = [one for unit in units for one in unit._open(key, part, rounds, only)]
-            works += [partial(keep, part, judge, own) for judge, own in (_jointly if joint else _by_judge)(missing)]
-        self.runner.at_once(works)
+            missing = [entry for unit in units for entry in unit._open(key, part, rounds, only)]
+            works += [
+                partial(keep, part, judge, pending) for judge, pending in (_jointly if joint else _by_judge)(missing)
+            ]
+        self.runner.run_concurrently(works)
         return self._of(key)
 
     def _open(
         self, key: tuple[JudgeVariant, int | None], part: ChoicePart, rounds: int, only: Collection[str] | None
     ) -> list[_Open]:
         """The items of a part of which less is known than so many rounds, with the judge to ask about each."""
-        own, found = self._of(key), []
+        known, pending = self._of(key), []
         for number, (of, item) in enumerate(self._items):
-            if of != part or own.rounds[number] >= rounds or (only is not None and item.group not in only):
+            if of != part or known.rounds[number] >= rounds or (only is not None and item.group not in only):
                 continue
             judge = self.variants[key[0]].at(part, (item.aspect.name, item.group))
             if judge is None:
-                own.rounds[number] = math.inf
+                known.rounds[number] = math.inf
             else:
-                found.append(_Open(self, number, item, judge))
-        return found
+                pending.append(_Open(self, number, item, judge))
+        return pending
 
 
 def _by_judge(items: Iterable[_Open]) -> list[tuple[Judge, list[_Open]]]:
     """Each judge with its items."""
-    found: dict[int, tuple[Judge, list[_Open]]] = {}
-    for one in items:
-        found.setdefault(id(one.judge), (one.judge, []))[1].append(one)
-    return list(found.values())
+    by_judge: dict[int, tuple[Judge, list[_Open]]] = {}
+    for pending in items:
+        by_judge.setdefault(id(pending.judge), (pending.judge, []))[1].append(pending)
+    return list(by_judge.values())
 
 
 def _jointly(items: Sequence[_Open]) -> list[tuple[Judge, list[_Open]]]:
     """The same where aspects share calls: groups go together that have the same judge as each other in every aspect."""
     of_group: dict[str, dict[str, Judge]] = {}
-    for one in items:
-        of_group.setdefault(one.item.group, {})[one.item.aspect.name] = one.judge
-    alike: dict[tuple[tuple[str, int], ...], tuple[dict[str, Judge], set[str]]] = {}
+    for pending in items:
+        of_group.setdefault(pending.item.group, {})[pending.item.aspect.name] = pending.judge
+    by_judges: dict[tuple[tuple[str, int], ...], tuple[dict[str, Judge], set[str]]] = {}
     for group, judges in of_group.items():
         key = tuple((aspect, id(judge)) for aspect, judge in judges.items())
-        alike.setdefault(key, (judges, set()))[1].add(group)
+        by_judges.setdefault(key, (judges, set()))[1].add(group)
     return [
         (shared.judge, [o for o in items if o.item.group in groups and o.item.aspect.name in shared.aspects])
-        for judges, groups in alike.values()
+        for judges, groups in by_judges.values()
         for shared in shared_judges(judges)
     ]
 

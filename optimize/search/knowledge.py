@@ -1,7 +1,7 @@
 """What a judge can know of the raters, as an axis of the search: each kind can be given to every variant of the judge.
 
 A kind says how a judge is given it, and the same learnt without parts of train, for cross-fitting. A new kind is a
-function that returns a `Knowledge`; two kinds are combined by `both`.
+function that returns a `Knowledge`; two kinds are combined by `combine`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from debate_judge.data.schema import Aspect, Corpus
 from debate_judge.optimize.search.choice_scores import CrossFitted
 from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, Reading, Space
 from debate_judge.optimize.settings import WantedExamples
-from debate_judge.optimize.tuners import Place, Tuned
+from debate_judge.optimize.tuners import AspectGroup, Tuned
 from debate_judge.optimize.tuners.guide import guide_of, guided
 from debate_judge.optimize.tuners.rated_examples import ScoresByText, with_rated_examples
 from debate_judge.programs.judge import Judge
@@ -32,7 +32,7 @@ TOGETHER_AT_MOST = 16
 TUNED = "tuned"
 """Knowledge and persona of a judge whose instructions were rewritten as a whole."""
 
-Give = Callable[[Judge], Judge]
+ApplyKnowledge = Callable[[Judge], Judge]
 """From a judge to a copy of it that knows something of the raters."""
 
 
@@ -41,33 +41,33 @@ class Knowledge:
     """One kind of knowledge of the raters."""
 
     name: str
-    give: Give
-    folds: tuple[tuple[Give, frozenset[Place]], ...] = ()
+    apply: ApplyKnowledge
+    folds: tuple[tuple[ApplyKnowledge, frozenset[AspectGroup]], ...] = ()
     """The same, learnt without the ratings of these train groups."""
 
-    def given_to(self, judge: Judge) -> CrossFitted:
+    def apply_to(self, judge: Judge) -> CrossFitted:
         """The judge with this knowledge, and its out-of-fold judges on train."""
-        on_train: dict[Place, Judge] = {}
-        for give, unseen in self.folds:
-            informed = give(judge)
+        on_train: dict[AspectGroup, Judge] = {}
+        for apply, unseen in self.folds:
+            informed = apply(judge)
             for place in unseen:
                 on_train.setdefault(place, informed)
-        return CrossFitted(self.give(judge), on_train)
+        return CrossFitted(self.apply(judge), on_train)
 
 
-def both(one: Knowledge, other: Knowledge, name: str = "both") -> Knowledge:
+def combine(first_kind: Knowledge, second_kind: Knowledge, name: str = "both") -> Knowledge:
     """Two kinds together; a train group counts where a fold of each has not seen it."""
 
-    def chain(first: Give, second: Give) -> Give:
+    def chain(first: ApplyKnowledge, second: ApplyKnowledge) -> ApplyKnowledge:
         return lambda judge: second(first(judge))
 
     folds = [
         (chain(first, second), unseen & also)
-        for first, unseen in one.folds
-        for second, also in other.folds
+        for first, unseen in first_kind.folds
+        for second, also in second_kind.folds
         if unseen & also
     ]
-    return Knowledge(name, chain(one.give, other.give), tuple(folds))
+    return Knowledge(name, chain(first_kind.apply, second_kind.apply), tuple(folds))
 
 
 def guide_to_raters(base: Judge, tuned: Tuned) -> Knowledge | None:
@@ -81,11 +81,11 @@ def rated_examples(
     """Rated candidates of train in the prompts, pairs by the `scores` that the judge gave them. No prompt has an
     example of a source that it asks about, so that train tells what they are worth like any other source."""
 
-    def give(judge: Judge) -> Judge:
+    def apply(judge: Judge) -> Judge:
         return with_rated_examples(judge, corpus, aspects, wanted, seed=seed, scores=scores)
 
     everywhere = frozenset((aspect.name, group.id) for aspect in aspects for group in corpus.groups)
-    return Knowledge("examples", give, ((give, everywhere),))
+    return Knowledge("examples", apply, ((apply, everywhere),))
 
 
 def rewritten(tuned: Tuned) -> Knowledge:
@@ -93,23 +93,23 @@ def rewritten(tuned: Tuned) -> Knowledge:
     return _of(TUNED, tuned, _instead)
 
 
-def _of(name: str, tuned: Tuned, give: Callable[[Judge], Give]) -> Knowledge:
-    return Knowledge(name, give(tuned.judge), tuple((give(fold.judge), fold.unseen) for fold in tuned.folds))
+def _of(name: str, tuned: Tuned, apply: Callable[[Judge], ApplyKnowledge]) -> Knowledge:
+    return Knowledge(name, apply(tuned.judge), tuple((apply(fold.judge), fold.unseen) for fold in tuned.folds))
 
 
-def kinds_of(base: Judge, tuned: Tuned) -> list[Knowledge]:
+def knowledge_kinds(base: Judge, tuned: Tuned) -> list[Knowledge]:
     """What a tuner learnt, as kinds of knowledge; empty if it has changed nothing."""
-    found = [] if tuned.start is None else kinds_of(base, tuned.start)
+    kinds = [] if tuned.start is None else knowledge_kinds(base, tuned.start)
     # What it started from unchanged is that kind, with its folds.
     known = [base] if tuned.start is None else [base, tuned.start.judge]
     if _contents(tuned.judge) in [_contents(judge) for judge in known]:
-        return found
+        return kinds
     # Beside a guide another one is a judge of its own: kinds go by their names.
-    guide = None if found else guide_to_raters(base, tuned)
-    return [*found, guide or rewritten(tuned)]
+    guide = None if kinds else guide_to_raters(base, tuned)
+    return [*kinds, guide or rewritten(tuned)]
 
 
-def read_as(reading: Reading) -> dict[str, int]:
+def reading_options(reading: Reading) -> dict[str, int]:
     """The entries of a judge's configuration by which it reads candidates alone, or with as many others as a search
     tries."""
     return {TOGETHER: 0 if reading == "alone" else TOGETHER_AT_MOST}
@@ -133,7 +133,7 @@ class Variants(dict[JudgeVariant, CrossFitted]):
         personas: Mapping[str, Judge],
         kinds: Iterable[Knowledge],
         space: Space,
-        seen: Mapping[str, frozenset[Place]] = MappingProxyType({}),
+        seen: Mapping[str, frozenset[AspectGroup]] = MappingProxyType({}),
     ) -> None:
         super().__init__()
         self._personas, self._kinds = personas, {kind.name: kind for kind in kinds}
@@ -145,12 +145,16 @@ class Variants(dict[JudgeVariant, CrossFitted]):
         if variant.reading != self._space.readings[0]:
             # In a joint call are as many candidates as in others.
             shared: Reading = next((reading for reading in self._space.readings if reading != "alone"), "alone")
-            reading |= {**read_as(shared), JOINT: True} if variant.reading == "joint" else read_as(variant.reading)
+            reading |= (
+                {**reading_options(shared), JOINT: True}
+                if variant.reading == "joint"
+                else reading_options(variant.reading)
+            )
         if reading:
             plain = plain.from_config({**plain.config(), **reading})
         kind = self._kinds.get(variant.knowledge)
         # Folds that share what was tuned may want it at the same moment, and judges are told apart by their identity.
-        found = CrossFitted(plain) if kind is None else kind.given_to(plain)
+        found = CrossFitted(plain) if kind is None else kind.apply_to(plain)
         return self.setdefault(variant, replace(found, seen=self._seen.get(variant.persona, frozenset())))
 
 
@@ -170,14 +174,14 @@ def _only_guided(base: Judge, judge: Judge) -> bool:
     return bool(guide_of(judge)) and guided(judge, "").instructions() == base.instructions()
 
 
-def _with_guide(informed: Judge) -> Give:
+def _with_guide(informed: Judge) -> ApplyKnowledge:
     return lambda judge: guided(judge, guide_of(informed))
 
 
-def _instead(tuned: Judge) -> Give:
-    def give(judge: Judge) -> Judge:
-        own: Judge = tuned.deepcopy()
-        own.together, own.joint = judge.together, judge.joint
-        return own
+def _instead(tuned: Judge) -> ApplyKnowledge:
+    def apply(judge: Judge) -> Judge:
+        rewritten_judge: Judge = tuned.deepcopy()
+        rewritten_judge.together, rewritten_judge.joint = judge.together, judge.joint
+        return rewritten_judge
 
-    return give
+    return apply

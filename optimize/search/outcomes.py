@@ -1,4 +1,4 @@
-"""What the points of a search did, for every aspect, and the choice among them.
+"""The results of the points of a search for every aspect, and the choice among them.
 
 Judges share a call where they have the same persona, rounds and Tie-breaker (`programs.compiled.shared_judges`). A
 joint point is evaluated with all aspects in the call; where only some of them choose it, these share the call in use.
@@ -16,7 +16,7 @@ import numpy as np
 
 from debate_judge.data.agreement.correlations import Floats
 from debate_judge.data.agreement.tables import GroupScores, Level
-from debate_judge.data.inference.closeness import Bounds, Objective
+from debate_judge.data.inference.absolute_agreement import Bounds, Objective
 from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.points import LEARNT, NO_KNOWLEDGE, JudgeVariant, Point, Space
 from debate_judge.optimize.search.pooling import Evaluated, group_values, pooled, pooled_means
@@ -39,12 +39,12 @@ class Outcome:
     @property
     def unscored(self) -> float:
         """Share of the texts that have no score."""
-        found = [score for groups in self.scores.values() for group in groups for score in group.scores]
-        return found.count(None) / len(found) if found else 0.0
+        scores = [score for groups in self.scores.values() for group in groups for score in group.scores]
+        return scores.count(None) / len(scores) if scores else 0.0
 
 
 @dataclass(frozen=True)
-class Dropped:
+class PrunedPoint:
     """A point that was pruned: it was asked about some of the groups only."""
 
     groups: int
@@ -64,7 +64,7 @@ class SearchResult:
     """Every distinct point that was asked about all groups, in the order of the study."""
     scores: ChoiceScores
     """What the outcomes were read off."""
-    dropped: Mapping[Point, Dropped] = field(default_factory=dict)
+    dropped: Mapping[Point, PrunedPoint] = field(default_factory=dict)
     """The points that were pruned. No mean over a part of the groups is compared with one over all of them."""
     importances: Mapping[str, float] = field(default_factory=dict)
     """Parameter -> its share in what makes trials of the search differ."""
@@ -99,7 +99,7 @@ class Outcomes:
         self.units = units
         self.space = space
         self.by_point: dict[Point, dict[str, Outcome]] = {}
-        self.dropped: dict[Point, Dropped] = {}
+        self.dropped: dict[Point, PrunedPoint] = {}
         self.criterion = criterion
 
     @cached_property
@@ -108,7 +108,7 @@ class Outcomes:
         return tuple(dict.fromkeys(name for scores in self.units.values() for name in scores.groups))
 
     def prefetch(self, points: Iterable[Point], only: Collection[str] | None = None) -> None:
-        """Ask the LM at once for what it has not said yet, about these groups (by default all), for all units.
+        """Ask the LM at once for what is not known yet, about these groups (by default all), for all units.
 
         Of the `points` of a variant those with the longest debates come first.
         """
@@ -119,17 +119,17 @@ class Outcomes:
         for joint in (False, True):
             # In a joint call the first unit asks for all of them.
             asking = units[:1] if joint else units
-            units[0].runner.at_once(
+            units[0].runner.run_concurrently(
                 [
-                    partial(unit.prefetch, own, only)
-                    for variant, own in of_variant.items()
+                    partial(unit.prefetch, points_of_variant, only)
+                    for variant, points_of_variant in of_variant.items()
                     if (variant.reading == "joint") == joint
                     for unit in asking
                 ]
             )
 
     def evaluate(self, point: Point) -> dict[str, Outcome]:
-        """What a point does, by unit; asks the LM for what it has not said yet."""
+        """What a point does, by unit; asks the LM for what is not known yet."""
         if point not in self.by_point:
             self.by_point[point] = {label: self._evaluated(label, point) for label in self.units}
         return self.by_point[point]
@@ -157,24 +157,24 @@ class Outcomes:
         """The finished search for each unit."""
         results = {}
         for label, scores in self.units.items():
-            found = tuple(by_unit[label] for by_unit in self.by_point.values())
+            outcomes = tuple(by_unit[label] for by_unit in self.by_point.values())
             point = chosen[label]
             given = replace(point, granularity="given")
             if all(scores.granularity(a.name, point) == scores.granularity(a.name, given) for a in scores.aspects):
                 # Equal scores; where other aspects are rounded, their lead may have decided between the two.
                 point = given
-            results[label] = SearchResult(self.by_point[point][label], found, scores, self.dropped, importances)
+            results[label] = SearchResult(self.by_point[point][label], outcomes, scores, self.dropped, importances)
         return results
 
     def _evaluation(self, points: Sequence[Point]) -> Evaluated:
         values: list[Floats] = []
         calls, units = [], []
         for label, scores in self.units.items():
-            own = [self.by_point[point][label] for point in points]
+            outcomes = [self.by_point[point][label] for point in points]
             units.append(range(len(values), len(values) + len(scores.aspects)))
             for aspect in scores.aspects:
-                values.append(np.array([outcome.values[aspect.name] for outcome in own]))
-                calls.append([outcome.calls for outcome in own])
+                values.append(np.array([outcome.values[aspect.name] for outcome in outcomes]))
+                calls.append([outcome.calls for outcome in outcomes])
         return Evaluated(values, np.array(calls), [list(unit) for unit in units])
 
     def _evaluated(self, label: str, point: Point) -> Outcome:
@@ -214,9 +214,9 @@ class Outcomes:
         """The evaluated point that has learnt nothing and is otherwise most like this one; None for such a point."""
         if point.knowledge == NO_KNOWLEDGE:
             return None
-        own = self.space.personas[0]
+        judge_persona = self.space.personas[0]
         same = replace(point, knowledge=NO_KNOWLEDGE)
-        plain = replace(same, persona=own)
+        plain = replace(same, persona=judge_persona)
         usual = replace(plain, reading=self.space.readings[0])
         near = (same, plain, replace(plain, tie_breaker=False), usual, replace(usual, tie_breaker=False))
         return next((other for other in near if other in self.by_point), replace(usual, rounds=0, tie_breaker=False))
@@ -226,8 +226,8 @@ def joint_points(outcomes: Outcomes, chosen: Mapping[str, Point]) -> list[Point]
     """The choices so far, by unit, that could share calls with those of other aspects, as joint points."""
     space = outcomes.space
     fitting = [point for label, point in chosen.items() if len(_sharing(outcomes, chosen, label)) > 1]
-    found = {replace(point, reading="joint", granularity=space.granularities[0]) for point in fitting}
-    return sorted(found) if space.joint else []
+    joint = {replace(point, reading="joint", granularity=space.granularities[0]) for point in fitting}
+    return sorted(joint) if space.joint else []
 
 
 def keep_shareable(outcomes: Outcomes, chosen: Mapping[str, Point]) -> dict[str, Point]:
@@ -239,11 +239,11 @@ def keep_shareable(outcomes: Outcomes, chosen: Mapping[str, Point]) -> dict[str,
     if outcomes.space.readings == ("joint",) and len({_config(outcomes, p) for p in chosen.values()}) > 1:
         return _choose_shared_config(outcomes)
     joint = {label: point for label, point in chosen.items() if point.reading == "joint"}
-    alone = [label for label in joint if len(_sharing(outcomes, joint, label)) < 2]
-    if not outcomes.space.joint or not alone:
+    unshared = [label for label in joint if len(_sharing(outcomes, joint, label)) < 2]
+    if not outcomes.space.joint or not unshared:
         return dict(chosen)
     others = outcomes.chosen(lambda point: point.reading != "joint")
-    return {label: others[label] if label in alone else point for label, point in chosen.items()}
+    return {label: others[label] if label in unshared else point for label, point in chosen.items()}
 
 
 def _choose_shared_config(outcomes: Outcomes) -> dict[str, Point]:
@@ -253,21 +253,23 @@ def _choose_shared_config(outcomes: Outcomes) -> dict[str, Point]:
         if point.knowledge not in outcomes.space.not_exportable:
             groups.setdefault(_config(outcomes, point), {})[point] = None
     worth = outcomes.worth([point for points in groups.values() for point in points])
-    found = []
+    totals = []
     for points in groups.values():
         chosen = outcomes.chosen(points.__contains__)
         by_aspect = [chosen[label] for label, scores in outcomes.units.items() for _ in scores.aspects]
         values = [worth[point][number] for number, point in enumerate(by_aspect)]
         calls = sum(outcomes.by_point[point][label].calls for label, point in chosen.items())
-        found.append((round(sum(values) / len(values), 9), -calls, chosen))
-    return max(found, key=lambda one: one[:2])[2]
+        totals.append((round(sum(values) / len(values), 9), -calls, chosen))
+    return max(totals, key=lambda entry: entry[:2])[2]
 
 
 def _sharing(outcomes: Outcomes, chosen: Mapping[str, Point], label: str) -> list[str]:
     """The aspects of the units whose choices could share calls with that of one unit, its own among them."""
-    own = _config(outcomes, chosen[label])
+    config = _config(outcomes, chosen[label])
     # Roles that were rewritten for one unit are no other unit's.
-    units = [u for u, point in chosen.items() if u == label or (_config(outcomes, point) == own and not own.rewritten)]
+    units = [
+        u for u, point in chosen.items() if u == label or (_config(outcomes, point) == config and not config.rewritten)
+    ]
     return [aspect.name for unit in units for aspect in outcomes.units[unit].aspects]
 
 

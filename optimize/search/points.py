@@ -75,8 +75,11 @@ class Space:
     @property
     def variants(self) -> tuple[JudgeVariant, ...]:
         """All judges, those with the judge's own reading and persona first."""
-        own = (*(JudgeVariant(k, p, self.readings[0]) for p in self.personas for k in self.knowledge), *self.rewritten)
-        return own + self.in_other_readings(*own)
+        judge_reading = (
+            *(JudgeVariant(k, p, self.readings[0]) for p in self.personas for k in self.knowledge),
+            *self.rewritten,
+        )
+        return judge_reading + self.in_other_readings(*judge_reading)
 
     @property
     def scorers(self) -> tuple[JudgeVariant, ...]:
@@ -95,31 +98,33 @@ class Space:
 
     def debates(self, variant: JudgeVariant, rounds: int) -> list[Point]:
         """The points that tell what the variant's debates of up to so many rounds are worth."""
-        held = [n for n in self.rounds if 0 < n <= rounds]
+        rounds_held = [n for n in self.rounds if 0 < n <= rounds]
         if False in self.tie_breakers:
-            return [self.point(variant, max(held))] if held else []
+            return [self.point(variant, max(rounds_held))] if rounds_held else []
         # A judge that always has a Tie-breaker is told by its tie-breaks alone.
-        return [self.point(variant, n, True) for n in held]
+        return [self.point(variant, n, True) for n in rounds_held]
 
     def covered(self, point: Point) -> list[Point]:
         """The points that are read off a point's debates, its own first: every smaller n and every granularity."""
         # What asks most comes first: all else is read off it.
         rounds = sorted((n for n in self.rounds if 0 < n <= point.rounds), reverse=True)
-        held = [(n, False) for n in rounds if False in self.tie_breakers]
+        lengths = [(n, False) for n in rounds if False in self.tie_breakers]
         if not point.rounds:
-            held = [(0, False)]
+            lengths = [(0, False)]
         elif point.tie_breaker:
-            held = [(point.rounds, True), *held]
-        return [replace(point, rounds=n, tie_breaker=tie, granularity=g) for n, tie in held for g in self.granularities]
+            lengths = [(point.rounds, True), *lengths]
+        return [
+            replace(point, rounds=n, tie_breaker=tie, granularity=g) for n, tie in lengths for g in self.granularities
+        ]
 
     def points(self) -> list[Point]:
         """Every distinct point: first single calls, then debates, then Tie-breakers."""
-        asked = [self.point(scorer, 0) for scorer in (*self.scorers, *self.in_other_readings(*self.scorers))]
+        evaluated = [self.point(scorer, 0) for scorer in (*self.scorers, *self.in_other_readings(*self.scorers))]
         for variant in self.variants:
-            asked += self.debates(variant, self.longest)
+            evaluated += self.debates(variant, self.longest)
         if self.tie_breakers == (False, True):
-            asked += [self.point(v, n, True) for n in self.rounds if n for v in self.variants]
-        return list(dict.fromkeys(point for one in asked for point in self.covered(one)))
+            evaluated += [self.point(v, n, True) for n in self.rounds if n for v in self.variants]
+        return list(dict.fromkeys(point for each in evaluated for point in self.covered(each)))
 
     def complexity(self, point: Point) -> tuple[int | bool, ...]:
         """Sort key: of two points that are worth the same for as many calls, the simpler is the first."""

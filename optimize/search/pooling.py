@@ -2,9 +2,10 @@
 it is worth for the others. Arrays in, indices out.
 
 A few dozen sources tell apart large differences only, and the largest of many noisy means is too large. So the means of
-one aspect are shrunk, and what an aspect cannot tell is lent by the others: the empirical-Bayes estimate of a normal
-mean whose prior is estimated from the means themselves (Efron & Morris, Data analysis using Stein's estimator and its
-generalizations, JASA 70, 1975; for several kinds of means at once, Efron & Morris, Biometrika 59, 1972).
+one aspect are shrunk, so that an aspect with little evidence borrows strength from the others: the empirical-Bayes
+estimate of a normal mean whose prior is estimated from the means themselves (Efron & Morris, Data analysis using
+Stein's estimator and its generalizations, JASA 70, 1975; for several kinds of means at once, Efron & Morris, Biometrika
+59, 1972).
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ import numpy as np
 from debate_judge.data.agreement.bootstrap import pseudo_values
 from debate_judge.data.agreement.correlations import Floats, correlations
 from debate_judge.data.agreement.tables import GroupScores, Level, Statistic
-from debate_judge.data.inference.closeness import MEASURES, Bounds, Objective, closest
+from debate_judge.data.inference.absolute_agreement import MEASURES, Bounds, Objective, objective_value
 
 BLOCKS = 25
 """Parts of the data that a pooled correlation is recomputed without, to see how much it rests on each."""
 
-_LEAST_SPREAD = 1e-9
+_MIN_SPREAD = 1e-9
 
 MANY_GROUPS = 20
 """Groups of the choice from which on what is nearly the best is taken where it is cheaper."""
@@ -51,14 +52,14 @@ class Evaluated:
     """The aspects that get one judge together, by number."""
 
 
-def pooled(found: Evaluated) -> list[int]:
+def pooled(evaluated: Evaluated) -> list[int]:
     """Partial pooling over aspects: the cheapest of those that are nearly the best, or with few groups the best."""
-    posterior = pooled_means(found.values)
+    posterior = pooled_means(evaluated.values)
     chosen = []
-    for unit in found.units:
-        enough = min(found.values[a].shape[1] for a in unit) >= MANY_GROUPS
+    for unit in evaluated.units:
+        enough = min(evaluated.values[a].shape[1] for a in unit) >= MANY_GROUPS
         chosen.append(
-            _cheapest(posterior[unit].mean(axis=0), found.calls[unit].mean(axis=0), NEARLY if enough else 0.0)
+            _cheapest(posterior[unit].mean(axis=0), evaluated.calls[unit].mean(axis=0), NEARLY if enough else 0.0)
         )
     return chosen
 
@@ -102,8 +103,8 @@ def prior(values: Sequence[Floats]) -> tuple[Floats, Floats]:
     noise = np.array([_noise(v) for v in values])
     moments = deviations @ deviations.T / points
     common = max(0.0, float((moments.sum() - np.trace(moments)) / (aspects * (aspects - 1)))) if aspects > 1 else 0.0
-    own = max(_LEAST_SPREAD, float(np.mean(np.diag(moments) - noise)) - common)
-    return common * np.ones((aspects, aspects)) + own * np.eye(aspects), noise
+    own_variance = max(_MIN_SPREAD, float(np.mean(np.diag(moments) - noise)) - common)
+    return common * np.ones((aspects, aspects)) + own_variance * np.eye(aspects), noise
 
 
 def _deviations(values: Sequence[Floats]) -> tuple[Floats, Floats]:
@@ -134,8 +135,8 @@ def group_values(
     the jackknife over up to `BLOCKS` blocks of groups (Efron & Tibshirani, An Introduction to the Bootstrap, 1993,
     chapter 11), moved to the mean that they must have, by block number.
 
-    The error (`mae`, see `closest`) is a mean over the texts of a group, whose missing scores count as wrong by the
-    whole scale.
+    The error (`mae`, see `objective_value`) is a mean over the texts of a group, whose missing scores count as wrong by
+    the whole scale.
 
     Args:
         groups: Ratings and scores.
@@ -156,19 +157,19 @@ def group_values(
         for column, (rating, score) in enumerate(zip(group.ratings, group.scores, strict=True)):
             if rating is not None and score is not None:
                 ratings[row, column], scores[row, column] = rating, score
-    found = np.nan_to_num(_of_rows(ratings, scores, objective, bounds))
-    return {group.group: float(value) for group, value in zip(ranked, found, strict=True)}
+    values = np.nan_to_num(_of_rows(ratings, scores, objective, bounds))
+    return {group.group: float(value) for group, value in zip(ranked, values, strict=True)}
 
 
 def _nearness(groups: Sequence[GroupScores], bounds: Bounds | None) -> dict[str, float]:
     """1 less the mean error as a share of the scale, by group."""
     span = cast(Bounds, bounds).span
-    found = {}
+    by_group = {}
     for group in groups:
         rated = [(r, s) for r, s in zip(group.ratings, group.scores, strict=True) if r is not None]
         if rated:
-            found[group.group] = 1 - fmean(span if s is None else abs(s - r) for r, s in rated) / span
-    return found
+            by_group[group.group] = 1 - fmean(span if s is None else abs(s - r) for r, s in rated) / span
+    return by_group
 
 
 def _pseudo_values(groups: Sequence[GroupScores], objective: Objective, bounds: Bounds | None) -> dict[str, float]:
@@ -190,7 +191,7 @@ def _pseudo_values(groups: Sequence[GroupScores], objective: Objective, bounds: 
 
 def _of_rows(ratings: Floats, scores: Floats, objective: Objective, bounds: Bounds | None) -> Floats:
     if bounds is not None and objective in MEASURES:
-        return closest(objective, ratings, scores, bounds)
+        return objective_value(objective, ratings, scores, bounds)
     with np.errstate(invalid="ignore"):
-        found: Floats = correlations(ratings, scores, [cast(Statistic, objective)])[0]
-    return found
+        values: Floats = correlations(ratings, scores, [cast(Statistic, objective)])[0]
+    return values

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import make_folder
-from debate_judge.optimize.search.outcomes import Dropped, Outcome
+from debate_judge.optimize.search.outcomes import Outcome, PrunedPoint
 from debate_judge.optimize.search.points import Point, Reading, Space
 from debate_judge.programs.lm.redaction import clean_text
-from debate_judge.programs.lm.sql.postgresql import connect, only_holder, sqlalchemy_address, unreachable
+from debate_judge.programs.lm.sql.postgresql import connect, exclusive_lock, sqlalchemy_address, unreachable
 
 if TYPE_CHECKING:
     import optuna
@@ -29,7 +29,7 @@ FORMAT = 10
 STUDIES = "studies"
 """The flag that names a database."""
 
-Found = Mapping[str, Outcome] | Dropped
+TrialOutcome = Mapping[str, Outcome] | PrunedPoint
 """What came of a point: an outcome for each unit, or why it was not asked about all groups."""
 
 
@@ -64,14 +64,14 @@ def _point(space: Space, params: Mapping[str, Any], granularity: Any) -> Point:
     reading: Reading = params["reading"]
     if not params["rounds"]:
         return Point(scorer.knowledge, scorer.persona, 0, False, granularity, reading)
-    own = scorer in space.rewritten or params["persona"] not in space.personas
-    persona = scorer.persona if own else params["persona"]
+    rewrites_all_roles = scorer in space.rewritten or params["persona"] not in space.personas
+    persona = scorer.persona if rewrites_all_roles else params["persona"]
     # A judge that always has a Tie-breaker has no debate without it.
     tie = params["tie_breaker"] or False not in space.tie_breakers
     return Point(scorer.knowledge, persona, params["rounds"], tie, granularity, reading)
 
 
-def finished(space: Space, point: Point, found: Found, price: float) -> optuna.trial.FrozenTrial:
+def finished(space: Space, point: Point, outcome: TrialOutcome, price: float) -> optuna.trial.FrozenTrial:
     """The trial of a point: complete, with agreement less the price of its LM calls per item, or pruned."""
     from optuna.distributions import BaseDistribution, CategoricalDistribution
     from optuna.trial import TrialState, create_trial
@@ -79,22 +79,22 @@ def finished(space: Space, point: Point, found: Found, price: float) -> optuna.t
     choices = {**_choices(space), "granularity": space.granularities}
     distributions: dict[str, BaseDistribution] = {n: CategoricalDistribution(values) for n, values in choices.items()}
     params = {name: getattr(point, name) for name in distributions}
-    if isinstance(found, Dropped):
+    if isinstance(outcome, PrunedPoint):
         pruned = TrialState.PRUNED
-        return create_trial(state=pruned, params=params, distributions=distributions, user_attrs=asdict(found))
-    agreement, calls = agreement_and_calls(found)
+        return create_trial(state=pruned, params=params, distributions=distributions, user_attrs=asdict(outcome))
+    agreement, calls = agreement_and_calls(outcome)
     measured: dict[str, Any] = {"agreement": agreement, "lm_calls_per_item": calls} | {
-        label: {"agreement": o.agreement, "lm_calls_per_item": o.calls} for label, o in found.items()
+        label: {"agreement": o.agreement, "lm_calls_per_item": o.calls} for label, o in outcome.items()
     }
     return create_trial(
         value=agreement - price * calls, params=params, distributions=distributions, user_attrs=measured
     )
 
 
-def agreement_and_calls(found: Mapping[str, Outcome]) -> tuple[float, float]:
+def agreement_and_calls(by_unit: Mapping[str, Outcome]) -> tuple[float, float]:
     """Agreement and LM calls per item, as means over the units."""
-    outcomes = found.values()
-    return sum(o.agreement for o in outcomes) / len(found), sum(o.calls for o in outcomes) / len(found)
+    outcomes = by_unit.values()
+    return sum(o.agreement for o in outcomes) / len(by_unit), sum(o.calls for o in outcomes) / len(by_unit)
 
 
 class StoredStudy:
@@ -134,12 +134,12 @@ class StoredStudy:
 
     def points(self) -> list[Point]:
         """The points that the study holds trials of."""
-        found = []
+        stored = []
         for trial in [] if self._study is None else self._study.get_trials(deepcopy=False):
             # A record that was changed by hand names no point; its own is added once more.
             with suppress(KeyError, StopIteration, TypeError):
-                found.append(_point(self._space, trial.params, trial.params["granularity"]))
-        return found
+                stored.append(_point(self._space, trial.params, trial.params["granularity"]))
+        return stored
 
 
 @contextmanager
@@ -151,7 +151,7 @@ def _opened(storage: Path | str) -> Iterator[optuna.storages.BaseStorage]:
         yield _in_file(storage)
         return
     # Two that make the tables at the same moment break each other.
-    with only_holder(storage, STUDIES, "tables of studies", "makes the tables of the studies"):
+    with exclusive_lock(storage, STUDIES, "tables of studies", "makes the tables of the studies"):
         try:
             # A search may last for hours between two trials: what the server has closed meanwhile is opened again.
             yield RDBStorage(sqlalchemy_address(storage), engine_kwargs={"pool_pre_ping": True})

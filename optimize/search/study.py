@@ -29,14 +29,14 @@ from debate_judge.data.agreement.tables import GroupScores, Level
 from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.outcomes import (
     Criterion,
-    Dropped,
     Outcomes,
+    PrunedPoint,
     SearchResult,
     joint_points,
     keep_shareable,
 )
 from debate_judge.optimize.search.points import JudgeVariant, Point, Space
-from debate_judge.optimize.search.storage import Found, StoredStudy, finished, params_of, quiet, suggest
+from debate_judge.optimize.search.storage import StoredStudy, TrialOutcome, finished, params_of, quiet, suggest
 
 if TYPE_CHECKING:
     import optuna
@@ -54,12 +54,12 @@ _NOT_AHEAD = 0.25
 """The same in a more expensive reading, which takes many times the calls: less is enough to be pruned."""
 
 _SUGGESTIONS = 32
-"""Suggestions of the sampler, none of which is new, after which the simplest is tried that is left."""
+"""Suggestions of the sampler, none of which is new, after which the simplest remaining point is tried."""
 
 _FIRST_BLOCK = {"summary": 3, "sample": 50}
 """Groups of the first block. At sample level a group is one candidate, and a correlation needs many."""
 
-_LEAST_PART = {"summary": 1, "sample": 10}
+_MIN_PART = {"summary": 1, "sample": 10}
 """Groups that a reported value is about, at least."""
 
 _SLOW = range(8, 14)
@@ -68,13 +68,13 @@ _SLOW = range(8, 14)
 _ENOUGH = 16
 """Values of a block that takes the place of one whose number is slow."""
 
-_MOST_PARTS = 200
+_MAX_PARTS = 200
 """Reported values of a trial and aspect, at most."""
 
 _STARTS = 12
 """Starting points that are usual."""
 
-_FEWEST_FOR_IMPORTANCES = 8
+_MIN_TRIALS_FOR_IMPORTANCES = 8
 """Completed trials from which on importances are told."""
 
 
@@ -127,13 +127,13 @@ def best_of_each_aspect(outcomes: Outcomes, points: Sequence[Point]) -> list[Poi
 
 def best_first(outcomes: Outcomes, scorers: Sequence[JudgeVariant]) -> list[JudgeVariant]:
     """The variants by the best that each has done so far; those of which all was pruned come last."""
-    found = {
+    agreements = {
         point: sum(outcome.agreement for outcome in by_unit.values()) / len(by_unit)
         for point, by_unit in outcomes.by_point.items()
     }
 
     def best(scorer: JudgeVariant) -> float:
-        return max((value for point, value in found.items() if point.variant == scorer), default=float("-inf"))
+        return max((value for point, value in agreements.items() if point.variant == scorer), default=float("-inf"))
 
     return sorted(scorers, key=lambda scorer: -best(scorer))
 
@@ -154,7 +154,7 @@ def _wilcoxon(*, expensive: bool) -> optuna.pruners.BasePruner:
 
 @dataclass(frozen=True)
 class Strategy:
-    """Who decides in a search; an estimate puts bounds in the place of what cannot be known beforehand."""
+    """The decisions of a search; an estimate replaces those that cannot be known beforehand by bounds."""
 
     pruner: Callable[..., optuna.pruners.BasePruner] = _wilcoxon
     """By `expensive`: whether trials in a more expensive reading than the judge's own are pruned by it."""
@@ -182,7 +182,7 @@ class SearchPlan:
     strategy: Strategy = field(default_factory=Strategy)
 
 
-OnTrial = Callable[[Point, Found], None]
+OnTrial = Callable[[Point, TrialOutcome], None]
 """Is told of every point that was tried, once, with what came of it."""
 
 
@@ -202,7 +202,7 @@ class Study:
         units: Mapping[str, ChoiceScores],
         space: Space,
         plan: SearchPlan,
-        on_trial: OnTrial = lambda point, found: None,
+        on_trial: OnTrial = lambda point, outcome: None,
     ) -> None:
         self._outcomes = outcomes = Outcomes(units, space, plan.criterion)
         self._space = space
@@ -232,10 +232,10 @@ class Study:
         space, breadth, strategy = self._space, self._plan.breadth, self._plan.strategy
         left = breadth.trials
         for start in self._starts():
-            own = [point for point in start if point.reading == space.readings[0]]
-            others = [point for point in start if point not in own]
-            self._try([*own[:left], *others])
-            left = max(0, left - len(own))
+            own_reading = [point for point in start if point.reading == space.readings[0]]
+            others = [point for point in start if point not in own_reading]
+            self._try([*own_reading[:left], *others])
+            left = max(0, left - len(own_reading))
         left = min(left, breadth.suggestions)
         while left > 0 and (suggested := self._suggested(min(left, AT_ONCE))):
             self._try(suggested)
@@ -283,9 +283,9 @@ class Study:
             new = [point for point in new if (point.variant, point.rounds) in debated]
         if (instead := self._plan.strategy.suggested) is not None:
             return list(instead(new))[:most]
-        found: list[Point] = []
+        suggested: list[Point] = []
         for _ in range(_SUGGESTIONS):
-            if len(found) == min(most, len(new)):
+            if len(suggested) == min(most, len(new)):
                 break
             # A sampler of its own for each suggestion: the result depends on the trials so far and on no other state.
             self._optuna.sampler = _tpe(self._plan.seed * 100_003 + self._suggestions)
@@ -294,16 +294,16 @@ class Study:
             point = suggest(self._space, trial)
             if point in new and point not in self._trials:
                 self._trials[point] = trial
-                found.append(point)
+                suggested.append(point)
             else:
                 self._tell(trial, None, "FAIL")
-        return found or new[:1]
+        return suggested or new[:1]
 
     def _worth_a_debate(self, point: Point) -> bool:
         """Where a single call was pruned in another reading, the same is not debated in it."""
         if not point.rounds or point.reading == self._space.readings[0]:
             return True
-        lost = {(one.knowledge, one.reading) for one in self._outcomes.dropped if not one.rounds}
+        lost = {(pruned.knowledge, pruned.reading) for pruned in self._outcomes.dropped if not pruned.rounds}
         return not self._plan.breadth.cheap_only and (point.knowledge, point.reading) not in lost
 
     def _read_again(self) -> list[Point]:
@@ -312,8 +312,10 @@ class Study:
         if len(space.readings) < 2:
             return []
         points = sorted((p for p in outcomes.by_point if p.reading == space.readings[0]), key=space.complexity)
-        found = self._plan.strategy.read_again(outcomes, [p for p in points if p.knowledge not in space.not_exportable])
-        return [self._whole(replace(point, reading=reading)) for reading in space.readings[1:] for point in found]
+        chosen = self._plan.strategy.read_again(
+            outcomes, [p for p in points if p.knowledge not in space.not_exportable]
+        )
+        return [self._whole(replace(point, reading=reading)) for reading in space.readings[1:] for point in chosen]
 
     # Trials.
 
@@ -324,33 +326,35 @@ class Study:
 
     def _lengths(self, point: Point) -> list[Point]:
         """The points that are read off a point's debates, as they are given; what asks most comes first."""
-        return [one for one in self._space.covered(point) if one.granularity == self._space.granularities[0]]
+        return [
+            covered for covered in self._space.covered(point) if covered.granularity == self._space.granularities[0]
+        ]
 
     def _try(self, points: Iterable[Point]) -> None:
         """Evaluate points and what is read off them, at the same time, or as much of it as is not pruned."""
         outcomes, alive = self._outcomes, list[list[Point]]()
         begun: set[Point] = set()
-        for one in points:
-            own = [p for p in self._lengths(one) if p not in self._reported and p not in begun]
-            begun.update(own)
-            for point in own:
+        for new_point in points:
+            pending = [p for p in self._lengths(new_point) if p not in self._reported and p not in begun]
+            begun.update(pending)
+            for point in pending:
                 if point not in self._trials:
                     self._optuna.enqueue_trial(params_of(self._space, point))
                     self._trials[point] = self._optuna.ask()
                     suggest(self._space, self._trials[point])
-            alive.append(own)
+            alive.append(pending)
         # The first trial has nothing to fall behind.
         for end in self._ends[:-1] if outcomes.by_point else []:
-            outcomes.prefetch([point for own in alive for point in own], frozenset(self._order[:end]))
-            for own in alive:
-                for point in own:
+            outcomes.prefetch([point for pending in alive for point in pending], frozenset(self._order[:end]))
+            for pending in alive:
+                for point in pending:
                     self._report(point, end)
                 # A debate is held as long as it may win; what is read off it on the way costs nothing.
-                while own and self._falls_behind(own[0]):
-                    self._pruned(own.pop(0), end)
-        outcomes.prefetch([point for own in alive for point in own])
-        for own in alive:
-            for point in own:
+                while pending and self._falls_behind(pending[0]):
+                    self._pruned(pending.pop(0), end)
+        outcomes.prefetch([point for pending in alive for point in pending])
+        for pending in alive:
+            for point in pending:
                 self._complete(point)
 
     def _falls_behind(self, point: Point) -> bool:
@@ -370,7 +374,7 @@ class Study:
         """Step -> agreement less the price, in each whole part, from the `begin`-th on, of the first `end` groups."""
         outcomes, only = self._outcomes, frozenset(self._order[:end])
         every = end == len(self._order)
-        found: dict[int, float] = {}
+        by_step: dict[int, float] = {}
         number = 0
         for scores in outcomes.units.values():
             by_aspect, calls = scores.scores(point, only=None if every else only)
@@ -378,9 +382,9 @@ class Study:
                 parts = takewhile(only.issuperset, self._parts[begin:])
                 for place, values in enumerate(self._by_part(aspect, groups, parts), start=begin):
                     if values:
-                        found[place * self._aspects + number] = sum(values) / len(values) - PRICE * calls
+                        by_step[place * self._aspects + number] = sum(values) / len(values) - PRICE * calls
                 number += 1
-        return dict(sorted(found.items()))
+        return dict(sorted(by_step.items()))
 
     def _by_part(
         self, aspect: str, groups: Sequence[GroupScores], parts: Iterable[Sequence[str]]
@@ -397,10 +401,10 @@ class Study:
 
     def _complete(self, point: Point) -> None:
         outcomes = self._outcomes
-        own = outcomes.evaluate(point)
+        outcomes_of_point = outcomes.evaluate(point)
         self._report(point, len(self._order))
         self._fill_in(point)
-        value = sum(o.agreement - PRICE * o.calls for o in own.values()) / len(own)
+        value = sum(o.agreement - PRICE * o.calls for o in outcomes_of_point.values()) / len(outcomes_of_point)
         self._tell(self._trials[point], value, "COMPLETE")
         for granularity in self._space.granularities:
             read = replace(point, granularity=granularity)
@@ -412,22 +416,22 @@ class Study:
         untuned = self._outcomes.untuned(point)
         if untuned is None:
             return
-        base, own = self._reported[untuned], self._reported[point]
-        known = own.keys() & base.keys()
-        gain = sum(own[step] - base[step] for step in known) / len(known) if known else 0.0
-        for step in sorted(base.keys() - own.keys()):
-            own[step] = base[step] + gain
-            self._trials[point].report(own[step], step)
+        base, reported = self._reported[untuned], self._reported[point]
+        known = reported.keys() & base.keys()
+        gain = sum(reported[step] - base[step] for step in known) / len(known) if known else 0.0
+        for step in sorted(base.keys() - reported.keys()):
+            reported[step] = base[step] + gain
+            self._trials[point].report(reported[step], step)
 
     def _pruned(self, point: Point, end: int) -> None:
-        own = self._reported[point]
+        reported = self._reported[point]
         best = self._optuna.best_trial.intermediate_values
-        common = own.keys() & best.keys()
-        behind = sum(own[step] - best[step] for step in common) / len(common)
+        common = reported.keys() & best.keys()
+        behind = sum(reported[step] - best[step] for step in common) / len(common)
         self._tell(self._trials[point], None, "PRUNED")
         for granularity in self._space.granularities:
             read = replace(point, granularity=granularity)
-            self._outcomes.dropped[read] = Dropped(end, len(self._order), behind)
+            self._outcomes.dropped[read] = PrunedPoint(end, len(self._order), behind)
             self._keep(read, self._outcomes.dropped[read])
 
     def _tell(self, trial: optuna.Trial, value: float | None, state: str) -> None:
@@ -435,9 +439,9 @@ class Study:
 
         self._optuna.tell(trial, value, TrialState[state])
 
-    def _keep(self, point: Point, found: Found) -> None:
-        self._on_trial(point, found)
-        self._stored.add(point, finished(self._space, point, found, PRICE))
+    def _keep(self, point: Point, outcome: TrialOutcome) -> None:
+        self._on_trial(point, outcome)
+        self._stored.add(point, finished(self._space, point, outcome, PRICE))
 
     def _importances(self) -> dict[str, float]:
         """Parameter -> its share in what makes trials differ; empty where too few were completed to tell.
@@ -448,7 +452,7 @@ class Study:
         import optuna
 
         complete = self._optuna.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,))
-        if len(complete) < _FEWEST_FOR_IMPORTANCES or len({trial.value for trial in complete}) < 2:
+        if len(complete) < _MIN_TRIALS_FOR_IMPORTANCES or len({trial.value for trial in complete}) < 2:
             return {}
         varied = [name for name, value in complete[0].params.items() if any(t.params[name] != value for t in complete)]
         with quiet():
@@ -475,7 +479,7 @@ def block_ends(groups: int, level: Level, aspects: int) -> list[int]:
 
 def _parts(order: Sequence[str], level: Level) -> list[Sequence[str]]:
     """The groups that each reported value is about."""
-    size = max(_LEAST_PART[level], -(-len(order) // _MOST_PARTS))
+    size = max(_MIN_PART[level], -(-len(order) // _MAX_PARTS))
     return [order[begin : begin + size] for begin in range(0, len(order), size)]
 
 

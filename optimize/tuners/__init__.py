@@ -13,19 +13,19 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from debate_judge.runs.flags.declared import unknown_name
+from debate_judge.runs.flags.declaration import unknown_name
 
 if TYPE_CHECKING:
     import dspy
     from dspy.teleprompt.teleprompt import Teleprompter
 
     from debate_judge.data.agreement.tables import Statistic
-    from debate_judge.data.inference.closeness import Bounds, Objective
+    from debate_judge.data.inference.absolute_agreement import Bounds, Objective
     from debate_judge.programs.judge import Judge
     from debate_judge.runs.runner.runner import JudgeRunner
 
 
-Place = tuple[str, str]
+AspectGroup = tuple[str, str]
 """Aspect name and group id."""
 
 
@@ -68,7 +68,7 @@ class Fold:
     """A judge that was tuned without part of the examples, which can then be used to evaluate it."""
 
     judge: Judge
-    unseen: frozenset[Place]
+    unseen: frozenset[AspectGroup]
     """Train groups that the judge was not tuned on."""
 
 
@@ -77,7 +77,7 @@ class LearntPersona:
     """A Critic's persona that was written for the raters."""
 
     text: str
-    seen: frozenset[Place] = frozenset()
+    seen: frozenset[AspectGroup] = frozenset()
     """Train groups that it was written from and chosen by."""
 
 

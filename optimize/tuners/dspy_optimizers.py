@@ -204,13 +204,13 @@ def _named(function: Callable[..., Any], offered: Mapping[str, Any]) -> dict[str
     return {name: offered[name] for name in inspect.signature(function).parameters if name in offered}
 
 
-def _cleaned(found: Judge, given: Judge, examples: Sequence[dspy.Example]) -> Judge:
+def _cleaned(compiled: Judge, given: Judge, examples: Sequence[dspy.Example]) -> Judge:
     """The judge with only those instructions rewritten that may be, without sentences that quote a text of train."""
     before, tunable, shown = given.instructions(), given.tunable(), _texts(examples)
-    for name, predictor in found.named_predictors():
+    for name, predictor in compiled.named_predictors():
         text = unquoted(predictor.signature.instructions, shown) if name in tunable else ""
         predictor.signature = predictor.signature.with_instructions(text or before[name])
-    return found
+    return compiled
 
 
 # --- examples ---

@@ -4,8 +4,8 @@ A reflecting LM sees rated train sources with the judge's own scores and reasons
 It writes several guides, each without part of the train sources, and each is evaluated on these by its gain in
 agreement. The best one is revised once on half of its unseen sources, and the revision is kept if it does better on the
 other half, which neither has seen. From what the Critic's replies did on the first half it writes a persona, too, which
-is kept if debates with it do better on the other half. All calls use the run's store and limits, so that a stopped
-compile does not pay for them again.
+is kept if debates with it do better on the other half. All calls use the run's store and limits, so a compile that was
+stopped does not pay for them again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dspy.teleprompt.teleprompt import Teleprompter
 from debate_judge.optimize.examples import group_metric, places_of
 from debate_judge.optimize.tuners import Fold, LearntPersona, Tuned, Tuning, with_details
 from debate_judge.optimize.tuners.guide_author import GuideAuthor
-from debate_judge.optimize.tuners.persona import CRITIC, replied_to
+from debate_judge.optimize.tuners.persona import CRITIC, critic_replies
 from debate_judge.optimize.tuners.rated_material import RatedSource, merged, rated_sources
 from debate_judge.programs.judge import Judge, Judgement, Verdict
 from debate_judge.programs.roles.guide import guide_in, with_guide
@@ -31,7 +31,7 @@ from debate_judge.programs.transcript import Transcript
 
 logger = logging.getLogger(__name__)
 
-FEWEST_PROPOSALS = 4
+MIN_PROPOSALS = 4
 """Least number of guides that are written, each without a part of train. With fewer and larger parts, each author would
 see less of a small train set and write a poorer guide; evaluation costs the same."""
 
@@ -80,8 +80,8 @@ class GuideOptimizer(Teleprompter):
     def __init__(self, tuning: Tuning) -> None:
         super().__init__()
         self._tuning = tuning
-        self._label, self._limits, self._at_once = tuning.label, tuning.guide, tuning.runner.at_once
-        self._proposals = max(FEWEST_PROPOSALS, tuning.proposals)
+        self._label, self._limits, self._at_once = tuning.label, tuning.guide, tuning.runner.run_concurrently
+        self._proposals = max(MIN_PROPOSALS, tuning.proposals)
 
     def compile(self, student: Judge, *, trainset: list[dspy.Example], **kwargs: Any) -> Judge:
         """A copy of `student` whose instructions hold a guide to the raters of `trainset`, and whose Critic has a
@@ -151,12 +151,12 @@ class GuideOptimizer(Teleprompter):
         items = [item for example in examples for item in example.questions]
         rounds = _rounds(judge)
         transcripts = iter(self._tuning.runner.converse(judge, items, rounds, f"{self._label}: guide"))
-        found = []
+        rated = []
         for example in examples:
-            own = [next(transcripts) for _ in example.questions]
-            scores = [_score(judge.verdict(t, rounds)) for t in own]
-            found.append(_Rated(example, own, self._metric(example, scores)))
-        return found
+            example_transcripts = [next(transcripts) for _ in example.questions]
+            scores = [_score(judge.verdict(t, rounds)) for t in example_transcripts]
+            rated.append(_Rated(example, example_transcripts, self._metric(example, scores)))
+        return rated
 
     def _metric(self, example: dspy.Example, scores: Sequence[float | None]) -> float:
         bounds = self._tuning.bounds.get(example.questions[0].aspect.name)
@@ -168,10 +168,12 @@ class GuideOptimizer(Teleprompter):
         guide = self._author(rated).write(_material(rated[i] for i in seen))
         if guide is None:
             return None
-        judged = self._under(student, rated, guide, unseen)
+        judged = self._judge_with_guide(student, rated, guide, unseen)
         return _Proposal(guide, frozenset(seen), judged, _gain(rated, judged))
 
-    def _under(self, student: Judge, rated: Sequence[_Rated], guide: str, places: Sequence[int]) -> dict[int, _Rated]:
+    def _judge_with_guide(
+        self, student: Judge, rated: Sequence[_Rated], guide: str, places: Sequence[int]
+    ) -> dict[int, _Rated]:
         """Index -> its example, judged with the guide."""
         if not places:
             return {}
@@ -194,7 +196,7 @@ class GuideOptimizer(Teleprompter):
         revised = self._author(rated).revise(best.guide, _material(kept.shown.values()))
         if revised is None:
             return kept
-        judged = self._under(student, rated, revised, left)
+        judged = self._judge_with_guide(student, rated, revised, left)
         before, after = _gain(rated, kept.left), _gain(rated, judged)
         logger.info("%s: revised guide %+.3f, the one before %+.3f on the same sources", self._label, after, before)
         return replace(kept, text=revised, left=judged) if after > before else kept
@@ -205,14 +207,14 @@ class GuideOptimizer(Teleprompter):
         if not (self._limits.persona and _rounds(judge) and guide.shown and guide.left and CRITIC in judge.tunable()):
             return None
         former = judge.instructions()[CRITIC]
-        sources = [s for one in guide.shown.values() for s in replied_to(one.example, one.transcripts)]
+        sources = [s for shown in guide.shown.values() for s in critic_replies(shown.example, shown.transcripts)]
         text = self._author(list(guide.shown.values())).persona(former, merged(sources))
         if text is None or text == former:
             return None
-        judged = self._judged(with_persona(judge, text), [one.example for one in guide.left.values()])
+        judged = self._judged(with_persona(judge, text), [shown.example for shown in guide.left.values()])
         gain = _gain(guide.left, dict(zip(guide.left, judged, strict=True)))
         logger.info("%s: Critic's persona written, %+.3f on unseen train sources", self._label, gain)
-        seen = places_of(one.example for one in (*guide.shown.values(), *guide.left.values()))
+        seen = places_of(shown.example for shown in (*guide.shown.values(), *guide.left.values()))
         return LearntPersona(text, seen) if gain > 0 else None
 
 
@@ -259,12 +261,14 @@ def informed(judge: Judge) -> tuple[str, ...]:
 
 def guide_of(judge: Judge) -> str:
     """The guide in a judge's instructions, or an empty text."""
-    return next((found for text in judge.instructions().values() if (found := guide_in(text))), "")
+    return next((guide for text in judge.instructions().values() if (guide := guide_in(text))), "")
 
 
 def _material(rated: Iterable[_Rated]) -> list[RatedSource]:
     """The rated sources of these examples for the reflecting LM, each once."""
-    return merged(source for one in rated for source in rated_sources(one.example, one.transcripts))
+    return merged(
+        source for rated_example in rated for source in rated_sources(rated_example.example, rated_example.transcripts)
+    )
 
 
 def _groups(example: dspy.Example) -> frozenset[str]:
@@ -282,7 +286,7 @@ def _parts(examples: Sequence[dspy.Example], proposals: int, seed: int) -> list[
     parts = max(1, min(proposals, len(places) - 1))
     # A single guide is written from two thirds; with fewer than three sources from all.
     kept_back = [places[: len(places) // 3]] if parts == 1 else [places[i::parts] for i in range(parts)]
-    return [frozenset(place for own in part for place in own) for part in kept_back]
+    return [frozenset(place for indices in part for place in indices) for part in kept_back]
 
 
 def _score(judgement: Judgement) -> float | None:

@@ -18,10 +18,10 @@ from debate_judge.optimize.tuners.persona import EFFECTS, RIGHTLY, WritePersona,
 from debate_judge.optimize.tuners.rated_material import RatedSource, pack, quoted
 from debate_judge.programs.roles.parsing import escape
 
-MOST_PACKS = 3
+MAX_PACKS = 3
 """Most drafts for one guide, if its sources exceed the limit in tokens."""
 
-_MOST_MEANS = 16
+_MAX_MEANS = 16
 """Most different mean ratings that are listed one by one."""
 
 QUOTE = 7
@@ -102,7 +102,7 @@ class GuideAuthor:
 
     def write(self, sources: Sequence[RatedSource]) -> str | None:
         """A guide from rated sources, written in parts and merged where they exceed the limit in tokens."""
-        packs = pack(sources, self.limits.tokens, MOST_PACKS)
+        packs = pack(sources, self.limits.tokens, MAX_PACKS)
         drafts = [(draft, shown) for shown in packs if (draft := self._draft("", shown)) is not None]
         if len(drafts) < 2:
             return drafts[0][0] if drafts else None
@@ -122,22 +122,24 @@ class GuideAuthor:
 
         Args:
             former: The persona that the replies were given with.
-            sources: As `persona.replied_to` makes them.
+            sources: As `persona.critic_replies` makes them.
         """
         shown = next(iter(pack(sources, self.limits.tokens, 1)), [])
         counts = effects_of(shown)
         if counts[RIGHTLY] == counts.total():
             return None
-        asked = {
+        inputs = {
             "former_persona": former,
             "replies": "\n".join(source.line() for source in shown),
             "effects": "; ".join(f"{effect}: {counts[effect]}" for effect in EFFECTS),
         }
-        return self._ask(WritePersona, shown, asked, "persona", self.limits.persona)
+        return self._ask(WritePersona, shown, inputs, "persona", self.limits.persona)
 
     def _draft(self, former: str, shown: Sequence[RatedSource]) -> str | None:
         lines = "\n".join(source.line() for source in shown)
-        spread = spread_of([c.mean for source in shown for c in source.candidates], self.aspect.scale) + off_by(shown)
+        spread = spread_of(
+            [c.mean for source in shown for c in source.candidates], self.aspect.scale
+        ) + mean_error_text(shown)
         return self._ask(WriteGuide, shown, {"rated": lines, "spread": spread, "former_guide": former or "none"})
 
     def _ask(
@@ -151,7 +153,7 @@ class GuideAuthor:
         """The text of a field, of at most so many words, by default as many as a guide may have."""
         words = words or self.limits.words
         task, aspect = self.task, self.aspect
-        asked = {
+        fields = {
             "task": f"Each {task.candidate_label} was made for a {task.source_label}.",
             "aspect": f"{aspect.name} ({aspect.scale}): {aspect.definition}",
             # Who aims at the limit passes it now and then; so the prompt names one that is somewhat lower.
@@ -162,7 +164,7 @@ class GuideAuthor:
         for _ in range(2):
             try:
                 with dspy.context(lm=self.lm, adapter=dspy.ChatAdapter(), disable_history=True):
-                    answer = dspy.Predict(signature)(**asked, correction=problem or "none")
+                    answer = dspy.Predict(signature)(**fields, correction=problem or "none")
             except dspy.AdapterParseError:
                 problem = "The reply could not be read: it needs every field under its header."
                 continue
@@ -187,7 +189,7 @@ def spread_of(means: Sequence[float], scale: Scale) -> str:
     """How often each mean rating was given; where these are many, how many are nearest to each point of the scale, and
     how many exactly at its ends."""
     exact = Counter(round(mean, 2) for mean in means)
-    if len(exact) <= _MOST_MEANS:
+    if len(exact) <= _MAX_MEANS:
         return f"Of {len(means)} texts, {', '.join(f'{count} at {mean:g}' for mean, count in sorted(exact.items()))}."
     counts = Counter(scale.at(mean, "whole") for mean in means)
     points = ", ".join(f"{count} near {point:g}" for point, count in sorted(counts.items()))
@@ -195,13 +197,13 @@ def spread_of(means: Sequence[float], scale: Scale) -> str:
     return f"Of {len(means)} texts, {points}; {ends}."
 
 
-def off_by(shown: Sequence[RatedSource]) -> str:
+def mean_error_text(shown: Sequence[RatedSource]) -> str:
     """The judge's mean difference from the raters, over all texts and by source; empty without scores."""
     by_source = [[c.score - c.mean for c in source.candidates if c.score is not None] for source in shown]
     if not any(by_source):
         return ""
-    means = "; ".join(f"{fmean(own):+.2f}" for own in by_source if own)
-    whole = fmean(difference for own in by_source for difference in own)
+    means = "; ".join(f"{fmean(differences):+.2f}" for differences in by_source if differences)
+    whole = fmean(difference for differences in by_source for difference in differences)
     return f" The judge's scores less the raters' means: {whole:+.2f} over all texts; by source, as listed: {means}."
 
 

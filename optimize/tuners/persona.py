@@ -55,7 +55,7 @@ class WritePersona(dspy.Signature):
     persona: str = dspy.OutputField(desc="the persona, addressed to the Critic; it ends with when to say NO ISSUE")
 
 
-def replied_to(example: dspy.Example, transcripts: Sequence[Transcript]) -> list[RatedSource]:
+def critic_replies(example: dspy.Example, transcripts: Sequence[Transcript]) -> list[RatedSource]:
     """The rated candidates of an example by source, with the Critic's first reply and what it did."""
     return rated_sources(example, transcripts, _reply)
 

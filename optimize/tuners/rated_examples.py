@@ -38,15 +38,15 @@ def with_rated_examples(
     Raises:
         InputError: The judge shows no examples.
     """
-    found: list[RatedExample] = []
+    examples: list[RatedExample] = []
     for aspect in aspects:
         if wanted.nearest:
-            found += rated_candidates(corpus, aspect)
+            examples += rated_candidates(corpus, aspect)
         elif wanted.pairs:
-            found += choose_pairs(corpus, aspect, wanted.count, scores, seed=seed)
+            examples += choose_pairs(corpus, aspect, wanted.count, scores, seed=seed)
         else:
-            found += choose_examples(corpus, aspect, wanted.count, seed=seed)
-    return with_examples(judge, found, nearest=wanted.count if wanted.nearest else 0)
+            examples += choose_examples(corpus, aspect, wanted.count, seed=seed)
+    return with_examples(judge, examples, nearest=wanted.count if wanted.nearest else 0)
 
 
 def choose_examples(corpus: Corpus, aspect: Aspect, count: int, *, seed: int) -> list[RatedExample]:
@@ -64,11 +64,11 @@ def choose_examples(corpus: Corpus, aspect: Aspect, count: int, *, seed: int) ->
     if all(len(candidates) == 1 for _, candidates in groups):
         singles = _spread([(group, candidates[0]) for group, candidates in groups], aspect, count)
         return [_example(group, candidate, aspect) for group, candidate in singles]
-    found: list[RatedExample] = []
+    examples: list[RatedExample] = []
     for group, candidates in sorted(groups, key=lambda pair: -_range(pair[1], aspect)):
-        chosen = _spread([(group, c) for c in candidates], aspect, min(PER_SOURCE, count - len(found)))
-        found += [_example(group, candidate, aspect) for _, candidate in chosen]
-    return found
+        chosen = _spread([(group, c) for c in candidates], aspect, min(PER_SOURCE, count - len(examples)))
+        examples += [_example(group, candidate, aspect) for _, candidate in chosen]
+    return examples
 
 
 def choose_pairs(
@@ -88,16 +88,16 @@ def choose_pairs(
     """
     groups = _rated(corpus, aspect)
     random.Random(seed).shuffle(groups)
-    found: list[tuple[tuple[bool, int, float], int, _Pair]] = []
+    ordered: list[tuple[tuple[bool, int, float], int, _Pair]] = []
     for place, (group, candidates) in enumerate(groups):
         best_first = sorted(candidates, key=lambda candidate: -_rating(candidate, aspect))
         ranked = [(_order(group, pair, aspect, scores), pair) for pair in combinations(best_first, 2)]
         shown: set[str] = set()
-        for (right, distance), pair in sorted(ranked, key=lambda one: one[0]):
+        for (right, distance), pair in sorted(ranked, key=lambda entry: entry[0]):
             if _rating(pair[0], aspect) > _rating(pair[1], aspect) and shown.isdisjoint(c.id for c in pair):
-                found.append(((right, len(shown), distance), place, pair))
+                ordered.append(((right, len(shown), distance), place, pair))
                 shown |= {candidate.id for candidate in pair}
-    chosen = sorted(sorted(found, key=lambda one: one[0])[:count], key=lambda one: one[1])
+    chosen = sorted(sorted(ordered, key=lambda entry: entry[0])[:count], key=lambda entry: entry[1])
     return [_example(groups[place][0], candidate, aspect) for _, place, pair in chosen for candidate in pair]
 
 
@@ -105,9 +105,9 @@ def _order(group: RatedGroup, pair: _Pair, aspect: Aspect, scores: ScoresByText)
     """Whether the judge does not order a pair otherwise than the raters; and how far its distance is from theirs, or,
     if it orders it as they do, how close the ratings are."""
     better, worse = (scores.get((aspect.name, group.id, candidate.id)) for candidate in pair)
-    apart = _rating(pair[0], aspect) - _rating(pair[1], aspect)
+    distance = _rating(pair[0], aspect) - _rating(pair[1], aspect)
     lead = None if better is None or worse is None else better - worse
-    return (True, -apart) if lead is None or lead > 0 else (False, lead - apart)
+    return (True, -distance) if lead is None or lead > 0 else (False, lead - distance)
 
 
 def rated_candidates(corpus: Corpus, aspect: Aspect) -> list[RatedExample]:

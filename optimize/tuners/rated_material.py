@@ -52,15 +52,15 @@ class RatedCandidate:
 
     def record(self) -> dict[str, Any]:
         """The candidate as plain values, under the names that the prompt explains."""
-        found: dict[str, Any] = {} if self.number is None else {"number": self.number}
-        found |= {"candidate": self.text, "raters_mean": round(self.mean, 2)}
+        plain: dict[str, Any] = {} if self.number is None else {"number": self.number}
+        plain |= {"candidate": self.text, "raters_mean": round(self.mean, 2)}
         if len(self.ratings) > 1:
-            found["ratings"] = list(self.ratings)
+            plain["ratings"] = list(self.ratings)
         if self.comments:
-            found["comments"] = [comment[:_LONGEST_REASON] for comment in self.comments]
+            plain["comments"] = [comment[:_LONGEST_REASON] for comment in self.comments]
         if self.score is not None:
-            found |= {"judge": round(self.score, 2), "judge_reason": self.reason[:_LONGEST_REASON]}
-        return {**found, **self.debate}
+            plain |= {"judge": round(self.score, 2), "judge_reason": self.reason[:_LONGEST_REASON]}
+        return {**plain, **self.debate}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class RatedSource:
 
     def line(self) -> str:
         """The source as one line of JSON, the candidates with the largest differences first, equal texts once."""
-        ordered = sorted(_once(self.candidates), key=lambda c: -c.difference)
+        ordered = sorted(_deduplicated(self.candidates), key=lambda c: -c.difference)
         record: dict[str, Any] = {"source": self.source} if self.source else {}
         if self.context:
             record["context"] = self.context
@@ -112,7 +112,7 @@ def rated_sources(
         transcripts: One for each of its questions.
         debate: From an item, its mean rating and its transcript to what is shown of the debate, by default nothing.
     """
-    found = []
+    material = []
     rated = zip(example.questions, example.ratings, example.raters, example.comments, transcripts, strict=True)
     for number, (item, mean, ratings, comments, transcript) in enumerate(rated, start=1):
         if mean is None:
@@ -124,27 +124,27 @@ def rated_sources(
         candidate = RatedCandidate(escape(item.text), ratings, mean, score, escape(reason), escaped, number, shown)
         # A guide to an aspect that is judged without the source is written without it.
         known = (escape(item.source), escape(item.context)) if item.aspect.source else ("", "")
-        found.append(RatedSource(*known, (candidate,), item.group))
-    return merged(found)
+        material.append(RatedSource(*known, (candidate,), item.group))
+    return merged(material)
 
 
 def merged(sources: Iterable[RatedSource]) -> list[RatedSource]:
     """Each source once, with the candidates of all that have its text and context."""
-    found: dict[tuple[str, str], RatedSource] = {}
+    by_text: dict[tuple[str, str], RatedSource] = {}
     for source in sources:
         key = (source.source or source.group or source.candidates[0].text, source.context)
-        known = found[key].candidates if key in found else ()
-        found[key] = replace(source, candidates=(*known, *source.candidates))
-    return list(found.values())
+        known = by_text[key].candidates if key in by_text else ()
+        by_text[key] = replace(source, candidates=(*known, *source.candidates))
+    return list(by_text.values())
 
 
-def _once(candidates: Iterable[RatedCandidate]) -> Iterator[RatedCandidate]:
+def _deduplicated(candidates: Iterable[RatedCandidate]) -> Iterator[RatedCandidate]:
     """Each text once, with the ratings of all that have it; score and debate are those of the first."""
-    alike: dict[str, list[RatedCandidate]] = {}
-    for one in candidates:
-        alike.setdefault(one.text, []).append(one)
-    for first, *others in alike.values():
-        ratings = tuple(rating for one in (first, *others) for rating in one.ratings)
+    by_text: dict[str, list[RatedCandidate]] = {}
+    for candidate in candidates:
+        by_text.setdefault(candidate.text, []).append(candidate)
+    for first, *others in by_text.values():
+        ratings = tuple(rating for candidate in (first, *others) for rating in candidate.ratings)
         yield replace(first, ratings=ratings, mean=fmean(c.mean for c in (first, *others))) if others else first
 
 
@@ -167,7 +167,7 @@ def pack(sources: Iterable[RatedSource], tokens: int, most: int) -> list[list[Ra
             room.append(tokens)
         packs[number].append(fitted)
         room[number] -= fitted.tokens
-    return [sorted(one, key=_difference) for one in packs]
+    return [sorted(existing, key=_difference) for existing in packs]
 
 
 def _difference(source: RatedSource) -> float:
@@ -191,5 +191,5 @@ def quoted(text: str, sources: Sequence[RatedSource], words: int) -> str:
 
 
 def _runs(text: str, words: int) -> list[str]:
-    found = re.findall(r"\w+", text.lower())
-    return [" ".join(found[i : i + words]) for i in range(len(found) - words + 1)]
+    tokens = re.findall(r"\w+", text.lower())
+    return [" ".join(tokens[i : i + words]) for i in range(len(tokens) - words + 1)]

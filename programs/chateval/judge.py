@@ -37,7 +37,7 @@ import dspy
 
 from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.schema import Aspect, Scale
-from debate_judge.programs.judge import MOST_ROUNDS, DebateConfig, Item, ItemJudge, StopReason, Verdict
+from debate_judge.programs.judge import MAX_ROUNDS, DebateConfig, Item, ItemJudge, StopReason, Verdict
 from debate_judge.programs.lm.usage import CallTag
 from debate_judge.programs.option_values import one_of, whole_number, yes_or_no
 from debate_judge.programs.roles import parsing as replies
@@ -45,13 +45,13 @@ from debate_judge.programs.roles.role import (
     SAMPLING,
     Fields,
     JudgeSignature,
-    NoAnswer,
+    ReplyFailure,
     Role,
     RoleReply,
     ask,
-    kinds,
+    material_text,
 )
-from debate_judge.programs.roles.score_modes import MOST_SAMPLES
+from debate_judge.programs.roles.score_modes import MAX_SAMPLES
 from debate_judge.programs.transcript import EMPTY, Transcript, Turn
 
 # --- the referees ---
@@ -161,7 +161,9 @@ class Referee(Role):
     def __init__(self, name: str, role: str, alone: bool) -> None:
         super().__init__(name, Refereeing, f"{role.strip()} {_ALONE if alone else _TOGETHER}")
 
-    async def rate(self, item: Item, heard: str, turn: int, samples: Sequence[int]) -> RoleReply[Opinion] | NoAnswer:
+    async def rate(
+        self, item: Item, heard: str, turn: int, samples: Sequence[int]
+    ) -> RoleReply[Opinion] | ReplyFailure:
         """Score the candidate of `item` after the messages in `heard`.
 
         Several `samples`, by their numbers, are averaged, and the words are those of the first; a single one is drawn
@@ -176,19 +178,19 @@ class Referee(Role):
 
     async def compare(
         self, pair: tuple[Item, Item], heard: str, turn: int, samples: Sequence[int]
-    ) -> RoleReply[Opinion] | NoAnswer:
+    ) -> RoleReply[Opinion] | ReplyFailure:
         """Score both answers, the first of `pair` shown as answer 1; otherwise as `rate`."""
         first, second = pair
         inputs = {
-            "task": f"{kinds(first.task, bool(first.context))} Answer 1 and answer 2 are two candidates. "
+            "task": f"{material_text(first.task, bool(first.context))} Answer 1 and answer 2 are two candidates. "
             "They are compared in one aspect: each gets a score of its own, and neither the order in which they "
             "stand nor their length may count. Two that are equally good get equal scores.",
             "answer_1": replies.escaped(first.text),
             "answer_2": replies.escaped(second.text),
         }
         # The same instructions with other fields, so that a tuned role is used for both.
-        own = {"signature": Comparing.with_instructions(self.signature.instructions), "demos": []}
-        return await self._opinion(first, _read_pair, samples, turn, debate=heard, inputs=inputs, **own)
+        overrides = {"signature": Comparing.with_instructions(self.signature.instructions), "demos": []}
+        return await self._opinion(first, _read_pair, samples, turn, debate=heard, inputs=inputs, **overrides)
 
     async def _opinion(
         self,
@@ -197,14 +199,14 @@ class Referee(Role):
         samples: Sequence[int],
         turn: int,
         **prompt: Any,
-    ) -> RoleReply[Opinion] | NoAnswer:
+    ) -> RoleReply[Opinion] | ReplyFailure:
         tag = CallTag(self.speaker, turn)
         if len(samples) == 1:
             return await ask(self, item, read, tag, **prompt)
         tags = [replace(tag, sample=number) for number in samples]
         answers = await asyncio.gather(*(ask(self, item, read, t, settings=SAMPLING, **prompt) for t in tags))
         calls = sum(answer.calls for answer in answers)
-        failed = next((answer for answer in answers if isinstance(answer, NoAnswer)), None)
+        failed = next((answer for answer in answers if isinstance(answer, ReplyFailure)), None)
         if failed is not None:
             return replace(failed, calls=calls)
         opinions = [answer.value for answer in answers if isinstance(answer, RoleReply)]
@@ -245,7 +247,7 @@ MAJORITY = "majority"
 
 _NAME = re.compile(r"[A-Za-z0-9][\w -]*")
 
-Answer = RoleReply[Opinion] | NoAnswer
+Answer = RoleReply[Opinion] | ReplyFailure
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,15 +290,15 @@ class ChatEval(ItemJudge):
     ) -> None:
         _check_roles(roles)
         one_of("communication", communication, COMMUNICATION)
-        whole_number("turns", turns, least=1, most=MOST_ROUNDS + 1)
+        whole_number("turns", turns, least=1, most=MAX_ROUNDS + 1)
         if communication == "none" and turns > 1:
             raise InputError(
-                "referees who do not hear one another speak once", field="turns", expected="1", found=turns
+                "referees who do not see each other's messages take one turn", field="turns", expected="1", found=turns
             )
         super().__init__(DebateConfig(rounds=turns - 1))
         self.texts = dict(roles)
         self.communication = communication
-        self.samples = whole_number("samples", samples, least=1, most=MOST_SAMPLES)
+        self.samples = whole_number("samples", samples, least=1, most=MAX_SAMPLES)
         self.both_orders = yes_or_no("both_orders", both_orders)
         self.compares = yes_or_no("comparing", comparing)
         self.roles = {name: Referee(name, text, alone=communication == "none") for name, text in roles.items()}
@@ -346,9 +348,9 @@ class ChatEval(ItemJudge):
         """The mean of the referees' latest scores; where one of them failed, the item is unscored."""
         latest = {turn.role: turn.score for turn in transcript.turns if turn.score is not None}
         score = math.fsum(latest.values()) / len(latest)
-        held = max(turn.round for turn in transcript.turns)
+        last_round = max(turn.round for turn in transcript.turns)
         reason: StopReason = "single call" if len(transcript.turns) == 1 else "rounds over"
-        return Verdict(score, held, reason, transcript.calls, transcript)
+        return Verdict(score, last_round, reason, transcript.calls, transcript)
 
     async def converse(self, items: Sequence[Item], rounds: int) -> list[Transcript]:
         """Compare two answers to one question in `rounds` + 1 turns; after each the majority's outcome is the score."""
@@ -364,8 +366,13 @@ class ChatEval(ItemJudge):
         return await self._discuss(first, rounds, lambda referee, *heard: referee.compare((first, second), *heard))
 
     def config(self) -> dict[str, Any]:
-        own = {name: getattr(self, name) for name in ("communication", "samples", "both_orders")}
-        return {"roles": dict(self.texts), "turns": self.debate_config.rounds + 1, **own, "comparing": self.compares}
+        options = {name: getattr(self, name) for name in ("communication", "samples", "both_orders")}
+        return {
+            "roles": dict(self.texts),
+            "turns": self.debate_config.rounds + 1,
+            **options,
+            "comparing": self.compares,
+        }
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> ChatEval:
@@ -382,7 +389,7 @@ def _add_answers(discussion: Transcript, turn: int, answers: Mapping[str, Answer
     """A discussion with the answers of those who spoke at once."""
     failures = []
     for name, answer in answers.items():
-        if isinstance(answer, NoAnswer):
+        if isinstance(answer, ReplyFailure):
             failures.append(answer.at(name, turn))
         else:
             scores = answer.value.scores
@@ -424,9 +431,9 @@ def pair_transcript(discussions: Sequence[Transcript], answer: int, turns: int, 
             reported.append(_outcome(discussions, answer, turn, scale))
     if not failures:
         return Transcript(tuple(reported))
-    own = discussions[answer].failure if answer < len(discussions) else None
+    own_failure = discussions[answer].failure if answer < len(discussions) else None
     first = min(failures, key=lambda failure: failure.round)
-    return Transcript(tuple(reported), replace(first, calls=own.calls if own else 0))
+    return Transcript(tuple(reported), replace(first, calls=own_failure.calls if own_failure else 0))
 
 
 def _outcome(discussions: Sequence[Transcript], answer: int, turn: int, scale: Scale) -> Turn:
@@ -438,9 +445,9 @@ def _outcome(discussions: Sequence[Transcript], answer: int, turn: int, scale: S
             scores.setdefault(name, []).append(of_both if order == answer else of_both[::-1])
     votes: dict[str, str] = {}
     for name, pairs in scores.items():
-        own, other = (math.fsum(column) / len(pairs) for column in zip(*pairs, strict=True))
-        vote = "win" if own > other else "lose" if own < other else "tie"
-        votes[f"{name} {vote}, {own:g} to {other:g}"] = vote
+        mean, other_mean = (math.fsum(column) / len(pairs) for column in zip(*pairs, strict=True))
+        vote = "win" if mean > other_mean else "lose" if mean < other_mean else "tie"
+        votes[f"{name} {vote}, {mean:g} to {other_mean:g}"] = vote
     (outcome, most), *others = Counter(votes.values()).most_common()
     if others and others[0][1] == most:
         outcome = "tie"
@@ -450,9 +457,9 @@ def _outcome(discussions: Sequence[Transcript], answer: int, turn: int, scale: S
 
 def _referees(roles: Mapping[str, str] | Sequence[str], same: str | None) -> dict[str, str]:
     """Referee -> role text, from a configuration."""
-    own = dict(roles) if isinstance(roles, Mapping) else {}
-    known = {**ROLES, **own}
-    names = list(own) if own else [str(name) for name in roles]
+    role_texts = dict(roles) if isinstance(roles, Mapping) else {}
+    known = {**ROLES, **role_texts}
+    names = list(role_texts) if role_texts else [str(name) for name in roles]
     if same is not None:
         names = [str(same)] * len(names)
     unknown = [name for name in names if name not in known]

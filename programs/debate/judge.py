@@ -33,7 +33,7 @@ from debate_judge.programs.debate.table import (
     TieBreaker,
     TieBreaking,
 )
-from debate_judge.programs.judge import DebateConfig, Item, Judge, StopReason, Verdict, least_failed
+from debate_judge.programs.judge import DebateConfig, Item, Judge, StopReason, Verdict, first_without_failure
 from debate_judge.programs.lm.loop import gather
 from debate_judge.programs.option_values import whole_number, yes_or_no
 from debate_judge.programs.roles.examples import shown
@@ -110,8 +110,8 @@ class Debate(Judge):
     ) -> list[Transcript]:
         tables = await self._tables(items, transcripts)
         blind = self.persona.gap is not None
-        held = await gather(debate(table, rounds, blind=blind, tie_breaker=tie_breaker) for table in tables)
-        return [transcript for own in held for transcript in own]
+        debated = await gather(debate(table, rounds, blind=blind, tie_breaker=tie_breaker) for table in tables)
+        return [transcript for table_transcripts in debated for transcript in table_transcripts]
 
     async def smoke_test(self, items: Sequence[Item]) -> Transcript:
         tables = await self._tables(items, whole=True)
@@ -123,7 +123,7 @@ class Debate(Judge):
                 await table.turn(Critic, table.debated())
             if self.debate_config.tie_breaker:
                 await table.turn(TieBreaker, table.debated())
-        return least_failed([transcript for table in tables for transcript in table.transcripts])
+        return first_without_failure([transcript for table in tables for transcript in table.transcripts])
 
     async def _tables(
         self, items: Sequence[Item], transcripts: Sequence[Transcript] | None = None, *, whole: bool = False
@@ -137,14 +137,14 @@ class Debate(Judge):
         first: dict[str, Item] = {}
         for item in items:
             first.setdefault(item.aspect.name, item)
-        own = {name: self._members.by_aspect.get(name, self) for name in first}
+        debates = {name: self._members.by_aspect.get(name, self) for name in first}
         parts_by_aspect: dict[str, PromptParts] = {}
         if len(items) > 1:
             # Rated examples are chosen once, for the whole table.
             parts_by_aspect = {
-                name: await own[name].prompt_parts_in_thread(item, items) for name, item in first.items()
+                name: await debates[name].prompt_parts_in_thread(item, items) for name, item in first.items()
             }
-        return ScoreTable(own, parts_by_aspect, items, transcripts, whole=whole)
+        return ScoreTable(debates, parts_by_aspect, items, transcripts, whole=whole)
 
     def prompt_parts(self, item: Item, table: Sequence[Item] = ()) -> PromptParts:
         """What the prompts about an item have in common, or about all items of a `table` in the aspect of this one."""
@@ -186,17 +186,20 @@ class Debate(Judge):
     def joint_key(self) -> str | None:
         if not self.joint:
             return None
-        own = [with_guide(self.scorer.signature.instructions, ""), str(self.mode)]
+        parts = [with_guide(self.scorer.signature.instructions, ""), str(self.mode)]
         if self.debate_config.rounds:
-            own += [self.critic.signature.instructions, *([] if self.persona.gap is None else [str(self.persona.gap)])]
+            parts += [
+                self.critic.signature.instructions,
+                *([] if self.persona.gap is None else [str(self.persona.gap)]),
+            ]
         if self.debate_config.rounds and self.debate_config.tie_breaker:
-            own.append(self.tie_breaker.signature.instructions)
-        return json.dumps([self.debate_config.rounds, self.together, self.order, *own])
+            parts.append(self.tie_breaker.signature.instructions)
+        return json.dumps([self.debate_config.rounds, self.together, self.order, *parts])
 
     def jointly(self, judges: Mapping[str, Judge]) -> Judge:
         shared = copy(self)
         # In `_Members`, where DSPy does not look for predictors: it sees those of the first judge only.
-        shared._members = _Members({name: own for name, own in judges.items() if isinstance(own, Debate)})
+        shared._members = _Members({name: judge for name, judge in judges.items() if isinstance(judge, Debate)})
         return shared
 
     def members(self) -> Mapping[str, Judge]:
@@ -226,8 +229,8 @@ class Debate(Judge):
         if "gap" in config:
             persona = replace(persona, gap=float(config["gap"]))
         _refuse_removed(config)
-        own = {name: config[name] for name in ("score_mode", "nearest_examples", *_READING) if name in config}
-        return cls(persona, DebateConfig(config["rounds"], config["tie_breaker"]), **own)
+        options = {name: config[name] for name in ("score_mode", "nearest_examples", *_READING) if name in config}
+        return cls(persona, DebateConfig(config["rounds"], config["tie_breaker"]), **options)
 
 
 async def debate(table: ScoreTable, rounds: int, *, blind: bool = False, tie_breaker: bool = False) -> list[Transcript]:
@@ -271,8 +274,8 @@ def _check_reading(judge: Debate) -> None:
 
 def _refuse_removed(config: Mapping[str, Any]) -> None:
     """Refuse an older export that asks for half or whole points in prompts, or scores batches of different sources."""
-    own = "whole" if str(config.get("score_mode", "text")) == "expected" else "free"
-    for name, usual in (("granularity", own), ("batch_rounds", 0)):
+    default = "whole" if str(config.get("score_mode", "text")) == "expected" else "free"
+    for name, usual in (("granularity", default), ("batch_rounds", 0)):
         if config.get(name, usual) != usual:
             raise InputError(
                 "an option of an earlier version, which judges no longer have",

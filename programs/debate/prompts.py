@@ -28,7 +28,7 @@ from debate_judge.data.schema import Aspect, Scale
 from debate_judge.programs.judge import Item
 from debate_judge.programs.roles.guide import guide_in, with_guide, without_anchors
 from debate_judge.programs.roles.parsing import NO_ISSUE, REQUEST, escape
-from debate_judge.programs.roles.role import JudgeSignature, aspect_text, form, header, kinds, material
+from debate_judge.programs.roles.role import JudgeSignature, aspect_text, form, header, material, material_text
 from debate_judge.programs.transcript import BLIND_CRITIC, Transcript
 
 # --- the cells of a table ---
@@ -75,9 +75,9 @@ def aspect_labels(names: Iterable[str]) -> dict[str, str]:
     labels: dict[str, str] = {}
     distinct = tuple(dict.fromkeys(names))
     for name in distinct:
-        own = re.sub(r"[\W_]+", "_", name.lower()).strip("_") or "aspect"
-        numbered = (f"{own}_{number}" for number in count(2))
-        labels[name] = next(text for text in chain([own], numbered) if text not in labels.values())
+        label = re.sub(r"[\W_]+", "_", name.lower()).strip("_") or "aspect"
+        numbered = (f"{label}_{number}" for number in count(2))
+        labels[name] = next(text for text in chain([label], numbered) if text not in labels.values())
     return labels if len(distinct) > 1 else dict.fromkeys(distinct, "")
 
 
@@ -106,9 +106,9 @@ def parts_of(transcripts: Mapping[Cell, Transcript]) -> Iterator[Part]:
     while left:
         first = transcripts[left[0]]
         shown = candidates_in(left)[: first.together]
-        own = tuple(cell for cell in left if cell.candidate in shown)
+        cells_shown = tuple(cell for cell in left if cell.candidate in shown)
         # Aspects are divided only where a part has a single candidate.
-        part = own if first.together > 1 else own[: first.joint]
+        part = cells_shown if first.together > 1 else cells_shown[: first.joint]
         yield part
         left = left[len(part) :]
 
@@ -227,7 +227,7 @@ def joint_prompt_parts(parts_by_aspect: Mapping[str, PromptParts]) -> PromptPart
     if len(parts_by_aspect) == 1:
         return first
     # The Scorer's instructions without the guide are the same for all of them.
-    guides = {label: guide_in(own.standard) for label, own in parts_by_aspect.items()}
+    guides = {label: guide_in(aspect_parts.standard) for label, aspect_parts in parts_by_aspect.items()}
     standard = first.standard
     if shared := len(set(guides.values())) == 1:
         criterion = GUIDE if guides.popitem()[1] else "the definition of the aspect"
@@ -243,16 +243,20 @@ def joint_prompt_parts(parts_by_aspect: Mapping[str, PromptParts]) -> PromptPart
         parts[0] += (
             " A guide to the raters was learnt from their ratings; it decides where it differs from all else here."
         )
-    for label, own in parts_by_aspect.items():
-        parts += _section("aspect", label, own.aspect) + ([] if shared else _section("guide", label, guides[label]))
-    sizes = {label: own.issue for label, own in parts_by_aspect.items()}
+    for label, aspect_parts in parts_by_aspect.items():
+        parts += _section("aspect", label, aspect_parts.aspect) + (
+            [] if shared else _section("guide", label, guides[label])
+        )
+    sizes = {label: aspect_parts.issue for label, aspect_parts in parts_by_aspect.items()}
     if len(set(sizes.values())) == 1:
         size = f"{first.issue:g}"
     else:
-        size = ", ".join(f"{own:g} ({label})" for label, own in sizes.items())
+        size = ", ".join(f"{aspect_parts:g} ({label})" for label, aspect_parts in sizes.items())
     examples = {
         name: "\n\n".join(
-            part for label, own in parts_by_aspect.items() for part in _section(name, label, own.examples.get(name, ""))
+            part
+            for label, aspect_parts in parts_by_aspect.items()
+            for part in _section(name, label, aspect_parts.examples.get(name, ""))
         )
         for name in ("examples", "similar")
     }
@@ -339,7 +343,7 @@ def table_material(items: Mapping[Cell, Item]) -> dict[str, str]:
     del shared["candidate"], shared["debate"]
     texts = {cell.candidate: item.text for cell, item in items.items()}
     what = "One aspect" if len(aspects_in(items)) == 1 else "More than one aspect"
-    task = f"{kinds(first.task, bool(first.context), first.aspect.source)} {what} of each candidate is rated."
+    task = f"{material_text(first.task, bool(first.context), first.aspect.source)} {what} of each candidate is rated."
     return {**shared, "task": task, "candidates": _laid_out(tuple(texts.items()))}
 
 
@@ -387,9 +391,9 @@ def reviewing_request(cells: Sequence[Cell], *, blind: bool = False) -> str:
     """The Critic's reply: a review, a decision about each score, and the evidence of each issue."""
     cells = _aspect_by_aspect(cells)
     first, name = label(cells[0]), "candidate and aspect" if cells[0].aspect else "candidate"
-    own = "where your own reading and the Scorer's part" if blind else "your own score and what it rests on"
+    view = "where your own reading and the Scorer's part" if blind else "your own score and what it rests on"
     review = (
-        f"for each of {listed(cells)} {own}, then what speaks for a higher score than its latest one and what for a "
+        f"for each of {listed(cells)} {view}, then what speaks for a higher score than its latest one and what for a "
         "lower"
     )
     decision = (

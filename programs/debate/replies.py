@@ -262,7 +262,7 @@ _REASONED = frozenset(
     | {"justifications", "evidence", "review", "feedback", "comment", "comments", "analysis", "issue"}
 )
 _JSON_BEGINS = re.compile("```|{")
-MOST_LEVELS = 6
+MAX_LEVELS = 6
 """Levels of JSON that are read."""
 
 
@@ -303,9 +303,11 @@ def _by_labels(text: str, field: str, names: tuple[str, ...]) -> Contents | Unre
     contents = [text[head.end() : end].strip(" *_`") for head, end in zip(heads, ends, strict=True)]
     # After the field's label, the label of a cell begins a line of the field, unless it stands by itself. Elsewhere,
     # a label with a score is a line of another table: one of the two may be quoted.
-    own = places[0]
-    sections = under([h for n, h in enumerate(heads) if n <= own or not contents[n]], text, names)
-    others = [text[heads[n].start() : ends[n]] for n in range(len(heads)) if n != own and _ANSWER.match(contents[n])]
+    first_place = places[0]
+    sections = under([h for n, h in enumerate(heads) if n <= first_place or not contents[n]], text, names)
+    others = [
+        text[heads[n].start() : ends[n]] for n in range(len(heads)) if n != first_place and _ANSWER.match(contents[n])
+    ]
     return {**sections, field: tuple("\n".join([*others, body]) for body in sections.get(field, ("",)))}
 
 
@@ -361,7 +363,7 @@ def _of_members(text: str, field: str, names: tuple[str, ...]) -> Contents | Unr
 
 def _leaves(value: object, keys: tuple[str, ...], depth: int = 0) -> Iterator[tuple[tuple[str, ...], str]]:
     """The values that are no object or list, each with the keys that lead to it, the candidate's first."""
-    if depth > MOST_LEVELS:
+    if depth > MAX_LEVELS:
         raise ValueError("too many levels")
     if isinstance(value, list):
         for member in value:

@@ -40,7 +40,7 @@ from debate_judge.programs.roles.role import (
     SAMPLING,
     Fields,
     JudgeSignature,
-    NoAnswer,
+    ReplyFailure,
     RoleLastAdapter,
     RoleReply,
     ask,
@@ -64,7 +64,7 @@ _ROUNDING = 1e-9
 Readings = dict[Cell, T | Unreadable]
 """Cell -> what a reply says about it, or why that cannot be read."""
 
-Answer = RoleReply[Any] | NoAnswer
+Answer = RoleReply[Any] | ReplyFailure
 """What was said about a cell: a `ParsedScore` or an `Objection`."""
 
 
@@ -147,12 +147,16 @@ class DebateRole(ABC):
         """What the role is shown of the debate."""
         return transcript.visible_to(self.name)
 
-    async def alone(self, item: Item, transcript: Transcript, prompt_parts: PromptParts) -> Answer:
+    async def ask_single(self, item: Item, transcript: Transcript, prompt_parts: PromptParts) -> Answer:
         """Speak about a candidate that is judged alone."""
-        inputs, read, debate = self.inputs(prompt_parts), partial(self.read_alone, item), str(self.visible(transcript))
+        inputs, read, debate = (
+            self.inputs(prompt_parts),
+            partial(self.parse_single, item),
+            str(self.visible(transcript)),
+        )
         return await ask(self.predict(item), item, read, self.tag([transcript]), debate=debate, inputs=inputs)
 
-    def read_alone(self, item: Item, fields: Fields) -> Any:
+    def parse_single(self, item: Item, fields: Fields) -> Any:
         """Parse the reply about one candidate."""
         raise NotImplementedError
 
@@ -186,7 +190,7 @@ class _Scorer(DebateRole):
         super().__init__(debates)
         self.samples = self._first.mode.samples if self._first.mode.name == "sampled" else 0
 
-    async def alone(self, item: Item, transcript: Transcript, prompt_parts: PromptParts) -> Answer:
+    async def ask_single(self, item: Item, transcript: Transcript, prompt_parts: PromptParts) -> Answer:
         prompt: dict[str, Any] = {"debate": str(self.visible(transcript)), "inputs": self.inputs(prompt_parts)}
         return await score(self.predict(item), self.of(item).mode, item, self.tag([transcript]), **prompt)
 
@@ -252,7 +256,7 @@ class Critic(DebateRole):
         # The round of a blind score is that of the objection which follows from it.
         return transcript.rounds + (transcript.turns[-1].role != BLIND_CRITIC)
 
-    def read_alone(self, item: Item, fields: Fields) -> Objection | Unreadable:
+    def parse_single(self, item: Item, fields: Fields) -> Objection | Unreadable:
         # Only the decision field counts: the words NO ISSUE elsewhere, quoted from the candidate or an earlier turn,
         # change nothing.
         content = table_replies.no_issue(fields["decision"])
@@ -275,7 +279,7 @@ class TieBreaker(DebateRole):
 
     name, predictor = "tie-breaker", "tie_breaker"
 
-    def read_alone(self, item: Item, fields: Fields) -> ParsedScore | Unreadable:
+    def parse_single(self, item: Item, fields: Fields) -> ParsedScore | Unreadable:
         value = replies.score(fields["final_score"], item.aspect.scale, item.aspect.name)
         if isinstance(value, Unreadable):
             return value
@@ -392,23 +396,23 @@ class ScoreTable:
         item = self._items[cell]
         if cell not in self._alone:
             self._alone[cell] = await speaker.of(item).prompt_parts_in_thread(item)
-        return {cell: await speaker.alone(item, self._transcripts[cell], self._alone[cell])}
+        return {cell: await speaker.ask_single(item, self._transcripts[cell], self._alone[cell])}
 
     async def _ask(self, speaker: DebateRole, part: Part, concerned: Part) -> dict[Cell, Answer]:
         items = {cell: self._items[cell] for cell in part}
-        own = prompts.joint_prompt_parts(
+        parts = prompts.joint_prompt_parts(
             {cell.aspect: self._parts_by_aspect[item.aspect.name] for cell, item in items.items()}
         )
         inputs = {
             **prompts.table_material(items),
             "debate": prompts.debate_text({cell: speaker.visible(self._transcripts[cell]) for cell in part}),
-            **speaker.inputs(own, part),
+            **speaker.inputs(parts, part),
         }
         tag = speaker.tag([self._transcripts[cell] for cell in concerned])
         if not speaker.samples:
             return await self._ask_once(speaker, part, concerned, inputs, tag)
         tags = (replace(tag, sample=number) for number in range(speaker.samples))
-        runs = await gather(self._ask_once(speaker, part, concerned, inputs, one) for one in tags)
+        runs = await gather(self._ask_once(speaker, part, concerned, inputs, each_tag) for each_tag in tags)
         return {cell: _mean([run[cell] for run in runs]) for cell in concerned}
 
     async def _ask_once(
@@ -429,7 +433,7 @@ class ScoreTable:
             )
             for cell in missing:
                 calls[cell] += 1 / len(missing)
-            if isinstance(reply, NoAnswer):
+            if isinstance(reply, ReplyFailure):
                 return answers | {cell: replace(reply, calls=calls[cell]) for cell in missing}
             wrong = {}
             text = "" if isinstance(reply, Unreadable) else reply["reply"]
@@ -441,13 +445,13 @@ class ScoreTable:
             if not wrong:
                 break
             correction, tail = _correction(wrong), adapter.kept()
-        unread = {c: NoAnswer("unreadable reply", f"{label(c)}: {why}{tail}", calls[c]) for c, why in wrong.items()}
+        unread = {c: ReplyFailure("unreadable reply", f"{label(c)}: {why}{tail}", calls[c]) for c, why in wrong.items()}
         return answers | unread
 
 
 def _mean(samples: Sequence[Answer]) -> Answer:
     """What the samples say about a cell, if none of them failed because of the texts."""
-    failed = next((answer for answer in samples if isinstance(answer, NoAnswer) and answer.divisible), None)
+    failed = next((answer for answer in samples if isinstance(answer, ReplyFailure) and answer.divisible), None)
     return mean_of(samples) if failed is None else replace(failed, calls=sum(answer.calls for answer in samples))
 
 

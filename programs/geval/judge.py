@@ -17,7 +17,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.programs.judge import Item, ItemJudge
 from debate_judge.programs.lm.usage import CallTag
 from debate_judge.programs.roles import parsing as replies
-from debate_judge.programs.roles.role import Fields, NoAnswer, Role, RoleReply, material
+from debate_judge.programs.roles.role import Fields, ReplyFailure, Role, RoleReply, material
 from debate_judge.programs.roles.score_modes import Mode, score
 from debate_judge.programs.transcript import EMPTY, Transcript, Turn
 
@@ -60,9 +60,9 @@ class Steps(Role):
                     "not evaluation steps", field=f"steps.{task}.{name}", expected="a non-empty text", found=text
                 )
         self._derived: dict[tuple[str, str], tuple[_Question, str]] = {}
-        self._deriving: dict[_Question, asyncio.Future[RoleReply[str] | NoAnswer]] = {}
+        self._deriving: dict[_Question, asyncio.Future[RoleReply[str] | ReplyFailure]] = {}
 
-    async def of(self, item: Item) -> RoleReply[str] | NoAnswer:
+    async def of(self, item: Item) -> RoleReply[str] | ReplyFailure:
         """The steps for the item's task and aspect.
 
         Calls are counted for the item that had the steps derived; items that find them, or wait for them, have 0.
@@ -82,11 +82,11 @@ class Steps(Role):
                 return await self._derive(item, name, question)
             flight = self._deriving[question]
             await asyncio.wait((flight,))
-            if not flight.cancelled() and isinstance(answer := flight.result(), NoAnswer):
+            if not flight.cancelled() and isinstance(answer := flight.result(), ReplyFailure):
                 return replace(answer, calls=0)
 
-    async def _derive(self, item: Item, name: tuple[str, str], question: _Question) -> RoleReply[str] | NoAnswer:
-        flight: asyncio.Future[RoleReply[str] | NoAnswer] = asyncio.get_running_loop().create_future()
+    async def _derive(self, item: Item, name: tuple[str, str], question: _Question) -> RoleReply[str] | ReplyFailure:
+        flight: asyncio.Future[RoleReply[str] | ReplyFailure] = asyncio.get_running_loop().create_future()
         self._deriving[question] = flight
         try:
             answer = await self.ask(item, _read)
@@ -147,13 +147,13 @@ class GEval(ItemJudge):
 
     async def converse_about(self, item: Item, rounds: int) -> Transcript:
         steps = await self.steps.of(item)
-        if isinstance(steps, NoAnswer):
+        if isinstance(steps, ReplyFailure):
             return EMPTY.add(steps.at("steps", 0))
         filled = await score(
             self.scorer, self.mode, item, CallTag("scorer"), inputs={"steps": replies.escape(steps.value)}
         )
         calls = steps.calls + filled.calls
-        if isinstance(filled, NoAnswer):
+        if isinstance(filled, ReplyFailure):
             return EMPTY.add(replace(filled, calls=calls).at("scorer", 0))
         how = f"{filled.value.how}. " if filled.value.how else ""
         text = f"{how}By these steps: {steps.value}"

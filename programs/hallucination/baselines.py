@@ -24,7 +24,7 @@ from debate_judge.programs.hallucination.judge import (
 )
 from debate_judge.programs.judge import DebateConfig, Item, ItemJudge
 from debate_judge.programs.option_values import whole_number, yes_or_no
-from debate_judge.programs.roles.role import NoAnswer, Role, kinds
+from debate_judge.programs.roles.role import ReplyFailure, Role, material_text
 from debate_judge.programs.transcript import EMPTY, Transcript
 
 PLAIN = (
@@ -102,12 +102,12 @@ class HallucinationCheck(ItemJudge):
 
     async def converse_about(self, item: Item, rounds: int) -> Transcript:
         context = "" if self.self_check else item.context
-        task = f"{kinds(item.task, bool(context))} The candidate is the response."
+        task = f"{material_text(item.task, bool(context))} The candidate is the response."
         inputs = {"task": f"{task} {CHECKED_ANSWER}" if form_of(item.task) == "answer" else task}
         if self.self_check:
             inputs |= {"context": "", "examples": "\n\n".join(map(_example, EXAMPLES[: self.examples]))}
         answer = await self.checker.ask(item, read_view, inputs=inputs)
-        if isinstance(answer, NoAnswer):
+        if isinstance(answer, ReplyFailure):
             return EMPTY.add(answer.at("checker", 0))
         score = claim_score(answer.value, item.aspect.scale)
         return EMPTY.add(ClaimTurn.of("checker", 0, answer, score))

@@ -36,7 +36,7 @@ from debate_judge.programs.lm.limits.failures import RetryWait, retry_after
 from debate_judge.programs.lm.reply import Reply
 from debate_judge.programs.roles import parsing as replies
 from debate_judge.programs.roles.examples import fitted
-from debate_judge.programs.roles.role import Fields, NoAnswer, Role, RoleReply
+from debate_judge.programs.roles.role import Fields, ReplyFailure, Role, RoleReply
 
 # --- claims ---
 
@@ -103,7 +103,7 @@ def read_facts(fields: Fields) -> str | replies.Unreadable:
 
 async def extract_claims(
     role: Role, item: Item, text: str, form: Form, most: int
-) -> RoleReply[tuple[str, ...]] | NoAnswer:
+) -> RoleReply[tuple[str, ...]] | ReplyFailure:
     """At most `most` claims of `text`, which is the item's candidate or its checkable part.
 
     The source of a `document` is not shown, so that claims say what the text says and not what it should say.
@@ -198,7 +198,7 @@ their subjects come in addition."""
 
 async def find_evidence(
     item: Item, form: Form, claim: str, writer: Role, search: SearchProvider | None
-) -> RoleReply[Evidence] | NoAnswer:
+) -> RoleReply[Evidence] | ReplyFailure:
     """Find evidence about a claim of the item's response; the `writer` is asked for two queries if they are used."""
     # All texts of the item except the response and a mere question.
     parts = (item.context,) if form in ("answer", "claim") else (item.source, item.context)
@@ -209,7 +209,7 @@ async def find_evidence(
     if not given and search is None:
         return RoleReply(Evidence("", NOTHING), 0)
     queries = await writer.ask(item, _read_queries, inputs={"claim": replies.escape(claim)})
-    if isinstance(queries, NoAnswer):
+    if isinstance(queries, ReplyFailure):
         return queries
     if search is None or given:
         # In a thread, because fitting a long document, or the first import, would block all other debates.
@@ -218,7 +218,7 @@ async def find_evidence(
     try:
         results = await asyncio.gather(*(stored_snippets(search, query, SNIPPETS) for query in queries.value))
     except SearchError as error:
-        return NoAnswer("search error", str(error), queries.calls)
+        return ReplyFailure("search error", str(error), queries.calls)
     # Alternately, so that the second query contributes as much as the first.
     mixed = [snippet for rank in zip_longest(*results) for snippet in rank if snippet is not None]
     snippets = list(dict.fromkeys(mixed))[:SNIPPETS]

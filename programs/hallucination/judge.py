@@ -46,7 +46,7 @@ from debate_judge.programs.hallucination.evidence import (
 from debate_judge.programs.judge import DebateConfig, Item, ItemJudge, Judge, StopReason, Verdict
 from debate_judge.programs.option_values import one_of, whole_number
 from debate_judge.programs.roles import parsing as replies
-from debate_judge.programs.roles.role import Fields, NoAnswer, Role, RoleReply
+from debate_judge.programs.roles.role import Fields, ReplyFailure, Role, RoleReply
 from debate_judge.programs.transcript import EMPTY, Failure, Transcript, Turn
 
 S1 = ("trust", "skeptic", "leader")
@@ -173,7 +173,7 @@ class Claim:
     text: str
     note: str
 
-    def failure(self, answer: NoAnswer, role: str, turn: int) -> Failure:
+    def failure(self, answer: ReplyFailure, role: str, turn: int) -> Failure:
         return replace(answer, detail=f"claim {self.number}: {answer.detail}").at(role, turn)
 
 
@@ -206,10 +206,10 @@ def agreed(state: Sequence[ClaimTurn]) -> bool:
     return len({opinion.factual for opinion in state}) == 1
 
 
-PAPERS_MINIMUM = 2
+PAPER_MIN_ROUNDS = 2
 """Number of rounds that the paper holds about every claim (section 4.1.2), even if all agents agree in the first."""
 
-MOST_CLAIMS = 30
+MAX_CLAIMS = 30
 """Most claims of a response; a reply with more is refused."""
 
 SHORT_ANSWER = 40
@@ -236,7 +236,7 @@ class Hallucination(ItemJudge):
     def __init__(
         self,
         rounds: int = 3,
-        min_rounds: int = PAPERS_MINIMUM,
+        min_rounds: int = PAPER_MIN_ROUNDS,
         transition: str = "true-skeptic",
         search: str = "none",
     ) -> None:
@@ -282,28 +282,28 @@ class Hallucination(ItemJudge):
         transcript, text = EMPTY, item.text
         if form == "dialogue":
             facts = await self.facts.ask(item, read_facts)
-            if isinstance(facts, NoAnswer):
+            if isinstance(facts, ReplyFailure):
                 return (), EMPTY.add(facts.at("facts", 0))
             text = facts.value
             transcript = EMPTY.add(Turn("facts", 0, text or "nothing that could be checked", calls=facts.calls))
             if not text:
                 return (), _with_claims(transcript, (), 0, item)
-        answer = await extract_claims(self.claims, item, text, form, MOST_CLAIMS)
-        if isinstance(answer, NoAnswer):
+        answer = await extract_claims(self.claims, item, text, form, MAX_CLAIMS)
+        if isinstance(answer, ReplyFailure):
             return (), transcript.add(answer.at("claims", 0))
         return answer.value, _with_claims(transcript, answer.value, answer.calls, item)
 
     async def _check(self, item: Item, form: Form, claim: Claim, rounds: int) -> Transcript:
         """Find evidence for a claim, and hold the debate about it; a failure ends it."""
         gathered = await find_evidence(item, form, claim.text, self.queries, self.provider)
-        if isinstance(gathered, NoAnswer):
+        if isinstance(gathered, ReplyFailure):
             return EMPTY.add(claim.failure(gathered, "evidence", 0))
         evidence = gathered.value
         queries = f" for {evidence.queries[0]!r} and {evidence.queries[1]!r}" if evidence.queries else ""
         # Evidence that was given is part of the item; transcripts need no copy of it for every claim.
         text = "" if evidence.how == evidences.AS_GIVEN else f"\n{evidence.text}"
-        found = f"claim {claim.number}: {evidence.how}{queries}{text}"
-        transcript = EMPTY.add(Turn("evidence", 0, found, calls=gathered.calls))
+        summary = f"claim {claim.number}: {evidence.how}{queries}{text}"
+        transcript = EMPTY.add(Turn("evidence", 0, summary, calls=gathered.calls))
         state: list[ClaimTurn] = []
         speakers: tuple[str, ...] = ("initial",)
         for turn in range(rounds + 1):
@@ -316,7 +316,7 @@ class Hallucination(ItemJudge):
                 # The Leader reads the two others of its state; each of them reads the agent that spoke just before.
                 heard = state if name == "leader" else (state or before)[-1:]
                 answer = await self._assess(name, item, claim, evidence, heard, turn)
-                if isinstance(answer, NoAnswer):
+                if isinstance(answer, ReplyFailure):
                     return transcript.add(claim.failure(answer, name, turn))
                 score = claim_score(answer.value, item.aspect.scale)
                 state.append(ClaimTurn.of(name, turn, answer, score, claim.number))
@@ -325,7 +325,7 @@ class Hallucination(ItemJudge):
 
     async def _assess(
         self, agent: str, item: Item, claim: Claim, evidence: Evidence, heard: Sequence[ClaimTurn], turn: int
-    ) -> RoleReply[View] | NoAnswer:
+    ) -> RoleReply[View] | ReplyFailure:
         role: Role = getattr(self, agent)
         ground = _NONE if not evidence.text else _SEARCHED if evidence.how == evidences.SEARCHED else _GIVEN
         inputs = {
@@ -347,18 +347,18 @@ class Hallucination(ItemJudge):
         last: list[Turn] = [state[-1] for state in states.values()]
         last = last or [turn for turn in transcript.turns if turn.role == "claims"]
         score = min(turn.score for turn in last if turn.score is not None)
-        held = max(turn.round for turn in last)
+        last_round = max(turn.round for turn in last)
         open_claims = any(not agreed(state) for state in states.values())
-        reason: StopReason = "rounds over" if open_claims else "no issue" if held or not states else "single call"
-        return Verdict(score, held, reason, transcript.calls, transcript)
+        reason: StopReason = "rounds over" if open_claims else "no issue" if last_round or not states else "single call"
+        return Verdict(score, last_round, reason, transcript.calls, transcript)
 
     def variants(self, personas: Mapping[str, str]) -> dict[str, Judge]:
         """Two variants: with the paper's minimum of rounds, and with 1, whose debate is the beginning of the other."""
-        if self.min_rounds != PAPERS_MINIMUM or self.debate_config.rounds < PAPERS_MINIMUM:
+        if self.min_rounds != PAPER_MIN_ROUNDS or self.debate_config.rounds < PAPER_MIN_ROUNDS:
             return super().variants(personas)
         shorter: Hallucination = self.deepcopy()
         shorter.min_rounds = 1
-        return {f"at least {PAPERS_MINIMUM} rounds": self, "at least 1 round": shorter}
+        return {f"at least {PAPER_MIN_ROUNDS} rounds": self, "at least 1 round": shorter}
 
     def dry_run_copy(self) -> Hallucination:
         copy: Hallucination = self.deepcopy()

@@ -17,7 +17,7 @@ from debate_judge.programs.lm.http.address import destination
 from debate_judge.programs.lm.local_engine import LocalEngine
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.prices import Price
-from debate_judge.programs.lm.reply import Memory, Reply, ReplyStore
+from debate_judge.programs.lm.reply import InMemoryStore, Reply, ReplyStore
 from debate_judge.programs.lm.usage import Meter
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class JudgeLM(dspy.LM):
     ) -> None:
         logging.getLogger("dspy.clients.lm").addFilter(_is_needed)
         self.recorded = RecordedEngine(
-            model, endpoint, engine, Memory() if store is None else store,
+            model, endpoint, engine, InMemoryStore() if store is None else store,
             concurrency=concurrency, options=options or LMOptions(), price=price,
             warmup=not isinstance(engine, LocalEngine),
         )  # fmt: skip
@@ -122,9 +122,9 @@ class JudgeLM(dspy.LM):
         return self._variant(engine, **({} if self.kwargs.get("temperature") is None else {"temperature": temperature}))
 
     def _variant(self, engine: RecordedEngine, **settings: Any) -> JudgeLM:
-        one: JudgeLM = self.copy(engine=_SynchronousEngine(engine), async_engine=engine, **settings)
-        one.recorded = engine
-        return one
+        variant: JudgeLM = self.copy(engine=_SynchronousEngine(engine), async_engine=engine, **settings)
+        variant.recorded = engine
+        return variant
 
     async def once(self, key: str, role: str, find: Callable[[], Awaitable[Reply]]) -> Reply:
         """What is stored under `key`, or what `find` returns: called once for all that ask, in other processes too."""

@@ -134,9 +134,9 @@ class RecordedEngine:
 
     def variant(self, **attributes: Any) -> RecordedEngine:
         """The same engine with other attributes; store, limits, budget and connections are shared."""
-        one = copy.copy(self)
-        vars(one).update(attributes)
-        return one
+        copied = copy.copy(self)
+        vars(copied).update(attributes)
+        return copied
 
     async def complete(self, request: Request) -> Response:
         """The response to a request, from the store if it was ever given before.
@@ -243,7 +243,7 @@ class RecordedEngine:
                         if call.wanted and call.alone and await self._outages.was_down():
                             # It starts over.
                             tries, pause, call.spent = 0, 0.0, 0.0
-                        elif not self._was_too_fast(call, error):
+                        elif not self._is_rate_limited(call, error):
                             raise
                         call.failures = 0
                 call.spent += pause
@@ -262,7 +262,7 @@ class RecordedEngine:
         absent = getattr(error, "provider_code", None) == NOT_LISTENING and not self._outages.answers
         return absent or not call.wanted or call.failures > options.retries or call.spent >= options.deadline
 
-    def _was_too_fast(self, call: _Call, error: Exception) -> bool:
+    def _is_rate_limited(self, call: _Call, error: Exception) -> bool:
         """Whether a provider that answers others has refused a call for its pace, which is no failure of its own."""
         in_time = call.spent < self._options.deadline
         return getattr(error, "status", None) == 429 and call.wanted and in_time

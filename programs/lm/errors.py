@@ -1,4 +1,4 @@
-"""What can end a run, besides an item: the errors of limits and outages, and which errors concern every item."""
+"""Errors that end a run rather than an item: spent budgets, outages, and what would fail for every item."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _FATAL = (
 
 
 def fatal(error: Exception) -> bool:
-    """Whether no other item can fare better: a wrong key, an unknown model, an outage, a spent budget."""
+    """Whether every other call would fail too: a wrong key, an unknown model, an outage, a spent budget."""
     return isinstance(error, _FATAL)
 
 

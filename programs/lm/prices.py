@@ -51,8 +51,8 @@ def price_of(model: str, table: Path | None = None, *, listed: bool = True) -> P
         InputError: The table is not TOML, or a section lacks a number or has another field.
     """
     sections = None if table is None else reading.toml(table, "table of prices")
-    own = {} if sections is None else {name: _price(sections.child(name)) for name in sections.values}
-    if (price := own.get(model) or own.get(model.partition("/")[2])) is not None:
+    user_prices = {} if sections is None else {name: _price(sections.child(name)) for name in sections.values}
+    if (price := user_prices.get(model) or user_prices.get(model.partition("/")[2])) is not None:
         return price
     info = (_listed().get(model) or _listed().get(model.partition("/")[2]) or {}) if listed else {}
     if not isinstance(info.get("input_cost_per_token"), (int, float)):

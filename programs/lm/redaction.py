@@ -72,7 +72,7 @@ def _passwords(value: str) -> set[str]:
     if "@" not in value or "://" not in value:
         return set()
     try:
-        found = urlsplit(value.strip()).password or ""
+        password = urlsplit(value.strip()).password or ""
     except ValueError:
         return set()
-    return {found, unquote(found)} - {""}
+    return {password, unquote(password)} - {""}

@@ -1,4 +1,4 @@
-"""A reply as it is kept, and where replies are kept so that no call is paid twice."""
+"""A stored reply, and the interface of the stores of replies."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _storable(text: str) -> str:
     return text.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
-def sound_reply(
+def validated_reply(
     text: object, tokens: tuple[object, object, object] = (0, 0, 0), finish: object = "stop", logprobs: object = None
 ) -> Reply:
     """A reply of what a server has sent or a store has kept, fit to be kept and counted.
@@ -78,10 +78,10 @@ def _count(value: Any) -> int:
 
 def _tokens(value: Any) -> tuple[tuple[tuple[str, float], ...], ...] | None:
     try:
-        found = tuple(tuple((_storable(token), float(p)) for token, p in alternatives) for alternatives in value)
+        cleaned = tuple(tuple((_storable(token), float(p)) for token, p in alternatives) for alternatives in value)
     except (TypeError, ValueError, OverflowError, AttributeError):
         return None
-    return found if found and all(math.isfinite(p) for alternatives in found for _, p in alternatives) else None
+    return cleaned if cleaned and all(math.isfinite(p) for alternatives in cleaned for _, p in alternatives) else None
 
 
 class StoreError(InputError):
@@ -126,7 +126,7 @@ async def reply_or_claim(store: ReplyStore, key: str) -> Reply | None:
     return None if answer is True else answer
 
 
-class Memory:
+class InMemoryStore:
     """A store that lasts as long as the process. It has no claims.
 
     Args:

@@ -40,7 +40,7 @@ from debate_judge.programs.lm import loop
 from debate_judge.programs.lm.redaction import clean_text
 from debate_judge.programs.lm.reply import Reply, StoreError
 from debate_judge.programs.lm.sql import postgresql
-from debate_judge.programs.lm.sql.old_folders import import_folder
+from debate_judge.programs.lm.sql.legacy_import import import_folder
 from debate_judge.programs.lm.sql.tables import (
     METADATA,
     REPLIES,
@@ -154,7 +154,7 @@ class SqlStore:
                 self._waiting.put(operation)
             return await operation.future
 
-        # In a process that was forked the lock may be held for ever.
+        # In a forked process the lock may be held forever.
         self._require_thread()
         return await loop.on_loop(asked())
 
@@ -205,8 +205,8 @@ class SqlStore:
 
     def _carry_out(self, batch: Sequence[_Operation]) -> None:
         try:
-            if asked := [operation for operation in batch if operation.kind in ("get", "take")]:
-                self._read(asked)
+            if lookups := [operation for operation in batch if operation.kind in ("get", "take")]:
+                self._read(lookups)
             if puts := [operation for operation in batch if operation.kind == "put"]:
                 self._write(puts)
             if takes := [operation for operation in batch if operation.kind == "take" and operation.answer is None]:
@@ -220,17 +220,17 @@ class SqlStore:
 
     def _read(self, operations: Sequence[_Operation]) -> None:
         with self._transaction(write=False) as connection:
-            found = self._select(connection, {operation.key for operation in operations})
+            stored = self._select(connection, {operation.key for operation in operations})
         for operation in operations:
-            operation.answer = found.get(operation.key)
+            operation.answer = stored.get(operation.key)
 
     def _select(self, connection: Connection, keys: Iterable[str]) -> dict[str, Reply]:
         """Key -> reply, of the rows that are sound."""
-        found = {}
+        by_key = {}
         for row in connection.execute(self._statements.replies, self._statements.keys(keys)).mappings():
             reply = reply_of(row)
             if reply is not None:
-                found[row["key"]] = reply
+                by_key[row["key"]] = reply
                 continue
             if not self._unsound:
                 _LOG.warning(
@@ -240,7 +240,7 @@ class SqlStore:
                     row["key"],
                 )
             self._unsound.add(row["key"])
-        return found
+        return by_key
 
     def _write(self, operations: Sequence[_Operation]) -> None:
         with self._transaction() as connection:
@@ -268,11 +268,11 @@ class SqlStore:
                 connection.execute(self._statements.add_claims, rows)
                 claims = connection.execute(self._statements.claims, self._statements.keys(keys))
                 won = {claim.key for claim in claims if claim.owner == self._owner}
-            found = self._select(connection, won)
-            if found:
-                connection.execute(self._statements.end_claims, self._statements.keys(found))
+            stored = self._select(connection, won)
+            if stored:
+                connection.execute(self._statements.end_claims, self._statements.keys(stored))
         for operation in takes:
-            operation.answer = found.get(operation.key, operation.key in won)
+            operation.answer = stored.get(operation.key, operation.key in won)
 
     def _end_lost_claims(self, connection: Connection, keys: Iterable[str], now: float) -> None:
         """End the claims of processes that are gone, or have not renewed theirs."""
@@ -345,7 +345,7 @@ class SqlStore:
         version = connection.execute(sa.select(VERSION.c.version)).scalar() if known else None
         if version != SCHEMA:
             raise StoreError(
-                "the tables of replies are of something else, or of another version of this program",
+                "the tables of replies belong to another program, or to another version of this one",
                 file=None if self._address else self._folder / FILE,
                 field=self._named,
                 expected=f"a store of version {SCHEMA}",

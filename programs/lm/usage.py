@@ -1,4 +1,4 @@
-"""Who speaks in a call, and what was asked, what was really sent, and what it cost, by role and round."""
+"""Usage accounts: calls requested and executed, tokens and cost, by role and round."""
 
 from __future__ import annotations
 
@@ -121,10 +121,10 @@ class Meter:
     @property
     def tokens(self) -> dict[str, Tokens]:
         """Role -> what its calls used, over all rounds."""
-        found: dict[str, Tokens] = {}
+        by_role: dict[str, Tokens] = {}
         for (role, _), tokens in sorted(self.accounts.copy().items()):
-            found[role] = found.get(role, Tokens()) + tokens
-        return found
+            by_role[role] = by_role.get(role, Tokens()) + tokens
+        return by_role
 
     @property
     def total(self) -> Tokens:
@@ -147,4 +147,4 @@ class Meter:
     def cost(self, price: Price) -> dict[str, float]:
         """Role -> US dollars spent on its executed calls."""
         known = {role: self.prices.get(role, price) for role in self.tokens}
-        return {role: self.tokens[role].cost(own) for role, own in known.items() if own is not None}
+        return {role: self.tokens[role].cost(used) for role, used in known.items() if used is not None}

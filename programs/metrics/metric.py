@@ -46,7 +46,7 @@ class Metric(ItemJudge):
 
     def __init__(self) -> None:
         super().__init__()
-        if missing := absent(self.packages):
+        if missing := missing_packages(self.packages):
             problem = f"the judge {self.kind!r} needs {', '.join(missing)}, not installed here"
             raise InputError(problem, remedy=install_hint("metrics"))
 
@@ -57,7 +57,7 @@ class Metric(ItemJudge):
     def measure(self, text: str, others: tuple[str, ...]) -> float:
         """The value of `text` against `others`, which are at least one; called in the metrics' own thread."""
 
-    def against(self, item: Item) -> tuple[str, ...]:
+    def reference_texts(self, item: Item) -> tuple[str, ...]:
         """The texts to compare the candidate with."""
         references = tuple(r for r in item.references if r.strip())
         return references or (item.context if item.context.strip() else item.source,)
@@ -66,7 +66,7 @@ class Metric(ItemJudge):
         """One turn with the value and no text. If the metric fails on a text, only this item is unscored."""
         if not item.text.strip():
             return EMPTY.add(Failure(self.kind, 0, "no text", "the candidate is empty", 0))
-        others = self.against(item)
+        others = self.reference_texts(item)
         if not any(other.strip() for other in others):
             # The value would be 0, which looks like a measured one.
             nothing = "there is no reference, context or source to compare with"
@@ -88,15 +88,15 @@ class Metric(ItemJudge):
 
     def dry_run_copy(self) -> Judge:
         """A metric that computes nothing: a dry run counts LM calls, and a metric makes none."""
-        return _Silent()
+        return _NullMetric()
 
 
-class _Silent(Metric):
+class _NullMetric(Metric):
     def measure(self, text: str, others: tuple[str, ...]) -> float:
         return 0.0
 
 
-def absent(packages: Sequence[str]) -> tuple[str, ...]:
+def missing_packages(packages: Sequence[str]) -> tuple[str, ...]:
     """Those of the distributions that are not installed, found without importing them."""
     return tuple(name for name in packages if importlib.util.find_spec(name.replace("-", "_")) is None)
 
@@ -232,9 +232,9 @@ class BartScore(ModelMetric):
         one_of("direction", direction, DIRECTIONS)
         self.direction = direction
 
-    def against(self, item: Item) -> tuple[str, ...]:
+    def reference_texts(self, item: Item) -> tuple[str, ...]:
         if self.direction != "faithfulness":
-            return super().against(item)
+            return super().reference_texts(item)
         return ("\n\n".join(part for part in (item.source, item.context) if part.strip()),)
 
     def measure(self, text: str, others: tuple[str, ...]) -> float:
@@ -310,7 +310,7 @@ def _load(kind: str, model: str, load: Callable[[], T]) -> T:
             f"the model {model!r} of the judge {kind!r} could not be loaded",
             field="model",
             found=f"{type(error).__name__}: {error}".partition("\n")[0],
-            remedy="give a folder that holds it, -J model=FOLDER, or run once where the hub can be reached",
+            remedy="give a folder that holds it, -J model=FOLDER, or run once with access to the hub",
         ) from error
 
 

@@ -184,11 +184,11 @@ class Text:
         self.sentences = sentences(raw)
         self.words = [words(sentence) for sentence in self.sentences]
         """Words of each sentence."""
-        self.content = [[stem(word) for word in own if word not in STOP] for own in self.words]
+        self.content = [[stem(word) for word in sentence_words if word not in STOP] for sentence_words in self.words]
         """Stems of the content words of each sentence, in order, with repetitions."""
         self.sets = [frozenset(content) for content in self.content]
         """The same as sets."""
-        self.all_words = [word for own in self.words for word in own]
+        self.all_words = [word for sentence_words in self.words for word in sentence_words]
         self.all_content = [c for content in self.content for c in content]
         self.distinct = list(dict.fromkeys(self.all_content))
         """Content stems without repetition, in order of appearance."""
@@ -210,8 +210,8 @@ class Source(Text):
         """Word -> its positions."""
         for i, word in enumerate(self.all_words):
             self.places.setdefault(word, []).append(i)
-        self.pairs = {pair for own in self.words for pair in pairwise(own)}
-        self.ends = {tuple(own[-2:]) for own in self.words}
+        self.pairs = {pair for sentence_words in self.words for pair in pairwise(sentence_words)}
+        self.ends = {tuple(sentence_words[-2:]) for sentence_words in self.words}
         """The last two words of each sentence."""
         self.weight: dict[str, float] = {}
         """Content stem -> salience: its occurrences, each discounted by how late its sentence comes."""
@@ -281,8 +281,8 @@ def digits(text: str) -> list[str]:
 
 def values(text: str) -> frozenset[str]:
     """Every number that a text mentions, in digits or in words."""
-    spelled = re.findall("[a-z]+", straight(text).lower())
-    return frozenset([*digits(text), *(NUMBER_VALUES[word] for word in spelled if word in NUMBER_VALUES)])
+    cli_name = re.findall("[a-z]+", straight(text).lower())
+    return frozenset([*digits(text), *(NUMBER_VALUES[word] for word in cli_name if word in NUMBER_VALUES)])
 
 
 # --- measurements ---
@@ -458,7 +458,10 @@ def _variety(words: Sequence[str]) -> float:
 
 def _grounds(past: Text, text: Text) -> dict[str, Measurement]:
     links = [c for c in text.distinct if c in past.vocabulary]
-    before, triples = (list(zip(own, own[1:], own[2:], strict=False)) for own in (past.all_words, text.all_words))
+    before, triples = (
+        list(zip(all_words, all_words[1:], all_words[2:], strict=False))
+        for all_words in (past.all_words, text.all_words)
+    )
     heard = set(before)
     parroted = [t for t in triples if t in heard]
     return {

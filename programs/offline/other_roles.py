@@ -140,7 +140,7 @@ def sum_up(prompt: Prompt) -> dict[str, str]:
 # Claims are sentences. A claim counts as supported as far as its content words and numbers stand in the evidence;
 # negation, exchanged roles and paraphrase are not seen, and nothing is known of the world.
 _ADDRESS = re.compile(r"\?|\b(?:i|i'm|i've|my|me|you|your|thanks|hello|hi)\b", re.IGNORECASE)
-_MOST = re.compile(r"at most (\d+) claims")
+_MAX_UNITS = re.compile(r"at most (\d+) claims")
 _BEFORE = re.compile(r"^\w+, factuality (True|False), severity \d", re.MULTILINE)
 _SEVEREST = 5
 
@@ -167,7 +167,7 @@ def extract_claims(prompt: Prompt) -> dict[str, str]:
 
 def most_claims(prompt: Prompt) -> int:
     """How many claims the prompt allows."""
-    limit = _MOST.search(prompt.input("task"))
+    limit = _MAX_UNITS.search(prompt.input("task"))
     return int(limit[1]) if limit else 1_000_000
 
 

@@ -178,11 +178,11 @@ class Assessment:
 
     def reasons(self, merit: float | None = None) -> str:
         """The heaviest features of the first look, and all raised ones; `merit` if it is not theirs."""
-        own = sorted(self.rubric.first, key=lambda item: -item.weight)[:2]
+        heaviest = sorted(self.rubric.first, key=lambda item: -item.weight)[:2]
         taken = [self.spoken(item) for item in self.rubric.later if item.name in self.raised]
-        heard = f"; weighed in: {'; '.join(taken)}" if taken else ""
-        found = self.merit() if merit is None else merit
-        return f"{LABEL}{'; '.join(map(self.spoken, own))}{heard}. Merit {found:.2f} of 1."
+        weighed = f"; weighed in: {'; '.join(taken)}" if taken else ""
+        shown_merit = self.merit() if merit is None else merit
+        return f"{LABEL}{'; '.join(map(self.spoken, heaviest))}{weighed}. Merit {shown_merit:.2f} of 1."
 
     def spoken(self, item: Weighting) -> str:
         """An item as text: with its value and, if its merit is not high, a quotation of its place in the text."""
@@ -210,16 +210,16 @@ def _raised(prompt: Prompt, rubric: Rubric) -> frozenset[str]:
 
     A referee also looks at one more item, chosen by the hash of its role.
     """
-    text, own = prompt.input("debate"), set()
+    text, extra = prompt.input("debate"), set()
     if "other referees" in prompt.role.lower():
         draw = hashlib.sha256(prompt.role.encode("utf-8", "surrogatepass")).digest()[0]
-        own = {rubric.later[draw % len(rubric.later)].name}
+        extra = {rubric.later[draw % len(rubric.later)].name}
     else:
         turns = [line for line in text.splitlines() if line.startswith("Critic, round ")]
         text = "\n".join([prompt.input("steps"), *turns])
     # Text in quotation marks is the candidate's.
     text = _QUOTED.sub("", text)
-    return frozenset(own | {item.name for item in rubric.later if PHRASES[item.name] in text})
+    return frozenset(extra | {item.name for item in rubric.later if PHRASES[item.name] in text})
 
 
 def score(prompt: Prompt) -> dict[str, str]:

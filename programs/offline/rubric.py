@@ -257,9 +257,9 @@ class Guide:
         """The rubric with the weights of the guide."""
         known = ramps(kind)
         items = [replace(known[n], weight=w, fault=False) for n, w in self.weights if n in known]
-        own = {item.name for item in rubric.first}
-        chosen = [item for item in items if item.name in own]
-        chosen += [item for item in items if item.name not in own][:_FIRST]
+        first_names = {item.name for item in rubric.first}
+        chosen = [item for item in items if item.name in first_names]
+        chosen += [item for item in items if item.name not in first_names][:_FIRST]
         return Rubric(tuple(chosen), tuple(item for item in items if item not in chosen))
 
 

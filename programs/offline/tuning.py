@@ -41,7 +41,7 @@ _FOLDS = 4
 _PRIOR_SPREAD = 0.7
 """Share of the scale that the rubric's merits are assumed to span before any rating is seen."""
 
-_LEAST_SHARE = 0.02
+_MIN_SHARE = 0.02
 """Least share of all weights that is written into a guide."""
 
 _EFFECT = re.compile(r"([^;:]+): (\d+)")
@@ -60,10 +60,10 @@ def write_guide(prompt: Prompt) -> dict[str, str]:
     kind: Kind = "dialogue" if any(s.get("context") for s in sources) else question.kind
     names = list(offline_rubric.ramps(kind))
     merits, ratings = _table(sources, kind)
-    if sources and not any(np.ptp(own) for own in ratings):
+    if sources and not any(np.ptp(source_ratings) for source_ratings in ratings):
         # With one candidate per source, candidates are compared across sources.
         merits, ratings = [np.concatenate(merits)], [np.concatenate(ratings)]
-    if not any(np.ptp(own) for own in ratings):
+    if not any(np.ptp(source_ratings) for source_ratings in ratings):
         return {"analysis": NOTHING, "guide": "The ratings shown do not differ."}
     usual = {item.name: item.weight for item in offline_rubric.rubric_for(kind, question.aspect).items}
     spread = _PRIOR_SPREAD * (question.high - question.low)
@@ -71,7 +71,7 @@ def write_guide(prompt: Prompt) -> dict[str, str]:
     weights = _fit(merits, ratings, np.array(prior))
     total = math.fsum(weights)
     heaviest = sorted(zip(names, weights.tolist(), strict=True), key=lambda pair: -pair[1])
-    shares = tuple((name, 10 * weight / total) for name, weight in heaviest if weight > _LEAST_SHARE * total)
+    shares = tuple((name, 10 * weight / total) for name, weight in heaviest if weight > _MIN_SHARE * total)
     # The weights already are in points of the scale, so their sum is what lies between merit 0 and 1.
     middle = float(np.mean(np.concatenate(merits) @ weights)) / total
     level = float(np.mean(np.concatenate(ratings)))
@@ -128,7 +128,10 @@ def _table(sources: Sequence[Mapping[str, Any]], kind: Kind) -> tuple[Table, Tab
     for source in sources:
         about = str(source.get("source", "")), str(source.get("context", ""))
         features = [measured(kind, *about, str(c.get("candidate", ""))) for c in source["candidates"]]
-        rows = [[ramp.merit(own) for ramp in offline_rubric.ramps(kind).values()] for own in features]
+        rows = [
+            [ramp.merit(candidate_features) for ramp in offline_rubric.ramps(kind).values()]
+            for candidate_features in features
+        ]
         merits.append(np.array([[1.0 if merit is None else merit for merit in row] for row in rows]))
         ratings.append(np.array([float(c.get("raters_mean", 0.0)) for c in source["candidates"]]))
     return merits, ratings
@@ -140,8 +143,8 @@ def _fit(merits: Table, ratings: Table, prior: Any) -> Any:
     Within sources, because only differences between candidates of one source matter for their ranks; non-negative,
     because each ramp already says which end is worse.
     """
-    x = [own - np.mean(own, axis=0) for own in merits]
-    y = [own - np.mean(own) for own in ratings]
+    x = [of_source - np.mean(of_source, axis=0) for of_source in merits]
+    y = [of_source - np.mean(of_source) for of_source in ratings]
 
     def unexplained(pull: float) -> float:
         """Squared error on sources that were left out, summed over the parts."""

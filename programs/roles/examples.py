@@ -92,8 +92,8 @@ def shown(demos: Iterable[Any], aspect: str, items: Sequence[Item], nearest: int
     """
     of_aspect = tuple(example for example in _read(demos) if example.aspect == aspect)
     # Without a source, examples with an item's own text are left out.
-    own = {_normalized(item.source or item.text) for item in items}
-    others = [example for example in of_aspect if _normalized(example.source or example.candidate) not in own]
+    own_sources = {_normalized(item.source or item.text) for item in items}
+    others = [example for example in of_aspect if _normalized(example.source or example.candidate) not in own_sources]
     if not others:
         return {}
     sources = all(item.aspect.source for item in items if item.aspect.name == aspect)

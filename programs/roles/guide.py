@@ -14,8 +14,8 @@ HEADING = "Guide to these raters, learnt from their ratings; it decides where it
 
 def with_guide(instructions: str, guide: str) -> str:
     """The instructions with `guide`, which replaces one that they contain; an empty guide removes it."""
-    own = instructions.partition(HEADING)[0].rstrip()
-    return f"{own}\n\n{HEADING}\n{guide.strip()}" if guide.strip() else own
+    base_text = instructions.partition(HEADING)[0].rstrip()
+    return f"{base_text}\n\n{HEADING}\n{guide.strip()}" if guide.strip() else base_text
 
 
 _ANCHOR = r"\d+(?:\.\d+)? (?:[^.;\d]|\d|\.(?=\d))+"

@@ -25,7 +25,7 @@ from debate_judge.data.schema import Scale
 
 HEADER = re.compile(r"^[ \t*_`#]*\[\[\s*##\s*(\w+)\s*##\s*\]\][ \t*_`]*:?[ \t]*", re.MULTILINE)
 TAG = re.compile(r"<(/?)(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
-MOST_BLOCKS = 100
+MAX_BLOCKS = 100
 """Most code fences that are parsed, because every broken object costs a pass over the text."""
 TWICE = "stood twice with different content"
 
@@ -168,8 +168,10 @@ def _fields_between(reply: str, names: Sequence[str]) -> Callable[[int, int], se
         places.get(name, []).append(place)
 
     def fields(first: int, last: int) -> set[str]:
-        found = ((name, own, bisect_left(own, first)) for name, own in places.items())
-        return {name for name, own, place in found if place < len(own) and own[place] < last}
+        positions = ((name, occurrences, bisect_left(occurrences, first)) for name, occurrences in places.items())
+        return {
+            name for name, occurrences, place in positions if place < len(occurrences) and occurrences[place] < last
+        }
 
     return fields
 
@@ -268,7 +270,7 @@ def _objects(text: str) -> _Objects | None:
 def _blocks(text: str) -> Iterator[tuple[int, str, int]]:
     """Start, content and end of each code fence around a JSON object."""
     done = 0
-    for fence in islice(_FENCE.finditer(text), MOST_BLOCKS):
+    for fence in islice(_FENCE.finditer(text), MAX_BLOCKS):
         end = _end_of_value(text, fence.end()) if fence.start() >= done else None
         closing = None if end is None else _CLOSED.match(text, end)
         if closing is not None:
@@ -384,12 +386,12 @@ def score(text: str, scale: Scale, aspect: str = "") -> float | Unreadable:
     lines = _RANGE.sub("", _LABEL_TAG.sub(" ", text)).split("\n")
     bare = _bare("\n".join(map(_without_reason, lines)))
     first = _bare(bare.partition("\n")[0])
-    spelled = {"yes": scale.high, "true": scale.high, "no": scale.low, "false": scale.low}.get(first.lower())
-    if scale.binary and spelled is not None:
-        return float(spelled)
-    alone = _ALONE.fullmatch(first)
+    cli_name = {"yes": scale.high, "true": scale.high, "no": scale.low, "false": scale.low}.get(first.lower())
+    if scale.binary and cli_name is not None:
+        return float(cli_name)
+    number_alone = _ALONE.fullmatch(first)
     # Text in quotation marks is not the LM's own: a candidate may claim a score for itself.
-    claims = [*([alone] if alone else []), *_at_either_end(_labelled(aspect), unquoted(bare).strip())]
+    claims = [*([number_alone] if number_alone else []), *_at_either_end(_labelled(aspect), unquoted(bare).strip())]
     # What a reason quotes may be another score: `2 - it says: my score is 5`.
     leading = _ALONE.fullmatch(first[: reason.start()]) if claims and (reason := _REASON.search(first)) else None
     values = {_number(claim[1]) for claim in [*claims, *([leading] if leading else [])]}

@@ -164,8 +164,8 @@ _ONE_ASPECT = re.compile(r"(.+?) \(")
 def _user_text(signature: Any, inputs: Mapping[str, Any]) -> str:
     names = [name for name in signature.input_fields if name not in ("correction", "role", "request")]
     # In a debate the candidate is shared by all roles. Where one role asks once, its text is shared by all candidates.
-    alone = "debate" not in names and "candidate" in names
-    place = names.index("candidate") if alone else len(names)
+    without_debate = "debate" not in names and "candidate" in names
+    place = names.index("candidate") if without_debate else len(names)
     # Escaped, because an optimizer's LM may have written them after it had read texts under evaluation.
     texts = {**inputs, "role": inputs.get("role") or replies.escaped(signature.instructions)}
     ordered = [*names[:place], "role", *names[place:], "correction"]
@@ -180,7 +180,10 @@ def _request_text(signature: Any, stated: str) -> str:
     """The output fields, which end the prompt: with their descriptions, unless these were `stated` before."""
     outputs = signature.output_fields.items()
     stated_before = form(signature) in stated
-    lines = (header(name) if stated_before else f"{header(name)}\n<{_described(name, own)}>" for name, own in outputs)
+    lines = (
+        header(name) if stated_before else f"{header(name)}\n<{_described(name, kind_of_field)}>"
+        for name, kind_of_field in outputs
+    )
     return ("\n" if stated_before else "\n\n").join([f"{replies.REQUEST}:", *lines])
 
 
@@ -248,7 +251,7 @@ class RoleReply(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class NoAnswer:
+class ReplyFailure:
     """Why there is no usable reply, and the number of LM calls made."""
 
     reason: UnscoredReason
@@ -271,7 +274,7 @@ class Role(dspy.Predict):
 
     async def ask(
         self, item: Item, read: Callable[[Fields], T | replies.Unreadable], *, round: int = 0, **options: Any
-    ) -> RoleReply[T] | NoAnswer:
+    ) -> RoleReply[T] | ReplyFailure:
         """`ask` by this predictor, in `round` of a debate; `options` are its other keywords."""
         return await ask(self, item, read, CallTag(self.speaker, round), **options)
 
@@ -285,8 +288,8 @@ async def ask(
     debate: str = "",
     inputs: Mapping[str, str] | None = None,
     settings: Mapping[str, Any] | None = None,
-    **own: Any,
-) -> RoleReply[T] | NoAnswer:
+    **overrides: Any,
+) -> RoleReply[T] | ReplyFailure:
     """Ask the LM, and a second time with what was wrong if the reply cannot be read.
 
     Args:
@@ -301,21 +304,21 @@ async def ask(
         own: In place of the predictor's own: `signature`, `demos`.
 
     Raises:
-        dspy.LMError: The LM cannot be used at all; a failure of this call alone is a `NoAnswer`.
+        dspy.LMError: The LM cannot be used at all; a failure of this call alone is a `ReplyFailure`.
     """
     prompt = {**material(item, debate), **(inputs or {})}
     why = ""
     for attempt in (1, 2):
         prompt["correction"] = f"Your last reply could not be used: {why}." if why else ""
         adapter = RoleLastAdapter()
-        fields = await call(predict, prompt, tag, adapter, settings, **own)
-        if isinstance(fields, NoAnswer):
+        fields = await call(predict, prompt, tag, adapter, settings, **overrides)
+        if isinstance(fields, ReplyFailure):
             return replace(fields, calls=attempt)
         value = fields if isinstance(fields, replies.Unreadable) else read(fields)
         if not isinstance(value, replies.Unreadable):
             return RoleReply(value, attempt)
         why = value.why
-    return NoAnswer("unreadable reply", why + adapter.kept(), 2)
+    return ReplyFailure("unreadable reply", why + adapter.kept(), 2)
 
 
 async def call(
@@ -324,10 +327,10 @@ async def call(
     tag: CallTag,
     adapter: RoleLastAdapter,
     settings: Mapping[str, Any] | None = None,
-    **own: Any,
-) -> Fields | replies.Unreadable | NoAnswer:
+    **overrides: Any,
+) -> Fields | replies.Unreadable | ReplyFailure:
     """Make one LM call as `ask` does; `inputs` that the signature does not have are left out."""
-    signature = own.get("signature", predict.signature)
+    signature = overrides.get("signature", predict.signature)
     takes, gives = signature.input_fields, signature.output_fields
     known = {name: text for name, text in inputs.items() if name in takes}
     config = dict(settings or {})
@@ -339,9 +342,9 @@ async def call(
     try:
         # The inputs are texts, so DSPy need not look at the type of each.
         with dspy.context(adapter=adapter, warn_on_type_mismatch=False):
-            prediction = await predict.acall(**known, config=config, **own)
+            prediction = await predict.acall(**known, config=config, **overrides)
     except UnusableError as error:
-        return NoAnswer(error.args[0], f"the LM ended its reply with {error.args[0]!r}", 1, divisible=True)
+        return ReplyFailure(error.args[0], f"the LM ended its reply with {error.args[0]!r}", 1, divisible=True)
     except dspy.LMError as error:
         if fatal(error):
             raise
@@ -349,7 +352,7 @@ async def call(
         # A failure of the server does not divide a table: a later run would ask about it as a whole, and the scores
         # would differ.
         refused = isinstance(error, dspy.LMInvalidRequestError)
-        return NoAnswer("too long" if too_long else "lm error", f"{type(error).__name__}: {error}", 1, refused)
+        return ReplyFailure("too long" if too_long else "lm error", f"{type(error).__name__}: {error}", 1, refused)
     except dspy.AdapterParseError:
         return replies.Unreadable("the reply was empty")
     except UnreadableError as error:
@@ -369,7 +372,7 @@ def material(item: Item, debate: str) -> dict[str, str]:
     """The input fields of an item. Every text that a data set or an agent wrote is escaped."""
     shown = item.aspect.source
     return {
-        "task": f"{kinds(item.task, bool(item.context), shown)} One aspect of the candidate is rated.",
+        "task": f"{material_text(item.task, bool(item.context), shown)} One aspect of the candidate is rated.",
         "source": replies.escaped(item.source) if shown else "",
         "context": replies.escaped(item.context) if shown else "",
         "aspect": aspect_text(item.aspect),
@@ -385,7 +388,7 @@ def aspect_text(aspect: Aspect) -> str:
     return replies.escaped(text)
 
 
-def kinds(task: Task, context: bool = False, source: bool = True) -> str:
+def material_text(task: Task, context: bool = False, source: bool = True) -> str:
     """What source, candidate and context are, by the task's labels; these may be any noun, so there are no articles."""
     if not source:
         return replies.escaped(f"Candidate: {task.candidate_label}. The aspect is judged without its source.")

@@ -31,13 +31,13 @@ from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.loop import gather
 from debate_judge.programs.lm.usage import CallTag
 from debate_judge.programs.roles import parsing as replies
-from debate_judge.programs.roles.role import SAMPLING, Alternatives, Fields, NoAnswer, Role, RoleReply, ask
+from debate_judge.programs.roles.role import SAMPLING, Alternatives, Fields, ReplyFailure, Role, RoleReply, ask
 from debate_judge.programs.transcript import Failure, Turn
 
 SAMPLES = 20
 """Default k of `sampled`, as in G-Eval."""
 
-MOST_SAMPLES = 1000
+MAX_SAMPLES = 1000
 """Largest k. Each sample is a paid call, and an export may come from anywhere."""
 
 ALTERNATIVES = 20
@@ -59,10 +59,10 @@ class Mode:
         if name in ("text", "expected") and not colon:
             return cls("text" if name == "text" else "expected")
         samples = SAMPLES if not colon else int(number) if number.isdecimal() and len(number) < 6 else 0
-        if name != "sampled" or not 1 <= samples <= MOST_SAMPLES:
+        if name != "sampled" or not 1 <= samples <= MAX_SAMPLES:
             raise InputError(
                 "not a score mode", field="score-mode", found=text[:40],
-                expected=f"text, sampled:k with k from 1 to {MOST_SAMPLES}, or expected",
+                expected=f"text, sampled:k with k from 1 to {MAX_SAMPLES}, or expected",
             )  # fmt: skip
         return cls("sampled", samples)
 
@@ -78,7 +78,9 @@ class ParsedScore:
     """The samples or probabilities that the score was computed from, for people; empty in mode `text`."""
 
 
-async def score(predict: Any, mode: Mode, item: Item, tag: CallTag, **prompt: Any) -> RoleReply[ParsedScore] | NoAnswer:
+async def score(
+    predict: Any, mode: Mode, item: Item, tag: CallTag, **prompt: Any
+) -> RoleReply[ParsedScore] | ReplyFailure:
     """Score `item` by a predictor with an output field `score` and perhaps a `rationale`.
 
     `prompt` has `debate` and `inputs`, as `programs.roles.role.ask` takes them.
@@ -105,15 +107,15 @@ async def score(predict: Any, mode: Mode, item: Item, tag: CallTag, **prompt: An
         return await ask(predict, item, as_written, tag, **prompt)
     if mode.name == "sampled":
         tags = (replace(tag, sample=number) for number in range(mode.samples))
-        calls = (ask(predict, item, as_written, own, settings=SAMPLING, **prompt) for own in tags)
+        calls = (ask(predict, item, as_written, sample_tag, settings=SAMPLING, **prompt) for sample_tag in tags)
         return mean_of(await gather(calls))
     whole_points(scale)
     answer = await ask(predict, item, as_expected, tag, settings={"logprobs": ALTERNATIVES}, **prompt)
-    if isinstance(answer, NoAnswer):
+    if isinstance(answer, ReplyFailure):
         return answer
     if answer.value is None:
         detail = "the endpoint gave no log-probabilities with its reply, which score mode 'expected' needs; "
-        return NoAnswer("no log-probabilities", f"{detail}choose 'sampled:{SAMPLES}' or 'text'", answer.calls)
+        return ReplyFailure("no log-probabilities", f"{detail}choose 'sampled:{SAMPLES}' or 'text'", answer.calls)
     return RoleReply(answer.value, answer.calls)
 
 
@@ -127,20 +129,20 @@ class ScoringRole(Role):
     async def speak(self, item: Item, **prompt: Any) -> Turn | Failure:
         """The score as a turn of a transcript."""
         answer = await score(self, self.mode, item, CallTag(self.speaker), **prompt)
-        if isinstance(answer, NoAnswer):
+        if isinstance(answer, ReplyFailure):
             return answer.at(self.speaker, 0)
         return Turn(self.speaker, 0, answer.value.rationale, score=answer.value.score, calls=answer.calls)
 
 
-def mean_of(answers: Sequence[RoleReply[ParsedScore] | NoAnswer]) -> RoleReply[ParsedScore] | NoAnswer:
+def mean_of(answers: Sequence[RoleReply[ParsedScore] | ReplyFailure]) -> RoleReply[ParsedScore] | ReplyFailure:
     """The mean over the samples that have a score, with the rationale of the first sample nearest to the mean."""
     k = len(answers)
     calls = sum(answer.calls for answer in answers)
     scored = [answer.value for answer in answers if isinstance(answer, RoleReply)]
-    failed = [(number, answer) for number, answer in enumerate(answers, 1) if isinstance(answer, NoAnswer)]
+    failed = [(number, answer) for number, answer in enumerate(answers, 1) if isinstance(answer, ReplyFailure)]
     if 2 * len(scored) < k:
         number, first = failed[0]
-        return NoAnswer(first.reason, f"{len(failed)} of {k} samples, e.g. sample {number}: {first.detail}", calls)
+        return ReplyFailure(first.reason, f"{len(failed)} of {k} samples, e.g. sample {number}: {first.detail}", calls)
     mean = sum(s.score for s in scored) / len(scored)
     nearest = min(scored, key=lambda s: abs(s.score - mean))
     counts = ", ".join(f"{score:g} (x{n})" for score, n in sorted(Counter(s.score for s in scored).items()))

@@ -6,8 +6,8 @@
 carry: the new LM is shown to lose less agreement with the raters than the margin, and its scores are where they were.
 recalibrate: likewise, but its scores are elsewhere; the map to the raters' scale is fitted again. In both cases a new
 export is written, with the evidence of the new LM. recompile: it loses more, or this is not shown; nothing is
-written, and the exit code is 1. Where the old LM can no longer be asked, its stored replies speak for it, else the
-scores that the export keeps.
+written, and the exit code is 1. Where the old LM can no longer be asked, its stored replies are used, else the scores
+that the export keeps.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from debate_judge.data.errors import InputError
-from debate_judge.runs.after.asking import (
+from debate_judge.runs.after.common import (
     AfterFlags,
     PlannedScoring,
     ScoredCorpus,
@@ -36,13 +36,13 @@ from debate_judge.runs.after.asking import (
     unseen_part,
 )
 from debate_judge.runs.flags.common import EXPORT, SEED
-from debate_judge.runs.flags.declared import command_settings, setting
+from debate_judge.runs.flags.declaration import command_settings, setting
 from debate_judge.runs.reports.tables import DataTable
 from debate_judge.runs.reports.terminal import Printed
 from debate_judge.runs.reports.text import interval
 
 if TYPE_CHECKING:
-    from debate_judge.data.inference.carried import LMComparison
+    from debate_judge.data.inference.non_inferiority import LMComparison
     from debate_judge.runs.export.manifest import Export
 
 
@@ -55,15 +55,17 @@ class CarryFlags(AfterFlags):
     data: str | None = setting(
         None, "the rated data that it was compiled on, or others", shown="the export's, where these are built in"
     )
-    margin: float = setting(0.03, "agreement, in correlation, that the new LM may lose", gt=0, le=2)
+    margin: float = setting(0.03, "largest loss of agreement (correlation) that is accepted", gt=0, le=2)
     shift: float = setting(
-        0.05, "mean shift of scores, as a share of the scale, from which on the map is fitted again", gt=0, le=1
+        0.05, "mean shift of scores, as a share of the scale, above which the map is fitted again", gt=0, le=1
     )
     old: Literal["ask", "recorded"] = setting(
         "ask", "the old LM: ask it (stored replies are recalled), or take the scores that the export keeps"
     )
     old_api_base: str | None = setting(None, "address of the old LM, if it has one of its own", metavar="URL")
-    name: str | None = setting(None, "name of the new export", shown="the old one's with that of the LM", decides=False)
+    name: str | None = setting(
+        None, "name of the new export", shown="the old one's with that of the LM", affects_results=False
+    )
     seed: int = SEED
 
 
@@ -102,16 +104,15 @@ def carry(export: str | Path, lm: str, **settings: Any) -> Carried:
         settings: Settings of `debate carry` by their names, e.g. `data="ratings.csv"`, `margin=0.05`.
 
     Raises:
-        InputError: Settings or data cannot be used, there is nothing to compare on, or nothing that speaks for the old
-            LM.
-        dspy.LMError: The new LM cannot be used.
+        InputError: Settings or data cannot be used, there is nothing to compare on, or neither replies nor scores of
+        the old LM. dspy.LMError: The new LM cannot be used.
     """
     return _carried(settings_from(CarryFlags, settings, export=export, lm=lm))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the verdict; returns the exit code (0 carry or recalibrate, 1 recompile, 2 bad input, 3 the LM failed)."""
-    return run_command("carry", __doc__, CarryFlags, argv, planned=_asked, found=_carried, shown=_shown)
+    return run_command("carry", __doc__, CarryFlags, argv, planned=_asked, execute=_carried, render=_shown)
 
 
 @dataclass(frozen=True)
@@ -140,19 +141,21 @@ def _asked(flags: CarryFlags) -> list[PlannedScoring]:
 
 
 def _carried(flags: CarryFlags) -> Carried:
-    from debate_judge.data.inference.carried import Margins, ScoreMeaning, compare_lms
+    from debate_judge.data.inference.non_inferiority import Margins, ScoreMeaning, compare_lms
 
     plan = _plan(flags)
     new, part = plan.with_new, plan.with_new.corpus
-    asked = score_corpus(new)
+    scored = score_corpus(new)
     before, source, more = _old_scores(plan.with_old, flags.old)
-    own = new.export.judge.aspects
-    scales = {a.name: ScoreMeaning(a.scale, own[a.name].judge.on_scale, own[a.name].calibration) for a in new.aspects}
+    judges = new.export.judge.aspects
+    scales = {
+        a.name: ScoreMeaning(a.scale, judges[a.name].judge.on_scale, judges[a.name].calibration) for a in new.aspects
+    }
     margins, (statistic, level) = Margins(flags.margin, flags.shift), objective(new.export, part)
-    found = compare_lms(before, asked.scores, scales, margins, statistic=statistic, level=level, seed=flags.seed)
+    comparison = compare_lms(before, scored.scores, scales, margins, statistic=statistic, level=level, seed=flags.seed)
     lms = str(new.export.manifest["lm"]["spec"]), flags.lm
-    made = Carried(found, None, source, len(part.groups), plan.held_out, (*plan.notes, *more), lms)
-    return made if found.verdict == "recompile" else replace(made, export=_write(new, asked, made, flags.name))
+    made = Carried(comparison, None, source, len(part.groups), plan.held_out, (*plan.notes, *more), lms)
+    return made if comparison.verdict == "recompile" else replace(made, export=_write(new, scored, made, flags.name))
 
 
 def _data_of(export: Export) -> str:
@@ -184,98 +187,100 @@ def _old_scores(planned: PlannedScoring, old: str) -> tuple[Scores, Literal["ask
             return score_corpus(planned).scores, "asked", notes
         except (dspy.LMError, InputError) as error:
             text = error.problem if isinstance(error, InputError) else str(error)
-            notes.append(f"the old LM cannot be asked ({text.splitlines()[0][:200]}); its recorded scores speak for it")
+            notes.append(
+                f"the old LM cannot be asked ({text.splitlines()[0][:200]}); its recorded scores are used instead"
+            )
     return recorded_scores(planned.export, planned.corpus, planned.aspects), "recorded", notes
 
 
-def _write(planned: PlannedScoring, asked: ScoredCorpus, made: Carried, name: str | None) -> Path:
+def _write(planned: PlannedScoring, scored: ScoredCorpus, made: Carried, name: str | None) -> Path:
     """The judge with the new LM as an export of its own."""
-    from debate_judge.data.inference.carried import ScoreMeaning, cross_fitted
+    from debate_judge.data.inference.non_inferiority import ScoreMeaning, cross_fitted
     from debate_judge.programs.compiled import CompiledJudge
     from debate_judge.runs.export.folder import save
     from debate_judge.runs.export.recorded import RECORDED, record, recorded_in
 
     export, part = planned.export, planned.corpus
-    found, manifest = made.comparison, export.manifest
-    recalibrated = found.verdict == "recalibrate"
-    own = {
-        aspect: replace(one, calibration=found.aspects[aspect].refitted)
-        if recalibrated and aspect in found.aspects
-        else one
-        for aspect, one in export.judge.aspects.items()
+    comparison, manifest = made.comparison, export.manifest
+    recalibrated = comparison.verdict == "recalibrate"
+    aspects = {
+        aspect: replace(aspect_judge, calibration=comparison.aspects[aspect].refitted)
+        if recalibrated and aspect in comparison.aspects
+        else aspect_judge
+        for aspect, aspect_judge in export.judge.aspects.items()
     }
     recorded = recorded_in(manifest)
     # A map that was fitted on these sources would be closer to their ratings than to those of new ones.
     crossed = recalibrated or not made.held_out
     mapped = {}
-    for aspect, groups in asked.scores.items():
-        calibration = own[aspect].calibration
+    for aspect, groups in scored.scores.items():
+        calibration = aspects[aspect].calibration
         if calibration is not None:
             scale = export.judge.task.aspect(aspect).scale
-            meaning = ScoreMeaning(scale, own[aspect].judge.on_scale, calibration)
+            meaning = ScoreMeaning(scale, aspects[aspect].judge.on_scale, calibration)
             mapped[aspect] = cross_fitted(groups, meaning) if crossed else calibration.applied(groups)
     seen = recorded.seen if recorded is not None else frozenset()
     evidence: dict[str, Any] = {
-        "exported": {"judge": "carried", "why": f"{found.verdict}: {found.why}"},
+        "exported": {"judge": "carried", "why": f"{comparison.verdict}: {comparison.why}"},
         "held_out" if made.held_out else "compared": {
-            "carried": found.new.to_json(),
-            "old_lm": found.old.to_json(),
+            "carried": comparison.new.to_json(),
+            "old_lm": comparison.old.to_json(),
         },
         "objective": manifest["evidence"].get("objective"),
         "data": asdict(replace(part.origin, location=Path(part.origin.location).name)),
-        "lm_calls_per_item": {"carried": asked.calls_per_item},
+        "lm_calls_per_item": {"carried": scored.calls_per_item},
         "carried": {**made.to_json(), "from": export.fingerprint, "export": None},
-        "decisions": {"carried": _decisions(export, asked.scores)},
-        RECORDED: record(part, asked.scores, mapped, by="export", seen=seen),
+        "decisions": {"carried": _decisions(export, scored.scores)},
+        RECORDED: record(part, scored.scores, mapped, by="export", seen=seen),
     }
-    slug = re.sub(r"[^\w.-]+", "-", asked.lm["spec"])
+    slug = re.sub(r"[^\w.-]+", "-", scored.lm["spec"])
     folder = Path(planned.flags.store) / "exports" / (name or f"{manifest.get('name', 'judge')}-on-{slug}")
     demos = any(entry.get("holds_texts") for entry in manifest["aspects"].values())
-    judge = CompiledJudge(export.judge.task, own)
-    return save(folder, judge, lm=asked.lm, evidence=evidence, name=folder.name, demos=demos)
+    judge = CompiledJudge(export.judge.task, aspects)
+    return save(folder, judge, lm=scored.lm, evidence=evidence, name=folder.name, demos=demos)
 
 
 def _decisions(export: Export, scores: Scores) -> dict[str, Any]:
     """Yes/no decisions at the old cuts, measured on the new scores."""
-    from debate_judge.data.agreement.decisions import decide, find_questions_in_scores
+    from debate_judge.data.agreement.decisions import decision_rules_from_scores, evaluate_decisions
     from debate_judge.runs.export.recorded import cuts_in
     from debate_judge.runs.reports.decisions import to_json
 
     known = cuts_in(export.manifest)
-    questions = {
-        name: replace(one, cut=known[name].cut)
-        for name, one in find_questions_in_scores(scores, None).items()
+    decision_rules = {
+        name: replace(rule, cut=known[name].cut)
+        for name, rule in decision_rules_from_scores(scores, None).items()
         if name in known and known[name].cut is not None
     }
-    return to_json({"carried": decide(scores, questions)})["carried"] if questions else {}
+    return to_json({"carried": evaluate_decisions(scores, decision_rules)})["carried"] if decision_rules else {}
 
 
 def _shown(made: Carried, flags: CarryFlags) -> tuple[dict[str, Any], list[Printed], int]:
     """The verdict and its table."""
-    found = made.comparison
+    comparison = made.comparison
     part = f"{made.sources} {'held-out ' if made.held_out else ''}sources"
     lines: list[Printed] = [
-        f"{found.verdict}: {found.why}",
+        f"{comparison.verdict}: {comparison.why}",
         f"{made.lms[0]} (old, {made.old}) and {made.lms[1]} (new) on {part}",
     ]
     lines += [f"note: {note}" for note in made.notes]
-    if found.verdict == "recompile" and found.enough is not None:
+    if comparison.verdict == "recompile" and comparison.enough is not None:
         lines.append(
-            f"with {found.enough} sources an LM that is as good as the old one is shown to be so in 80 % of cases"
+            f"with {comparison.enough} sources an LM that is as good as the old one is shown to be so in 80 % of cases"
         )
     header = ["aspect", "old", "new", "difference", "shift", "spread", "old-new", "error old", "new", "refitted"]
     rows = [
         [
             name,
-            interval(one.old),
-            interval(one.new),
-            interval(one.difference),
-            interval(one.shift, "+"),
-            _plain(one.spread),
-            _plain(one.between),
-            *(_plain(None if m is None else m.value) for m in (one.error, one.error_new, one.error_refitted)),
+            interval(aspect.old),
+            interval(aspect.new),
+            interval(aspect.difference),
+            interval(aspect.shift, "+"),
+            _plain(aspect.spread),
+            _plain(aspect.between),
+            *(_plain(None if m is None else m.value) for m in (aspect.error, aspect.error_new, aspect.error_refitted)),
         ]
-        for name, one in found.aspects.items()
+        for name, aspect in comparison.aspects.items()
     ]
     meaning = (
         "old, new, difference: agreement with the raters; old-new: of the two LMs' scores with each other; shift, "
@@ -284,7 +289,7 @@ def _shown(made: Carried, flags: CarryFlags) -> tuple[dict[str, Any], list[Print
     )
     if made.export is not None:
         print(f"Export      {made.export}", file=sys.stderr)
-    return made.to_json(), [*lines, "", DataTable(header, rows), "", meaning], int(found.verdict == "recompile")
+    return made.to_json(), [*lines, "", DataTable(header, rows), "", meaning], int(comparison.verdict == "recompile")
 
 
 def _plain(value: float | None) -> str:

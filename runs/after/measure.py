@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from debate_judge.data.errors import InputError
-from debate_judge.runs.after.asking import (
+from debate_judge.runs.after.common import (
     AfterFlags,
     PlannedScoring,
     Scores,
@@ -31,13 +31,13 @@ from debate_judge.runs.after.asking import (
     shared_aspects,
 )
 from debate_judge.runs.flags.common import EXPORT
-from debate_judge.runs.flags.declared import command_settings, setting
+from debate_judge.runs.flags.declaration import command_settings, setting
 from debate_judge.runs.reports.tables import DataTable
 from debate_judge.runs.reports.terminal import Printed
 from debate_judge.runs.reports.text import interval
 
 if TYPE_CHECKING:
-    from debate_judge.data.inference.powered import SystemsTable
+    from debate_judge.data.inference.prediction_powered import SystemsTable
     from debate_judge.data.schema import Corpus, Scale
 
 SUSPICIOUS = 0.01
@@ -72,25 +72,25 @@ def measure(file: str | Path, **settings: Any) -> dict[str, SystemsTable]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the table; returns the exit code (0 done, 2 bad input, 3 the LM failed)."""
-    return run_command("measure", __doc__, MeasureFlags, argv, planned=_asked, found=_measured, shown=_shown)
+    return run_command("measure", __doc__, MeasureFlags, argv, planned=_asked, execute=_measured, render=_shown)
 
 
 def _measured(flags: MeasureFlags) -> dict[str, SystemsTable]:
-    from debate_judge.data.inference.powered import FEWEST, measure_systems
+    from debate_judge.data.inference.prediction_powered import MIN_RATED_SOURCES, measure_systems
 
     scores, scales = _read(flags)
     ends = {aspect: (scale.low, scale.high) for aspect, scale in scales.items()}
-    found = {aspect: measure_systems(groups, ends.get(aspect)) for aspect, groups in scores.items()}
-    for aspect, table in found.items():
+    tables = {aspect: measure_systems(groups, ends.get(aspect)) for aspect, groups in scores.items()}
+    for aspect, table in tables.items():
         if not table.systems:
             raise InputError(
                 f"no system has enough ratings of {aspect}",
                 field="candidate",
-                expected=f"ids that name systems, and a system with ratings in {FEWEST} sources or more",
+                expected=f"ids that name systems, and a system with ratings in {MIN_RATED_SOURCES} sources or more",
                 found=f"{len(table.left_out)} ids, e.g. {', '.join(table.left_out[:3])}",
                 remedy="give the texts of a system the same candidate id in every source, and rate more sources",
             )
-    return found
+    return tables
 
 
 def _read(flags: MeasureFlags) -> tuple[Scores, dict[str, Scale]]:
@@ -114,8 +114,8 @@ def _read(flags: MeasureFlags) -> tuple[Scores, dict[str, Scale]]:
         names = corpus.chosen_aspects(flags.aspects)
         require_ratings(corpus, names)
         aspects = tuple(corpus.task.aspect(name) for name in names)
-        found = read_external(Path(flags.scores), "scores", corpus, aspects)
-        return scores_of(found.rows), {aspect.name: aspect.scale for aspect in aspects}
+        external = read_external(Path(flags.scores), "scores", corpus, aspects)
+        return scores_of(external.rows), {aspect.name: aspect.scale for aspect in aspects}
     from debate_judge.runs.evaluation.score_files import read_rated
 
     return scores_of(read_rated(Path(flags.file), only=flags.aspects, sources=flags.sources).rows), {}
@@ -123,7 +123,7 @@ def _read(flags: MeasureFlags) -> tuple[Scores, dict[str, Scale]]:
 
 def _at_random(corpus: Corpus) -> Corpus:
     """Sources that were chosen to be rated count as unrated: means of ratings are of sources drawn at random."""
-    return replace(corpus, groups=tuple(g if g.drawn is None else g.unrated for g in corpus.groups))
+    return replace(corpus, groups=tuple(g if g.sampling_probability is None else g.unrated for g in corpus.groups))
 
 
 def _asked(flags: MeasureFlags) -> list[PlannedScoring]:
@@ -134,24 +134,26 @@ def _asked(flags: MeasureFlags) -> list[PlannedScoring]:
     return [PlannedScoring.of("texts", export, corpus, shared_aspects(export, corpus, flags.aspects), flags)]
 
 
-def _shown(found: Mapping[str, SystemsTable], flags: MeasureFlags) -> tuple[dict[str, Any], list[Printed], int]:
+def _shown(tables: Mapping[str, SystemsTable], flags: MeasureFlags) -> tuple[dict[str, Any], list[Printed], int]:
     """The tables, one for each aspect."""
     blocks: list[Printed] = []
-    for aspect, table in found.items():
+    for aspect, table in tables.items():
         rated = f"{table.rated} rated sources and {table.others} with scores only"
         title = f"{aspect}: mean rating of each system, by {rated}"
         header = ["system", "mean", "ratings alone", "weight", "ratings", "saved", "rank"]
         rows = [
             [
-                one.system,
-                interval(one.mean),
-                f"{one.mean.alone:.2f} [{one.mean.alone_low:.2f}, {one.mean.alone_high:.2f}]",
-                f"{one.mean.weight:.2f}",
-                f"{one.ratings}",
-                f"{one.saved_ratings:.0f}",
-                f"{one.best_rank}" if one.best_rank == one.worst_rank else f"{one.best_rank}-{one.worst_rank}",
+                system_mean.system,
+                interval(system_mean.mean),
+                f"{system_mean.mean.alone:.2f} [{system_mean.mean.alone_low:.2f}, {system_mean.mean.alone_high:.2f}]",
+                f"{system_mean.mean.weight:.2f}",
+                f"{system_mean.ratings}",
+                f"{system_mean.saved_ratings:.0f}",
+                f"{system_mean.best_rank}"
+                if system_mean.best_rank == system_mean.worst_rank
+                else f"{system_mean.best_rank}-{system_mean.worst_rank}",
             ]
-            for one in table.systems
+            for system_mean in table.systems
         ]
         blocks += ["", title, "", DataTable(header, rows), *_notes(table)]
     meaning = (
@@ -159,7 +161,7 @@ def _shown(found: Mapping[str, SystemsTable], flags: MeasureFlags) -> tuple[dict
         "many more ratings would give this interval without the judge; rank: what paired differences support (p < .05, "
         "Holm over all pairs)"
     )
-    return {aspect: table.to_json() for aspect, table in found.items()}, [*blocks, "", meaning], 0
+    return {aspect: table.to_json() for aspect, table in tables.items()}, [*blocks, "", meaning], 0
 
 
 def _notes(table: SystemsTable) -> list[Printed]:
@@ -168,7 +170,7 @@ def _notes(table: SystemsTable) -> list[Printed]:
         notes.append(f"left out for lack of ratings: {', '.join(table.left_out)}")
     if table.drawn is not None and table.drawn.p_value < SUSPICIOUS:
         notes.append(
-            f"the judge scores rated sources {table.drawn.value:+.2f} apart from the others (p = "
+            f"the judge scores rated sources {table.drawn.value:+.2f} away from the others (p = "
             f"{table.drawn.p_value:.3f}): if they were not drawn at random, neither kind of mean holds for all sources"
         )
     return notes

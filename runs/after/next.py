@@ -9,8 +9,8 @@ aspects in which the compile could not tell its judge from a single call, and as
 disagreed. The budget is in ratings: texts x aspects x raters; sources are rated whole. The file has a row a text with
 an empty column an aspect (.csv), or is for Label Studio (.json, with an interface beside it). With --draw chosen the
 exported judge and a single call of its LM score the pool, and the further their rankings of a source's texts are apart,
-the likelier it is drawn. A column drawn then holds the probability of each source: such sources may teach a judge, but
-no command takes them as proof.
+the likelier it is drawn. A column drawn then holds the probability of each source: such sources can be learnt from, but
+no command takes them as evidence.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from xml.sax.saxutils import quoteattr
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import opening, require_file
 from debate_judge.data.schema import RatedGroup, Task
-from debate_judge.runs.after.asking import (
+from debate_judge.runs.after.common import (
     AfterFlags,
     PlannedScoring,
     find_export,
@@ -37,7 +37,7 @@ from debate_judge.runs.after.asking import (
     settings_from,
 )
 from debate_judge.runs.flags.common import EXPORT, SEED
-from debate_judge.runs.flags.declared import command_settings, setting
+from debate_judge.runs.flags.declaration import command_settings, setting
 from debate_judge.runs.flags.lm import limits
 from debate_judge.runs.reports.tables import DataTable
 from debate_judge.runs.reports.terminal import Printed
@@ -71,7 +71,7 @@ class NextFlags(AfterFlags):
         metavar="N",
     )
     out: str | None = setting(
-        None, "file to rate in: a table (.csv) or tasks of Label Studio (.json)", metavar="FILE", decides=False
+        None, "file to rate in: a table (.csv) or tasks of Label Studio (.json)", metavar="FILE", affects_results=False
     )
     draw: Literal["chosen", "random"] = setting(
         "random", "at random through all kinds of sources; or chosen by how far two judges' rankings are apart"
@@ -90,7 +90,8 @@ class NextSources:
     """What people should rate next."""
 
     groups: tuple[RatedGroup, ...]
-    """The drawn sources, in random order, without ratings; `drawn` is empty where they were drawn at random."""
+    """The drawn sources, in random order, without ratings; `sampling_probability` is empty where they were drawn at
+    random."""
     distances: tuple[float, ...]
     """Of each, how far apart the two judges' rankings are, from 0 to 1; empty where no judge was asked."""
     raters: Mapping[str, int]
@@ -113,7 +114,7 @@ class NextSources:
     def to_json(self) -> dict[str, Any]:
         distances: Sequence[float | None] = self.distances or [None] * len(self.groups)
         sources = [
-            {"group": g.id, "texts": len(g.candidates), "drawn": g.drawn, "rankings_apart": distance}
+            {"group": g.id, "texts": len(g.candidates), "drawn": g.sampling_probability, "rankings_apart": distance}
             for g, distance in zip(self.groups, distances, strict=True)
         ]
         about = {"ratings": self.ratings, "texts": self.texts, "raters": dict(self.raters)}
@@ -149,7 +150,7 @@ def next_sources(export: str | Path, pool: str | Path, budget: int, **settings: 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print what was chosen; returns the exit code (0 done, 2 bad input, 3 the LM failed)."""
-    return run_command("next", __doc__, NextFlags, argv, planned=_asked, found=_drawn, shown=_shown)
+    return run_command("next", __doc__, NextFlags, argv, planned=_asked, execute=_drawn, render=_shown)
 
 
 def _asked(flags: NextFlags) -> list[PlannedScoring]:
@@ -161,7 +162,7 @@ def _drawn(flags: NextFlags) -> NextSources:
     """Choose the sources, and write the file to rate in."""
     import numpy as np
 
-    from debate_judge.data.inference.drawing import drawn, inclusion_probabilities, kinds_of
+    from debate_judge.data.inference.source_sampling import cluster_texts, drawn, inclusion_probabilities
 
     _require_rating_file(flags.out)
     ratings, capped = _budget(flags)
@@ -173,12 +174,15 @@ def _drawn(flags: NextFlags) -> NextSources:
     cost = np.array([len(group.candidates) for group in groups]) * sum(raters.values())
     count = _affordable(distances, cost, ratings)
     probabilities = inclusion_probabilities(distances, count)
-    kinds = kinds_of([group.source or group.judged for group in groups], count, flags.seed)
+    kinds = cluster_texts([group.source or group.judged for group in groups], count, flags.seed)
     places = drawn(probabilities, kinds, np.random.default_rng(flags.seed))
     # All sources are no choice.
     by_distance = chosen and count < len(groups)
-    found = NextSources(
-        tuple(replace(groups[i], drawn=round(float(probabilities[i]), 6) if by_distance else None) for i in places),
+    sources = NextSources(
+        tuple(
+            replace(groups[i], sampling_probability=round(float(probabilities[i]), 6) if by_distance else None)
+            for i in places
+        ),
         tuple(round(float(distances[i]), 3) for i in places) if chosen else (),
         raters,
         choice.settled,
@@ -186,8 +190,8 @@ def _drawn(flags: NextFlags) -> NextSources:
         choice.known,
     )
     if flags.out is not None:
-        _write_rating_file(flags.out, choice.export.judge.task, found.groups, raters)
-    return found
+        _write_rating_file(flags.out, choice.export.judge.task, sources.groups, raters)
+    return sources
 
 
 def _budget(flags: NextFlags) -> tuple[int, NextFlags]:
@@ -211,16 +215,16 @@ def _read(flags: NextFlags) -> _Choice:
     judged = tuple(chosen_aspects(export.judge, flags.aspects or None))
     settled = {} if flags.aspects else _settled_aspects(export)
     task, recorded = export.judge.task, recorded_in(export.manifest)
-    found = new_groups(flags.pool, task, flags.task, flags.columns, flags.sources)
-    everything = [replace(group.unrated, drawn=None) for group in found]
+    read_groups = new_groups(flags.pool, task, flags.task, flags.columns, flags.sources)
+    everything = [replace(group.unrated, sampling_probability=None) for group in read_groups]
     known = frozenset() if recorded is None else recorded.known
     groups = tuple(group for group in everything if group.source_id not in known)
     if not groups:
         raise InputError(
-            "there is no source to choose: the compile knew all of them",
+            "there is no new source to select: the compile used all of them",
             file=flags.pool,
             field="--pool",
-            expected="texts of sources that it did not know",
+            expected="texts of sources that it did not use",
             found=f"{len(everything)} sources",
         )
     rest = tuple(aspect for aspect in judged if aspect.name not in settled)
@@ -251,7 +255,7 @@ def _raters_needed(export: Export, aspects: Sequence[str]) -> dict[str, int]:
 
 
 def _planned(choice: _Choice, flags: NextFlags) -> list[PlannedScoring]:
-    """The exported judge, and the one that it could not, or not in all, be told from: a single call."""
+    """The exported judge and the single call, from which it was not shown to differ in all aspects."""
     from debate_judge.programs import preset
     from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 
@@ -259,9 +263,9 @@ def _planned(choice: _Choice, flags: NextFlags) -> list[PlannedScoring]:
     single, debate = AspectJudge(preset("single", {})), AspectJudge(preset("debate", {}))
 
     def plain(name: str) -> bool:
-        own = exported.aspects[name].judge
-        same = own.kind == single.judge.kind and own.config() == single.judge.config()
-        return same and own.instructions() == single.judge.instructions()
+        judge = exported.aspects[name].judge
+        same = judge.kind == single.judge.kind and judge.config() == single.judge.config()
+        return same and judge.instructions() == single.judge.instructions()
 
     others = {aspect.name: debate if plain(aspect.name) else single for aspect in choice.aspects}
     rival = replace(choice.export, judge=CompiledJudge(exported.task, others))
@@ -275,7 +279,7 @@ def _distances(choice: _Choice, flags: NextFlags) -> Floats:
     """How far apart the two judges' rankings of each source are: root mean square over aspects."""
     import numpy as np
 
-    from debate_judge.data.inference.drawing import rank_distance
+    from debate_judge.data.inference.source_sampling import rank_distance
 
     first, second = (score_corpus(planned).scores for planned in _planned(choice, flags))
     return np.asarray(np.sqrt(np.mean([rank_distance(first[a], second[a]) ** 2 for a in first], axis=0)))
@@ -287,14 +291,14 @@ def _affordable(priority: Floats, cost: Floats, budget: int) -> int:
     Raises:
         InputError: It is none.
     """
-    from debate_judge.data.inference.drawing import inclusion_probabilities
+    from debate_judge.data.inference.source_sampling import inclusion_probabilities
 
     def expected(count: int) -> int:
         # Rounded first, because probabilities add up to a hair more or less.
         return math.ceil(round(float(inclusion_probabilities(priority, count) @ cost), 6))
 
-    found = bisect_right(range(1, len(cost) + 1), budget, key=expected)
-    if not found:
+    affordable = bisect_right(range(1, len(cost) + 1), budget, key=expected)
+    if not affordable:
         raise InputError(
             "too few ratings for a single source",
             field="--budget",
@@ -302,34 +306,34 @@ def _affordable(priority: Floats, cost: Floats, budget: int) -> int:
             found=budget,
             remedy="choose fewer aspects with --aspects, or fewer raters with --raters",
         )
-    return found
+    return affordable
 
 
-def _shown(found: NextSources, flags: NextFlags) -> tuple[dict[str, Any], list[Printed], int]:
-    asked = ", ".join(name if n == 1 else f"{name} by {n} raters" for name, n in found.raters.items())
+def _shown(plan: NextSources, flags: NextFlags) -> tuple[dict[str, Any], list[Printed], int]:
+    wanted = ", ".join(name if n == 1 else f"{name} by {n} raters" for name, n in plan.raters.items())
     lines: list[Printed] = [
-        f"{len(found.groups)} of {found.pool:,} sources to rate: {found.texts:,} texts, {found.ratings:,} ratings of "
-        + asked
+        f"{len(plan.groups)} of {plan.pool:,} sources to rate: {plan.texts:,} texts, {plan.ratings:,} ratings of "
+        + wanted
     ]
-    if found.known:
-        lines.append(f"{found.known} others were known to the compile and left out")
-    lines += [f"{name} is left out: {why}; --aspects asks for it" for name, why in found.settled.items()]
-    header, shown = ["source", "texts"], found.groups[:_SHOWN]
+    if plan.known:
+        lines.append(f"{plan.known} others were used by the compile and are left out")
+    lines += [f"{name} is left out: {why}; --aspects asks for it" for name, why in plan.settled.items()]
+    header, shown = ["source", "texts"], plan.groups[:_SHOWN]
     rows = [[group.id, str(len(group.candidates))] for group in shown]
-    if found.distances:
+    if plan.distances:
         header += ["drawn", "rankings apart"]
-        for row, group, distance in zip(rows, shown, found.distances, strict=False):
-            row += [f"{group.drawn or 1:.3f}", f"{distance:.2f}"]
-    more = len(found.groups) - len(shown)
+        for row, group, distance in zip(rows, shown, plan.distances, strict=False):
+            row += [f"{group.sampling_probability or 1:.3f}", f"{distance:.2f}"]
+    more = len(plan.groups) - len(shown)
     lines += ["", DataTable(header, rows), *([f"and {more} more"] if more else []), ""]
-    if found.distances:
+    if plan.distances:
         lines.append(
-            "drawn: the probability of the source; rankings apart: of the judge and its rival, from 0 to 1. Chosen "
-            "sources may teach a judge, but are held out by no compile and prove nothing"
+            "drawn: the probability of the source; rankings apart: distance of the judge's ranking to that of the "
+            "single call, from 0 to 1. Selected sources can be learnt from, but are never held out and are no evidence"
         )
     if flags.out is not None:
-        lines.append(f"written to {flags.out}; filled in, it is read as rated data are")
-    return found.to_json(), lines, 0
+        lines.append(f"written to {flags.out}; once filled in, it is rated data like any other")
+    return plan.to_json(), lines, 0
 
 
 # --- the file to rate in ---
@@ -342,7 +346,9 @@ def _require_rating_file(out: str | None) -> None:
         InputError: It ends otherwise, or cannot be written.
     """
     if out is not None and Path(out).suffix.lower() not in (".csv", ".json"):
-        raise InputError("not a file to rate in", field="--out", expected="a .csv table, or .json tasks", found=out)
+        raise InputError(
+            "not a file format for ratings", field="--out", expected="a .csv table, or .json tasks", found=out
+        )
     require_file(out, "--out")
 
 
@@ -359,10 +365,12 @@ def _write_rating_file(out: str, task: Task, groups: Sequence[RatedGroup], rater
             path.write_text(json.dumps(tasks, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
             path.with_suffix(".xml").write_text(_interface(task, rows[0], list(raters)), encoding="utf-8")
             return
-        own = [name for name in rows[0] if name != "drawn"]
-        asked = [f"{a}_{i}" if n > 1 else a for a, n in raters.items() for i in range(1, n + 1)]
+        text_columns = [name for name in rows[0] if name != "drawn"]
+        rating_columns = [f"{a}_{i}" if n > 1 else a for a, n in raters.items() for i in range(1, n + 1)]
         with path.open("w", encoding="utf-8", newline="") as file:
-            table = csv.DictWriter(file, [*own, *asked, *(["drawn"] if "drawn" in rows[0] else [])], restval="")
+            table = csv.DictWriter(
+                file, [*text_columns, *rating_columns, *(["drawn"] if "drawn" in rows[0] else [])], restval=""
+            )
             table.writeheader()
             table.writerows(rows)
 
@@ -370,12 +378,12 @@ def _write_rating_file(out: str, task: Task, groups: Sequence[RatedGroup], rater
 def _rows(groups: Sequence[RatedGroup]) -> Iterator[dict[str, str | float]]:
     """A row for each text, all with the same columns."""
     shown = [name for name in ("source", "context") if any(getattr(group, name) for group in groups)]
-    chosen = any(group.drawn is not None for group in groups)
+    chosen = any(group.sampling_probability is not None for group in groups)
     for group in groups:
         texts = {name: getattr(group, name) for name in shown}
-        drawn = {"drawn": group.drawn or ""} if chosen else {}
-        for one in group.candidates:
-            yield {"group": group.id, **texts, "candidate": one.id, "text": one.text, **drawn}
+        probability_column = {"drawn": group.sampling_probability or ""} if chosen else {}
+        for candidate in group.candidates:
+            yield {"group": group.id, **texts, "candidate": candidate.id, "text": candidate.text, **probability_column}
 
 
 def _interface(task: Task, columns: Mapping[str, object], aspects: Sequence[str]) -> str:

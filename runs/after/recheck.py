@@ -19,14 +19,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from debate_judge.data.errors import InputError
-from debate_judge.runs.after.asking import (
+from debate_judge.runs.after.common import (
     AfterFlags,
     PlannedScoring,
     Scores,
     corpus_for,
-    drawn_at_random,
     find_export,
     objective,
+    random_sources,
     recorded_scores,
     run_command,
     score_corpus,
@@ -35,14 +35,14 @@ from debate_judge.runs.after.asking import (
     unseen_part,
 )
 from debate_judge.runs.flags.common import EXPORT, SEED
-from debate_judge.runs.flags.declared import command_settings, setting
+from debate_judge.runs.flags.declaration import command_settings, setting
 from debate_judge.runs.reports.tables import DataTable
 from debate_judge.runs.reports.terminal import Printed
 from debate_judge.runs.reports.text import interval
 
 if TYPE_CHECKING:
     from debate_judge.data.agreement.results import Agreement, GroupScores
-    from debate_judge.data.inference.rechecked import Drift, Holding, SampleFigure, ScoreChange, TwoSamples
+    from debate_judge.data.inference.drift import Drift, MarginVerdict, SampleFigure, ScoreChange, TwoSampleDifference
     from debate_judge.data.schema import Aspect, Corpus
     from debate_judge.runs.export.manifest import Export
     from debate_judge.runs.export.recorded import RecordedScores
@@ -57,9 +57,9 @@ class RecheckFlags(AfterFlags):
     export: str = setting(..., EXPORT, name="EXPORT", metavar="EXPORT")
     data: str = setting(..., "texts with ratings made since, in any format that a compile takes", metavar="FILE")
     again: str | None = setting(
-        None, "rated data of the compile: score its held-out texts anew, to see whether the judge changed"
+        None, "rated data of the compile: score its held-out texts again, to see whether the judge has changed"
     )
-    margin: float = setting(0.05, "loss of agreement, in correlation, that is too much", gt=0, le=2)
+    margin: float = setting(0.05, "largest loss of agreement (correlation) that is accepted", gt=0, le=2)
     seed: int = SEED
 
 
@@ -67,7 +67,7 @@ class RecheckFlags(AfterFlags):
 class Rechecked:
     """The proof on new ratings."""
 
-    verdict: Holding
+    verdict: MarginVerdict
     """`holds`: the loss is shown to be smaller than the margin; `worse`: shown to be larger; else `unclear`."""
     margin: float
     sources: int
@@ -78,7 +78,7 @@ class Rechecked:
     """Aspect, or `AVERAGE` -> agreement."""
     old: Mapping[str, Agreement]
     """Likewise; empty where the export keeps no scores."""
-    difference: Mapping[str, TwoSamples | None]
+    difference: Mapping[str, TwoSampleDifference | None]
     """Aspect, or `AVERAGE` -> new minus old."""
     drift: Mapping[str, Drift]
     changed: Mapping[str, ScoreChange]
@@ -89,11 +89,13 @@ class Rechecked:
     def to_json(self) -> dict[str, Any]:
         about = {"verdict": self.verdict, "margin": self.margin, "sources": self.sources, "known_sources": self.known}
         figures = {
-            "new": {name: one.to_json() for name, one in self.new.items()},
-            "old": {name: one.to_json() for name, one in self.old.items()},
-            "difference": {name: None if one is None else asdict(one) for name, one in self.difference.items()},
-            "drift": {name: one.to_json() for name, one in self.drift.items()},
-            "judge_on_old_texts": {name: asdict(one) for name, one in self.changed.items()},
+            "new": {name: figure.to_json() for name, figure in self.new.items()},
+            "old": {name: figure.to_json() for name, figure in self.old.items()},
+            "difference": {
+                name: None if figure is None else asdict(figure) for name, figure in self.difference.items()
+            },
+            "drift": {name: figure.to_json() for name, figure in self.drift.items()},
+            "judge_on_old_texts": {name: asdict(figure) for name, figure in self.changed.items()},
         }
         return {**about, **figures, "causes": list(self.causes), "notes": list(self.notes)}
 
@@ -115,7 +117,7 @@ def recheck(export: str | Path, data: str | Path, **settings: Any) -> Rechecked:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the result; returns the exit code (0 not shown to be worse, 1 worse, 2 bad input, 3 the LM failed)."""
-    return run_command("recheck", __doc__, RecheckFlags, argv, planned=_asked, found=_rechecked, shown=_shown)
+    return run_command("recheck", __doc__, RecheckFlags, argv, planned=_asked, execute=_rechecked, render=_shown)
 
 
 @dataclass(frozen=True)
@@ -148,7 +150,7 @@ def _asked(flags: RecheckFlags) -> list[PlannedScoring]:
 
 
 def _rechecked(flags: RecheckFlags) -> Rechecked:
-    from debate_judge.data.inference.rechecked import causes, drift_of, holding
+    from debate_judge.data.inference.drift import causes, margin_verdict, measure_drift
 
     plan = _plan(flags)
     export, part, recorded = plan.new.export, plan.new.corpus, plan.recorded
@@ -156,13 +158,13 @@ def _rechecked(flags: RecheckFlags) -> Rechecked:
     old = {} if recorded is None else {name: recorded.scores[name] for name in scores if name in recorded.scores}
     difference = _differences(export, part, scores, old, flags.seed)
     drift = {
-        a.name: drift_of(*_on_raters_scale(export, a, recorded, scores[a.name]))
+        a.name: measure_drift(*_on_raters_scale(export, a, recorded, scores[a.name]))
         for a in plan.new.aspects
         if recorded is not None and a.name in old
     }
     changed = {} if plan.again is None else _asked_again(plan.again)
     return Rechecked(
-        holding(difference[AVERAGE], flags.margin),
+        margin_verdict(difference[AVERAGE], flags.margin),
         flags.margin,
         len(part.groups),
         plan.known,
@@ -178,7 +180,7 @@ def _rechecked(flags: RecheckFlags) -> Rechecked:
 
 def _new_part(corpus: Corpus, recorded: RecordedScores | None) -> tuple[Corpus, int, list[str]]:
     """The sources that the compile did not know, how many it knew, and what to say about them."""
-    corpus, notes = drawn_at_random(corpus)
+    corpus, notes = random_sources(corpus)
     if recorded is None:
         note = "the export does not say which sources its compile knew; only others are evidence"
         return corpus, 0, [*notes, note]
@@ -186,7 +188,7 @@ def _new_part(corpus: Corpus, recorded: RecordedScores | None) -> tuple[Corpus, 
     new = tuple(group for group in corpus.groups if group.source_id not in known)
     if not new:
         raise InputError(
-            "no source is new: the compile knew all of them",
+            "no source is new: the compile used all of them",
             file=corpus.origin.location,
             field="--data",
             expected="texts of sources that were rated since",
@@ -205,19 +207,19 @@ def _agreement(export: Export, part: Corpus, scores: Scores | Mapping[str, Any],
         return {}
     statistic, level = objective(export, part)
     table = agreement_table(scores, levels=(level,), seed=seed)
-    found = {name: one[level][statistic] for name, one in table.aspects.items()}
-    return {**found, AVERAGE: table.average[level][statistic]}
+    by_aspect = {name: aspect_table[level][statistic] for name, aspect_table in table.aspects.items()}
+    return {**by_aspect, AVERAGE: table.average[level][statistic]}
 
 
 def _differences(
     export: Export, part: Corpus, new: Scores, old: Mapping[str, Any], seed: int
-) -> dict[str, TwoSamples | None]:
+) -> dict[str, TwoSampleDifference | None]:
     """Aspect, or `AVERAGE` -> agreement now minus then.
 
     Raises:
         InputError: There is nothing to compare with.
     """
-    from debate_judge.data.inference.rechecked import agreement_figure, compare_samples, published_figure
+    from debate_judge.data.inference.drift import agreement_figure, compare_samples, published_figure
     from debate_judge.runs.export.recorded import held_out_figure
 
     statistic, level = objective(export, part)
@@ -227,14 +229,14 @@ def _differences(
             return None
         return agreement_figure({name: scores[name] for name in names}, statistic, level, seed=seed)
 
-    found = {}
+    differences = {}
     for name, names in [*((name, [name]) for name in new), (AVERAGE, list(new))]:
         then = figure(old, names)
         # Of an export that keeps no scores: the standard error is what its interval tells.
         if then is None and (told := held_out_figure(export.manifest, names, statistic, level)) is not None:
             then = published_figure(told.value, told.low, told.high, told.groups)
-        found[name] = compare_samples(figure(new, names), then)
-    if found[AVERAGE] is None:
+        differences[name] = compare_samples(figure(new, names), then)
+    if differences[AVERAGE] is None:
         raise InputError(
             "there is no measurement of the judge to compare with, or too little here to measure",
             file=export.folder,
@@ -242,17 +244,17 @@ def _differences(
             expected=f"agreement in {', '.join(new)} with an interval, then and now",
             remedy="rate more sources, or choose aspects that the export was measured in with --aspects",
         )
-    return found
+    return differences
 
 
 def _on_raters_scale(
     export: Export, aspect: Aspect, recorded: RecordedScores, new: Sequence[GroupScores]
 ) -> tuple[Sequence[GroupScores], Sequence[GroupScores], bool]:
     """Old and new scores of an aspect on one scale, and whether that is the raters'."""
-    own = export.judge.aspects[aspect.name]
-    if own.calibration is not None and aspect.name in recorded.mapped:
-        return recorded.mapped[aspect.name], own.calibration.applied(new), True
-    return recorded.scores[aspect.name], new, own.judge.on_scale
+    aspect_judge = export.judge.aspects[aspect.name]
+    if aspect_judge.calibration is not None and aspect.name in recorded.mapped:
+        return recorded.mapped[aspect.name], aspect_judge.calibration.applied(new), True
+    return recorded.scores[aspect.name], new, aspect_judge.judge.on_scale
 
 
 def _asked_again(planned: PlannedScoring) -> dict[str, ScoreChange]:
@@ -262,7 +264,7 @@ def _asked_again(planned: PlannedScoring) -> dict[str, ScoreChange]:
         InputError: The export does not keep their scores, or the data do not have them.
     """
     from debate_judge.data.agreement.raters import differences_by_group
-    from debate_judge.data.inference.rechecked import score_change
+    from debate_judge.data.inference.drift import score_change
 
     before = recorded_scores(planned.export, planned.corpus, planned.aspects)
     now = score_corpus(planned).scores
@@ -273,33 +275,33 @@ def _asked_again(planned: PlannedScoring) -> dict[str, ScoreChange]:
     return {name: score_change(differences_by_group(groups)) for name, groups in both.items()}
 
 
-def _shown(found: Rechecked, flags: RecheckFlags) -> tuple[dict[str, Any], list[Printed], int]:
+def _shown(result: Rechecked, flags: RecheckFlags) -> tuple[dict[str, Any], list[Printed], int]:
     """What holds, and the table of agreement and drift."""
-    whole = found.difference[AVERAGE]
+    whole = result.difference[AVERAGE]
     shown = (
         "" if whole is None else f": {whole.value:+.3f} [{whole.low:+.3f}, {whole.high:+.3f}], p = {whole.p_value:.3f}"
     )
     text = {
-        "holds": f"the proof holds: agreement fell by less than {found.margin:g}",
-        "worse": f"the judge is worse: agreement fell by more than {found.margin:g}",
-        "unclear": f"these ratings cannot tell whether agreement fell by {found.margin:g}",
-    }[found.verdict]
-    known = f"; {found.known} others were known to the compile and left out" if found.known else ""
-    lines: list[Printed] = [text + shown, f"{found.sources} new sources{known}"]
-    lines += [f"note: {note}" for note in found.notes]
-    lines += list(found.causes) or ["no change of the texts, the raters or the judge is shown"]
+        "holds": f"the evidence holds: agreement fell by less than {result.margin:g}",
+        "worse": f"the judge is worse: agreement fell by more than {result.margin:g}",
+        "unclear": f"these ratings cannot tell whether agreement fell by {result.margin:g}",
+    }[result.verdict]
+    known = f"; {result.known} others were used by the compile and are left out" if result.known else ""
+    lines: list[Printed] = [text + shown, f"{result.sources} new sources{known}"]
+    lines += [f"note: {note}" for note in result.notes]
+    lines += list(result.causes) or ["no change of the texts, the raters or the judge is shown"]
     header = ["aspect", "then", "now", "difference", "p", "scores", "ratings", "rating - score"]
     rows = []
-    for name, now in found.new.items():
-        then, apart, drift = found.old.get(name), found.difference[name], found.drift.get(name)
+    for name, now in result.new.items():
+        then, difference, drift = result.old.get(name), result.difference[name], result.drift.get(name)
         rows.append(
             [
                 name,
                 interval(then),
                 interval(now),
-                interval(apart, "+"),
-                "–" if apart is None else f"{apart.p_value:.3f}",
-                *(interval(one, "+") for one in _of(drift)),
+                interval(difference, "+"),
+                "–" if difference is None else f"{difference.p_value:.3f}",
+                *(interval(cell, "+") for cell in _of(drift)),
             ]
         )
     meaning = (
@@ -307,10 +309,10 @@ def _shown(found: Rechecked, flags: RecheckFlags) -> tuple[dict[str, Any], list[
         "ratings, rating - score: change of their means, now minus then"
     )
     tables = [*lines, "", DataTable(header, rows, total=True), "", meaning]
-    return found.to_json(), tables, int(found.verdict == "worse")
+    return result.to_json(), tables, int(result.verdict == "worse")
 
 
-def _of(drift: Drift | None) -> tuple[TwoSamples | None, ...]:
+def _of(drift: Drift | None) -> tuple[TwoSampleDifference | None, ...]:
     return (None, None, None) if drift is None else (drift.scores, drift.ratings, drift.apart)
 
 

@@ -10,7 +10,7 @@ from debate_judge.data.schema import ALL
 from debate_judge.programs import JUDGES
 from debate_judge.runs.evaluation.perturbations import PROBES
 from debate_judge.runs.flags.common import EXPORT, JSON_FILE, REPLIES, REPORT, SEED, STORE, DataFlags, resampling
-from debate_judge.runs.flags.declared import command_settings, flag_group, setting, unknown_name
+from debate_judge.runs.flags.declaration import command_settings, flag_group, setting, unknown_name
 from debate_judge.runs.flags.judge import PERSONAS_FILE
 from debate_judge.runs.flags.lm import MAX_TOKENS, EndpointFlags, EstimateFlags, LimitFlags
 from debate_judge.runs.flags.metric import CUT, MetricChoice
@@ -65,7 +65,7 @@ class EntrantFlags:
 
 @flag_group("LM")
 class JudgesLMFlags(EndpointFlags):
-    """The LM of all roles; what is absent is as the first export was compiled."""
+    """The LM of all roles; by default that of the first export, with its settings."""
 
     lm: str | None = setting(
         None,
@@ -93,20 +93,20 @@ class TableFlags:
     cut: float | None = CUT
     baseline: str | None = setting(None, "judge that the others are compared with", shown="the first one")
     resamples: int = resampling()
-    style: Literal["text", "markdown"] = setting("text", "format of the tables", decides=False)
+    style: Literal["text", "markdown"] = setting("text", "format of the tables", affects_results=False)
     published: bool = setting(False, "also show what papers print for this set, in a table of its own")
     report: Literal["none", "plain", "full"] = REPORT
-    name: str | None = setting(None, "name of the run in MLflow", decides=False)
+    name: str | None = setting(None, "name of the run in MLflow", affects_results=False)
     tracking_uri: str | None = setting(
         None,
         "MLflow server to log the comparison to; by default the embedded store in --store, if there is one",
         metavar="URL",
-        decides=False,
+        affects_results=False,
     )
     json: str | None = JSON_FILE
 
 
-_IN_BRACKETS = 'write it behind the judge that it is for, e.g. --judges "{}"'
+_IN_BRACKETS = 'write it in brackets after the judge, e.g. --judges "{}"'
 _ABLATION = 'an ablation is a judge with settings in brackets, e.g. --judges "{}"'
 _INTERVALS = "the terminal shows intervals of the average; the report and --json have all"
 

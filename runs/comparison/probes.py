@@ -56,8 +56,8 @@ class ProbeEffect:
     def to_json(self) -> dict[str, object]:
         measures = {"change": self.change, "moved": self.moved}
         counts = ("items", "unscored_before", "unscored_after", "skipped")
-        found: dict[str, object] = {name: None if m is None else m.to_json() for name, m in measures.items()}
-        return found | {name: getattr(self, name) for name in counts}
+        record: dict[str, object] = {name: None if m is None else m.to_json() for name, m in measures.items()}
+        return record | {name: getattr(self, name) for name in counts}
 
 
 ProbeEffects = Mapping[str, Mapping[str, ProbeEffect]]
@@ -74,15 +74,15 @@ def effects_of(judge: EvaluatedJudge, aspects: Sequence[Aspect], probes: Sequenc
             pair = pair[::-1]
         pairs.setdefault((row.probe, row.aspect), []).append(pair)
     items = len(judge.rows) // len(aspects)
-    found: dict[str, dict[str, ProbeEffect]] = {}
+    by_probe: dict[str, dict[str, ProbeEffect]] = {}
     for probe in probes:
-        own = {a.name: pairs.get((probe, a.name), []) for a in aspects}
+        by_aspect = {a.name: pairs.get((probe, a.name), []) for a in aspects}
         direction = PROBES[probe].direction
-        found[probe] = {a.name: _effect(own[a.name], a.scale, direction, items) for a in aspects}
+        by_probe[probe] = {a.name: _effect(by_aspect[a.name], a.scale, direction, items) for a in aspects}
         if len(aspects) > 1 and len({a.scale for a in aspects}) == 1:
-            everything = [pair for each in own.values() for pair in each]
-            found[probe][ALL] = _effect(everything, aspects[0].scale, direction, len(judge.rows))
-    return found
+            everything = [pair for each in by_aspect.values() for pair in each]
+            by_probe[probe][ALL] = _effect(everything, aspects[0].scale, direction, len(judge.rows))
+    return by_probe
 
 
 def step_of(scale: Scale) -> float:
@@ -110,21 +110,26 @@ def _effect(pairs: Sequence[_Pair], scale: Scale, direction: Direction, items: i
     return ProbeEffect(mean_over_groups(changes), _share(moved), count, missing, lost, skipped)
 
 
-def _share(found: Measure) -> Measure:
+def _share(measure: Measure) -> Measure:
     """The measure with its interval limited to [0, 1]."""
-    if found.value is None or found.low is None or found.high is None:
-        return found
-    return Measure(found.value, max(0.0, found.low), min(1.0, found.high), found.method)
+    if measure.value is None or measure.low is None or measure.high is None:
+        return measure
+    return Measure(measure.value, max(0.0, measure.low), min(1.0, measure.high), measure.method)
 
 
 # --- how it is shown ---
 
 
-def probes_table(found: Mapping[str, ProbeEffects], setup: EvalSetup, where: str) -> DataTable:
+def probes_table(effects_by_judge: Mapping[str, ProbeEffects], setup: EvalSetup, where: str) -> DataTable:
     """A row for each judge and manipulation; `where` says which part of the data was probed."""
     names = [aspect.name for aspect in setup.aspects]
-    whole = any(ALL in by_aspect for effects in found.values() for by_aspect in effects.values())
-    lost = any(one.unscored_after for by in found.values() for effects in by.values() for one in effects.values())
+    whole = any(ALL in by_aspect for effects in effects_by_judge.values() for by_aspect in effects.values())
+    lost = any(
+        aspect_effects.unscored_after
+        for by in effects_by_judge.values()
+        for effects in by.values()
+        for aspect_effects in effects.values()
+    )
     columns = [*names, *([ALL] if whole else [])]
     rows = [
         [
@@ -133,17 +138,17 @@ def probes_table(found: Mapping[str, ProbeEffects], setup: EvalSetup, where: str
             *(_change(by_aspect[column], column == ALL or not whole) for column in columns),
             *_counts(by_aspect, names, lost),
         ]
-        for judge, effects in found.items()
+        for judge, effects in effects_by_judge.items()
         for probe, by_aspect in effects.items()
     ]
     header = ["judge", "probe", *columns, "moved", "candidates", *(["lost"] if lost else [])]
-    return DataTable(header, rows, _legend(found, setup, where, lost), keys=2)
+    return DataTable(header, rows, _legend(effects_by_judge, setup, where, lost), keys=2)
 
 
-def _change(one: ProbeEffect, extent: bool) -> str:
-    if one.change is None or one.change.value is None:
+def _change(effect: ProbeEffect, extent: bool) -> str:
+    if effect.change is None or effect.change.value is None:
         return "–"
-    return (interval(one.change) if extent else f"{one.change.value:.2f}") + (" *" if one.shown else "")
+    return (interval(effect.change) if extent else f"{effect.change.value:.2f}") + (" *" if effect.shown else "")
 
 
 def _counts(by_aspect: Mapping[str, ProbeEffect], names: Sequence[str], lost: bool) -> list[str]:
@@ -153,34 +158,35 @@ def _counts(by_aspect: Mapping[str, ProbeEffect], names: Sequence[str], lost: bo
     return [share, f"{items:,}", *([str(sum(by_aspect[n].unscored_after for n in names))] if lost else [])]
 
 
-def _legend(found: Mapping[str, ProbeEffects], setup: EvalSetup, where: str, lost: bool) -> str:
-    probes = dict.fromkeys(probe for effects in found.values() for probe in effects)
+def _legend(effects_by_judge: Mapping[str, ProbeEffects], setup: EvalSetup, where: str, lost: bool) -> str:
+    probes = dict.fromkeys(probe for effects in effects_by_judge.values() for probe in effects)
     least = " or ".join(f"{step:g}" for step in sorted({step_of(aspect.scale) for aspect in setup.aspects}))
     lines = [
         "Bias probes: change of the score in points when candidates are manipulated, paired over candidates of "
         f"{len(setup.corpus.groups)} groups ({where}); 95 % intervals: t on the group values",
-        "* the interval lies above 0: a bias is shown, unless the text got better by it; intervals are not corrected "
+        "* the interval lies above 0: a bias is shown, unless the manipulation improved the text; intervals are not "
+        "corrected "
         "for their number",
         f"moved: share of candidates whose score moves by {least} or more, upwards (order: towards the earlier place; "
         "control: in either direction)",
         *(f"{name}: {PROBES[name].what}" for name in probes),
     ]
     for name in probes:
-        if all(one.items == 0 for effects in found.values() for one in effects[name].values()):
-            why = ", for each candidate is read by itself" if PROBES[name].change is None else ""
-            lines.append(f"{name}: nothing to be manipulated here" + why)
+        if all(effect.items == 0 for effects in effects_by_judge.values() for effect in effects[name].values()):
+            why = ", because each candidate is read by itself" if PROBES[name].change is None else ""
+            lines.append(f"{name}: not applicable to these texts" + why)
     if lost:
-        lines.append("lost: candidates without a score once they are manipulated; they count for no change")
+        lines.append("lost: candidates that have no score after the manipulation; they are left out of the change")
     return "\n".join(lines)
 
 
-def probes_json(found: Mapping[str, ProbeEffects], setup: EvalSetup) -> dict[str, Any]:
+def probes_json(effects_by_judge: Mapping[str, ProbeEffects], setup: EvalSetup) -> dict[str, Any]:
     """The effects as plain values; every number finite or null."""
-    probes = dict.fromkeys(probe for effects in found.values() for probe in effects)
+    probes = dict.fromkeys(probe for effects in effects_by_judge.values() for probe in effects)
     return {
         "judges": {
-            judge: {probe: {a: one.to_json() for a, one in by.items()} for probe, by in effects.items()}
-            for judge, effects in found.items()
+            judge: {probe: {a: effect.to_json() for a, effect in by.items()} for probe, by in effects.items()}
+            for judge, effects in effects_by_judge.items()
         },
         "probes": {name: {"what": PROBES[name].what, "bias": PROBES[name].direction} for name in probes},
         "moved_by": {aspect.name: step_of(aspect.scale) for aspect in setup.aspects},
@@ -197,10 +203,10 @@ def probe_metrics(effects: ProbeEffects, judge: str, *, whole: bool) -> dict[str
     """
     values: dict[str, float | None] = {}
     for probe, by_aspect in effects.items():
-        for aspect, one in by_aspect.items():
+        for aspect, effect in by_aspect.items():
             if (aspect == ALL or len(by_aspect) == 1) != whole:
                 continue
             prefix = f"probe/{step_name(judge)}/{probe}/{aspect}"
-            values |= with_ends(f"{prefix}/change", one.change) | with_ends(f"{prefix}/moved", one.moved)
-            values[f"{prefix}/unscored_after"] = float(one.unscored_after)
+            values |= with_ends(f"{prefix}/change", effect.change) | with_ends(f"{prefix}/moved", effect.moved)
+            values[f"{prefix}/unscored_after"] = float(effect.unscored_after)
     return values

@@ -80,7 +80,7 @@ def _read(entry: dict[str, Any]) -> PublishedTable:
     return PublishedTable(data=(data,) if isinstance(data, str) else tuple(data), rows=rows, **more)
 
 
-def fitting(setup: EvalSetup) -> list[PublishedTable]:
+def matching_tables(setup: EvalSetup) -> list[PublishedTable]:
     """The tables of correlations of the same set, level and at least one of the statistics."""
     return [
         table
@@ -91,20 +91,20 @@ def fitting(setup: EvalSetup) -> list[PublishedTable]:
     ]
 
 
-def fitting_decisions(corpus: Corpus) -> list[PublishedTable]:
+def matching_decision_tables(corpus: Corpus) -> list[PublishedTable]:
     """The tables of decisions of the same set."""
     return [t for t in published() if t.task == corpus.task.name and corpus.origin.name in t.data]
 
 
 def published_tables(setup: EvalSetup) -> list[DataTable]:
     """The fitting correlations as one table, which says what it is not, and each fitting table of decisions."""
-    tables, made = fitting(setup), fitting_decisions(setup.corpus)
+    tables, made = matching_tables(setup), matching_decision_tables(setup.corpus)
     return [*([_correlations(tables, setup)] if tables else []), *map(_decisions, made)]
 
 
-def none_published(setup: EvalSetup) -> str | None:
+def no_published_figures(setup: EvalSetup) -> str | None:
     """That there is nothing to show, where there is nothing."""
-    if fitting(setup) or fitting_decisions(setup.corpus):
+    if matching_tables(setup) or matching_decision_tables(setup.corpus):
         return None
     about = f"{setup.corpus.origin.name} at {setup.level} level in {' or '.join(setup.statistics)}"
     return f"no published figures are kept for {about}"
@@ -160,7 +160,7 @@ def published_json(setup: EvalSetup) -> dict[str, Any]:
         level = {"level": table.level} if table.level else {}
         return {"source": table.source, "data": table.data[-1], **level, "convention": table.convention, "rows": rows}
 
-    found = {"published": [plain(table, correlations) for table in fitting(setup)]}
-    if made := fitting_decisions(setup.corpus):
-        found["published_decisions"] = [plain(table, decisions) for table in made]
-    return found
+    record = {"published": [plain(table, correlations) for table in matching_tables(setup)]}
+    if made := matching_decision_tables(setup.corpus):
+        record["published_decisions"] = [plain(table, decisions) for table in made]
+    return record

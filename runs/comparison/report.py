@@ -1,4 +1,4 @@
-"""The report of a comparison: what its page says, and where it is left, in files and as a run in MLflow.
+"""The report of a comparison: what its page says, and where it is written, as files and as a run in MLflow.
 
 A further section is a further entry in `comparison_report`.
 """
@@ -18,13 +18,13 @@ from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.comparison.flags import CompareFlags
 from debate_judge.runs.comparison.probes import ProbeEffects, probe_metrics
 from debate_judge.runs.comparison.results import AVERAGE, Comparison, EvalSetup
-from debate_judge.runs.comparison.setup import Work
+from debate_judge.runs.comparison.setup import ComparisonPlan
 from debate_judge.runs.comparison.table import judges_table
 from debate_judge.runs.evaluation.entrants import Entrant
 from debate_judge.runs.evaluation.rows import EvaluatedJudge
-from debate_judge.runs.flags.declared import changed_settings, result_settings
+from debate_judge.runs.flags.declaration import changed_settings, result_settings
 from debate_judge.runs.flags.parser import as_command
-from debate_judge.runs.reports import closeness as closeness_tables
+from debate_judge.runs.reports import absolute_agreement as closeness_tables
 from debate_judge.runs.reports.costs import cost_block
 from debate_judge.runs.reports.html.blocks import (
     CostChart,
@@ -45,11 +45,11 @@ from debate_judge.runs.reports.html.items import (
     labels_of,
     reproduce_blocks,
 )
-from debate_judge.runs.reports.html.keeping import ReportFiles, keep
+from debate_judge.runs.reports.html.report_files import ReportFiles, keep
 from debate_judge.runs.reports.tables import DataTable, markdown
 from debate_judge.runs.reports.text import correlation_label, interval, p_text, with_ends
 
-_MOST_DRAWN = 6
+_MAX_DRAWN = 6
 """Judges whose scores are drawn beside the ratings; all can be looked through."""
 
 
@@ -68,20 +68,20 @@ class ComparedJudges:
 
 
 def comparison_report(
-    arguments: CompareFlags, work: Work, found: ComparedJudges, lm: JudgeLM
+    arguments: CompareFlags, work: ComparisonPlan, compared: ComparedJudges, lm: JudgeLM
 ) -> tuple[Report, DebateTexts]:
     """What the page shows, without the texts of the data, and these."""
-    comparison, setup = found.comparison, work.setup
-    identity = fingerprint(["comparison", found.record])
+    comparison, setup = compared.comparison, work.setup
+    identity = fingerprint(["comparison", compared.record])
     judged = {result.name: _judged(setup, result.entry) for result in comparison.results}
     debates, texts = debates_of(setup.corpus, setup.aspects, judged, identity)
     sections: dict[str, list[ReportBlock]] = {
         "Result": _result(comparison),
-        "Agreement": _agreement(found),
+        "Agreement": _agreement(compared),
         "Agreement against cost": _cost(comparison),
         "Agreement by rounds": _rounds(comparison, work.entrants),
     }
-    for section, table in found.tables:
+    for section, table in compared.tables:
         sections.setdefault(section, []).append(table)
     sections |= {
         "Human against judge": _beside(setup, judged),
@@ -125,8 +125,8 @@ def _result(comparison: Comparison) -> list[ReportBlock]:
     return blocks
 
 
-def _agreement(found: ComparedJudges) -> list[ReportBlock]:
-    comparison, setup = found.comparison, found.comparison.setup
+def _agreement(compared: ComparedJudges) -> list[ReportBlock]:
+    comparison, setup = compared.comparison, compared.comparison.setup
     first = setup.statistics[0]
     series = tuple(
         LineSeries(result.name, tuple(Span.of(result.at(setup, column)[first]) for column in setup.columns))
@@ -134,14 +134,16 @@ def _agreement(found: ComparedJudges) -> list[ReportBlock]:
     )
     label = correlation_label(comparison.results[0].at(setup, setup.columns[-1])[first])
     blocks: list[ReportBlock] = [
-        judges_table(comparison, all_intervals=True, caption=found.legend),
+        judges_table(comparison, all_intervals=True, caption=compared.legend),
         JudgesChart("Agreement with the raters", label, setup.columns, series),
     ]
     if comparison.differences:
         spans = tuple(map(Span.of, comparison.differences.values()))
-        versus = LineSeries(f"judge minus {comparison.baseline}", spans)
+        paired_difference = LineSeries(f"judge minus {comparison.baseline}", spans)
         title = f"Difference to {comparison.baseline}"
-        blocks.append(JudgesChart(title, f"{label}, averaged, paired", tuple(comparison.differences), (versus,)))
+        blocks.append(
+            JudgesChart(title, f"{label}, averaged, paired", tuple(comparison.differences), (paired_difference,))
+        )
     return blocks
 
 
@@ -150,15 +152,18 @@ def _rounds(comparison: Comparison, entrants: Sequence[Entrant]) -> list[ReportB
     setup, first = comparison.setup, comparison.setup.statistics[0]
     results = {result.name: result for result in comparison.results}
     by_judge: dict[str, dict[int, str]] = {}
-    for one in entrants:
-        if "rounds" in one.settings and one.name in results:
-            by_judge.setdefault(one.without("rounds"), {})[one.settings["rounds"]] = one.name
+    for entrant in entrants:
+        if "rounds" in entrant.settings and entrant.name in results:
+            by_judge.setdefault(entrant.without("rounds"), {})[entrant.settings["rounds"]] = entrant.name
     blocks: list[ReportBlock] = []
     for judge, names in by_judge.items():
         if len(names) > 1 and sorted(names) == list(range(len(names))):
-            own = [results[names[n]] for n in range(len(names))]
-            series = [LineSeries(c, tuple(Span.of(one.at(setup, c)[first]) for one in own)) for c in setup.columns]
-            label = correlation_label(own[-1].at(setup, setup.columns[-1])[first])
+            results_by_rounds = [results[names[n]] for n in range(len(names))]
+            series = [
+                LineSeries(c, tuple(Span.of(entrant.at(setup, c)[first]) for entrant in results_by_rounds))
+                for c in setup.columns
+            ]
+            label = correlation_label(results_by_rounds[-1].at(setup, setup.columns[-1])[first])
             blocks.append(LineChart(f"{judge}: agreement by the number of rounds n", label, tuple(series)))
     return blocks
 
@@ -182,7 +187,7 @@ def _cost(comparison: Comparison) -> list[ReportBlock]:
 
 def _beside(setup: EvalSetup, judged: Mapping[str, JudgedScores]) -> list[ReportBlock]:
     blocks: list[ReportBlock] = []
-    for name in list(judged)[:_MOST_DRAWN]:
+    for name in list(judged)[:_MAX_DRAWN]:
         blocks += [Paragraph("", name), *beside_ratings(setup.aspects, judged[name])]
     return blocks
 
@@ -200,7 +205,7 @@ def _costs(comparison: Comparison, lm: JudgeLM) -> list[ReportBlock]:
     return [DataTable(header, rows, note), cost_block(lm.meter, lm.price)]
 
 
-def _reproduce(arguments: CompareFlags, work: Work) -> list[ReportBlock]:
+def _reproduce(arguments: CompareFlags, work: ComparisonPlan) -> list[ReportBlock]:
     corpus, setting = work.setup.corpus, work.setting
     part = f"{len(corpus.groups)} groups, {setting.where}, fingerprint {corpus.digest}"
     rows = [
@@ -211,10 +216,10 @@ def _reproduce(arguments: CompareFlags, work: Work) -> list[ReportBlock]:
     return reproduce_blocks(as_command("compare", arguments), rows)
 
 
-# --- where it is left ---
+# --- where it is written ---
 
 
-def leave_report(arguments: CompareFlags, work: Work, found: ComparedJudges, lm: JudgeLM) -> None:
+def write_report(arguments: CompareFlags, work: ComparisonPlan, compared: ComparedJudges, lm: JudgeLM) -> None:
     """Write the report, log the run, and say where they are.
 
     A comparison is not lost because its report or run cannot be kept: that is a warning.
@@ -224,13 +229,13 @@ def leave_report(arguments: CompareFlags, work: Work, found: ComparedJudges, lm:
     store = Path(arguments.store)
     shared: dict[str, str] = {}
     try:
-        report, texts = comparison_report(arguments, work, found, lm)
+        report, texts = comparison_report(arguments, work, compared, lm)
         if arguments.report != "none":
             files = files_of(arguments, report.name)
             shared = keep(report, texts, files, store, full=arguments.report == "full")
             print(f"\nreport: {files.page}", file=sys.stderr)
         if arguments.tracking_uri is not None or (store / "mlflow.db").is_file():
-            where = _log(arguments, work, found, report, shared)
+            where = _log(arguments, work, compared, report, shared)
             print("\nrun: " + "\n     then open ".join(filter(None, where)), file=sys.stderr)
     except (InputError, TrackingError) as error:
         what = "run" if shared else "report"
@@ -245,12 +250,12 @@ def files_of(arguments: CompareFlags, name: str) -> ReportFiles:
 
 
 def _log(
-    arguments: CompareFlags, work: Work, found: ComparedJudges, report: Report, shared: Mapping[str, str]
+    arguments: CompareFlags, work: ComparisonPlan, compared: ComparedJudges, report: Report, shared: Mapping[str, str]
 ) -> tuple[str | None, str]:
     """One run for the comparison, and one in it for each judge, with the names of metrics that compiles have."""
     from debate_judge.runs.tracking.tracker import Tracker
 
-    comparison, setup = found.comparison, work.setup
+    comparison, setup = compared.comparison, work.setup
     corpus, store = Path(arguments.data.partition("=")[0]).stem, Path(arguments.store)
     name, lm = arguments.name or report.name, {"lm": work.setting.lm}
     with Tracker(uri=arguments.tracking_uri, store=store, experiment=f"debate/{corpus}", run_name=name) as tracker:
@@ -266,13 +271,13 @@ def _log(
                 **with_ends("agreement", average),
                 "calls_per_item": result.entry.calls,
                 "unscored": float(average.unscored),
-                **closeness_tables.averages(comparison.closeness, result.name),
+                **closeness_tables.averages(comparison.absolute_agreement, result.name),
             }
             tracker.trial(result.name, {"judge": result.name, **lm}, metrics)
-        for judge, effects in found.effects.items():
+        for judge, effects in compared.effects.items():
             tracker.metrics(probe_metrics(effects, judge, whole=True))
             tracker.details(probe_metrics(effects, judge, whole=False))
-        tracker.json("comparison.json", found.record)
+        tracker.json("comparison.json", compared.record)
         for path, text in shared.items():
             tracker.text(path, text)
         return tracker.ui_command, tracker.run_link()

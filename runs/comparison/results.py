@@ -1,4 +1,4 @@
-"""Several judges on the same items: agreement, paired differences, and which of them differ significantly."""
+"""Comparison of judges on the same items: agreement, paired differences, and their significance."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
 from debate_judge.data.agreement.differences import correct_named, power_of
-from debate_judge.data.agreement.raters import RaterAgreement, beside_raters
+from debate_judge.data.agreement.raters import RaterAgreement, compare_with_raters
 from debate_judge.data.agreement.tables import (
     LEVELS,
     Agreement,
@@ -19,7 +19,7 @@ from debate_judge.data.agreement.tables import (
     agreement_table,
     compare,
 )
-from debate_judge.data.inference.closeness import Closeness, closeness
+from debate_judge.data.inference.absolute_agreement import AbsoluteAgreement, absolute_agreement
 from debate_judge.data.schema import Aspect, Corpus
 from debate_judge.programs.lm.prices import Price
 from debate_judge.runs.evaluation.rows import EvaluatedJudge, Scores
@@ -62,11 +62,11 @@ class EvalSetup:
         how: Any = {"level": self.level, "resamples": self.resamples, "seed": self.seed}
         return compare(a, b, statistic=self.statistics[0], **how)
 
-    def beside_raters(self, scores: Scores, *, on_scale: bool) -> dict[str, RaterAgreement]:
+    def compare_with_raters(self, scores: Scores, *, on_scale: bool) -> dict[str, RaterAgreement]:
         """Aspect -> how a judge stands beside single raters, in the first statistic."""
         how: Any = {"level": self.level, "resamples": self.resamples, "seed": self.seed}
         return {
-            name: beside_raters(groups, statistic=self.statistics[0], on_scale=on_scale, **how)
+            name: compare_with_raters(groups, statistic=self.statistics[0], on_scale=on_scale, **how)
             for name, groups in scores.items()
         }
 
@@ -80,13 +80,13 @@ class EvalSetup:
             if score is not None
         )
 
-    def closeness(self, entries: Mapping[str, EvaluatedJudge]) -> dict[str, dict[str, Closeness]]:
+    def absolute_agreement(self, entries: Mapping[str, EvaluatedJudge]) -> dict[str, dict[str, AbsoluteAgreement]]:
         """Level and decisions of the judges that score on the raters' scale; changes are from the first of them."""
         judges = {name: entry.scores for name, entry in entries.items() if self.on_scale(entry)}
         if not judges or not self.cuts:
             return {}
         one_scale = len({aspect.scale for aspect in self.aspects}) == 1
-        return closeness(judges, self.cuts, one_scale=one_scale, seed=self.seed)
+        return absolute_agreement(judges, self.cuts, one_scale=one_scale, seed=self.seed)
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class Comparison:
     """Entrant -> its difference to the baseline in the first statistic, averaged over aspects."""
     corrected: Mapping[str, float | None]
     """Entrant -> p-value of that difference, corrected for the number of entrants (Holm); None below six groups."""
-    closeness: Mapping[str, Mapping[str, Closeness]]
+    absolute_agreement: Mapping[str, Mapping[str, AbsoluteAgreement]]
     """Entrant -> aspect or `AVERAGE` -> level and decisions; the baseline first, if it is on the raters' scale."""
     best: Mapping[str, str | None]
     """Aspect, or `AVERAGE` -> the entrant that differs from every other one, or None. One family of comparisons."""
@@ -182,30 +182,30 @@ def compare_all(
     steps = len(entries) + len(others) + len(columns)
     with progress.over("intervals", steps) if progress else nullcontext() as shown:
 
-        def step(found: T) -> T:
+        def step(value: T) -> T:
             if shown:
                 shown.advance()
-            return found
+            return value
 
         results = tuple(
             JudgeResult(name, entry, step(setup.agreement(entry.scores, LEVELS)), entry.usd_per_thousand(price))
             for name, entry in entries.items()
         )
         differences = {name: step(setup.difference(entries[name].scores, base.scores)) for name in others if base}
-        rivals = {column: step(_rivals(setup, results, column)) for column in columns}
+        comparisons = {column: step(_column_comparison(setup, results, column)) for column in columns}
     corrected = correct_named({name: d.p_value for name, d in differences.items()})
-    best = _best(rivals)
+    best = _best(comparisons)
     best.setdefault(AVERAGE, best[columns[0]])
     first = {baseline: base} if base is not None else {}
-    close = setup.closeness({**first, **entries})
+    close = setup.absolute_agreement({**first, **entries})
     return Comparison(setup, results, baseline, differences, corrected, close, best, dict(failed or {}))
 
 
-Rivals = tuple[str, Mapping[str, float | None]]
+ColumnComparison = tuple[str, Mapping[str, float | None]]
 """The entrant with the best value of a column, and the p-value of its difference to every other one."""
 
 
-def _rivals(setup: EvalSetup, results: Sequence[JudgeResult], column: str) -> Rivals | None:
+def _column_comparison(setup: EvalSetup, results: Sequence[JudgeResult], column: str) -> ColumnComparison | None:
     statistic = setup.statistics[0]
 
     def value(result: JudgeResult) -> float | None:
@@ -221,17 +221,22 @@ def _rivals(setup: EvalSetup, results: Sequence[JudgeResult], column: str) -> Ri
     return first.name, {other.name: setup.difference(scores(first), scores(other)).p_value for other in others}
 
 
-def _best(rivals: Mapping[str, Rivals | None]) -> dict[str, str | None]:
+def _best(comparisons: Mapping[str, ColumnComparison | None]) -> dict[str, str | None]:
     """Column -> the entrant that differs from every other one (p < 0.05, Holm over all columns), or None.
 
     All marks of a table are read at once. Corrected within each column only, many tables of equally good judges would
     have a mark somewhere.
     """
-    family = {(column, other): p for column, found in rivals.items() if found for other, p in found[1].items()}
+    family = {
+        (column, other): p for column, compared in comparisons.items() if compared for other, p in compared[1].items()
+    }
     corrected = correct_named(family)
 
-    def marked(column: str, found: Rivals) -> bool:
-        p_values = [corrected[column, other] for other in found[1]]
+    def marked(column: str, comparison: ColumnComparison) -> bool:
+        p_values = [corrected[column, other] for other in comparison[1]]
         return all(p is not None and p < 0.05 for p in p_values)
 
-    return {column: found[0] if found and marked(column, found) else None for column, found in rivals.items()}
+    return {
+        column: compared[0] if compared and marked(column, compared) else None
+        for column, compared in comparisons.items()
+    }

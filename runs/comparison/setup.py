@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from debate_judge import data
-from debate_judge.data.agreement.decisions import Question, find_questions
+from debate_judge.data.agreement.decisions import DecisionRule, find_decision_rules
 from debate_judge.data.agreement.tables import Level, Statistic
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import require_file
-from debate_judge.data.inference.closeness import cuts_of
+from debate_judge.data.inference.absolute_agreement import decision_cuts
 from debate_judge.data.requirements import aspects_to_judge, require_level
 from debate_judge.data.schema import Corpus
 from debate_judge.data.splits import split
@@ -20,7 +20,7 @@ from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.comparison.flags import CompareFlags, metric_of
 from debate_judge.runs.comparison.results import EvalSetup
 from debate_judge.runs.evaluation.entrants import Entrant, NamedJudge, entrants, expected, named_judges
-from debate_judge.runs.evaluation.perturbations import PROBES, Manipulation
+from debate_judge.runs.evaluation.perturbations import PROBES, Perturbation
 from debate_judge.runs.evaluation.rows import EvaluatedJudge
 from debate_judge.runs.evaluation.score_files import read_external
 from debate_judge.runs.export.from_mlflow import MLflowStore
@@ -30,7 +30,7 @@ from debate_judge.runs.human_ratings import rated_file
 
 
 @dataclass(frozen=True)
-class Setting:
+class ComparisonContext:
     """Part of the data, split and LM of a comparison."""
 
     part: str
@@ -87,12 +87,12 @@ def part_of(corpus: Corpus, aspects: Sequence[str], part: str, seed: int) -> tup
     return parts.held_out, parts.fingerprints["held_out"]
 
 
-def tuned_elsewhere(held_out: str | None, setting: Setting) -> str | None:
+def split_warning(held_out: str | None, setting: ComparisonContext) -> str | None:
     """A warning about an export whose held-out groups were not those of this table; None for other judges."""
     if held_out is None or held_out == setting.held_out:
         return None
     if setting.part == "all":
-        return "tuned or selected on some of all groups, if it was compiled on these data"
+        return "tuned or selected on some of these groups, if it was compiled on these data"
     return (
         "compiled on another split or other data: some of these groups may be among those that it was tuned or "
         "selected on (its own --data, --task and --seed give its held-out groups; compiled by folds, it has used all)"
@@ -100,7 +100,7 @@ def tuned_elsewhere(held_out: str | None, setting: Setting) -> str | None:
 
 
 @dataclass(frozen=True)
-class Work:
+class ComparisonPlan:
     """What a command line asks for, checked before a call is made."""
 
     setup: EvalSetup
@@ -108,16 +108,16 @@ class Work:
     external: Mapping[str, EvaluatedJudge]
     """Judge -> its scores from a file."""
     baseline: str
-    questions: Mapping[str, Question]
+    decision_rules: Mapping[str, DecisionRule]
     """Aspect -> the decision that the data call for, for aspects whose ratings are categories."""
-    setting: Setting
-    probes: tuple[Manipulation, ...]
+    setting: ComparisonContext
+    probes: tuple[Perturbation, ...]
     api_base: str | None
     sampling: Mapping[str, Any]
     """Temperature and longest reply."""
 
 
-def prepare(arguments: CompareFlags) -> Work:
+def prepare(arguments: CompareFlags) -> ComparisonPlan:
     """Load and check everything."""
     named = named_judges(arguments.judges, MLflowStore(arguments.tracking_uri, Path(arguments.store)))
     lm, api_base, sampling = _lm(arguments, named)
@@ -126,19 +126,19 @@ def prepare(arguments: CompareFlags) -> Work:
     names = aspects_to_judge(corpus, arguments.aspects or _judged_by_all(corpus, named))
     level, statistics = _metric(arguments, corpus)
     aspects = tuple(corpus.task.aspect(name) for name in names)
-    found = entrants(named, aspects, Path(arguments.personas) if arguments.personas else None)
+    named_entrants = entrants(named, aspects, Path(arguments.personas) if arguments.personas else None)
     part, held_out = part_of(corpus, names, arguments.part, arguments.seed)
-    questions = find_questions(corpus.groups, aspects)
-    cuts = cuts_of(aspects, questions, arguments.cut)
+    decision_rules = find_decision_rules(corpus.groups, aspects)
+    cuts = decision_cuts(aspects, decision_rules, arguments.cut)
     setup = EvalSetup(part, aspects, level, statistics, arguments.resamples, arguments.seed, cuts)
-    external = _external(arguments.external, setup, corpus, {c.name for c in found})
-    work = Work(
+    external = _external(arguments.external, setup, corpus, {c.name for c in named_entrants})
+    work = ComparisonPlan(
         setup,
-        tuple(found),
+        tuple(named_entrants),
         external,
-        _baseline(arguments.baseline, [*(c.name for c in found), *external]),
-        questions,
-        Setting(arguments.part, len(corpus.groups), arguments.seed, held_out, lm),
+        _baseline(arguments.baseline, [*(c.name for c in named_entrants), *external]),
+        decision_rules,
+        ComparisonContext(arguments.part, len(corpus.groups), arguments.seed, held_out, lm),
         tuple(PROBES[name] for name in arguments.probes),
         api_base,
         sampling,
@@ -150,17 +150,17 @@ def prepare(arguments: CompareFlags) -> Work:
 def _lm(arguments: CompareFlags, named: Sequence[NamedJudge]) -> tuple[str, str | None, dict[str, Any]]:
     """Spec, address and sampling: those of the first export, unless others are given."""
     spec, api_base, sampling = arguments.lm or OFFLINE, arguments.api_base, {"temperature": 0.0, "max_tokens": 2000}
-    export = next((one.export for one in named if one.export is not None), None)
+    export = next((judge.export for judge in named if judge.export is not None), None)
     if export is not None and arguments.lm is None:
-        spec, api_base, own = lm_of(export, None, api_base)
-        sampling |= own
+        spec, api_base, compiled_sampling = lm_of(export, None, api_base)
+        sampling |= compiled_sampling
     given = {"temperature": arguments.temperature, "max_tokens": arguments.max_tokens}
     return spec, api_base, sampling | {name: value for name, value in given.items() if value is not None}
 
 
 def _judged_by_all(corpus: Corpus, named: Sequence[NamedJudge]) -> list[str]:
     """The rated aspects that every export judges; none, for the usual ones, where there is no export."""
-    exports = [one.export for one in named if one.export is not None]
+    exports = [judge.export for judge in named if judge.export is not None]
     rated = corpus.chosen_aspects() if exports else ()
     judged = [name for name in rated if all(name in export.judge.aspects for export in exports)]
     if not judged and exports:
@@ -175,16 +175,16 @@ def _judged_by_all(corpus: Corpus, named: Sequence[NamedJudge]) -> list[str]:
 
 def _external(given: Sequence[str], setup: EvalSetup, whole: Corpus, taken: Set[str]) -> dict[str, EvaluatedJudge]:
     """Judge -> scores from its file."""
-    found: dict[str, EvaluatedJudge] = {}
+    by_name: dict[str, EvaluatedJudge] = {}
     for text in given:
         name, equals, path = text.partition("=")
         if not (equals and name.strip() and path):
             raise InputError("not an external judge", field="--external", expected="NAME=FILE", found=text)
         name = name.strip()
-        if name in taken or name in found:
+        if name in taken or name in by_name:
             raise InputError("two judges of one name", field="--external", expected="another name", found=name)
-        found[name] = read_external(Path(path), name, setup.corpus, setup.aspects, known=whole)
-    return found
+        by_name[name] = read_external(Path(path), name, setup.corpus, setup.aspects, known=whole)
+    return by_name
 
 
 def _baseline(wanted: str | None, names: Sequence[str]) -> str:

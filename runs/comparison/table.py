@@ -12,7 +12,7 @@ from debate_judge.data.agreement.results import NAMES, WHY_NONE
 from debate_judge.data.agreement.tables import Agreement, Statistic
 from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.comparison.results import Comparison, JudgeResult
-from debate_judge.runs.comparison.setup import Setting
+from debate_judge.runs.comparison.setup import ComparisonContext
 from debate_judge.runs.reports.tables import DataTable
 from debate_judge.runs.reports.text import interval, p_cell, power_text
 
@@ -32,12 +32,12 @@ def judges_table(comparison: Comparison, *, all_intervals: bool = False, caption
     left_out = any(result.entry.unscored for result in comparison.results)
     rows = []
     for result in comparison.results:
-        found = []
+        built = []
         for column in columns:
             row = [result.at(comparison.setup, column)[s] for s in comparison.setup.statistics]
             shown = "/".join(number(a.value) for a in row) + " *" * (comparison.best[column] == result.name)
-            found.append(shown + (_extent(row[0]) if all_intervals or column == columns[-1] else ""))
-        rows.append([result.name, *found, *_tail(comparison, result, priced, left_out)])
+            built.append(shown + (_extent(row[0]) if all_intervals or column == columns[-1] else ""))
+        rows.append([result.name, *built, *_tail(comparison, result, priced, left_out)])
     usd, unscored = ["$ per 1,000 items"] * priced, ["unscored"] * left_out
     tail = ["LM calls per item", *usd, f"Δ to {comparison.baseline}", "p (Holm)", *unscored]
     return DataTable(["judge", *(f"{column} {marks}" for column in columns), *tail], rows, caption)
@@ -73,7 +73,7 @@ def _tail(comparison: Comparison, result: JudgeResult, priced: bool, left_out: b
 # --- the legend ---
 
 
-def legend(comparison: Comparison, setting: Setting, *, priced: bool) -> str:
+def legend(comparison: Comparison, setting: ComparisonContext, *, priced: bool) -> str:
     """What the numbers are, which groups they come from, and what they do not show."""
     setup = comparison.setup
     groups = len(setup.corpus.groups)
@@ -89,8 +89,8 @@ def legend(comparison: Comparison, setting: Setting, *, priced: bool) -> str:
         else "none is marked: in no column does a judge differ from every other one (p < 0.05, Holm over all columns)",
         *(
             f"{name} against {comparison.baseline}: {text}"
-            for name, found in comparison.differences.items()
-            if (text := power_text(found, "groups"))
+            for name, difference in comparison.differences.items()
+            if (text := power_text(difference, "groups"))
         ),
         *_constant(comparison),
         _cost(setting, priced),
@@ -108,15 +108,15 @@ def legend(comparison: Comparison, setting: Setting, *, priced: bool) -> str:
 def _together(comparison: Comparison) -> list[str]:
     """Which judges saw candidates or aspects in shared calls, at most how many."""
     by_size: dict[tuple[int, int], list[str]] = {}
-    for one in comparison.results:
-        by_size.setdefault((one.entry.together, one.entry.joint), []).append(one.name)
+    for result in comparison.results:
+        by_size.setdefault((result.entry.together, result.entry.joint), []).append(result.name)
     side_by_side = "up to {} candidates of a source were judged side by side"
-    found = []
+    notes = []
     for (candidates, aspects), names in by_size.items():
         sizes = [side_by_side.format(candidates)] if candidates > 1 else []
         sizes += [f"up to {aspects} aspects were judged jointly"] if aspects > 1 else []
-        found += [f"{', '.join(names)}: {', '.join(sizes)}, in shared calls"] if sizes else []
-    return found
+        notes += [f"{', '.join(names)}: {', '.join(sizes)}, in shared calls"] if sizes else []
+    return notes
 
 
 def _intervals(comparison: Comparison) -> list[str]:
@@ -161,7 +161,7 @@ def _constant(comparison: Comparison) -> list[str]:
     return lines
 
 
-def _cost(setting: Setting, priced: bool) -> str:
+def _cost(setting: ComparisonContext, priced: bool) -> str:
     if setting.lm == OFFLINE:
         return "no price: the offline LM is free; with a real LM $ is what each judge would cost alone"
     if not priced:

@@ -64,14 +64,16 @@ class RunVariability:
 def run_variability(comparison: Comparison, entrants: Sequence[Entrant]) -> list[RunVariability]:
     """How the runs of each judge differ; empty where no two entrants are runs of one judge."""
     scored = {result.name for result in comparison.results}
-    found: list[RunVariability] = []
+    variability: list[RunVariability] = []
     for kind in _KINDS:
         runs: dict[str, list[str]] = {}
-        for one in entrants:
-            if kind in one.settings and one.name in scored:
-                runs.setdefault(one.without(kind), []).append(one.name)
-        found += [_of(comparison, name, kind, own) for name, own in runs.items() if len(own) > 1]
-    return found
+        for entrant in entrants:
+            if kind in entrant.settings and entrant.name in scored:
+                runs.setdefault(entrant.without(kind), []).append(entrant.name)
+        variability += [
+            _of(comparison, name, kind, names_of_runs) for name, names_of_runs in runs.items() if len(names_of_runs) > 1
+        ]
+    return variability
 
 
 def _of(comparison: Comparison, judge: str, kind: RunKind, names: Sequence[str]) -> RunVariability:
@@ -90,7 +92,7 @@ def _of(comparison: Comparison, judge: str, kind: RunKind, names: Sequence[str])
     )
 
 
-def variability_table(found: Sequence[RunVariability], comparison: Comparison, lm: str) -> DataTable:
+def variability_table(variability: Sequence[RunVariability], comparison: Comparison, lm: str) -> DataTable:
     """A row for each judge that took part several times."""
     columns, mark = comparison.setup.columns, SYMBOLS[comparison.setup.statistics[0]]
     header = [
@@ -103,14 +105,14 @@ def variability_table(found: Sequence[RunVariability], comparison: Comparison, l
     ]
     rows = [
         [
-            one.judge,
-            f"{one.kind}s",
-            str(len(one.agreement[columns[0]])),
-            *(f"{number(one.mean(c))} ± {number(one.deviation(c))}" for c in columns),
-            number(one.score_deviation),
-            "–" if one.changed is None else f"{100 * one.changed:.1f} %",
+            entry.judge,
+            f"{entry.kind}s",
+            str(len(entry.agreement[columns[0]])),
+            *(f"{number(entry.mean(c))} ± {number(entry.deviation(c))}" for c in columns),
+            number(entry.score_deviation),
+            "–" if entry.changed is None else f"{100 * entry.changed:.1f} %",
         ]
-        for one in found
+        for entry in variability
     ]
     caption = "Runs of one judge: mean ± standard deviation of agreement, n - 1"
     if lm == OFFLINE:

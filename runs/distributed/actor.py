@@ -1,4 +1,4 @@
-"""What an actor does in its process: it holds the judge, with its share of the limits, and scores units."""
+"""The actor: it holds the judge, with its share of the limits, and scores units."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.files.columns import ReadingNotes
 from debate_judge.programs.lm.options import BudgetCaps, LMOptions
 from debate_judge.programs.lm.usage import Meter
-from debate_judge.runs.distributed.out_folder import OutFolder
+from debate_judge.runs.distributed.output_folder import OutputFolder
 from debate_judge.runs.distributed.units import Unit, UnitReading, read_unit
 from debate_judge.runs.flags.parser import EXIT_INPUT, EXIT_LM
 from debate_judge.runs.scoring.output import PROVIDER_FAILED, JsonLines, Row, RowForm, RowTotals, plain
@@ -51,7 +51,7 @@ class ScoringJob:
     program: dict[str, bytes]
     """The export's files, so that no machine but the driver's must reach its folder."""
     reading: UnitReading
-    out: OutFolder
+    out: OutputFolder
     first: Row
     """The input's columns of the first text, where they are kept."""
     path: tuple[str, ...] = ()
@@ -66,9 +66,9 @@ def shared_out(job: ScoringJob, budget: BudgetCaps, count: int) -> list[ScoringJ
 
     def one(number: int) -> ScoringJob:
         options, usd = job.options, None if budget.usd is None else budget.usd / count
-        own = BudgetCaps(share(budget.calls, number), share(budget.tokens, number), usd)
+        caps = BudgetCaps(share(budget.calls, number), share(budget.tokens, number), usd)
         rpm, tpm = options.rpm and options.rpm / count, options.tpm and options.tpm / count
-        options = replace(options, rpm=rpm, tpm=tpm, budget=own)
+        options = replace(options, rpm=rpm, tpm=tpm, budget=caps)
         return replace(job, options=options, flags=replace(job.flags, concurrency=job.flags.concurrency // count))
 
     return [one(number) for number in range(count)]
@@ -185,7 +185,7 @@ class ScoringActor:
     def _score(self, unit: Unit) -> UnitDone:
         errors, unread, notes = list[str](), 0, ReadingNotes(unit.file.name)
 
-        def tell(error: InputError) -> None:
+        def on_error(error: InputError) -> None:
             nonlocal unread
             unread += 1
             if unread <= _SHOWN:
@@ -193,7 +193,7 @@ class ScoringActor:
 
         with tempfile.TemporaryDirectory(prefix="debate-rows-") as folder:
             path = Path(folder) / "rows.jsonl"
-            rows = self._write(unit.name, read_unit(unit, self._job.reading, notes, tell), path)
+            rows = self._write(unit.name, read_unit(unit, self._job.reading, notes, on_error), path)
             self._keep(unit, path, rows, complete=not unread and not PROVIDER_FAILED & rows.unscored.keys())
         if unread > _SHOWN:
             errors.append(f"{unit.file.name}: {unread - _SHOWN:,} further lines that cannot be read")
@@ -210,8 +210,8 @@ class ScoringActor:
                 self._at[unit] = rows.rows
                 if len(of_row) == self._form.items:
                     # The parts of a Parquet table have one schema, whatever the values of a part look like.
-                    own = {name: cell(plain(value)) for name, value in kept.items()} if in_texts else kept
-                    file.write(lines.row(of_row, own)[0])
+                    texts = {name: cell(plain(value)) for name, value in kept.items()} if in_texts else kept
+                    file.write(lines.row(of_row, texts)[0])
                     of_row = []
         return rows
 

@@ -17,15 +17,15 @@ from debate_judge.programs.lm.usage import Meter
 from debate_judge.runs.distributed import driver, units
 from debate_judge.runs.distributed.actor import ScoringJob, packed, shared_out
 from debate_judge.runs.distributed.driver import DistributedProgress, RunTotals, add_rows
-from debate_judge.runs.distributed.out_folder import OutFolder
+from debate_judge.runs.distributed.output_folder import OutputFolder
 from debate_judge.runs.distributed.units import Unit, UnitReading, read_unit
 from debate_judge.runs.export.loaded import LoadedJudge
 from debate_judge.runs.export.manifest import Export
-from debate_judge.runs.flags.declared import spelled
+from debate_judge.runs.flags.declaration import cli_name
 from debate_judge.runs.flags.lm import limits
 from debate_judge.runs.flags.parser import EXIT_INPUT
-from debate_judge.runs.flags.prose import say
-from debate_judge.runs.reports.scored import scored_summary
+from debate_judge.runs.flags.text_layout import say
+from debate_judge.runs.reports.scoring_summary import scored_summary
 from debate_judge.runs.reports.terminal import show
 from debate_judge.runs.scoring.scorer import TextScorer, find_export, open_program, unscored_code
 from debate_judge.runs.scoring.settings import EXIT_UNSCORED, ScoreFlags
@@ -38,7 +38,7 @@ def score_distributed(flags: ScoreFlags) -> int:
     """
     _require_supported(flags)
     driver.require_ray()
-    out = OutFolder(flags.out)
+    out = OutputFolder(flags.out)
     files = units.fingerprinted(units.find_inputs(flags.source))
     export = find_export(flags)
     with out.exclusive(), open_program(flags, export) as judge:
@@ -50,7 +50,7 @@ def score_distributed(flags: ScoreFlags) -> int:
             "units": [units.LARGEST, units.SMALLEST, units.UNITS, units.TABLE_UNITS],
             "inputs": [asdict(file) for file in files],
         }
-        out.require_made_from({**scorer.made_from(), **of_input})
+        out.require_provenance({**scorer.provenance(), **of_input})
         complete, damaged = out.complete()
         if damaged:
             say(f"note: {damaged:,} parts of {flags.out} are damaged or lost, and are scored again")
@@ -64,7 +64,7 @@ def score_distributed(flags: ScoreFlags) -> int:
                 say(f"note: {scorer.note}")
             # Two columns of one name are refused before anything is asked.
             scorer.form(first[0].candidates[0].row if first else {})
-            scorer.try_out(first)
+            scorer.run_preflight(first)
             job = _job(flags, export, judge, reading, out, first)
             _run(flags, job, judge, left, totals)
         else:
@@ -88,7 +88,12 @@ def _first_groups(
 
 
 def _job(
-    flags: ScoreFlags, export: Export, judge: LoadedJudge, reading: UnitReading, out: OutFolder, first: list[RatedGroup]
+    flags: ScoreFlags,
+    export: Export,
+    judge: LoadedJudge,
+    reading: UnitReading,
+    out: OutputFolder,
+    first: list[RatedGroup],
 ) -> ScoringJob:
     """What is to be scored, and how, with the limits of all actors together."""
     options = limits(flags)
@@ -148,7 +153,7 @@ def _summary(flags: ScoreFlags, judge: LoadedJudge, totals: RunTotals) -> int:
         return EXIT_UNSCORED
     if totals.unread:
         say(
-            f"error: {totals.unread:,} places of the input could not be read; all else is scored\n"
+            f"error: {totals.unread:,} records of the input could not be read; everything else is scored\n"
             "  remedy:   fix them and run again with another --out: finished calls are not paid for again"
         )
         return EXIT_INPUT
@@ -162,7 +167,7 @@ def _require_supported(flags: ScoreFlags) -> None:
         if (given := getattr(flags, name)) is not None:
             raise InputError(
                 "not with --engine ray",
-                field=spelled(ScoreFlags, name),
+                field=cli_name(ScoreFlags, name),
                 found=given,
                 remedy="leave it out, or score with --engine local",
             )
@@ -170,6 +175,6 @@ def _require_supported(flags: ScoreFlags) -> None:
         raise InputError(
             "fewer calls at once than actors",
             field="--concurrency",
-            expected=f"at least {flags.actors}, one for each of {spelled(ScoreFlags, 'actors')}",
+            expected=f"at least {flags.actors}, one for each of {cli_name(ScoreFlags, 'actors')}",
             found=flags.concurrency,
         )

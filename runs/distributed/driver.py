@@ -122,18 +122,18 @@ class RunTotals:
     at: dict[str, Mapping[str, int]] = field(default_factory=dict)
     """Actor -> items of the units that it is at."""
 
-    def add(self, one: UnitDone) -> list[str]:
+    def add(self, unit_done: UnitDone) -> list[str]:
         """Take in what has become of a unit; returns what the user has to be told of it."""
-        self.failure = self.failure or one.failure
-        if one.rows is not None:
-            self.done.add(one.unit)
-            add_rows(self.rows, one.rows)
+        self.failure = self.failure or unit_done.failure
+        if unit_done.rows is not None:
+            self.done.add(unit_done.unit)
+            add_rows(self.rows, unit_done.rows)
         # All units of a table that lie behind its bad row report that row.
-        again = self.reported.intersection(one.errors)
-        self.unread += one.unread - len(again)
-        new = [text for text in (*one.errors, one.notes) if text and text not in self.reported]
+        again = self.reported.intersection(unit_done.errors)
+        self.unread += unit_done.unread - len(again)
+        new = [text for text in (*unit_done.errors, unit_done.notes) if text and text not in self.reported]
         self.reported.update(new)
-        return [text if text == one.notes else f"error: {text}" for text in new]
+        return [text if text == unit_done.notes else f"error: {text}" for text in new]
 
     def report(self, actor: str, report: ActorReport) -> None:
         """Take in what an actor has done so far."""
@@ -142,7 +142,7 @@ class RunTotals:
     @property
     def items(self) -> int:
         """Items that this run has scored, those of unfinished units included."""
-        at = [one for units in self.at.copy().values() for one in units.items()]
+        at = [count for units in self.at.copy().values() for count in units.items()]
         return self.rows.rows - self.rows.kept + sum(items for name, items in at if name not in self.done)
 
     @property
@@ -152,13 +152,13 @@ class RunTotals:
 
     def meter(self) -> Meter:
         """The counts of all actors together."""
-        asked, executed, accounts = Counter[str](), Counter[str](), dict[tuple[str, int], Tokens]()
-        for one in self.meters.copy().values():
-            asked.update(one.asked)
-            executed.update(one.executed)
-            for key, tokens in one.accounts.items():
+        requested, executed, accounts = Counter[str](), Counter[str](), dict[tuple[str, int], Tokens]()
+        for actor_meter in self.meters.copy().values():
+            requested.update(actor_meter.asked)
+            executed.update(actor_meter.executed)
+            for key, tokens in actor_meter.accounts.items():
                 accounts[key] = accounts.get(key, Tokens()) + tokens
-        return Meter(asked, executed, accounts)
+        return Meter(requested, executed, accounts)
 
 
 class DistributedProgress(ProgressDisplay):
@@ -178,7 +178,7 @@ class DistributedProgress(ProgressDisplay):
         speed = totals.items / max(1e-9, self.clock() - self.started)
         parts = [f"{totals.items:,} items scored, {speed:,.1f} a second"]
         if rows.kept:
-            parts.append(f"{rows.kept:,} were there already")
+            parts.append(f"{rows.kept:,} were already present")
         if rows.unscored:
             reasons = ", ".join(f"{count:,} {reason}" for reason, count in rows.unscored.most_common(3))
             parts.append(f"unscored: {reasons}")
@@ -231,7 +231,7 @@ class UnitDriver:
                 self._hand_out()
                 self._wait(timeout=1.0)
         except KeyboardInterrupt:
-            print("stopping: what is in flight is waited for; once more to stop at once", file=sys.stderr)
+            print("stopping: waiting for calls in flight; press Ctrl-C again to stop at once", file=sys.stderr)
             self._stop()
             raise
         else:
@@ -311,15 +311,15 @@ class UnitDriver:
             self._ray.kill(actor.handle)
         self._deaths += 1
         if self._deaths > 3 * _TRIES * (1 + len(self._actors)):
-            found = f"{self._deaths} actors died one after the other, and no unit was done"
+            problem = f"{self._deaths} actors died one after the other, and no unit was done"
             remedy = f"see Ray's logs for the cause (a lack of memory?), then {RESUMES}"
-            self._totals.failure = EXIT_INPUT, f"error: {found}\n  remedy:   {remedy}"
+            self._totals.failure = EXIT_INPUT, f"error: {problem}\n  remedy:   {remedy}"
         elif self._replaced:
             self._actors.append(self._start(actor.job))
         elif not self._actors and self._totals.failure is None:
-            found = "all actors were killed, and may have spent their shares of the budget"
+            problem = "all actors were killed, and may have spent their shares of the budget"
             remedy = f"raise --budget if you need to, and {RESUMES}"
-            self._totals.failure = EXIT_LM, f"error: {found}\n  remedy:   {remedy}"
+            self._totals.failure = EXIT_LM, f"error: {problem}\n  remedy:   {remedy}"
 
     def _stop(self) -> None:
         """Let the actors finish what is in flight, and hear what they have done."""

@@ -26,7 +26,7 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from debate_judge.data.errors import InputError, Tell
+from debate_judge.data.errors import ErrorHandler, InputError
 from debate_judge.data.files.columns import Columns, ReadingNotes
 from debate_judge.data.files.formats import HUB, TEXT_TABLES, HubName, RecordFile, first_line, recognized
 from debate_judge.data.files.reading import jsonl
@@ -105,7 +105,7 @@ def find_inputs(pattern: str) -> list[InputFile]:
     """
     if pattern.startswith(HUB) and not pattern.startswith(HUB + "//"):
         return [InputFile(pattern, pattern, 0)]
-    with reaching(pattern):
+    with storage_errors(pattern):
         files = _remote(pattern) if "://" in pattern else _local(pattern)
     if not files:
         raise InputError("no such file", file=pattern, field="--in", expected="a file, a glob or a URL")
@@ -113,7 +113,7 @@ def find_inputs(pattern: str) -> list[InputFile]:
 
 
 @contextmanager
-def reaching(name: str, field: str = "--in") -> Iterator[None]:
+def storage_errors(name: str, field: str = "--in") -> Iterator[None]:
     """Turn whatever the block raises, which asks a store, into an error that names the file or folder, and its flag."""
     try:
         yield
@@ -146,7 +146,7 @@ def _remote(pattern: str) -> list[InputFile]:
     if isinstance(system, LocalFileSystem):
         return _local(path)
     files = system.glob(path, detail=True) if glob.has_magic(path) else {path: system.info(path)}
-    return [_described(system.unstrip_protocol(one), info) for one, info in sorted(files.items()) if _is_file(info)]
+    return [_described(system.unstrip_protocol(url), info) for url, info in sorted(files.items()) if _is_file(info)]
 
 
 def _is_file(info: Mapping[str, Any]) -> bool:
@@ -176,7 +176,7 @@ def _content(file: InputFile, progress: StepProgress) -> str:
     if file.of_hub:
         return HubName.of(file.place).fingerprint()
     digest = hashlib.blake2b(digest_size=16)
-    with reaching(file.name), open_input(file.place) as opened:
+    with storage_errors(file.name), open_input(file.place) as opened:
         if file.remote:
             digest.update(opened.read(_ENDS))
             opened.seek(max(0, file.size - _ENDS))
@@ -239,7 +239,7 @@ def line_count(file: InputFile, read: bool = False) -> int | None:
         None where it would have to be read or fetched, or cannot be read, which an actor reports.
     """
     suffix = "" if file.of_hub else Path(file.name).suffix.lower()
-    with reaching(file.name):
+    with storage_errors(file.name):
         if suffix == ".parquet":
             import pyarrow as pa
             import pyarrow.parquet as pq
@@ -257,7 +257,7 @@ def line_count(file: InputFile, read: bool = False) -> int | None:
 def newlines(file: InputFile, end: int | None = None) -> int:
     """Line ends in a file, or in its first bytes."""
     count, left = 0, file.size if end is None else end
-    with reaching(file.name), open_input(file.place) as opened:
+    with storage_errors(file.name), open_input(file.place) as opened:
         while left and (block := opened.read(min(left, _BLOCK))):
             count += block.count(b"\n")
             left -= len(block)
@@ -271,7 +271,7 @@ def group_a_line(file: InputFile, columns: Sequence[str]) -> bool:
     """
     if file.of_hub or Path(file.name).suffix.lower() not in _LINES:
         return False
-    with reaching(file.name), open_input(file.place) as opened:
+    with storage_errors(file.name), open_input(file.place) as opened:
         lines = (line.removeprefix(codecs.BOM_UTF8).strip() for line in opened)
         for number, line in enumerate(islice((line for line in lines if line), _FIRST)):
             if line.startswith(b"[") or (number == 0 and line.endswith((b"{", b"[", b","))):
@@ -296,7 +296,7 @@ def _where_sources_change(file: InputFile, columns: Columns, wanted: Sequence[in
     The driver looks for them, and each line is read once at most.
     """
     starts = [0]
-    with reaching(file.name), open_input(file.place) as opened:
+    with storage_errors(file.name), open_input(file.place) as opened:
         for place in wanted[1:-1]:
             if place <= starts[-1]:
                 continue
@@ -339,22 +339,22 @@ class UnitReading:
     keep: bool = False
 
 
-def read_unit(unit: Unit, reading: UnitReading, notes: ReadingNotes, tell: Tell) -> Iterator[RatedGroup]:
+def read_unit(unit: Unit, reading: UnitReading, notes: ReadingNotes, on_error: ErrorHandler) -> Iterator[RatedGroup]:
     """The groups of a unit in their order.
 
     Args:
         unit: What to read.
         reading: How.
         notes: As for `new_groups`.
-        tell: Takes an error where something cannot be read, before the group behind it is yielded. A bad line is left
-            out where each has a group; any other file ends there.
+        on_error: Takes an error where something cannot be read, before the group behind it is yielded. A bad line is
+            left out where each has a group; any other file ends there.
     """
     try:
         with tempfile.TemporaryDirectory(prefix="debate-unit-") as folder:
             copy, begins = _copied(unit, Path(folder))
             first, end = (unit.start, unit.end) if unit.of_lines else (0, None)
             source, line = None, 0
-            for group, at in _groups(unit, copy, begins, reading, notes, tell):
+            for group, at in _groups(unit, copy, begins, reading, notes, on_error):
                 # Where calls are shared, all groups of a source are of the unit that its first one is of.
                 before, source = source, (group.source or group.id, group.context)
                 line = line if reading.shared and source == before else at
@@ -363,7 +363,7 @@ def read_unit(unit: Unit, reading: UnitReading, notes: ReadingNotes, tell: Tell)
                 if line >= first:
                     yield group
     except InputError as error:
-        tell(error if error.line is None else error.changed(problem=f"{error.problem}; what follows is not read"))
+        on_error(error if error.line is None else error.changed(problem=f"{error.problem}; what follows is not read"))
 
 
 def all_groups(flags: ScoreFlags, task: Task) -> Iterator[RatedGroup]:
@@ -382,7 +382,7 @@ def _copied(unit: Unit, folder: Path) -> tuple[InputFile, int]:
     if file.of_hub or not (file.remote or unit.of_bytes):
         return file, 0
     path, begins = folder / f"copy{Path(file.name).suffix}", 0
-    with reaching(file.name), open_input(file.place) as source, path.open("wb") as target:
+    with storage_errors(file.name), open_input(file.place) as source, path.open("wb") as target:
         if not unit.of_bytes:
             shutil.copyfileobj(source, target)
         else:
@@ -397,7 +397,7 @@ def _copied(unit: Unit, folder: Path) -> tuple[InputFile, int]:
 
 
 def _groups(
-    unit: Unit, copy: InputFile, begins: int, reading: UnitReading, notes: ReadingNotes, tell: Tell
+    unit: Unit, copy: InputFile, begins: int, reading: UnitReading, notes: ReadingNotes, on_error: ErrorHandler
 ) -> Iterator[tuple[RatedGroup, int]]:
     """The groups of a copy with their lines in it; errors have the file and the lines of the input."""
 
@@ -412,7 +412,7 @@ def _groups(
         return error.changed(file=copy.name, line=None if error.line is None else error.line + before())
 
     def told(error: InputError) -> None:
-        tell(in_input(error))
+        on_error(in_input(error))
 
     lines = unit.of_bytes or (not unit.of_lines and group_a_line(copy, reading.columns))
 
@@ -425,7 +425,7 @@ def _groups(
         file = RecordFile(copy.name, "JSON", True, records) if lines else recognized(copy.place)
         file = replace(file, name=copy.name, records=records)
         entries = new_entries(
-            file, reading.task, reading.only, reading.columns, keep=reading.keep, notes=notes, tell=told
+            file, reading.task, reading.only, reading.columns, keep=reading.keep, notes=notes, on_error=told
         )
         yield from ((entry.group, entry.record.line) for entry in entries)
     except InputError as error:

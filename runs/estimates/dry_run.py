@@ -1,4 +1,4 @@
-"""What a run would take: calls, tokens and money, found by a dry run before anything is spent.
+"""Cost estimate of a run by a dry run: calls, tokens and money, before anything is spent.
 
 The run's own code is executed on a sample, three times, with an LM that costs nothing: every debate ends at once,
 debates go as those of the offline LM, no debate ends before its last round (`programs.dry_run`). What the run's store
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from debate_judge.data.errors import InputError
-from debate_judge.programs.dry_run import REPLY_TOKENS, AboutItem, DryRunEngine, EstimateCase
+from debate_judge.programs.dry_run import REPLY_TOKENS, DryRunEngine, EstimateCase, ItemReply
 from debate_judge.programs.lm.limits.limiter import TOKENS_PER_BYTE
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.prices import Price, price_of
@@ -23,7 +23,7 @@ from debate_judge.programs.lm.reply import Reply, ReplyStore
 from debate_judge.programs.lm.store import FILE, SqlStore
 from debate_judge.programs.make_lm import OFFLINE, make_lm, server_of
 from debate_judge.runs.runner.billing import STAGE
-from debate_judge.runs.runner.memory import DebateMemory
+from debate_judge.runs.runner.debate_cache import DebateCache
 from debate_judge.runs.runner.runner import JudgeRunner
 
 IN_FLIGHT = 64
@@ -34,7 +34,7 @@ NO_LIMITS = LMOptions(rpm=1e9, tpm=1e12)
 
 
 @dataclass
-class Used:
+class CallTotals:
     """Calls and tokens; of a whole run, so that they need not be whole numbers."""
 
     calls: float = 0.0
@@ -42,13 +42,13 @@ class Used:
     output: float = 0.0
     usd: float | None = 0.0
 
-    def __add__(self, other: Used) -> Used:
+    def __add__(self, other: CallTotals) -> CallTotals:
         usd = None if self.usd is None or other.usd is None else self.usd + other.usd
-        return Used(self.calls + other.calls, self.input + other.input, self.output + other.output, usd)
+        return CallTotals(self.calls + other.calls, self.input + other.input, self.output + other.output, usd)
 
 
 @dataclass
-class Extent:
+class ItemTotals:
     """How many different items there are, and how long."""
 
     items: int = 0
@@ -72,7 +72,7 @@ class Stage:
     """Input tokens by which a call about a usual item is longer than one about a usual sampled one."""
 
     @classmethod
-    def of(cls, row: str, everything: Extent, sampled: Extent) -> Stage:
+    def of(cls, row: str, everything: ItemTotals, sampled: ItemTotals) -> Stage:
         """The stage in which `sampled` items stand for `everything`."""
         if not sampled.items:
             return cls(row)
@@ -81,7 +81,7 @@ class Stage:
 
 
 @dataclass
-class Asked:
+class DryRunCall:
     """A call of a dry run."""
 
     stage: str
@@ -102,31 +102,31 @@ class Ledger:
     """
 
     def __init__(self, stages: Mapping[str, Stage], paid: ReplyStore | None = None) -> None:
-        self.asked: list[Asked] = []
+        self.asked: list[DryRunCall] = []
         """What was asked, in order."""
         self._stages = stages
         self._paid = paid
         self._now: dict[str, Reply] = {}
 
     @property
-    def used(self) -> dict[tuple[str, str], Used]:
+    def used(self) -> dict[tuple[str, str], CallTotals]:
         """(row, role) -> what it took."""
-        found: dict[tuple[str, str], Used] = {}
-        for one in self.asked:
-            stage = self._stages[one.stage]
-            read = one.times * max(0.0, one.input + (stage.longer if one.about_item else 0.0))
-            where = (stage.row, one.role)
-            found[where] = found.get(where, Used()) + Used(one.times, read, one.times * one.output)
-        return found
+        totals: dict[tuple[str, str], CallTotals] = {}
+        for call in self.asked:
+            stage = self._stages[call.stage]
+            read = call.times * max(0.0, call.input + (stage.longer if call.about_item else 0.0))
+            where = (stage.row, call.role)
+            totals[where] = totals.get(where, CallTotals()) + CallTotals(call.times, read, call.times * call.output)
+        return totals
 
-    def as_many(self, begin: int) -> None:
+    def count_unscaled(self, begin: int) -> None:
         """Count what was asked from the call number `begin` on as it is: the run asks about no more items than that."""
-        for one in self.asked[begin:]:
-            one.times = 1.0
+        for call in self.asked[begin:]:
+            call.times = 1.0
 
     async def get(self, key: str) -> Reply | None:
-        found = self._now.get(key)
-        return await self._paid.get(key) if found is None and self._paid is not None else found
+        stored = self._now.get(key)
+        return await self._paid.get(key) if stored is None and self._paid is not None else stored
 
     async def take(self, key: str) -> Reply | bool:
         reply = await self.get(key)
@@ -143,14 +143,14 @@ class Ledger:
         if not reply.input_tokens:
             # No LM's reply, but what a web search found.
             return
-        stage, about = STAGE.get(), isinstance(reply, AboutItem)
+        stage, about = STAGE.get(), isinstance(reply, ItemReply)
         # What is not about an item is asked once, however many items there are.
         times = self._stages[stage].items if about else 1.0
-        self.asked.append(Asked(stage, role, reply.input_tokens, reply.output_tokens, about, times))
+        self.asked.append(DryRunCall(stage, role, reply.input_tokens, reply.output_tokens, about, times))
 
 
 @dataclass(frozen=True)
-class Target:
+class EstimateTarget:
     """The LM that would be asked, and where its replies are kept."""
 
     spec: str
@@ -160,7 +160,7 @@ class Target:
     """Further arguments of `make_lm`, as the run would have them."""
     options: LMOptions = field(default_factory=LMOptions)
     reply_tokens: tuple[int, int, int] = REPLY_TOKENS
-    at_once: Mapping[str, str] = field(default_factory=dict)
+    immediate: Mapping[str, str] = field(default_factory=dict)
     """Role -> the LM that plays it, for roles that are asked at once and never in batches."""
 
     def cases(self) -> tuple[EstimateCase, EstimateCase, EstimateCase]:
@@ -174,32 +174,32 @@ class Target:
 
     def price(self, role: str) -> Price | None:
         """What the calls of a role cost, in batches where those are wanted and the role can be asked so."""
-        spec = self.at_once.get(role, self.spec)
+        spec = self.immediate.get(role, self.spec)
         if spec == OFFLINE:
             return Price(0.0, 0.0, 0.0)
         server = server_of(spec, self.api_base if spec == self.spec else None)
         price = price_of(spec, self.options.prices, listed=server is None)
-        return price.batch() if price is not None and self.options.batch and role not in self.at_once else price
+        return price.batch() if price is not None and self.options.batch and role not in self.immediate else price
 
 
-Three = tuple[Used, Used, Used]
+CaseTriple = tuple[CallTotals, CallTotals, CallTotals]
 
-NOTHING: Three = (Used(), Used(), Used())
+NOTHING: CaseTriple = (CallTotals(), CallTotals(), CallTotals())
 
 
 @dataclass(frozen=True)
 class Estimate:
     """What a run would take in the three cases, row by row."""
 
-    rows: Mapping[str, Three]
+    rows: Mapping[str, CaseTriple]
     """What several rows have in common is counted in the first that asks for it, which need not be the same one in each
     case: a row's extremes may add up to more than those of the run."""
-    total: Three
-    target: Target
+    total: CaseTriple
+    target: EstimateTarget
 
 
 def dry_run_all(
-    target: Target,
+    target: EstimateTarget,
     stages: Mapping[str, Stage],
     work: Callable[[EstimateCase, JudgeRunner, Ledger], None],
     row: Callable[[str, str], str] = lambda stage_row, role: stage_row,
@@ -213,12 +213,12 @@ def dry_run_all(
         stages: Name -> stage, for each that `work` names by `runs.runner.billing.stage`.
         work: Does what the run would do, on a sample.
         row: From a stage's row and a role to the row of the table in which the role's calls are counted.
-        remember: Whether the run keeps its debates in memory (`runs.runner.memory`).
+        remember: Whether the run keeps its debates in memory (`runs.runner.debate_cache`).
 
     Raises:
         InputError: The spec names no LM, or the prices cannot be read.
     """
-    found: list[dict[str, Used]] = []
+    by_case: list[dict[str, CallTotals]] = []
     with _paid(target.replies) as paid:
         for case in target.cases():
             ledger = Ledger(stages, paid)
@@ -231,31 +231,34 @@ def dry_run_all(
                 options=NO_LIMITS,
                 **target.settings,
             )
-            with JudgeRunner(lm, progress=False, memory=DebateMemory() if remember else None) as runner:
+            with JudgeRunner(lm, progress=False, memory=DebateCache() if remember else None) as runner:
                 work(case, runner, ledger)
-            rows: dict[str, Used] = {}
+            rows: dict[str, CallTotals] = {}
             for (stage_row, role), used in ledger.used.items():
                 price = target.price(role)
                 usd = None if price is None else price.of(used.input, 0.0, used.output)
                 name = row(stage_row, role)
-                rows[name] = rows.get(name, Used()) + replace(used, usd=usd)
-            found.append(rows)
-    names = dict.fromkeys(name for rows in reversed(found) for name in rows)
+                rows[name] = rows.get(name, CallTotals()) + replace(used, usd=usd)
+            by_case.append(rows)
+    names = dict.fromkeys(name for rows in reversed(by_case) for name in rows)
     return Estimate(
-        {name: _ordered([rows.get(name, Used()) for rows in found]) for name in names},
-        _ordered([sum(rows.values(), Used()) for rows in found]),
+        {name: _ordered([rows.get(name, CallTotals()) for rows in by_case]) for name in names},
+        _ordered([sum(rows.values(), CallTotals()) for rows in by_case]),
         target,
     )
 
 
-def _ordered(cases: Sequence[Used]) -> Three:
+def _ordered(cases: Sequence[CallTotals]) -> CaseTriple:
     """The cases such that the lower is never above the expected, nor that above the upper."""
     low, usual, high = cases
 
-    def bound(choose: Callable[..., float], one: Used, other: Used) -> Used:
-        usd = None if one.usd is None or other.usd is None else choose(one.usd, other.usd)
-        return Used(
-            choose(one.calls, other.calls), choose(one.input, other.input), choose(one.output, other.output), usd
+    def bound(choose: Callable[..., float], totals: CallTotals, other: CallTotals) -> CallTotals:
+        usd = None if totals.usd is None or other.usd is None else choose(totals.usd, other.usd)
+        return CallTotals(
+            choose(totals.calls, other.calls),
+            choose(totals.input, other.input),
+            choose(totals.output, other.output),
+            usd,
         )
 
     return bound(min, low, usual), usual, bound(max, high, usual)

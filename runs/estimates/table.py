@@ -7,7 +7,7 @@ from math import ceil, floor
 
 from debate_judge.programs.lm.limits.limiter import TOKENS_PER_BYTE
 from debate_judge.programs.lm.options import BudgetCaps
-from debate_judge.runs.estimates.dry_run import Estimate, Target, Three
+from debate_judge.runs.estimates.dry_run import CaseTriple, Estimate, EstimateTarget
 from debate_judge.runs.reports.tables import DataTable
 from debate_judge.runs.reports.terminal import Printed
 
@@ -23,7 +23,7 @@ def render(estimate: Estimate, first: str, notes: Sequence[str] = (), *, assumed
     header = [first, "LM calls", "input tokens", "output tokens", *(["US dollars"] if priced else [])]
     body = [_cells(name, row, priced) for name, row in [*estimate.rows.items(), ("total", total)]]
     blocks: list[Printed] = [
-        f"Estimate for {target.spec}, each as lower / expected / upper; nothing was asked and nothing spent",
+        f"Estimate for {target.spec}, each as lower / expected / upper; no LM was called and nothing was spent",
         "",
         DataTable(header, body, total=True),
         "",
@@ -34,7 +34,7 @@ def render(estimate: Estimate, first: str, notes: Sequence[str] = (), *, assumed
     return [*blocks, *notes, *(_assumptions(target) if assumed else [])]
 
 
-def _assumptions(target: Target) -> list[str]:
+def _assumptions(target: EstimateTarget) -> list[str]:
     low, usual, high = target.reply_tokens
     lines = [
         "Assumed. Lower: debates end as early as they can. Expected: they go as those of the offline stand-in on these "
@@ -51,7 +51,7 @@ def _assumptions(target: Target) -> list[str]:
     return lines
 
 
-def _cells(name: str, row: Three, priced: bool) -> list[str]:
+def _cells(name: str, row: CaseTriple, priced: bool) -> list[str]:
     cells = [_numbers([getattr(used, what) for used in row]) for what in ("calls", "input", "output")]
     return [name, *cells, *([_dollars([used.usd or 0.0 for used in row])] if priced else [])]
 
@@ -67,9 +67,9 @@ def _dollars(values: Sequence[float]) -> str:
     return " / ".join(f"{value:,.{digits}f}" for value in values)
 
 
-def _budget(budget: BudgetCaps, total: Three) -> str:
+def _budget(budget: BudgetCaps, total: CaseTriple) -> str:
     """How far the caps of `--budget` would reach."""
-    found = []
+    lines = []
     for name, cap in (("calls", budget.calls), ("tokens", budget.tokens), ("usd", budget.usd)):
         needs = [used.input + used.output if name == "tokens" else getattr(used, name) for used in total]
         if cap is None or None in needs:
@@ -83,5 +83,5 @@ def _budget(budget: BudgetCaps, total: Three) -> str:
             coverage = f"covers {100 * cap / usual:.0f} % of the expected estimate"
         else:
             coverage = "does not cover the lower estimate: the run would stop, to be resumed"
-        found.append(f"{name}={cap:,g} {coverage}")
-    return f"--budget: {'; '.join(found)}" if found else ""
+        lines.append(f"{name}={cap:,g} {coverage}")
+    return f"--budget: {'; '.join(lines)}" if lines else ""

@@ -20,17 +20,17 @@ from typing import Any
 from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.schema import Aspect
 from debate_judge.programs import JUDGES, build, options_of, preset
-from debate_judge.programs.compiled import AspectJudge, usual_granularity
+from debate_judge.programs.compiled import AspectJudge, default_granularity
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.runs.export.folder import find
-from debate_judge.runs.export.from_mlflow import USUAL_STORE, MLflowStore, in_mlflow
+from debate_judge.runs.export.from_mlflow import DEFAULT_STORE, MLflowStore, in_mlflow
 from debate_judge.runs.export.manifest import Export
 from debate_judge.runs.export.recorded import evidence_part
-from debate_judge.runs.flags.declared import listed
+from debate_judge.runs.flags.declaration import listed
 from debate_judge.runs.flags.judge import option_value, personas, roles_of
 
-_USUAL_TEMPERATURE = 1.0
+_DEFAULT_TEMPERATURE = 1.0
 """Of samples."""
 
 Settings = Mapping[str, Any]
@@ -67,30 +67,30 @@ class Entrant:
     """Those in brackets."""
 
     def without(self, setting: str) -> str:
-        """Its name, were it not for one of the settings."""
+        """Its name without one of the settings."""
         return self.base + bracketed({name: value for name, value in self.settings.items() if name != setting})
 
     def lm(self, usual: JudgeLM) -> JudgeLM | None:
         """The LM that it asks, if it is another sample or temperature than the usual one."""
         if not {"sample", "temperature"} & set(self.settings):
             return None
-        temperature = self.settings.get("temperature", _USUAL_TEMPERATURE)
+        temperature = self.settings.get("temperature", _DEFAULT_TEMPERATURE)
         return usual.another_sample(self.settings.get("sample", 0), temperature)
 
     def dry_run_copy(self) -> Entrant:
         """The same for an estimate."""
-        copies = {name: replace(one, judge=one.judge.dry_run_copy()) for name, one in self.aspects.items()}
+        copies = {name: replace(judge, judge=judge.judge.dry_run_copy()) for name, judge in self.aspects.items()}
         return replace(self, aspects=copies)
 
 
-def named_judges(names: Sequence[str], store: MLflowStore = USUAL_STORE) -> list[NamedJudge]:
+def named_judges(names: Sequence[str], store: MLflowStore = DEFAULT_STORE) -> list[NamedJudge]:
     """What a user named, exports opened, a judge for each combination of alternatives in brackets."""
-    parsed = [one for name in names for one in _parsed(name)]
+    parsed = [judge for name in names for judge in _parsed(name)]
     # A judge of the user's own that takes part itself may be imported for an export of it, too.
-    own = [one.address for one in parsed]
+    addresses = [judge.address for judge in parsed]
     # Once for all alternatives: one in MLflow is fetched.
-    exports = {address: find(address, own, store) for address in dict.fromkeys(own) if _is_export(address)}
-    return [replace(one, export=exports.get(one.address)) for one in parsed]
+    exports = {address: find(address, addresses, store) for address in dict.fromkeys(addresses) if _is_export(address)}
+    return [replace(judge, export=exports.get(judge.address)) for judge in parsed]
 
 
 def entrants(
@@ -101,17 +101,17 @@ def entrants(
     A judge named twice, an unknown setting, and an export that does not judge one of the aspects are refused.
     """
     texts = personas(personas_file)
-    found = [_entrant(one, aspects, texts) for one in named]
-    twice = {c.name for c in found if sum(c.name == other.name for other in found) > 1}
+    made = [_entrant(judge, aspects, texts) for judge in named]
+    twice = {c.name for c in made if sum(c.name == other.name for other in made) > 1}
     # Two exports of the same name go by what the user wrote.
-    found = [
-        replace(c, name=one.address + one.brackets, base=one.address) if c.name in twice and one.export else c
-        for one, c in zip(named, found, strict=True)
+    made = [
+        replace(c, name=judge.address + judge.brackets, base=judge.address) if c.name in twice and judge.export else c
+        for judge, c in zip(named, made, strict=True)
     ]
-    for i, c in enumerate(found):
-        if c.name in {other.name for other in found[:i]}:
+    for i, c in enumerate(made):
+        if c.name in {other.name for other in made[:i]}:
             raise InputError("a judge is named twice", field="--judges", expected="each judge once", found=c.name)
-    return found
+    return made
 
 
 def expected() -> str:
@@ -132,7 +132,7 @@ def _parsed(text: str) -> Iterator[NamedJudge]:
         name = name.strip().replace("-", "_")
         if not equals or not name or name in values:
             raise _unreadable(text)
-        values[name] = [_value(one.strip()) for one in value.split("|")]
+        values[name] = [_value(alternative.strip()) for alternative in value.split("|")]
     for chosen in product(*values.values()):
         yield NamedJudge(address.strip(), dict(zip(values, chosen, strict=True)))
 
@@ -171,26 +171,29 @@ def _is_export(address: str) -> bool:
     return address not in JUDGES and (in_mlflow(address) or Path(address).is_dir())
 
 
-def _entrant(one: NamedJudge, aspects: Sequence[Aspect], texts: Mapping[str, str]) -> Entrant:
-    own = {name: value for name, value in one.settings.items() if name not in ("sample", "temperature")}
-    _check_sampling(one)
-    if one.export is None:
-        judge = _preset(one, own, texts)
-        judges = {a.name: AspectJudge(judge, usual_granularity(judge, a)) for a in aspects}
-        return Entrant(one.address + one.brackets, judges, None, one.address, one.settings)
-    missing = [a.name for a in aspects if a.name not in one.export.judge.aspects]
+def _entrant(named: NamedJudge, aspects: Sequence[Aspect], texts: Mapping[str, str]) -> Entrant:
+    judge_settings = {name: value for name, value in named.settings.items() if name not in ("sample", "temperature")}
+    _check_sampling(named)
+    if named.export is None:
+        judge = _preset(named, judge_settings, texts)
+        judges = {a.name: AspectJudge(judge, default_granularity(judge, a)) for a in aspects}
+        return Entrant(named.address + named.brackets, judges, None, named.address, named.settings)
+    missing = [a.name for a in aspects if a.name not in named.export.judge.aspects]
     if missing:
         raise InputError(
             "the export does not judge these aspects",
-            file=one.address,
+            file=named.address,
             expected=", ".join(a.name for a in aspects),
-            found="only " + ", ".join(one.export.judge.aspects),
+            found="only " + ", ".join(named.export.judge.aspects),
             remedy="name the aspects that it judges with --aspects",
         )
-    judges = {name: replace(j, judge=_varied(j.judge, own, texts, one)) for name, j in one.export.judge.aspects.items()}
-    splits = evidence_part(one.export.manifest, "splits", dict[str, str]) or {}
-    base = _short(one.address, one.export)
-    return Entrant(base + one.brackets, judges, splits.get("held_out", ""), base, one.settings)
+    judges = {
+        name: replace(j, judge=_varied(j.judge, judge_settings, texts, named))
+        for name, j in named.export.judge.aspects.items()
+    }
+    splits = evidence_part(named.export.manifest, "splits", dict[str, str]) or {}
+    base = _short(named.address, named.export)
+    return Entrant(base + named.brackets, judges, splits.get("held_out", ""), base, named.settings)
 
 
 def _short(address: str, export: Export) -> str:
@@ -200,25 +203,27 @@ def _short(address: str, export: Export) -> str:
     return address.partition(":/")[2] if address.startswith("models:/") else str(export.manifest["name"])
 
 
-def _preset(one: NamedJudge, settings: Settings, texts: Mapping[str, str]) -> Judge:
-    if one.address not in JUDGES and ":" not in one.address:
-        remedy = did_you_mean(one.address, JUDGES, cutoff=0.4)
-        raise InputError(f"unknown judge {one.address!r}", field="--judges", expected=expected(), remedy=remedy)
-    options: dict[str, Any] = {name: value for name, value in settings.items() if name in options_of(one.address)}
-    with _settings_of(one):
+def _preset(named_judge: NamedJudge, settings: Settings, texts: Mapping[str, str]) -> Judge:
+    if named_judge.address not in JUDGES and ":" not in named_judge.address:
+        remedy = did_you_mean(named_judge.address, JUDGES, cutoff=0.4)
+        raise InputError(f"unknown judge {named_judge.address!r}", field="--judges", expected=expected(), remedy=remedy)
+    options: dict[str, Any] = {
+        name: value for name, value in settings.items() if name in options_of(named_judge.address)
+    }
+    with _settings_of(named_judge):
         if isinstance(options.get("roles"), str):
             options["roles"] = roles_of(options["roles"])
-        judge = preset(one.address, options)
-    return _varied(judge, {name: value for name, value in settings.items() if name not in options}, texts, one)
+        judge = preset(named_judge.address, options)
+    return _varied(judge, {name: value for name, value in settings.items() if name not in options}, texts, named_judge)
 
 
-def _varied(judge: Judge, settings: Settings, texts: Mapping[str, str], one: NamedJudge) -> Judge:
+def _varied(judge: Judge, settings: Settings, texts: Mapping[str, str], named: NamedJudge) -> Judge:
     """The same judge, its instructions included, with other settings."""
     if not settings:
         return judge
     changed, state = {**judge.config(), **settings}, judge.dump_state()
     known = [name for name in judge.config() if name not in ("persona_text", "gap")]
-    with _settings_of(one):
+    with _settings_of(named):
         for name in settings:
             if name not in known:
                 wanted = f"one of {', '.join(known)}, sample, temperature"
@@ -230,7 +235,10 @@ def _varied(judge: Judge, settings: Settings, texts: Mapping[str, str], one: Nam
                 raise InputError(f"unknown persona {name!r}", expected=wanted, remedy=did_you_mean(name, texts))
             # The instructions of the Critic are its persona, and whether it scores blind is part of that.
             changed.pop("gap", None)
-            changed["persona_text"], state = texts[name], {n: own for n, own in state.items() if n != "critic"}
+            changed["persona_text"], state = (
+                texts[name],
+                {n: predictor_state for n, predictor_state in state.items() if n != "critic"},
+            )
         copy = build(judge.kind, changed)
     for name, predictor in copy.named_predictors():
         if name in state:
@@ -239,18 +247,18 @@ def _varied(judge: Judge, settings: Settings, texts: Mapping[str, str], one: Nam
 
 
 @contextmanager
-def _settings_of(one: NamedJudge) -> Iterator[None]:
+def _settings_of(judge: NamedJudge) -> Iterator[None]:
     """Turn what is wrong with a judge's settings into an error about what the user wrote."""
     try:
         yield
     except (KeyError, TypeError, ValueError) as error:
         known = error if isinstance(error, InputError) else InputError(f"the judge cannot be made: {error!r}")
-        raise known.changed(field="--judges", found=one.address + one.brackets) from error
+        raise known.changed(field="--judges", found=judge.address + judge.brackets) from error
 
 
-def _check_sampling(one: NamedJudge) -> None:
-    sample, temperature = one.settings.get("sample", 0), one.settings.get("temperature", 0.0)
-    with _settings_of(one):
+def _check_sampling(judge: NamedJudge) -> None:
+    sample, temperature = judge.settings.get("sample", 0), judge.settings.get("temperature", 0.0)
+    with _settings_of(judge):
         if type(sample) is not int or sample < 0:
             raise InputError("not the number of a sample", expected="sample=N, a whole number")
         if type(temperature) not in (int, float) or not 0 <= temperature <= 2:

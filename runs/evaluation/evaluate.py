@@ -17,16 +17,16 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Corpus
 from debate_judge.programs.compiled import SharedGrouping, grouped_by_aspect
 from debate_judge.programs.dry_run import EstimateCase
-from debate_judge.programs.grouping import CandidateTable, Grouping, TablePlace
+from debate_judge.programs.grouping import Grouping, Question, TablePlace
 from debate_judge.programs.judge import Judgement, Unscored, corpus_items
-from debate_judge.runs.estimates.dry_run import NOTHING, Estimate, Ledger, Stage, Target, dry_run_all
+from debate_judge.runs.estimates.dry_run import NOTHING, Estimate, EstimateTarget, Ledger, Stage, dry_run_all
 from debate_judge.runs.estimates.items import extent, sampled_groups
 from debate_judge.runs.evaluation.entrants import Entrant
-from debate_judge.runs.evaluation.perturbations import Manipulation
+from debate_judge.runs.evaluation.perturbations import Perturbation
 from debate_judge.runs.evaluation.rows import EvaluatedJudge, JudgementRow
 from debate_judge.runs.runner.billing import JudgeUsage, stage
 from debate_judge.runs.runner.progress import StepProgress
-from debate_judge.runs.runner.runner import JudgeRunner, PassJob, run_together
+from debate_judge.runs.runner.runner import JudgeRunner, PassJob, run_shared_pass
 
 SAMPLED = 96
 """Items that each judge scores in the dry run, over all aspects."""
@@ -34,10 +34,10 @@ SAMPLED = 96
 _TURNS = 2
 """Number of questions that the manipulated candidates of one table are divided among."""
 
-_Moved = Mapping[TablePlace, tuple[CandidateTable, int]]
+_Moved = Mapping[TablePlace, tuple[Question, int]]
 """Place of an unchanged item -> the question with the manipulated item, and its place in that question."""
 
-_Moves = Iterator[tuple[TablePlace, tuple[CandidateTable, int]]]
+_Moves = Iterator[tuple[TablePlace, tuple[Question, int]]]
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Evaluation:
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _EntrantQuestions:
     """The questions to one judge in the aspects that share its calls."""
 
     entrant: Entrant
@@ -65,7 +65,7 @@ class _Asked:
         name, lm = self.entrant.name, self.entrant.lm(runner.lm)
         altered = {table.key: table for moved in self.moved.values() for table, _ in moved.values()}
 
-        def ask(table: CandidateTable) -> Awaitable[Sequence[Judgement]]:
+        def ask(table: Question) -> Awaitable[Sequence[Judgement]]:
             return self.shared.judge.judge(table.items)
 
         return [
@@ -96,7 +96,7 @@ def evaluate(
     entrants: Sequence[Entrant],
     corpus: Corpus,
     aspects: Sequence[Aspect],
-    probes: Sequence[Manipulation] = (),
+    probes: Sequence[Perturbation] = (),
     seed: int = 0,
 ) -> Evaluation:
     """Judge all candidates with all judges.
@@ -115,13 +115,15 @@ def evaluate(
     """
     items = {aspect.name: corpus_items(corpus, aspect) for aspect in aspects}
     usages = {entrant.name: JudgeUsage() for entrant in entrants}
-    asked = [
-        _Asked(entrant, shared, {probe.name: dict(_changed(shared.grouping, probe, seed)) for probe in probes})
+    requests = [
+        _EntrantQuestions(
+            entrant, shared, {probe.name: dict(_changed(shared.grouping, probe, seed)) for probe in probes}
+        )
         for entrant in entrants
-        for shared in grouped_by_aspect({name: one.judge for name, one in entrant.aspects.items()}, items)
+        for shared in grouped_by_aspect({name: request.judge for name, request in entrant.aspects.items()}, items)
     ]
-    jobs = [job for one in asked for job in one.jobs(runner, usages[one.entrant.name])]
-    done = run_together(runner, jobs, "judges")
+    jobs = [job for request in requests for job in request.jobs(runner, usages[request.entrant.name])]
+    done = run_shared_pass(runner, jobs, "judges")
     if entrants and len(done.failed) == len(entrants):
         raise next(iter(done.failed.values()))
     judged: dict[str, dict[str, Sequence[Judgement]]] = {entrant.name: {} for entrant in entrants}
@@ -131,11 +133,11 @@ def evaluate(
     judges: dict[str, EvaluatedJudge] = {}
     for entrant in entrants:
         if entrant.name not in done.failed:
-            own = [one for one in asked if one.entrant is entrant]
-            rows = [row for one in own for row in one.rows(corpus, judged[entrant.name])]
-            different = sum(len({item.key for item in one.shared.items}) for one in own)
+            entrant_requests = [request for request in requests if request.entrant is entrant]
+            rows = [row for request in entrant_requests for row in request.rows(corpus, judged[entrant.name])]
+            different = sum(len({item.key for item in request.shared.items}) for request in entrant_requests)
             judges[entrant.name] = _evaluated(entrant, rows, aspects, usages[entrant.name], different)
-    if judges and all(one.note for one in judges.values()):
+    if judges and all(request.note for request in judges.values()):
         name, first = next(iter(judges.items()))
         raise InputError(f"no judge could score anything; {name} {first.note}")
     return Evaluation(judges, {name: problem(error) for name, error in done.failed.items()})
@@ -151,17 +153,17 @@ def _evaluated(
 ) -> EvaluatedJudge:
     # Aspects that share calls stand beside each other.
     order = {aspect.name: number for number, aspect in enumerate(aspects)}
-    own = sorted((row for row in rows if not row.probe), key=lambda row: order[row.aspect])
-    missing = [row.judgement for row in own if isinstance(row.judgement, Unscored)]
-    note = f"scored nothing: {missing[0].detail}" if missing and len(missing) == len(own) else None
-    on_scale = all(one.judge.on_scale for one in entrant.aspects.values())
-    return EvaluatedJudge(tuple(own), tuple(row for row in rows if row.probe), usage, items, note, on_scale)
+    plain_rows = sorted((row for row in rows if not row.probe), key=lambda row: order[row.aspect])
+    missing = [row.judgement for row in plain_rows if isinstance(row.judgement, Unscored)]
+    note = f"scored nothing: {missing[0].detail}" if missing and len(missing) == len(plain_rows) else None
+    on_scale = all(judge.judge.on_scale for judge in entrant.aspects.values())
+    return EvaluatedJudge(tuple(plain_rows), tuple(row for row in rows if row.probe), usage, items, note, on_scale)
 
 
 # --- manipulated candidates ---
 
 
-def _changed(grouping: Grouping, probe: Manipulation, seed: int) -> _Moves:
+def _changed(grouping: Grouping, probe: Perturbation, seed: int) -> _Moves:
     for number, table in enumerate(grouping.tables):
         if probe.change is None:
             yield from _reversed(number, table)
@@ -173,14 +175,14 @@ def _changed(grouping: Grouping, probe: Manipulation, seed: int) -> _Moves:
         for turn in range(_TURNS):
             mine = {text for text in texts[turn::_TURNS] if new[text] != text}
             mixed = [replace(item, text=new[item.text]) if item.text in mine else item for item in table.items]
-            question = CandidateTable(tuple(mixed))
+            question = Question(tuple(mixed))
             yield from (((number, place), (question, place)) for place, i in enumerate(table.items) if i.text in mine)
 
 
-def _reversed(number: int, table: CandidateTable) -> _Moves:
+def _reversed(number: int, table: Question) -> _Moves:
     place_of = {text: place for place, text in enumerate(table.texts)}
     order = sorted(range(len(table.items)), key=lambda place: -place_of[table.items[place].text])
-    question = CandidateTable(tuple(table.items[place] for place in order))
+    question = Question(tuple(table.items[place] for place in order))
     for new, old in enumerate(order):
         # The candidate in the middle keeps its place.
         if 2 * place_of[table.items[old].text] != len(place_of) - 1:
@@ -191,11 +193,11 @@ def _reversed(number: int, table: CandidateTable) -> _Moves:
 
 
 def estimate_evaluation(
-    target: Target,
+    target: EstimateTarget,
     corpus: Corpus,
     aspects: Sequence[Aspect],
     entrants: Sequence[Entrant],
-    probes: Sequence[Manipulation] = (),
+    probes: Sequence[Perturbation] = (),
     seed: int = 0,
 ) -> Estimate:
     """Estimate an evaluation: a row for each judge, and one for each manipulation by all judges together.
@@ -204,19 +206,19 @@ def estimate_evaluation(
     """
     sample = replace(corpus, groups=sampled_groups(corpus.groups, max(1, SAMPLED // len(aspects))))
     # All aspects have the same texts, so one of them tells how the sample stands for all items.
-    extents = [extent(corpus_items(one, aspects[0])) for one in (corpus, sample)]
+    extents = [extent(corpus_items(each, aspects[0])) for each in (corpus, sample)]
     # One after the other, so that shared calls are those of the first.
-    rows: list[tuple[str, Sequence[Entrant], Sequence[Manipulation]]] = [(one.name, [one], []) for one in entrants]
+    rows: list[tuple[str, Sequence[Entrant], Sequence[Perturbation]]] = [(each.name, [each], []) for each in entrants]
     rows += [(f"probe {probe.name}", entrants, [probe]) for probe in probes]
     steps = StepProgress("dry run", 3 * len(rows))
 
     def work(case: EstimateCase, runner: JudgeRunner, ledger: Ledger) -> None:
         for name, judges, applied in rows:
             with stage(name):
-                evaluate(runner, [one.dry_run_copy() for one in judges], sample, aspects, applied, seed)
+                evaluate(runner, [each.dry_run_copy() for each in judges], sample, aspects, applied, seed)
             steps.advance()
 
     with steps:
-        found = dry_run_all(target, {name: Stage.of(name, *extents) for name, _, _ in rows}, work)
+        estimate = dry_run_all(target, {name: Stage.of(name, *extents) for name, _, _ in rows}, work)
     # A judge that asks no LM has its row too.
-    return replace(found, rows={name: found.rows.get(name, NOTHING) for name, _, _ in rows})
+    return replace(estimate, rows={name: estimate.rows.get(name, NOTHING) for name, _, _ in rows})

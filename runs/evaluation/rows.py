@@ -1,4 +1,4 @@
-"""The row of the one table that every view of judges is made of, and what the rows of one judge amount to."""
+"""The rows of the table of judgements, and their summary for one judge."""
 
 from __future__ import annotations
 
@@ -42,10 +42,13 @@ class JudgementRow:
 
 def scores_of(rows: Iterable[JudgementRow]) -> dict[str, list[GroupScores]]:
     """Aspect -> the rows of one judge as groups, both in the order of the rows."""
-    found: dict[str, dict[str, list[JudgementRow]]] = {}
+    by_aspect: dict[str, dict[str, list[JudgementRow]]] = {}
     for row in rows:
-        found.setdefault(row.aspect, {}).setdefault(row.group, []).append(row)
-    return {aspect: [_group(name, own) for name, own in groups.items()] for aspect, groups in found.items()}
+        by_aspect.setdefault(row.aspect, {}).setdefault(row.group, []).append(row)
+    return {
+        aspect: [_group(name, group_rows) for name, group_rows in groups.items()]
+        for aspect, groups in by_aspect.items()
+    }
 
 
 def _group(name: str, rows: Sequence[JudgementRow]) -> GroupScores:
@@ -84,11 +87,11 @@ class EvaluatedJudge:
     @cached_property
     def judgements(self) -> dict[str, list[Judgement]]:
         """Aspect -> what the scores were read off, in corpus order; empty for scores from a file."""
-        found: dict[str, list[Judgement]] = {}
+        by_aspect: dict[str, list[Judgement]] = {}
         for row in self.rows:
             if row.judgement is not None:
-                found.setdefault(row.aspect, []).append(row.judgement)
-        return found
+                by_aspect.setdefault(row.aspect, []).append(row.judgement)
+        return by_aspect
 
     @cached_property
     def calls(self) -> float | None:

@@ -16,7 +16,7 @@ from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.files.formats import rows
 from debate_judge.data.files.records import Record
 from debate_judge.data.schema import ALL, Aspect, Corpus, Scale
-from debate_judge.data.sources import SourceChoice
+from debate_judge.data.sources import SourceSelection
 from debate_judge.programs.roles import parsing as replies
 from debate_judge.runs.evaluation.rows import EvaluatedJudge, JudgementRow
 
@@ -57,36 +57,36 @@ def read_rated(
         path: The file.
         scale: Of recorded replies.
         only: The aspects that are wanted; none, or `ALL`, for all.
-        sources: Which groups, as `data.sources.SourceChoice` reads it, in the order in which they first occur.
+        sources: Which groups, as `data.sources.SourceSelection` reads it, in the order in which they first occur.
 
     Raises:
         InputError: The file cannot be read, a row is not usable, or none is left.
     """
     only = () if only == (ALL,) else only
     counts: Counter[str] = Counter()
-    found: dict[_Place, JudgementRow] = {}
+    by_place: dict[_Place, JudgementRow] = {}
     for record in rows(path):
         aspect = record.text("aspect")
         if only and aspect not in only:
             continue
         group, candidate = record.identifier("group"), record.identifier("candidate")
-        if (group, candidate, aspect) in found:
+        if (group, candidate, aspect) in by_place:
             raise record.error(
                 f"candidate {candidate!r} of group {group!r} occurs twice for aspect {aspect!r}",
                 "candidate",
                 remedy=_ONCE,
             )
         ratings, score = tuple(record.numbers("rating")), _score(record, scale, counts)
-        found[group, candidate, aspect] = JudgementRow(JUDGE, group, candidate, aspect, ratings, score)
-    if not found:
+        by_place[group, candidate, aspect] = JudgementRow(JUDGE, group, candidate, aspect, ratings, score)
+    if not by_place:
         raise InputError(
             "no row to compute on", file=path, expected="rows of group, candidate, aspect, rating, score",
             found=f"none of aspect {', '.join(only)}" if only else "an empty file",
         )  # fmt: skip
-    kept = tuple(found.values())
+    kept = tuple(by_place.values())
     if sources is not None:
         order = list(dict.fromkeys(row.group for row in kept))
-        first, last = SourceChoice.of(sources).places(len(order), path)
+        first, last = SourceSelection.of(sources).places(len(order), path)
         wanted = set(order[first - 1 : last])
         kept = tuple(row for row in kept if row.group in wanted)
     aspects = dict.fromkeys(row.aspect for row in kept)
@@ -144,7 +144,7 @@ def read_external(
     """
     reader = _Reader(known or corpus, aspects)
     places = [(g.id, c.id, a.name) for a in aspects for g in corpus.groups for c in g.candidates]
-    compared, found, lines, ignored = set(places), dict[_Place, float | None](), dict[_Place, int](), 0
+    compared, score_of, lines, ignored = set(places), dict[_Place, float | None](), dict[_Place, int](), 0
     for record in rows(path):
         scores = dict(reader.read(record))
         for place in scores:
@@ -156,7 +156,7 @@ def read_external(
                     remedy=_ONCE,
                 )
             lines[place] = record.line
-        found |= scores
+        score_of |= scores
         ignored += not compared & set(scores)
     ratings = {(g.id, c.id): c.ratings for g in corpus.groups for c in g.candidates}
     sources = {group.id: group.source_id for group in corpus.groups}
@@ -167,7 +167,7 @@ def read_external(
             c,
             aspect,
             tuple(ratings[g, c].get(aspect, ())),
-            found.get((g, c, aspect)),
+            score_of.get((g, c, aspect)),
             source=sources[g],
         )
         for g, c, aspect in places
@@ -226,7 +226,7 @@ class _Reader:
         columns = [str(name) for name in record.values]
         for aspect in self.wanted:
             others = [c for c in columns if c not in self._named]
-            near = None if aspect in columns else did_you_mean(aspect, others, "is it called {}?")
+            near = None if aspect in columns else did_you_mean(aspect, others, "did you mean {}?")
             if near is not None:
                 raise record.error(f"no column for the aspect {aspect!r}", found=", ".join(columns), remedy=near)
         if not set(self._named) & set(columns):

@@ -26,7 +26,7 @@ from debate_judge.programs.compiled import CompiledJudge
 from debate_judge.programs.lm.http.address import without_credentials
 from debate_judge.programs.lm.redaction import clean
 from debate_judge.programs.roles.examples import examples_of
-from debate_judge.runs.export.from_mlflow import USUAL_STORE, MLflowStore, fetch, in_mlflow
+from debate_judge.runs.export.from_mlflow import DEFAULT_STORE, MLflowStore, fetch, in_mlflow
 from debate_judge.runs.export.loaded import LoadedJudge, open_judge
 from debate_judge.runs.export.manifest import (
     FORMAT,
@@ -95,7 +95,7 @@ def save(
     folder = Path(folder)
     if not demos:
         _refuse_examples(judge)
-    kinds = {chosen.judge.kind for chosen in judge.aspects.values()}
+    judge_kinds = {chosen.judge.kind for chosen in judge.aspects.values()}
     states = {aspect: program_state(chosen.judge, demos) for aspect, chosen in judge.aspects.items()}
     manifest = _manifest(judge, states, demos) | {
         "name": name,
@@ -109,11 +109,11 @@ def save(
     try:
         _write(temporary, manifest, states)
         # An export that cannot be read back must not replace one that can.
-        written = read(temporary, kinds)
+        written = read(temporary, judge_kinds)
         for aspect, chosen in judge.aspects.items():
             if written.judge.aspects[aspect].judge.instructions() != chosen.judge.instructions():
-                raise ValueError(f"the judge of {aspect!r} comes back with other instructions than it was saved with")
-        _put(temporary, folder, written.fingerprint, kinds)
+                raise ValueError(f"the judge of {aspect!r} has other instructions after loading than it was saved with")
+        _put(temporary, folder, written.fingerprint, judge_kinds)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return folder
@@ -156,7 +156,7 @@ def load(
     )
 
 
-def find(path: str | Path, judges: Collection[str] = (), store: MLflowStore = USUAL_STORE) -> Export:
+def find(path: str | Path, judges: Collection[str] = (), store: MLflowStore = DEFAULT_STORE) -> Export:
     """Read an export by folder or MLflow address, without an LM.
 
     Args:
@@ -277,7 +277,7 @@ def _put(temporary: Path, folder: Path, fingerprint: str, kinds: Collection[str]
         except InputError as error:
             if not (folder / MANIFEST).is_file():
                 raise InputError(
-                    "the export's folder holds something else",
+                    "the folder of the export contains something else",
                     file=folder,
                     expected="an export, or no such folder",
                     remedy="choose another name, or move what is there",
@@ -288,7 +288,7 @@ def _put(temporary: Path, folder: Path, fingerprint: str, kinds: Collection[str]
         shutil.rmtree(old, ignore_errors=True)
         folder.rename(old)
         if not same:
-            log.warning("%s: another judge was there; it is kept as %s", folder, old.name)
+            log.warning("%s: the folder held another judge, which is kept as %s", folder, old.name)
             old = None
     temporary.replace(folder)
     if old is not None:

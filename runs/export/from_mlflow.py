@@ -12,7 +12,7 @@ from pathlib import Path
 from debate_judge.data.errors import InputError
 from debate_judge.programs.lm.redaction import clean_text
 from debate_judge.runs.export.manifest import Export, read
-from debate_judge.runs.mlflow_setup import prepare_mlflow, sqlite_file, used
+from debate_judge.runs.mlflow_setup import prepare_mlflow, sqlite_file, use_tracking_uri
 
 EMBEDDED = Path("runs/store/mlflow.db")
 """The default store of compiles, below the working directory."""
@@ -38,7 +38,7 @@ class MLflowStore:
     """Folder of the embedded store, used if no tracking URI is given or set."""
 
 
-USUAL_STORE = MLflowStore()
+DEFAULT_STORE = MLflowStore()
 
 
 def embedded_uri(folder: Path) -> str:
@@ -51,7 +51,7 @@ def in_mlflow(address: str) -> bool:
     return bool(_REGISTERED.fullmatch(address) or (_RUN.fullmatch(address) and not Path(address).exists()))
 
 
-def fetch(address: str, judges: Collection[str] = (), store: MLflowStore = USUAL_STORE) -> Export:
+def fetch(address: str, judges: Collection[str] = (), store: MLflowStore = DEFAULT_STORE) -> Export:
     """Read an export from MLflow.
 
     The tracking store is `store.uri`, else the one set for MLflow (`mlflow.set_tracking_uri`, MLFLOW_TRACKING_URI),
@@ -76,7 +76,7 @@ def run_artifact(run_id: str, name: str, folder: Path | None = None) -> str:
     """The text of an artifact of a run in MLflow, by its path; in the embedded store of a folder, or else in that of
     `fetch`.
     """
-    store = USUAL_STORE if folder is None else MLflowStore(embedded_uri(folder))
+    store = DEFAULT_STORE if folder is None else MLflowStore(embedded_uri(folder))
     with _downloaded(f"runs:/{run_id}/{name}", f"a store with a run that holds {name}", store) as place:
         return Path(place).read_text(encoding="utf-8")
 
@@ -92,7 +92,7 @@ def _downloaded(uri: str, expected: str, place: MLflowStore) -> Iterator[str]:
             copy = download_artifacts(artifact_uri=uri, dst_path=copies)
         except Exception as error:
             raise InputError(
-                f"MLflow could not give {uri}: {clean_text(str(error))}",
+                f"MLflow could not provide {uri}: {clean_text(str(error))}",
                 field="tracking URI",
                 expected=expected,
                 found=clean_text(store),
@@ -118,5 +118,5 @@ def _store(uri: str, place: MLflowStore) -> Iterator[str]:
     if store == before:
         yield store
         return
-    with used(store, registry=False):
+    with use_tracking_uri(store, registry=False):
         yield store

@@ -24,12 +24,12 @@ def lm_of(
 
     An address that is only in the export is refused.
     """
-    own = export.manifest["lm"]
-    spec = lm or own["spec"]
+    recorded = export.manifest["lm"]
+    spec = lm or recorded["spec"]
     address = foreign_address(export, lm, api_base)
     if address is not None:
         raise InputError(
-            "the export says where texts and key would go, and you have not",
+            "the export names the server that texts and key would go to, and you have not confirmed it",
             file=export.folder,
             field="lm.api_base",
             expected="an address that you give yourself",
@@ -47,17 +47,17 @@ def lm_of(
             found=repr(spec),
             remedy="if you trust it, name it yourself with --lm",
         )
-    settings = {name: own[name] for name in ("temperature", "max_tokens") if own.get(name) is not None}
+    settings = {name: recorded[name] for name in ("temperature", "max_tokens") if recorded.get(name) is not None}
     return spec, api_base, settings if max_tokens is None else {**settings, "max_tokens": max_tokens}
 
 
 def foreign_address(export: Export, lm: str | None, api_base: str | None) -> str | None:
     """The export's address, if calls would go there and the user has not given it, too; else None."""
-    own: Mapping[str, Any] = export.manifest["lm"]
-    address: str | None = own.get("api_base")
-    if not address or api_base or (lm is not None and lm != own["spec"]):
+    recorded: Mapping[str, Any] = export.manifest["lm"]
+    address: str | None = recorded.get("api_base")
+    if not address or api_base or (lm is not None and lm != recorded["spec"]):
         return None
-    given = os.environ.get(base_variable(own["spec"]))
+    given = os.environ.get(base_variable(recorded["spec"]))
     return None if given and without_credentials(given).rstrip("/") == address.rstrip("/") else address
 
 

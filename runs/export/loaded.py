@@ -21,17 +21,17 @@ import dspy
 from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.schema import ALL, Aspect, Task
 from debate_judge.programs.compiled import CompiledJudge, ScoreScale, shared_judges
-from debate_judge.programs.grouping import CandidateTable, Item, Texts, checked_references, checked_text, grouped
+from debate_judge.programs.grouping import Item, Question, Texts, checked_references, checked_text, grouped
 from debate_judge.programs.judge import Judge, Judgement, answer, cut_of
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.loop import run
 from debate_judge.programs.lm.options import LMOptions
-from debate_judge.programs.lm.reply import Memory
+from debate_judge.programs.lm.reply import InMemoryStore
 from debate_judge.programs.make_lm import make_lm, open_replies
 from debate_judge.runs.export.lm_choice import lm_of
 from debate_judge.runs.export.manifest import Export
 from debate_judge.runs.export.recorded import cuts_in, fitted_intervals
-from debate_judge.runs.runner.preflight import Trial, preflight
+from debate_judge.runs.runner.preflight import PreflightCheck, preflight
 from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.runner.streaming import Score, judge_in_order, score_of
 
@@ -66,10 +66,10 @@ class _RunnerConnection:
         """The runner of this process; a closed judge has none."""
         if self.closed:
             raise ValueError("the judge was closed; load it again")
-        if self.last.inherited:
+        if self.last.is_forked_copy:
             # A lock for each process: the parent's may have been held when this process was forked, and would stay so.
             with self._locks.setdefault(os.getpid(), threading.Lock()):
-                if self.last.inherited:
+                if self.last.is_forked_copy:
                     # Kept and not closed, because the parent still uses these connections and this loop's selector.
                     self._inherited += [self.last, self._opened]
                     self._start()
@@ -82,7 +82,7 @@ class _RunnerConnection:
         trace: TracebackType | None = None,
     ) -> None:
         self.closed = True
-        if not self.last.inherited:
+        if not self.last.is_forked_copy:
             # A second thread must not close the store while the first one waits for answers that are to be kept.
             with self._closing:
                 self._opened.__exit__(kind, error, trace)
@@ -106,7 +106,7 @@ class LoadedJudge(dspy.Module):
 
     def __init__(self, export: Export, connect: Callable[[ExitStack], JudgeRunner]) -> None:
         super().__init__()
-        self.judges = {name: own.judge for name, own in export.judge.aspects.items()}
+        self.judges = {name: chosen.judge for name, chosen in export.judge.aspects.items()}
         """Name of an aspect -> its judge; this is where DSPy finds the predictors."""
         self.manifest: Mapping[str, Any] = export.manifest
         self.fingerprint = export.fingerprint
@@ -142,12 +142,14 @@ class LoadedJudge(dspy.Module):
         judged = dict(zip(items, await self._judged(items, _lm_of_context()), strict=True))
         answers = {}
         for aspect in aspects:
-            own = [(item, judgement) for item, judgement in judged.items() if item.aspect is aspect]
-            scores = [score_of(compiled, item, judgement, scale) for item, judgement in own]
+            of_aspect = [(item, judgement) for item, judgement in judged.items() if item.aspect is aspect]
+            scores = [score_of(compiled, item, judgement, scale) for item, judgement in of_aspect]
             # A cut is on the judge's own scale.
             cut = self.cut(aspect) if scale == "judge" else None
             values, reasons = [score.score for score in scores], [score.reason for score in scores]
-            answers[aspect.name] = answer(texts.several, values, reasons, [judgement for _, judgement in own], cut)
+            answers[aspect.name] = answer(
+                texts.several, values, reasons, [judgement for _, judgement in of_aspect], cut
+            )
         if keywords.get("aspect") is not None:
             return answers[aspects[0].name]
         return _by_aspect(answers)
@@ -156,19 +158,19 @@ class LoadedJudge(dspy.Module):
         """Judge the items on the connection's loop; on the present one by `another` LM, if one is given."""
         runner = None if another is not None else self._connection.runner()
 
-        async def ask(judge: Judge, table: CandidateTable) -> list[Judgement]:
+        async def ask(judge: Judge, table: Question) -> list[Judgement]:
             with dspy.context(lm=another or self.lm):
                 return await judge.judge(table.items)
 
-        found: dict[Item, Judgement] = {}
+        judgements: dict[Item, Judgement] = {}
         names = {item.aspect.name for item in items}
         for shared in shared_judges({name: judge for name, judge in self.judges.items() if name in names}):
-            own = [item for item in items if item.aspect.name in shared.aspects]
-            grouping = grouped(shared.judge, own, pairs=False)
+            shared_items = [item for item in items if item.aspect.name in shared.aspects]
+            grouping = grouped(shared.judge, shared_items, pairs=False)
             calls = [ask(shared.judge, table) for table in grouping.tables]
             waiting = calls if runner is None else [asyncio.wrap_future(runner.submit(call)) for call in calls]
-            found |= zip(own, grouping.by_item(await asyncio.gather(*waiting)), strict=True)
-        return [found[item] for item in items]
+            judgements |= zip(shared_items, grouping.by_item(await asyncio.gather(*waiting)), strict=True)
+        return [judgements[item] for item in items]
 
     def _asked(self, aspect: object, task: object) -> list[Aspect]:
         if task is not None and getattr(task, "name", task) != self.task.name:
@@ -194,7 +196,9 @@ class LoadedJudge(dspy.Module):
     def compiled(self) -> CompiledJudge:
         """The judges with what belongs to each aspect."""
         known = self._exported.aspects.items()
-        return replace(self._exported, aspects={name: replace(own, judge=self.judges[name]) for name, own in known})
+        return replace(
+            self._exported, aspects={name: replace(chosen, judge=self.judges[name]) for name, chosen in known}
+        )
 
     @property
     def closed(self) -> bool:
@@ -272,11 +276,11 @@ class LoadedJudge(dspy.Module):
         """
         chosen = self.choose(aspects)
         self.compiled.require_calibrated(chosen, scale)
-        found = self.stream(
+        scored = self.stream(
             item for number, row in enumerate(_records(rows)) for item in self._items(number, row, chosen)
         )
         results: list[dict[str, Score]] = []
-        for item, judgement in found:
+        for item, judgement in scored:
             if item.aspect is chosen[0]:
                 results.append({})
             results[-1][item.aspect.name] = score_of(self.compiled, item, judgement, scale)
@@ -333,7 +337,10 @@ class LoadedJudge(dspy.Module):
         for item in items:
             by_aspect.setdefault(item.aspect.name, []).append(item)
         shared = shared_judges({name: self.compiled.aspects[name].judge for name in by_aspect})
-        trials = [Trial.of("+".join(s.aspects), s.judge, [i for n in s.aspects for i in by_aspect[n]]) for s in shared]
+        trials = [
+            PreflightCheck.of("+".join(s.aspects), s.judge, [i for n in s.aspects for i in by_aspect[n]])
+            for s in shared
+        ]
         preflight(self._connection.runner(), trials)
 
     def close(self) -> None:
@@ -354,7 +361,7 @@ class LoadedJudge(dspy.Module):
             # An empty source is allowed for texts judged by themselves, but it must be given explicitly.
             if row.get(name) is None:
                 near = [key for key in row if isinstance(key, str) and key not in _ROW]
-                remedy = did_you_mean(name, near, f"is {{}} the {name}? rename it")
+                remedy = did_you_mean(name, near, f"did you mean {{}}? rename it to {name}")
                 raise InputError(f"row {number} needs a {name}", field=name, expected="a text", remedy=remedy)
         text = checked_text("text", row["text"], filled=True, where=where)
         source = checked_text("source", row["source"], where=where)
@@ -377,8 +384,8 @@ def _records(rows: Iterable[Mapping[str, Any]] | pd.DataFrame) -> Iterator[Mappi
 def _by_aspect(answers: Mapping[str, dspy.Prediction]) -> dspy.Prediction:
     """The answers of all aspects as one, with the lists' names."""
     fields: dict[str, dict[str, Any]] = {"scores": {}, "reasons": {}, "judgements": {}}
-    for aspect, own in answers.items():
-        for name, value in own.items():
+    for aspect, prediction in answers.items():
+        for name, value in prediction.items():
             fields.setdefault(name if name.endswith("s") else f"{name}s", {})[aspect] = value
     return dspy.Prediction(**fields)
 
@@ -424,7 +431,7 @@ def open_judge(
     """Connect an export to its LM; the arguments are those of `runs.export.folder.load` and `programs.lm.options`."""
     spec, api_base, settings = lm_of(export, lm, api_base, max_tokens)
     # Limited, so that the memory of a long-running service does not grow.
-    recent = Memory(room=10_000)
+    recent = InMemoryStore(room=10_000)
 
     def connect(opened: ExitStack) -> JudgeRunner:
         kept = recent if store is None else opened.enter_context(closing(open_replies(store, spec, replies)))

@@ -19,7 +19,7 @@ from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.files.reading import json_object
 from debate_judge.data.files.records import BlankText, FileModel, Number, Record, Text, validated
 from debate_judge.data.schema import Aspect, Granularity, Scale, Task, fingerprint
-from debate_judge.programs import KINDS, build
+from debate_judge.programs import JUDGE_CLASSES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.roles.examples import is_rated
@@ -93,10 +93,10 @@ def program_state(judge: Judge, demos: bool) -> State:
 
 def held_texts(state: State) -> dict[str, int]:
     """The number of texts of the data in a judge's state, by their kind; empty if there are none."""
-    demos = [demo for own in state.values() for demo in own.get("demos", ())]
+    demos = [demo for predictor_state in state.values() for demo in predictor_state.get("demos", ())]
     rated = sum(map(is_rated, demos))
-    found = {"rated_examples": rated, "demonstrations": len(demos) - rated}
-    return {kind: count for kind, count in found.items() if count}
+    counts = {"rated_examples": rated, "demonstrations": len(demos) - rated}
+    return {kind: count for kind, count in counts.items() if count}
 
 
 def read(path: str | Path, judges: Collection[str] = ()) -> Export:
@@ -132,8 +132,10 @@ def read(path: str | Path, judges: Collection[str] = ()) -> Export:
     judged = {name: validated(_AspectEntry, record) for name, record in records.items()}
     for name, entry in judged.items():
         _check_kind(records[name], entry.kind, judges)
-    found = {name: _aspect_judge(records[name], judged[name], file, task, name) for name, file in files.items()}
-    in_task_order = {a.name: found[a.name] for a in task.aspects if a.name in found}
+    judges_by_aspect = {
+        name: _aspect_judge(records[name], judged[name], file, task, name) for name, file in files.items()
+    }
+    in_task_order = {a.name: judges_by_aspect[a.name] for a in task.aspects if a.name in judges_by_aspect}
     return Export(CompiledJudge(task, in_task_order), root.values, folder)
 
 
@@ -143,16 +145,16 @@ def _locate(path: Path) -> Path:
         near = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
         remedy = "give the folder that holds manifest.json" if path.exists() else did_you_mean(path.name, near)
         raise InputError(problem, file=path, expected="the folder of an export", remedy=remedy)
-    found = next((sorted(path.glob(place)) for place in _PLACES if any(path.glob(place))), [])
-    if len(found) != 1:
+    manifests = next((sorted(path.glob(place)) for place in _PLACES if any(path.glob(place))), [])
+    if len(manifests) != 1:
         raise InputError(
-            f"no {MANIFEST} in the folder" if not found else f"several folders with a {MANIFEST}",
+            f"no {MANIFEST} in the folder" if not manifests else f"several folders with a {MANIFEST}",
             file=path,
             expected="the folder of an export, as a compile writes it",
-            found=", ".join(p.parent.name for p in found) or ", ".join(sorted(p.name for p in path.iterdir())[:8]),
-            remedy="name one of them" if found else "give the path that the compile printed after 'Export'",
+            found=", ".join(p.parent.name for p in manifests) or ", ".join(sorted(p.name for p in path.iterdir())[:8]),
+            remedy="name one of them" if manifests else "give the path that the compile printed after 'Export'",
         )
-    return found[0].parent
+    return manifests[0].parent
 
 
 def _check_format(root: Record) -> None:
@@ -187,7 +189,7 @@ def _state_file(folder: Path, entry: Record, name: str) -> Record:
 def _check_kind(entry: Record, name: str, judges: Collection[str]) -> None:
     """Refuse a judge that is neither part of this project nor named by the caller."""
     if ":" not in name:
-        entry.choice("kind", KINDS, "update this project if a newer version has it")
+        entry.choice("kind", JUDGE_CLASSES, "update this project if a newer version has it")
     elif name not in judges:
         raise entry.error(
             f"the export needs the judge {name!r}, whose module is imported only if you name it",
@@ -225,7 +227,7 @@ def calibration_record(calibration: Calibration) -> dict[str, Any]:
 def _apply(judge: Judge, state: Record) -> None:
     """Load the tuned instructions into the judge; they replace those of its configuration."""
     predictors = dict(judge.named_predictors())
-    names = judge.names_in(state.values)
+    names = judge.state_names(state.values)
     if set(predictors) != set(names):
         raise state.error(
             "the state belongs to another judge: its predictors have other names",

@@ -57,9 +57,9 @@ def judge_of_process(folder: str | Path, config: Mapping[str, Any]) -> LoadedJud
     spec = str(given.get("lm") or export.manifest["lm"]["spec"])
     # A key or an address that was corrected since makes another judge.
     account = tuple(os.environ.get(name) for name in (key_variable(spec), base_variable(spec), "DEBATE_REPLIES"))
-    own = json.dumps(export.manifest["lm"], sort_keys=True)
-    identity = (export.fingerprint, own, *sorted(given.items()), account)
-    # By process: a lock that was held while the process was forked is held for ever.
+    recorded = json.dumps(export.manifest["lm"], sort_keys=True)
+    identity = (export.fingerprint, recorded, *sorted(given.items()), account)
+    # By process: a lock that was held during the fork stays locked forever.
     with _locks.setdefault(os.getpid(), threading.Lock()):
         judge = _judges.get(identity)
         if judge is None or judge.closed:

@@ -21,7 +21,12 @@ from debate_judge.data.agreement.results import Agreement, GroupScores
 from debate_judge.data.agreement.tables import agreement_table
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.records import FileModel, Number, Record, Text, input_error
-from debate_judge.data.inference.conformal import Abstained, ConformalIntervals, fit_intervals, left_to_people
+from debate_judge.data.inference.conformal import (
+    AbstentionResult,
+    ConformalIntervals,
+    evaluate_abstention,
+    fit_intervals,
+)
 from debate_judge.data.schema import Aspect, Corpus, Level, RatedGroup, fingerprint
 from debate_judge.runs.export.manifest import MANIFEST, REMEDY
 
@@ -63,11 +68,11 @@ def group_hash(group: RatedGroup, aspects: Sequence[Aspect]) -> str:
 
 def candidate_hashes(group: RatedGroup) -> tuple[str, ...]:
     """One for each candidate; equal texts are told apart by their number."""
-    found: list[str] = []
+    hashes: list[str] = []
     for candidate in group.candidates:
         text = fingerprint(candidate.text)
-        found.append(text if text not in found else f"{text}-{sum(one.startswith(text) for one in found)}")
-    return tuple(found)
+        hashes.append(text if text not in hashes else f"{text}-{sum(known.startswith(text) for known in hashes)}")
+    return tuple(hashes)
 
 
 def hashed(corpus: Corpus, scores: Scores) -> dict[str, list[GroupScores]]:
@@ -76,15 +81,15 @@ def hashed(corpus: Corpus, scores: Scores) -> dict[str, list[GroupScores]]:
     return {
         aspect: [
             GroupScores(
-                group_hash(own, corpus.task.aspects),
-                candidate_hashes(own),
+                group_hash(known_group, corpus.task.aspects),
+                candidate_hashes(known_group),
                 group.ratings,
                 group.scores,
                 group.raters,
-                own.source_id,
+                known_group.source_id,
             )
             for group in groups
-            if (own := known.get(group.group)) is not None
+            if (known_group := known.get(group.group)) is not None
         ]
         for aspect, groups in scores.items()
     }
@@ -101,10 +106,10 @@ def record(
     """The scores as JSON values: the judge's own, and those on the raters' scale for aspects with a map; for `by` and
     `seen` see `RecordedScores`.
     """
-    own, raters = hashed(corpus, scores), hashed(corpus, mapped)
+    judge_scores, mapped_scores = hashed(corpus, scores), hashed(corpus, mapped)
     aspects: dict[str, list[dict[str, Any]]] = {}
-    for aspect, groups in own.items():
-        on_raters = {group.group: list(group.scores) for group in raters.get(aspect, ())}
+    for aspect, groups in judge_scores.items():
+        on_raters = {group.group: list(group.scores) for group in mapped_scores.get(aspect, ())}
         aspects[aspect] = [
             {
                 "source": group.cluster,
@@ -153,16 +158,16 @@ def recorded_in(manifest: Mapping[str, Any]) -> RecordedScores | None:
     Raises:
         InputError: They cannot be read.
     """
-    found = evidence_part(manifest, RECORDED, _Recorded)
-    if found is None:
+    entry = evidence_part(manifest, RECORDED, _Recorded)
+    if entry is None:
         return None
-    scores = {aspect: [g.of(g.scores) for g in groups] for aspect, groups in found.aspects.items()}
+    scores = {aspect: [g.of(g.scores) for g in groups] for aspect, groups in entry.aspects.items()}
     mapped = {
         aspect: [g.of(g.on_raters_scale) for g in groups if g.on_raters_scale is not None]
-        for aspect, groups in found.aspects.items()
+        for aspect, groups in entry.aspects.items()
     }
     kept = {aspect: groups for aspect, groups in mapped.items() if groups}
-    return RecordedScores(found.by, scores, kept, frozenset(found.seen))
+    return RecordedScores(entry.by, scores, kept, frozenset(entry.seen))
 
 
 # --- other parts of the evidence ---
@@ -255,26 +260,26 @@ def fitted_intervals(
 ) -> dict[str, ConformalIntervals]:
     """Aspect -> its intervals; refused where the export keeps no held-out scores of it on the raters' scale."""
     recorded = recorded_in(manifest)
-    found: dict[str, ConformalIntervals] = {}
+    by_aspect: dict[str, ConformalIntervals] = {}
     for aspect in aspects:
         groups = () if recorded is None else recorded.mapped.get(aspect.name, ())
-        one = fit_intervals(groups, aspect.scale, level)
-        if one is None:
+        intervals = fit_intervals(groups, aspect.scale, level)
+        if intervals is None:
             raise InputError(
                 f"the export keeps no held-out scores of {aspect.name} on the raters' scale",
                 field="interval",
                 expected="a judge that was compiled by this version and has a map to the raters' scale",
                 remedy="compile the judge again, or leave the intervals out",
             )
-        found[aspect.name] = one
-    return found
+        by_aspect[aspect.name] = intervals
+    return by_aspect
 
 
 @dataclass(frozen=True)
 class HeldOutIntervals:
     """The intervals of one aspect on held-out texts, each by intervals that were fitted on the other sources."""
 
-    measured: Abstained
+    measured: AbstentionResult
     everything: Agreement
     """Of all scores with the raters."""
     kept: Agreement
@@ -290,16 +295,16 @@ def held_out_intervals(
     """Aspect -> how intervals of this level do, and what leaving those wider than `widest` to people does."""
     recorded = recorded_in(manifest)
     statistic, at = objective_in(manifest, "summary")
-    found: dict[str, HeldOutIntervals] = {}
+    by_aspect: dict[str, HeldOutIntervals] = {}
     for aspect in aspects:
         groups = () if recorded is None else recorded.mapped.get(aspect.name, ())
-        measured = left_to_people(groups, aspect.scale, level, math.inf if widest is None else widest)
+        measured = evaluate_abstention(groups, aspect.scale, level, math.inf if widest is None else widest)
         if measured is None:
             continue
         every, kept = (
-            agreement_table({"x": one}, levels=(at,), resamples=200).aspects["x"][at][statistic]
-            for one in (groups, list(measured.kept.values()))
+            agreement_table({"x": scores}, levels=(at,), resamples=200).aspects["x"][at][statistic]
+            for scores in (groups, list(measured.kept.values()))
         )
-        errors = (error_and_bias(one)[0] for one in (groups, list(measured.kept.values())))
-        found[aspect.name] = HeldOutIntervals(measured, every, kept, *errors)
-    return found
+        errors = (error_and_bias(scores)[0] for scores in (groups, list(measured.kept.values())))
+        by_aspect[aspect.name] = HeldOutIntervals(measured, every, kept, *errors)
+    return by_aspect

@@ -6,34 +6,37 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator
 
-from debate_judge.data.sources import FORM, SourceChoice
-from debate_judge.runs.flags.declared import flag_group, setting
+from debate_judge.data.sources import FORM, SourceSelection
+from debate_judge.runs.flags.declaration import flag_group, setting
 
 SEED = setting(0, "seed of every random choice", ge=0)
-STORE = setting("runs/store", "folder for replies, studies, runs, exports", metavar="DIR", decides=False)
+STORE = setting("runs/store", "folder for replies, studies, runs, exports", metavar="DIR", affects_results=False)
 REPLIES = setting(
-    None, "PostgreSQL database that shares LM replies with a team; or set DEBATE_REPLIES", metavar="URL", decides=False
+    None,
+    "PostgreSQL database that shares LM replies with a team; or set DEBATE_REPLIES",
+    metavar="URL",
+    affects_results=False,
 )
-JSON_FILE = setting(None, "also write the result as JSON", metavar="FILE", decides=False)
+JSON_FILE = setting(None, "also write the result as JSON", metavar="FILE", affects_results=False)
 
 
-def max_unscored(*, decides: bool) -> Any:
+def max_unscored(*, affects_results: bool) -> Any:
     """The setting `max_unscored`; in a compile it decides what is chosen."""
     return setting(
         0.2,
         "share of items that may stay without a score before the command fails; 1 allows all",
         metavar="SHARE",
-        decides=decides,
+        affects_results=affects_results,
         ge=0,
         le=1,
     )
 
 
-MAX_UNSCORED = max_unscored(decides=False)
+MAX_UNSCORED = max_unscored(affects_results=False)
 REPORT = setting(
     "full",
     "HTML page beside the result: full shows every debate with its texts, plain quotes none; MLflow gets the plain one",
-    decides=False,
+    affects_results=False,
 )
 
 COLUMNS = setting(
@@ -44,7 +47,7 @@ COLUMNS = setting(
 
 
 def _source_choice(text: str) -> str:
-    SourceChoice.of(text)
+    SourceSelection.of(text)
     return text
 
 
@@ -98,9 +101,9 @@ class EngineFlags:
     engine: Literal["local", "ray"] = setting(
         "local",
         "ray: --in may be a glob or URL, and --out is a folder of parts",
-        decides=False,
+        affects_results=False,
     )
-    actors: int = setting(2, "processes that score; concurrency is that of all together", ge=1, decides=False)
+    actors: int = setting(2, "processes that score; concurrency is that of all together", ge=1, affects_results=False)
     address: str | None = setting(
-        None, "of a running Ray cluster, or set RAY_ADDRESS; without either it starts here", decides=False
+        None, "of a running Ray cluster, or set RAY_ADDRESS; without either it starts here", affects_results=False
     )

@@ -9,15 +9,21 @@ from pathlib import Path
 
 COMMANDS = {
     "compile": ("debate_judge.optimize.compile", "compile a judge that agrees with your raters"),
-    "check": ("debate_judge.runs.check", "show how your rated data are read and what they can prove"),
+    "check": ("debate_judge.runs.check", "show how your rated data are read and what they can show"),
     "score": ("debate_judge.runs.score", "score new texts with an exported judge"),
-    "serve": ("debate_judge.runs.serve", "answer requests for scores over HTTP with an exported judge"),
+    "serve": ("debate_judge.runs.serve", "serve scores of an exported judge over HTTP"),
     "agreement": ("debate_judge.runs.agreement", "measure the agreement of any scores with human ratings"),
     "compare": ("debate_judge.runs.compare", "compare several judges on the same data, and probe them for biases"),
-    "carry": ("debate_judge.runs.after.carry", "carry an exported judge to a new LM, if it does as well"),
-    "recheck": ("debate_judge.runs.after.recheck", "see whether a judge's proof holds on ratings made since"),
-    "measure": ("debate_judge.runs.after.measure", "how good systems are, from few ratings and a judge's scores"),
-    "next": ("debate_judge.runs.after.next", "which sources people should rate next, ready for the rating tool"),
+    "carry": ("debate_judge.runs.after.carry", "move an exported judge to a new LM, if the judge does as well with it"),
+    "recheck": ("debate_judge.runs.after.recheck", "see whether a judge's measured agreement holds on newer ratings"),
+    "measure": (
+        "debate_judge.runs.after.measure",
+        "estimate how good systems are, from few ratings and a judge's scores",
+    ),
+    "next": (
+        "debate_judge.runs.after.next",
+        "select the sources that people should rate next, ready for the rating tool",
+    ),
     "report": ("debate_judge.runs.report", "open the page of a compile or a comparison, with every debate"),
 }
 """Command -> its module and what it does."""
@@ -38,10 +44,10 @@ def command(name: str) -> str:
     main = sys.modules.get("__main__")
     spec = getattr(main, "__spec__", None)
     if spec is not None:
-        by_module = spec.name in {one for one, _ in COMMANDS.values()}
+        by_module = spec.name in {name_of_command for name_of_command, _ in COMMANDS.values()}
         return f"python -m {module}" if by_module else f"debate {name}"
     started = Path(sys.argv[0] if sys.argv else "")
-    if started.resolve() not in {_ROOT / script(one) for one in COMMANDS}:
+    if started.resolve() not in {_ROOT / script(name_of_command) for name_of_command in COMMANDS}:
         return f"debate {name}"
     path = _ROOT / script(name)
     return "python " + shlex.quote(str(path) if started.is_absolute() else os.path.relpath(path))
@@ -52,7 +58,7 @@ def script(name: str) -> str:
     return "/".join(COMMANDS[name][0].split(".")[1:]) + ".py"
 
 
-def as_started(text: str) -> str:
+def as_invoked(text: str) -> str:
     """`text` with each `python FILE` of a command in it worded as this process was started."""
     for name in COMMANDS:
         text = text.replace(f"python {script(name)}", command(name))

@@ -9,14 +9,14 @@ from typing import Any
 from debate_judge.data.errors import InputError
 from debate_judge.data.files import reading
 from debate_judge.programs.debate.personas import BLIND, PERSONAS
-from debate_judge.runs.flags.declared import flag_group, listed, setting
+from debate_judge.runs.flags.declaration import flag_group, listed, setting
 
 PERSONAS_FILE = setting(None, "TOML file with your own personas for the Critic", metavar="FILE")
 
 
 @flag_group("judge")
 class JudgeOptionFlags:
-    """Options of judges; what is absent leaves a judge as it comes."""
+    """Options of judges; where one is absent, the judge's default holds."""
 
     score_mode: str | None = setting(
         None,
@@ -25,7 +25,7 @@ class JudgeOptionFlags:
         metavar="MODE",
     )
     together: int | None = setting(
-        None, "score up to K candidates of a source side by side in one call; 0 keeps them apart", metavar="K", ge=0
+        None, "score up to K candidates of a source side by side in a call; 0 scores each alone", metavar="K", ge=0
     )
     joint: bool = setting(False, "score all aspects in one call")
     roles: str | None = setting(
@@ -34,7 +34,7 @@ class JudgeOptionFlags:
     same_role: str | None = setting(None, "ChatEval: give all referees the same role, e.g. annotator", metavar="ROLE")
     judge_option: tuple[str, ...] = setting(
         (),
-        "its options, e.g. score-mode=sampled:5, together=4; may be repeated",
+        "options of the judge, e.g. score-mode=sampled:5, together=4; may be repeated",
         name="-J",
         metavar="NAME=VALUE",
         repeated=True,

@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 from typing import Literal
 
-from debate_judge.programs.lm.http.address import address_of, base_variable, require_listening, usual_address
+from debate_judge.programs.lm.http.address import address_of, base_variable, default_address, require_listening
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.reply import replies_folder
-from debate_judge.runs.flags.declared import flag_group, setting
+from debate_judge.runs.flags.declaration import flag_group, setting
 
 _USUAL = LMOptions()
 _RETRIED = _USUAL.deadline / _USUAL.attempt
 """The time that a call may take with its retries, as a multiple of an attempt's."""
 
-MAX_TOKENS = "longest reply, in tokens; one that is cut off is asked for again with four times as many"
+MAX_TOKENS = "longest reply, in tokens; a reply that is cut off is requested again with four times as many"
 
 
 @flag_group("LM")
@@ -22,14 +22,14 @@ class AddressFlags:
     """Where calls go and how many at once."""
 
     api_base: str | None = setting(None, "OpenAI-compatible server; keys are read from the environment", metavar="URL")
-    concurrency: int = setting(16, "LM calls in flight at once", ge=1, decides=False)
+    concurrency: int = setting(16, "LM calls in flight at once", ge=1, affects_results=False)
 
 
 @flag_group("LM")
 class EndpointFlags(AddressFlags):
     """The LM of a run, which has a beginning at which it can be tried."""
 
-    preflight: bool = setting(True, "try each role on the longest item before the run", decides=False)
+    preflight: bool = setting(True, "try each role on the longest item before the run", affects_results=False)
 
 
 @flag_group("LM")
@@ -54,7 +54,7 @@ def require_server(
     """
     variable = base_variable(spec)
     given = os.environ.get(variable)
-    address = api_base or given or usual_address(spec)
+    address = api_base or given or default_address(spec)
     known = replies_folder(store, beside or spec)
     if "/" in spec and address and not (known.is_dir() and any(known.iterdir())):
         require_listening(address_of(address) or "", variable if given and not api_base else flag)
@@ -64,26 +64,26 @@ def require_server(
 class PaceFlags:
     """Rate, budget and prices: they decide when calls go out and when a run stops, never what is answered."""
 
-    rpm: float | None = setting(None, "most requests a minute", gt=0, decides=False)
-    tpm: float | None = setting(None, "most tokens per minute, input and output together", gt=0, decides=False)
+    rpm: float | None = setting(None, "most requests a minute", gt=0, affects_results=False)
+    tpm: float | None = setting(None, "most tokens per minute, input and output together", gt=0, affects_results=False)
     budget: str | None = setting(
         None,
         "hard cap on what is spent: calls=N,tokens=N,usd=X",
         metavar="CAPS",
-        decides=False,
+        affects_results=False,
     )
     timeout: float = setting(
         _USUAL.attempt,
         f"time limit of one attempt of a call; with its retries a call may take {_RETRIED:g} times as long",
         gt=0,
         metavar="SECONDS",
-        decides=False,
+        affects_results=False,
     )
     prices: str | None = setting(
         None,
         "TOML file with prices per million tokens, for an LM whose price is not known",
         metavar="FILE",
-        decides=False,
+        affects_results=False,
     )
 
 
@@ -94,7 +94,7 @@ class LimitFlags(PaceFlags):
     batch: Literal["openai"] | None = setting(
         None,
         "send calls as OpenAI Batch jobs, one for each role and round: half the price, replies within 24 hours",
-        decides=False,
+        affects_results=False,
     )
 
 

@@ -10,9 +10,9 @@ from pydantic import AfterValidator
 
 from debate_judge.data.agreement.correlations import STATISTICS, Statistic
 from debate_judge.data.errors import InputError, did_you_mean
-from debate_judge.data.inference.closeness import MEASURES, Closest
+from debate_judge.data.inference.absolute_agreement import MEASURES, AbsoluteMeasure
 from debate_judge.data.schema import Level
-from debate_judge.runs.flags.declared import setting
+from debate_judge.runs.flags.declaration import setting
 
 AUTO: Literal["auto"] = "auto"
 """The level that suits the data: within sources where they have several candidates."""
@@ -25,11 +25,13 @@ class MetricChoice:
     level: Level | Literal["auto"] = AUTO
     correlations: tuple[Statistic, ...] = ()
     """Those that were named."""
-    closest: Closest | None = None
+    absolute_measure: AbsoluteMeasure | None = None
     """What a compile maximizes in place of a correlation."""
 
     @classmethod
-    def of(cls, text: str, levels: Sequence[str], *, several: bool = False, closest: bool = False) -> MetricChoice:
+    def of(
+        cls, text: str, levels: Sequence[str], *, several: bool = False, absolute_measure: bool = False
+    ) -> MetricChoice:
         """Read `LEVEL/CORRELATION`, or one of the two.
 
         Args:
@@ -43,12 +45,12 @@ class MetricChoice:
         """
         known: dict[str, Sequence[str]] = {
             "level": (AUTO, *levels),
-            "measures": (*STATISTICS, *(MEASURES if closest else ())),
+            "measures": (*STATISTICS, *(MEASURES if absolute_measure else ())),
         }
-        found: dict[str, tuple[str, ...]] = {}
+        by_kind: dict[str, tuple[str, ...]] = {}
         for part in text.split("/"):
             names = tuple(dict.fromkeys(part.split(",")))
-            kind = next((k for k, those in known.items() if k not in found and set(names) <= set(those)), None)
+            kind = next((k for k, allowed in known.items() if k not in by_kind and set(names) <= set(allowed)), None)
             if kind is None or (len(names) > 1 and (kind == "level" or not several)):
                 raise InputError(
                     "not a metric",
@@ -57,8 +59,8 @@ class MetricChoice:
                     found=text,
                     remedy=did_you_mean(part, [name for names in known.values() for name in names]),
                 )
-            found[kind] = names
-        (level,), measures = found.get("level", (AUTO,)), found.get("measures", ())
+            by_kind[kind] = names
+        (level,), measures = by_kind.get("level", (AUTO,)), by_kind.get("measures", ())
         # In the order in which they were named: intervals are of the first.
         correlations = tuple(name for name in measures if name in STATISTICS)
         return cls(cast(Any, level), cast(Any, correlations), next((m for m in MEASURES if m in measures), None))
@@ -69,12 +71,12 @@ class MetricChoice:
         return self.correlations[0] if self.correlations else "spearman"
 
     def __str__(self) -> str:
-        return f"{self.level}/{self.closest or self.correlation}"
+        return f"{self.level}/{self.absolute_measure or self.correlation}"
 
 
 def objective_of(text: str) -> MetricChoice:
     """What a compile maximizes, by the value of `metric`."""
-    return MetricChoice.of(text, ("summary", "sample"), closest=True)
+    return MetricChoice.of(text, ("summary", "sample"), absolute_measure=True)
 
 
 MetricText = Annotated[str, AfterValidator(lambda text: str(objective_of(text)))]

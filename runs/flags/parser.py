@@ -16,9 +16,9 @@ from debate_judge.data.files.reading import toml
 from debate_judge.data.files.records import Record
 from debate_judge.programs.lm.http.address import NoServerError
 from debate_judge.programs.lm.redaction import clean_text
-from debate_judge.runs.flags.declared import REMOVED_FLAGS, SettingField, declared, nearest, result_settings
-from debate_judge.runs.flags.invocation import as_started, command
-from debate_judge.runs.flags.prose import filled, paragraphs, print_error, width_of
+from debate_judge.runs.flags.declaration import REMOVED_FLAGS, SettingField, nearest, result_settings, setting_fields
+from debate_judge.runs.flags.invocation import as_invoked, command
+from debate_judge.runs.flags.text_layout import filled, paragraphs, print_error, width_of
 
 T = TypeVar("T")
 
@@ -117,13 +117,13 @@ class _Parser(ArgumentParser):
         for declaration in self.declarations:
             removed: Mapping[str, str] = {**REMOVED_FLAGS, **getattr(declaration, "REMOVED", {})}
             if flag in removed:
-                raise InputError("not a flag any more", field=flag, remedy=removed[flag])
-            for one in declared(declaration).values():
-                words = one.name.replace("_", "-")
-                if not one.is_flag and flag in (f"--{words}", f"--no-{words}"):
-                    if one.kind is bool:
+                raise InputError("no longer a flag", field=flag, remedy=removed[flag])
+            for setting_field in setting_fields(declaration).values():
+                words = setting_field.name.replace("_", "-")
+                if not setting_field.is_flag and flag in (f"--{words}", f"--no-{words}"):
+                    if setting_field.kind is bool:
                         value = str(flag == f"--{words}").lower()
-                    given = shlex.quote(f"{words}={clean_text(value) or one.option('const') or 'VALUE'}")
+                    given = shlex.quote(f"{words}={clean_text(value) or setting_field.option('const') or 'VALUE'}")
                     remedy = f"it is a key of --config: give --config {given}, or write it in a TOML file"
                     raise InputError("not a flag", field=flag, remedy=remedy)
 
@@ -154,11 +154,11 @@ def make_parser(name: str, description: str, *declarations: type) -> ArgumentPar
 
     Commands in the description are shown as this process was started. The declarations were made by `command_settings`.
     """
-    settings = [one for declaration in declarations for one in declared(declaration).values()]
-    keys = [one.spelled for one in settings if not one.is_flag]
+    settings = [setting_field for declaration in declarations for setting_field in setting_fields(declaration).values()]
+    keys = [setting_field.cli_name for setting_field in settings if not setting_field.is_flag]
     parser = _Parser(
         prog=command(name),
-        description=as_started(description),
+        description=as_invoked(description),
         epilog=f"Keys of --config that are no flags (docs/settings.md): {', '.join(keys)}." if keys else None,
         formatter_class=_ProseFormatter,
         argument_default=SUPPRESS,
@@ -166,14 +166,14 @@ def make_parser(name: str, description: str, *declarations: type) -> ArgumentPar
     parser.declarations = declarations
     groups: dict[str, Any] = {"options": parser}
     needed = []
-    for one in (one for one in settings if one.is_flag):
-        if one.group not in groups:
-            groups[one.group] = parser.add_argument_group(one.group)
-        if one.field.is_required():
-            flag = one.spelled
-            value = one.option("metavar") or flag[2:].upper()
+    for setting_field in (setting_field for setting_field in settings if setting_field.is_flag):
+        if setting_field.group not in groups:
+            groups[setting_field.group] = parser.add_argument_group(setting_field.group)
+        if setting_field.field.is_required():
+            flag = setting_field.cli_name
+            value = setting_field.option("metavar") or flag[2:].upper()
             needed.append(f"{flag} {value}" if flag.startswith("-") else flag.upper())
-        _add(groups[one.group], one)
+        _add(groups[setting_field.group], setting_field)
     parser.usage = " ".join(["%(prog)s [-h]", *needed, "[FLAGS]"])
     parser.add_argument(
         "--config",
@@ -184,32 +184,38 @@ def make_parser(name: str, description: str, *declarations: type) -> ArgumentPar
     return parser
 
 
-def _add(group: Any, one: SettingField) -> None:
-    kind, choices = one.kind, one.choices
-    options: dict[str, Any] = {"help": _help(one)}
+def _add(group: Any, setting_field: SettingField) -> None:
+    kind, choices = setting_field.kind, setting_field.choices
+    options: dict[str, Any] = {"help": _help(setting_field)}
     if kind is bool:
-        options["action"] = BooleanOptionalAction if one.field.default else "store_true"
+        options["action"] = BooleanOptionalAction if setting_field.field.default else "store_true"
     else:
         names = "{" + ",".join(choices) + "}" + (",..." if kind is tuple else "") if choices else None
-        options["type"] = str if one.option("repeated") else one.read
-        options["metavar"] = one.option("metavar") or names or {int: "N", float: "X"}.get(kind)
-    if (const := one.option("const")) is not None:
+        options["type"] = str if setting_field.option("repeated") else setting_field.read
+        options["metavar"] = setting_field.option("metavar") or names or {int: "N", float: "X"}.get(kind)
+    if (const := setting_field.option("const")) is not None:
         options |= {"nargs": "?", "const": const}
-    if one.option("repeated"):
+    if setting_field.option("repeated"):
         options["action"] = "append"
     # What must be given may also come from --config, so that its absence is found when all is read.
-    if one.spelled.startswith("-"):
-        group.add_argument(one.spelled, dest=one.name, **options)
+    if setting_field.cli_name.startswith("-"):
+        group.add_argument(setting_field.cli_name, dest=setting_field.name, **options)
     else:
-        group.add_argument(one.name, nargs="?", **options)
+        group.add_argument(setting_field.name, nargs="?", **options)
 
 
-def _help(one: SettingField) -> str:
+def _help(setting_field: SettingField) -> str:
     """Help with the default at its end."""
-    value, default = one.field.default, one.option("shown")
-    if default is None and not one.field.is_required() and value is not None and value is not False and value != ():
+    value, default = setting_field.field.default, setting_field.option("shown")
+    if (
+        default is None
+        and not setting_field.field.is_required()
+        and value is not None
+        and value is not False
+        and value != ()
+    ):
         default = f"{value:g}" if isinstance(value, float) else _text(value)
-    text = (one.field.description or "").replace("%", "%%")
+    text = (setting_field.field.description or "").replace("%", "%%")
     return f"{text} (default: {default})" if default else text
 
 
@@ -219,7 +225,7 @@ def read(declaration: type[T], arguments: Namespace) -> T:
     Raises:
         InputError: A value or a key cannot be used, or a file cannot be read.
     """
-    given, known = vars(arguments), declared(declaration)
+    given, known = vars(arguments), setting_fields(declaration)
     values: dict[str, Any] = {}
     places: dict[str, tuple[Record, str]] = {}
     for text in given.get("config", ()):
@@ -240,7 +246,7 @@ def read(declaration: type[T], arguments: Namespace) -> T:
         return declaration(**values)
     except InputError as error:
         for name, (record, key) in places.items():
-            if known[name].spelled == error.field and values[name] == _frozen(record.values[key]):
+            if known[name].cli_name == error.field and values[name] == _frozen(record.values[key]):
                 raise record.error(
                     error.problem, key, expected=error.expected, found=error.found, remedy=error.remedy
                 ) from None
@@ -267,11 +273,15 @@ def _unknown(declaration: type, text: str) -> NoReturn:
 
 def _options(known: Mapping[str, SettingField], name: str, texts: Sequence[str]) -> dict[str, Any]:
     """What `-J NAME=VALUE` gives: settings of its class, and what remains for itself."""
-    others = {other: one for other, one in known.items() if one.owner is known[name].owner and other != name}
-    found: dict[str, Any] = {name: tuple(text for text in texts if not _assigned(others, text))}
+    others = {
+        other: setting_field
+        for other, setting_field in known.items()
+        if setting_field.owner is known[name].owner and other != name
+    }
+    values: dict[str, Any] = {name: tuple(text for text in texts if not _assigned(others, text))}
     for text in texts:
-        found |= _assigned(others, text)
-    return found
+        values |= _assigned(others, text)
+    return values
 
 
 def as_command(name: str, settings: object) -> str:
@@ -287,16 +297,16 @@ def written(settings: object, names: Iterable[str], shown: Callable[[str], str] 
     has it.
     """
     words = []
-    for one in (declared(type(settings))[name] for name in names):
-        value, given = getattr(settings, one.name), one.spelled
-        if value is None or value == one.field.default:
+    for setting_field in (setting_fields(type(settings))[name] for name in names):
+        value, given = getattr(settings, setting_field.name), setting_field.cli_name
+        if value is None or value == setting_field.field.default:
             continue
-        if not one.is_flag:
+        if not setting_field.is_flag:
             words += ["--config", shlex.quote(f"{given}={shown(_text(value))}")]
         elif value is True:
             words.append(given)
         else:
-            values = value if isinstance(value, tuple) and one.option("repeated") else (value,)
+            values = value if isinstance(value, tuple) and setting_field.option("repeated") else (value,)
             flag = [given] if given.startswith("-") else []
             words += [word for part in values for word in (*flag, shlex.quote(shown(_text(part))))]
     return words

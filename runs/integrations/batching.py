@@ -1,8 +1,8 @@
 """A judge for tools that hand over one text at a time.
 
-A judge that was compiled to read candidates side by side has its proof for that alone. So calls about one source are
-collected for a moment and asked together, where the tool makes them concurrently. A text that stays alone is read
-alone, and the first one brings a warning.
+The agreement of a judge that was compiled to read candidates side by side was measured in that way alone. So calls
+about one source are collected for a moment and asked together, where the tool makes them concurrently. A text without
+siblings is read by itself, and the first one is logged as a warning.
 """
 
 from __future__ import annotations
@@ -149,10 +149,10 @@ class SourceBatcher:
         most = max(self.judge.judges[item.aspect.name].together for item in items)
         if most < 2 or not items[0].source:
             self.read_alone += most > 1
-            found = dict(zip(items, await self.judge.ascore_items(items, self._scale), strict=True))
+            scores = dict(zip(items, await self.judge.ascore_items(items, self._scale), strict=True))
         else:
-            found = await self._gathered(items, most)
-        return {item.aspect.name: found[item] for item in items}
+            scores = await self._gathered(items, most)
+        return {item.aspect.name: scores[item] for item in items}
 
     async def _gathered(self, items: Sequence[Item], most: int) -> dict[Item, Score]:
         question = _question(items)
@@ -168,13 +168,13 @@ class SourceBatcher:
 
     def _ask(self, question: tuple[object, ...], gathered: list[Item]) -> None:
         """Ask about what was gathered, unless that was done when the last candidate came."""
-        held = self._gathering.get(question)
-        if held is None or held[0] is not gathered:
+        waiting = self._gathering.get(question)
+        if waiting is None or waiting[0] is not gathered:
             return
         del self._gathering[question]
         self.read_alone += len({item.text for item in gathered}) == 1
         work = asyncio.ensure_future(self.judge.ascore_items(gathered, self._scale))
-        work.add_done_callback(lambda done: _pass_on(done, gathered, held[1]))
+        work.add_done_callback(lambda done: _pass_on(done, gathered, waiting[1]))
 
 
 def _question(items: Sequence[Item]) -> tuple[object, ...]:

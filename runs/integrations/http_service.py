@@ -99,16 +99,18 @@ class ServiceMetrics:
     """What `/metrics` reports, in a registry of its own."""
 
     def __init__(self, judge: LoadedJudge) -> None:
-        self.registry = own = CollectorRegistry()
+        self.registry = registry = CollectorRegistry()
         buckets = (0.1, 0.3, 1, 3, 10, 30, 100, 300)
-        self.requests = Counter("debate_requests", "Requests to /score by status", ["status"], registry=own)
-        self.in_flight = Gauge("debate_requests_in_flight", "Requests to /score without an answer yet", registry=own)
-        self.seconds = Histogram("debate_request_seconds", "Time to the answer", buckets=buckets, registry=own)
+        self.requests = Counter("debate_requests", "Requests to /score by status", ["status"], registry=registry)
+        self.in_flight = Gauge(
+            "debate_requests_in_flight", "Requests to /score without an answer yet", registry=registry
+        )
+        self.seconds = Histogram("debate_request_seconds", "Time to the answer", buckets=buckets, registry=registry)
         what = "Scores by aspect and kind of failure"
-        self.scores = Counter("debate_scores", what, ["aspect", "unscored"], registry=own)
-        calls = Gauge("debate_lm_calls", "LM calls made", registry=own)
+        self.scores = Counter("debate_scores", what, ["aspect", "unscored"], registry=registry)
+        calls = Gauge("debate_lm_calls", "LM calls made", registry=registry)
         calls.set_function(lambda: judge.lm.meter.total.calls)
-        dollars = Gauge("debate_lm_usd", "US dollars spent; NaN for an LM of unknown price", registry=own)
+        dollars = Gauge("debate_lm_usd", "US dollars spent; NaN for an LM of unknown price", registry=registry)
         price = judge.lm.price
         dollars.set_function(lambda: float("nan") if price is None else judge.lm.meter.total.cost(price))
 
@@ -226,12 +228,12 @@ def make_app(
     async def score(question: TextQuestion | list[TextQuestion]) -> TextAnswer | list[TextAnswer]:
         """Score a text, or several: those of one source are read side by side if the judge does so."""
         if isinstance(question, TextQuestion):
-            found = [await batcher.ascore(**question.model_dump())]
+            scored = [await batcher.ascore(**question.model_dump())]
         else:
-            found = await _scores(judge, question, scale)
-        for name, one in (pair for scores in found for pair in scores.items()):
-            metrics.scores.labels(name, one.unscored or "").inc()
-        answers = [TextAnswer.of(scores) for scores in found]
+            scored = await _scores(judge, question, scale)
+        for name, aspect_score in (pair for scores in scored for pair in scores.items()):
+            metrics.scores.labels(name, aspect_score.unscored or "").inc()
+        answers = [TextAnswer.of(scores) for scores in scored]
         return answers[0] if isinstance(question, TextQuestion) else answers
 
     @app.get("/health")
@@ -249,17 +251,17 @@ def make_app(
 
 async def _scores(judge: LoadedJudge, questions: Sequence[TextQuestion], scale: ScoreScale) -> list[Scores]:
     """Scores of several texts, asked about at once."""
-    asked: list[list[Item]] = []
-    for place, one in enumerate(questions):
-        row = {"source": one.source, "text": one.text, "context": one.context}
-        empty = not one.text.strip()
-        asked.append([] if empty else judge.questions(row, one.aspects, number=place))
-    items = [item for own in asked for item in own]
-    found = iter(await judge.ascore_items(items, scale) if items else [])
+    items_of_questions: list[list[Item]] = []
+    for place, text_question in enumerate(questions):
+        row = {"source": text_question.source, "text": text_question.text, "context": text_question.context}
+        empty = not text_question.text.strip()
+        items_of_questions.append([] if empty else judge.questions(row, text_question.aspects, number=place))
+    items = [item for items_of_question in items_of_questions for item in items_of_question]
+    results = iter(await judge.ascore_items(items, scale) if items else [])
     return [
-        {item.aspect.name: next(found) for item in own}
-        or {aspect.name: missing_text() for aspect in judge.choose(one.aspects)}
-        for one, own in zip(questions, asked, strict=True)
+        {item.aspect.name: next(results) for item in items_of_question}
+        or {aspect.name: missing_text() for aspect in judge.choose(text_question.aspects)}
+        for text_question, items_of_question in zip(questions, items_of_questions, strict=True)
     ]
 
 

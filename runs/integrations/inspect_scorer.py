@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
+from inspect_ai.scorer import EstimateTarget, Score, Scorer, mean, scorer, stderr
 from inspect_ai.solver import TaskState
 
 from debate_judge.data.errors import InputError
@@ -22,15 +22,17 @@ def debate_scorer(export: str, source: str | None = None, aspects: list[str] | N
     """
     batcher = SourceBatcher(export, aspects)
 
-    async def score(state: TaskState, target: Target) -> Score:
+    async def score(state: TaskState, target: EstimateTarget) -> Score:
         given = state.input_text if source is None else state.metadata.get(source)
         if not isinstance(given, str):
             raise InputError("the sample has no source", field="source", expected="a text in its metadata", found=given)
         text = state.output.completion
         scores = await batcher.ascore(source=given, text=text)
-        explanation = "\n\n".join(f"{name}: {one.reason}" for name, one in scores.items())
-        metadata = {name: {"rounds": one.rounds, "stop_reason": one.stop_reason} for name, one in scores.items()}
-        values = {name: one.score for name, one in scores.items() if one.score is not None}
+        explanation = "\n\n".join(f"{name}: {scored.reason}" for name, scored in scores.items())
+        metadata = {
+            name: {"rounds": scored.rounds, "stop_reason": scored.stop_reason} for name, scored in scores.items()
+        }
+        values = {name: scored.score for name, scored in scores.items() if scored.score is not None}
         if len(values) < len(scores):
             return Score.unscored(reason="grader_failed", answer=text, explanation=explanation, metadata=metadata)
         return Score(value=values, answer=text, explanation=explanation, metadata=metadata)

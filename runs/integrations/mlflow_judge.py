@@ -1,4 +1,5 @@
-"""MLflow: a judge as a scorer of `mlflow.genai.evaluate`, and an alignment that compiles a debate and proves it.
+"""MLflow: a judge as a scorer of `mlflow.genai.evaluate`, and an alignment that compiles a debate and measures it on
+held-out sources.
 
 With `judge.align(traces, optimizer=DebateAligner())` human feedback on the traces becomes ratings, of all raters; the
 aligned judge has its agreement with them, measured on sources that it never saw, in `compiled`.
@@ -116,7 +117,7 @@ class DebateAligner(AlignmentOptimizer):
         """Compile a judge of the same name and type of value, with the compile in `compiled`.
 
         Raises:
-            InputError: A value is not on the scale, or there is too little feedback to learn and to prove anything.
+            InputError: A value is not on the scale, or there is too little feedback to learn from and to measure on.
             dspy.LMError: The LM failed for good.
         """
         from debate_judge import compile as compile_judge

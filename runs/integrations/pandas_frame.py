@@ -51,14 +51,14 @@ def score_frame(
     filled = [place for place, row in enumerate(rows) if row["text"].strip()]
     # Rows of a source share calls where they follow one another.
     filled.sort(key=lambda place: (rows[place]["source"], rows[place].get("context", "")))
-    found = loaded.score_many([rows[place] for place in filled], aspects=names)
-    scored = dict(zip(filled, found, strict=True))
+    results = loaded.score_many([rows[place] for place in filled], aspects=names)
+    scored = dict(zip(filled, results, strict=True))
     result = frame.copy()
     for name in names:
-        own = [scored[place][name] if place in scored else missing_text() for place in range(len(frame))]
-        result[name] = [float("nan") if score.score is None else score.score for score in own]
-        result[f"{name}_reason"] = [score.reason for score in own]
-        result[f"{name}_unscored"] = [_why(score) for score in own]
+        column_scores = [scored[place][name] if place in scored else missing_text() for place in range(len(frame))]
+        result[name] = [float("nan") if score.score is None else score.score for score in column_scores]
+        result[f"{name}_reason"] = [score.reason for score in column_scores]
+        result[f"{name}_unscored"] = [_why(score) for score in column_scores]
     return result
 
 

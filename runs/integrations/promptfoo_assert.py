@@ -50,8 +50,8 @@ def get_assert(output: str, context: Mapping[str, Any]) -> dict[str, Any]:
     units = {name: to_unit(score.score, task.aspect(name)) for name, score in scores.items()}
     known = {name: unit for name, unit in units.items() if unit is not None}
     parts = [
-        {"pass": name in known and known[name] >= threshold, "score": known.get(name, 0.0), "reason": one.reason}
-        for name, one in scores.items()
+        {"pass": name in known and known[name] >= threshold, "score": known.get(name, 0.0), "reason": scored.reason}
+        for name, scored in scores.items()
     ]
     return {
         "pass": all(part["pass"] for part in parts),

@@ -53,7 +53,7 @@ class JudgedText:
         return score.score
 
     def _all(self, holds: Callable[[float], bool]) -> bool:
-        return all(one.score is not None and holds(one.score) for one in self.scores.values())
+        return all(score.score is not None and holds(score.score) for score in self.scores.values())
 
     def __repr__(self) -> str:
         return ", ".join(f"{name}: {_shown(score.score)}" for name, score in self.scores.items())

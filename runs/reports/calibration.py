@@ -17,43 +17,43 @@ Effects = Mapping[str, CalibrationEffect]
 """Aspect -> what its calibration changes."""
 
 
-def table(found: Effects) -> DataTable:
+def table(effects: Effects) -> DataTable:
     """A row for each aspect."""
     header = ("aspect", "mean abs. error", "calibrated", "change", "RMS error", "bias", "calibrated bias", "fitted on")
     rows = [
         (
             aspect,
-            interval(one.error),
-            interval(one.error_after),
-            interval(one.change),
-            " → ".join("–" if value is None else f"{value:.2f}" for value in (one.rms, one.rms_after)),
-            interval(one.bias),
-            interval(one.bias_after),
-            f"{one.calibration.candidates:,} texts, {one.calibration.groups:,} sources",
+            interval(effect.error),
+            interval(effect.error_after),
+            interval(effect.change),
+            " → ".join("–" if value is None else f"{value:.2f}" for value in (effect.rms, effect.rms_after)),
+            interval(effect.bias),
+            interval(effect.bias_after),
+            f"{effect.calibration.candidates:,} texts, {effect.calibration.groups:,} sources",
         )
-        for aspect, one in found.items()
+        for aspect, effect in effects.items()
     ]
     return DataTable(header, rows, _TITLE)
 
 
-def ranks(found: Effects) -> str:
+def ranks(effects: Effects) -> str:
     """Whether the mapped scores are in the order of the judge's own."""
-    changed = [aspect for aspect, one in found.items() if not one.keeps_ranks]
+    changed = [aspect for aspect, effect in effects.items() if not effect.keeps_ranks]
     if changed:
         return f"The order of some scores changes, with the Spearman correlation, in {', '.join(changed)}."
     return "No order changes, so that every Spearman correlation above is that of the mapped scores, too."
 
 
-def to_json(found: Effects) -> dict[str, dict[str, object]]:
-    return {aspect: one.to_json() for aspect, one in found.items()}
+def to_json(effects: Effects) -> dict[str, dict[str, object]]:
+    return {aspect: effect.to_json() for aspect, effect in effects.items()}
 
 
-def metrics(found: Effects) -> dict[str, float | None]:
+def metrics(effects: Effects) -> dict[str, float | None]:
     """Metric name -> value, as runs hold them: `calibration/ASPECT/error_after` and so on."""
     values: dict[str, float | None] = {}
-    for aspect, one in found.items():
+    for aspect, effect in effects.items():
         for name in ("error", "error_after", "change", "bias", "bias_after"):
-            values |= with_ends(f"calibration/{aspect}/{name}", getattr(one, name))
+            values |= with_ends(f"calibration/{aspect}/{name}", getattr(effect, name))
         for name in ("rms", "rms_after", "spearman", "spearman_after"):
-            values[f"calibration/{aspect}/{name}"] = getattr(one, name)
+            values[f"calibration/{aspect}/{name}"] = getattr(effect, name)
     return values

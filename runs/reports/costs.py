@@ -1,4 +1,4 @@
-"""What a run's LM calls cost, by role and round, and what the caches spared."""
+"""What a run's LM calls cost, by role and round, and what the caches saved."""
 
 from __future__ import annotations
 

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from debate_judge.data.agreement.classification import Measure
-from debate_judge.data.agreement.decisions import Decided
+from debate_judge.data.agreement.decisions import DecisionResult
 from debate_judge.data.agreement.intervals import METHODS
 from debate_judge.runs.reports.tables import DataTable
 from debate_judge.runs.reports.text import interval, with_ends
 from debate_judge.runs.tracking.values import step_name
 
-Found = Mapping[str, Mapping[str, Decided]]
+DecisionsByJudge = Mapping[str, Mapping[str, DecisionResult]]
 """Judge -> aspect -> decisions."""
 
 _NAMES = {
@@ -27,41 +27,44 @@ _NAMES = {
 _OF_A_LABEL = ("precision", "recall", "f1")
 
 
-def tables(found: Found, units: str = "sources") -> list[DataTable]:
+def tables(by_judge: DecisionsByJudge, units: str = "sources") -> list[DataTable]:
     """The tables of all aspects, those about the lower label after the others of their aspect; a row for each judge.
 
     All judges decide on the same groups, which are called `units`.
     """
-    aspects = dict.fromkeys(aspect for by_aspect in found.values() for aspect in by_aspect)
-    return [table for aspect in aspects for table in _of_aspect(found, aspect, units)]
+    aspects = dict.fromkeys(aspect for by_aspect in by_judge.values() for aspect in by_aspect)
+    return [table for aspect in aspects for table in _of_aspect(by_judge, aspect, units)]
 
 
-def to_json(found: Found) -> dict[str, dict[str, Any]]:
+def to_json(by_judge: DecisionsByJudge) -> dict[str, dict[str, Any]]:
     """Judge -> aspect -> plain values; every number finite or null.
 
     {"kind", "threshold", "cut", "chosen_on", "margin", "labels", "decisions", "undecided", "sources",
     "majority_accuracy", "measures": {MEASURE: {"value", "low", "high"}}, "lower_label": {"precision", "recall", "f1"}}
     """
-    return {judge: {aspect: _json(one) for aspect, one in by.items()} for judge, by in found.items()}
+    return {judge: {aspect: _json(result) for aspect, result in by.items()} for judge, by in by_judge.items()}
 
 
-def metrics(found: Found, prefix: str = "held_out") -> dict[str, float | None]:
+def metrics(by_judge: DecisionsByJudge, prefix: str = "held_out") -> dict[str, float | None]:
     """`PREFIX/JUDGE/ASPECT/accuracy` and so on, with `_low` and `_high` for the interval's ends."""
     values: dict[str, float | None] = {}
-    for judge, by_aspect in found.items():
-        for aspect, one in by_aspect.items():
+    for judge, by_aspect in by_judge.items():
+        for aspect, result in by_aspect.items():
             place = f"{prefix}/{step_name(judge)}/{step_name(aspect)}"
-            named = {**one.measures, **{f"{name}_lower": m for name, m in _lower(one).items()}}
+            named = {**result.measures, **{f"{name}_lower": m for name, m in _lower(result).items()}}
             for name, measure in named.items():
                 values |= with_ends(f"{place}/{name}", measure)
-            values |= {f"{place}/undecided": float(one.undecided), f"{place}/majority_accuracy": one.majority_baseline}
+            values |= {
+                f"{place}/undecided": float(result.undecided),
+                f"{place}/majority_accuracy": result.majority_baseline,
+            }
     return values
 
 
-def _of_aspect(found: Found, aspect: str, units: str) -> list[DataTable]:
-    judges = {judge: by[aspect] for judge, by in found.items() if aspect in by}
+def _of_aspect(by_judge: DecisionsByJudge, aspect: str, units: str) -> list[DataTable]:
+    judges = {judge: by[aspect] for judge, by in by_judge.items() if aspect in by}
     first = next(iter(judges.values()))
-    if first.question.kind == "pairs":
+    if first.rule.kind == "pairs":
         columns: tuple[str, ...] = ("accuracy", "kappa", "balanced_accuracy")
     else:
         columns = tuple(_NAMES)
@@ -69,87 +72,87 @@ def _of_aspect(found: Found, aspect: str, units: str) -> list[DataTable]:
     header = ("judge", *(_NAMES[name] for name in columns), made, "undecided")
     rows = [
         [
-            _judge(name, one),
-            *(interval(one.measures.get(c)) for c in columns),
-            _counts(one.decisions),
-            str(one.undecided),
+            _judge(name, each),
+            *(interval(each.measures.get(c)) for c in columns),
+            _counts(each.decisions),
+            str(each.undecided),
         ]
-        for name, one in judges.items()
+        for name, each in judges.items()
     ]
     shown = [DataTable(header, rows, _title(aspect, first, units))]
-    if any(one.lower for one in judges.values()):
+    if any(each.lower for each in judges.values()):
         title = f"{aspect}: the same decisions with {_sides(first)[1]} as the positive label"
         lower = [
-            [_judge(name, one), *(interval(_lower(one).get(c)) for c in _OF_A_LABEL)] for name, one in judges.items()
+            [_judge(name, each), *(interval(_lower(each).get(c)) for c in _OF_A_LABEL)] for name, each in judges.items()
         ]
         shown.append(DataTable(("judge", *(_NAMES[name] for name in _OF_A_LABEL)), lower, title))
     return shown
 
 
-def _title(aspect: str, one: Decided, units: str) -> str:
-    total, question = sum(one.labels.values()), one.question
-    if question.kind == "pairs":
+def _title(aspect: str, item: DecisionResult, units: str) -> str:
+    total, rule = sum(item.labels.values()), item.rule
+    if rule.kind == "pairs":
         what = f"{aspect}: which of two candidates is better, the first wins, ties or loses"
-        what += f" (scores up to {question.margin:g} apart are a tie)" if question.margin else ""
+        what += f" (scores up to {rule.margin:g} apart are a tie)" if rule.margin else ""
         things = f"{total} pairs"
     else:
         what = (
-            f"{aspect}: positive is {_sides(one)[0]}, for ratings and, where a row does not say otherwise, for scores"
+            f"{aspect}: positive is {_sides(item)[0]}, for ratings and, where a row does not say otherwise, for scores"
         )
-        things = f"{total} labelled candidates of {one.sources} {units}"
-        if one.ties:
-            things += f" ({one.ties} more without a label, for their raters are evenly split, are left out)"
-    label = max(one.labels, key=lambda name: one.labels[name])
+        things = f"{total} labelled candidates of {item.sources} {units}"
+        if item.ties:
+            things += f" ({item.ties} more without a label, for their raters are evenly split, are left out)"
+    label = max(item.labels, key=lambda name: item.labels[name])
     return (
-        f"{what}\n{things}, {' / '.join(one.labels)} by the raters {_counts(one.labels)}; always deciding "
-        f"{label!r} has accuracy {one.majority_baseline:.2f}; {_method(one, units)}"
+        f"{what}\n{things}, {' / '.join(item.labels)} by the raters {_counts(item.labels)}; always deciding "
+        f"{label!r} has accuracy {item.majority_baseline:.2f}; {_method(item, units)}"
     )
 
 
-def _method(one: Decided, units: str) -> str:
+def _method(result: DecisionResult, units: str) -> str:
     """How the intervals are made; a figure at an end of its range, with no spread to go by, has an exact bound."""
-    used = {m.method for m in one.measures.values()} - {None, "exact"}
+    used = {m.method for m in result.measures.values()} - {None, "exact"}
     single = "dirichlet" in used
     unit = f"{units} with one decision each" if single else units
     names = [METHODS[m] for m in METHODS if m in used]
     return f"95 % intervals over {unit}: {', AUROC '.join(names)}" if names else "no intervals"
 
 
-def _sides(one: Decided) -> tuple[str, str]:
-    at = f"{one.question.threshold:g}"
+def _sides(result: DecisionResult) -> tuple[str, str]:
+    at = f"{result.rule.threshold:g}"
     return f"{at} or more", f"below {at}"
 
 
-def _judge(name: str, one: Decided) -> str:
-    question = one.question
-    if question.chosen_on:
-        return f"{name} (cut {question.cut:.3g}, chosen on {question.chosen_on})"
-    if question.kind == "pairs" or question.cut == question.threshold:
+def _judge(name: str, result: DecisionResult) -> str:
+    rule = result.rule
+    if rule.chosen_on:
+        return f"{name} (cut {rule.cut:.3g}, chosen on {rule.chosen_on})"
+    if rule.kind == "pairs" or rule.cut == rule.threshold:
         return name
-    return f"{name} (no cut)" if question.cut is None else f"{name} (cut {question.cut:g})"
+    return f"{name} (no cut)" if rule.cut is None else f"{name} (cut {rule.cut:g})"
 
 
 def _counts(counts: Mapping[str, int]) -> str:
     return " / ".join(map(str, counts.values())) or "–"
 
 
-def _lower(one: Decided) -> dict[str, Measure]:
-    return {} if one.lower is None else {name: one.lower.measures[name] for name in _OF_A_LABEL}
+def _lower(result: DecisionResult) -> dict[str, Measure]:
+    return {} if result.lower is None else {name: result.lower.measures[name] for name in _OF_A_LABEL}
 
 
-def _json(one: Decided) -> dict[str, Any]:
-    question = one.question
-    by_cut = {"threshold": question.threshold, "cut": question.cut, "chosen_on": question.chosen_on or None}
-    values: dict[str, Any] = {"kind": question.kind}
-    values |= {"margin": question.margin} if question.kind == "pairs" else by_cut
+def _json(result: DecisionResult) -> dict[str, Any]:
+    rule = result.rule
+    by_cut = {"threshold": rule.threshold, "cut": rule.cut, "chosen_on": rule.chosen_on or None}
+    values: dict[str, Any] = {"kind": rule.kind}
+    values |= {"margin": rule.margin} if rule.kind == "pairs" else by_cut
     values |= {
-        "labels": dict(one.labels),
-        "decisions": dict(one.decisions),
-        "undecided": one.undecided,
-        "ties": one.ties,
+        "labels": dict(result.labels),
+        "decisions": dict(result.decisions),
+        "undecided": result.undecided,
+        "ties": result.ties,
     }
-    values |= {"sources": one.sources, "majority_accuracy": one.majority_baseline}
-    values["measures"] = {name: measure.to_json() for name, measure in one.measures.items()}
-    if question.kind == "binary":
-        values["lower_label"] = {name: measure.to_json() for name, measure in _lower(one).items()}
+    values |= {"sources": result.sources, "majority_accuracy": result.majority_baseline}
+    values["measures"] = {name: measure.to_json() for name, measure in result.measures.items()}
+    if rule.kind == "binary":
+        values["lower_label"] = {name: measure.to_json() for name, measure in _lower(result).items()}
     return values

@@ -10,7 +10,7 @@ from debate_judge.data.agreement.tables import Level, Statistic
 from debate_judge.runs.reports.tables import DataTable
 from debate_judge.runs.reports.text import interval
 
-BesideRaters = Mapping[str, Mapping[str, RaterAgreement]]
+RaterComparisons = Mapping[str, Mapping[str, RaterAgreement]]
 """Judge -> aspect -> how it stands beside the raters."""
 
 _HEADER = (
@@ -24,10 +24,10 @@ def several_raters(scores: Mapping[str, Sequence[GroupScores]]) -> bool:
     return any(len(values) > 1 for groups in scores.values() for g in groups for values in g.raters)
 
 
-def table(found: BesideRaters, level: Level, statistic: Statistic) -> DataTable:
+def table(by_judge: RaterComparisons, level: Level, statistic: Statistic) -> DataTable:
     """A row for each aspect and judge; level and statistic are those of the agreement."""
-    aspects = dict.fromkeys(aspect for by in found.values() for aspect in by)
-    rows = [_row(aspect, judge, by[aspect]) for aspect in aspects for judge, by in found.items() if aspect in by]
+    aspects = dict.fromkeys(aspect for by in by_judge.values() for aspect in by)
+    rows = [_row(aspect, judge, by[aspect]) for aspect in aspects for judge, by in by_judge.items() if aspect in by]
     title = (
         f"Judge vs. individual raters ({level}-level {NAMES[statistic]} of each rater with the mean of the others, "
         "averaged: the human ceiling)\n"
@@ -38,18 +38,18 @@ def table(found: BesideRaters, level: Level, statistic: Statistic) -> DataTable:
     return DataTable(_HEADER, rows, title, keys=2)
 
 
-def to_json(found: BesideRaters) -> dict[str, dict[str, object]]:
-    return {judge: {aspect: one.to_json() for aspect, one in by.items()} for judge, by in found.items()}
+def to_json(by_judge: RaterComparisons) -> dict[str, dict[str, object]]:
+    return {judge: {aspect: agreement.to_json() for aspect, agreement in by.items()} for judge, by in by_judge.items()}
 
 
-def _row(aspect: str, judge: str, one: RaterAgreement) -> tuple[str, ...]:
-    intervals = (one.ceiling, one.judge, one.below_ceiling)
-    numbers = (one.noise_corrected, one.alpha, one.kappa_of_raters, one.kappa_of_judge)
+def _row(aspect: str, judge: str, agreement: RaterAgreement) -> tuple[str, ...]:
+    intervals = (agreement.ceiling, agreement.judge, agreement.below_ceiling)
+    numbers = (agreement.noise_corrected, agreement.alpha, agreement.kappa_of_raters, agreement.kappa_of_judge)
     return (
         aspect,
         judge,
         *(interval(value) for value in intervals),
         *("–" if value is None else f"{value:.2f}" for value in numbers),
-        interval(one.error),
-        interval(one.bias),
+        interval(agreement.error),
+        interval(agreement.bias),
     )

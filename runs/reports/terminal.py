@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TextIO
 
-from debate_judge.runs.flags.prose import width_of, wrapped
+from debate_judge.runs.flags.text_layout import width_of, wrapped
 from debate_judge.runs.reports.tables import DataTable, markdown
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _drawn(table: DataTable, stream: TextIO) -> Iterator[str]:
     columns = [_Column(name, cells) for name, *cells in zip(table.header, *table.rows, strict=True)]
     for part in _parts(columns, table.keys, width):
         # A terminal too narrow for two columns breaks their lines; rich would cut figures short.
-        console.width = max(width, _extent(one.least for one in part))
+        console.width = max(width, _extent(column.least for column in part))
         yield _draw(part, console, total=table.total)
 
 
@@ -88,7 +88,7 @@ def _parts(columns: Sequence[_Column], keys: int, width: int) -> list[list[_Colu
     """The columns of each part, the key columns in all of them."""
     parts = [[*columns[:keys]]]
     for column in columns[keys:]:
-        if len(parts[-1]) > keys and _extent(one.least for one in [*parts[-1], column]) > width:
+        if len(parts[-1]) > keys and _extent(each.least for each in [*parts[-1], column]) > width:
             parts.append([*columns[:keys]])
         parts[-1].append(column)
     return parts
@@ -108,17 +108,17 @@ def _draw(columns: Sequence[_Column], console: Console, *, total: bool) -> str:
         box=box.HORIZONTALS, show_edge=False, pad_edge=False, collapse_padding=True, header_style="bold",
         border_style="dim",
     )  # fmt: skip
-    folded = _extent(one.width for one in columns) > console.width
-    for one in columns:
+    folded = _extent(column.width for column in columns) > console.width
+    for column in columns:
         table.add_column(
-            Text("\n".join(one.heading) if folded else one.name),
-            justify="right" if one.number else "left",
+            Text("\n".join(column.heading) if folded else column.name),
+            justify="right" if column.number else "left",
             overflow="fold",
-            no_wrap=one.figures,
-            min_width=one.least,
+            no_wrap=column.figures,
+            min_width=column.least,
         )
     last = len(columns[0].cells) - 1
-    for number, row in enumerate(zip(*(one.cells for one in columns), strict=True)):
+    for number, row in enumerate(zip(*(column.cells for column in columns), strict=True)):
         table.add_row(*map(Text, row), end_section=total and number == last - 1)
     with console.capture() as captured:
         console.print(table)

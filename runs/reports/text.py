@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, Protocol
 
-from debate_judge.data.agreement.differences import SMALL, power_of
+from debate_judge.data.agreement.differences import MIN_EFFECT, power_of
 from debate_judge.data.agreement.intervals import POWER
 from debate_judge.data.agreement.results import Agreement, Difference
 
@@ -35,7 +35,7 @@ def with_ends(name: str, figure: Figure | None) -> dict[str, float | None]:
     return {} if figure is None else {name: figure.value, f"{name}_low": figure.low, f"{name}_high": figure.high}
 
 
-def basis(found: Agreement) -> str:
+def agreement_description(found: Agreement) -> str:
     """Level and name of a correlation."""
     name = {"pearson": "Pearson", "spearman": "Spearman", "kendall": "Kendall tau-b"}[found.statistic]
     return f"{found.level}-level {name}"
@@ -45,7 +45,7 @@ def correlation_label(found: Agreement) -> str:
     """Which correlation figures are, and what the last of them rests on: groups, undefined ones, unscored items."""
     flat = f"{found.undefined} left out for equal ratings" if found.undefined else "none undefined"
     unscored = f", {found.unscored} items unscored" if found.unscored else ""
-    return f"{basis(found)} with the mean human rating, {found.groups} groups, {flat}{unscored}"
+    return f"{agreement_description(found)} with the mean human rating, {found.groups} groups, {flat}{unscored}"
 
 
 def p_text(p_value: float | None) -> str:
@@ -60,24 +60,24 @@ def p_cell(p_value: float | None) -> str:
     return "–" if p_value is None else p_text(p_value)[2:].lstrip("= ")
 
 
-def power_text(found: Difference, units: str = "sources") -> str:
-    """What a comparison on so many sources can find, and what it would take to find a small difference."""
-    power = power_of(found)
+def power_text(gap: Difference, units: str = "sources") -> str:
+    """The difference that a comparison on so many sources detects, and the sources needed to detect a small one."""
+    power = power_of(gap)
     if power is None:
         return ""
     more = f"needs about {power.more_for_small:,} more {units}" if power.more_for_small else "is within reach, too"
     return (
         f"these {power.groups} {units} would detect a true difference of {power.detectable:.2g} in "
-        f"{100 * POWER:.0f} % of cases (paired t-test, deviation {found.deviation:.2g}); detecting {SMALL:g} {more}"
+        f"{100 * POWER:.0f} % of cases (paired t-test, deviation {gap.deviation:.2g}); detecting {MIN_EFFECT:g} {more}"
     )
 
 
-def powers_text(found: Mapping[str, Difference], units: str = "sources") -> str:
+def powers_text(differences: Mapping[str, Difference], units: str = "sources") -> str:
     """In one sentence what comparisons on the same units can find, by what the judge is compared with; empty where none
     of
     them has a power.
     """
-    powers = {name: power for name, one in found.items() if (power := power_of(one)) is not None}
+    powers = {name: power for name, difference in differences.items() if (power := power_of(difference)) is not None}
     if not powers:
         return ""
     groups = next(iter(powers.values())).groups

@@ -82,6 +82,10 @@ class TerminalBar:
 
 def _handlers_of(stream: TextIO) -> list[logging.StreamHandler[Any]]:
     loggers = [logging.root, *logging.root.manager.loggerDict.values()]
-    handlers = (one for logger in loggers if isinstance(logger, logging.Logger) for one in logger.handlers)
+    handlers = (handler for logger in loggers if isinstance(logger, logging.Logger) for handler in logger.handlers)
     # Logging's handler of last resort holds no stream; it looks stderr up each time, and finds the one above the bar.
-    return [one for one in handlers if isinstance(one, logging.StreamHandler) and vars(one).get("stream") is stream]
+    return [
+        handler
+        for handler in handlers
+        if isinstance(handler, logging.StreamHandler) and vars(handler).get("stream") is stream
+    ]

@@ -1,4 +1,4 @@
-"""What each of several judges would use alone, though they share one store of replies.
+"""Usage that each of several judges would have by itself, although they share one store of replies.
 
 Judges of one pass have many calls in common, and each call is made only once. A table must not say that a judge
 costs less because another one asked before it. So the tokens of a reply are counted for every judge that needed it:

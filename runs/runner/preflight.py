@@ -1,4 +1,4 @@
-"""One call for each role before a run spends anything: what would fail for all items is told at once.
+"""One call for each role before a run spends anything: what would fail for all items is reported at once.
 
 The calls are about the longest item of the run, and most of them are calls that the run needs anyway, which the
 store of replies then answers.
@@ -15,7 +15,7 @@ import dspy
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Corpus
 from debate_judge.programs.compiled import shared_judges
-from debate_judge.programs.grouping import CandidateTable, grouped
+from debate_judge.programs.grouping import Question, grouped
 from debate_judge.programs.judge import Item, Judge, corpus_items
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.make_lm import OFFLINE
@@ -26,7 +26,7 @@ _SKIP = "; --config preflight=false starts without this check, and leaves such i
 
 REMEDIES: Mapping[str, str] = {
     "unreadable reply": "the LM does not keep to the form of a reply; a larger or better instructed one may do; where "
-    "the server has changed under the same name, begin with another --store, for its replies are kept" + _SKIP,
+    "the server has changed under the same name, use another --store, because earlier replies are kept" + _SKIP,
     "truncated": "give replies more room with --config max-tokens=8000; an LM that thinks aloud needs "
     "thousands of tokens" + _SKIP,
     "refused": "the provider withholds answers about this text; another LM may not" + _SKIP,
@@ -45,39 +45,41 @@ _OF_ALL = "no log-probabilities"
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class PreflightCheck:
     """A judge that is to be tried, and the item that it is tried on."""
 
     name: str
     judge: Judge
-    questions: Sequence[CandidateTable]
+    questions: Sequence[Question]
     """Tried until one succeeds: a single item may fail for reasons of its own."""
     new: bool = False
     """Whether the items are any, and not the longest first: then one that is too long is that item's matter."""
 
     @classmethod
-    def of(cls, name: str, judge: Judge, items: Sequence[Item]) -> Trial:
+    def of(cls, name: str, judge: Judge, items: Sequence[Item]) -> PreflightCheck:
         """The trial on new items, as the judge is asked about them."""
         return cls(name, judge, grouped(judge, items, pairs=False).tables, new=True)
 
 
-def trials(name: str, judges: Mapping[str, Judge], corpus: Corpus, aspects: Sequence[Aspect]) -> list[Trial]:
+def preflight_checks(
+    name: str, judges: Mapping[str, Judge], corpus: Corpus, aspects: Sequence[Aspect]
+) -> list[PreflightCheck]:
     """What there is to try about a judge, with the judges of its aspects, on this corpus: one aspect of each scale, for
     a scale may be refused; where aspects share calls, all of them at once.
     """
     known: dict[int, tuple[Judge, list[Aspect]]] = {}
-    for one in shared_judges({aspect.name: judges[aspect.name] for aspect in aspects}):
-        known.setdefault(id(one.judge), (one.judge, []))[1].extend(a for a in aspects if a.name in one.aspects)
-    found = []
+    for shared in shared_judges({aspect.name: judges[aspect.name] for aspect in aspects}):
+        known.setdefault(id(shared.judge), (shared.judge, []))[1].extend(a for a in aspects if a.name in shared.aspects)
+    made = []
     for judge, about in known.values():
         scales = {aspect.scale: [aspect] for aspect in reversed(about)}
-        for those in [about] if judge.joint else scales.values():
-            items = [item for aspect in those for item in corpus_items(corpus, aspect)]
-            found.append(Trial(name, judge, longest(grouped(judge, items, pairs=False).tables)))
-    return found
+        for aspect_names in [about] if judge.joint else scales.values():
+            items = [item for aspect in aspect_names for item in corpus_items(corpus, aspect)]
+            made.append(PreflightCheck(name, judge, longest(grouped(judge, items, pairs=False).tables)))
+    return made
 
 
-def longest(questions: Iterable[CandidateTable]) -> list[CandidateTable]:
+def longest(questions: Iterable[Question]) -> list[Question]:
     """The longest and the shortest of the questions; the first of equals."""
     known = list(questions)
     if not known:
@@ -85,7 +87,7 @@ def longest(questions: Iterable[CandidateTable]) -> list[CandidateTable]:
     return [max(known, key=_length), min(known, key=_length)]
 
 
-def preflight(runner: JudgeRunner, trials: Sequence[Trial]) -> None:
+def preflight(runner: JudgeRunner, preflight_checks: Sequence[PreflightCheck]) -> None:
     """Have each role of each judge speak once.
 
     Raises:
@@ -94,21 +96,25 @@ def preflight(runner: JudgeRunner, trials: Sequence[Trial]) -> None:
     """
     if runner.lm.model.partition("/")[0] == OFFLINE:
         return
-    runner.at_once(
-        [partial(_try, runner, trial) for trial in trials if trial.questions and trial.judge.named_predictors()]
+    runner.run_concurrently(
+        [
+            partial(_try, runner, check)
+            for check in preflight_checks
+            if check.questions and check.judge.named_predictors()
+        ]
     )
 
 
-def _try(runner: JudgeRunner, trial: Trial) -> None:
-    failure, others = _tried(runner, trial.judge, trial.questions[0]), list(trial.questions[1:])
+def _try(runner: JudgeRunner, check: PreflightCheck) -> None:
+    failure, others = _tried(runner, check.judge, check.questions[0]), list(check.questions[1:])
     too_long = failure is not None and failure.reason == "too long"
-    while failure is not None and others and failure.reason != _OF_ALL and (trial.new or not too_long):
-        failure = _tried(runner, trial.judge, others.pop(0))
+    while failure is not None and others and failure.reason != _OF_ALL and (check.new or not too_long):
+        failure = _tried(runner, check.judge, others.pop(0))
     if failure is not None:
-        raise _complaint(runner.lm, trial, failure, too_long)
+        raise _complaint(runner.lm, check, failure, too_long)
 
 
-def _tried(runner: JudgeRunner, judge: Judge, question: CandidateTable) -> Failure | None:
+def _tried(runner: JudgeRunner, judge: Judge, question: Question) -> Failure | None:
     # A job of the batch service may take a day, which is no way to find a wrong key.
     lm = runner.lm.without_batches()
 
@@ -119,28 +125,28 @@ def _tried(runner: JudgeRunner, judge: Judge, question: CandidateTable) -> Failu
     return runner.wait(work())
 
 
-def _complaint(lm: JudgeLM, trial: Trial, failure: Failure, too_long: bool) -> InputError:
+def _complaint(lm: JudgeLM, check: PreflightCheck, failure: Failure, too_long: bool) -> InputError:
     if too_long:
-        size = _length(trial.questions[0])
+        size = _length(check.questions[0])
         return InputError(
             f"the longest item does not fit into the context of {lm.model}",
-            field=f"{trial.name}: {failure.role}",
+            field=f"{check.name}: {failure.role}",
             expected=f"room for about {size // 4 + 2000:,} tokens, debate and reply included",
             found=failure.detail,
             remedy="choose an LM or a server setting with a larger context, or shorten the text (group "
-            f"{trial.questions[0].items[0].group!r})" + _SKIP,
+            f"{check.questions[0].items[0].group!r})" + _SKIP,
         )
     remedy = REMEDIES.get(failure.reason, "fix what the message says" + _SKIP)
-    if failure.reason == "unreadable reply" and len(trial.questions[0].items) > 1 and not trial.judge.compares:
+    if failure.reason == "unreadable reply" and len(check.questions[0].items) > 1 and not check.judge.compares:
         remedy = _OF_TABLES
     return InputError(
         f"{lm.model} cannot play the {failure.role}: {failure.reason}",
-        field=f"{trial.name}: {failure.role}",
+        field=f"{check.name}: {failure.role}",
         found=failure.detail,
         remedy=remedy,
     )
 
 
-def _length(question: CandidateTable) -> int:
+def _length(question: Question) -> int:
     first = question.items[0]
     return len(first.source) + len(first.context) + sum(map(len, question.texts))

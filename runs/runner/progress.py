@@ -215,13 +215,13 @@ class RunProgress(ProgressDisplay):
     @contextmanager
     def over(self, what: str, total: int | None) -> Iterator[ItemPass]:
         """Show a pass over so many items, if their number is known."""
-        one = ItemPass(what, total, self.clock(), *self._spent())
+        item_pass = ItemPass(what, total, self.clock(), *self._spent())
         self._enter(STAGE.get())
-        self._passes.append(one)
+        self._passes.append(item_pass)
         try:
-            yield one
+            yield item_pass
         finally:
-            self._passes.remove(one)
+            self._passes.remove(item_pass)
             self._finished += 1
 
     def _enter(self, stage: str) -> None:
@@ -238,11 +238,11 @@ class RunProgress(ProgressDisplay):
         """Of the work that is done, about; None where nothing is known of it."""
         current = self._passes[-1].share if self._passes else 0.0
         if not self.phases:
-            return current if any(one.total for one in self._passes) else None
+            return current if any(part.total for part in self._passes) else None
         phase = self.phases[self._step]
         inside = min(1.0, (self._finished + current) / max(1, phase.passes))
-        done = sum(one.share for one in self.phases[: self._step]) + phase.share * inside
-        self._furthest = max(self._furthest, done / sum(one.share for one in self.phases))
+        done = sum(part.share for part in self.phases[: self._step]) + phase.share * inside
+        self._furthest = max(self._furthest, done / sum(part.share for part in self.phases))
         return self._furthest
 
     @property
@@ -258,12 +258,12 @@ class RunProgress(ProgressDisplay):
         share = self.share
         known = share if share is not None and share >= _EXTRAPOLATED_FROM else None
         # Phases are shares of the whole run; without them nothing is known but of the pass that began last.
-        alone = None if self.phases or not self._passes else self._passes[-1]
-        parts.append(self._bill(known, (alone.calls, alone.usd) if alone else (0, 0.0)))
+        only_pass = None if self.phases or not self._passes else self._passes[-1]
+        parts.append(self._bill(known, (only_pass.calls, only_pass.usd) if only_pass else (0, 0.0)))
         if (silent := self._waiting()) is not None:
             parts.insert(0, f"waiting for the first reply of {self.lm.model} ({silent:.0f} s)")
         elif known is not None and known < 1:
-            parts.append(self.left(known, alone.began if alone else None))
+            parts.append(self.left(known, only_pass.began if only_pass else None))
         return " · ".join(parts)
 
     def detail(self) -> str:

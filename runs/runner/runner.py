@@ -23,15 +23,15 @@ import dspy
 from debate_judge.data.agreement.tables import GroupScores
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Corpus, Granularity
-from debate_judge.programs.grouping import CandidateTable, grouped
-from debate_judge.programs.judge import Item, Judge, Judgement, Unscored, Verdict, in_granularity
+from debate_judge.programs.grouping import Question, grouped
+from debate_judge.programs.judge import Item, Judge, Judgement, Unscored, Verdict, round_to_granularity
 from debate_judge.programs.lm import loop
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.limits.limiter import SOURCE
 from debate_judge.programs.lm.reply import StoreError
 from debate_judge.programs.transcript import Transcript
 from debate_judge.runs.runner.billing import JudgeUsage, charged_to
-from debate_judge.runs.runner.memory import DebateMemory
+from debate_judge.runs.runner.debate_cache import DebateCache
 from debate_judge.runs.runner.progress import RunProgress
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ class JudgeRunner:
         memory: Where debates are kept while the run lasts, for runs that hold the same ones again and again.
     """
 
-    def __init__(self, lm: JudgeLM, *, progress: bool = True, memory: DebateMemory | None = None) -> None:
+    def __init__(self, lm: JudgeLM, *, progress: bool = True, memory: DebateCache | None = None) -> None:
         self.lm = lm
         self.memory = memory
         self.progress = RunProgress(lm, progress)
@@ -65,7 +65,7 @@ class JudgeRunner:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.inherited:
+        if self.is_forked_copy:
             return
         self.progress.stop()
         self._end()
@@ -85,24 +85,24 @@ class JudgeRunner:
 
     @contextmanager
     def asking(
-        self, question: Item | CandidateTable, *, lm: JudgeLM | None = None, usage: JudgeUsage | None = None
+        self, question: Item | Question, *, lm: JudgeLM | None = None, usage: JudgeUsage | None = None
     ) -> Iterator[None]:
         """Tell the LM calls of this block, and of tasks started in it, what they belong to; calls about one source are
         led by the first (`PrefixWarmup`).
         """
-        item = question.items[0] if isinstance(question, CandidateTable) else question
+        item = question.items[0] if isinstance(question, Question) else question
         SOURCE.set(item.source)
         with dspy.context(lm=lm or self.lm, disable_history=True, trace=None), charged_to(usage):
             yield
 
     @property
-    def inherited(self) -> bool:
+    def is_forked_copy(self) -> bool:
         """Whether this process has the runner by a fork: its loop's thread then runs in the parent alone."""
         return self._process != os.getpid()
 
     def require_own_process(self) -> None:
         """Refuse to wait for a loop that nothing runs, in a process that was forked after the runner was made."""
-        if self.inherited:
+        if self.is_forked_copy:
             raise RuntimeError("this runner was started before the process was forked; start it after the fork")
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
@@ -132,11 +132,11 @@ class JudgeRunner:
             raise
 
     @property
-    def has_to_wait(self) -> bool:
+    def lm_is_remote(self) -> bool:
         """Whether the LM's answers come from outside this process, so that it pays to have many calls on their way."""
         return self.lm.destination is not None
 
-    def at_once(self, works: Sequence[Callable[[], T]]) -> list[T]:
+    def run_concurrently(self, works: Sequence[Callable[[], T]]) -> list[T]:
         """The results of pieces of work, none of which needs the result of another, in their order.
 
         Each runs in a thread of its own and in a copy of the caller's context, so that their calls go out together.
@@ -145,7 +145,7 @@ class JudgeRunner:
         Raises:
             Exception: What the first of them failed with; the others are ended, and so is all that was submitted.
         """
-        if not self.has_to_wait or len(works) < 2:
+        if not self.lm_is_remote or len(works) < 2:
             return [work() for work in works]
         with ThreadPoolExecutor(len(works)) as pool:
             futures = [pool.submit(copy_context().run, work) for work in works]
@@ -169,7 +169,7 @@ class JudgeRunner:
         """
         grouping = grouped(judge, items)
 
-        def ask(table: CandidateTable) -> Awaitable[list[Transcript]]:
+        def ask(table: Question) -> Awaitable[list[Transcript]]:
             return judge.converse(table.items, rounds)
 
         if self.memory is None:
@@ -183,14 +183,17 @@ class JudgeRunner:
     ) -> list[Transcript]:
         """Let the Tie-breaker decide each debate that is still open; the others are returned unchanged."""
         grouping = grouped(judge, items)
-        held = {t.key: own for t, own in zip(grouping.tables, grouping.by_table(transcripts), strict=True)}
+        held_debates = {
+            t.key: table_transcripts
+            for t, table_transcripts in zip(grouping.tables, grouping.by_table(transcripts), strict=True)
+        }
 
-        def ask(tables: Sequence[CandidateTable]) -> list[list[Transcript]]:
-            return self._each(tables, lambda table: judge.break_ties(table.items, held[table.key]), what)
+        def ask(tables: Sequence[Question]) -> list[list[Transcript]]:
+            return self._each(tables, lambda table: judge.break_ties(table.items, held_debates[table.key]), what)
 
         if self.memory is None:
             return grouping.by_item(ask(grouping.tables))
-        debates = [held[table.key] for table in grouping.tables]
+        debates = [held_debates[table.key] for table in grouping.tables]
         return grouping.by_item(self.memory.tie_breaks(judge, debates, grouping.tables, ask))
 
     def judge(self, judge: Judge, items: Sequence[Item], what: str = "items") -> list[Judgement]:
@@ -200,10 +203,8 @@ class JudgeRunner:
             transcripts = self.break_tie(judge, items, transcripts)
         return [judge.verdict(t, judge.debate_config.rounds) for t in transcripts]
 
-    def _each(
-        self, items: Sequence[CandidateTable], work: Callable[[CandidateTable], Awaitable[T]], what: str
-    ) -> list[T]:
-        done = run_together(self, [PassJob("", work, items)], what)
+    def _each(self, items: Sequence[Question], work: Callable[[Question], Awaitable[T]], what: str) -> list[T]:
+        done = run_shared_pass(self, [PassJob("", work, items)], what)
         for error in done.failed.values():
             raise error
         return done.results[0]
@@ -220,7 +221,7 @@ class PassJob(Generic[T]):
     """Name of the judge that it is for. What makes one job impossible ends all jobs of its owner, and no others."""
     work: Callable[[Any], Awaitable[T]]
     """Takes one of the questions."""
-    items: Sequence[Item] | Sequence[CandidateTable]
+    items: Sequence[Item] | Sequence[Question]
     usage: JudgeUsage | None = None
     """Counts all replies that the work needs."""
     lm: JudgeLM | None = None
@@ -237,7 +238,7 @@ class PassResult(Generic[T]):
     """Owner -> why its work is impossible, on any item."""
 
 
-def run_together(runner: JudgeRunner, jobs: Sequence[PassJob[T]], what: str) -> PassResult[T]:
+def run_shared_pass(runner: JudgeRunner, jobs: Sequence[PassJob[T]], what: str) -> PassResult[T]:
     """Do all jobs at once.
 
     Items of the jobs alternate, so that all calls about one text go out together: the provider's prefix cache is warm
@@ -254,7 +255,7 @@ class _Pass(Generic[T]):
     def __init__(self, runner: JudgeRunner, jobs: Sequence[PassJob[T]]) -> None:
         self.runner = runner
         self.jobs = jobs
-        self.unique: list[dict[str, Item | CandidateTable]] = [{item.key: item for item in job.items} for job in jobs]
+        self.unique: list[dict[str, Item | Question]] = [{item.key: item for item in job.items} for job in jobs]
         self.results: list[dict[str, T]] = [{} for _ in jobs]
         self.tasks: dict[str, list[asyncio.Task[None]]] = {job.owner: [] for job in jobs}
         self.failed: dict[str, dspy.LMError | InputError] = {}
@@ -279,11 +280,11 @@ class _Pass(Generic[T]):
             self.failed,
         )
 
-    def _in_turn(self) -> list[tuple[int, Item | CandidateTable]]:
+    def _in_turn(self) -> list[tuple[int, Item | Question]]:
         rows = zip_longest(*(items.values() for items in self.unique))
         return [(number, item) for row in rows for number, item in enumerate(row) if item is not None]
 
-    async def _one(self, number: int, item: Item | CandidateTable) -> None:
+    async def _one(self, number: int, item: Item | Question) -> None:
         job = self.jobs[number]
         try:
             with self.runner.asking(item, lm=job.lm, usage=job.usage):
@@ -306,7 +307,7 @@ def group_scores(
     corpus: Corpus, aspect: Aspect, judgements: Sequence[Judgement], granularity: Granularity
 ) -> list[GroupScores]:
     """Pair judgements, in the order of `programs.judge.corpus_items`, with the human ratings, group by group."""
-    reported = iter(in_granularity(j, aspect, granularity) for j in judgements)
+    reported = iter(round_to_granularity(j, aspect, granularity) for j in judgements)
     return [
         GroupScores(
             group.id,

@@ -16,7 +16,7 @@ from itertools import groupby, islice
 
 from debate_judge.data.schema import Aspect, RatedGroup, Task
 from debate_judge.programs.compiled import CompiledJudge, ScoreScale, shared_judges
-from debate_judge.programs.grouping import CandidateTable, grouped, items_of, source_of
+from debate_judge.programs.grouping import Question, grouped, items_of, source_of
 from debate_judge.programs.judge import Item, Judge, Judgement, Unscored, reason_of
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.transcript import Transcript
@@ -71,10 +71,14 @@ def _score_of(judge: CompiledJudge, item: Item, judgement: Judgement, scale: Sco
     rest = reason, judgement.calls, transcript.together, transcript.joint, transcript
     if isinstance(judgement, Unscored):
         return Score(None, None, None, None, judgement.reason, judgement.detail, *rest)
-    one = judge.aspects[item.aspect.name]
-    own = one.reported(judgement, item.aspect)
-    value = one.calibration.at(own) if scale == "raters" and one.calibration and own is not None else own
-    return Score(value, own, judgement.rounds, judgement.stop_reason, None, "", *rest)
+    chosen = judge.aspects[item.aspect.name]
+    judge_score = chosen.reported(judgement, item.aspect)
+    value = (
+        chosen.calibration.at(judge_score)
+        if scale == "raters" and chosen.calibration and judge_score is not None
+        else judge_score
+    )
+    return Score(value, judge_score, judgement.rounds, judgement.stop_reason, None, "", *rest)
 
 
 EVENT = "gen_ai.evaluation.result"
@@ -106,8 +110,8 @@ def emit_event(item: Item, score: Score) -> None:
 
 def group_items(task: Task, group: RatedGroup, aspects: Sequence[Aspect]) -> Iterator[Item]:
     """The group's items in the order of results: candidate by candidate, and for each the aspects."""
-    for own in zip(*(items_of(task, group, aspect) for aspect in aspects), strict=True):
-        yield from own
+    for of_candidate in zip(*(items_of(task, group, aspect) for aspect in aspects), strict=True):
+        yield from of_candidate
 
 
 BATCH_WINDOW = 5000
@@ -124,19 +128,19 @@ def window(lm: JudgeLM) -> int:
     return max(12 * lm.concurrency, 64 if lm.batches is None else BATCH_WINDOW)
 
 
-GATHERED = 512
+MAX_GROUPED = 512
 """Candidates of one source that are grouped at once: a source may have more than memory holds."""
 
 
-def gathered(items: Iterable[Item]) -> Iterator[list[Item]]:
-    """Items of one source that follow one another, at most `GATHERED` at once."""
-    for _, those in groupby(items, key=source_of):
-        while some := list(islice(those, GATHERED)):
+def group_by_source(items: Iterable[Item]) -> Iterator[list[Item]]:
+    """Items of one source that follow one another, at most `MAX_GROUPED` at once."""
+    for _, consecutive in groupby(items, key=source_of):
+        while some := list(islice(consecutive, MAX_GROUPED)):
             yield some
 
 
 @dataclass
-class _Awaited:
+class _PendingItem:
     """An item in flight."""
 
     item: Item
@@ -152,16 +156,16 @@ class _InFlight:
     """
 
     def __init__(self, runner: JudgeRunner, judge: CompiledJudge, items: Iterable[Item]) -> None:
-        self.flying: deque[_Awaited] = deque()
+        self.flying: deque[_PendingItem] = deque()
         self.fatal: Future[list[Judgement]] = Future()
         self.broken: Exception | None = None
         """What `items` raised."""
         self._runner = runner
-        shared = shared_judges({name: one.judge for name, one in judge.aspects.items()})
-        self._judges = {name: one for one in shared for name in one.aspects}
+        shared = shared_judges({name: judge_of_aspect.judge for name, judge_of_aspect in judge.aspects.items()})
+        self._judges = {name: judge_of_aspect for judge_of_aspect in shared for name in judge_of_aspect.aspects}
         self._items = iter(items)
         self._ended = False
-        self._gathered: dict[str, list[_Awaited]] = {}
+        self._gathered: dict[str, list[_PendingItem]] = {}
         """Aspect -> items of one source, not yet asked about."""
 
     def fill(self, limit: int) -> bool:
@@ -174,35 +178,35 @@ class _InFlight:
             except Exception as error:
                 self.broken, self._ended = error, True
             else:
-                self.flying.append(_Awaited(item))
+                self.flying.append(_PendingItem(item))
                 self._add(self.flying[-1])
         if self._ended:
             self._ask_all()
         return bool(self.flying)
 
-    def _add(self, new: _Awaited) -> None:
+    def _add(self, new: _PendingItem) -> None:
         aspect = new.item.aspect.name
         judge = self._judges[aspect].judge
         if judge.together < 2 and not judge.joint:
             self._ask(judge, [new])
             return
-        first = next((one.item for those in self._gathered.values() for one in those), new.item)
-        if source_of(first) != source_of(new.item) or len(self._gathered.get(aspect, ())) == GATHERED:
+        first = next((entry.item for waiting in self._gathered.values() for entry in waiting), new.item)
+        if source_of(first) != source_of(new.item) or len(self._gathered.get(aspect, ())) == MAX_GROUPED:
             self._ask_all()
         self._gathered.setdefault(aspect, []).append(new)
 
     def _ask_all(self) -> None:
-        for one in dict.fromkeys(self._judges[aspect] for aspect in self._gathered):
-            self._ask(one.judge, [new for aspect in one.aspects for new in self._gathered.get(aspect, ())])
+        for shared in dict.fromkeys(self._judges[aspect] for aspect in self._gathered):
+            self._ask(shared.judge, [new for aspect in shared.aspects for new in self._gathered.get(aspect, ())])
         self._gathered.clear()
 
-    def _ask(self, judge: Judge, those: Sequence[_Awaited]) -> None:
-        grouping = grouped(judge, [one.item for one in those], pairs=False)
-        asked = [self._runner.submit(_judge(self._runner, judge, table)) for table in grouping.tables]
-        for future in asked:
+    def _ask(self, judge: Judge, pending: Sequence[_PendingItem]) -> None:
+        grouping = grouped(judge, [entry.item for entry in pending], pairs=False)
+        futures = [self._runner.submit(_judge(self._runner, judge, table)) for table in grouping.tables]
+        for future in futures:
             future.add_done_callback(partial(_pass_on, self.fatal))
-        for one, (table, place) in zip(those, grouping.places, strict=True):
-            one.judged, one.place = asked[table], place
+        for entry, (table, place) in zip(pending, grouping.places, strict=True):
+            entry.judged, entry.place = futures[table], place
 
 
 def judge_in_order(
@@ -211,31 +215,31 @@ def judge_in_order(
     """Judge `items` and yield each with its judgement, in their order.
 
     Items are taken as they are needed. Those of one source that follow one another share calls where the judge has
-    candidates or aspects share them, at most `GATHERED` candidates at once. If `items` itself raises
+    candidates or aspects share them, at most `MAX_GROUPED` candidates at once. If `items` itself raises
     (a bad line of a file), everything before it is yielded first.
 
     Raises:
         dspy.LMError: No item can be judged: a wrong key, an unknown model. Raised at once, even if an earlier item
             still waits for its answer.
     """
-    held = _InFlight(runner, judge, items)
+    in_flight = _InFlight(runner, judge, items)
     limit = window(runner.lm)
     try:
-        while held.fill(limit):
-            first = held.flying[0]
-            # A stream that was begun before a fork and is read after it would wait for ever.
+        while in_flight.fill(limit):
+            first = in_flight.flying[0]
+            # A stream that was begun before a fork and is read after it would wait forever.
             runner.require_own_process()
-            future = first.judged or held.fatal
-            wait((future, held.fatal), return_when=FIRST_COMPLETED)
-            judgements = future.result() if future.done() else held.fatal.result()
-            held.flying.popleft()
+            future = first.judged or in_flight.fatal
+            wait((future, in_flight.fatal), return_when=FIRST_COMPLETED)
+            judgements = future.result() if future.done() else in_flight.fatal.result()
+            in_flight.flying.popleft()
             yield first.item, judgements[first.place]
     finally:
-        for one in held.flying:
-            if one.judged is not None:
-                one.judged.cancel()
-    if held.broken is not None:
-        raise held.broken
+        for entry in in_flight.flying:
+            if entry.judged is not None:
+                entry.judged.cancel()
+    if in_flight.broken is not None:
+        raise in_flight.broken
 
 
 def _pass_on(fatal: Future[list[Judgement]], done: Future[list[Judgement]]) -> None:
@@ -245,6 +249,6 @@ def _pass_on(fatal: Future[list[Judgement]], done: Future[list[Judgement]]) -> N
             fatal.set_exception(error)
 
 
-async def _judge(runner: JudgeRunner, judge: Judge, table: CandidateTable) -> list[Judgement]:
+async def _judge(runner: JudgeRunner, judge: Judge, table: Question) -> list[Judgement]:
     with runner.asking(table):
         return await judge.judge(table.items)

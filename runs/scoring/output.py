@@ -325,7 +325,7 @@ class RowFile:
 
     def _other(self, expected: str, there: bytes) -> InputError:
         return InputError(
-            "the file is there already, and this row is not what this run gives: the input has changed since, the "
+            "the file already exists, and this row differs from what this run gives: the input has changed since, the "
             "replies are no longer in --store, or the file holds something else",
             file=self._path,
             line=self._count + 1,
@@ -354,8 +354,8 @@ class Results:
         self._scored.append((item, score))
         if len(self._scored) == self._items:
             kept = self._rows.add(self._scored, row)
-            for _, one in self._scored:
-                self.tally.count(one, kept)
+            for _, scored_item in self._scored:
+                self.tally.count(scored_item, kept)
             self._scored = []
 
     def finish(self) -> None:
@@ -369,7 +369,7 @@ class Results:
 def open_results(
     path: Path,
     *,
-    made_from: Mapping[str, Any],
+    provenance: Mapping[str, Any],
     source: Path,
     transcripts: Path | None = None,
     form: RowForm,
@@ -379,7 +379,7 @@ def open_results(
 
     Args:
         path: For the rows; its ending names the format.
-        made_from: JSON values that an earlier run must have had alike.
+        provenance: JSON values that an earlier run must have had alike.
         source: The file that is scored.
         transcripts: File for the debates, if they are wanted.
         form: Of the rows.
@@ -393,7 +393,9 @@ def open_results(
     with ExitStack() as opened:
         place = path.with_name(path.name + ".rows.jsonl") if suffix in TABLES else path
         file = opened.enter_context(_exclusive(place, "--out", lock=path))
-        _check_state(path, made_from, begun=any(one.is_file() and one.stat().st_size for one in (path, place)))
+        _check_state(
+            path, provenance, begun=any(target.is_file() and target.stat().st_size for target in (path, place))
+        )
         rows = RowFile(place, (Csv if suffix == ".csv" else JsonLines)(form), file)
         debates = None
         if transcripts is not None:
@@ -407,11 +409,11 @@ def open_results(
 @contextmanager
 def _exclusive(path: Path, flag: str, lock: Path | None = None) -> Iterator[FileIO]:
     """Open a file to read and append, unbuffered, so that a row has left the process when its write returns."""
-    held = FileLock(f"{lock or path}.lock", timeout=0)
+    file_lock = FileLock(f"{lock or path}.lock", timeout=0)
     with opening(path, flag):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            held.acquire()
+            file_lock.acquire()
         except Timeout:
             raise InputError(
                 "another process is writing to this file",
@@ -425,7 +427,7 @@ def _exclusive(path: Path, flag: str, lock: Path | None = None) -> Iterator[File
             file.seek(0)
             yield file
     finally:
-        held.release()
+        file_lock.release()
 
 
 def _put_table(path: Path, rows: Path, form: RowForm, source: Path) -> None:
@@ -451,25 +453,25 @@ def _put_table(path: Path, rows: Path, form: RowForm, source: Path) -> None:
     rows.unlink()
 
 
-def _check_state(path: Path, made_from: Mapping[str, Any], *, begun: bool) -> None:
+def _check_state(path: Path, provenance: Mapping[str, Any], *, begun: bool) -> None:
     state = path.with_name(path.name + ".state.json")
     if not begun:
-        state.write_text(json.dumps(made_from, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+        state.write_text(json.dumps(provenance, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
         return
     try:
         before = json.loads(state.read_text(encoding="utf-8"))
-        known = {name: before[name] for name in made_from}
+        known = {name: before[name] for name in provenance}
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         raise InputError(
-            "the file is there already, and nothing says what its rows were made from",
+            "the file already exists, and no state file says what its rows were made from",
             file=path,
             expected=f"{state.name} beside it, which every run writes",
             remedy=_ANOTHER,
         ) from None
-    for name, value in made_from.items():
+    for name, value in provenance.items():
         if known[name] != value:
             raise InputError(
-                f"the file was begun with another {name}",
+                f"the file was begun with a different {name}",
                 file=path,
                 field=name,
                 expected=str(known[name]),

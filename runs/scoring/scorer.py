@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from debate_judge.data.errors import InputError, Tell, tolerated
+from debate_judge.data.errors import ErrorHandler, InputError, errors_to
 from debate_judge.data.files.columns import Columns, ReadingNotes
 from debate_judge.data.files.formats import RecordFile
 from debate_judge.data.files.groups import iter_groups
@@ -17,7 +17,7 @@ from debate_judge.data.files.rated_rows import GroupRecord
 from debate_judge.data.files.task_file import find_task
 from debate_judge.data.inference.conformal import ConformalIntervals
 from debate_judge.data.schema import RatedGroup, Task
-from debate_judge.data.sources import SourceChoice
+from debate_judge.data.sources import SourceSelection
 from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.reply import replies_folder
@@ -28,10 +28,10 @@ from debate_judge.runs.export.lm_choice import confirmed, lm_of
 from debate_judge.runs.export.loaded import LoadedJudge, open_judge
 from debate_judge.runs.export.manifest import Export
 from debate_judge.runs.export.recorded import fitted_intervals
-from debate_judge.runs.flags.declared import spelled
+from debate_judge.runs.flags.declaration import cli_name
 from debate_judge.runs.flags.lm import limits, require_server
 from debate_judge.runs.flags.parser import RESUMES
-from debate_judge.runs.flags.prose import say
+from debate_judge.runs.flags.text_layout import say
 from debate_judge.runs.runner.streaming import Score, group_items, score_of
 from debate_judge.runs.scoring.output import LongRows, Row, RowForm, RowTotals, WideRows
 from debate_judge.runs.scoring.settings import EXIT_UNSCORED, ScoreFlags, ServeFlags
@@ -53,7 +53,7 @@ def new_entries(
     *,
     keep: bool = False,
     notes: ReadingNotes | None = None,
-    tell: Tell | None = None,
+    on_error: ErrorHandler | None = None,
 ) -> Iterator[GroupRecord]:
     """Stream the groups of a file, each with the record that it begins with; ratings are not needed.
 
@@ -65,10 +65,10 @@ def new_entries(
         task: The judge's task.
         only: Name or file of that task; groups of other tasks are then left out and are no error.
         columns: `NAME=COLUMN` for each column that has another name than ours.
-        sources: Which sources, as `data.sources.SourceChoice` reads it; None for all.
+        sources: Which sources, as `data.sources.SourceSelection` reads it; None for all.
         keep: As for `data.files.groups.iter_groups`.
         notes: Likewise.
-        tell: Takes the errors of groups that cannot be used and are on a line of their own, which are then left out.
+        on_error: Takes the errors of groups that cannot be used and are on a line of their own; these are left out.
 
     Raises:
         InputError: a group of another task, a candidate that comes twice, or anything that cannot be read.
@@ -76,13 +76,13 @@ def new_entries(
     if only is not None and only != task.name and find_task(only).name != task.name:
         raise InputError("the judge is for another task", field="task", expected=task.name, found=only)
     found: Iterator[GroupRecord] = iter_groups(
-        path, task, Columns.of(columns), refuse_others=only is None, keep=keep, notes=notes, tell=tell
+        path, task, Columns.of(columns), refuse_others=only is None, keep=keep, notes=notes, on_error=on_error
     )
     if sources is not None:
-        found = SourceChoice.of(sources).stream(found, lambda: sum(1 for _ in _silently(path, task, columns)))
+        found = SourceSelection.of(sources).stream(found, lambda: sum(1 for _ in _silently(path, task, columns)))
     lines: dict[bytes, int] = {}
     for entry in found:
-        with tolerated(tell):
+        with errors_to(on_error):
             keys = _new_keys(entry, lines)
             lines.update(dict.fromkeys(keys, entry.record.line))
             yield entry
@@ -105,7 +105,7 @@ def count_candidates(path: str | Path, task: Task, columns: Iterable[str], sourc
     """How many candidates `new_groups` yields; nothing is said about the file."""
     found = _silently(path, task, columns)
     if sources is not None:
-        found = SourceChoice.of(sources).stream(found, lambda: sum(1 for _ in _silently(path, task, columns)))
+        found = SourceSelection.of(sources).stream(found, lambda: sum(1 for _ in _silently(path, task, columns)))
     return sum(len(entry.group.candidates) for entry in found)
 
 
@@ -144,10 +144,10 @@ class RowIntervals:
         if score.score is None:
             self.left[name] += 1
             return replace(score, to_people=True)
-        found = self._intervals[name].at(score.score)
-        wide = self._widest is not None and found.width > self._widest
+        interval = self._intervals[name].at(score.score)
+        wide = self._widest is not None and interval.width > self._widest
         self.left[name] += wide
-        return replace(score, low=found.low, high=found.high, to_people=wide)
+        return replace(score, low=interval.low, high=interval.high, to_people=wide)
 
 
 class TextScorer:
@@ -164,14 +164,14 @@ class TextScorer:
         fitted = {} if flags.interval is None else fitted_intervals(judge.manifest, self.aspects, flags.interval)
         self.spans = RowIntervals(fitted, flags.abstain)
         self._judges = [judge.compiled.aspects[aspect.name].judge for aspect in self.aspects]
-        self._joint = any(one.joint for one in self._judges)
-        self.shared = self._joint or any(one.together > 1 for one in self._judges)
+        self._joint = any(shared.joint for shared in self._judges)
+        self.shared = self._joint or any(shared.together > 1 for shared in self._judges)
         """Whether candidates or aspects share calls."""
         self.extra = (*["together"] * self.shared, *["joint"] * self._joint)
         """Fields of a `Score` that rows have besides those that all have."""
         self.extra += ("judge_score",) * (flags.scale == "raters")
         self.extra += ("low", "high") * (flags.interval is not None) + ("to_people",) * (flags.abstain is not None)
-        if any(one.compares for one in self._judges):
+        if any(shared.compares for shared in self._judges):
             self.note = "the judge's evidence is about comparing two candidates; here each text is scored by itself"
 
     note = ""
@@ -182,11 +182,11 @@ class TextScorer:
         if not self._flags.wide:
             return LongRows(self.extra, tuple(first))
         # A cut is on the judge's own scale.
-        own = self._flags.scale == "judge"
-        cuts = {aspect.name: self.judge.cut(aspect) if own else None for aspect in self.aspects}
+        on_judge_scale = self._flags.scale == "judge"
+        cuts = {aspect.name: self.judge.cut(aspect) if on_judge_scale else None for aspect in self.aspects}
         return WideRows(cuts, self.extra, tuple(first))
 
-    def made_from(self) -> dict[str, Any]:
+    def provenance(self) -> dict[str, Any]:
         """What the rows depend on besides the input, as JSON values."""
         flags = self._flags
         return {
@@ -202,7 +202,7 @@ class TextScorer:
         }
 
     def ahead(self, groups: Iterator[RatedGroup]) -> tuple[list[RatedGroup], Iterator[RatedGroup]]:
-        """As many of the first groups as `try_out` needs, and all groups, with what reading them raises."""
+        """As many of the first groups as `run_preflight` needs, and all groups, with what reading them raises."""
         first: list[RatedGroup] = []
         broken: list[Exception] = []
         try:
@@ -224,9 +224,9 @@ class TextScorer:
     @property
     def _tried(self) -> int:
         """Texts that each role is tried on."""
-        return max(2, *(one.together for one in self._judges))
+        return max(2, *(shared.together for shared in self._judges))
 
-    def try_out(self, first: Iterable[RatedGroup]) -> None:
+    def run_preflight(self, first: Iterable[RatedGroup]) -> None:
         """Have each role speak once, if the user wants that, so that what would fail for all texts is found at once.
 
         Raises:
@@ -276,10 +276,10 @@ def connect(export: Export, flags: ScoreFlags | ServeFlags, store: Path, options
 def open_program(flags: ScoreFlags | ServeFlags, export: Export | None = None) -> LoadedJudge:
     """The judge that a command names, connected to its LM, after what the user should know of it was said."""
     export = export or find_export(flags)
-    own = export.manifest["lm"]["spec"]
-    spec = flags.lm or own
-    if spec != own:
-        say(f"note: the judge was compiled with {own}; its measured agreement does not cover {spec}")
+    compiled_lm = export.manifest["lm"]["spec"]
+    spec = flags.lm or compiled_lm
+    if spec != compiled_lm:
+        say(f"note: the judge was compiled with {compiled_lm}; its measured agreement does not cover {spec}")
     asks = any(chosen.judge.named_predictors() for chosen in export.judge.aspects.values())
     if spec == OFFLINE and asks:
         say("note: scores come from the offline stand-in, which computes text statistics and is no language model")
@@ -298,7 +298,7 @@ def unscored_code(flags: ScoreFlags, tally: RowTotals) -> int:
     """The exit code of a run whose rows are complete, after it was said if too many are without a score."""
     if tally.share <= flags.max_unscored:
         return 0
-    most = f"{spelled(ScoreFlags, 'max_unscored')} {flags.max_unscored:g}"
+    most = f"{cli_name(ScoreFlags, 'max_unscored')} {flags.max_unscored:g}"
     say(
         f"error: {100 * tally.share:.0f} % of the items have no score ({most})\n"
         f"  remedy:   fix the problem and {RESUMES}"

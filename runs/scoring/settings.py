@@ -15,13 +15,13 @@ from debate_judge.runs.flags.common import (
     EngineFlags,
     SourcesText,
 )
-from debate_judge.runs.flags.declared import command_settings, flag_group, setting
+from debate_judge.runs.flags.declaration import command_settings, flag_group, setting
 from debate_judge.runs.flags.lm import MAX_TOKENS, AddressFlags, EndpointFlags, EstimateFlags, LimitFlags, PaceFlags
 
 EXIT_UNSCORED = 4
 """Beside those of every command (`runs.flags.parser`)."""
 
-USUAL_LEVEL = 0.9
+DEFAULT_LEVEL = 0.9
 """Of intervals, where only `abstain` asks for them."""
 
 
@@ -62,7 +62,9 @@ class ScoreFlags(EndpointFlags, LimitFlags, EstimateFlags, EngineFlags):
         gt=0,
     )
     trust_export: bool = setting(
-        False, "use the server address that the export names, after you confirm it on the terminal", decides=False
+        False,
+        "use the server address that the export names, after you confirm it on the terminal",
+        affects_results=False,
     )
     lm: str | None = setting(None, "PROVIDER/MODEL, or offline", shown="as compiled")
     transcripts: str | None = setting(None, "also write every debate to this file, as JSON lines", metavar="FILE")
@@ -76,16 +78,18 @@ class ScoreFlags(EndpointFlags, LimitFlags, EstimateFlags, EngineFlags):
 class ServiceFlags:
     """Where a service listens, and what it takes at most."""
 
-    host: str = setting("127.0.0.1", "address to listen on; any but loopback needs a key", decides=False)
-    port: int = setting(8000, "port to listen on; 0 takes a free one", ge=0, le=65535, decides=False)
-    max_body: int = setting(1_000_000, "longest body of a request, in bytes", ge=1, decides=False)
+    host: str = setting("127.0.0.1", "address to listen on; any but loopback needs a key", affects_results=False)
+    port: int = setting(8000, "port to listen on; 0 takes a free one", ge=0, le=65535, affects_results=False)
+    max_body: int = setting(1_000_000, "longest body of a request, in bytes", ge=1, affects_results=False)
     max_requests: int = setting(
-        2000, "requests answered at once; further ones are refused with 503", ge=1, decides=False
+        2000, "requests answered at once; further ones are refused with 503", ge=1, affects_results=False
     )
-    request_time: float = setting(600.0, "seconds that a request may take", gt=0, metavar="SECONDS", decides=False)
+    request_time: float = setting(
+        600.0, "seconds that a request may take", gt=0, metavar="SECONDS", affects_results=False
+    )
     grace: int = setting(
         60, "seconds that requests have left to finish when the service is stopped", ge=0, metavar="SECONDS",
-        decides=False,
+        affects_results=False,
     )  # fmt: skip
 
 
@@ -108,7 +112,9 @@ class ServeFlags(ServiceFlags, AddressFlags, PaceFlags):
         "judge", "the judge's own scale, or the raters', by a map that the compile fitted"
     )
     trust_export: bool = setting(
-        False, "use the server address that the export names, after you confirm it on the terminal", decides=False
+        False,
+        "use the server address that the export names, after you confirm it on the terminal",
+        affects_results=False,
     )
     lm: str | None = setting(None, "PROVIDER/MODEL, or offline", shown="as compiled")
     store: str = STORE

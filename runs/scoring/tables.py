@@ -84,9 +84,11 @@ def write_table(rows: Path, to: Path, *, suffix: str, form: RowForm, source: Pat
         values = [list(json.loads(line).values()) for line in file]
     columns: list[tuple[Any, ...]] = list(zip(*values, strict=True)) if values else [()] * len(form.fields)
     if source.suffix.lower() in {*TEXT_TABLES, *EXCEL}:
-        columns = [_numbers(own) if name in form.kept else own for name, own in zip(form.fields, columns, strict=True)]
+        columns = [
+            _numbers(column) if name in form.kept else column for name, column in zip(form.fields, columns, strict=True)
+        ]
     named = zip(form.fields, columns, strict=True)
-    frame = pd.DataFrame({name: _column(own, number=name in form.scores) for name, own in named})
+    frame = pd.DataFrame({name: _column(column, number=name in form.scores) for name, column in named})
     if suffix == ".parquet":
         frame.to_parquet(to, index=False)
         return

@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 from debate_judge.data.agreement.results import Difference, GroupScores
 
 if TYPE_CHECKING:
-    from debate_judge.runs.tracking.store import Place
+    from debate_judge.runs.tracking.store import TrackingStore
 
 ALIAS = "champion"
 
@@ -44,8 +44,8 @@ _RECORD = TypeAdapter(dict[str, list[GroupScores]])
 def to_json(scores: Scores) -> dict[str, Any]:
     """Held-out scores as `FILE` keeps them."""
     without_raters: Any = {"__all__": {"__all__": {"raters"}}}
-    found = {aspect: list(groups) for aspect, groups in scores.items()}
-    values: dict[str, Any] = _RECORD.dump_python(found, mode="json", exclude=without_raters)
+    record = {aspect: list(groups) for aspect, groups in scores.items()}
+    values: dict[str, Any] = _RECORD.dump_python(record, mode="json", exclude=without_raters)
     return values
 
 
@@ -58,7 +58,7 @@ def from_json(text: str) -> dict[str, list[GroupScores]]:
     return _RECORD.validate_json(text)
 
 
-def challenge(place: Place, name: str, version: str, new: Challenger) -> str:
+def challenge(place: TrackingStore, name: str, version: str, new: Challenger) -> str:
     """Give the alias to a new version of a registered model if nothing holds it, or if the version is shown to be
     better than
     what does; returns what was decided and why, in a sentence.
@@ -73,15 +73,15 @@ def challenge(place: Place, name: str, version: str, new: Challenger) -> str:
         return f"{kept}: its held-out scores are not in its run"
     if not _same_ratings(old, new.scores):
         return f"{kept}: it was measured on other sources or ratings, so that nothing tells which is better"
-    found = new.compare(new.scores, old)
-    difference = f"version {version} minus version {holder.version} on the same held-out sources: {found}"
-    if found.low is None or found.low <= 0:
+    gain = new.compare(new.scores, old)
+    difference = f"version {version} minus version {holder.version} on the same held-out sources: {gain}"
+    if gain.low is None or gain.low <= 0:
         return f"{kept}: {difference}"
     place.client.set_registered_model_alias(name, ALIAS, version)
     return f"version {version} of {name} is the {ALIAS} now: {difference}"
 
 
-def _holder(place: Place, name: str) -> Any:
+def _holder(place: TrackingStore, name: str) -> Any:
     from mlflow.exceptions import MlflowException
 
     try:
@@ -93,7 +93,7 @@ def _holder(place: Place, name: str) -> Any:
         raise
 
 
-def _scores(place: Place, run_id: str) -> Scores | None:
+def _scores(place: TrackingStore, run_id: str) -> Scores | None:
     """The held-out scores in a run; None where it has none that can be read, as when the run was deleted."""
     from mlflow.exceptions import MlflowException
 

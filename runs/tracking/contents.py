@@ -23,7 +23,7 @@ from debate_judge.programs.transcript import Transcript
 
 if TYPE_CHECKING:
     from debate_judge.data.schema import Corpus
-    from debate_judge.runs.tracking.store import Place
+    from debate_judge.runs.tracking.store import TrackingStore
 
 _LINKED = "mlflow.linkedPrompts"
 """Tag from which a run's page knows its prompts."""
@@ -60,7 +60,7 @@ def log_dataset(part: str, corpus: Corpus, digest: str) -> None:
 # --- prompts ---
 
 
-def register_prompts(place: Place, run_id: str, judge: str, prompts: Mapping[str, str]) -> None:
+def register_prompts(place: TrackingStore, run_id: str, judge: str, prompts: Mapping[str, str]) -> None:
     """Register a judge's prompts by name, point the alias `judge` to them, and link them to the run that made it."""
     alias, linked = alias_of(judge), []
     for name, text in prompts.items():
@@ -116,7 +116,7 @@ class TracedDebate:
     """Mean of the raters."""
 
 
-def log_debates(place: Place, run_id: str, held: Sequence[TracedDebate]) -> None:
+def log_debates(place: TrackingStore, run_id: str, held: Sequence[TracedDebate]) -> None:
     """Write debates as traces of a run: a span a turn, the judge's score as feedback, the raters' as expectation."""
     import mlflow
     from mlflow.entities import AssessmentSource
@@ -134,7 +134,7 @@ def log_debates(place: Place, run_id: str, held: Sequence[TracedDebate]) -> None
             mlflow.log_expectation(trace_id=trace_id, name=one.aspect, value=one.rating, source=raters)
 
 
-def _trace(place: Place, run_id: str, one: TracedDebate) -> str:
+def _trace(place: TrackingStore, run_id: str, one: TracedDebate) -> str:
     import mlflow
     from mlflow.entities import SpanType
 

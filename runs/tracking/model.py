@@ -23,7 +23,7 @@ from debate_judge.runs.export.process import SETTINGS
 from debate_judge.runs.tracking.champion import ALIAS, Challenger, challenge
 
 if TYPE_CHECKING:
-    from debate_judge.runs.tracking.store import Place
+    from debate_judge.runs.tracking.store import TrackingStore
 
 logger = logging.getLogger(__name__)
 
@@ -101,7 +101,7 @@ class Registration:
     """What it is compared with the champion by."""
 
 
-def log_model(place: Place, run_id: str, export: Path, name: str, registration: Registration | None) -> str:
+def log_model(place: TrackingStore, run_id: str, export: Path, name: str, registration: Registration | None) -> str:
     """Keep an export in the active run, as a folder and as the model `name`, and register the model if it is to be;
     returns
     the model's URI.
@@ -116,7 +116,7 @@ def log_model(place: Place, run_id: str, export: Path, name: str, registration: 
         return Schema([ColSpec(kind, column, required=required) for column, (kind, required) in columns.items()])
 
     mlflow.log_artifacts(str(export), "export")
-    found, registered = read(export), registration and re.sub(r"[^\w.-]+", "-", registration.name)
+    read_export, registered = read(export), registration and re.sub(r"[^\w.-]+", "-", registration.name)
     with TemporaryDirectory() as folder, _unchecked():
         package = _staged(Path(debate_judge.__file__).parent, Path(folder))
         logged = mlflow.pyfunc.log_model(
@@ -129,11 +129,11 @@ def log_model(place: Place, run_id: str, export: Path, name: str, registration: 
                 schema(_OUTPUTS),
                 ParamSchema([ParamSpec(parameter, "string", usual) for parameter, usual in _PARAMETERS.items()]),
             ),
-            input_example=pd.DataFrame([_example(found)]),
+            input_example=pd.DataFrame([_example(read_export)]),
             model_config=_CONFIG,
             model_type="judge",
-            metadata={"aspects": list(found.judge.aspects), **_USE},
-            pip_requirements=_pins(found),
+            metadata={"aspects": list(read_export.judge.aspects), **_USE},
+            pip_requirements=_pins(read_export),
             registered_model_name=registered,
             await_registration_for=0,
         )
@@ -160,9 +160,9 @@ def _example(export: Export) -> dict[str, str]:
 
 
 def _pins(export: Export) -> list[str]:
-    own = {name for chosen in export.judge.aspects.values() for name in chosen.judge.packages}
+    packages = {name for chosen in export.judge.aspects.values() for name in chosen.judge.packages}
     # What follows a plus names a build, e.g. for one kind of GPU, that no index may have.
-    pins = [f"{name}=={version(name).partition('+')[0]}" for name in sorted({*_REQUIREMENTS, *own})]
+    pins = [f"{name}=={version(name).partition('+')[0]}" for name in sorted({*_REQUIREMENTS, *packages})]
     with suppress(PackageNotFoundError):
         pins.append(f"{_TEAM}[binary]=={version(_TEAM)}")
     return pins
@@ -204,6 +204,6 @@ def _no_code(folder: str, names: list[str]) -> list[str]:
 
     A folder without `__init__.py` is no package: stores of runs, which may lie beside the code, hold code as well.
     """
-    here = Path(folder)
-    kept = {name for name in names if name.endswith(".py") or (here / name / "__init__.py").is_file()}
+    path = Path(folder)
+    kept = {name for name in names if name.endswith(".py") or (path / name / "__init__.py").is_file()}
     return [name for name in names if name not in kept or name == _LEFT_OUT]

@@ -67,9 +67,9 @@ class JudgeModel(PythonModel):
         judge, rows, given = self._judge, model_input.to_dict("records"), params or {}
         scale, arranged = given.get("scale", "judge"), _layout(given.get("layout", "rows"))
         judge.compiled.require_calibrated(judge.choose(), scale)
-        asked = [(place, question) for place, row in enumerate(rows) for question in _questions(judge, row)]
-        scores = _scores(judge, [question for _, question in asked if not isinstance(question, dict)], scale)
-        results = [(place, question if isinstance(question, dict) else next(scores)) for place, question in asked]
+        questions = [(place, question) for place, row in enumerate(rows) for question in _questions(judge, row)]
+        scores = _scores(judge, [question for _, question in questions if not isinstance(question, dict)], scale)
+        results = [(place, question if isinstance(question, dict) else next(scores)) for place, question in questions]
         return arranged(judge.aspects, model_input.index, results)
 
 

@@ -41,11 +41,11 @@ GUIDE = """**Judges compared by their agreement with human raters.** The view *A
 - `agreement`: held-out agreement of the judge, averaged over aspects, in the measure that `metric` and `level` name;
   `agreement_low` to `agreement_high` is its 95 % interval, `agreement/ASPECT` the figure of one aspect.
 - `agreement_single`, `agreement_informed_single`, `agreement_uncompiled`: on the same sources, that of a single call,
-  of one that was told what the judge learnt of the raters, and of the judge before the compile.
+  of one that is given what the judge learnt about the raters, and of the judge before the compile.
 - `gain`: compiled judge minus single call, source by source; shown to be above 0 only if `gain_low` is.
 - `calls_per_item`: LM calls that a score takes. `unscored`: items without a score.
 - `choice_agreement`: on the sources that the judge was chosen by, and so too high. Trials of a search have no other.
-- `looks`: compiles that have looked at these held-out sources; the best of several is flattered.
+- `looks`: compiles that have seen figures of these held-out sources; the best of several is inflated.
 
 Runs about other `aspects` average over others: compare those with the same. Intervals of two runs are comparable only
 on the same data with the same `seed`. Parameters are the main ones and those

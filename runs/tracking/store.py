@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs.lm.redaction import clean_text
-from debate_judge.programs.lm.sql.postgresql import connect, driven_by_psycopg, only_holder, sqlalchemy_address
+from debate_judge.programs.lm.sql.postgresql import connect, exclusive_lock, sqlalchemy_address, uses_psycopg
 from debate_judge.runs.export.from_mlflow import embedded_uri
 from debate_judge.runs.mlflow_setup import prepare_mlflow, sqlite_file
 from debate_judge.runs.tracking.shared_view import experiment_tags
@@ -37,7 +37,7 @@ _DATABASES = {"postgresql": 5432, "mysql": 3306, "mssql": 1433}
 
 
 @dataclass(frozen=True)
-class Place:
+class TrackingStore:
     """An open store with its experiment."""
 
     client: Any
@@ -46,8 +46,8 @@ class Place:
 
     def running(self, condition: str) -> list[Any]:
         """The experiment's runs that have not ended, those among them that meet a condition of MLflow's search."""
-        found = self.client.search_runs([self.experiment_id], f"attributes.status = 'RUNNING' and {condition}")
-        return list(found)
+        runs = self.client.search_runs([self.experiment_id], f"attributes.status = 'RUNNING' and {condition}")
+        return list(runs)
 
     @property
     def served(self) -> bool:
@@ -63,7 +63,7 @@ class Place:
         return f"{lean} mlflow ui --backend-store-uri {shlex.quote(clean_text(self.uri))}"
 
 
-def open_place(uri: str | None, store: Path, experiment: str) -> Place:
+def open_tracking_store(uri: str | None, store: Path, experiment: str) -> TrackingStore:
     """Open a store and its experiment, making what is absent.
 
     Args:
@@ -103,8 +103,8 @@ def open_place(uri: str | None, store: Path, experiment: str) -> Place:
 @contextmanager
 def _alone_in_database(uri: str) -> Iterator[None]:
     """The same among the machines of a team, where their database can tell."""
-    if driven_by_psycopg(uri):
-        with only_holder(uri, "tracking URI", "tables of runs", "opens the tracking store"):
+    if uses_psycopg(uri):
+        with exclusive_lock(uri, "tracking URI", "tables of runs", "opens the tracking store"):
             yield
     else:
         yield
@@ -147,32 +147,32 @@ def _make_tables(uri: str) -> None:
         os.replace(f"{file}{suffix}", file)
 
 
-def _open(uri: str, store: Path, experiment: str) -> Place:
+def _open(uri: str, store: Path, experiment: str) -> TrackingStore:
     from mlflow import MlflowClient
     from mlflow.exceptions import MlflowException
 
     client = MlflowClient(tracking_uri=uri, registry_uri=uri)
-    found = client.get_experiment_by_name(experiment)
-    if found is None:
+    existing = client.get_experiment_by_name(experiment)
+    if existing is None:
         # Without a location of ours MLflow would put artifacts into ./mlruns of the working directory.
         local = None if is_server(uri) or uri.startswith("databricks") else (store / "artifacts").as_uri()
         try:
             made = client.create_experiment(experiment, artifact_location=local, tags=experiment_tags({}))
-            return Place(client, uri, made)
+            return TrackingStore(client, uri, made)
         except MlflowException:
             # The lock holds on one machine only: a process on another may have created it in the meantime.
-            found = client.get_experiment_by_name(experiment)
-            if found is None:
+            existing = client.get_experiment_by_name(experiment)
+            if existing is None:
                 raise
-    if found.lifecycle_stage != "active":
+    if existing.lifecycle_stage != "active":
         raise InputError(
             f"the experiment {experiment!r} has been deleted in this tracking store",
             found=clean_text(uri),
-            remedy=f"mlflow experiments restore --experiment-id {found.experiment_id}, with MLFLOW_TRACKING_URI set",
+            remedy=f"mlflow experiments restore --experiment-id {existing.experiment_id}, with MLFLOW_TRACKING_URI set",
         )
-    for name, value in experiment_tags(found.tags).items():
-        client.set_experiment_tag(found.experiment_id, name, value)
-    return Place(client, uri, found.experiment_id)
+    for name, value in experiment_tags(existing.tags).items():
+        client.set_experiment_tag(existing.experiment_id, name, value)
+    return TrackingStore(client, uri, existing.experiment_id)
 
 
 # --- addresses ---
@@ -200,7 +200,7 @@ def check_address(uri: str) -> None:
             _call(uri) if is_server(uri) else _knock(host, port or _DATABASES[scheme])
         except (OSError, HTTPException, ValueError) as error:
             raise _unreachable(uri, str(getattr(error, "reason", error)) or type(error).__name__) from error
-        if driven_by_psycopg(uri):
+        if uses_psycopg(uri):
             connect(uri, "tracking URI").close()
     elif file is not None:
         _check_sqlite(file)

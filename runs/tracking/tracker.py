@@ -21,12 +21,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from debate_judge.programs.lm.redaction import clean_text
-from debate_judge.runs.mlflow_setup import used
-from debate_judge.runs.tracking.abandoned import TAG, RunLock, close_abandoned
+from debate_judge.runs.mlflow_setup import use_tracking_uri
 from debate_judge.runs.tracking.contents import TracedDebate, log_dataset, log_debates, register_prompts
 from debate_judge.runs.tracking.shared_view import KEY, TRAINING
-from debate_judge.runs.tracking.store import Place, explained, open_place
-from debate_judge.runs.tracking.values import finite, first_line, source_tags, standing_tags, texts
+from debate_judge.runs.tracking.stale_runs import TAG, RunLock, close_stale_runs
+from debate_judge.runs.tracking.store import TrackingStore, explained, open_tracking_store
+from debate_judge.runs.tracking.values import finite, first_line, parent_run_tags, source_tags, texts
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -51,7 +51,7 @@ class TrackingError(RuntimeError):
 class Tracker:
     """A run in a tracking store, from `with` to its end.
 
-    Entering also closes the runs of the experiment whose process was killed, see `runs.tracking.abandoned`.
+    Entering also closes the runs of the experiment whose process was killed, see `runs.tracking.stale_runs`.
 
     Args:
         uri: Tracking URI; None for the SQLite database in `store`.
@@ -69,20 +69,20 @@ class Tracker:
         self._folder = store.resolve()
         self._experiment = experiment
         self._name = run_name
-        self._place: Place | None = None
+        self._place: TrackingStore | None = None
         self._run_id = ""
         self._failure: Exception | None = None
         self._closed = False
         self._details: dict[str, float] = {}
 
     def __enter__(self) -> Tracker:
-        self._place = open_place(self._uri, self._folder, self._experiment)
+        self._place = open_tracking_store(self._uri, self._folder, self._experiment)
         self._lock = RunLock(self._place.uri, self._folder)
         self._lock.acquire()
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="tracking")
         try:
             self._run_id = self._writer.submit(self._start).result()
-            for run_id in close_abandoned(self._place, self._folder, self._run_id):
+            for run_id in close_stale_runs(self._place, self._folder, self._run_id):
                 logger.info("run %s was left by a process that was killed; it is closed as KILLED", run_id)
         except BaseException:
             self._writer.shutdown()
@@ -93,8 +93,8 @@ class Tracker:
     def _start(self) -> str:
         import mlflow
 
-        tags = {**standing_tags(), TAG: self._lock.name}
-        with used(self.place.uri), explained(self.place.uri):
+        tags = {**parent_run_tags(), TAG: self._lock.name}
+        with use_tracking_uri(self.place.uri), explained(self.place.uri):
             run = mlflow.start_run(experiment_id=self.place.experiment_id, run_name=self._name, tags=tags)
         run_id: str = run.info.run_id
         return run_id
@@ -113,7 +113,7 @@ class Tracker:
             error.add_note(f"The tracking store failed as well: {first_line(self._failure)}")
 
     @property
-    def place(self) -> Place:
+    def place(self) -> TrackingStore:
         if self._place is None:
             raise RuntimeError("a tracker is used inside its with block")
         return self._place
@@ -208,9 +208,9 @@ class Tracker:
         """Whether the store is the embedded one, which nobody else reads: texts of the data may lie there."""
         return self._uri is None
 
-    def debates(self, held: Sequence[TracedDebate]) -> None:
+    def debates(self, traced: Sequence[TracedDebate]) -> None:
         """Show debates as traces of the run, see `runs.tracking.contents`. They quote the texts of the data."""
-        self._write(lambda _: log_debates(self.place, self.run_id, held))
+        self._write(lambda _: log_debates(self.place, self.run_id, traced))
 
     def model(self, export: Path, *, name: str, registration: Registration | None) -> str:
         """Keep an export as the artifact folder `export` and as a model that loads anywhere, and register the model.
@@ -241,7 +241,7 @@ class Tracker:
 
         if self._failure is None:
             try:
-                with used(self.place.uri):
+                with use_tracking_uri(self.place.uri):
                     return work(mlflow)
             except Exception as error:
                 self._failure = error
@@ -250,7 +250,8 @@ class Tracker:
     def _as_error(self) -> TrackingError:
         return TrackingError(
             f"the tracking store failed during the run: {first_line(self._failure)}\n"
-            "  remedy:   see that the store runs, and repeat the command; LM calls already paid for are not made again"
+            "  remedy:   check that the store is running, and run the command again; finished calls are not paid for "
+            "again"
         )
 
     def _end(self, kind: type[BaseException] | None, error: BaseException | None) -> None:
@@ -258,7 +259,7 @@ class Tracker:
 
         cause, status = error if error is not None else self._failure, "FINISHED"
         try:
-            with used(self.place.uri):
+            with use_tracking_uri(self.place.uri):
                 try:
                     if self._details:
                         mlflow.log_text(json.dumps(self._details, indent=2), DETAILS)

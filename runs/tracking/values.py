@@ -1,4 +1,4 @@
-"""What may be written into a run: names that MLflow accepts, texts without secrets, finite numbers."""
+"""Values as runs accept them: names that MLflow allows, texts without secrets, finite numbers."""
 
 from __future__ import annotations
 
@@ -43,27 +43,27 @@ def finite(values: Mapping[str, float | None]) -> dict[str, float]:
     return {path_name(name): float(v) for name, v in values.items() if v is not None and math.isfinite(v)}
 
 
-def standing_tags() -> dict[str, str]:
+def parent_run_tags() -> dict[str, str]:
     """Tags of every parent run: the command that started it and the versions of Python and packages."""
     return {**source_tags(), "versions": ", ".join(f"{name} {number}" for name, number in versions().items())}
 
 
 def versions() -> dict[str, str]:
     """Python, this project and the libraries that results depend on -> version, as far as they are installed."""
-    found = {"python": sys.version.split()[0]}
+    installed = {"python": sys.version.split()[0]}
     for package in _PACKAGES:
         try:
-            found[package] = version(package)
+            installed[package] = version(package)
         except PackageNotFoundError:
             continue
-    return found
+    return installed
 
 
 def source_tags() -> dict[str, str]:
     """Tags of every run, parent or child."""
     # MLflow would log the address of the checkout's remote, which may hold a token.
-    own = {"mlflow.source.name": Path(sys.argv[0]).name, "mlflow.source.type": "LOCAL"}
-    return {**own, "mlflow.source.git.repoURL": ""}
+    tags = {"mlflow.source.name": Path(sys.argv[0]).name, "mlflow.source.type": "LOCAL"}
+    return {**tags, "mlflow.source.git.repoURL": ""}
 
 
 def first_line(error: BaseException | None) -> str:

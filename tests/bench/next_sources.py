@@ -5,11 +5,11 @@
 The sources of all sets, which are rated for one task, form a pool; the offline LM scores it once, by eight judges. In
 each draw 20 sources are those that a compile knew, and 10, 20 or 40 of the others are rated: at random, spread over
 kinds of sources, or with a probability that grows with the spread of a judge's scores, the width of the intervals
-around them, or the distance of two judges' rankings (`data/inference/drawing.py`). Two judges are then compared by what
-was rated, each source with the weight 1 / probability. For the mean of aspects, and the median pair of judges, are
-printed the precision of the difference and of one judge's agreement, as a multiple of that of random sources (the mean
-squared error of the latter, divided), and how much agreement the choice of the better judge gives away on the whole
-pool, with these weights and without, as a compile chooses.
+around them, or the distance of two judges' rankings (`data/inference/source_sampling.py`). Two judges are then compared
+by what was rated, each source with the weight 1 / probability. For the mean of aspects, and the median pair of judges,
+are printed the precision of the difference and of one judge's agreement, as a multiple of that of random sources (the
+mean squared error of the latter, divided), and how much agreement the choice of the better judge gives away on the
+whole pool, with these weights and without, as a compile chooses.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from debate_judge import data  # noqa: E402
 from debate_judge.data.agreement.correlations import Floats, correlations  # noqa: E402
 from debate_judge.data.agreement.results import GroupScores  # noqa: E402
 from debate_judge.data.inference.conformal import fit_intervals  # noqa: E402
-from debate_judge.data.inference.drawing import drawn, inclusion_probabilities, kinds_of, rank_distance  # noqa: E402
+from debate_judge.data.inference.source_sampling import cluster_texts, drawn, inclusion_probabilities, rank_distance  # noqa: E402
 from debate_judge.data.schema import Corpus, Scale  # noqa: E402
 from debate_judge.programs import JUDGES, build  # noqa: E402
 from debate_judge.programs.judge import corpus_items  # noqa: E402
@@ -131,7 +131,7 @@ def simulated(pool: Pool, size: int, draws: int, seed: int) -> dict[str, dict[st
         rng = np.random.default_rng([seed, size, number])
         order = rng.permutation(len(pool.texts))
         known, rest = order[:KNOWN], order[KNOWN:]
-        kinds = kinds_of([pool.texts[i] for i in rest], size, number)
+        kinds = cluster_texts([pool.texts[i] for i in rest], size, number)
         width = {name: pool.width(name, known) for name in judges}
         for place, (first, second) in enumerate(pairs):
             apart = agreement[second] - agreement[first]

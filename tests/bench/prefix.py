@@ -35,7 +35,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from debate_judge import data  # noqa: E402
-from tests.bench.played import ROUNDS, Parts, Request, run  # noqa: E402
+from tests.bench.simulated_lm import ROUNDS, Parts, Request, run  # noqa: E402
 
 Encode = Callable[[str], Sequence[int]]
 Layout = Callable[[Parts], Iterable[str]]

@@ -2,7 +2,7 @@
 
     python tests/bench/pruning.py --data summeval=PATH --data topical_chat=PATH --splits 100
 
-Every point of the search is scored once by the offline LM with the judge as it comes; searches over splits are then
+Every point of the search is scored once by the offline LM with the untuned judge; searches over splits are then
 served from what was recorded, and count the calls that they would have made. Of each split 60 % of the sources are
 chosen by, and what was chosen is measured on the others.
 """
@@ -47,7 +47,7 @@ Recorded = Mapping[Point, Mapping[str, tuple[GroupScores, float]]]
 class InTurn:
     """Stands for a runner: what was recorded is there at once."""
 
-    has_to_wait = False
+    lm_is_remote = False
 
     def at_once(self, works: Sequence[Callable[[], object]]) -> list[object]:
         return [work() for work in works]

@@ -59,7 +59,7 @@ class Scored:
     """LM calls per item, of the same shape."""
 
     def place(self, rounds: int) -> int:
-        """Of the judge as it comes, with so many rounds."""
+        """Of the untuned judge, with so many rounds."""
         own = self.points[0]
         return self.points.index(Point(own.knowledge, own.persona, rounds, False, "given"))
 

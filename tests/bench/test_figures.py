@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.bench import conformal, powered, verdicts
+from tests.bench import conformal, prediction_powered, verdicts
 
 
 @pytest.mark.integration
@@ -17,7 +17,7 @@ from tests.bench import conformal, powered, verdicts
     ("main", "replicates", "world", "sizes"),
     [
         (conformal.main, 1, "8 texts, 33 % shared", {"10", "20", "50"}),
-        (powered.main, 10, "judge 0.8", {"20", "50", "100"}),
+        (prediction_powered.main, 10, "judge 0.8", {"20", "50", "100"}),
         (verdicts.main, 2, "made up", {"50"}),
     ],
 )
@@ -44,7 +44,7 @@ def test_the_second_judge_of_verdicts_is_worse_by_the_loss() -> None:
 
 @pytest.mark.parametrize("correlation", [0.0, 0.8])
 def test_a_judge_follows_what_raters_look_at(correlation: float) -> None:
-    ratings, scores = powered.made_up(correlation, 20_000)(np.random.default_rng(0))
+    ratings, scores = prediction_powered.made_up(correlation, 20_000)(np.random.default_rng(0))
     found = float(np.corrcoef(ratings[:, 0], scores[:, 0])[0, 1])
     # Half points and the raters' noise take some of it.
     assert 0.75 * correlation - 0.02 <= found <= correlation + 0.02

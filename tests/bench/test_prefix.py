@@ -12,8 +12,8 @@ from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.table import Critic
 from debate_judge.programs.judge import corpus_items
 from debate_judge.programs.roles.role import RoleLastAdapter, material
-from tests.bench.played import Request, parts, run
 from tests.bench.prefix import LAYOUTS, as_sent, in_order, roles_named, shares, tokenizer
+from tests.bench.simulated_lm import Request, parts, run
 
 
 def letters(text: str) -> list[int]:

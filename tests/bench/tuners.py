@@ -23,7 +23,7 @@ from debate_judge.optimize.examples import examples
 from debate_judge.optimize.settings import EFFORTS
 from debate_judge.optimize.tuners import Tuning, tuner_named
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.judge import Judge, in_granularity
+from debate_judge.programs.judge import Judge, round_to_granularity
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.runner.runner import JudgeRunner
 
@@ -49,7 +49,7 @@ def agreement(runner: JudgeRunner, judge: Judge, rated: Sequence[dspy.Example], 
         pairs = [
             (rating, score)
             for rating, item, judgement in zip(example.ratings, example.questions, judgements, strict=True)
-            if rating is not None and (score := in_granularity(judgement, item.aspect, "given")) is not None
+            if rating is not None and (score := round_to_granularity(judgement, item.aspect, "given")) is not None
         ]
         values.append(correlation([rating for rating, _ in pairs], [score for _, score in pairs], "spearman") or 0.0)
     return sum(values) / len(values)

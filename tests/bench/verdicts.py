@@ -29,12 +29,12 @@ sys.path.insert(0, str(ROOT))
 
 from debate_judge.data.agreement.correlations import Floats, correlations  # noqa: E402
 from debate_judge.data.agreement.results import GroupScores  # noqa: E402
-from debate_judge.data.inference.carried import Margins, ScoreMeaning, compare_lms  # noqa: E402
-from debate_judge.data.inference.rechecked import (  # noqa: E402
+from debate_judge.data.inference.drift import (  # noqa: E402
     agreement_figure,
     compare_samples,
-    holding,
+    margin_verdict,
 )
+from debate_judge.data.inference.non_inferiority import Margins, ScoreMeaning, compare_lms  # noqa: E402
 from debate_judge.data.schema import Scale  # noqa: E402
 from debate_judge.runs.reports.tables import DataTable  # noqa: E402
 from debate_judge.runs.reports.terminal import show  # noqa: E402
@@ -134,7 +134,7 @@ def rechecked(sample: Sources, noise: float, old: Sequence[int], new: Sequence[i
     """The old sources have the scores of the first judge, the new ones those of the second."""
     then, now = sample.groups(0, NOISE, old), sample.groups(1, noise, new)
     figures = [agreement_figure(scores, "spearman", "summary") for scores in (now, then)]
-    return holding(compare_samples(*figures), RECHECK)
+    return margin_verdict(compare_samples(*figures), RECHECK)
 
 
 def shares(draw: Callable[[int], Sources], noises: dict[str, dict[str, float]], size: int, replicates: int) -> Shares:

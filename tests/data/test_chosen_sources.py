@@ -12,7 +12,7 @@ from debate_judge import data
 from debate_judge.data.errors import InputError
 from debate_judge.data.folds import fold
 from debate_judge.data.schema import Corpus, RatedGroup, group_record
-from debate_judge.data.splits import beside, split
+from debate_judge.data.splits import append_held_out, split
 
 SAMPLE = data.load("sample")
 ASPECTS = ["coherence", "fluency"]
@@ -20,7 +20,7 @@ ASPECTS = ["coherence", "fluency"]
 
 def chosen(groups: int) -> Corpus:
     """The sample with so many of its 24 sources chosen."""
-    own = [replace(g, drawn=0.25) if i < groups else g for i, g in enumerate(SAMPLE.groups)]
+    own = [replace(g, sampling_probability=0.25) if i < groups else g for i, g in enumerate(SAMPLE.groups)]
     return replace(SAMPLE, groups=tuple(own))
 
 
@@ -32,15 +32,15 @@ def table(path: Path, drawn: str) -> str:
 
 def test_the_column_is_read_and_is_no_rating(tmp_path: Path) -> None:
     corpus = data.load(table(tmp_path / "t.csv", "0.25"), "summarization")
-    assert [group.drawn for group in corpus.groups] == [0.25, 0.25, None, None]
-    assert [group.id for group in corpus.at_random.groups] == [group.id for group in corpus.groups[2:]]
+    assert [group.sampling_probability for group in corpus.groups] == [0.25, 0.25, None, None]
+    assert [group.id for group in corpus.random_sample.groups] == [group.id for group in corpus.groups[2:]]
     assert corpus.rated_aspects() == ("coherence",)
 
 
 def test_it_stays_in_our_own_format(tmp_path: Path) -> None:
     path = tmp_path / "g.jsonl"
     path.write_text("".join(json.dumps(group_record(g)) + "\n" for g in chosen(2).groups))
-    assert [g.drawn for g in data.load(str(path), "summarization").groups[:3]] == [0.25, 0.25, None]
+    assert [g.sampling_probability for g in data.load(str(path), "summarization").groups[:3]] == [0.25, 0.25, None]
     assert "drawn" not in group_record(SAMPLE.groups[0])
     assert chosen(1).digest != SAMPLE.digest
 
@@ -52,7 +52,7 @@ def ids(groups: tuple[RatedGroup, ...]) -> set[str]:
 def test_a_split_holds_out_none_of_them() -> None:
     corpus = chosen(10)
     parts = split(corpus, aspects=ASPECTS, seed=0)
-    assert parts.held_out.groups == parts.held_out.at_random.groups
+    assert parts.held_out.groups == parts.held_out.random_sample.groups
     assert len(parts.held_out.groups) == 10
     assert ids(parts.train.groups) | ids(parts.dev.groups) >= {g.id for g in corpus.groups[:10]}
     with pytest.raises(InputError, match="too few sources were drawn at random"):
@@ -63,7 +63,7 @@ def test_folds_tune_on_them_and_hold_out_the_others() -> None:
     corpus = chosen(8)
     folds = fold(corpus, aspects=ASPECTS, seed=0, count=4)
     held_out = [ids(part.held_out.groups) for part in folds.parts]
-    assert set.union(*held_out) == ids(corpus.at_random.groups)
+    assert set.union(*held_out) == ids(corpus.random_sample.groups)
     assert ids(folds.whole.train.groups) | ids(folds.whole.dev.groups) == ids(corpus.groups)
     with pytest.raises(InputError, match="too few sources were drawn at random"):
         fold(chosen(23), aspects=ASPECTS, seed=0, count=4)
@@ -72,5 +72,7 @@ def test_folds_tune_on_them_and_hold_out_the_others() -> None:
 def test_a_held_out_file_has_none() -> None:
     ours = replace(SAMPLE, groups=SAMPLE.groups[12:])
     with pytest.raises(InputError, match="chosen to be rated"):
-        beside(ours, replace(SAMPLE, groups=chosen(1).groups[:12]))
-    assert len(beside(replace(ours, groups=chosen(24).groups[12:]), replace(SAMPLE, groups=SAMPLE.groups[:12])).groups)
+        append_held_out(ours, replace(SAMPLE, groups=chosen(1).groups[:12]))
+    assert len(
+        append_held_out(replace(ours, groups=chosen(24).groups[12:]), replace(SAMPLE, groups=SAMPLE.groups[:12])).groups
+    )

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from debate_judge.data.agreement.results import GroupScores
-from debate_judge.data.inference.conformal import fit_intervals, left_to_people
+from debate_judge.data.inference.conformal import evaluate_abstention, fit_intervals
 from debate_judge.data.schema import Scale
 
 SCALE = Scale(1, 5)
@@ -77,8 +77,8 @@ def test_sources_whose_misses_come_together_count_less() -> None:
 
 def test_wide_ones_are_left_to_people() -> None:
     groups = drawn(4, 30, 6, uneven=1.0)
-    every = left_to_people(groups, SCALE, 0.8)
-    some = left_to_people(groups, SCALE, 0.8, widest=2.0)
+    every = evaluate_abstention(groups, SCALE, 0.8)
+    some = evaluate_abstention(groups, SCALE, 0.8, widest=2.0)
     assert every is not None
     assert some is not None
     assert every.left == 0
@@ -87,4 +87,4 @@ def test_wide_ones_are_left_to_people() -> None:
     assert abs(every.covered - 0.8) < 0.06
     kept = [s for g in some.kept.values() for s in g.scores]
     assert sum(s is None for s in kept) == round(some.left * 180)
-    assert left_to_people(groups[:2], SCALE, 0.8) is None
+    assert evaluate_abstention(groups[:2], SCALE, 0.8) is None

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from debate_judge.data.errors import InputError
-from debate_judge.data.folds import FOLDS, SMALL, Folds, fold, usual_folds
+from debate_judge.data.folds import FOLDS, MIN_SOURCES_FOR_SPLIT, Folds, default_folds, fold
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.data.splits import Splits
 
@@ -88,10 +88,10 @@ def test_near_duplicates_stay_in_one_fold() -> None:
 
 @pytest.mark.parametrize(
     ("sources", "expected"),
-    [(4, 4), (5, 5), (24, FOLDS), (SMALL - 1, FOLDS), (SMALL, 1)],
+    [(4, 4), (5, 5), (24, FOLDS), (MIN_SOURCES_FOR_SPLIT - 1, FOLDS), (MIN_SOURCES_FOR_SPLIT, 1)],
 )
 def test_how_many_folds_a_corpus_has(sources: int, expected: int) -> None:
-    assert usual_folds(many(sources)) == expected
+    assert default_folds(many(sources)) == expected
 
 
 def test_single_candidates_need_ratings_that_differ_in_train_and_dev() -> None:

@@ -78,7 +78,7 @@ def test_parquet_with_a_date_that_python_cannot_hold(tmp_path: Path) -> None:
 
 
 def test_parquet_whose_column_unpacks_to_far_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(formats, "_MOST_UNPACKED", 4 << 20)
+    monkeypatch.setattr(formats, "_MAX_UNPACKED", 4 << 20)
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     table = pa.table({"text": ["x" * (1 << 20)] * 8, "tone": [1] * 8})
     pq.write_table(table, tmp_path / "a.parquet", compression="zstd", use_dictionary=False)
@@ -94,12 +94,12 @@ def test_a_text_that_parquet_holds_once_is_not_unpacked_before_it_is_needed(tmp_
     stream = iter_groups(tmp_path / "a.parquet", TASK)
     assert len(next(stream).group.candidates[0].text) == 1 << 20
     assert pa.total_allocated_bytes() - before < 64 << 20
-    with pytest.raises(InputError, match=r"(?s)more than can be held in memory.*256 MB of text.*up to row 2\d\d"):
+    with pytest.raises(InputError, match=r"(?s)too much data to hold in memory.*256 MB of text.*up to row 2\d\d"):
         load(tmp_path / "a.parquet", TASK)
 
 
 def test_more_rows_than_rated_data_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(groups, "_MOST_RECORDS", 100)
+    monkeypatch.setattr(groups, "_MAX_RECORDS", 100)
     (tmp_path / "a.csv").write_text("text,tone\n" + "x,4\n" * 101)
     with pytest.raises(InputError, match=r"(?s)at most 100 records.*up to line 102"):
         load(tmp_path / "a.csv", TASK)
@@ -124,7 +124,7 @@ def test_a_line_or_a_file_of_very_many_values(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="line 1: a line of more than 1,000,000 values"):
         load(tmp_path / "b.jsonl", TASK)
     (tmp_path / "c.json").write_text('{"data": [' + "[]," * 9_000_000 + "[]]}")
-    with pytest.raises(InputError, match="too large to be read in one piece"):
+    with pytest.raises(InputError, match="too large for a single JSON document"):
         load(tmp_path / "c.json", TASK)
 
 

@@ -99,7 +99,7 @@ def test_loading_own_data_needs_no_heavy_library() -> None:
 
 
 def test_a_file_without_its_flag_is_answered_with_the_flag(capsys: pytest.CaptureFixture[str]) -> None:
-    from debate_judge.runs.flags.declared import command_settings, setting
+    from debate_judge.runs.flags.declaration import command_settings, setting
     from debate_judge.runs.flags.parser import make_parser
 
     @command_settings

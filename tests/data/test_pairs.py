@@ -12,19 +12,19 @@ import numpy as np
 import pytest
 
 from debate_judge import data
-from debate_judge.data.agreement.decisions import Question, decide, find_questions
+from debate_judge.data.agreement.decisions import DecisionRule, evaluate_decisions, find_decision_rules
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.agreement.tables import agreement_table, compare
+from debate_judge.data.corpus_statistics import corpus_statistics
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.groups import iter_groups
 from debate_judge.data.files.pairs import pair_columns
 from debate_judge.data.files.records import Record
-from debate_judge.data.folds import usual_folds
-from debate_judge.data.inference.powered import measure_systems
-from debate_judge.data.inference.rechecked import drift_of
-from debate_judge.data.inventory import inventory
+from debate_judge.data.folds import default_folds
+from debate_judge.data.inference.drift import measure_drift
+from debate_judge.data.inference.prediction_powered import measure_systems
 from debate_judge.data.schema import Aspect, Corpus, Scale, Task
-from debate_judge.data.sets import compared
+from debate_judge.data.sets import pairwise
 from debate_judge.data.splits import split
 from debate_judge.data.tasks import PAIRS
 from debate_judge.data.testing import check_corpus
@@ -157,12 +157,12 @@ def test_several_pairs_of_a_source_stay_on_one_side_of_a_split(tmp_path: Path) -
     sources = [{group.source for group in part.groups} for part in (parts.train, parts.dev, parts.held_out)]
     assert sum(map(len, sources)) == 6
     # What is said of sources counts sources, and pairs of one are not near-duplicates.
-    assert (corpus.sources, inventory(corpus).sources, parts.held_out.sources) == (6, 6, len(sources[2]))
+    assert (corpus.sources, corpus_statistics(corpus).sources, parts.held_out.sources) == (6, 6, len(sources[2]))
     assert parts.joined
     assert not parts.joined_note()
-    assert usual_folds(corpus) == 6
+    assert default_folds(corpus) == 6
     # Without a tie the ratings are 0 and 1, and still no yes and no.
-    assert find_questions(corpus.groups, PAIRS.aspects)["preference"].kind == "pairs"
+    assert find_decision_rules(corpus.groups, PAIRS.aspects)["preference"].kind == "pairs"
     # The same pair again is another rating of it.
     again = loaded(tmp_path, *rows, rows[0]).groups[0].candidates
     assert [c.ratings["preference"] for c in again] == [(1.0, 1.0), (0.0, 0.0)]
@@ -182,10 +182,10 @@ def test_intervals_of_pairs_are_those_of_their_sources() -> None:
 
     judge, other = "1111111011", "0110111010"
     apart, together = ({"preference": scores(judge, source)} for source in ("", "source {}"))
-    questions = {"preference": Question("pairs")}
+    decision_rules = {"preference": DecisionRule("pairs")}
     widths = []
     for groups, by in ((apart, ""), (together, "source {}")):
-        decided = decide(groups, questions)["preference"]
+        decided = evaluate_decisions(groups, decision_rules)["preference"]
         accuracy, table = decided.measures["accuracy"], agreement_table(groups, resamples=500).average
         difference = compare(groups, {"preference": scores(other, by)}, resamples=500)
         assert decided.sources == difference.groups == (10 if by else 80)
@@ -206,7 +206,7 @@ def test_what_is_measured_after_a_compile_rests_on_sources() -> None:
             for n in range(8)
         ]
 
-    drifts = [drift_of(scores(by)[:48], scores(by)[48:], on_scale=True) for by in ("", "source {}")]
+    drifts = [measure_drift(scores(by)[:48], scores(by)[48:], on_scale=True) for by in ("", "source {}")]
     alone, together = ((d.scores.high - d.scores.low) if d.scores else 0.0 for d in drifts)
     assert together > 2 * alone > 0
     assert [measure_systems(scores(by)).rated for by in ("", "source {}")] == [96, 12]
@@ -219,8 +219,8 @@ def test_llmbar_has_a_better_output(tmp_path: Path) -> None:
     rows = [{"input": f"Name a river {n}.", "output_1": "The Ash.", "output_2": "Water.", "label": n} for n in (1, 2)]
     path = tmp_path / "dataset.json"
     path.write_text(json.dumps(rows))
-    corpus = compared.load(path)
-    check_corpus(corpus, compared.load(path))
+    corpus = pairwise.load(path)
+    check_corpus(corpus, pairwise.load(path))
     assert [group.ratings("preference") for group in corpus.groups] == [[1, 0], [0, 1]]
 
 
@@ -250,8 +250,8 @@ def test_pandalm_has_three_annotators_and_instructions_with_input(
     rows += [row | {"response1": " ", "annotator1": 1, "annotator2": 1, "annotator3": 1}]
     path = tmp_path / "testset.json"
     path.write_text(json.dumps(rows))
-    corpus = compared.load(path, "pandalm")
-    check_corpus(corpus, compared.load(path, "pandalm"), raters=6)
+    corpus = pairwise.load(path, "pandalm")
+    check_corpus(corpus, pairwise.load(path, "pandalm"), raters=6)
     (group,) = corpus.groups
     assert (group.source, group.candidates[1].text) == ("Shorten.\n\nIt rains a lot.", "True")
     # The same pair twice has the ratings of both.

@@ -179,7 +179,7 @@ def test_summeval_comes_from_its_pinned_home(monkeypatch: pytest.MonkeyPatch) ->
 def test_topical_chat_comes_from_its_pinned_home(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = home(monkeypatch, Rows([REPLY]))
     corpus = data.load("topical_chat")
-    assert asked == [(("json",), {"data_files": topical_chat.HOME.address, "split": "train"})]
+    assert asked == [(("json",), {"data_files": topical_chat.REMOTE.address, "split": "train"})]
     assert corpus.origin.revision in corpus.origin.location
 
 
@@ -195,7 +195,7 @@ def test_an_unreachable_home_is_answered_with_the_local_way(
 
 def test_a_changed_home_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     home(monkeypatch, Rows([{"document": "x", "id": 1}]))
-    with pytest.raises(InputError, match=r"(?s)has changed at its home: without text, machine.*columns document, id"):
+    with pytest.raises(InputError, match=r"(?s)has changed upstream: it lacks text, machine.*columns document, id"):
         data.load("summeval")
 
 
@@ -208,14 +208,14 @@ def test_a_row_from_home_is_named_in_errors(monkeypatch: pytest.MonkeyPatch) -> 
 def test_the_real_library_reads_the_file_and_fails_as_expected(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
     # The copy on disk is read by the builder that reads the URL; only the transport differs.
-    local = replace(topical_chat.HOME, address=str(written(tmp_path / "t.json", [REPLY], array=True)))
-    monkeypatch.setattr(topical_chat, "HOME", local)
+    local = replace(topical_chat.REMOTE, address=str(written(tmp_path / "t.json", [REPLY], array=True)))
+    monkeypatch.setattr(topical_chat, "REMOTE", local)
     real = datasets.load_dataset
     monkeypatch.setattr(
         datasets, "load_dataset", lambda path, **kw: real("json", data_files=path, split="train", cache_dir=tmp_path)
     )
     assert topical_chat.load().groups[0].candidates[0].ratings["overall"] == (3.0,)
-    monkeypatch.setattr(topical_chat, "HOME", replace(local, address=str(tmp_path / "gone.json")))
+    monkeypatch.setattr(topical_chat, "REMOTE", replace(local, address=str(tmp_path / "gone.json")))
     with pytest.raises(InputError, match="--data topical_chat=PATH"):
         topical_chat.load()
 

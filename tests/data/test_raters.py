@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from debate_judge.data.agreement.raters import (
-    beside_raters,
+    compare_with_raters,
     error_and_bias,
     krippendorff_alpha,
     reliability,
@@ -104,7 +104,7 @@ def test_differences_between_groups_count_at_sample_level_only() -> None:
 @pytest.mark.parametrize("noise", [0.4, 0.8, 1.5])
 def test_the_correction_undoes_the_raters_noise(noise: float) -> None:
     groups = rated(noise, groups=400)
-    found = beside_raters(groups, statistic="pearson", level="sample", resamples=0)
+    found = compare_with_raters(groups, statistic="pearson", level="sample", resamples=0)
     # The mean of three raters has the variance 1 + noise^2 / 3.
     assert found.reliability == pytest.approx(1 / (1 + noise**2 / 3), abs=0.03)
     raw = agreement_table({"x": groups}, resamples=0).aspects["x"]["sample"]["pearson"].value
@@ -114,7 +114,7 @@ def test_the_correction_undoes_the_raters_noise(noise: float) -> None:
 
 def test_each_rater_is_compared_with_the_mean_of_the_others_and_so_is_the_judge() -> None:
     groups = rated(0.8, groups=10)
-    found = beside_raters(groups, resamples=1)
+    found = compare_with_raters(groups, resamples=1)
     humans, judge = [], []
     for i in range(3):
         for g in groups:
@@ -135,13 +135,13 @@ def test_each_rater_is_compared_with_the_mean_of_the_others_and_so_is_the_judge(
 
 
 def test_points_have_kappas_and_other_ratings_have_none() -> None:
-    found = beside_raters(rated(0.5, points=True), resamples=0)
+    found = compare_with_raters(rated(0.5, points=True), resamples=0)
     assert found.kappa_of_judge is not None
     assert found.kappa_of_raters is not None
     assert found.kappa_of_raters > found.kappa_of_judge > 0
-    graded = beside_raters(rated(0.5), resamples=0)
+    graded = compare_with_raters(rated(0.5), resamples=0)
     assert (graded.kappa_of_raters, graded.kappa_of_judge) == (None, None)
-    elsewhere = beside_raters(rated(0.5, points=True), on_scale=False, resamples=0)
+    elsewhere = compare_with_raters(rated(0.5, points=True), on_scale=False, resamples=0)
     assert (elsewhere.kappa_of_judge, elsewhere.error, elsewhere.bias) == (None, None, None)
     assert elsewhere.kappa_of_raters == found.kappa_of_raters
 
@@ -159,7 +159,7 @@ def test_error_and_bias_are_means_with_t_intervals_over_groups() -> None:
 
 def test_single_ratings_have_error_and_bias_and_nothing_else() -> None:
     group = GroupScores("g", ("a", "b", "c"), (1.0, 2.0, None), (2.0, 2.0, 4.0), ((1.0,), (2.0,), ()))
-    found = beside_raters([group])
+    found = compare_with_raters([group])
     assert found.raters == 1
     assert found.error is not None
     assert (found.error.value, found.error.low) == (0.5, None)
@@ -172,7 +172,7 @@ def test_lists_of_unequal_length_and_unscored_candidates_are_borne() -> None:
         "g", tuple("abcde"), (1.5, 2.0, 3.0, None, 4.0), (1.0, None, 3.0, 4.0, 5.0),
         ((1.0, 2.0), (2.0, 2.0, 2.0), (3.0,), (), (4.0, 5.0, 3.0)),
     )  # fmt: skip
-    found = beside_raters([group, GroupScores("h", group.candidates, group.ratings, group.scores, group.raters)])
+    found = compare_with_raters([group, GroupScores("h", group.candidates, group.ratings, group.scores, group.raters)])
     assert found.raters == 3
     assert found.alpha is not None
     assert json.dumps(found.to_json(), allow_nan=False)

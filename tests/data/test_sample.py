@@ -92,5 +92,5 @@ def test_the_sample_loads_by_name() -> None:
     assert [g.id for g in summaries.groups] == [a.id for a in NEWS]
     assert [g.id for g in replies.groups] == [d.id for d in DIALOGUES]
     assert replies.groups[0].context == DIALOGUES[0].fact
-    assert all(g.ranks_humans(aspect) for g in summaries.groups for aspect in SUMMARY_TABLE.aspects)
-    assert all(g.ranks_humans(aspect) for g in replies.groups for aspect in DIALOGUE_TABLE.aspects)
+    assert all(g.has_distinct_ratings(aspect) for g in summaries.groups for aspect in SUMMARY_TABLE.aspects)
+    assert all(g.has_distinct_ratings(aspect) for g in replies.groups for aspect in DIALOGUE_TABLE.aspects)

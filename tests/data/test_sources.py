@@ -14,7 +14,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.requirements import aspects_to_judge
 from debate_judge.data.schema import Corpus
 from debate_judge.data.sets import topical_chat
-from debate_judge.data.sources import SourceChoice, choose
+from debate_judge.data.sources import SourceSelection, choose
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def corpus() -> Corpus:
 )
 def test_sources_are_counted_in_the_order_of_the_data(corpus: Corpus, text: str, first: int, last: int) -> None:
     assert choose(corpus, text).groups == corpus.groups[first:last]
-    streamed = SourceChoice.of(text).stream(iter(corpus.groups), lambda: 24)
+    streamed = SourceSelection.of(text).stream(iter(corpus.groups), lambda: 24)
     assert tuple(streamed) == corpus.groups[first:last]
 
 
@@ -40,7 +40,7 @@ def test_what_lies_behind_the_last_source_of_a_stream_is_not_read() -> None:
             read.append(number)
             yield number
 
-    assert list(SourceChoice.of("2-3").stream(groups(), lambda: 0)) == [1, 2]  # type: ignore[arg-type]
+    assert list(SourceSelection.of("2-3").stream(groups(), lambda: 0)) == [1, 2]  # type: ignore[arg-type]
     assert read == [0, 1, 2]
 
 

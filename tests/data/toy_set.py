@@ -10,14 +10,14 @@ from pathlib import Path
 from debate_judge.data.files.ratings import ratings_in
 from debate_judge.data.files.records import Record
 from debate_judge.data.schema import Aspect, Candidate, Corpus, RatedGroup, Scale, Task
-from debate_judge.data.sets.hub import Home, read
+from debate_judge.data.sets.hub import RemoteSource, read
 
-HOME = Home("example/quips", "main", ("topic", "quips", "laughs"))
+REMOTE = RemoteSource("example/quips", "main", ("topic", "quips", "laughs"))
 FUNNY = Task("quips", "topic", "quip", (Aspect("laughs", "0 is silence, 3 is roaring laughter.", Scale(0, 3)),))
 
 
 def load(path: str | Path | None = None) -> Corpus:
-    records, origin = read("toy", path, HOME)
+    records, origin = read("toy", path, REMOTE)
     return Corpus(FUNNY, tuple(_group(str(number), record) for number, record in enumerate(records, 1)), origin)
 
 

@@ -78,7 +78,7 @@ def tuned(
             seed=0,
             label="charm",
         )
-        with patch.object(guide, "FEWEST_PROPOSALS", 1):
+        with patch.object(guide, "MIN_PROPOSALS", 1):
             optimizer = guide.GuideOptimizer(tuning)
         found = optimizer.compile(judge, trainset=examples(data, (ASPECT,), grouped=grouped, seed=0))
     return found, lm

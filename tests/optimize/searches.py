@@ -28,7 +28,7 @@ def group(name: str, ratings: Sequence[float | None], scores: Sequence[float | N
 class InTurn:
     """A runner whose LM answers at once."""
 
-    def at_once(self, works: Sequence[Callable[[], object]]) -> list[object]:
+    def run_concurrently(self, works: Sequence[Callable[[], object]]) -> list[object]:
         return [work() for work in works]
 
 

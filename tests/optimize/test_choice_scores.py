@@ -10,7 +10,7 @@ from debate_judge.optimize.search.points import Point, Space
 from debate_judge.programs.judge import corpus_items
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import scripted_lm
-from tests.optimize.moody_judges import ASPECTS, CORPUS, MOODY, scores_of, variants
+from tests.optimize.noisy_judges import ASPECTS, CORPUS, MOODY, scores_of, variants
 from tests.programs.debates import is_open
 
 # --- what may be chosen ---

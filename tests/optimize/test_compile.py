@@ -20,7 +20,7 @@ from debate_judge.runs.flags.judge import personas
 from debate_judge.runs.runner.progress import ItemPass, RunProgress
 from tests.config_keys import keys
 from tests.optimize.small_corpus import small_corpus
-from tests.printed import unwrapped
+from tests.printed_output import unwrapped
 
 pytestmark = pytest.mark.integration
 

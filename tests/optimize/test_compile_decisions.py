@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from debate_judge.data.agreement.decisions import Question
+from debate_judge.data.agreement.decisions import DecisionRule
 from debate_judge.data.agreement.tables import GroupScores
 from debate_judge.optimize import compile as command
 from debate_judge.optimize.evaluation.comparison import _dev_cut, _one_cut
@@ -33,7 +33,7 @@ def lines(path: Path, records: list[dict[str, Any]]) -> str:
     return str(path)
 
 
-def questions() -> str:
+def decision_rules() -> str:
     """Pairs of a right and a hallucinated answer."""
     records = [
         {
@@ -79,7 +79,7 @@ def logged(run_id: str) -> dict[str, float]:
 
 @pytest.mark.integration
 def test_two_valued_ratings(capsys: pytest.CaptureFixture[str]) -> None:
-    result = compiled("--data", questions(), "--judge", "hallucination-single")
+    result = compiled("--data", decision_rules(), "--judge", "hallucination-single")
     decisions = result["decisions"]
     assert {"single", "informed_single", "uncompiled", "compiled"} <= set(decisions)
     one = decisions["compiled"]["factuality"]
@@ -117,7 +117,7 @@ def test_pairs_that_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize(("calls", "expected"), [(1.0, "single call"), (1.2, "single call"), (3.0, "n = 0")])
 def test_a_choice_without_rounds_is_a_single_call_if_it_is_one(calls: float, expected: str) -> None:
-    from debate_judge.optimize.findings.wording import describe
+    from debate_judge.optimize.reporting.formatting import describe
 
     assert describe(Point("none", "default", 0, False, "given"), calls) == expected
 
@@ -127,7 +127,7 @@ def rated(part: str, shift: float) -> list[GroupScores]:
 
 
 def test_the_cut_is_tuned_on_dev_alone_and_one_for_all_folds_changes_no_decision() -> None:
-    question = Question("binary", 0.5, 0.5)
+    question = DecisionRule("binary", 0.5, 0.5)
 
     def evaluation(shift: float) -> HeldOutEvaluation:
         """Of a fold whose scores are too low or too high on dev, and not elsewhere."""

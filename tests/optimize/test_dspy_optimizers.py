@@ -21,7 +21,7 @@ from debate_judge.optimize.tuners import TUNERS, Tuning, details_of, dspy_optimi
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import PLAIN
 from debate_judge.programs.judge import DebateConfig, Judge
-from debate_judge.programs.lm.reply import Memory
+from debate_judge.programs.lm.reply import InMemoryStore
 from debate_judge.programs.roles.guide import HEADING
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import ScriptedLM, debater, scripted_lm, section
@@ -208,7 +208,7 @@ def test_equal_seeds_find_the_same_and_ask_the_same_whatever_reply_comes_first(t
 @BOTH
 def test_stopped_and_repeated_it_makes_no_call_twice_and_finds_the_same(tuner: str) -> None:
     whole = scripted_lm(Mind("look again", "role"))
-    expected, store = tuned(whole, tuner).instructions(), Memory()
+    expected, store = tuned(whole, tuner).instructions(), InMemoryStore()
     first = scripted_lm(Stopping(Mind("look again", "role"), len(whole.prompts) / 2), store=store)
     with pytest.raises(dspy.LMAuthError, match="wrong key"):
         tuned(first, tuner)

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from debate_judge.data.agreement.tables import GroupScores, agreement_table
-from debate_judge.data.inference.closeness import Bounds, Objective
+from debate_judge.data.inference.absolute_agreement import Bounds, Objective
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.optimize.examples import BATCH, examples, group_metric
 

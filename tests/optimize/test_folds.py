@@ -24,7 +24,7 @@ from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners import Tuner, Tuning
 from debate_judge.optimize.tuners.guide import guide_of, guided
 from debate_judge.programs.judge import Judge
-from debate_judge.runs.runner.memory import DebateMemory
+from debate_judge.runs.runner.debate_cache import DebateCache
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import ScriptedLM, debater, scripted_lm
 from tests.optimize.compiles import compiled
@@ -80,7 +80,7 @@ def proved(folder: Path, file: str, tuner: Tuner = Noting, **settings: Any) -> P
     usual: dict[str, Any] = {"task": "summarization", "aspects": ("coherence",), "max_rounds": 0, "resamples": 200}
     usual |= {"together": 0, "trials": 2, "store": str(folder / "store")}
     lm = scripted_lm(debater(score=says))
-    with JudgeRunner(lm, progress=False, memory=DebateMemory()) as runner:
+    with JudgeRunner(lm, progress=False, memory=DebateCache()) as runner:
         result = compiled(Settings(data=file, **{**usual, **settings}), {}, runner, lm, tuner=tuner)
     return Proved(result, lm)
 
@@ -204,7 +204,7 @@ def gained(low: float | None, high: float | None) -> Difference:
         (gained(0.01, 0.1), 6.0, "cheaper", "compiled", "which is better than a single call"),
         (gained(-0.01, 0.1), 6.0, "cheaper", "single", "does not show that it is better than a single call, and it"),
         (gained(-0.01, 0.1), 6.0, "cheaper", "single", "takes 6.0 calls per item instead of 1.0"),
-        (gained(-0.01, 0.1), 6.0, "compiled", "compiled", "as keep=compiled wants it, although held-out does not"),
+        (gained(-0.01, 0.1), 6.0, "compiled", "compiled", "as keep=compiled asks, although held-out does not"),
         (gained(-0.01, 0.1), 0.5, "cheaper", "compiled", "which takes no more calls"),
         (gained(-0.1, -0.01), 0.5, "cheaper", "single", "worse than a single call"),
         (gained(-0.1, -0.01), 0.5, "compiled", "compiled", "although held-out shows that it is worse"),

@@ -66,22 +66,22 @@ def test_the_result_is_that_of_one_step_after_the_other_and_the_calls_are_on_the
     monkeypatch.setenv("OPENAI_API_KEY", "unused")
     waiting = Waiting(monkeypatch)
     with FaultyServer(offline, latency=0.01) as server:
-        at_once = compiled(tmp_path / "at-once", server)
+        run_concurrently = compiled(tmp_path / "at-once", server)
         most, waiting.most = waiting.most, 0
-        monkeypatch.setattr(JudgeRunner, "has_to_wait", False)
+        monkeypatch.setattr(JudgeRunner, "lm_is_remote", False)
         in_turn = compiled(tmp_path / "in-turn", server)
     # Two halves of the folds are tuned in two aspects.
     assert most >= 4
     assert waiting.most == 1
-    calls, usual = at_once.pop("lm_calls"), in_turn.pop("lm_calls")
-    assert at_once == in_turn
+    calls, usual = run_concurrently.pop("lm_calls"), in_turn.pop("lm_calls")
+    assert run_concurrently == in_turn
     assert calls["per_item"] == usual["per_item"]
     # Of a stage of the search, blocks of sources may be asked for that a step after the other would not ask for.
     assert usual["executed"] <= calls["executed"] <= 1.2 * usual["executed"]
 
 
 def runner_of(answer: str, *, waits: bool, monkeypatch: pytest.MonkeyPatch) -> JudgeRunner:
-    monkeypatch.setattr(JudgeRunner, "has_to_wait", waits)
+    monkeypatch.setattr(JudgeRunner, "lm_is_remote", waits)
     return JudgeRunner(scripted_lm(lambda prompt: answer), progress=False)
 
 
@@ -101,7 +101,7 @@ def test_the_first_failure_ends_all_works_and_is_raised(monkeypatch: pytest.Monk
 
         nested: Sequence[Callable[[], object]] = [lambda: waits(1), fails]
         with pytest.raises(ProviderDownError, match="gone"):
-            runner.at_once([lambda: waits(0), lambda: runner.at_once(nested)])
+            runner.run_concurrently([lambda: waits(0), lambda: runner.run_concurrently(nested)])
     assert sorted(ended) == [0, 1]
 
 

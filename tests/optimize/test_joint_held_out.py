@@ -10,7 +10,7 @@ import pytest
 
 from debate_judge.optimize.context import Run
 from debate_judge.optimize.evaluation.held_out import evaluate
-from debate_judge.optimize.job import _trials
+from debate_judge.optimize.job import _preflight_checks
 from debate_judge.optimize.search.knowledge import Knowledge
 from debate_judge.optimize.search.points import Point
 from debate_judge.optimize.settings import Settings
@@ -98,7 +98,7 @@ def test_it_is_tried_where_the_judge_can_and_the_user_has_not_said_how_it_reads(
 ) -> None:
     found = prepared(Settings(**settings), {STRICT.name: STRICT.text})
     assert (found.joint, found.readings[0]) == (joint, reading)
-    tried = {(t.judge.together, t.judge.joint) for t in _trials(found)}
+    tried = {(t.judge.together, t.judge.joint) for t in _preflight_checks(found)}
     assert ((16, True) in tried) == joint
     assert len(tried) == len(found.readings) + joint
 

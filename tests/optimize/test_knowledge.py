@@ -12,14 +12,14 @@ from debate_judge.optimize.search.knowledge import (
     TUNED,
     Knowledge,
     Variants,
-    both,
-    kinds_of,
+    combine,
+    knowledge_kinds,
     rated_examples,
     space_axes,
 )
 from debate_judge.optimize.search.points import JudgeVariant, Space
 from debate_judge.optimize.settings import WantedExamples
-from debate_judge.optimize.tuners import Fold, Place, Tuned
+from debate_judge.optimize.tuners import AspectGroup, Fold, Tuned
 from debate_judge.optimize.tuners.guide import guide_of, guided
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import PLAIN, STRICT
@@ -43,7 +43,7 @@ BASE = Debate(STRICT, DebateConfig(2))
 PERSONAS: dict[str, Judge] = {"strict": BASE, "plain": Debate(PLAIN, DebateConfig(2))}
 
 
-def place(example: dspy.Example) -> Place:
+def place(example: dspy.Example) -> AspectGroup:
     item = example.questions[0]
     return item.aspect.name, item.group
 
@@ -63,7 +63,7 @@ def space(*kinds: Knowledge, **axes: tuple[str, ...]) -> Space:
 
 
 def test_a_guide_is_put_into_every_personas_judge() -> None:
-    (guide,) = kinds_of(BASE, learnt())
+    (guide,) = knowledge_kinds(BASE, learnt())
     found = Variants(PERSONAS, [guide], space(guide))
     for name, persona in PERSONAS.items():
         judge = found[JudgeVariant("guide", name)].judge
@@ -78,7 +78,7 @@ def test_a_judge_whose_critic_was_rewritten_is_a_choice_of_its_own() -> None:
     tuned = guided(BASE, "of all")
     signature = tuned.critic.signature
     tuned.critic.signature = signature.with_instructions("Look twice.")
-    kinds = kinds_of(BASE, Tuned(tuned, start=learnt()))
+    kinds = knowledge_kinds(BASE, Tuned(tuned, start=learnt()))
     assert [kind.name for kind in kinds] == ["guide", TUNED]
     found = space(*kinds)
     assert found.knowledge == ("none", "guide")
@@ -91,8 +91,8 @@ def test_a_judge_whose_critic_was_rewritten_is_a_choice_of_its_own() -> None:
 
 def test_examples_are_shown_beside_a_guide_and_every_train_group_counts() -> None:
     shown = rated_examples(CORPUS, (ASPECT,), WantedExamples(2), 0, {})
-    (guide,) = kinds_of(BASE, learnt())
-    together = both(guide, shown)
+    (guide,) = knowledge_kinds(BASE, learnt())
+    together = combine(guide, shown)
     variants = Variants(PERSONAS, [guide, shown, together], space(guide, shown, together))
     alone, with_guide = (variants[JudgeVariant(kind, "strict")] for kind in ("examples", "both"))
     assert len(examples_of(alone.judge)) == len(examples_of(with_guide.judge)) == 2

@@ -17,7 +17,7 @@ from debate_judge.optimize.estimation.estimate import estimate_compile, notes
 from debate_judge.optimize.evaluation.learning_curve import first_sources, sizes_of
 from debate_judge.optimize.settings import Settings
 from debate_judge.runs.flags.judge import personas
-from debate_judge.runs.reports.learning import in_words
+from debate_judge.runs.reports.learning_curve import summary_text
 from tests.config_keys import keys
 
 pytestmark = pytest.mark.integration
@@ -129,6 +129,6 @@ def group(number: int, wrong: bool) -> GroupScores:
 
 
 def test_the_last_step_is_put_into_words() -> None:
-    assert "It seems so" in in_words(steps(1, 0.9, 0.1))
-    assert "It does not seem so" in in_words(steps(0.1, 0.9))
-    assert "cannot tell" in in_words(steps(0.5, 0.4))
+    assert "It seems so" in summary_text(steps(1, 0.9, 0.1))
+    assert "It does not seem so" in summary_text(steps(0.1, 0.9))
+    assert "cannot tell" in summary_text(steps(0.5, 0.4))

@@ -15,7 +15,7 @@ from debate_judge.optimize.reflection import reflection_lm
 from debate_judge.optimize.search import study
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs.dry_run import DryRunEngine, EstimateCase
-from debate_judge.runs.estimates.dry_run import Target
+from debate_judge.runs.estimates.dry_run import EstimateTarget
 from debate_judge.runs.flags.judge import personas
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import debater, requested, scripted_lm, section
@@ -48,13 +48,13 @@ def light(folder: Path, sources: int, candidates: int, aspects: int, **settings:
 
 def most_estimated(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> float:
     """Calls of the upper estimate; the expected one is left out, for it would only take time."""
-    cases = Target.cases
+    cases = EstimateTarget.cases
 
-    def without_expected(self: Target) -> tuple[EstimateCase, EstimateCase, EstimateCase]:
+    def without_expected(self: EstimateTarget) -> tuple[EstimateCase, EstimateCase, EstimateCase]:
         lower, _, upper = cases(self)
         return lower, lower, upper
 
-    monkeypatch.setattr(Target, "cases", without_expected)
+    monkeypatch.setattr(EstimateTarget, "cases", without_expected)
     low, _, high = (used.calls for used in estimate_compile(settings, TEXTS).total)
     assert low < high
     return high

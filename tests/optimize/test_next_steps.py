@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
-from debate_judge.optimize.findings.summary import next_steps
+from debate_judge.optimize.reporting.summary import next_steps
 from debate_judge.optimize.result import Result, TrackedRun
 from debate_judge.optimize.settings import Settings
 

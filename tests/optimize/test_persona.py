@@ -19,7 +19,7 @@ from debate_judge.optimize.search.points import LEARNT, NO_KNOWLEDGE, JudgeVaria
 from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners import LearntPersona, Tuned, Tuning, with_details
 from debate_judge.optimize.tuners.guide import guided
-from debate_judge.optimize.tuners.persona import EFFECTS, effects_of, replied_to
+from debate_judge.optimize.tuners.persona import EFFECTS, critic_replies, effects_of
 from debate_judge.programs.debate.personas import PERSONAS, STRICT
 from debate_judge.programs.judge import Item, Judge, corpus_items
 from debate_judge.programs.offline.engine import OfflineEngine
@@ -56,7 +56,7 @@ def rated(ratings: Sequence[float | None], items: Sequence[Item] = ()) -> dspy.E
 )
 def test_what_a_reply_did(mean: float, before: float, after: float | None, effect: str) -> None:
     turns = (replace(SCORER, score=before), *((GIVING_IN,) if after is None else (CRITIC, replace(AGAIN, score=after))))
-    (source,) = replied_to(rated([mean]), [Transcript(turns)])
+    (source,) = critic_replies(rated([mean]), [Transcript(turns)])
     assert source.candidates[0].debate["effect"] == effect
     assert effects_of([source]) == {effect: 1}
     assert json.loads(source.line())["candidates"][0]["effect"] == effect
@@ -66,7 +66,7 @@ def test_shown_are_rated_items_each_under_its_own_source_with_replies_where_ther
     """At sample level an example is of several sources."""
     items = [replace(ITEM, source=source, text=f"Text {n}.") for n, source in enumerate("aabb")]
     whole = Transcript((SCORER, CRITIC, AGAIN))
-    found = replied_to(rated([3.0, None, 3.0, 2.0], items), [whole, whole, Transcript((SCORER,)), whole])
+    found = critic_replies(rated([3.0, None, 3.0, 2.0], items), [whole, whole, Transcript((SCORER,)), whole])
     shown = {source.source: [(c.text, c.debate.get("score_after")) for c in source.candidates] for source in found}
     assert shown == {"a": [("Text 0.", 3.0)], "b": [("Text 2.", None), ("Text 3.", 3.0)]}
     assert effects_of(found).total() == 2
@@ -174,7 +174,7 @@ def test_the_search_may_choose_it_but_not_by_the_sources_that_it_was_learnt_from
     variants: Any = {label: of[JudgeVariant(NO_KNOWLEDGE, LEARNT, reading)] for label, of in learnt.variants.items()}
     assert variants["coherence"].judge.instructions()["critic"] == text
     assert variants["fluency"].judge.instructions()["critic"] == STRICT.text
-    groups = [group.id for group in plan.data.splits.train.groups if group.ranks_humans("coherence")]
+    groups = [group.id for group in plan.data.splits.train.groups if group.has_distinct_ratings("coherence")]
     judged = [variants["coherence"].at("train", ("coherence", name)) is not None for name in groups]
     assert judged == [False] + [True] * (len(groups) - 1)
     assert variants["coherence"].at("dev", ("coherence", groups[0])) is not None

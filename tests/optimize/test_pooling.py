@@ -8,7 +8,7 @@ from scipy import stats
 
 from debate_judge.data.agreement.correlations import Floats
 from debate_judge.data.agreement.tables import GroupScores
-from debate_judge.data.inference.closeness import Bounds
+from debate_judge.data.inference.absolute_agreement import Bounds
 from debate_judge.optimize.search.pooling import MANY_GROUPS, Evaluated, group_values, pooled, pooled_means
 
 RNG = np.random.default_rng

@@ -11,13 +11,13 @@ import optuna
 
 from debate_judge.data.schema import Aspect, Scale
 from debate_judge.optimize.search.choice_scores import ChoiceScores
-from debate_judge.optimize.search.outcomes import Dropped, SearchResult
+from debate_judge.optimize.search.outcomes import PrunedPoint, SearchResult
 from debate_judge.optimize.search.points import JudgeVariant, Point, Space
-from debate_judge.optimize.search.storage import Found
+from debate_judge.optimize.search.storage import TrialOutcome
 from debate_judge.optimize.search.study import asking_order
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import scripted_lm, section
-from tests.optimize.moody_judges import ASPECTS, MOODY, scores_of
+from tests.optimize.noisy_judges import ASPECTS, MOODY, scores_of
 from tests.optimize.searches import BROAD, SPACE, Fake, breadth, plan, run, search, varied
 
 # --- blocks ---
@@ -76,7 +76,7 @@ def test_where_single_calls_were_pruned_in_a_reading_none_debates_in_it() -> Non
 
 
 def test_pruned_trials_stand_in_the_study_with_what_they_cost(tmp_path: Path) -> None:
-    reported: dict[Point, Found] = {}
+    reported: dict[Point, TrialOutcome] = {}
     found = pruned(Fake(weak), tmp_path / "s.log", on_trial=reported.__setitem__)
     storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(tmp_path / "s.log")))
     trials = optuna.load_study(study_name="s", storage=storage).get_trials()
@@ -87,11 +87,11 @@ def test_pruned_trials_stand_in_the_study_with_what_they_cost(tmp_path: Path) ->
     assert [trial.user_attrs for trial in by_state["pruned"]] == [
         {"groups": told.groups, "of": 10, "behind": told.behind}
         for told in reported.values()
-        if isinstance(told, Dropped)
+        if isinstance(told, PrunedPoint)
     ]
     assert {trial.values for trial in by_state["pruned"]} == {None}
     assert list(reported) == [*dict.fromkeys(reported)]
-    assert {point for point, told in reported.items() if isinstance(told, Dropped)} == set(found.dropped)
+    assert {point for point, told in reported.items() if isinstance(told, PrunedPoint)} == set(found.dropped)
 
 
 def test_a_point_that_is_best_for_one_aspect_is_not_pruned_for_being_weak_in_another() -> None:

@@ -53,7 +53,7 @@ def test_a_metric_is_a_level_and_a_correlation(given: str, level: str, correlati
 @pytest.mark.parametrize("measure", ["mae", "ccc", "kappa"])
 def test_a_compile_may_maximize_closeness(measure: str) -> None:
     found = settings("--metric", f"summary/{measure}").chosen_by
-    assert (found.closest, found.level) == (measure, "summary")
+    assert (found.absolute_measure, found.level) == (measure, "summary")
     # What is shown of agreement stays a correlation.
     assert found.correlation == "spearman"
     assert settings("--metric", measure).metric == f"auto/{measure}"
@@ -62,7 +62,7 @@ def test_a_compile_may_maximize_closeness(measure: str) -> None:
 def test_help_says_every_default_and_choice() -> None:
     text = " ".join(build_parser().format_help().split())
     for part in (
-        "--effort EFFORT how much is tried: light, medium, heavy (default: light)",
+        "--effort EFFORT effort of tuning and search: light, medium, heavy (default: light)",
         "(default: runs/store)",
         "LM calls in flight at once (default: 16)",
         "--seed N seed of every random choice (default: 0)",

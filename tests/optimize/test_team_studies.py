@@ -80,7 +80,7 @@ def test_a_database_that_goes_away_in_the_middle_ends_the_search_with_a_message(
     finally:
         postgres.start()
     assert "field 'studies'" in str(caught.value)
-    assert "goes on from there" in str(caught.value)
+    assert "it resumes" in str(caught.value)
     assert told(run(Fake(varied), database, BROAD)) == told(straight)
 
 

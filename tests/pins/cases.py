@@ -13,7 +13,7 @@ from typing import Any
 
 from debate_judge.optimize import cli
 from tests.config_keys import keys
-from tests.pins import inside
+from tests.pins import internals
 from tests.pins.recording import ADDRESS, LM, Call, Recorder, at_the_address, digest
 
 PINNED = Path(__file__).with_name("pinned")
@@ -152,7 +152,7 @@ def compare_case(name: str, folder: Path) -> tuple[dict[str, Any], list[Call]]:
     """Run a case in an empty store; returns its pin and its calls."""
     with Recorder() as server:
         result = compared(name, folder, folder / "store", server)
-    return pin(server.calls, inside.stored_keys(folder / "store", LM), result), server.calls
+    return pin(server.calls, internals.stored_keys(folder / "store", LM), result), server.calls
 
 
 SMALL_COMPILE = [
@@ -179,7 +179,7 @@ def compile_case(name: str, folder: Path) -> tuple[dict[str, Any], list[Call]]:
     """Compile with guides at the server, in an empty store."""
     with Recorder() as server, at_the_address(server.port):
         result = compile_small(folder, *AT_SERVER)
-    return pin(server.calls, inside.stored_keys(folder / "store", LM), result), server.calls
+    return pin(server.calls, internals.stored_keys(folder / "store", LM), result), server.calls
 
 
 SCORED = {"score": ["debate+tiebreak"], "score_joint": ["debate+tiebreak", "-J", "joint=true", "-J", "together=2"]}
@@ -202,7 +202,7 @@ def score_case(name: str, folder: Path) -> tuple[dict[str, Any], list[Call]]:
             *keys(transcripts=folder / "debates.jsonl"),
         )
     rows = out.read_text(encoding="utf-8").splitlines()
-    return pin(server.calls, inside.stored_keys(folder / "other", LM), rows), server.calls
+    return pin(server.calls, internals.stored_keys(folder / "other", LM), rows), server.calls
 
 
 CASES = {

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.faulty_server import FaultyServer, Script
-from tests.pins import inside
+from tests.pins import internals
 
 HOST = "pinned.invalid"
 ADDRESS = f"http://{HOST}/v1"
@@ -23,7 +23,7 @@ LM = "openai/pinned"
 Call = dict[str, Any]
 """Body of a request for a chat completion."""
 
-offline_answer = lru_cache(maxsize=None)(inside.offline_answer)
+offline_answer = lru_cache(maxsize=None)(internals.offline_answer)
 
 
 def content(message: dict[str, Any]) -> str:

@@ -45,7 +45,7 @@ def record() -> None:
 
 
 def as_lines(file: Path) -> None:
-    """Put lines of text, as `programs.lm.sql.old_folders` reads them, in the place of a database of replies."""
+    """Put lines of text, as `programs.lm.sql.legacy_import` reads them, in the place of a database of replies."""
     with closing(sqlite3.connect(file)) as database:
         database.row_factory = sqlite3.Row
         found = [dict(row) for row in database.execute("SELECT * FROM replies ORDER BY key")]

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from debate_judge.programs.lm.http.chat_completions import id_of
-from debate_judge.programs.lm.http.connections import Answer, Connections, StrayAnswerError
+from debate_judge.programs.lm.http.connections import Answer, Connections, MismatchedAnswerError
 
 Pieces = Sequence[bytes | None]
 """What a server writes, one piece after the other; None closes the connection."""
@@ -93,7 +93,7 @@ async def post(pool: Connections, body: bytes) -> Answer:
     """Post as a caller does: once more where something else than the answer came, and then it must come."""
     try:
         return await pool.post(body)
-    except StrayAnswerError:
+    except MismatchedAnswerError:
         return await pool.post(body)
 
 

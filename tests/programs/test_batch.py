@@ -51,7 +51,7 @@ def test_no_job_is_larger_than_the_service_takes(limit: str, monkeypatch: pytest
         # Letter-0's line, and two digits more in its letter and note.
         line = server.jobs["batch_0"]["size"] + 8
         server.most_calls = 8 if limit == "calls" else 3
-        most = ("MOST_CALLS", 8) if limit == "calls" else ("MOST_BYTES", 3 * line)
+        most = ("MAX_CALLS", 8) if limit == "calls" else ("MAX_BYTES", 3 * line)
         monkeypatch.setattr(engine, *most)
         judgements = judge(lm_at(server), items(20), rounds=0)
         assert server.made_calls == {("scorer", "0"): 21}

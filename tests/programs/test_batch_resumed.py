@@ -83,12 +83,12 @@ def test_an_interrupted_run_says_which_jobs_go_on(tmp_path: Path, capsys: pytest
         store.close()
         told = capsys.readouterr().err
         assert "batch_0" in told
-        assert "takes up their replies" in told
+        assert "collect their replies" in told
         server.held = False
         assert scores(resumed(tmp_path, server, work)) == [expected(item) for item in work]
         assert server.made_calls == ONE_ROUND
     told = capsys.readouterr().err
-    assert "batch job batch_0: role scorer, round 0, 20 calls, taken up again" in told
+    assert "batch job batch_0: role scorer, round 0, 20 calls: resumed" in told
     # On a busy machine the calls of a role may go out in more than one job.
     assert re.search(r"batch job batch_1: role critic, round 1, (\d+) calls, \1 done \(completed\)", told)
 

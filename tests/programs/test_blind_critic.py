@@ -17,7 +17,7 @@ from debate_judge.programs.judge import Verdict
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.evaluation.entrants import entrants, named_judges
 from debate_judge.runs.export.folder import save
-from debate_judge.runs.flags.declared import listed
+from debate_judge.runs.flags.declaration import listed
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import ScriptedLM, hold, scripted_lm, section
 from tests.programs.debates import COHERENCE, TASK, content, heard, judged, objects, scores, settles

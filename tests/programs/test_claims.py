@@ -20,11 +20,11 @@ from debate_judge.programs.hallucination.evidence import (
     read_claims,
     sentences,
 )
-from debate_judge.programs.hallucination.judge import MOST_CLAIMS, SHORT_ANSWER, Hallucination
+from debate_judge.programs.hallucination.judge import MAX_CLAIMS, SHORT_ANSWER, Hallucination
 from debate_judge.programs.judge import Item, Unscored
 from debate_judge.programs.roles.parsing import Unreadable
 from tests.fakes import ScriptedLM, debater, hold, only, scripted_lm, section
-from tests.programs.hallucination_talks import ARTICLE, ASPECT, BARE, checker, judge
+from tests.programs.hallucination_scripts import ARTICLE, ASPECT, BARE, checker, judge
 
 QA = Task("questions", "question", "answer", (ASPECT,))
 ITEM = Item("g", "c", QA, ASPECT, "Who was he?", "He was a king. He died in 1066.", "Harold was king.")
@@ -111,10 +111,10 @@ def test_whoever_checks_an_answer_is_told_what_of_it_is_under_test() -> None:
 
 
 def test_a_list_that_is_too_long_is_asked_for_again_and_never_cut() -> None:
-    lm = factual("\n".join(f"claim {n}" for n in range(MOST_CLAIMS + 1)))
+    lm = factual("\n".join(f"claim {n}" for n in range(MAX_CLAIMS + 1)))
     found = asked(LONG, lm)
     assert isinstance(found, Unscored)
-    assert f"give at most {MOST_CLAIMS}" in found.detail
+    assert f"give at most {MAX_CLAIMS}" in found.detail
     assert [section(prompt, "correction") != "" for prompt in lm.prompts] == [False, True]
 
 

@@ -89,7 +89,7 @@ def test_each_fault_alone_changes_no_score(fault: str) -> None:
     with FaultyServer(answer, script) as server:
         judgements = judge(lm_at(server), work)
     assert [j.score for j in judgements if isinstance(j, Verdict)] == [expected(item) for item in work]
-    # An answer in one packet with something else is no whole answer, and asked for again.
+    # An answer in one packet with something else is incomplete response, and asked for again.
     assert max(server.answered.values()) == (3 if fault == "noise" else 1)
 
 

@@ -15,7 +15,7 @@ from debate_judge.programs.hallucination.judge import Hallucination, View, read_
 from debate_judge.programs.judge import Item, Unscored, Verdict
 from debate_judge.programs.transcript import Transcript
 from tests.fakes import ScriptedLM, hold, only, scripted_lm, section
-from tests.programs.hallucination_talks import ASPECT, ITEM, QA, course, judge, speaker, view
+from tests.programs.hallucination_scripts import ASPECT, ITEM, QA, course, judge, speaker, view
 
 
 def panel(**views: str) -> ScriptedLM:

@@ -17,7 +17,7 @@ from debate_judge.programs.judge import Unscored
 from debate_judge.programs.lm.client import JudgeLM, Reply
 from debate_judge.programs.lm.errors import BROKEN, STRAY, BudgetSpentError
 from debate_judge.programs.lm.options import BudgetCaps, LMOptions
-from debate_judge.programs.lm.reply import Memory
+from debate_judge.programs.lm.reply import InMemoryStore
 from debate_judge.programs.lm.store import SqlStore
 from tests.programs.engines import OTHER, QUESTION, Engine, ask, call_key, judge_lm, judged, reply_to, response
 
@@ -231,7 +231,7 @@ def test_no_probe_is_sent_past_the_budget() -> None:
 
 
 def test_replies_in_memory_take_no_more_than_their_room() -> None:
-    lm, engine = judge_lm(store=Memory(room=2))
+    lm, engine = judge_lm(store=InMemoryStore(room=2))
     first, second, third = ([{"role": "user", "content": f"{number}?"}] for number in range(3))
     ask(lm, first, second, third, third, second, first)
     assert [request.messages[-1].text for request in engine.requests] == ["0?", "1?", "2?", "0?"]

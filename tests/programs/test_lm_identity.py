@@ -11,7 +11,7 @@ import pytest
 from dspy import lm15
 from dspy.lm15 import Response
 
-from debate_judge.programs.lm.client import JudgeLM, Memory
+from debate_judge.programs.lm.client import InMemoryStore, JudgeLM
 from debate_judge.programs.lm.engine import untagged_key
 from debate_judge.programs.lm.store import SqlStore
 from debate_judge.programs.make_lm import make_lm
@@ -119,7 +119,7 @@ def test_equal_requests_of_dspys_modules_are_samples_of_their_own_and_found_agai
 
 
 def test_what_dspys_modules_ask_is_metered() -> None:
-    store = Memory()
+    store = InMemoryStore()
     lm = JudgeLM("test/m", engine=Engine(), store=store)
     lm("Propose.")
     again = JudgeLM("test/m", engine=Engine(), store=store)
@@ -134,7 +134,7 @@ def test_a_failure_of_dspys_modules_is_not_stored() -> None:
             raise lm15.InvalidRequestError("not like this")
         return response("better")
 
-    engine, store = Engine(act), Memory()
+    engine, store = Engine(act), InMemoryStore()
     lm = JudgeLM("test/m", engine=engine, store=store)
     with pytest.raises(dspy.LMError):
         lm("Propose.")

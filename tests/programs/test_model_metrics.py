@@ -124,7 +124,7 @@ def test_bartscore_conditions_on_the_right_text(tmp_path: Path) -> None:
 
 @pytest.fixture
 def as_if_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("debate_judge.programs.metrics.metric.absent", lambda packages: ())
+    monkeypatch.setattr("debate_judge.programs.metrics.metric.missing_packages", lambda packages: ())
 
 
 @pytest.mark.usefixtures("as_if_installed")
@@ -132,13 +132,13 @@ def test_what_bartscore_compares() -> None:
     about = item("text", "one", "two", source="source", context="context")
     faithful = preset("bartscore", {})
     assert isinstance(faithful, Metric)
-    assert faithful.against(about) == ("source\n\ncontext",)
-    assert faithful.against(item("text", "one", source="source")) == ("source",)
+    assert faithful.reference_texts(about) == ("source\n\ncontext",)
+    assert faithful.reference_texts(item("text", "one", source="source")) == ("source",)
     for direction in ("precision", "recall", "f"):
         judge = preset("bartscore", {"direction": direction})
         assert isinstance(judge, Metric)
-        assert judge.against(about) == ("one", "two")
-        assert judge.against(item("text", context="context")) == ("context",)
+        assert judge.reference_texts(about) == ("one", "two")
+        assert judge.reference_texts(item("text", context="context")) == ("context",)
 
 
 @pytest.mark.parametrize("name", ["bertscore", "bartscore"])

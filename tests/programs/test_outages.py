@@ -54,7 +54,7 @@ def test_an_outage_is_waited_for(caplog: pytest.LogCaptureFixture, monkeypatch: 
 
     def noticed(message: str, *arguments: object) -> None:
         warn(message, *arguments)
-        if "does not answer" in message:
+        if "does not respond" in message:
             server.come_back()
 
     warn = failures._LOG.warning
@@ -66,7 +66,7 @@ def test_an_outage_is_waited_for(caplog: pytest.LogCaptureFixture, monkeypatch: 
     assert [j.score for j in judgements if isinstance(j, Verdict)] == [expected(item) for item in work]
     assert max(server.answered.values()) == 1
     messages = [record.getMessage() for record in caplog.records]
-    assert any("does not answer" in m for m in messages)
+    assert any("does not respond" in m for m in messages)
     assert any("answers again" in m for m in messages)
 
 

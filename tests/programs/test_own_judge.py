@@ -17,7 +17,7 @@ from debate_judge.programs.judge import DebateConfig, Item, ItemJudge
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.metrics.metric import Metric
 from debate_judge.programs.roles import parsing as replies
-from debate_judge.programs.roles.role import Fields, JudgeSignature, NoAnswer, Role
+from debate_judge.programs.roles.role import Fields, JudgeSignature, ReplyFailure, Role
 from debate_judge.programs.testing import check_judge, sample_items
 from debate_judge.programs.transcript import EMPTY, Transcript, Turn
 
@@ -60,7 +60,7 @@ class Scales(ItemJudge):
             return {"poor": item.aspect.scale.low, "good": item.aspect.scale.high}.get(fields["side"], 3.0)
 
         answer = await self.weigher.ask(item, read)
-        if isinstance(answer, NoAnswer):
+        if isinstance(answer, ReplyFailure):
             return EMPTY.add(answer.at("weigher", 0))
         return EMPTY.add(Turn("weigher", 0, "", score=answer.value, calls=answer.calls))
 

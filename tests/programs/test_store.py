@@ -18,7 +18,7 @@ from sqlalchemy import Connection, insert, select, update
 from debate_judge.programs.hallucination.evidence import SearchProvider, stored_snippets
 from debate_judge.programs.lm import loop
 from debate_judge.programs.lm import store as sql
-from debate_judge.programs.lm.reply import Memory, Reply, ReplyStore, StoreError, reply_or_claim
+from debate_judge.programs.lm.reply import InMemoryStore, Reply, ReplyStore, StoreError, reply_or_claim
 from debate_judge.programs.lm.sql.tables import BATCH_JOBS, CLAIMS
 from debate_judge.programs.lm.sql.tables import REPLIES as REPLY_TABLE
 from debate_judge.programs.lm.store import SqlStore
@@ -50,7 +50,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
 # --- replies ---
 
 
-@pytest.mark.parametrize("make", [lambda folder: Memory(), SqlStore])
+@pytest.mark.parametrize("make", [lambda folder: InMemoryStore(), SqlStore])
 def test_what_is_put_is_found(tmp_path: Path, make: Callable[[Path], ReplyStore]) -> None:
     async def go() -> None:
         for number, reply in enumerate(REPLIES):
@@ -306,7 +306,7 @@ def test_a_database_that_goes_away_ends_the_run_which_resumes_when_it_is_back(
 def test_tables_of_something_else_are_refused(opened: Open) -> None:
     store = opened()
     store.run_now(lambda c: c.exec_driver_sql("DROP TABLE store_version") and None)
-    with pytest.raises(StoreError, match="something else"):
+    with pytest.raises(StoreError, match="another program"):
         opened()
     store.run_now(lambda c: c.exec_driver_sql("CREATE TABLE store_version (version INTEGER)") and None)
     store.run_now(lambda c: c.exec_driver_sql("INSERT INTO store_version VALUES (99)") and None)

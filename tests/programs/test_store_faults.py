@@ -21,8 +21,8 @@ from typing import Any
 import pytest
 
 from debate_judge.data.errors import InputError
-from debate_judge.programs.lm.reply import Reply, StoreError, reply_or_claim, sound_reply
-from debate_judge.programs.lm.sql import old_folders
+from debate_judge.programs.lm.reply import Reply, StoreError, reply_or_claim, validated_reply
+from debate_judge.programs.lm.sql import legacy_import
 from debate_judge.programs.lm.store import FILE, SqlStore
 from debate_judge.runs import compare
 from tests.config_keys import keys
@@ -179,7 +179,9 @@ def line(number: int, reply: Reply, **other: object) -> bytes:
 
 
 LINES = [line(number, reply) for number, reply in enumerate(REPLIES)]
-READ = [sound_reply(r.text, (r.input_tokens, r.output_tokens, r.cached_tokens), r.finish, r.logprobs) for r in REPLIES]
+READ = [
+    validated_reply(r.text, (r.input_tokens, r.output_tokens, r.cached_tokens), r.finish, r.logprobs) for r in REPLIES
+]
 
 
 def test_a_folder_of_an_older_version_is_read_once(tmp_path: Path) -> None:
@@ -199,7 +201,7 @@ def test_a_line_with_any_byte_changed_is_skipped_and_named(tmp_path: Path, caplo
     for place in range(start, start + len(LINES[1]), 7):
         file.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
         caplog.clear()
-        rows = list(old_folders._rows(file, "m"))
+        rows = list(legacy_import._rows(file, "m"))
         assert [row["key"] for row in rows] == [key(0), key(2), key(3)]
         assert file.name in caplog.text
 
@@ -223,7 +225,7 @@ def test_a_reply_of_another_form_is_skipped(other: dict[str, object], tmp_path: 
 
 def test_an_import_that_was_interrupted_starts_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "x.replies").write_bytes(b"".join(LINES))
-    row, calls = old_folders._row, list[bytes]()
+    row, calls = legacy_import._row, list[bytes]()
 
     def interrupted(line: bytes, lm: str) -> Any:
         calls.append(line)
@@ -232,8 +234,8 @@ def test_an_import_that_was_interrupted_starts_over(tmp_path: Path, monkeypatch:
         return row(line, lm)
 
     with monkeypatch.context() as patch:
-        patch.setattr(old_folders, "_AT_ONCE", 1)
-        patch.setattr(old_folders, "_row", interrupted)
+        patch.setattr(legacy_import, "_AT_ONCE", 1)
+        patch.setattr(legacy_import, "_row", interrupted)
         with pytest.raises(KeyboardInterrupt):
             SqlStore(tmp_path)
     with closing(SqlStore(tmp_path)) as store:

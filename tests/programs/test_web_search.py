@@ -15,7 +15,7 @@ from debate_judge.programs.hallucination.evidence import SNIPPETS, SearchError, 
 from debate_judge.programs.judge import Unscored
 from tests.fakes import hold, only, section
 from tests.hostile_server import HostileServer, sized
-from tests.programs.hallucination_talks import BARE, ITEM, checker, judge
+from tests.programs.hallucination_scripts import BARE, ITEM, checker, judge
 
 pytestmark = pytest.mark.integration
 

@@ -230,7 +230,7 @@ AFTER = [
     row("a budget in euros", "next judge --pool new.jsonl --budget 40,eur=5", "--budget", "eur"),
     row("no budget", "next judge --pool new.jsonl", "--budget", ""),
     row("a sheet", "next judge --pool new.jsonl --budget 40 --out rate.xlsx", "--out", ".csv"),
-    row("a pool that the compile knew", "next judge --pool known.jsonl --budget 40", "--pool", "knew all"),
+    row("a pool that the compile knew", "next judge --pool known.jsonl --budget 40", "--pool", "used all"),
     row("nothing to estimate", "next judge --pool new.jsonl --budget 40 --estimate", "--estimate", ""),
 ]
 

@@ -12,7 +12,7 @@ import pytest
 from debate_judge import data
 from debate_judge.data.schema import group_record
 from tests.refusals.refusal import SECRET
-from tests.runs import carrying, exports
+from tests.runs import exports, known_judges
 
 SCORED = [
     {"group": f"g{g}", "candidate": f"s{i}", "aspect": "coherence", "rating": rating, "score": float(rating)}
@@ -29,11 +29,11 @@ def furnished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lines = [{**r, "task": "summarization", "candidates": r["candidates"][:4]} for r in rated]  # type: ignore[index]
     (folder / "rated.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     (folder / "scored.jsonl").write_text("".join(json.dumps(line) + "\n" for line in SCORED))
-    carrying.export(folder / "judge", spec="offline")
-    carrying.export(folder / "bare", spec="offline", keeps=False)
-    carrying.file_of(folder / "known.jsonl", carrying.RATED.groups)
-    pool = [replace(g, id=f"new {g.id}", source=f"A new {g.source}") for g in carrying.RATED.groups]
-    carrying.file_of(folder / "new.jsonl", pool)
+    known_judges.export(folder / "judge", spec="offline")
+    known_judges.export(folder / "bare", spec="offline", keeps=False)
+    known_judges.file_of(folder / "known.jsonl", known_judges.RATED.groups)
+    pool = [replace(g, id=f"new {g.id}", source=f"A new {g.source}") for g in known_judges.RATED.groups]
+    known_judges.file_of(folder / "new.jsonl", pool)
     exports.write(folder / "support", lm={"spec": "offline"})
     return folder
 

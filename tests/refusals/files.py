@@ -14,7 +14,7 @@ from debate_judge.data.files.groups import iter_groups, load
 from debate_judge.data.files.reading import toml
 from debate_judge.data.files.task_file import find_task, read_task
 from debate_judge.data.sets import dialsummeval, faireval, summeval, topical_chat
-from debate_judge.data.sources import SourceChoice
+from debate_judge.data.sources import SourceSelection
 from tests.data import test_factuality_sets as factuality
 from tests.data.files_of_rows import TASK
 from tests.data.test_faireval import QUESTIONS, answers
@@ -74,7 +74,7 @@ JSONL: list[Place] = [
     ("endless number", rated(0).replace("0}", "9" * 5000 + "}"), 1, None, "a number has thousands of digits"),
     ("empty file", "\n\n", None, None, "no groups in the file"),
     ("no group", line(group=...), 1, "group", "'group' is missing"),
-    ("misspelt field", line(source=..., sources="x"), 1, "source", "is it called 'sources'?"),
+    ("misspelt field", line(source=..., sources="x"), 1, "source", "did you mean 'sources'?"),
     ("group is a list", line(group=["g"]), 1, "group", "a text or a whole number"),
     ("source is a number", line(source=7), 1, "source", "expected: a text"),
     ("blank source", line(source=" \n "), 1, "source", "source is empty"),
@@ -116,7 +116,7 @@ JSONL: list[Place] = [
         "candidates[0].comments.coherence",
         "lone surrogate",
     ),
-    ("no task", line(task=...), 1, "task", "names no task"),
+    ("no task", line(task=...), 1, "task", "has no task"),
     ("unknown task", line(task="sumarization"), 1, "task", "did you mean 'summarization'?"),
     ("no task file", line(task="tone.toml"), 1, "task", "no such task file"),
     ("several tasks", FIRST + "\n" + rated(0, "overall", task="dialogue").replace("0}", "1}"), 2, "task", "--task "),
@@ -133,7 +133,7 @@ JSONL: list[Place] = [
 CSV: list[Place] = [
     ("header only", HEADER, None, None, "no groups in the file"),
     ("no text", "group,source\ng,x\n", 2, "text", "'text' is missing"),
-    ("misspelt source", "sources,text\ng,x\n", 2, "source", "is it called 'sources'?"),
+    ("misspelt source", "sources,text\ng,x\n", 2, "source", "did you mean 'sources'?"),
     ("a title above the header", "Ratings,,\nsource,text,tone\n", 1, None, "a title"),
     ("a title of one cell", "Ratings\nsource,text,tone\n", 2, None, "a title"),
     ("column twice", "source,text,text\ns,x,y\n", 1, "text", "two columns have the same name"),
@@ -379,7 +379,7 @@ TABLE = [
         ]
     ),
     *(
-        row(f"sources {text!r}", lambda t=text: SourceChoice.of(t), "sources", "choice of sources")  # type: ignore[misc]
+        row(f"sources {text!r}", lambda t=text: SourceSelection.of(t), "sources", "selection of sources")  # type: ignore[misc]
         for text in ("0", "1.5", "5-2", "half", "", "1e1")
     ),
 ]

@@ -25,8 +25,8 @@ from debate_judge.runs.export.process import judge_of_process
 from debate_judge.runs.integrations import DebateScorer, ProgramMetric, score_frame
 from debate_judge.runs.integrations.units import text_in, to_unit
 from tests.refusals.refusal import row
-from tests.runs.rated import TASK
-from tests.runs.rated import corpus as numbered
+from tests.runs.rated_corpora import TASK
+from tests.runs.rated_corpora import corpus as numbered
 
 GOOD = {"source": "s", "text": "t", "aspect": "fluency"}
 

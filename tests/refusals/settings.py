@@ -154,7 +154,7 @@ JUDGES = [
     for name, keyword in (
         ("debat", "'debate'"),
         ("no_such_module_here:X", "PYTHONPATH"),
-        ("own_refused:Absent", "of that name"),
+        ("own_refused:Absent", "no such class"),
         ("own_refused:number", "not a judge"),
         ("own_refused:Named", "kind = 'debate'"),
         ("own_refused:Bare", "config"),
@@ -162,8 +162,8 @@ JUDGES = [
         ("own_refused:Picky", "colour"),
         ("debate_judge.programs.debate.judge:Debate", "debate"),
         ("own_refused:Small.config", "my_module:MyJudge"),
-        ("../evil:X", "place of a judge"),
-        (":Small", "place of a judge"),
+        ("../evil:X", "import path of a judge"),
+        (":Small", "import path of a judge"),
         ("__main__:X", "module of its own"),
     )
 ]
@@ -171,7 +171,7 @@ JUDGES = [
 OPTIMIZERS = [
     row(f"optimizer {name}", lambda n=name: tuner_named(n), "--tuner", keyword)  # type: ignore[misc]
     for name, keyword in (
-        ("dspy:", "place of an optimizer"),
+        ("dspy:", "import path of an optimizer"),
         ("nowhere.at.all:Tuner", "imported"),
         ("dspy:Nothing", "not an optimizer"),
         ("json:JSONDecoder", "not an optimizer"),

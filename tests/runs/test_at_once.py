@@ -17,7 +17,7 @@ from debate_judge.programs import build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.runs import score
 from debate_judge.runs.export.folder import save
-from debate_judge.runs.tracking.store import open_place
+from debate_judge.runs.tracking.store import open_tracking_store
 from tests.config_keys import keys
 from tests.fakes import debater
 from tests.faulty_server import FaultyServer
@@ -42,7 +42,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyServer]:
         yield server
 
 
-def run_together(*commands: Callable[[], int]) -> list[int | None]:
+def run_shared_pass(*commands: Callable[[], int]) -> list[int | None]:
     """Run commands in processes of their own, at the same time; returns their exit codes."""
     context = multiprocessing.get_context("fork")
     begin = context.Barrier(len(commands))
@@ -93,7 +93,7 @@ def test_two_files_that_are_scored_at_once_pay_once_for_the_texts_in_both(
         lambda own=own, number=number: score.main([*own, *shared, "--store", str(tmp_path / f"store {number}")])
         for number, own in zip((0, machines - 1), scoring, strict=True)
     ]
-    assert run_together(*commands) == [0, 0]
+    assert run_shared_pass(*commands) == [0, 0]
     assert set(server.answered.values()) == {1}
     a, b = ({r["group"]: r["score"] for r in rows(tmp_path / f"{name}.scores.jsonl")} for name in "ab")
     assert (len(a), len(b)) == (30, 30)
@@ -103,7 +103,7 @@ def test_two_files_that_are_scored_at_once_pay_once_for_the_texts_in_both(
 def test_compiles_at_once_pay_once_for_what_they_have_in_common(server: FaultyServer, tmp_path: Path) -> None:
     data = small_corpus(tmp_path, groups=8, candidates=3)
     # Once for both: MLflow is imported, and its tables made, in seconds.
-    open_place(None, tmp_path / "store", "debate/small")
+    open_tracking_store(None, tmp_path / "store", "debate/small")
     common = ["--data", str(data), "--lm", "openai/mock", "--api-base", server.url, "--store", str(tmp_path / "store")]
     common += ["--aspects", "coherence", "--tuner", "none", "--effort", "light", *keys(trials=1), "--max-rounds", "0"]
     common += keys(resamples=100, preflight=False, report="none")
@@ -111,7 +111,7 @@ def test_compiles_at_once_pay_once_for_what_they_have_in_common(server: FaultySe
         lambda own=own: compile_command.main([*common, *own])
         for own in (["--name", "one"], ["--name", "another", "--seed", "1"])
     ]
-    assert run_together(*commands) == [0, 0]
+    assert run_shared_pass(*commands) == [0, 0]
     assert set(server.answered.values()) == {1}
     assert all((tmp_path / "store" / "exports" / name).is_dir() for name in ("one", "another"))
     # Nor is a page made where none is wanted.

@@ -108,7 +108,7 @@ def test_csv_rows_and_transcripts_hold_both_and_a_second_run_adds_nothing(progra
 def test_rows_of_another_scale_are_not_added_to(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert scored(program, "out.jsonl") == 0
     assert scored(program, "out.jsonl", "--scale", "raters") == 2
-    assert "begun with another scale" in capsys.readouterr().err
+    assert "begun with a different scale" in capsys.readouterr().err
 
 
 def test_scores_from_python(program: Path) -> None:

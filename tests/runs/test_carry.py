@@ -14,7 +14,7 @@ import pytest
 from debate_judge.runs.export.folder import read
 from debate_judge.runs.export.recorded import recorded_in
 from debate_judge.runs.flags.invocation import COMMANDS
-from tests.runs.carrying import LMS, RATED, SEEN, asked, command, export, file_of
+from tests.runs.known_judges import LMS, RATED, SEEN, asked, command, export, file_of
 
 __all__ = ["asked"]
 

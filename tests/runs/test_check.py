@@ -14,7 +14,7 @@ from debate_judge import data
 from debate_judge.data.files.task_file import find_task, read_task
 from debate_judge.data.schema import Scale
 from debate_judge.runs.check import main
-from tests.printed import unwrapped
+from tests.printed_output import unwrapped
 
 
 def rated(path: Path, sources: int = 30, tied: bool = False) -> Path:

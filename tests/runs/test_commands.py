@@ -13,7 +13,7 @@ import pytest
 
 from debate_judge.data.errors import InputError
 from debate_judge.optimize.cli import main
-from debate_judge.programs.lm.http.address import COMPATIBLE, usual_address
+from debate_judge.programs.lm.http.address import COMPATIBLE, default_address
 from debate_judge.runs.flags.invocation import COMMANDS
 from debate_judge.runs.flags.lm import require_server
 
@@ -93,7 +93,7 @@ def test_which_server_must_be_running(tmp_path: Path, monkeypatch: pytest.Monkey
         with pytest.raises(InputError, match=f"field '{field}': {silent}"):
             require_server(spec, None, str(tmp_path))
     monkeypatch.delenv("OLLAMA_API_BASE")
-    assert usual_address("ollama_chat/m") == "http://localhost:11434"
+    assert default_address("ollama_chat/m") == "http://localhost:11434"
     require_server("anthropic/m", None, str(tmp_path))
     with socket.create_server(("127.0.0.1", 0)) as server:
         require_server("openai/o", f"http://127.0.0.1:{server.getsockname()[1]}", str(tmp_path))

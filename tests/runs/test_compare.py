@@ -18,7 +18,7 @@ from debate_judge.programs.lm.store import FILE
 from debate_judge.runs import compare
 from debate_judge.runs.comparison.flags import CompareFlags
 from debate_judge.runs.export import folder as export
-from tests.printed import unwrapped
+from tests.printed_output import unwrapped
 from tests.runs.quick_compare import ASPECTS, run, table
 from tests.stores import count
 
@@ -134,7 +134,7 @@ def test_an_export_takes_part_and_is_warned_of_where_its_split_was_another(
     assert "compiled on another split" in other["judges"]["tuned"]["note"]
     assert "tuned: compiled on another split" in unwrapped(capsys.readouterr().out)
     whole = table(rated, tmp_path, "--judges", f"single,{tuned}", "--part", "all")
-    assert "tuned or selected on some of all groups" in whole["judges"]["tuned"]["note"]
+    assert "tuned or selected on some of these groups" in whole["judges"]["tuned"]["note"]
 
 
 def test_an_export_scores_with_its_own_lm_in_its_own_aspects_and_may_be_varied(

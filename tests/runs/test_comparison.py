@@ -14,11 +14,11 @@ from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import DebateConfig, Item, Judgement
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.prices import Price
-from debate_judge.programs.lm.reply import Memory
+from debate_judge.programs.lm.reply import InMemoryStore
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.transcript import Transcript, Turn
 from debate_judge.runs.comparison.results import EvalSetup, compare_all
-from debate_judge.runs.comparison.setup import Setting
+from debate_judge.runs.comparison.setup import ComparisonContext
 from debate_judge.runs.comparison.table import judges_table, legend
 from debate_judge.runs.evaluation.entrants import Entrant, entrants, named_judges
 from debate_judge.runs.evaluation.evaluate import Evaluation, evaluate
@@ -26,8 +26,8 @@ from debate_judge.runs.evaluation.rows import EvaluatedJudge
 from debate_judge.runs.runner.billing import UsageByJudge
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import debater, scripted_lm
-from tests.printed import printed
-from tests.runs.rated import COHERENCE, FLUENCY, arguing, setup, the_number
+from tests.printed_output import printed
+from tests.runs.rated_corpora import COHERENCE, FLUENCY, arguing, setup, the_number
 
 SETUP = setup([1, 2, 5], [4, 2, 3], [5, 1, 3])
 ITEMS = 9
@@ -44,7 +44,7 @@ def scored(lm: JudgeLM, *names: str, on: EvalSetup = SETUP) -> tuple[Mapping[str
 
 
 def lm_of(script: Callable[[str], str]) -> JudgeLM:
-    return scripted_lm(script, store=UsageByJudge(Memory()))
+    return scripted_lm(script, store=UsageByJudge(InMemoryStore()))
 
 
 def test_unscored_candidates_are_counted_with_their_reasons() -> None:
@@ -157,7 +157,7 @@ def test_the_table_says_who_saw_candidates_side_by_side_and_aspects_jointly() ->
     assert [(one.to_json()["together"], one.to_json()["joint"]) for one in found.results] == [
         (1, 1), (3, 1), (1, 2), (3, 2)
     ]  # fmt: skip
-    where = Setting("all", 2, 0, "", "offline")
+    where = ComparisonContext("all", 2, 0, "", "offline")
     told = legend(found, where, priced=False)
     assert "joint: up to 2 aspects were judged jointly, in shared calls" in told
     assert "both: up to 3 candidates of a source were judged side by side, up to 2 aspects were judged jointly" in told
@@ -172,7 +172,7 @@ def test_the_table_says_who_saw_candidates_side_by_side_and_aspects_jointly() ->
 def test_exports_with_the_same_folder_name_go_by_their_paths(tmp_path: Path) -> None:
     from debate_judge.programs.compiled import CompiledJudge
     from debate_judge.runs.export import folder as export
-    from tests.runs.rated import TASK
+    from tests.runs.rated_corpora import TASK
 
     judge = CompiledJudge(TASK, {"coherence": AspectJudge(Debate(debate_config=DebateConfig(0)))})
     folders = [

@@ -12,9 +12,9 @@ from debate_judge.programs.transcript import Transcript, Turn
 from debate_judge.runs.comparison.results import AVERAGE, Comparison, compare_all
 from debate_judge.runs.comparison.table import judges_table, money
 from debate_judge.runs.evaluation.rows import EvaluatedJudge
-from debate_judge.runs.reports.closeness import by_judge
-from tests.printed import printed
-from tests.runs.rated import COHERENCE, FLUENCY, entry, setup
+from debate_judge.runs.reports.absolute_agreement import by_judge
+from tests.printed_output import printed
+from tests.runs.rated_corpora import COHERENCE, FLUENCY, entry, setup
 
 MANY = setup(*([1, 2, 3, 4, 5] for _ in range(24)), aspects=(COHERENCE, FLUENCY), resamples=2000)
 
@@ -94,7 +94,9 @@ def test_level_and_decisions_of_the_judges_on_the_raters_scale() -> None:
         "a metric": replace(entry(MANY, coherence=right, fluency=right), on_scale=False),
         "right": entry(MANY, coherence=right, fluency=right),
     }
-    found = compare_all(replace(MANY, cuts={"coherence": 4.0, "fluency": 4.0}), entries, baseline="right").closeness
+    found = compare_all(
+        replace(MANY, cuts={"coherence": 4.0, "fluency": 4.0}), entries, baseline="right"
+    ).absolute_agreement
     # The baseline first, for changes are from it.
     assert list(found) == ["right", "high"]
     exact, off = found["right"][AVERAGE], found["high"][AVERAGE]
@@ -107,7 +109,7 @@ def test_level_and_decisions_of_the_judges_on_the_raters_scale() -> None:
     assert table.header == ("judge", "error", "CCC", "kappa at 4", "scores")
     assert table.rows[1][1] == "0.80 [0.80, 0.80] (+0.80 [+0.80, +0.80])"
     assert [row[-1] for row in table.rows] == ["240", "240"]
-    assert compare_all(MANY, entries, baseline="right").closeness == {}
+    assert compare_all(MANY, entries, baseline="right").absolute_agreement == {}
 
 
 # --- how it is shown ---

@@ -9,7 +9,7 @@ from typing import ClassVar
 import pytest
 
 from debate_judge.data.errors import InputError
-from debate_judge.runs.flags.declared import command_settings, flag_group, setting
+from debate_judge.runs.flags.declaration import command_settings, flag_group, setting
 from debate_judge.runs.flags.invocation import command
 from debate_judge.runs.flags.parser import as_command, make_parser, settings_of
 

@@ -8,7 +8,7 @@ from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import Reply
 from debate_judge.programs.lm.usage import Meter
 from debate_judge.runs.reports.costs import cost_rows, cost_table
-from tests.printed import printed
+from tests.printed_output import printed
 
 PRICE = Price(input=1.0, cached=0.5, output=4.0)
 

@@ -9,20 +9,20 @@ import pytest
 
 from debate_judge.data.agreement.classification import NEGATIVE, POSITIVE
 from debate_judge.data.agreement.decisions import (
-    Decided,
-    Question,
-    decide,
-    find_questions,
-    find_questions_in_scores,
+    DecisionResult,
+    DecisionRule,
+    decision_rules_from_scores,
+    evaluate_decisions,
+    find_decision_rules,
     with_tuned_threshold,
 )
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Candidate, RatedGroup, Scale
 from debate_judge.runs.reports.decisions import metrics, tables, to_json
-from tests.printed import printed, unwrapped
+from tests.printed_output import printed, unwrapped
 
-BINARY = Question("binary", 0.5, 0.5)
+BINARY = DecisionRule("binary", 0.5, 0.5)
 
 
 def aspect(low: float, high: float, step: float = 1.0) -> Aspect:
@@ -52,12 +52,12 @@ ENDS = [((1.0,), (0.0,)), ((0.0,), (1.0,))]
         (aspect(0, 1), [((1.0,), (0.0,), (0.0,)), ((1.0,),)], BINARY),
         # Three raters of yes or no.
         (aspect(0, 1), [((1.0, 0.0, 1.0),), ((0.0, 0.0, 0.0),)], BINARY),
-        (aspect(1, 5), [((1.0,),), ((5.0,),)], Question("binary", 3.0, 3.0)),
+        (aspect(1, 5), [((1.0,),), ((5.0,),)], DecisionRule("binary", 3.0, 3.0)),
         # Shares of sentences, on the same scale.
         (aspect(0, 1), [((1.0,),), ((1 / 3,),), ((0.0,),)], None),
         # Preferences: a tie is a third value.
-        (aspect(0, 1, 0.5), [((1.0,), (0.0,)), ((0.5,), (0.5,))], Question("pairs")),
-        (aspect(1, 5), [((4.0,), (2.0,)), ((3.0,), (3.0,))], Question("pairs")),
+        (aspect(0, 1, 0.5), [((1.0,), (0.0,)), ((0.5,), (0.5,))], DecisionRule("pairs")),
+        (aspect(1, 5), [((4.0,), (2.0,)), ((3.0,), (3.0,))], DecisionRule("pairs")),
         (aspect(1, 5), [((4.0,), (2.0,)), ((3.0,),)], None),
         (aspect(1, 5), [((4.0,), (4.0,)), ((3.0,), (3.0,))], None),
         (aspect(1, 5), [((4.0,), (2.0,), (3.0,))], None),
@@ -68,9 +68,9 @@ ENDS = [((1.0,), (0.0,)), ((0.0,), (1.0,))]
     ],
 )
 def test_the_schema_says_what_is_decided(
-    scale: Aspect, ratings: list[tuple[tuple[float, ...], ...]], expected: Question | None
+    scale: Aspect, ratings: list[tuple[tuple[float, ...], ...]], expected: DecisionRule | None
 ) -> None:
-    found = find_questions(groups(*ratings), [scale])
+    found = find_decision_rules(groups(*ratings), [scale])
     assert found == ({} if expected is None else {"quality": expected})
 
 
@@ -88,8 +88,8 @@ CHECKED = scores(
 """Positive are .9 .4 .8 .5, negative .2 .6 and one without a score: TP = 3 (.5 counts), FN = 1, FP = 1, TN = 1."""
 
 
-def decided(found: list[GroupScores], question: Question = BINARY, **options: bool) -> Decided:
-    return decide({"quality": found}, {"quality": question}, resamples=100, **options)["quality"]
+def decided(found: list[GroupScores], question: DecisionRule = BINARY, **options: bool) -> DecisionResult:
+    return evaluate_decisions({"quality": found}, {"quality": question}, resamples=100, **options)["quality"]
 
 
 def test_binary_decisions_by_hand() -> None:
@@ -125,7 +125,7 @@ def test_pairs_by_hand() -> None:
         ((1.0, 0.0), (1.0, 2.0)),  # win, loss
         ((1.0, 0.0), (None, 2.0)),
     )
-    one = decided(found, Question("pairs"))
+    one = decided(found, DecisionRule("pairs"))
     assert {name: m.value for name, m in one.measures.items()} == pytest.approx(
         {
             "accuracy": 2 / 4,
@@ -138,8 +138,8 @@ def test_pairs_by_hand() -> None:
     assert one.decisions == {"win": 1, "tie": 2, "loss": 1}
     assert (one.undecided, one.majority_baseline, one.lower) == (1, 3 / 5, None)
     # Which of two scores is higher can be told on any scale.
-    assert decided(found, Question("pairs"), on_scale=False) == one
-    wide = decided(found, Question("pairs", margin=1.0))
+    assert decided(found, DecisionRule("pairs"), on_scale=False) == one
+    wide = decided(found, DecisionRule("pairs", margin=1.0))
     assert wide.decisions == {"win": 0, "tie": 4, "loss": 0}
 
 
@@ -155,7 +155,7 @@ def test_raters_who_are_split_give_no_label() -> None:
 
 
 def test_what_has_no_label_or_no_decision() -> None:
-    assert decide({"quality": scores(((None, None), (0.9, 0.1)))}, {"quality": BINARY}) == {}
+    assert evaluate_decisions({"quality": scores(((None, None), (0.9, 0.1)))}, {"quality": BINARY}) == {}
     silent = decided(scores(((1.0, 0.0), (None, None))))
     assert (silent.measures, silent.undecided, silent.majority_baseline) == ({}, 2, 0.5)
     assert "–" in printed(*tables({"judge": {"quality": silent}}))
@@ -197,18 +197,18 @@ def test_the_cut_with_the_best_balanced_accuracy(
 
 
 def test_pairs_have_no_cut() -> None:
-    assert with_tuned_threshold(Question("pairs"), CHECKED, "dev") == Question("pairs")
+    assert with_tuned_threshold(DecisionRule("pairs"), CHECKED, "dev") == DecisionRule("pairs")
 
 
 def test_recorded_scores_have_no_schema() -> None:
     graded = {"quality": scores(((1.0, 2.0, 3.0), (1.0, 2.0, 3.0)))}
-    assert find_questions_in_scores({"quality": CHECKED}) == {"quality": BINARY}
-    assert find_questions_in_scores(graded) == {}
-    assert find_questions_in_scores(graded, "binary") == {"quality": Question("binary", 2.0, 2.0)}
+    assert decision_rules_from_scores({"quality": CHECKED}) == {"quality": BINARY}
+    assert decision_rules_from_scores(graded) == {}
+    assert decision_rules_from_scores(graded, "binary") == {"quality": DecisionRule("binary", 2.0, 2.0)}
     contest = {"quality": scores(((4.0, 2.0), (1.0, 1.0)), ((3.0, 3.0), (1.0, 1.0)))}
-    assert find_questions_in_scores(contest) == {"quality": Question("pairs")}
+    assert decision_rules_from_scores(contest) == {"quality": DecisionRule("pairs")}
     with pytest.raises(InputError, match="equal"):
-        find_questions_in_scores({"quality": scores(((1.0, 1.0), (1.0, 1.0)))}, "binary")
+        decision_rules_from_scores({"quality": scores(((1.0, 1.0), (1.0, 1.0)))}, "binary")
 
 
 def test_the_table_says_what_its_figures_are() -> None:

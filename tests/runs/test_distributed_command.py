@@ -69,7 +69,7 @@ def test_rows_are_those_of_one_process_and_repeated_runs_pay_nothing(
     assert command() == 0
     said = capsys.readouterr().err
     assert "2 parts of" in said
-    assert "of them were there already" in said
+    assert "of them were already present" in said
     assert [handle.begun for handle in command.ray.actors] == [[parts[0][5:-6]], [parts[-1][5:-6]]]
     assert command.rows() == rows == alone(command)
     assert command.server.asked.total() == asked
@@ -126,7 +126,7 @@ def test_bad_input_stops_no_other_and_ends_with_its_code(command: Command, capsy
     said = capsys.readouterr().err
     assert f"{path}, line 4: not valid JSON" in said
     assert "in-2.parquet: not a Parquet file" in said
-    assert "2 places of the input could not be read" in said
+    assert "2 records of the input could not be read" in said
     assert len(command.rows()) == 20
     # They are reported again, and nothing is paid for.
     asked = command.server.asked.total()
@@ -161,7 +161,7 @@ def test_a_spent_budget_ends_with_its_code_and_the_same_command_goes_on(
     # All 80 scores may be asked for before the first review; after so many reviews some debates are over.
     assert 0 < len(command.rows()) < 80
     assert command() == 0
-    assert "of them were there already" in capsys.readouterr().err
+    assert "of them were already present" in capsys.readouterr().err
     assert len(command.rows()) == 80
     assert max(command.server.asked.values()) == 1
 
@@ -221,7 +221,7 @@ def test_an_interrupt_ends_in_order_and_the_same_command_goes_on(
         patch.setattr(UnitDriver, "_wait", interrupt)
         assert command() == EXIT_INTERRUPTED
     said = capsys.readouterr().err
-    assert "what is in flight is waited for" in said
+    assert "waiting for calls in flight" in said
     assert "resumes" in said
     finished = len(command.rows())
     assert 0 < finished < 120
@@ -281,12 +281,12 @@ def test_a_folder_is_written_by_one_run_that_all_actors_see(
         patch.setattr(ScoringActor, "__init__", on_another_machine)
         assert command() == EXIT_INPUT
     said = capsys.readouterr().err
-    assert "does not see the folder of the results" in said
+    assert "cannot see the output folder" in said
     assert "that all machines of the cluster share, or an object store" in said
     (command.out / "_manifest.json").unlink()
     (command.out / "part-00000-00000.jsonl").write_bytes(b"{}\n")
     assert command() == EXIT_INPUT
-    assert "nothing says what they were made from" in capsys.readouterr().err
+    assert "no manifest says what they were made from" in capsys.readouterr().err
     assert command(out="nowhere://bucket/out.jsonl") == EXIT_INPUT
     assert "cannot be reached" in capsys.readouterr().err
 
@@ -343,7 +343,7 @@ def test_groups_of_one_source_share_calls_as_in_one_process(
     command: Command, monkeypatch: pytest.MonkeyPatch, together: int, sources: int
 ) -> None:
     """Where units end between them they would not; a judge begins another table after so many of a source, too."""
-    monkeypatch.setattr(streaming, "GATHERED", 6)
+    monkeypatch.setattr(streaming, "MAX_GROUPED", 6)
     judge = shared_judge(command, together=together)
     groups = [{**group(n), "source": f"message {n // sources}"} for n in range(24)]
     write_groups(command.folder / "in-0.jsonl", groups)

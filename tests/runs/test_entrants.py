@@ -19,11 +19,11 @@ from debate_judge.runs.comparison.variability import RunVariability, run_variabi
 from debate_judge.runs.evaluation.entrants import Entrant, entrants, named_judges
 from debate_judge.runs.evaluation.evaluate import Evaluation, evaluate
 from debate_judge.runs.export import folder as export
-from debate_judge.runs.flags.declared import listed
+from debate_judge.runs.flags.declaration import listed
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import ScriptedLM, scripted_lm
-from tests.printed import printed
-from tests.runs.rated import TASK, arguing, entry, setup
+from tests.printed_output import printed
+from tests.runs.rated_corpora import TASK, arguing, entry, setup
 
 SETUP = setup([1, 2, 5], [4, 2, 3], [5, 1, 3])
 ITEMS = 9

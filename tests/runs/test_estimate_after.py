@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from debate_judge.runs.after import carry, measure, recheck
-from tests.runs.carrying import RATED, SEEN, export, file_of
+from tests.runs.known_judges import RATED, SEEN, export, file_of
 
 NEW = [replace(g, id=f"new {g.id}", source=f"A new source: {g.source}") for g in RATED.groups[:3]]
 TEXTS = 5

@@ -23,7 +23,7 @@ from debate_judge.runs.evaluation.evaluate import estimate_evaluation
 from debate_judge.runs.export.folder import save
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import debater, scripted_lm
-from tests.runs.estimated import OFFLINE, estimated, items, judges
+from tests.runs.sample_estimates import OFFLINE, estimated, items, judges
 
 pytestmark = pytest.mark.integration
 

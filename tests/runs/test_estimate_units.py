@@ -10,17 +10,25 @@ import pytest
 
 from debate_judge import data
 from debate_judge.data.schema import Corpus
-from debate_judge.programs.dry_run import AboutItem, DryRunEngine, EstimateCase, tokens_of
-from debate_judge.programs.grouping import CandidateTable
+from debate_judge.programs.dry_run import DryRunEngine, EstimateCase, ItemReply, tokens_of
+from debate_judge.programs.grouping import Question
 from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.options import BudgetCaps, LMOptions
-from debate_judge.programs.lm.reply import Memory, Reply
-from debate_judge.runs.estimates.dry_run import Estimate, Extent, Ledger, Stage, Target, Used, reply_tokens
+from debate_judge.programs.lm.reply import InMemoryStore, Reply
+from debate_judge.runs.estimates.dry_run import (
+    CallTotals,
+    Estimate,
+    EstimateTarget,
+    ItemTotals,
+    Ledger,
+    Stage,
+    reply_tokens,
+)
 from debate_judge.runs.estimates.items import Sample
 from debate_judge.runs.estimates.table import render
 from debate_judge.runs.runner.billing import stage
-from tests.printed import printed
-from tests.runs.estimated import OFFLINE, estimated, items
+from tests.printed_output import printed
+from tests.runs.sample_estimates import OFFLINE, estimated, items
 from tests.stores import get, put
 
 
@@ -62,8 +70,8 @@ def test_a_stream_is_counted_whole_and_sampled_evenly(corpus: Corpus) -> None:
 
     sample, again = Sample(50), Sample(50)
     for one in stream():
-        sample.add(CandidateTable((one,)))
-        again.add(CandidateTable((one,)))
+        sample.add(Question((one,)))
+        again.add(Question((one,)))
     assert sample.everything.items == 1000  # Every text comes twice, and is asked about once.
     assert len(sample.items) == 50
     assert sample.items == again.items
@@ -72,7 +80,7 @@ def test_a_stream_is_counted_whole_and_sampled_evenly(corpus: Corpus) -> None:
 
 
 def test_a_longer_item_makes_every_call_about_it_longer() -> None:
-    found = Stage.of("s", Extent(10, 20_000), Extent(2, 2_000))
+    found = Stage.of("s", ItemTotals(10, 20_000), ItemTotals(2, 2_000))
     assert (found.items, found.longer) == (5.0, pytest.approx(270.0))
 
 
@@ -80,7 +88,7 @@ def test_a_longer_item_makes_every_call_about_it_longer() -> None:
 
 
 def test_replies_of_earlier_runs_are_not_counted(corpus: Corpus) -> None:
-    paid = Memory()
+    paid = InMemoryStore()
     put(paid, "a", Reply("known", 10, 10))
     ledger = Ledger({"scoring": Stage("all")}, paid)
     assert get(ledger, "a") is not None
@@ -88,24 +96,24 @@ def test_replies_of_earlier_runs_are_not_counted(corpus: Corpus) -> None:
         put(ledger, "b", Reply("new", 10, 5))
     assert get(ledger, "b") is not None
     assert get(paid, "b") is None
-    assert ledger.used == {("all", "scorer"): Used(1, 10, 5)}
+    assert ledger.used == {("all", "scorer"): CallTotals(1, 10, 5)}
 
 
 def test_only_what_is_about_an_item_is_multiplied() -> None:
     ledger = Ledger({"scoring": Stage("all", items=10, longer=5)})
     with stage("scoring"):
-        put(ledger, "a", AboutItem("new", 10, 5))
+        put(ledger, "a", ItemReply("new", 10, 5))
         put(ledger, "b", Reply("new", 10, 5))
-    assert ledger.used == {("all", "scorer"): Used(11, 160, 55)}
+    assert ledger.used == {("all", "scorer"): CallTotals(11, 160, 55)}
 
 
 # --- money and budget ---
 
 
-def priced(tmp_path: Path, **options: object) -> Target:
+def priced(tmp_path: Path, **options: object) -> EstimateTarget:
     prices = tmp_path / "prices.toml"
     prices.write_text('["nobody/knows"]\ninput = 1\ncached = 0.1\noutput = 10\n')
-    return Target("nobody/knows", options=LMOptions(prices=prices, **options))  # type: ignore[arg-type]
+    return EstimateTarget("nobody/knows", options=LMOptions(prices=prices, **options))  # type: ignore[arg-type]
 
 
 @pytest.mark.integration
@@ -129,12 +137,12 @@ def test_money_is_tokens_times_the_users_price_and_no_cache_is_assumed(corpus: C
 )
 def test_a_budget_is_compared_with_the_total(calls: int, expected: str) -> None:
     target = replace(OFFLINE, options=LMOptions(budget=BudgetCaps(calls=calls)))
-    rows = {"all": (Used(10, 1, 1), Used(20, 2, 2), Used(30, 3, 3))}
+    rows = {"all": (CallTotals(10, 1, 1), CallTotals(20, 2, 2), CallTotals(30, 3, 3))}
     assert f"--budget: calls={calls} {expected}" in printed(*render(Estimate(rows, rows["all"], target), "role"))
 
 
 def test_the_table_rounds_outwards() -> None:
-    rows = {"all": (Used(1000.6, 1, 1, 0.5), Used(2000.5, 2, 2, 1.5), Used(3000.4, 3, 3, 2500))}
+    rows = {"all": (CallTotals(1000.6, 1, 1, 0.5), CallTotals(2000.5, 2, 2, 1.5), CallTotals(3000.4, 3, 3, 2500))}
     told = printed(*render(Estimate(rows, rows["all"], OFFLINE), "role"))
     assert "1,000 / 2,000 / 3,001" in told
     assert "0.50 / 1.50 / 2,500.00" in told

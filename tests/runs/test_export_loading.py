@@ -65,7 +65,7 @@ def test_the_lm_is_that_of_the_export_unless_another_is_asked_for(
         load(folder, **arguments).close()
         return tuple(lm.made_with[k] for k in ("spec", "api_base", "temperature", "max_tokens"))
 
-    with pytest.raises(InputError, match="the export says where"):
+    with pytest.raises(InputError, match="the export names the server"):
         load(folder)
     assert made_with(api_base="http://own/v1") == ("openai/own", "http://own/v1", 0.5, 77)
     assert made_with(api_base="http://other") == ("openai/own", "http://other", 0.5, 77)
@@ -113,7 +113,7 @@ def test_loads_from_mlflow_by_address(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.chdir(tmp_path / "elsewhere")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     assert {find(address).fingerprint for address in addresses} == {read(folder).fingerprint}
-    with pytest.raises(InputError, match="MLflow could not give models:/nobody/1") as caught:
+    with pytest.raises(InputError, match="MLflow could not provide models:/nobody/1") as caught:
         find("models:/nobody/1")
     assert "MLFLOW_TRACKING_URI" in str(caught.value.remedy)
     monkeypatch.delenv("MLFLOW_TRACKING_URI")

@@ -16,7 +16,7 @@ from debate_judge.optimize.rated_data import load
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs import preset
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
-from debate_judge.runs.after.asking import corpus_for, find_export
+from debate_judge.runs.after.common import corpus_for, find_export
 from debate_judge.runs.after.recheck import RecheckFlags
 from debate_judge.runs.check import main
 from debate_judge.runs.export.folder import read, save

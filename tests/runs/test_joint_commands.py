@@ -14,7 +14,7 @@ from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import Item, Verdict
 from debate_judge.programs.roles.guide import with_guide
 from debate_judge.runs import score
-from debate_judge.runs.estimates.dry_run import Target
+from debate_judge.runs.estimates.dry_run import EstimateTarget
 from debate_judge.runs.estimates.items import estimate_scoring
 from debate_judge.runs.export.folder import load
 from debate_judge.runs.runner.runner import JudgeRunner
@@ -129,7 +129,7 @@ def test_rows_say_what_calls_were_shared_with(tmp_path: Path, lms: list[Scripted
 
 @pytest.mark.parametrize(("together", "calls"), [(0, 8 * 12), (4, 2 * 12), (8, 12), (3, 3 * 12)])
 def test_an_estimate_counts_the_calls_that_are_made(together: int, calls: int) -> None:
-    found, count = estimate_scoring(Target("offline"), compiled(together), TASK.aspects, stream(12, 8))
+    found, count = estimate_scoring(EstimateTarget("offline"), compiled(together), TASK.aspects, stream(12, 8))
     assert count == 192
     assert [round(used.calls, 6) for used in found.total] == [calls] * 3
     assert len(streamed(compiled(together), stream(12, 8))[1].prompts) == calls

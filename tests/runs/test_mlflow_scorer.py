@@ -16,7 +16,7 @@ from debate_judge.data.schema import Scale
 from debate_judge.runs.integrations import DebateAligner, DebateScorer
 from debate_judge.runs.integrations.mlflow_judge import AlignedJudge, _as_type
 from tests.fakes import ScriptedLM
-from tests.runs.integrated import save_judge, score_for, script
+from tests.runs.integration_exports import save_judge, score_for, script
 
 __all__ = ["script"]
 

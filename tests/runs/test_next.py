@@ -24,8 +24,8 @@ from debate_judge.runs.after import recheck
 from debate_judge.runs.export.folder import save
 from debate_judge.runs.export.recorded import RECORDED, record
 from tests.fakes import section
-from tests.runs.carrying import LMS, RATED, asked, file_of, scores_of
-from tests.runs.rated import TASK, the_number
+from tests.runs.known_judges import LMS, RATED, asked, file_of, scores_of
+from tests.runs.rated_corpora import TASK, the_number
 
 __all__ = ["asked"]
 
@@ -176,7 +176,9 @@ def test_a_file_that_was_filled_in_loads_back(
     found = chosen("--budget", "60", "--out", str(out))
     fill(out)
     corpus = data.load(str(out), "summarization")
-    assert {g.id: g.drawn for g in corpus.groups} == {one["group"]: one["drawn"] for one in found["sources"]}
+    assert {g.id: g.sampling_probability for g in corpus.groups} == {
+        one["group"]: one["drawn"] for one in found["sources"]
+    }
     sources = {group.id: group for group in POOL}
     for group in corpus.groups:
         assert (group.source, [c.id for c in group.candidates]) == (
@@ -186,7 +188,7 @@ def test_a_file_that_was_filled_in_loads_back(
         assert [c.ratings["coherence"] for c in group.candidates] == [(1,), (2,), (3,), (4,), (5,)]
     assert check.main([str(out), "--task", "summarization"]) == 0
     printed = capsys.readouterr().out
-    assert f"{len(corpus.groups)} groups were chosen to be rated" in printed
+    assert f"{len(corpus.groups)} groups were selected for rating" in printed
     assert "not read" not in printed
 
 
@@ -199,13 +201,13 @@ def test_chosen_sources_prove_nothing(
     fill_table(out)
     arguments = ["--task", "summarization", "--store", str(tmp_path / "store")]
     assert recheck.main([judge, "--data", str(out), *arguments]) == 2
-    assert "all sources were chosen to be rated" in capsys.readouterr().err
-    rated = [replace(g, drawn=0.5) if i < 2 else g for i, g in enumerate(POOL)]
+    assert "all sources were selected for rating" in capsys.readouterr().err
+    rated = [replace(g, sampling_probability=0.5) if i < 2 else g for i, g in enumerate(POOL)]
     mixed = file_of(tmp_path / "mixed.jsonl", rated)
     assert recheck.main([judge, "--data", mixed, "--aspects", "coherence", "--json", *arguments]) in (0, 1)
     found = json.loads(capsys.readouterr().out)
     assert found["sources"] == len(POOL) - 2
-    assert "2 sources were chosen to be rated" in found["notes"][0]
+    assert "2 sources were selected for rating" in found["notes"][0]
 
 
 def test_what_the_compile_knew_is_left_out(
@@ -221,10 +223,10 @@ def test_as_a_function_and_as_text(tmp_path: Path, capsys: pytest.CaptureFixture
     assert (found.ratings, len(found.groups), found.distances) == (40, 4, ())
     arguments = ["--budget", "40", "--store", str(tmp_path / "store")]
     assert command.main([address, "--pool", pool, *arguments]) == 0
-    at_random = capsys.readouterr().out
-    assert all(group.id in at_random for group in found.groups)
+    random_sample = capsys.readouterr().out
+    assert all(group.id in random_sample for group in found.groups)
     assert command.main([address, "--pool", pool, *arguments, "--draw", "chosen"]) == 0
     printed = capsys.readouterr().out
     assert "rankings apart" in printed
-    assert "rankings apart" not in at_random
+    assert "rankings apart" not in random_sample
     assert printed.startswith("4 of 16 sources to rate: 20 texts, 40 ratings of coherence, fluency")

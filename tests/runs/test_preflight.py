@@ -13,10 +13,10 @@ from dspy import lm15
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.programs import preset
-from debate_judge.programs.grouping import CandidateTable
+from debate_judge.programs.grouping import Question
 from debate_judge.programs.judge import Item, Judge, corpus_items
 from debate_judge.programs.make_lm import make_lm
-from debate_judge.runs.runner.preflight import Trial, longest, preflight, trials
+from debate_judge.runs.runner.preflight import PreflightCheck, longest, preflight, preflight_checks
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import ScriptedLM, debater, requested, scripted_lm, section
 from tests.programs.tables import joint_reading, wanted_cells
@@ -27,8 +27,8 @@ HELP = Aspect("help", "Does it help?", Scale(1, 3))
 TASK = Task("notes", "letter", "note", (TONE, HELP))
 
 
-def alone(items: Sequence[Item]) -> list[CandidateTable]:
-    return [CandidateTable((item,)) for item in items]
+def alone(items: Sequence[Item]) -> list[Question]:
+    return [Question((item,)) for item in items]
 
 
 def corpus() -> Corpus:
@@ -41,9 +41,9 @@ def corpus() -> Corpus:
     )
 
 
-def of_one(name: str, judge: Judge, about: Corpus, aspects: list[Aspect]) -> list[Trial]:
+def of_one(name: str, judge: Judge, about: Corpus, aspects: list[Aspect]) -> list[PreflightCheck]:
     """The trials of a judge of all aspects."""
-    return trials(name, dict.fromkeys((aspect.name for aspect in aspects), judge), about, aspects)
+    return preflight_checks(name, dict.fromkeys((aspect.name for aspect in aspects), judge), about, aspects)
 
 
 def check(lm: ScriptedLM, name: str = "debate+tiebreak", **options: str) -> None:
@@ -112,9 +112,9 @@ def test_of_new_texts_a_long_one_stops_nothing() -> None:
 
     questions = longest(alone(corpus_items(corpus(), TONE)))
     with JudgeRunner(scripted_lm(script), progress=False) as runner:
-        preflight(runner, [Trial("tone", preset("debate", {}), questions, new=True)])
+        preflight(runner, [PreflightCheck("tone", preset("debate", {}), questions, new=True)])
         with pytest.raises(InputError, match="does not fit"):
-            preflight(runner, [Trial("tone", preset("debate", {}), questions)])
+            preflight(runner, [PreflightCheck("tone", preset("debate", {}), questions)])
 
 
 def test_one_item_that_fails_by_itself_stops_nothing() -> None:

@@ -12,12 +12,12 @@ from debate_judge import data
 from debate_judge.data.schema import group_record
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
-from debate_judge.programs.lm.reply import Memory
+from debate_judge.programs.lm.reply import InMemoryStore
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs import compare
 from debate_judge.runs.comparison.flags import CompareFlags
 from debate_judge.runs.comparison.setup import prepare
-from debate_judge.runs.estimates.dry_run import Target
+from debate_judge.runs.estimates.dry_run import EstimateTarget
 from debate_judge.runs.evaluation.evaluate import estimate_evaluation, evaluate
 from debate_judge.runs.evaluation.perturbations import PROBES
 from debate_judge.runs.export import folder as export
@@ -92,9 +92,11 @@ def test_what_it_executes_is_what_it_estimates(rated: Path, program: Path, tmp_p
     judges, store = (str(program), "single"), str(tmp_path / "store")
     work = prepare(CompareFlags(data=str(rated), part="all", judges=judges, probes=("all",), store=store))
     setup = work.setup
-    found = estimate_evaluation(Target("offline"), setup.corpus, setup.aspects, work.entrants, work.probes, setup.seed)
+    found = estimate_evaluation(
+        EstimateTarget("offline"), setup.corpus, setup.aspects, work.entrants, work.probes, setup.seed
+    )
     assert list(found.rows) == ["mine", "single", *(f"probe {name}" for name in PROBES)]
-    lm = make_lm("offline", store=Memory())
+    lm = make_lm("offline", store=InMemoryStore())
     with JudgeRunner(lm, progress=False) as runner:
         evaluate(runner, work.entrants, setup.corpus, setup.aspects, work.probes, setup.seed)
     assert {round(used.calls) for used in found.total} == {lm.meter.executed.total()}

@@ -242,7 +242,7 @@ def test_a_distributed_run_says_what_its_actors_have_done(clock: Clock) -> None:
     assert shown.share == 0.1
     # Of another run.
     add_rows(totals.rows, RowTotals(rows=10, kept=10))
-    assert shown.line().startswith("50 items scored, 0.5 a second · 10 were there already")
+    assert shown.line().startswith("50 items scored, 0.5 a second · 10 were already present")
     calls = {"a": Tokens(calls=3, fresh=900_000), "b": Tokens(calls=2, fresh=100_000, output=500_000)}
     for (name, used), at in zip(calls.items(), ({"0": 50, "1": 4}, {"2": 4}), strict=True):
         meter = Meter(executed=Counter({"scorer": used.calls}), accounts={("scorer", 0): used})

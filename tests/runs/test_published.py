@@ -14,14 +14,14 @@ from debate_judge.data.sets.faireval import TASK
 from debate_judge.data.tasks import DIALOGUE, SUMMARIZATION
 from debate_judge.runs.comparison.published import (
     PublishedTable,
-    fitting,
-    fitting_decisions,
+    matching_decision_tables,
+    matching_tables,
     published,
     published_tables,
 )
 from debate_judge.runs.comparison.results import EvalSetup
-from tests.printed import printed, unwrapped
-from tests.runs.rated import corpus
+from tests.printed_output import printed, unwrapped
+from tests.runs.rated_corpora import corpus
 
 # As printed: in both places the paper's average is not the mean of its columns.
 ODD = {("summeval", "GPTScore", "spearman"), ("topical_chat", "MoverScore", "spearman")}
@@ -72,13 +72,13 @@ def test_the_main_results_stand_where_they_belong(
 
 
 def test_only_tables_of_the_same_set_level_and_statistics_fit() -> None:
-    assert {t.data for t in fitting(SUMMEVAL)} == {("summeval",)}
-    assert {t.source for t in fitting(TOPICAL)} == {"DEBATE (Kim et al. 2024), Table 1"}
-    assert fitting(replace(SUMMEVAL, level="system")) == []
-    assert fitting(replace(SUMMEVAL, statistics=("pearson",))) == []
+    assert {t.data for t in matching_tables(SUMMEVAL)} == {("summeval",)}
+    assert {t.source for t in matching_tables(TOPICAL)} == {"DEBATE (Kim et al. 2024), Table 1"}
+    assert matching_tables(replace(SUMMEVAL, level="system")) == []
+    assert matching_tables(replace(SUMMEVAL, statistics=("pearson",))) == []
     pooled = replace(TOPICAL, level="sample", statistics=("spearman",))
-    assert {t.source for t in fitting(pooled)} == {"ChatEval (Chan et al. 2023), Table 2"}
-    assert fitting(setup("sample", SUMMARIZATION, ("spearman",))) == []
+    assert {t.source for t in matching_tables(pooled)} == {"ChatEval (Chan et al. 2023), Table 2"}
+    assert matching_tables(setup("sample", SUMMARIZATION, ("spearman",))) == []
 
 
 # --- decisions ---
@@ -98,8 +98,8 @@ def decided(name: str, task: Task) -> Corpus:
     ],
 )
 def test_tables_of_the_same_set_fit(name: str, task: Task, source: str) -> None:
-    assert [t.source for t in fitting_decisions(decided(name, task))] == [source]
-    assert fitting_decisions(decided("mine", task)) == []
+    assert [t.source for t in matching_decision_tables(decided(name, task))] == [source]
+    assert matching_decision_tables(decided("mine", task)) == []
 
 
 def test_the_decisions_say_that_they_were_not_made_here_and_by_which_convention() -> None:

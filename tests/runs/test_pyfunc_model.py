@@ -21,7 +21,7 @@ from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.runs.export import folder as export
 from debate_judge.runs.tracking import model as model_files
 from debate_judge.runs.tracking.tracker import Tracker
-from tests.runs.registered import registration
+from tests.runs.registered_models import registration
 
 SOURCE = "The ferry Grey Heron carries 240 passengers. A crossing of the bay takes 22 minutes."
 MAP = Calibration(((1, 1.5), (5, 3.5)), 14, 112)

@@ -14,7 +14,7 @@ import pytest
 from debate_judge import Debate
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.runs.export.folder import save
-from tests.runs.integrated import TASK
+from tests.runs.integration_exports import TASK
 
 pytestmark = pytest.mark.integration
 

@@ -16,10 +16,10 @@ from debate_judge.data.agreement.tables import agreement_table
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Candidate, RatedGroup
 from debate_judge.data.tasks import PAIRS
-from debate_judge.runs.after.asking import recorded_scores
+from debate_judge.runs.after.common import recorded_scores
 from debate_judge.runs.export.manifest import Export
 from debate_judge.runs.export.recorded import RECORDED, cuts_in, exported_name, objective_in, record, recorded_in
-from tests.runs.carrying import LMS, RATED, SEEN, asked, command, export, file_of
+from tests.runs.known_judges import LMS, RATED, SEEN, asked, command, export, file_of
 
 __all__ = ["asked"]
 

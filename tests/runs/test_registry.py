@@ -15,7 +15,7 @@ from debate_judge.data.agreement.tables import compare
 from debate_judge.runs.tracking.champion import ALIAS, FILE, Challenger, challenge, from_json, to_json
 from debate_judge.runs.tracking.contents import alias_of, prompt_name, prompts_of
 from debate_judge.runs.tracking.tracker import Tracker
-from tests.runs.started import started
+from tests.runs.foreign_runs import started
 
 RATINGS = (1.0, 2.0, 3.0, 4.0)
 NOISE = ((2, 1, 4, 3), (1, 3, 2, 4), (4, 3, 2, 1), (2, 4, 1, 3), (3, 1, 4, 2), (1, 2, 4, 3), (3, 4, 1, 2), (2, 3, 1, 4))

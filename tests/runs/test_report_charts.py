@@ -15,21 +15,21 @@ from debate_judge.runs.reports.html.blocks import (
     Confusion,
     CostChart,
     CostPoint,
+    DistributionChart,
     JudgesChart,
     LineChart,
     LineSeries,
     ScatterChart,
-    SharesChart,
     Span,
 )
 from debate_judge.runs.reports.html.charts import AnyChart, draw, figure
 from debate_judge.runs.reports.html.items import JudgedScores, beside_ratings
-from debate_judge.runs.reports.html.page import MOST_WORDS, changed_words
+from debate_judge.runs.reports.html.page import MAX_WORDS, changed_words
 
 
 def beside(
     scale: Scale, ratings: Sequence[float | None], scores: Sequence[float | None], *, on_scale: bool = True
-) -> list[ScatterChart | SharesChart | Confusion]:
+) -> list[ScatterChart | DistributionChart | Confusion]:
     """The charts of one aspect with these candidates, the first of which is a group of its own."""
     groups = [
         GroupScores(
@@ -54,7 +54,7 @@ def test_ratings_are_counted_by_rows_and_scores_by_columns_in_whole_points() -> 
 
 def test_shares_are_those_of_items_with_both_a_rating_and_a_score() -> None:
     drawn, spread, _ = beside(Scale(1, 5), RATINGS, SCORES)
-    assert isinstance(spread, SharesChart)
+    assert isinstance(spread, DistributionChart)
     assert spread.edges == (0.5, 1.5, 2.5, 3.5, 4.5, 5.5)
     assert spread.ratings == (1 / 5, 2 / 5, 1 / 5, 0, 1 / 5)
     # 2.5 lies on an end, and belongs to the bin above it.
@@ -67,7 +67,7 @@ def test_shares_are_those_of_items_with_both_a_rating_and_a_score() -> None:
 def test_a_scale_of_many_points_has_ten_equal_bins() -> None:
     tenths = [i / 10 for i in range(11)]
     _, spread = beside(Scale(0, 1, 0.01), tenths, tenths)
-    assert isinstance(spread, SharesChart)
+    assert isinstance(spread, DistributionChart)
     # Each bin begins at a tenth; the last holds both 0.9 and 1.
     assert spread.ratings == spread.scores == pytest.approx((1 / 11,) * 9 + (2 / 11,))
 
@@ -94,7 +94,7 @@ def test_words_are_kept_removed_or_added(before: str, after: str, runs: list[tup
 
 def test_a_line_broken_elsewhere_is_no_change_and_texts_too_long_to_compare_are_shown_both() -> None:
     assert {run.kind for run in changed_words("Rate the\ntext now.", "Rate the text\n  now.")} == {"same"}
-    words = "word " * MOST_WORDS
+    words = "word " * MAX_WORDS
     assert [run.kind for run in changed_words(words, words)] == ["removed", "added"]
 
 

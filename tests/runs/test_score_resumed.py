@@ -99,7 +99,7 @@ def one_row_too_many(command: Command) -> None:
         (lambda c: (c.folder / "out.jsonl.state.json").write_text("[" * 100_000), [], "made from"),
         (lambda c: (c.folder / "out.jsonl.state.json").write_bytes(b'{"program": "\xff'), [], "made from"),
         (foreign_rows, [], "something else"),
-        (rows_swapped, [], "line 1: the file is there already, and this row is not"),
+        (rows_swapped, [], "line 1: the file already exists, and this row differs"),
         (one_row_too_many, [], "the end of the file"),
         (lambda c: Path("late.jsonl").write_text("{}\n"), keys(transcripts="late.jsonl"), "something else"),
     ],

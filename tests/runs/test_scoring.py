@@ -21,7 +21,7 @@ from debate_judge.programs.judge import (
     Unscored,
     Verdict,
     corpus_items,
-    in_granularity,
+    round_to_granularity,
 )
 from debate_judge.programs.transcript import Transcript, Turn
 from debate_judge.runs.runner.runner import JudgeRunner, calls_per_item, group_scores, require_scored, scored
@@ -186,7 +186,7 @@ def test_granularity_changes_the_reported_score_alone() -> None:
     assert [g.scores for g in half] == [(1, 4.5, None), (5, 2.5)]
     assert [g.scores for g in whole] == [(1, 5, None), (5, 2)]
     assert [score_of(j) for j in judgements] == [1.2, 4.6, None, 5, 2.25]
-    assert in_granularity(UNSCORED, COHERENCE, "whole") is None
+    assert round_to_granularity(UNSCORED, COHERENCE, "whole") is None
 
 
 def test_a_judge_that_scores_too_little_is_refused_with_the_reasons() -> None:

@@ -29,7 +29,7 @@ from debate_judge.runs.export.loaded import LoadedJudge
 from debate_judge.runs.integrations.batching import missing_text
 from debate_judge.runs.integrations.http_service import AspectAnswer, ServiceLimits, make_app
 from tests.fakes import ScriptedLM
-from tests.runs.integrated import save_judge, score_for, script
+from tests.runs.integration_exports import save_judge, score_for, script
 
 pytestmark = pytest.mark.integration
 

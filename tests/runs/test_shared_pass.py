@@ -13,17 +13,17 @@ from debate_judge.data.errors import InputError
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import DebateConfig, Item, Judgement, Verdict, corpus_items
 from debate_judge.programs.lm.prices import Price
-from debate_judge.programs.lm.reply import Memory, Reply
+from debate_judge.programs.lm.reply import InMemoryStore, Reply
 from debate_judge.runs.runner.billing import JudgeUsage, UsageByJudge, charged_to
-from debate_judge.runs.runner.runner import JudgeRunner, PassJob, run_together
+from debate_judge.runs.runner.runner import JudgeRunner, PassJob, run_shared_pass
 from tests.fakes import ScriptedLM, debater, only, scripted_lm
-from tests.runs.rated import COHERENCE, arguing, corpus, the_number
+from tests.runs.rated_corpora import COHERENCE, arguing, corpus, the_number
 
 ITEMS = corpus_items(corpus([1, 2, 5], [4, 2, 2]), COHERENCE)
 
 
 def lm_of(script: Callable[[str], str], **options: object) -> ScriptedLM:
-    return scripted_lm(script, store=UsageByJudge(Memory()), **options)
+    return scripted_lm(script, store=UsageByJudge(InMemoryStore()), **options)
 
 
 def judging(debate_config: DebateConfig) -> Callable[[Item], Awaitable[Judgement]]:
@@ -38,7 +38,7 @@ def job(owner: str, debate_config: DebateConfig, usage: JudgeUsage | None = None
 def test_results_come_by_job_in_the_order_of_its_items() -> None:
     with JudgeRunner(lm_of(debater(score=the_number))) as runner:
         reverse = PassJob("b", judging(DebateConfig(0)), ITEMS[::-1])
-        done = run_together(runner, [job("a", DebateConfig(0)), reverse], "test")
+        done = run_shared_pass(runner, [job("a", DebateConfig(0)), reverse], "test")
     scores = [[j.score for j in found if isinstance(j, Verdict)] for found in done.results]
     assert scores == [[1, 2, 5, 4, 2, 2], [2, 2, 4, 5, 2, 1]]
     assert done.failed == {}
@@ -47,7 +47,7 @@ def test_results_come_by_job_in_the_order_of_its_items() -> None:
 def test_calls_that_several_judges_need_are_made_once_even_while_they_fly() -> None:
     lm = lm_of(arguing(1), latency=0.01, concurrency=100)
     with JudgeRunner(lm) as runner:
-        run_together(
+        run_shared_pass(
             runner,
             [job("a", DebateConfig(2)), job("b", DebateConfig(2)), job("c", DebateConfig(0))],
             "test",
@@ -64,7 +64,7 @@ def test_each_judge_is_charged_what_it_would_have_used_alone() -> None:
     def used(names: list[str], lm: ScriptedLM) -> dict[str, tuple[int, int]]:
         found = {name: JudgeUsage() for name in names}
         with JudgeRunner(lm) as runner:
-            run_together(runner, [job(n, configs[n], found[n]) for n in names], "test")
+            run_shared_pass(runner, [job(n, configs[n], found[n]) for n in names], "test")
         return {name: (usage.fresh, usage.output) for name, usage in found.items()}
 
     together = used(list(configs), lm_of(arguing(9)))
@@ -77,7 +77,7 @@ def test_each_judge_is_charged_what_it_would_have_used_alone() -> None:
 
 
 def test_a_reply_is_charged_once_at_the_price_of_what_was_cached_to_whoever_waited_for_it() -> None:
-    asker, bringer, store = JudgeUsage(), JudgeUsage(), UsageByJudge(Memory())
+    asker, bringer, store = JudgeUsage(), JudgeUsage(), UsageByJudge(InMemoryStore())
     with charged_to(asker):
         assert asyncio.run(store.get("0" * 32)) is None
         assert asyncio.run(store.take("0" * 32)) is True
@@ -102,7 +102,7 @@ def test_what_one_judge_cannot_do_ends_its_jobs_and_no_others(error: Exception) 
     lm = lm_of(debater(score=the_number))
     with JudgeRunner(lm) as runner:
         jobs = [PassJob("bad", impossible, ITEMS), job("bad", DebateConfig(3)), job("good", DebateConfig(0))]
-        done = run_together(runner, jobs, "test")
+        done = run_shared_pass(runner, jobs, "test")
     assert done.failed == {"bad": error}
     assert done.results[:2] == [[], []]
     assert len(done.results[2]) == len(ITEMS)
@@ -113,4 +113,4 @@ def test_an_error_of_the_lm_for_everybody_ends_the_pass() -> None:
         raise lm15.AuthError("wrong key")
 
     with JudgeRunner(lm_of(script)) as runner, pytest.raises(dspy.LMAuthError):
-        run_together(runner, [job("a", DebateConfig(0)), job("b", DebateConfig(1))], "test")
+        run_shared_pass(runner, [job("a", DebateConfig(0)), job("b", DebateConfig(1))], "test")

@@ -19,7 +19,7 @@ from debate_judge.runs.integrations import SourceBatcher, to_unit
 from debate_judge.runs.integrations.units import text_in
 from debate_judge.runs.runner.streaming import Score
 from tests.fakes import ScriptedLM, debater, scripted_lm
-from tests.runs.integrated import TONE, save_judge, score_for, script
+from tests.runs.integration_exports import TONE, save_judge, score_for, script
 
 __all__ = ["script"]
 

@@ -21,7 +21,7 @@ from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.runs.export.folder import load, save
 from debate_judge.runs.tracking.tracker import Tracker
 from tests.faulty_server import FaultyServer
-from tests.runs.registered import registration
+from tests.runs.registered_models import registration
 
 pytestmark = [
     pytest.mark.skipif(

@@ -15,7 +15,7 @@ from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import DebateConfig, Item, Judgement, Verdict
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.options import LMOptions
-from debate_judge.programs.lm.reply import Memory, Messages, Reply
+from debate_judge.programs.lm.reply import InMemoryStore, Messages, Reply
 from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.runner.streaming import judge_in_order
 from tests.fakes import debater, section
@@ -93,7 +93,7 @@ class Revoked:
 
 @pytest.mark.parametrize("way", ["all together", "as a stream"])
 def test_an_answer_on_its_way_when_the_run_ends_is_kept_and_not_paid_twice(way: str) -> None:
-    engine, store = Revoked(), Memory()
+    engine, store = Revoked(), InMemoryStore()
     debate = Debate(debate_config=DebateConfig(0))
     compiled = CompiledJudge(TASK, {"clarity": AspectJudge(debate)})
     work = [Item(str(i), "c", TASK, ASPECT, f"letter {i}", f"note {i}") for i in range(2)]

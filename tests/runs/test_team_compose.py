@@ -17,7 +17,7 @@ from debate_judge.runs.flags.lm import limits
 from debate_judge.runs.flags.parser import make_parser, read
 from debate_judge.runs.scoring.settings import ServeFlags
 from tests.postgresql import PostgresServer
-from tests.runs.composed import ROOT, TEAM, composed, example, filled_in
+from tests.runs.compose_services import ROOT, TEAM, composed, example, filled_in
 from tests.source_tree import SOURCES
 
 

@@ -28,8 +28,8 @@ from tests.config_keys import keys
 from tests.fakes import debater
 from tests.faulty_server import FaultyServer
 from tests.postgresql import PASSWORD, PostgresServer, free_port
-from tests.runs.composed import example, started
-from tests.runs.registered import registration
+from tests.runs.compose_services import example, started
+from tests.runs.registered_models import registration
 
 pytestmark = pytest.mark.integration
 

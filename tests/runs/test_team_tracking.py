@@ -7,28 +7,28 @@ from pathlib import Path
 import pytest
 
 from debate_judge.data.errors import InputError
-from debate_judge.runs.tracking.abandoned import TAG, RunLock
-from debate_judge.runs.tracking.store import Place, open_place
+from debate_judge.runs.tracking.stale_runs import TAG, RunLock
+from debate_judge.runs.tracking.store import TrackingStore, open_tracking_store
 from debate_judge.runs.tracking.tracker import Tracker
 from tests.postgresql import with_password
-from tests.runs.started import started
+from tests.runs.foreign_runs import started
 
 
 @pytest.fixture
-def place(runs_database: str, tmp_path: Path, request: pytest.FixtureRequest) -> Place:
-    return open_place(runs_database, tmp_path / "a", request.node.name)
+def place(runs_database: str, tmp_path: Path, request: pytest.FixtureRequest) -> TrackingStore:
+    return open_tracking_store(runs_database, tmp_path / "a", request.node.name)
 
 
-def tracker(runs_database: str, store: Path, place: Place) -> Tracker:
+def tracker(runs_database: str, store: Path, place: TrackingStore) -> Tracker:
     experiment = place.client.get_experiment(place.experiment_id).name
     return Tracker(uri=runs_database, store=store, experiment=experiment, run_name="mine")
 
 
-def status(place: Place, run: str) -> str:
+def status(place: TrackingStore, run: str) -> str:
     return str(place.client.get_run(run).info.status)
 
 
-def test_a_run_is_logged_to_the_database(runs_database: str, place: Place, tmp_path: Path) -> None:
+def test_a_run_is_logged_to_the_database(runs_database: str, place: TrackingStore, tmp_path: Path) -> None:
     with tracker(runs_database, tmp_path / "a", place) as tracking:
         tracking.settings({}, {"lm": "offline"})
         tracking.metrics({"agreement": 0.5})
@@ -38,7 +38,7 @@ def test_a_run_is_logged_to_the_database(runs_database: str, place: Place, tmp_p
 
 
 def test_the_run_of_a_process_that_died_on_another_machine_is_closed_and_that_of_a_live_one_is_not(
-    runs_database: str, place: Place, tmp_path: Path
+    runs_database: str, place: TrackingStore, tmp_path: Path
 ) -> None:
     locks = [RunLock(runs_database, tmp_path / "elsewhere") for _ in range(2)]
     for lock in locks:
@@ -65,6 +65,6 @@ def test_what_the_database_refuses_is_told_without_its_password(runs_database: s
     wrong = runs_database.replace("judge@", "judge:Sesame-9417@")
     for address, problem in ((absent, "no_such_database"), (wrong, "password authentication failed")):
         with pytest.raises(InputError, match=problem) as caught:
-            open_place(address, tmp_path, "x")
+            open_tracking_store(address, tmp_path, "x")
         assert "Sesame" not in str(caught.value)
         assert "remedy:" in str(caught.value)

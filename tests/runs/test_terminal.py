@@ -11,10 +11,10 @@ from debate_judge.data.errors import InputError
 from debate_judge.optimize.cli import main
 from debate_judge.runs.flags.invocation import COMMANDS
 from debate_judge.runs.flags.parser import exit_code
-from debate_judge.runs.flags.prose import wrapped
+from debate_judge.runs.flags.text_layout import wrapped
 from debate_judge.runs.reports.tables import DataTable
 from debate_judge.runs.reports.terminal import Verbatim, show
-from tests.printed import printed
+from tests.printed_output import printed
 
 STYLE = re.compile(r"\x1b\[[\d;]*m")
 ASPECTS = ("coherence", "consistency", "fluency", "relevance")

@@ -14,7 +14,7 @@ from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.judge import Item, Verdict
 from debate_judge.programs.lm.store import SqlStore
 from debate_judge.runs import score
-from debate_judge.runs.estimates.dry_run import Target
+from debate_judge.runs.estimates.dry_run import EstimateTarget
 from debate_judge.runs.estimates.items import estimate_scoring
 from debate_judge.runs.runner import streaming
 from debate_judge.runs.runner.runner import JudgeRunner
@@ -73,7 +73,7 @@ def test_the_tables_of_a_stream_are_those_of_a_corpus() -> None:
 
 
 def test_a_source_of_any_length_is_taken_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streaming, "GATHERED", 6)
+    monkeypatch.setattr(streaming, "MAX_GROUPED", 6)
     _, lm = streamed(compiled(8), stream(1, 10))
     assert sorted(len(shown(prompt)) for prompt in lm.prompts) == [4, 4, 6, 6]
 
@@ -120,7 +120,7 @@ def test_tables_go_in_batch_jobs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("together", "calls"), [(4, 2 * 12 * 2), (8, 2 * 12), (3, 3 * 12 * 2)])
 def test_an_estimate_counts_the_calls_that_are_made(together: int, calls: int) -> None:
-    found, count = estimate_scoring(Target("offline"), compiled(together), TASK.aspects, stream(12, 8))
+    found, count = estimate_scoring(EstimateTarget("offline"), compiled(together), TASK.aspects, stream(12, 8))
     assert count == 192
     assert [round(used.calls, 6) for used in found.total] == [calls] * 3
     _, lm = streamed(compiled(together), stream(12, 8))

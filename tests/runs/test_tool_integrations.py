@@ -24,7 +24,7 @@ from debate_judge.runs.integrations import (
     score_frame,
 )
 from tests.fakes import ScriptedLM, scripted_lm
-from tests.runs.integrated import save_judge, score_for, script
+from tests.runs.integration_exports import save_judge, score_for, script
 
 __all__ = ["script"]
 

@@ -16,10 +16,10 @@ import pytest
 
 from debate_judge.data.errors import InputError
 from debate_judge.runs.tracking import store as tracking_store
-from debate_judge.runs.tracking.abandoned import TAG, RunLock, close_abandoned
-from debate_judge.runs.tracking.store import Place, open_place
+from debate_judge.runs.tracking.stale_runs import TAG, RunLock, close_stale_runs
+from debate_judge.runs.tracking.store import TrackingStore, open_tracking_store
 from debate_judge.runs.tracking.tracker import Tracker, TrackingError
-from tests.runs.started import started
+from tests.runs.foreign_runs import started
 
 ROOT = Path(__file__).parents[2]
 SECRET = "correct-horse-battery"
@@ -125,10 +125,10 @@ def test_a_store_whose_making_was_stopped_midway_can_be_made_again(tmp_path: Pat
     event.listen(Engine, "after_cursor_execute", stop)
     try:
         with pytest.raises(KeyboardInterrupt):
-            tracking_store.open_place(None, tmp_path, "debate/tests")
+            tracking_store.open_tracking_store(None, tmp_path, "debate/tests")
     finally:
         event.remove(Engine, "after_cursor_execute", stop)
-    place = tracking_store.open_place(None, tmp_path, "debate/tests")
+    place = tracking_store.open_tracking_store(None, tmp_path, "debate/tests")
     assert started(place, "run", {})
     assert sorted(path.name for path in tmp_path.glob("mlflow.db*")) == ["mlflow.db"]
 
@@ -171,7 +171,7 @@ def _tracker(store: Path, experiment: str) -> Tracker:
     return Tracker(uri=None, store=store, experiment=experiment, run_name="mine")
 
 
-def _state(place: Place, run_id: str) -> tuple[str, dict[str, str]]:
+def _state(place: TrackingStore, run_id: str) -> tuple[str, dict[str, str]]:
     run: Any = place.client.get_run(run_id)
     tags = {name: value for name, value in run.data.tags.items() if name in ("error", "successor")}
     return run.info.status, tags
@@ -185,7 +185,7 @@ def test_a_killed_run_is_closed_by_the_next_and_a_live_one_is_not(store: Path, e
     killed.wait(timeout=60)
     lock = RunLock("sqlite:///mlflow.db", store)
     lock.acquire()
-    other_dead = started(open_place(None, store, experiment), "another", {TAG: lock.name})
+    other_dead = started(open_tracking_store(None, store, experiment), "another", {TAG: lock.name})
     lock.release(closed=False)
     with _tracker(store, experiment) as tracker:
         place = tracker.place
@@ -218,10 +218,10 @@ def test_a_run_that_the_store_could_not_close_is_closed_later(store: Path, exper
 
 def test_runs_of_which_nothing_is_known_here_are_left_alone(store: Path, experiment: str, tmp_path: Path) -> None:
     """Those without a lock, and those whose lock lies in another store, on this machine or on another."""
-    place = open_place(None, store, experiment)
+    place = open_tracking_store(None, store, experiment)
     foreign = RunLock("sqlite:///mlflow.db", tmp_path / "elsewhere")
     foreign.acquire()
     runs = [started(place, "mine", tags) for tags in ({}, {TAG: foreign.name}, {TAG: "../../elsewhere"})]
     foreign.release(closed=False)
-    assert close_abandoned(place, store, started(place, "mine", {})) == []
+    assert close_stale_runs(place, store, started(place, "mine", {})) == []
     assert [_state(place, run)[0] for run in runs] == ["RUNNING"] * 3

@@ -23,8 +23,8 @@ from tests.sample.defects import (
     Table,
 )
 from tests.sample.dialogue_sources import DIALOGUES
-from tests.sample.dice import Dice
 from tests.sample.news_sources import NEWS
+from tests.sample.seeded_draws import Dice
 from tests.sample.texts import Article, Dialogue, flat, sentences
 
 SEED = 1

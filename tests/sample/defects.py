@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from tests.sample.dice import Dice
+from tests.sample.seeded_draws import Dice
 from tests.sample.texts import Article, Dialogue, Swap, sentences
 
 Levels = tuple[tuple[int, ...], ...]

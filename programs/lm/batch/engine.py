@@ -40,8 +40,8 @@ _LOG = logging.getLogger(__name__)
 
 EARLIER = "earlier jobs"
 """Role in the usage counts of replies that an earlier run asked for and no caller of this run waits for."""
-MOST_CALLS = 50_000
-MOST_BYTES = 200_000_000
+MAX_CALLS = 50_000
+MAX_BYTES = 200_000_000
 """Of one job, as OpenAI limits them."""
 _TRIES = 3
 """Jobs that a call may go out in before it has failed; refused jobs are not counted."""
@@ -61,8 +61,8 @@ def warn_of_jobs(store: ReplyStore) -> None:
     run_now = getattr(store, "run_now", None)
     if jobs := [] if run_now is None else run_now(recorded_jobs):
         _LOG.warning(
-            "%d LM calls of an earlier run are in batch jobs that go on at the provider; only with --config "
-            "batch=openai are their replies waited for, otherwise these calls are made and paid again",
+            "%d LM calls of an earlier run are in batch jobs that are still running at the provider; --config "
+            "batch=openai waits for their replies, otherwise these calls are made and paid for again",
             sum(len(job.keys) for job in jobs),
         )
 
@@ -119,7 +119,7 @@ class BatchEngine:
         self._jobs: dict[str, BatchJob] = {}
         self._unreadable: dict[str, dspy.LMError] = {}
         """Keys of calls in jobs that the key of this process cannot look at -> the error of these calls."""
-        self._most_calls = MOST_CALLS
+        self._most_calls = MAX_CALLS
         self._turn: asyncio.Lock | nullcontext[None] = nullcontext()
         """A lock once the account's queue was full, so that a job is created only when the one before is over."""
 
@@ -161,7 +161,10 @@ class BatchEngine:
             call.future.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         if jobs := ", ".join(job.id or job.token for job in self._jobs.values()):
-            _say(f"batch jobs go on at the provider: {jobs}; the same command takes up their replies")
+            _say(
+                f"batch jobs are still running at the provider: {jobs}; run the same command again to collect their "
+                f"replies"
+            )
         self._reset()
         await self._service.aclose()
 
@@ -198,7 +201,7 @@ class BatchEngine:
         for job in [] if self._run is None else await self._run(recorded_jobs):
             if (job.endpoint, job.model) == (self._service.address, self._model):
                 self._jobs[job.token] = job
-                _say(f"{job}, taken up again")
+                _say(f"{job}: resumed")
                 self._start(self._follow(job), job.keys)
 
     def _waiting(self, keys: Iterable[str]) -> list[_BatchCall]:
@@ -275,7 +278,7 @@ class BatchEngine:
         replies = {key: reply for key in job.keys if isinstance(reply := outcomes.get(key), Reply)}
         await asyncio.gather(*(self._store.put(key, job.role, reply) for key, reply in replies.items()))
         await self._record(job, over=True)
-        self._most_calls = min(2 * self._most_calls, MOST_CALLS)
+        self._most_calls = min(2 * self._most_calls, MAX_CALLS)
         for key, reply in replies.items():
             calls = self._waiting([key])
             for call in calls:
@@ -373,7 +376,7 @@ def _parts(calls: Iterable[_BatchCall], most_calls: int) -> Iterator[list[_Batch
     part: list[_BatchCall] = []
     size = 0
     for call in calls:
-        if part and (len(part) >= most_calls or size + len(call.line) > MOST_BYTES):
+        if part and (len(part) >= most_calls or size + len(call.line) > MAX_BYTES):
             yield part
             part, size = [], 0
         part.append(call)

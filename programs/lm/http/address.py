@@ -32,7 +32,7 @@ def base_variable(spec: str) -> str:
     return f"{_OF_LITELLM.get(provider, (provider.upper(), ''))[0]}_API_BASE"
 
 
-def usual_address(spec: str) -> str | None:
+def default_address(spec: str) -> str | None:
     """Where the server of PROVIDER/MODEL is unless the user says otherwise; None where only LiteLLM knows."""
     provider = spec.partition("/")[0]
     return COMPATIBLE.get(provider) or _OF_LITELLM.get(provider, ("", None))[1]
@@ -46,7 +46,7 @@ def destination(spec: str, address: str) -> str:
         address: Of its server; empty where it is the provider's usual one.
     """
     provider = spec.partition("/")[0]
-    place = address or usual_address(spec)
+    place = address or default_address(spec)
     where = f"the provider {provider!r}" if place is None else without_credentials(place)
     variable = key_variable(spec)
     return f"texts go to {where}" + (f", with the key in {variable}" if os.environ.get(variable) else "")

@@ -12,11 +12,11 @@ from dspy import lm15
 
 from debate_judge.programs.lm.errors import BROKEN, NOT_LISTENING, STRAY
 from debate_judge.programs.lm.http.address import is_loopback
-from debate_judge.programs.lm.http.connections import Connections, RefusedAnswerError, StrayAnswerError
+from debate_judge.programs.lm.http.connections import Connections, MismatchedAnswerError, RefusedAnswerError
 from debate_judge.programs.lm.limits.failures import retry_after
 from debate_judge.programs.lm.limits.limiter import RateLimits, limits_from_headers
 from debate_judge.programs.lm.redaction import clean_text
-from debate_judge.programs.lm.reply import Messages, Reply, sound_reply
+from debate_judge.programs.lm.reply import Messages, Reply, validated_reply
 
 _SETTINGS = ("temperature", "max_tokens", "top_p", "seed")
 _FINISH = {"stop", "length", "content_filter"}
@@ -82,7 +82,7 @@ class OpenAICompatible:
 
 def connection_error(error: Exception) -> lm15.LM15Error:
     """What a failure to get an answer means."""
-    if isinstance(error, StrayAnswerError):
+    if isinstance(error, MismatchedAnswerError):
         return lm15.TransportError(str(error), provider_code=STRAY)
     if isinstance(error, (aiohttp.ClientConnectorCertificateError, ssl.SSLCertVerificationError)):
         return lm15.ConfigurationError(f"the server's certificate is not trusted: {error}")
@@ -95,7 +95,7 @@ def connection_error(error: Exception) -> lm15.LM15Error:
     text = getattr(error, "message", "") or str(error) or type(error).__name__
     begun = isinstance(error, (aiohttp.ClientResponseError, aiohttp.ClientPayloadError, RefusedAnswerError))
     code = BROKEN if begun else None
-    return lm15.TransportError(f"no whole answer came: {clean_text(str(text))[:500]}", provider_code=code)
+    return lm15.TransportError(f"incomplete response: {clean_text(str(text))[:500]}", provider_code=code)
 
 
 def id_of(body: bytes) -> str | None:
@@ -133,7 +133,7 @@ def read_reply(raw: bytes) -> Reply:
             finish = "content_filter"
         details = usage.get("prompt_tokens_details")
         cached = details.get("cached_tokens") if isinstance(details, dict) else 0
-        return sound_reply(
+        return validated_reply(
             _text(message.get("content")) or message.get("refusal") or "",
             (usage.get("prompt_tokens"), usage.get("completion_tokens"), cached),
             finish if finish in _FINISH else "stop",

@@ -7,7 +7,7 @@ one. Therefore each connection is an aiohttp session of its own, and:
 - A connection is used again only after an answer that was complete and bore an id of its own, and only if nothing has
   arrived on its socket since. Anything else ends it: cancelled requests, errors, answers without id.
 - What arrives later, between that look and the answer, is told by its id: one that this connection has brought before
-  marks a copy. The caller is told so (`StrayAnswerError`), for the server has the request and may charge for it.
+  marks a copy. The caller is told so (`MismatchedAnswerError`), for the server has the request and may charge for it.
 - From then on every connection to this server is used for one request only; likewise if a new connection brings an id
   that another has brought, for then ids tell nothing about this server.
 
@@ -58,11 +58,11 @@ class RefusedAnswerError(aiohttp.ClientError):
     """An answer that is not read: too long, or compressed."""
 
 
-class StrayAnswerError(aiohttp.ClientError):
+class MismatchedAnswerError(aiohttp.ClientError):
     """A connection that had been used before brought something else than the answer to this request."""
 
 
-_ENDED = (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, aiohttp.ClientResponseError, StrayAnswerError)
+_ENDED = (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, aiohttp.ClientResponseError, MismatchedAnswerError)
 """How a connection that was used before ends an exchange without the answer to it."""
 
 
@@ -118,18 +118,18 @@ class _Connection:
     def rest(self, identity: str) -> None:
         """Note that it is unused from now on, after an answer with this id."""
         self.ids.add(identity)
-        self.received = sum(one.received for one in self._sockets)
+        self.received = sum(sock.received for sock in self._sockets)
 
     def is_silent(self) -> bool:
         """Whether the event loop has read nothing since its last answer."""
-        return self.received == sum(one.received for one in self._sockets)
+        return self.received == sum(sock.received for sock in self._sockets)
 
     def is_quiet(self) -> bool:
         """Whether nothing has arrived since its last answer, be it read by the event loop or not, nor its end."""
         unread = select.poll()
-        for one in self._sockets:
-            if one.fileno() >= 0:
-                unread.register(one, select.POLLIN)
+        for sock in self._sockets:
+            if sock.fileno() >= 0:
+                unread.register(sock, select.POLLIN)
         return self.is_silent() and not unread.poll(0)
 
 
@@ -185,7 +185,7 @@ class Connections:
         """Send `body` once and return the answer, whatever its status; redirects are not followed.
 
         Raises:
-            StrayAnswerError: Something else came than the answer. To post again costs one more call.
+            MismatchedAnswerError: Something else came than the answer. To post again costs one more call.
             aiohttp.ClientError: The connection failed, or the answer is refused.
         """
         if self._loop is not (running := asyncio.get_running_loop()):
@@ -199,7 +199,7 @@ class Connections:
             except _ENDED as error:
                 if not kept.is_silent():
                     self._keeps = False
-                    raise StrayAnswerError(f"not an answer to this request: {error}"[:200]) from error
+                    raise MismatchedAnswerError(f"not an answer to this request: {error}"[:200]) from error
                 # The server has closed it at just this moment, and has not begun to answer: no failure of the call.
         return await self._exchange(_Connection(**self._options), body)
 
@@ -229,10 +229,10 @@ class Connections:
         """Whether the connection may be used again after an answer with this id.
 
         Raises:
-            StrayAnswerError: The answer is a copy of an earlier one.
+            MismatchedAnswerError: The answer is a copy of an earlier one.
         """
         if identity in connection.ids:
-            raise StrayAnswerError(f"the answer {identity[:100]!r} was sent twice")
+            raise MismatchedAnswerError(f"the answer {identity[:100]!r} was sent twice")
         if not connection.ids and identity in self._recent:
             self._keeps = False
         self._recent.append(identity)

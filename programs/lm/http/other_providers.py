@@ -117,7 +117,7 @@ async def _guard(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType
     try:
         if 300 <= response.status < 400:
             # LiteLLM would follow it with the text, and with some providers' keys.
-            raise RefusedAnswerError(f"the server answers {response.status} and names another address")
+            raise RefusedAnswerError(f"the server answers {response.status} and redirects to another address")
         check_head(response)
     except RefusedAnswerError:
         response.close()

@@ -1,4 +1,4 @@
-"""What follows a failed call: a wait and another attempt, or the end of the item, or the end of the run.
+"""Handling of failed calls: wait and retry, fail the item, or end the run.
 
 There is one rule for outages. If any call was answered since a call's last failure but one, the call is to blame for
 its failures. If none was, one small call that any model can answer is made for all calls in doubt, while no other is
@@ -55,11 +55,11 @@ class RetryWait:
         if getattr(error, "provider_code", None) == STRAY:
             # It says nothing about the provider.
             return 0.0
-        asked = getattr(error, "retry_after", None)
-        if asked is not None and (asked >= _AT_ONCE or failures == 1):
-            asked = min(asked, self._longest)
+        requested = getattr(error, "retry_after", None)
+        if requested is not None and (requested >= _AT_ONCE or failures == 1):
+            requested = min(requested, self._longest)
             # Never less than was asked for, which would only be refused again.
-            return float(asked + random.uniform(0.0, min(self._first, 0.1 * asked + 0.1)))
+            return float(requested + random.uniform(0.0, min(self._first, 0.1 * requested + 0.1)))
         most = _DOUBLINGS_REFUSED if getattr(error, "status", None) == 429 else _DOUBLINGS
         wait: float = min(self._longest, self._first * 2 ** min(failures - 1, most))
         return wait + random.uniform(0.0, self._first)
@@ -125,7 +125,7 @@ class OutageWatch:
     def _ended(self, probing: asyncio.Task[bool]) -> None:
         self._probing = None
         if not probing.cancelled():
-            # Nobody may be left who waits for it; without this asyncio would print its error.
+            # Possibly nothing awaits it any more; without this asyncio would print its error.
             probing.exception()
 
     async def _until_answered(self) -> bool:
@@ -145,10 +145,10 @@ class OutageWatch:
                     raise self._down(error, elapsed) from error
                 if not was_down:
                     why = error.message[:200]
-                    _LOG.warning("%s does not answer (%s); calls are held back until it does", self._model, why)
+                    _LOG.warning("%s does not respond (%s); calls are paused until it does", self._model, why)
             else:
                 if was_down:
-                    _LOG.warning("%s answers again after %.0f s", self._model, time.monotonic() - start)
+                    _LOG.warning("%s responds again after %.0f s", self._model, time.monotonic() - start)
                 return was_down
             was_down = True
             await asyncio.sleep(wait)

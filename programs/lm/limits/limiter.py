@@ -31,8 +31,8 @@ _COMMON = 0.1
 _MEMORY = 32
 """Calls over which that share is taken."""
 _GROWTH = 16
-"""The fastest growth: so many windows' worth of successes lead from nothing to the full concurrency."""
-_HASTE = 1.5
+"""Fastest growth: the number of windows of successes in which concurrency grows from none to its maximum."""
+_GROWTH_ACCELERATION = 1.5
 """After a cut the window grows by one place for each window's worth of successes, and faster by this each time."""
 _INSTANT = 1e-6
 """Seconds below which a wait counts as none: the clock can hardly measure it."""
@@ -104,9 +104,9 @@ class Budget:
 
     def shared(self, price: Price | None) -> Budget:
         """The same caps and the same account, for the calls of another model at its own price."""
-        one = copy.copy(self)
-        one._set_price(price)
-        return one
+        copied = copy.copy(self)
+        copied._set_price(price)
+        return copied
 
     def _set_price(self, price: Price | None) -> None:
         if self._budget.usd is not None and price is None:
@@ -118,8 +118,8 @@ class Budget:
         budget, most = self._budget, self.most(need)
         caps = (budget.calls, budget.tokens, budget.usd)
         return all(
-            cap is None or paid + held + wanted <= cap * (1 + 1e-12)
-            for cap, paid, held, wanted in zip(caps, self._paid, self._held, most, strict=True)
+            cap is None or paid + reserved + wanted <= cap * (1 + 1e-12)
+            for cap, paid, reserved, wanted in zip(caps, self._paid, self._held, most, strict=True)
         )
 
     def reserve(self, need: TokenNeed) -> None:
@@ -309,14 +309,16 @@ class Limiter:
             self._tokens.take(tokens - need.tokens)
 
     def succeeded(self) -> None:
-        """Take in that a call was answered: the window grows."""
+        """Record that a call was answered: the window grows."""
         self._share -= self._share / max(_MEMORY, self.window)
         if self.window < self.concurrency:
-            self._step = min(self._step * _HASTE ** (1 / self.window), max(1.0, self.concurrency / _GROWTH))
+            self._step = min(
+                self._step * _GROWTH_ACCELERATION ** (1 / self.window), max(1.0, self.concurrency / _GROWTH)
+            )
             self.window = min(float(self.concurrency), self.window + self._step / self.window)
 
     def congested(self, sent: float, wait: float = 0.0) -> None:
-        """Take in that a call met a rate limit, or timed out: the window shrinks.
+        """Record that a call met a rate limit, or timed out: the window shrinks.
 
         Args:
             sent: When it was sent, on the clock of `time.monotonic`.
@@ -379,7 +381,7 @@ class Limiter:
 SOURCE: ContextVar[str] = ContextVar("source", default="")
 """The text that the calls of the running task are about, and have in common with calls of others."""
 
-LIFE = 300.0
+PREFIX_LIFETIME = 300.0
 """Seconds after its last use for which a prefix counts as cached: hosted providers promise five minutes or more."""
 
 _REMEMBERED = 100_000
@@ -407,7 +409,7 @@ class PrefixWarmup:
             return
         prefix = hash(source)
         leads = False
-        if self._cached.get(prefix, -math.inf) <= time.monotonic() - LIFE:
+        if self._cached.get(prefix, -math.inf) <= time.monotonic() - PREFIX_LIFETIME:
             leads = prefix not in self._first
             if leads:
                 self._first[prefix] = asyncio.Event()

@@ -64,7 +64,7 @@ def database_address(given: str | None, flag: str, variable: str) -> str | None:
         )
     if given and secret:
         raise InputError(
-            "a password stands in the address, where the list of processes and the run would show it",
+            "the address contains a password, which the list of processes and the run would show",
             field=flag,
             found=clean_text(address),
             remedy=f"leave it out and set PGPASSWORD, keep it in ~/.pgpass, or give the whole address as {variable}",
@@ -76,14 +76,14 @@ def _with_scheme(scheme: str, address: str) -> str:
     return scheme + address[address.index("://") :]
 
 
-def driven_by_psycopg(address: str) -> bool:
+def uses_psycopg(address: str) -> bool:
     """Whether an address of SQLAlchemy's form names a database that `connect` can open."""
     return urlsplit(address).scheme in ("postgresql", "postgres", "postgresql+psycopg")
 
 
 def sqlalchemy_address(address: str) -> str:
     """An address for MLflow and Optuna, which would choose a driver that is not installed if it names none."""
-    return _with_scheme("postgresql+psycopg", address) if driven_by_psycopg(address) else address
+    return _with_scheme("postgresql+psycopg", address) if uses_psycopg(address) else address
 
 
 def connect(address: str, named: str, *, autocommit: bool = True) -> psycopg.Connection[Any]:
@@ -107,7 +107,7 @@ def connect(address: str, named: str, *, autocommit: bool = True) -> psycopg.Con
             found=str(error),
             remedy="pip install 'debate-judge[team]'",
         ) from error
-    with explained(address, named):
+    with storage_errors(address, named):
         # What stands in the address comes first.
         settings = _SETTINGS | _KEEPALIVE | conninfo_to_dict(_with_scheme("postgresql", address))
         opened = psycopg.connect(autocommit=True, **settings)
@@ -118,7 +118,7 @@ def connect(address: str, named: str, *, autocommit: bool = True) -> psycopg.Con
 
 
 @contextmanager
-def explained(address: str, named: str) -> Iterator[None]:
+def storage_errors(address: str, named: str) -> Iterator[None]:
     """Turn what goes wrong on an open connection into a StoreError; arguments as of `connect`."""
     import psycopg
 
@@ -136,7 +136,7 @@ def unreachable(address: str, named: str, error: BaseException) -> StoreError:
         field=named,
         found=clean_text(address),
         remedy="start the server, correct the address, or give the password by PGPASSWORD or ~/.pgpass, and run the "
-        "same command again, which goes on from there; or leave the address out, and everything is kept in --store",
+        "same command again; it resumes. Or leave the address out to keep everything in --store",
     )
 
 
@@ -163,7 +163,7 @@ class DatabaseLock:
 
     def _execute(self, statement: str, *parameters: object) -> tuple[Any, ...] | None:
         """The first row of the answer."""
-        with explained(self._address, self._named):
+        with storage_errors(self._address, self._named):
             return self._connection.execute(statement, parameters).fetchone()
 
     def acquire(self) -> bool:
@@ -171,7 +171,7 @@ class DatabaseLock:
         return self._execute("SELECT pg_try_advisory_lock(%s)", self._number) == (True,)
 
     def holder(self) -> str:
-        """Who has the lock, for people."""
+        """A description of the lock's holder."""
         row = self._execute(
             "SELECT usename, coalesce(host(client_addr), 'the server''s own machine') FROM pg_stat_activity "
             "JOIN pg_locks USING (pid) WHERE locktype = 'advisory' AND granted AND objsubid = 1 "
@@ -186,7 +186,7 @@ class DatabaseLock:
 
 
 @contextmanager
-def only_holder(address: str, named: str, name: str, doing: str) -> Iterator[DatabaseLock]:
+def exclusive_lock(address: str, named: str, name: str, doing: str) -> Iterator[DatabaseLock]:
     """`DatabaseLock`, held: the others of the team wait. `doing` completes "USER on HOST …" in their message."""
     lock = DatabaseLock(address, named, name)
     try:

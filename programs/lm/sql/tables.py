@@ -88,11 +88,11 @@ class Statements:
         # As an array, for which PostgreSQL always uses the index.
         array = "ANY (ARRAY(SELECT json_array_elements_text(CAST(:keys AS json))))"
         among = sa.text("key IN (SELECT value FROM json_each(:keys))" if sqlite else f"key = {array}")
-        own = CLAIMS.c.owner == owner
+        owned = CLAIMS.c.owner == owner
         self.replies, self.claims = sa.select(REPLIES).where(among), sa.select(CLAIMS).where(among)
-        self.delete_replies, self.end_claims = sa.delete(REPLIES).where(among), sa.delete(CLAIMS).where(among, own)
-        self.renew_claims = sa.update(CLAIMS).where(own).values(expires=sa.bindparam("until"))
-        self.end_all_claims = sa.delete(CLAIMS).where(own)
+        self.delete_replies, self.end_claims = sa.delete(REPLIES).where(among), sa.delete(CLAIMS).where(among, owned)
+        self.renew_claims = sa.update(CLAIMS).where(owned).values(expires=sa.bindparam("until"))
+        self.end_all_claims = sa.delete(CLAIMS).where(owned)
         lost = CLAIMS.c.owner.in_(sa.bindparam("gone", expanding=True)) | (CLAIMS.c.expires <= sa.bindparam("now"))
         self.end_lost_claims = sa.delete(CLAIMS).where(lost)
         self.add_replies, self.add_claims, self.add_import = map(self._insert, (REPLIES, CLAIMS, IMPORTS))

@@ -1,4 +1,4 @@
-"""What the sections of a report are made of, as plain values: paragraphs, tables, texts, and charts as their numbers.
+"""The blocks of a report's sections as plain values: paragraphs, tables, texts, and charts as their numbers.
 
 A section is a title over blocks; the page shows whatever sections there are, so that a further one is a further
 `Section`. Charts are drawn when the page is made.
@@ -24,8 +24,8 @@ class Span:
     high: float | None = None
 
     @classmethod
-    def of(cls, found: Agreement | Difference) -> Span:
-        return cls(found.value, found.low, found.high)
+    def of(cls, figure: Agreement | Difference) -> Span:
+        return cls(figure.value, figure.low, figure.high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class ScatterChart:
 
 
 @dataclass(frozen=True, slots=True)
-class SharesChart:
+class DistributionChart:
     """How ratings and scores are spread over the scale."""
 
     title: str
@@ -165,7 +165,7 @@ ReportBlock = Annotated[
     | CostChart
     | JudgesChart
     | ScatterChart
-    | SharesChart
+    | DistributionChart
     | Confusion,
     Field(discriminator="kind"),
 ]

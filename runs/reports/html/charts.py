@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 from debate_judge.runs.reports.html.blocks import (
     CostChart,
     CostPoint,
+    DistributionChart,
     JudgesChart,
     LineChart,
     ScatterChart,
-    SharesChart,
     Span,
 )
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-AnyChart = LineChart | CostChart | JudgesChart | ScatterChart | SharesChart
+AnyChart = LineChart | CostChart | JudgesChart | ScatterChart | DistributionChart
 
 _MARKERS = {"o": "●", "s": "■", "^": "▲", "D": "◆", "v": "▼", "P": "✚", "X": "✖", "|": "┃", "ring": "◯"}
 """matplotlib's name of a marker -> a character like it; the first seven are those of series, the last is ours."""
@@ -54,10 +54,10 @@ _WIDTH, _PAGE_WIDTH = 4.4, 11.0
 
 _RC: Any = {"svg.fonttype": "none", "font.size": 10, "axes.linewidth": 0.8}
 
-_MOST_NAMED = 10
+_MAX_NAMED = 10
 """Points of a chart that can all have a number."""
 
-_MOST_INTERVALS = 6
+_MAX_INTERVALS = 6
 """Lines of a chart that can all have intervals."""
 
 
@@ -117,8 +117,8 @@ def figure(chart: AnyChart, title: str, note: str | None = None) -> Figure:
     if legend:
         # Inside, it would cover intervals sooner or later.
         axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False, fontsize=8.5, borderaxespad=0.0)
-    found: Figure = axes.figure  # type: ignore[assignment]
-    return found
+    drawn: Figure = axes.figure  # type: ignore[assignment]
+    return drawn
 
 
 Drawing = tuple["Axes", list[LegendEntry], str]
@@ -164,13 +164,13 @@ def _blank(width: float, height: float, *, left: float = 0.5, bottom: float = 0.
     return axes
 
 
-def _look(number: int) -> tuple[str, str]:
+def _style(number: int) -> tuple[str, str]:
     """Colour and marker of a series; the first 49 differ."""
     return _SERIES[number % len(_SERIES)], list(_MARKERS)[(number + number // len(_SERIES)) % len(_SERIES)]
 
 
 def _entries(names: Sequence[str]) -> list[LegendEntry]:
-    return [LegendEntry(_look(i)[1], _look(i)[0], name) for i, name in enumerate(names)]
+    return [LegendEntry(_style(i)[1], _style(i)[0], name) for i, name in enumerate(names)]
 
 
 def _known(values: Sequence[Span]) -> list[tuple[int, float]]:
@@ -184,11 +184,11 @@ def _intervals(values: Sequence[Span]) -> list[tuple[int, float, float]]:
 def _lines(chart: LineChart, width: float) -> Drawing:
     axes, count = _blank(width, 3.0), len(chart.series)
     legend = _entries([series.name for series in chart.series])
-    every = count <= _MOST_INTERVALS or chart.chosen is None
+    every = count <= _MAX_INTERVALS or chart.chosen is None
     for i, series in enumerate(chart.series):
         # Side by side, or the intervals would hide one another.
         shift = (i - (count - 1) / 2) * min(0.12, 0.6 / count)
-        colour, marker = _look(i)
+        colour, marker = _style(i)
         known = _known(series.values)
         axes.plot([n + shift for n, _ in known], [v for _, v in known], marker, ls="-", color=colour, ms=5, lw=1.2)
         if every or (chart.chosen is not None and chart.chosen[0] == series.name):
@@ -212,7 +212,7 @@ def _cost(chart: CostChart, width: float) -> Drawing:
     axes.plot(x, y, "o", ms=5, color=_MUTED, alpha=0.5, ls="none")
     front = sorted(chart.front, key=_place)
     axes.plot([p.calls for p in front], [p.agreement for p in front], "o-", lw=1.0, ms=5, color=_SERIES[0], zorder=3)
-    others = [p for p in chart.tried if p not in front] if len(chart.tried) <= _MOST_NAMED else []
+    others = [p for p in chart.tried if p not in front] if len(chart.tried) <= _MAX_NAMED else []
     legend = [] if others else [LegendEntry("o", _MUTED, f"tried: {len(chart.tried)}")]
     for number, point in enumerate([*front, *others], start=1):
         # A front rises to the right: above left and below right are off the line, by turns for near neighbours.
@@ -242,7 +242,7 @@ def _judges(chart: JudgesChart, width: float) -> Drawing:
         legend.append(LegendEntry("|", _MUTED, "the human ceiling: a rater with the mean of the others"))
     for i, series in enumerate(chart.series):
         shift = (i - (count - 1) / 2) * 0.8 / (count + 0.5)
-        colour, marker = _look(i)
+        colour, marker = _style(i)
         known = _known(series.values)
         axes.plot([v for _, v in known], [y + shift for y, _ in known], marker, ls="none", color=colour, ms=5)
         for y, low, high in _intervals(series.values):
@@ -276,7 +276,7 @@ def _scatter(chart: ScatterChart, width: float) -> Drawing:
     return axes, [], f"{chart.total:,} items{shown}, moved a little so that none hides{line}"
 
 
-def _shares(chart: SharesChart, width: float) -> Drawing:
+def _shares(chart: DistributionChart, width: float) -> Drawing:
     axes = _blank(width, 2.4, bottom=0.3)
     middles = [(a + b) / 2 for a, b in zip(chart.edges, chart.edges[1:], strict=False)]
     bar = (chart.edges[1] - chart.edges[0]) * 0.4
@@ -323,8 +323,8 @@ def _inline(axes: Axes, name: str, label: str) -> str:
     text = re.sub(r"<(metadata|style)\b.*?</\1>", "", text, flags=re.DOTALL)
     # A page must not have a name twice; only those that are referred to are needed.
     used = set(re.findall(r"#([\w-]+)", text))
-    text = re.sub(r' id="([\w-]+)"', lambda found: found[0] if found[1] in used else "", text)
-    text = re.sub("|".join(_CSS), lambda found: _CSS[found[0]], text)
+    text = re.sub(r' id="([\w-]+)"', lambda match: match[0] if match[1] in used else "", text)
+    text = re.sub("|".join(_CSS), lambda match: _CSS[match[0]], text)
     text = re.sub(r"font-family: [^;\"]+;? ?", "", text)
     view = re.search(r'viewBox="([^"]+)"', text)
     size = "" if view is None else f' viewBox="{view[1]}"'

@@ -147,8 +147,8 @@ _T = TypeVar("_T")
 def to_json(value: Report | DebateTexts) -> dict[str, Any]:
     """The value as plain JSON values."""
     adapter: TypeAdapter[Any] = _REPORT if isinstance(value, Report) else _TEXTS
-    found: dict[str, Any] = adapter.dump_python(value, mode="json")
-    return found
+    record: dict[str, Any] = adapter.dump_python(value, mode="json")
+    return record
 
 
 def report_from(content: str | bytes, place: str) -> Report:
@@ -168,7 +168,9 @@ def texts_from(content: str | bytes, place: str, report: Report) -> DebateTexts:
     """
     texts, items = _read(_TEXTS, content, place), report.debates.items
     turns = [tuple(len(outcome.path) for outcome in item.outcomes) for item in items]
-    fits = texts.report == report.identity and turns == [tuple(map(len, one.turns)) for one in texts.items]
+    fits = texts.report == report.identity and turns == [
+        tuple(map(len, item_texts.turns)) for item_texts in texts.items
+    ]
     known = texts.candidates.keys() & texts.sources.keys()
     if not fits or any(i.group not in known or i.candidate not in texts.candidates[i.group] for i in items):
         problem = "these are the texts of another report"

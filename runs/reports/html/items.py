@@ -13,10 +13,10 @@ from debate_judge.programs.judge import Judgement, Unscored
 from debate_judge.runs.reports.html.blocks import (
     Confusion,
     DataTable,
+    DistributionChart,
     Quotation,
     ReportBlock,
     ScatterChart,
-    SharesChart,
 )
 from debate_judge.runs.reports.html.document import (
     AspectScale,
@@ -31,7 +31,7 @@ from debate_judge.runs.reports.html.document import (
 )
 from debate_judge.runs.tracking.values import versions
 
-MOST_ITEMS = 10_000
+MAX_ITEMS = 10_000
 """Items that can be looked through; of more, those with the largest disagreement are kept."""
 
 _POINTS = 300
@@ -73,14 +73,14 @@ def debates_of(
             items.append(RatedDebate(name, printable(candidate.id), aspect.name, ratings, tuple(outcomes)))
             comments = tuple(map(printable, candidate.comments.get(aspect.name, ())))
             texts.append(ItemTexts(comments, tuple(turns), tuple(details)))
-    found = Debates(
+    debates = Debates(
         tuple(BrowsedJudge(name, judge.on_scale) for name, judge in judges.items()),
         tuple(AspectScale(a.name, a.definition, a.scale.low, a.scale.high, a.scale.step) for a in aspects),
         tuple(items),
     )
-    kept = _kept(found)
-    found = replace(found, items=tuple(items[i] for i in kept), left_out=len(items) - len(kept))
-    return found, DebateTexts(
+    kept = _kept(debates)
+    debates = replace(debates, items=tuple(items[i] for i in kept), left_out=len(items) - len(kept))
+    return debates, DebateTexts(
         identity,
         {printable(g.id): (printable(g.source), printable(g.context)) for g in corpus.groups},
         {printable(g.id): {printable(c.id): printable(c.text) for c in g.candidates} for g in corpus.groups},
@@ -106,26 +106,28 @@ def _outcome(score: float | None, judgement: Judgement | None) -> JudgeOutcome:
     return JudgeOutcome(score, judgement.stop_reason, judgement.rounds, judgement.calls, **shared)
 
 
-def _kept(found: Debates) -> list[int]:
+def _kept(debates: Debates) -> list[int]:
     """Places of the items that are kept, in their order."""
-    if len(found.items) <= MOST_ITEMS:
-        return list(range(len(found.items)))
-    scales = {a.name: a for a in found.aspects}
+    if len(debates.items) <= MAX_ITEMS:
+        return list(range(len(debates.items)))
+    scales = {a.name: a for a in debates.aspects}
 
     def gap(place: int) -> float:
-        item = found.items[place]
+        item = debates.items[place]
         score = item.outcomes[0].score if item.outcomes else None
         if score is None or not item.ratings:
             return -1.0
         scale = scales[item.aspect]
         return abs(score - _mean(item.ratings)) / (scale.high - scale.low)
 
-    return sorted(sorted(range(len(found.items)), key=gap, reverse=True)[:MOST_ITEMS])
+    return sorted(sorted(range(len(debates.items)), key=gap, reverse=True)[:MAX_ITEMS])
 
 
-def beside_ratings(aspects: Sequence[Aspect], judge: JudgedScores) -> list[ScatterChart | SharesChart | Confusion]:
+def beside_ratings(
+    aspects: Sequence[Aspect], judge: JudgedScores
+) -> list[ScatterChart | DistributionChart | Confusion]:
     """Aspect by aspect a judge's scores against the raters': each item, their spread, and counts of whole points."""
-    found: list[ScatterChart | SharesChart | Confusion] = []
+    charts: list[ScatterChart | DistributionChart | Confusion] = []
     for aspect in aspects:
         pairs = [
             (rating, score)
@@ -136,17 +138,19 @@ def beside_ratings(aspects: Sequence[Aspect], judge: JudgedScores) -> list[Scatt
         if not pairs:
             continue
         scale = aspect.scale
-        drawn = pairs if len(pairs) <= _POINTS else random.Random(0).sample(pairs, _POINTS)
-        found.append(
-            ScatterChart(f"{aspect.name}: each item", scale.low, scale.high, tuple(drawn), len(pairs), judge.on_scale)
+        sampled = pairs if len(pairs) <= _POINTS else random.Random(0).sample(pairs, _POINTS)
+        charts.append(
+            ScatterChart(f"{aspect.name}: each item", scale.low, scale.high, tuple(sampled), len(pairs), judge.on_scale)
         )
         if judge.on_scale:
             edges = _edges(scale)
             ratings, scores = ([pair[side] for pair in pairs] for side in (0, 1))
-            found.append(SharesChart(f"{aspect.name}: spread", edges, _shares(ratings, edges), _shares(scores, edges)))
+            charts.append(
+                DistributionChart(f"{aspect.name}: spread", edges, _shares(ratings, edges), _shares(scores, edges))
+            )
             if (labels := _points(scale)) is not None:
-                found.append(_confusion(aspect, pairs, labels))
-    return found
+                charts.append(_confusion(aspect, pairs, labels))
+    return charts
 
 
 def _points(scale: Scale) -> list[float] | None:

@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from debate_judge.runs.reports.html.blocks import (
     Confusion,
     CostChart,
+    DistributionChart,
     JudgesChart,
     LineChart,
     ReportBlock,
     ScatterChart,
-    SharesChart,
 )
 from debate_judge.runs.reports.html.charts import DrawnChart, draw
 from debate_judge.runs.reports.html.document import DebateTexts, Report, printable, to_json
@@ -34,7 +34,7 @@ from debate_judge.runs.reports.html.document import DebateTexts, Report, printab
 if TYPE_CHECKING:
     from jinja2 import Template
 
-MOST_WORDS = 20_000
+MAX_WORDS = 20_000
 """Of both texts together; longer ones are shown one after the other."""
 
 _FIGURE = r"[-−+<>~]?\s?\$?\d[\d.,]*\s?%?"
@@ -42,7 +42,7 @@ _NUMBER = re.compile(rf"{_FIGURE}(\s?/\s?{_FIGURE})*( \*)?( \[[^\]]*\])?")
 """Also several with a slash between them, the star of a best value, and an interval."""
 
 
-_CHARTS = (LineChart, CostChart, JudgesChart, ScatterChart, SharesChart)
+_CHARTS = (LineChart, CostChart, JudgesChart, ScatterChart, DistributionChart)
 
 
 class Page:
@@ -113,16 +113,16 @@ def _parts(blocks: Sequence[ReportBlock], names: Iterator[str]) -> list[tuple[st
 
 def _side_by_side(blocks: Sequence[ReportBlock], names: Iterator[str]) -> dict[str, Any]:
     """The drawn charts, and apart from them the part of their legends that all have in common."""
-    drawn = [draw(block, next(names)) if isinstance(block, _CHARTS) else block for block in blocks]
-    legends = [one.legend for one in drawn if isinstance(one, DrawnChart) and one.legend]
+    blocks_drawn = [draw(block, next(names)) if isinstance(block, _CHARTS) else block for block in blocks]
+    legends = [part.legend for part in blocks_drawn if isinstance(part, DrawnChart) and part.legend]
     # A number stands for a point of its own chart.
     common = [e for e in legends[0] if all(e in other for other in legends) and not e.mark.isdigit()] if legends else []
     shared = common if len(legends) > 1 else []
-    own = [
-        replace(one, legend=tuple(e for e in one.legend if e not in shared)) if isinstance(one, DrawnChart) else one
-        for one in drawn
+    without_shared = [
+        replace(part, legend=tuple(e for e in part.legend if e not in shared)) if isinstance(part, DrawnChart) else part
+        for part in blocks_drawn
     ]
-    return {"charts": own, "legend": shared}
+    return {"charts": without_shared, "legend": shared}
 
 
 @cache
@@ -154,7 +154,7 @@ class WordRun(NamedTuple):
 def changed_words(before: str, after: str) -> list[WordRun]:
     """The words of both texts in order, each kept, removed or added; blanks go with the word before them."""
     old, new = (re.findall(r"\s*\S+\s*|\s+", text) for text in (before, after))
-    if len(old) + len(new) > MOST_WORDS:
+    if len(old) + len(new) > MAX_WORDS:
         return [run for run in (WordRun("removed", before), WordRun("added", after)) if run.text]
     # Words are compared without the blanks around them, so that a line broken elsewhere is no change.
     matcher = difflib.SequenceMatcher(None, [w.strip() for w in old], [w.strip() for w in new], autojunk=False)

@@ -1,0 +1,107 @@
+"""Summary statistics of a corpus: groups, candidates, ratings by value, ties, raters, duplicates."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import median
+
+from debate_judge.data.near_duplicates import near_duplicates
+from debate_judge.data.schema import Aspect, Corpus
+
+
+@dataclass(frozen=True, slots=True)
+class AspectStatistics:
+    """The ratings of one aspect."""
+
+    aspect: Aspect
+    rated: int
+    """Candidates with at least one rating."""
+    missing: int
+    """Candidates without any."""
+    raters: tuple[int, int]
+    """Fewest and most ratings of a rated candidate."""
+    values: Counter[float]
+    """Rating of one rater -> how often it was given."""
+    pairs: int
+    """Pairs of rated candidates within groups; in a corpus without groups of several candidates, pairs of any two."""
+    tied: int
+    """Pairs among these with equal mean ratings, which no judge can rank rightly or wrongly."""
+
+    @property
+    def mean(self) -> float:
+        return sum(value * count for value, count in self.values.items()) / max(1, self.values.total())
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusStatistics:
+    """What a corpus holds."""
+
+    groups: int
+    candidates: int
+    per_group: tuple[int, float, int]
+    """Fewest, median and most candidates of a group."""
+    sources: int
+    """Different sources; groups without one are none."""
+    contexts: int
+    """Groups with a context."""
+    references: int
+    """Groups with a reference."""
+    comments: int
+    """Comments of raters."""
+    repeated: int
+    """Candidates with the text of an earlier one: of their group, or in a corpus without sources of any group."""
+    near_duplicates: tuple[int, int]
+    """Groups whose sources are nearly the same as another's, and the number of sets that they form."""
+    chosen: int
+    """Groups that were chosen to be rated (`RatedGroup.drawn`)."""
+    aspects: tuple[AspectStatistics, ...]
+
+
+def corpus_statistics(corpus: Corpus) -> CorpusStatistics:
+    """Count what a corpus holds."""
+    sizes = [len(group.candidates) for group in corpus.groups]
+    joined = near_duplicates(corpus.groups)
+    return CorpusStatistics(
+        groups=len(corpus.groups),
+        candidates=sum(sizes),
+        per_group=(min(sizes), median(sizes), max(sizes)),
+        sources=len({group.source_key for group in corpus.groups if group.source}),
+        contexts=sum(bool(group.context) for group in corpus.groups),
+        references=sum(bool(group.references) for group in corpus.groups),
+        comments=sum(len(texts) for g in corpus.groups for c in g.candidates for texts in c.comments.values()),
+        repeated=_repeated(corpus),
+        near_duplicates=(sum(map(len, joined)), len(joined)),
+        chosen=len(corpus.groups) - len(corpus.random_sample.groups),
+        aspects=tuple(_of_aspect(corpus, corpus.task.aspect(name)) for name in corpus.rated_aspects()),
+    )
+
+
+def _of_aspect(corpus: Corpus, aspect: Aspect) -> AspectStatistics:
+    raters = [c.ratings.get(aspect.name, ()) for g in corpus.groups for c in g.candidates]
+    rated = [values for values in raters if values]
+    means = [[r for r in group.ratings(aspect.name) if r is not None] for group in corpus.groups]
+    if not corpus.grouped:
+        means = [[mean for of_group in means for mean in of_group]]
+    return AspectStatistics(
+        aspect,
+        rated=len(rated),
+        missing=len(raters) - len(rated),
+        raters=(min(map(len, rated)), max(map(len, rated))),
+        values=Counter(value for values in rated for value in values),
+        pairs=sum(_pairs(len(of_group)) for of_group in means),
+        tied=sum(_pairs(count) for of_group in means for count in Counter(of_group).values()),
+    )
+
+
+def _pairs(count: int) -> int:
+    return count * (count - 1) // 2
+
+
+def _repeated(corpus: Corpus) -> int:
+    without_sources = all(not group.source for group in corpus.groups)
+    texts: Iterable[list[str]] = ([c.text for c in group.candidates] for group in corpus.groups)
+    if without_sources:
+        texts = [[text for of_group in texts for text in of_group]]
+    return sum(len(of_group) - len(set(of_group)) for of_group in texts)

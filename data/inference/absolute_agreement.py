@@ -1,0 +1,229 @@
+"""How close scores are to the ratings, where correlations tell their order alone: level and decisions.
+
+Three figures of each judge and aspect, over the candidates of all sources that have both a score and a rating:
+
+- `mae`: mean absolute difference of score and mean rating, in points of the scale; lower is better.
+- `ccc`: concordance, 1 where every score is its rating; a correlation that other level and other spread lower (Lin, A
+  concordance correlation coefficient to evaluate reproducibility, 1989).
+- `kappa`: of the decision "at least CUT", made of the score and of the mean rating (Cohen, A coefficient of agreement
+  for nominal scales, 1960); undefined where all ratings fall on one side.
+
+Intervals rest on what each source contributes (`data.agreement.bootstrap.pseudo_values`), and those of differences
+between judges on the differences of these.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from debate_judge.data.agreement.bootstrap import GroupIndex, Pairs, pairs_of_groups, pseudo_values
+from debate_judge.data.agreement.classification import Measure
+from debate_judge.data.agreement.correlations import Floats, Statistic
+from debate_judge.data.agreement.decisions import DecisionRule
+from debate_judge.data.agreement.intervals import Interval, of_group_correlations, of_group_differences
+from debate_judge.data.agreement.results import GroupScores
+from debate_judge.data.errors import InputError
+from debate_judge.data.schema import Aspect
+
+AbsoluteMeasure = Literal["mae", "ccc", "kappa"]
+MEASURES: tuple[AbsoluteMeasure, ...] = ("mae", "ccc", "kappa")
+
+Objective = Statistic | AbsoluteMeasure
+"""What a compile maximizes."""
+
+MAXIMIZED: Mapping[AbsoluteMeasure, str] = {
+    "mae": "1 less the mean absolute error as a share of the scale",
+    "ccc": "concordance (CCC) of all texts",
+    "kappa": "Cohen's kappa of all decisions at the cut",
+}
+"""What is maximized where these are the objective."""
+
+POOLED = ("ccc", "kappa")
+"""Measures of all texts together; an error is a mean over sources as well."""
+
+AVERAGE = "average"
+
+_UPPER = 0.75
+"""Where on the scale the decision is cut if nobody says so: 4 of 1 to 5."""
+
+
+@dataclass(frozen=True, slots=True)
+class AbsoluteAgreement:
+    """The figures of one judge in one aspect, or on average over aspects."""
+
+    cut: float | None
+    """Of the decision; None for the average."""
+    candidates: int
+    """That have a score and a rating."""
+    figures: Mapping[str, Measure]
+    """Measure -> its value. On average over aspects the error is undefined where their scales differ."""
+    changes: Mapping[str, Measure]
+    """Measure -> this judge's minus the first judge's."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "cut": self.cut,
+            "candidates": self.candidates,
+            **{name: measure.to_json() for name, measure in self.figures.items()},
+            "change": {name: measure.to_json() for name, measure in self.changes.items()},
+        }
+
+
+def decision_cuts(
+    aspects: Sequence[Aspect], decision_rules: Mapping[str, DecisionRule], cut: float | None = None
+) -> dict[str, float]:
+    """Aspect name -> the least value that is a yes.
+
+    Args:
+        aspects: Of the judge.
+        questions: Aspect name -> the decision that its ratings define.
+        cut: The user's, for all aspects; by default the threshold of binary ratings, else three quarters up the scale.
+
+    Raises:
+        InputError: The user's cut leaves nothing on one side.
+    """
+    cuts = {}
+    for aspect in aspects:
+        scale, rule = aspect.scale, decision_rules.get(aspect.name)
+        if cut is not None and not scale.low < cut <= scale.high:
+            raise InputError(
+                f"no decision about {aspect.name}: every rating is on one side of the cut",
+                field="cut",
+                expected=f"a number above {scale.low:g} and up to {scale.high:g}",
+                found=f"{cut:g}",
+            )
+        usual = scale.low + _UPPER * (scale.high - scale.low)
+        binary = rule is not None and rule.kind == "binary"
+        cuts[aspect.name] = cut if cut is not None else rule.threshold if rule and binary else usual
+    return cuts
+
+
+@dataclass(frozen=True, slots=True)
+class _Estimate:
+    """The measures of one judge, of one aspect or on average."""
+
+    values: Floats
+    """Shape (measures,)."""
+    influences: Floats
+    """Of each unit of sources on them, shape (measures, units)."""
+    here: NDArray[np.bool_]
+    """Which units have candidates, shape (units,)."""
+    candidates: int
+
+
+def absolute_agreement(
+    judges: Mapping[str, Mapping[str, Sequence[GroupScores]]],
+    cuts: Mapping[str, float],
+    *,
+    one_scale: bool,
+    seed: int,
+) -> dict[str, dict[str, AbsoluteAgreement]]:
+    """Judge -> aspect or `AVERAGE` -> its figures, with 95 % intervals over sources.
+
+    Args:
+        judges: Judge -> aspect -> scores on the raters' scale by group, the same groups for all; all judges are
+            compared with the first.
+        cuts: Aspect -> its cut (`decision_cuts`).
+        one_scale: Whether all aspects have the same scale; else there is no average error.
+        seed: Of the bundles of sources where there are many.
+    """
+    first, aspects = next(iter(judges)), list(next(iter(judges.values())))
+    index = GroupIndex.of(judges[first], seed)
+    estimates = {
+        (judge, aspect): _estimate(pairs_of_groups(by_aspect[aspect], index), cuts[aspect])
+        for judge, by_aspect in judges.items()
+        for aspect in aspects
+    }
+    by_judge: dict[str, dict[str, AbsoluteAgreement]] = {}
+    for judge in judges:
+        by_judge[judge] = {}
+        for name, over in [*((aspect, [aspect]) for aspect in aspects), (AVERAGE, aspects)]:
+            own, base = (_averaged([estimates[j, a] for a in over]) for j in (judge, first))
+            if name == AVERAGE and not one_scale:
+                own = replace(own, values=np.array([np.nan, *own.values[1:]]))
+            changes = {} if judge == first else _changes(own, base)
+            by_judge[judge][name] = AbsoluteAgreement(cuts.get(name), own.candidates, _measures(own), changes)
+    return by_judge
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What closeness in one aspect is measured against."""
+
+    span: float
+    """From the lowest to the highest point of the scale."""
+    cut: float
+    """Of the decision."""
+
+
+def objective_value(measure: AbsoluteMeasure, ratings: Floats, scores: Floats, bounds: Bounds) -> Floats:
+    """A measure of each row as something to maximize, 1 at best, shape (rows,); NaN where it is undefined.
+
+    Args:
+        measure: Which one; of the error, its share of the scale is subtracted from 1.
+        ratings: Shape (rows, width); NaN fills up shorter rows, at the same places as in `scores`.
+        scores: Likewise.
+        bounds: Of the aspect.
+    """
+    error, ccc, kappa = _of_rows(ratings, scores, bounds.cut)
+    values: Floats = {"mae": 1 - error / bounds.span, "ccc": ccc, "kappa": kappa}[measure]
+    return values
+
+
+def _of_rows(ratings: Floats, scores: Floats, cut: float) -> Floats:
+    """The three measures of each row, shape (3, rows), from arrays as in `objective_value`."""
+    there = ~np.isnan(ratings)
+    s, r = np.where(there, scores, 0.0), np.where(there, ratings, 0.0)
+    yes, wanted = (there & (x >= cut) for x in (scores, ratings))
+    parts = (there, np.abs(s - r), s, r, s * s, r * r, s * r, yes & wanted, yes, wanted)
+    sums = np.array([part.sum(axis=1) for part in parts], dtype=float)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        _, error, s, r, ss, rr, sr, both, yes, wanted = sums / sums[0]
+        ccc = 2 * (sr - s * r) / (ss - s * s + rr - r * r + (s - r) ** 2)
+        chance = yes * wanted + (1 - yes) * (1 - wanted)
+        kappa = (1 - yes - wanted + 2 * both - chance) / (1 - chance)
+        kappa = np.where((wanted > 0) & (wanted < 1), kappa, np.nan)
+    return np.array([error, ccc, kappa])
+
+
+def _estimate(pairs: Pairs, cut: float) -> _Estimate:
+    present, unit = np.unique(pairs.unit, return_inverse=True)
+    pseudo = pseudo_values(lambda r, s: _of_rows(r, s, cut), pairs.ratings, pairs.scores, unit, len(present))
+    here = np.isin(np.arange(pairs.units), present)
+    values = _of_rows(pairs.ratings[None], pairs.scores[None], cut)
+    influences = np.zeros((len(MEASURES), pairs.units))
+    influences[:, here] = (pseudo - np.nan_to_num(values)) / max(1, len(present))
+    return _Estimate(values[:, 0], influences, here, len(unit))
+
+
+def _averaged(aspects: Sequence[_Estimate]) -> _Estimate:
+    values, influences = (np.mean([getattr(one, name) for one in aspects], axis=0) for name in ("values", "influences"))
+    here = np.logical_or.reduce([one.here for one in aspects])
+    return _Estimate(values, influences, here, sum(one.candidates for one in aspects))
+
+
+def _measures(found: _Estimate) -> dict[str, Measure]:
+    (error, *others), (of_error, *rest) = found.values.tolist(), found.influences[:, found.here]
+    spans = [of_group_differences(error, of_error), *map(of_group_correlations, others, rest)]
+    if spans[0].low is not None:
+        spans[0] = spans[0]._replace(low=max(0.0, spans[0].low))
+    return {name: _measure(v, span) for name, v, span in zip(MEASURES, found.values.tolist(), spans, strict=True)}
+
+
+def _changes(own: _Estimate, base: _Estimate) -> dict[str, Measure]:
+    apart = (own.influences - base.influences)[:, own.here | base.here]
+    values = (own.values - base.values).tolist()
+    return {
+        name: _measure(value, of_group_differences(value, row))
+        for name, value, row in zip(MEASURES, values, apart, strict=True)
+    }
+
+
+def _measure(value: float, span: Interval) -> Measure:
+    return Measure(None, None, None) if math.isnan(value) else Measure(value, *span)

@@ -1,0 +1,230 @@
+"""Whether a judge's agreement with raters holds on new ratings, and what changed: texts, raters or the judge.
+
+Old and new sources are two independent samples, so the difference of agreement is tested by Welch's t over sources
+(Welch, The generalization of Student's problem when several different population variances are involved, 1947). The
+samples may differ in size and spread. Means of scores and of ratings are compared in the same way. A judge with a fixed
+LM is a fixed function of the text: where its scores moved and the ratings with them, the texts changed. Where ratings
+moved apart from what the scores say, the raters changed, or what makes a text good is no longer what the judge sees.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+import numpy as np
+
+from debate_judge.data.agreement.bootstrap import GroupIndex, pairs_of_groups
+from debate_judge.data.agreement.classification import Measure
+from debate_judge.data.agreement.correlations import Floats, Statistic
+from debate_judge.data.agreement.differences import level_function
+from debate_judge.data.agreement.intervals import bootstrap_error, critical, mean_influences, standard_error
+from debate_judge.data.agreement.raters import mean_over_groups
+from debate_judge.data.agreement.results import GroupScores
+from debate_judge.data.schema import Level
+
+MarginVerdict = Literal["holds", "worse", "unclear"]
+
+Scores = Mapping[str, Sequence[GroupScores]]
+"""Aspect -> groups."""
+
+_ROUNDING = 1e-9
+
+_LEVEL = 0.05
+"""Of all statements on drift together (Bonferroni)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SampleFigure:
+    """A figure of one sample."""
+
+    value: float
+    error: float
+    """Standard error over sources."""
+    sources: int
+
+    @classmethod
+    def of_values(cls, values: Floats) -> SampleFigure | None:
+        """The mean of one value a source, shape (sources,); None with fewer than two."""
+        return (
+            cls.of_influences(float(values.mean()), (values - values.mean()) / len(values)) if len(values) > 1 else None
+        )
+
+    @classmethod
+    def of_influences(cls, value: float, influences: Floats) -> SampleFigure | None:
+        """A figure with the influence of each source on it, shape (sources,); None with fewer than two."""
+        return cls(value, standard_error(influences), len(influences)) if len(influences) > 1 else None
+
+    @classmethod
+    def of_ratio(cls, by_source: list[Floats]) -> SampleFigure | None:
+        """The mean over all values of all sources, each source with as many as it has."""
+        count = sum(map(len, by_source))
+        if len(by_source) < 2 or not count:
+            return None
+        value = math.fsum(v for values in by_source for v in values) / count
+        return cls.of_influences(value, np.array([(values - value).sum() / count for values in by_source]))
+
+
+@dataclass(frozen=True, slots=True)
+class TwoSampleDifference:
+    """The figure of the first sample minus that of the second."""
+
+    value: float
+    low: float
+    """Ends of the 95 % interval."""
+    high: float
+    p_value: float
+    """Two-sided, for no difference."""
+
+
+def compare_samples(first: SampleFigure | None, second: SampleFigure | None) -> TwoSampleDifference | None:
+    """The difference of two independent samples; None where one of them is missing."""
+    from scipy.special import stdtr, stdtrit
+
+    if first is None or second is None:
+        return None
+    value, variance = first.value - second.value, first.error**2 + second.error**2
+    if variance <= 0:
+        return TwoSampleDifference(value, value, value, 1.0 if value == 0 else 0.0)
+    freedom = variance**2 / (first.error**4 / (first.sources - 1) + second.error**4 / (second.sources - 1))
+    half = float(stdtrit(freedom, 0.975)) * math.sqrt(variance)
+    p_value = float(2 * stdtr(freedom, -abs(value) / math.sqrt(variance)))
+    return TwoSampleDifference(value, value - half, value + half, p_value)
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """One aspect, new minus old; means over texts, with intervals over sources. None where there is too little."""
+
+    scores: TwoSampleDifference | None
+    """Of the judge's scores, on the raters' scale where they have a place there."""
+    ratings: TwoSampleDifference | None
+    apart: TwoSampleDifference | None
+    """Of rating minus score; None where scores have no place on the raters' scale."""
+    score_spread: float | None
+    """Standard deviation of new scores divided by that of old ones."""
+    rating_spread: float | None
+
+    def to_json(self) -> dict[str, object]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreChange:
+    """The judge on old texts, asked again."""
+
+    texts: int
+    differ: float
+    """Share of the texts with another score."""
+    mean: Measure | None
+    """Of new less old score."""
+
+
+def agreement_figure(
+    scores: Scores, statistic: Statistic, level: Level, *, resamples: int = 2000, seed: int = 0
+) -> SampleFigure | None:
+    """Agreement averaged over aspects, with its standard error over sources.
+
+    Args:
+        scores: Aspect -> groups.
+        statistic: The correlation.
+        level: Where it is computed.
+        resamples: For the standard error at system level.
+        seed: For these.
+
+    Returns:
+        None where it is undefined in an aspect, or rests on fewer than two sources.
+    """
+    index = GroupIndex.of(scores, seed)
+    estimate = level_function(level, resamples=resamples, seed=seed)
+    estimates = [estimate(pairs_of_groups(groups, index), [statistic]) for groups in scores.values()]
+    value = float(np.mean([level_estimate.values[0] for level_estimate in estimates]))
+    included_groups = np.logical_or.reduce([level_estimate.included_groups for level_estimate in estimates])
+    if math.isnan(value) or index.sources(included_groups) < 2:
+        return None
+    by_group = [level_estimate.by_group for level_estimate in estimates if level_estimate.by_group is not None]
+    if by_group:
+        return SampleFigure.of_influences(value, index.by_source(mean_influences(by_group), included_groups)[0])
+    units = min(level_estimate.units for level_estimate in estimates)
+    replicates = [level_estimate.replicates[0] for level_estimate in estimates if level_estimate.replicates is not None]
+    return SampleFigure(value, bootstrap_error(np.mean(replicates, axis=0), units), units)
+
+
+def published_figure(value: float | None, low: float | None, high: float | None, groups: int) -> SampleFigure | None:
+    """A correlation with the standard error that its interval on Fisher's z was made from (`intervals.py`)."""
+    if value is None or low is None or high is None or groups < 2 or not -1 < low <= high < 1:
+        return None
+    half = (math.atanh(high) - math.atanh(low)) / 2
+    return SampleFigure(value, half / critical(groups) * (1 - value**2), groups)
+
+
+def margin_verdict(difference: TwoSampleDifference | None, margin: float) -> MarginVerdict:
+    """Whether new agreement is shown to be less than `margin` below the old, more than that, or neither."""
+    if difference is None:
+        return "unclear"
+    if difference.high < -margin:
+        return "worse"
+    return "holds" if difference.low > -margin else "unclear"
+
+
+def measure_drift(old: Sequence[GroupScores], new: Sequence[GroupScores], on_scale: bool) -> Drift:
+    """Compare scores and ratings of two sets of sources in one aspect.
+
+    Args:
+        old: With scores on the raters' scale, if `on_scale`.
+        new: Likewise.
+        on_scale: Whether rating minus score has a meaning.
+    """
+    kept = [[pairs for pairs in _by_source(groups) if len(pairs)] for groups in (new, old)]
+
+    def moved(of: int) -> TwoSampleDifference | None:
+        return compare_samples(*(SampleFigure.of_ratio([pairs[:, of] for pairs in groups]) for groups in kept))
+
+    residuals = [SampleFigure.of_ratio([pairs[:, 0] - pairs[:, 1] for pairs in groups]) for groups in kept]
+    spreads = [
+        [float(np.concatenate([pairs[:, of] for pairs in groups]).std()) if groups else 0.0 for groups in kept]
+        for of in (0, 1)
+    ]
+    ratios = [new / old if old > 0 else None for new, old in spreads]
+    return Drift(moved(1), moved(0), compare_samples(*residuals) if on_scale else None, ratios[1], ratios[0])
+
+
+def score_change(by_group: Sequence[Floats]) -> ScoreChange:
+    """Of new less old scores of the same texts, an array for each group."""
+    every = np.concatenate(by_group) if by_group else np.zeros(0)
+    differ = float(np.mean(np.abs(every) > _ROUNDING)) if len(every) else 0.0
+    return ScoreChange(len(every), differ, mean_over_groups(by_group) if by_group else None)
+
+
+def causes(drifts: Mapping[str, Drift], changed: Mapping[str, ScoreChange]) -> list[str]:
+    """What is shown to have changed, in sentences; empty where nothing is.
+
+    Args:
+        drifts: Aspect -> drift.
+        changed: Aspect -> how the judge scores old texts now.
+    """
+    limit = _LEVEL / (2 * max(1, len(drifts)))
+    sentences = []
+    for name, again in changed.items():
+        if again.differ and again.mean is not None and again.mean.value is not None:
+            sentences.append(
+                f"the judge changed: it scores {100 * again.differ:.0f} % of {again.texts} old texts differently in "
+                f"{name}, by {again.mean.value:+.2f} in the mean"
+            )
+    for name, drift in drifts.items():
+        if drift.scores is not None and drift.scores.p_value < limit:
+            sentences.append(f"the texts changed: the judge scores them {drift.scores.value:+.2f} in {name}")
+        if drift.apart is not None and drift.apart.p_value < limit:
+            sentences.append(f"the raters changed: for equal scores they give {drift.apart.value:+.2f} in {name}")
+    return sentences
+
+
+def _by_source(groups: Sequence[GroupScores]) -> list[Floats]:
+    """Rating and score of the candidates that have both, shape (candidates, 2), of each source."""
+    by_source: dict[str, list[tuple[float, float]]] = {}
+    for group in groups:
+        rows = zip(group.ratings, group.scores, strict=True)
+        by_source.setdefault(group.cluster, []).extend((r, s) for r, s in rows if r is not None and s is not None)
+    return [np.array(rows, dtype=float).reshape(-1, 2) for rows in by_source.values()]

@@ -1,0 +1,106 @@
+"""Public sets of pairs: LLMBar (Zeng et al. 2024) and PandaLM's test set (Wang et al. 2024).
+
+Home: Dataset/LLMBar/*/dataset.json in the GitHub repository princeton-nlp/LLMBar: 100 natural and 319 adversarial pairs
+of answers to an instruction, each with the better one, on which the authors agree. And data/testset-v1.json in
+WeOpenML/PandaLM: 999 pairs of answers to 170 instructions by five small LMs, compared by three people; pairs with an
+empty answer are left out. Records look like this (made up):
+
+    {"input": "Name a river.", "output_1": "The Ash.", "output_2": "Water.", "label": 1}
+    {"instruction": "Name a river.", "input": "", "response1": "The Ash.", "response2": "Water.", "annotator1": 0,
+     "annotator2": 1, "annotator3": 1}
+
+where 1 and 2 are the better answer, and 0 is a tie. A group is a pair; an instruction may have several.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+
+from debate_judge.data.files.pairs import PREFERENCE, PairColumns, outcomes, pair_columns
+from debate_judge.data.files.records import Record
+from debate_judge.data.schema import Candidate, Corpus, RatedGroup, fingerprint
+from debate_judge.data.sets import hub
+from debate_judge.data.tasks import PAIRS
+
+logger = logging.getLogger(__name__)
+
+
+def _homes(place: str, commit: str, files: Sequence[str], *columns: str) -> tuple[hub.RemoteSource, ...]:
+    address = f"https://raw.githubusercontent.com/{place}/{commit}/"
+    return tuple(hub.RemoteSource(address + file, commit, columns) for file in files)
+
+
+def _llmbar(*parts: str) -> tuple[hub.RemoteSource, ...]:
+    files = [f"Dataset/LLMBar/{part}/dataset.json" for part in parts]
+    commit = "900616bff90b6c6c8e1681f7d079250637c55992"
+    return _homes("princeton-nlp/LLMBar", commit, files, "input", "output_1", "output_2", "label")
+
+
+REMOTES: Mapping[str, tuple[hub.RemoteSource, ...]] = MappingProxyType(
+    {
+        "llmbar": _llmbar("Natural"),
+        "llmbar_adversarial": _llmbar(*(f"Adversarial/{part}" for part in ("Neighbor", "GPTInst", "GPTOut", "Manual"))),
+        "pandalm": _homes(
+            "WeOpenML/PandaLM",
+            "3871806e72b4832f815ecafd24d3503c73403f48",
+            ["data/testset-v1.json"],
+            *("instruction", "input", "response1", "response2", "annotator1", "annotator2", "annotator3"),
+        ),
+    }
+)
+"""Name of the set -> its files at its home."""
+
+
+def load(path: str | Path | None = None, part: str = "llmbar") -> Corpus:
+    """Load a set from a local copy, or from its home.
+
+    Args:
+        path: One file in the layout of the set.
+        part: One of `REMOTES`.
+
+    Raises:
+        InputError: The copy cannot be used, or the home cannot be reached.
+    """
+    homes = REMOTES[part] if path is None else REMOTES[part][:1]
+    read = [hub.read(part, path, remote) for remote in homes]
+    records = [record for group_records, _ in read for record in group_records]
+    for record in records:
+        record.require(*homes[0].columns)
+    pairs = [(record, pair) for record in records if (pair := pair_columns(record))]
+    whole = [(record, pair) for record, pair in pairs if all(str(record.value(c)).strip() for c in pair.texts)]
+    if len(whole) < len(records):
+        logger.warning("%s: %d pairs with an empty answer are left out", part, len(records) - len(whole))
+    groups: dict[str, RatedGroup] = {}
+    for group in (_group(record, pair) for record, pair in whole):
+        # A pair that was compared twice has the ratings of both.
+        groups[group.id] = _together(groups[group.id], group) if group.id in groups else group
+    return Corpus(PAIRS, tuple(groups.values()), read[0][1])
+
+
+def _together(first: RatedGroup, second: RatedGroup) -> RatedGroup:
+    both = zip(first.candidates, second.candidates, strict=True)
+    rated = ((a, (*a.ratings[PREFERENCE], *b.ratings[PREFERENCE])) for a, b in both)
+    return replace(first, candidates=tuple(replace(a, ratings={PREFERENCE: values}) for a, values in rated))
+
+
+def _answer(record: Record, column: str) -> str:
+    """An answer; PandaLM's file has some that are the word alone as true and false of JSON."""
+    value = record.value(column)
+    return str(value) if isinstance(value, bool) else record.text(column)
+
+
+def _group(record: Record, pair: PairColumns) -> RatedGroup:
+    first = tuple(rating for *_, rating in outcomes(record, pair) if rating is not None)
+    parts = (record.optional_text(field) for field in ("instruction", "input") if field in record.values)
+    source = "\n\n".join(filter(str.strip, parts))
+    texts = [_answer(record, column) for column in pair.texts]
+    ratings = (first, tuple(1 - rating for rating in first))
+    return RatedGroup(
+        fingerprint([source, *texts]),
+        source,
+        tuple(Candidate(n, text, {PREFERENCE: r}) for n, text, r in zip("12", texts, ratings, strict=True)),
+    )

@@ -1,0 +1,65 @@
+"""The choices of a compile, its changed instructions and its guides in words."""
+
+from __future__ import annotations
+
+import difflib
+
+from debate_judge.optimize.context import CompilePlan
+from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, Point
+from debate_judge.optimize.tuners.guide import guide_of
+from debate_judge.programs.compiled import CompiledJudge
+
+
+def describe(point: Point, calls: float = 1.0) -> str:
+    """A choice in words, e.g. `guide, n = 2, devils-advocate, tie-breaker, half points`.
+
+    Without rounds, some judges make several `calls` per item, and metrics none.
+    """
+    single = "single call" if round(calls) == 1 else "n = 0"
+    parts = [single] if point.rounds == 0 else [f"n = {point.rounds}", point.persona]
+    if point.knowledge != NO_KNOWLEDGE and point.persona != point.knowledge:
+        parts.insert(0, point.knowledge)
+    elif point.rounds == 0 and point.knowledge != NO_KNOWLEDGE:
+        parts.append(point.knowledge)
+    if point.tie_breaker and point.rounds:
+        parts.append("tie-breaker")
+    if point.reading != "alone":
+        parts.append(point.reading)
+    if point.granularity != "given":
+        parts.append(f"{point.granularity} points")
+    return ", ".join(parts)
+
+
+def in_words(variant: JudgeVariant) -> str:
+    """The name of a variant in figures."""
+    known = "" if variant.knowledge in (NO_KNOWLEDGE, variant.persona) else f" + {variant.knowledge}"
+    reading = "" if variant.reading == "alone" else f", {variant.reading}"
+    return f"{variant.persona}{known}{reading}"
+
+
+def instruction_diff(plan: CompilePlan, judge: CompiledJudge) -> str:
+    """Unified diff of every role's instructions, from the uncompiled judge to the compiled one."""
+    before = plan.judge.instructions()
+    lines: list[str] = []
+    for aspect, chosen in judge.aspects.items():
+        for role, after in chosen.judge.instructions().items():
+            lines += difflib.unified_diff(
+                before[role].splitlines(),
+                after.splitlines(),
+                f"{aspect}/{role}",
+                f"{aspect}/{role}, compiled",
+                lineterm="",
+            )
+    return "\n".join(lines) or "The compiled instructions are the uncompiled ones."
+
+
+def guides(judge: CompiledJudge) -> dict[str, str]:
+    """Aspect -> the guide in the judge's instructions, for aspects with a guide."""
+    by_aspect = {aspect: guide_of(chosen.judge) for aspect, chosen in judge.aspects.items()}
+    return {aspect: guide for aspect, guide in by_aspect.items() if guide}
+
+
+def guides_text(judge: CompiledJudge) -> str:
+    """All guides as one text for people."""
+    by_aspect = guides(judge)
+    return "\n\n".join(f"{aspect}\n\n{guide}" for aspect, guide in by_aspect.items()) or "The judge holds no guide."

@@ -1,0 +1,112 @@
+"""For the page of a run in MLflow: its description, and the table of debates with the largest errors."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from debate_judge.data.agreement.results import GroupScores
+from debate_judge.optimize.context import CompilePlan
+from debate_judge.optimize.evaluation.comparison import HeldOut
+from debate_judge.optimize.reporting.verdict import agreement_rows, headings, measure, verdict
+from debate_judge.optimize.result import Result
+from debate_judge.programs.judge import Unscored, reason_of
+from debate_judge.programs.make_lm import OFFLINE
+from debate_judge.runs.reports.tables import DataTable, markdown
+from debate_judge.runs.tracking.contents import TracedDebate
+
+MAX_DEBATES = 200
+"""Most debates in the run's table."""
+
+SAMPLED = 12
+"""Debates that are shown as traces, about equally many of each aspect."""
+
+
+def description(result: Result) -> str:
+    """The verdict and the table of held-out agreement, as Markdown."""
+    questions = [line.partition("? ") for line in verdict(result)]
+    rows = [[*row[:-2], row[-1]] for row in agreement_rows(result, "/")]
+    lines = [
+        *(f"**{question}{mark.strip()}** {answer}\n" for question, mark, answer in questions),
+        f"Held-out {measure(result)} with the human ratings, with 95 % intervals:\n",
+        markdown(DataTable(["", *headings(result).values(), "chosen"], rows)),
+    ]
+    if result.plan.settings.lm == OFFLINE:
+        lines.append("\nThe LM was the offline stand-in: text statistics, no language model.")
+    return "\n".join(lines)
+
+
+def debate_rows(plan: CompilePlan, held_out: HeldOut) -> list[dict[str, Any]]:
+    """The compiled judge's debates with ratings and single calls, those furthest from the raters first.
+
+    The distance is the difference of score and mean rating in points; for a judge whose scores are not on the scale,
+    that of their ranks within the group. Items without a score come last.
+    """
+    judged = held_out.judged["compiled"]
+    rows: list[dict[str, Any]] = []
+    for aspect in plan.data.aspects:
+        judgements = iter(judged[aspect.name])
+        compiled, single = (held_out.scores[name][aspect.name] for name in ("compiled", "single"))
+        for compiled_judgement, single_judgement in zip(compiled, single, strict=True):
+            away = _distances(compiled_judgement, on_scale=plan.judge.on_scale)
+            for place, candidate in enumerate(compiled_judgement.candidates):
+                judgement = next(judgements)
+                rows.append(
+                    {
+                        "away": away[place],
+                        "aspect": aspect.name,
+                        "group": compiled_judgement.group,
+                        "candidate": candidate,
+                        "rating": compiled_judgement.ratings[place],
+                        "score": compiled_judgement.scores[place],
+                        "single call": single_judgement.scores[place],
+                        "rounds": judgement.transcript.rounds,
+                        "stop": judgement.reason if isinstance(judgement, Unscored) else judgement.stop_reason,
+                        "calls": judgement.calls,
+                        "debate": str(judgement.transcript),
+                    }
+                )
+    rows.sort(key=lambda row: (row["away"] is None, -(row["away"] or 0.0)))
+    return rows[:MAX_DEBATES]
+
+
+def sampled_debates(plan: CompilePlan, held_out: HeldOut) -> list[TracedDebate]:
+    """A random sample of the compiled judge's debates on held-out sources, the same for equal settings."""
+    rng = random.Random(plan.settings.seed)
+    judged = held_out.judged["compiled"]
+    groups = {group.id: group for group in plan.data.measured.groups}
+    debates: list[TracedDebate] = []
+    for aspect in plan.data.aspects:
+        scored = [
+            (scores, place, candidate)
+            for scores in held_out.scores["compiled"][aspect.name]
+            for place, candidate in enumerate(scores.candidates)
+        ]
+        shown = rng.sample(range(len(scored)), min(len(scored), max(1, SAMPLED // len(plan.data.aspects))))
+        for number in sorted(shown):
+            scores, place, candidate = scored[number]
+            judgement, group = judged[aspect.name][number], groups[scores.group]
+            (text,) = [each.text for each in group.candidates if each.id == candidate]
+            transcript, score, rating = judgement.transcript, scores.scores[place], scores.ratings[place]
+            name = f"{aspect.name}: {scores.group}, {candidate}"
+            debates.append(TracedDebate(
+                name, scores.group, candidate, aspect.name, group.source, text, transcript, score, reason_of(judgement),
+                rating,
+            ))  # fmt: skip
+    return debates
+
+
+def _distances(group: GroupScores, *, on_scale: bool) -> list[float | None]:
+    pairs = list(zip(group.scores, group.ratings, strict=True))
+    if on_scale:
+        return [None if s is None or r is None else abs(s - r) for s, r in pairs]
+    known = [(s, r) for s, r in pairs if s is not None and r is not None]
+    ranked = iter(abs(a - b) for a, b in zip(_ranks([s for s, _ in known]), _ranks([r for _, r in known]), strict=True))
+    return [None if s is None or r is None else next(ranked) for s, r in pairs]
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    from scipy.stats import rankdata
+
+    return [float(rank) for rank in rankdata(values)] if values else []

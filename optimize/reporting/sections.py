@@ -1,0 +1,249 @@
+"""The sections of a compile's report. A new section is one more entry in `compile_report`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from debate_judge.optimize.context import CompilePlan
+from debate_judge.optimize.evaluation.comparison import HeldOut
+from debate_judge.optimize.evaluation.held_out import COMPARED
+from debate_judge.optimize.evaluation.learning_curve import LearningCurve
+from debate_judge.optimize.reporting.formatting import describe, guides, in_words
+from debate_judge.optimize.reporting.verdict import (
+    NOT_SHOWN,
+    agreement_rows,
+    evidence_tables,
+    headings,
+    held_out_note,
+    table_notes,
+    verdict,
+)
+from debate_judge.optimize.result import Result
+from debate_judge.optimize.search.outcomes import Outcome, SearchResult
+from debate_judge.programs.compiled import CompiledJudge
+from debate_judge.runs.flags.parser import as_command
+from debate_judge.runs.reports import learning_curve
+from debate_judge.runs.reports.costs import cost_block
+from debate_judge.runs.reports.html.blocks import (
+    CostChart,
+    CostPoint,
+    DataTable,
+    JudgesChart,
+    LineChart,
+    LineSeries,
+    Paragraph,
+    Quotation,
+    ReportBlock,
+    Section,
+    Span,
+    TextChange,
+)
+from debate_judge.runs.reports.html.document import DebateTexts, Report
+from debate_judge.runs.reports.html.items import (
+    JudgedScores,
+    beside_ratings,
+    debates_of,
+    labels_of,
+    reproduce_blocks,
+)
+from debate_judge.runs.reports.text import correlation_label
+
+_BROWSED = ("compiled", "single")
+"""The judges whose debates can be browsed on the page."""
+
+
+def compile_report(result: Result) -> tuple[Report, DebateTexts]:
+    """The report of a compile without the texts of the data, and these texts."""
+    plan, judge, searches, held_out = result.plan, result.compiled, result.searches, result.held_out
+    names = headings(result)
+    judged = {name: _judged(plan, held_out, name) for name in _BROWSED}
+    debates, texts = debates_of(
+        plan.data.measured, plan.data.aspects, {names[n]: scores for n, scores in judged.items()}, plan.identity
+    )
+    blocks_by_title: dict[str, Sequence[ReportBlock]] = {
+        "Verdict": _verdict(result),
+        "Agreement on held-out sources": _agreement(result),
+        **{
+            title: [Paragraph(part, look="small") if isinstance(part, str) else part for part in parts]
+            for title, parts in evidence_tables(result).items()
+        },
+        "What was learnt about the raters": _learnt(plan, judge),
+        "Would more ratings pay?": _curve(plan, result.curve),
+        "Agreement by rounds and persona": _rounds(plan, searches),
+        "Agreement against cost": _cost(plan, searches),
+        "What mattered in the search": _importances(next(iter(searches.values()))),
+        "Human against judge": tuple(beside_ratings(plan.data.aspects, judged["compiled"])),
+        "Cost": _costs(result),
+        "Reproduce": _reproduce(plan),
+    }
+    sections = tuple(
+        Section(title, tuple(blocks), title not in _NO_FIGURES) for title, blocks in blocks_by_title.items() if blocks
+    )
+    report = Report(
+        "compile",
+        plan.name,
+        f"{plan.corpus_name}: {result.kind}, {plan.settings.lm}",
+        plan.identity,
+        sections,
+        debates,
+        stand_in=plan.note or "",
+        labels=labels_of(plan.data.corpus.task),
+    )
+    return report, texts
+
+
+NAMES_OF_PARAMETERS = {
+    "rounds": "n",
+    "persona": "persona of the Critic",
+    "knowledge": "knowledge of the raters",
+    "reading": "reading",
+    "tie_breaker": "Tie-breaker",
+}
+
+_NO_FIGURES = ("What was learnt about the raters", "Reproduce")
+
+
+def _judged(plan: CompilePlan, held_out: HeldOut, name: str) -> JudgedScores:
+    on_scale = plan.single.on_scale if name == "single" else plan.judge.on_scale
+    return JudgedScores(held_out.scores[name], held_out.judged[name], on_scale)
+
+
+def _verdict(result: Result) -> list[ReportBlock]:
+    blocks: list[ReportBlock] = []
+    looks = result.looks
+    for line in verdict(result):
+        question, mark, answer = line.partition("? ")
+        blocks.append(Paragraph(answer[:1].upper() + answer[1:], question + mark.strip()))
+    if str(looks):
+        blocks.append(Paragraph(f"{looks}.", look="warning"))
+    if not result.shown:
+        blocks.append(Paragraph(NOT_SHOWN, look="warning"))
+    return blocks
+
+
+def _agreement(result: Result) -> list[ReportBlock]:
+    names, aspects = headings(result), list(result.searches)
+    several = len(aspects) > 1
+    rows = agreement_rows(result, " / ")[: None if several else -1]
+    by_judge = {judge: [result.agreement(judge, aspect) for aspect in aspects] for judge in COMPARED}
+    if several:
+        for judge, column in by_judge.items():
+            column.append(result.agreement(judge))
+    label = correlation_label(by_judge["compiled"][-1])
+    note = f"{label}; 95 % intervals. {held_out_note(result)}. LM calls per item in the order of the columns."
+    series = tuple(LineSeries(names[judge], tuple(map(Span.of, by_judge[judge]))) for judge in COMPARED)
+    raters = result.held_out.raters.get("compiled", {})
+    ceilings = [raters[aspect].ceiling if aspect in raters else None for aspect in aspects]
+    ceiling = tuple(None if each is None else each.value for each in ceilings)
+    return [
+        DataTable(("aspect", *names.values(), "LM calls per item", "chosen"), rows, note, total=several),
+        JudgesChart("Held-out agreement with the raters", label, tuple(row[0] for row in rows), series, ceiling),
+        Paragraph("\n".join(table_notes(result)), look="small"),
+    ]
+
+
+def _curve(plan: CompilePlan, curve: LearningCurve | None) -> list[ReportBlock]:
+    if curve is None:
+        return []
+    question, mark, answer = learning_curve.summary_text(curve.steps).partition("? ")
+    blocks: list[ReportBlock] = [
+        Paragraph(answer, question + mark.strip()),
+        learning_curve.table(curve.steps, plan.data.level, plan.statistic),
+    ]
+    level, statistic, steps = plan.data.level, plan.statistic, curve.steps
+    by_aspect = {aspect: [step.table.aspects[aspect][level][statistic] for step in steps] for aspect in curve.fixed}
+    if len(by_aspect) > 1:
+        by_aspect["average"] = [step.table.average[level][statistic] for step in steps]
+    series = tuple(LineSeries(name, tuple(map(Span.of, values))) for name, values in by_aspect.items())
+    sources = tuple(str(step.sources) for step in steps)
+    label = correlation_label(next(iter(by_aspect.values()))[-1])
+    blocks.append(LineChart("Learning curve", label, series, x="train sources learnt from", ticks=sources))
+    return [*blocks, Paragraph(learning_curve.unlearnt(curve.added), look="small")] if curve.added else blocks
+
+
+def _learnt(plan: CompilePlan, judge: CompiledJudge) -> list[ReportBlock]:
+    blocks: list[ReportBlock] = [Quotation(f"Guide: {aspect}", guide) for aspect, guide in guides(judge).items()]
+    before = plan.judge.instructions()
+    changes = [
+        TextChange(f"{aspect}: instructions of {role}", before[role], after)
+        for aspect, chosen in judge.aspects.items()
+        for role, after in chosen.judge.instructions().items()
+        if after != before[role]
+    ]
+    if not blocks and not changes:
+        return [Paragraph("The judge holds no guide, and its instructions are unchanged.")]
+    note = "Instructions of the judge's roles, from uncompiled to compiled: what was added and what was removed."
+    return [*blocks, *([Paragraph(note)] if changes else []), *changes]
+
+
+def _rounds(plan: CompilePlan, searches: Mapping[str, SearchResult]) -> list[ReportBlock]:
+    level, seed = plan.data.level, plan.settings.seed
+    charts: list[ReportBlock] = []
+    for aspect, search in searches.items():
+        point, series, label = search.chosen.point, [], ""
+        for variant in search.scores.held:
+            values = search.scores.by_rounds(variant, aspect, plan.statistic, level, seed)
+            series.append(LineSeries(in_words(variant), tuple(map(Span.of, values))))
+            label = label or correlation_label(values[-1])
+        if any(len(line.values) > 1 for line in series):
+            chosen = None if point.tie_breaker else (in_words(point.variant), point.rounds)
+            charts.append(LineChart(aspect, label, tuple(series), chosen))
+    note = (
+        "On the sources that were chosen by, without Tie-breaker and as given; the largest of many such figures is too "
+        "large."
+    )
+    return [Paragraph(note), *charts] if charts else []
+
+
+def _cost(plan: CompilePlan, searches: Mapping[str, SearchResult]) -> list[ReportBlock]:
+    label = f"{plan.objective_description}, {{}} sources"
+    charts = [
+        CostChart(
+            aspect,
+            label.format(len(search.chosen.scores[aspect])),
+            tuple(map(_point, search.outcomes)),
+            tuple(map(_point, search.front)),
+            _point(search.chosen),
+        )
+        for aspect, search in searches.items()
+    ]
+    note = "All that the search evaluated, on the sources that were chosen by; the largest of many is too large."
+    return [Paragraph(note), *charts]
+
+
+def _importances(search: SearchResult) -> list[ReportBlock]:
+    if not search.importances:
+        return []
+    rows = [(NAMES_OF_PARAMETERS[name], f"{share:.0%}") for name, share in search.importances.items()]
+    trials = len({replace(outcome.point, granularity="given") for outcome in search.outcomes})
+    note = (
+        f"Share of each parameter in what makes the {trials} trials that were completed differ, by Optuna's PED-ANOVA, "
+        "over all aspects. A parameter with a small share could have been left as it was."
+    )
+    return [Paragraph(note), DataTable(("parameter", "share"), rows)]
+
+
+def _point(outcome: Outcome) -> CostPoint:
+    return CostPoint(outcome.calls, outcome.agreement, describe(outcome.point, outcome.calls))
+
+
+def _costs(result: Result) -> list[ReportBlock]:
+    meter = result.lm.meter
+    requested, executed = meter.asked.total(), meter.executed.total()
+    note = f"LM calls: {requested:,} asked, {executed:,} executed now, the rest were recalled from the store."
+    return [Paragraph(note), cost_block(meter, result.lm.price)]
+
+
+def _reproduce(plan: CompilePlan) -> list[ReportBlock]:
+    data, settings = plan.data, plan.settings
+    groups = {"train": data.splits.train, "dev": data.splits.dev, "held-out": data.measured}
+    rows = [
+        ("seed", str(settings.seed)),
+        ("LM", settings.lm + (f" ({plan.note})" if plan.note else "")),
+        ("data", f"{data.corpus.origin.name}, fingerprint {data.corpus.digest}"),
+        *((name, f"{part.sources} sources, fingerprint {part.digest}") for name, part in groups.items()),
+        ("settings", f"fingerprint {plan.identity}"),
+    ]
+    note = "Equal settings, data and replies of the LM give equal results; calls that were answered are not made again."
+    return [*reproduce_blocks(as_command("compile", settings), rows), Paragraph(note, look="small")]

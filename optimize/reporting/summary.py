@@ -1,0 +1,140 @@
+"""The terminal output of a finished compile: the table of results and the next commands."""
+
+from __future__ import annotations
+
+import shlex
+import textwrap
+from collections import Counter
+
+from debate_judge.optimize.reporting.formatting import guides
+from debate_judge.optimize.reporting.verdict import (
+    NOT_SHOWN,
+    agreement_rows,
+    evidence_tables,
+    headings,
+    held_out_note,
+    measure,
+    table_notes,
+    verdict,
+)
+from debate_judge.optimize.result import Result
+from debate_judge.programs.lm.http.address import without_credentials
+from debate_judge.programs.lm.prices import EXAMPLE_LM
+from debate_judge.programs.make_lm import OFFLINE
+from debate_judge.runs.flags.invocation import command
+from debate_judge.runs.flags.parser import written
+from debate_judge.runs.reports import learning_curve
+from debate_judge.runs.reports.costs import cost_rows, cost_table
+from debate_judge.runs.reports.tables import DataTable
+from debate_judge.runs.reports.terminal import Printed, Verbatim
+
+_SHOWN_OF_A_GUIDE = 340
+"""Most characters of each guide in the terminal."""
+
+_OFFLINE = (
+    "The LM of this run was the embedded offline stand-in: transparent text statistics, not a language model. "
+    "The figures show that the procedure works; they say nothing about what an LM would reach."
+)
+
+
+def table(result: Result) -> list[Printed]:
+    """The verdict in words, then held-out agreement of the compared judges, aspect by aspect, with what was chosen."""
+    rows, meter = agreement_rows(result, "/"), result.lm.meter
+    lines: list[Printed] = [
+        "",
+        *verdict(result),
+        *([f"{result.looks}."] if str(result.looks) else []),
+        "",
+        f"Held-out {measure(result)} with the human ratings, with 95 % intervals ({held_out_note(result)})",
+        "",
+        DataTable(["aspect", *headings(result).values()], [row[:-2] for row in rows], total=True),
+        "",
+        "LM calls per item, in the order of the columns above, and what was chosen",
+        "",
+        DataTable(["aspect", "LM calls", "chosen"], [[row[0], *row[-2:]] for row in rows], total=True),
+        "",
+        *table_notes(result),
+        *_evidence(result),
+        *_curve(result),
+        *_guides(result),
+        *_pruned(result),
+        f"LM calls: {meter.asked.total()} asked, {meter.executed.total()} executed now, the rest were recalled from "
+        f"the store",
+        "",
+        *cost_table(cost_rows(meter, result.lm.price)),
+    ]
+    if not result.shown:
+        lines += ["", NOT_SHOWN]
+    if result.plan.settings.lm == OFFLINE:
+        lines += ["", _OFFLINE]
+    return lines
+
+
+def _guides(result: Result) -> list[str]:
+    """The beginning of each guide; run and export have the whole text."""
+    by_aspect = guides(result.compiled)
+    if not by_aspect:
+        return []
+    lines = ["", f"What was learnt about the raters (in full in {result.export / 'manifest.json'} and in the run)"]
+    for aspect, guide in by_aspect.items():
+        lines.append(f"  {aspect}: {textwrap.shorten(guide, _SHOWN_OF_A_GUIDE, placeholder=' …')}")
+    return [*lines, ""]
+
+
+def _pruned(result: Result) -> list[str]:
+    """How many points of the search were pruned, and after how many sources."""
+    search = next(iter(result.searches.values()))
+    if not search.dropped:
+        return []
+    after = Counter(dropped.groups for dropped in search.dropped.values())
+    of = next(iter(search.dropped.values())).of
+    counts = ", ".join(f"{count} after {groups}" for groups, count in sorted(after.items()))
+    tried = len(search.outcomes) + len(search.dropped)
+    return [f"Search: {tried} points tried, {len(search.dropped)} pruned ({counts} of {of} sources)"]
+
+
+def _evidence(result: Result) -> list[Printed]:
+    printed: list[Printed] = []
+    for title, parts in evidence_tables(result).items():
+        several = title == "Decisions"
+        shown = ["Held-out decisions", *(one for part in parts for one in ("", part))] if several else parts
+        printed += ["", *shown, ""]
+    return printed
+
+
+def _curve(result: Result) -> list[Printed]:
+    """The learning curve, if it was asked for."""
+    curve, plan = result.curve, result.plan
+    if curve is None:
+        return []
+    lines: list[Printed] = ["", learning_curve.table(curve.steps, plan.data.level, plan.statistic)]
+    return [
+        *lines,
+        learning_curve.summary_text(curve.steps),
+        *([learning_curve.unlearnt(curve.added)] if curve.added else []),
+        "",
+    ]
+
+
+def next_steps(result: Result) -> Verbatim:
+    """The next commands for the user, in the form in which this process was started."""
+    settings, tracked = result.plan.settings, result.tracked
+    if tracked is None:
+        raise ValueError("a dry run has no next steps")
+    usual = type(settings)()
+    data = " ".join(written(settings, ("data", "task", "columns", "aspects", "sources", "held_out", "judge")))
+    # An export's own address is not used unless it is given again.
+    server = f"--api-base {without_credentials(settings.api_base)} " if settings.api_base else ""
+    lines = [
+        "",
+        f"Export      {result.export}",
+        *([f"Report      {result.report}"] if result.report else []),
+        *([f"MLflow      {tracked.ui_command}", "            then open one of these:"] if tracked.ui_command else []),
+        f"This run    {tracked.link}",
+        f"All runs    {tracked.runs_link}",
+        f"Score       {command('score')} {shlex.quote(str(result.export))} {server}--in texts.jsonl --out scores.jsonl",
+        f"Your data   {command('check')} YOUR.csv"
+        if settings.data == usual.data
+        else f"Real LM     OPENAI_API_KEY=... {command('compile')} {data} --lm {EXAMPLE_LM}",
+    ]
+    return Verbatim("\n".join(lines))

@@ -1,0 +1,254 @@
+"""The verdict on a compiled judge in words: is it good, is it better than a single call, what does it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import stdev
+from typing import TYPE_CHECKING
+
+from debate_judge.data.agreement.differences import correct
+from debate_judge.data.agreement.intervals import METHODS
+from debate_judge.data.agreement.results import WHY_NONE, Difference
+from debate_judge.optimize.evaluation.comparison import MAPPED, HeldOut, above_zero, costs_more, procedure_note
+from debate_judge.optimize.evaluation.held_out import COMPARED
+from debate_judge.optimize.reporting.formatting import describe
+from debate_judge.runs.reports import absolute_agreement, calibration, decisions, raters
+from debate_judge.runs.reports.html.blocks import DataTable
+from debate_judge.runs.reports.text import agreement_description, interval, p_text, powers_text
+
+if TYPE_CHECKING:
+    from debate_judge.optimize.result import Result
+
+NOT_SHOWN = (
+    "Warning: held-out does not show that this judge agrees with the raters more than chance would. The export is "
+    "written, but the model is not registered. Do not rely on its scores."
+)
+
+_HEADINGS = {
+    "single": "single call",
+    "informed_single": "informed single call",
+    "uncompiled": "uncompiled {kind}",
+    "compiled": "compiled {kind}",
+}
+
+
+MAPPED_HEADING = "compiled, on the raters' scale"
+
+
+def headings(result: Result) -> dict[str, str]:
+    """Judge, of `COMPARED` -> its name in tables."""
+    return {judge: _HEADINGS[judge].format(kind=result.kind) for judge in COMPARED}
+
+
+def agreement_rows(result: Result, between: str) -> list[list[str]]:
+    """By aspect, then averaged: held-out agreement of each judge of `COMPARED`, their LM calls per item with this text
+    between them, and the choice."""
+    calls = result.held_out.calls
+    rows = []
+    for aspect, found in result.searches.items():
+        agreements = [interval(result.agreement(judge, aspect)) for judge in COMPARED]
+        taken = between.join(f"{calls[judge][aspect]:.1f}" for judge in COMPARED)
+        rows.append([aspect, *agreements, taken, describe(found.chosen.point, found.chosen.calls)])
+    taken = between.join(f"{result.held_out.calls_per_item(judge):.1f}" for judge in COMPARED)
+    return [*rows, ["average", *(interval(result.agreement(judge)) for judge in COMPARED), taken, ""]]
+
+
+def held_out_note(result: Result) -> str:
+    """How many sources the held-out figures rest on, and that the judges never saw them."""
+    never = "each from a judge that never saw it" if result.held_out.folds else "never used for tuning or choosing"
+    return f"{result.plan.data.measured.sources} sources, {never}"
+
+
+def table_notes(result: Result) -> list[str]:
+    """What belongs under the table of agreement: undefined groups, near-duplicates, and the paired differences."""
+    joined = result.plan.data.splits.joined_note()
+    return [*undefined(result), *([f"Split: {joined}"] if joined else []), *gains(result)]
+
+
+def evidence_tables(result: Result) -> dict[str, list[DataTable | str]]:
+    """Title -> the tables of further evidence on held-out, as far as there is any, and what belongs below them."""
+    plan, held_out = result.plan, result.held_out
+    names = [*headings(result).values(), MAPPED_HEADING][: len(held_out.absolute_agreement)]
+    by_title: dict[str, list[DataTable | str]] = {"Decisions": [*decisions.tables(held_out.decisions)]}
+    if held_out.absolute_agreement:
+        by_title["Level and decisions"] = [absolute_agreement.table(held_out.absolute_agreement, names)]
+    if held_out.raters:
+        by_title["Judge vs. individual raters"] = [raters.table(held_out.raters, plan.data.level, plan.statistic)]
+    if result.calibration:
+        by_title["Scores on the raters' scale"] = [
+            calibration.table(result.calibration),
+            calibration.ranks(result.calibration),
+        ]
+    return {title: parts for title, parts in by_title.items() if parts}
+
+
+def verdict(result: Result) -> list[str]:
+    """Questions and answers, one a line: is the judge good, is it better than a single call of the same LM, where does
+    that come from, how well do single raters agree, what does it cost, and what is exported."""
+    held_out, good = result.held_out, result.agreement("compiled")
+    sources = result.plan.data.measured.sources
+    calls, single = held_out.calls_per_item("compiled"), held_out.calls_per_item("single")
+    better = _better(held_out.gain, calls, single)
+    lines = [
+        f"Is the judge good? {measure(result)} with the raters {interval(good)} on {sources} sources that the "
+        "judge was neither tuned nor chosen on"
+        + ("." if above_zero(good) else ": agreement above chance is not shown."),
+        f"Is it better than a single call of the same LM? {better} {_by_aspect(held_out)}",
+        f"Where does that come from? {_sources_of_gain(held_out)}",
+        *_closer(held_out),
+        *_rater_comparison(held_out),
+        f"What does it cost? {calls:.1f} LM calls per item, against {single:.1f} for a single call.",
+        *_read_alone(held_out),
+        f"What is exported? {result.exported.why[0].upper()}{result.exported.why[1:]}.",
+    ]
+    if held_out.folds:
+        lines.append(
+            f"What are these figures of? {procedure_note(result.plan)}. "
+            f"By folds: {_range([v for v in held_out.folds.compiled if v is not None])}."
+        )
+    return lines
+
+
+def _range(values: Sequence[float]) -> str:
+    if len(values) < 2:
+        return "–"
+    return f"{min(values):.2f} to {max(values):.2f} (standard deviation {stdev(values):.2f})"
+
+
+def _by_aspect(held_out: HeldOut) -> str:
+    """The advice for each aspect, by intervals that hold for all aspects together."""
+    advice: dict[str, list[str]] = {}
+    for aspect, gain in held_out.gains.items():
+        sentence = _advice(gain, held_out.calls["compiled"][aspect], held_out.calls["single"][aspect])
+        advice.setdefault(sentence, []).append(aspect)
+    corrected = f" (corrected for {len(held_out.gains)} aspects, Bonferroni)" if len(held_out.gains) > 1 else ""
+    return "; ".join(f"{', '.join(aspects)}: {sentence}" for sentence, aspects in advice.items()) + corrected + "."
+
+
+def measure(result: Result) -> str:
+    """The name of the correlation and the level."""
+    return agreement_description(result.agreement("compiled", next(iter(result.searches))))
+
+
+def gains(result: Result) -> list[str]:
+    """The paired differences, with the number of sources, the methods, and their power."""
+    held_out = result.held_out
+    differences = {
+        "single call": held_out.gain,
+        "single call that knows the same": held_out.over_informed,
+        f"uncompiled {result.kind}": held_out.over_uncompiled,
+    }
+    corrected = correct([difference.p_value for difference in differences.values()])
+    gain = held_out.gain
+    how = METHODS[gain.method] if gain.method else "no interval"
+    why = WHY_NONE if corrected[0] is None else f"p by sign flips, corrected for {len(differences)} comparisons (Holm)"
+    return [
+        *(
+            f"Compiled minus {name}: {interval(difference)}, {p_text(p)}"
+            for (name, difference), p in zip(differences.items(), corrected, strict=True)
+        ),
+        f"({gain.groups} paired sources; intervals: {how}; {why})",
+        *filter(None, [powers_text(differences)]),
+    ]
+
+
+def undefined(result: Result) -> list[str]:
+    """How many groups count 0 or are left out, and the average by other conventions; empty if there are none."""
+    counts = {}
+    for judge in COMPARED:
+        agreements = [result.agreement(judge, aspect) for aspect in result.searches]
+        counts[judge] = [sum(getattr(a, name) for a in agreements) for name in ("constant", "undefined", "unscored")]
+    if not any(map(any, counts.values())):
+        return []
+    average = result.agreement("compiled")
+    shown = "; ".join(
+        f"{judge} {constant} / {flat} / {unscored}" for judge, (constant, flat, unscored) in counts.items()
+    )
+    return [
+        "Groups of equal scores, counted 0 / groups of equal ratings, left out / items without a score: " + shown,
+        "The compiled average without groups of equal scores: "
+        + _or_dash(average.value_without_constant)
+        + "; with both kinds of groups as 0: "
+        + _or_dash(average.value_undefined_as_zero),
+    ]
+
+
+def _better(gain: Difference, calls: float, single: float) -> str:
+    if gain.value is None or gain.low is None or gain.high is None:
+        return "Nothing can be said."
+    if gain.low > 0:
+        return f"Yes, by {interval(gain)}."
+    if gain.high < 0:
+        return f"No, it is worse: {interval(gain)}."
+    sentence = f"These sources cannot tell: {interval(gain)}."
+    return (
+        f"{sentence} It takes more calls, so the single call is the cheaper choice."
+        if costs_more(calls, single)
+        else sentence
+    )
+
+
+def _sources_of_gain(held_out: HeldOut) -> str:
+    """What the knowledge of the raters and the debate each add to a single call."""
+    what = {
+        "what was learnt about the raters, and how candidates are read": held_out.of_knowledge,
+        "the debate": held_out.over_informed,
+    }
+    parts = []
+    for name, effect in what.items():
+        if effect.value == 0 == (effect.high or 0) - (effect.low or 0):
+            parts.append(f"{name}: nothing")
+        elif effect.low is None or effect.high is None or effect.low <= 0 <= effect.high:
+            parts.append(f"{name}: nothing shown, {interval(effect)}")
+        else:
+            parts.append(f"{name}: {interval(effect)}")
+    text = "; ".join(parts)
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _read_alone(held_out: HeldOut) -> list[str]:
+    """What the judge reaches where texts come one at a time, if that was measured."""
+    single = held_out.alone
+    if single is None:
+        return []
+    return [
+        f"And if texts come one at a time? {interval(single.agreement)}, {single.calls:.1f} LM calls per item; against "
+        f"reading as it was compiled {interval(single.change)}."
+    ]
+
+
+def _closer(held_out: HeldOut) -> list[str]:
+    """Level and decisions, where scores are on the raters' scale."""
+    changes = (
+        absolute_agreement.summary_text(held_out.absolute_agreement, "compiled", MAPPED)
+        if held_out.absolute_agreement
+        else ""
+    )
+    return [f"Is it closer to the ratings themselves? Against a single call: {changes}."] if changes else []
+
+
+def _rater_comparison(held_out: HeldOut) -> list[str]:
+    """The human ceiling, where single raters are known."""
+    compared = [
+        f"{aspect} {interval(agreement.judge)}, a rater {interval(agreement.ceiling)}"
+        for aspect, agreement in held_out.raters.get("compiled", {}).items()
+        if agreement.judge is not None and agreement.ceiling is not None
+    ]
+    if not compared:
+        return []
+    return [f"Does it agree as well as a rater does? With the mean of the other raters: {'; '.join(compared)}."]
+
+
+def _advice(gain: Difference, calls: float, single: float) -> str:
+    """The advice for one aspect."""
+    if gain.low is not None and gain.low > 0:
+        return "use the compiled judge"
+    if gain.high is not None and gain.high < 0:
+        return "use the single call"
+    if gain.value == 0 and not costs_more(calls, single):
+        return "the compiled judge does not differ from the single call"
+    return "these sources cannot tell" + (", the single call is cheaper" if costs_more(calls, single) else "")
+
+
+def _or_dash(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"

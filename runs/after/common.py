@@ -1,0 +1,434 @@
+"""Shared code of the commands in this folder: settings, loading of an export and rated texts, scoring, output."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from debate_judge.data.agreement.results import GroupScores
+from debate_judge.data.errors import InputError
+from debate_judge.data.files.writing import require_file, write_json
+from debate_judge.data.schema import Aspect, Corpus
+from debate_judge.programs.lm.reply import replies_folder
+from debate_judge.runs.flags.common import (
+    COLUMNS,
+    MAX_UNSCORED,
+    OWN_JUDGES,
+    REPLIES,
+    SOURCES,
+    STORE,
+    SourcesText,
+)
+from debate_judge.runs.flags.declaration import flag_group, setting
+from debate_judge.runs.flags.lm import EndpointFlags, EstimateFlags, LimitFlags, limits, require_server
+from debate_judge.runs.flags.parser import RESUMES, exit_code, settings_of
+from debate_judge.runs.reports.terminal import Printed, show
+
+if TYPE_CHECKING:
+    from debate_judge.data.agreement.correlations import Statistic
+    from debate_judge.data.schema import Level
+    from debate_judge.programs.judge import Judgement
+    from debate_judge.runs.export.loaded import LoadedJudge
+    from debate_judge.runs.export.manifest import Export
+    from debate_judge.runs.export.recorded import RecordedScores
+
+Scores = dict[str, list[GroupScores]]
+"""Aspect -> the judge's scores with the ratings, group by group."""
+
+# --- settings ---
+
+
+@flag_group("data")
+class TextFlags:
+    """How a file of texts is read."""
+
+    columns: tuple[str, ...] = COLUMNS
+    task: str | None = setting(None, "task or task file of the data", shown="the judge's")
+    sources: SourcesText | None = SOURCES
+    aspects: tuple[str, ...] = setting(
+        (), "aspects, comma-separated; by default all that are rated and that the judge knows"
+    )
+
+
+@flag_group("LM")
+class ScoringLMFlags(EndpointFlags, LimitFlags, EstimateFlags):
+    """The export, its LM, and where its replies are kept."""
+
+    lm: str | None = setting(None, "PROVIDER/MODEL or offline", shown="as compiled")
+    store: str = STORE
+    replies: str | None = REPLIES
+    tracking_uri: str | None = setting(
+        None,
+        "MLflow store of models:/, of a run's id and of mlflow:EXPERIMENT",
+        metavar="URI",
+        shown="MLFLOW_TRACKING_URI, else the embedded one; of experiments MLflow's own",
+        affects_results=False,
+    )
+    max_unscored: float = MAX_UNSCORED
+    judge: tuple[str, ...] = OWN_JUDGES
+
+
+@flag_group("options")
+class AfterFlags(ScoringLMFlags, TextFlags):
+    """Settings of every command of this room."""
+
+    json: str | None = setting(
+        None,
+        "print JSON instead of the tables, or write it to a file as well",
+        metavar="OUT",
+        const="-",
+        affects_results=False,
+    )
+
+
+F = TypeVar("F", bound=AfterFlags)
+R = TypeVar("R")
+
+
+def settings_from(make: Callable[..., F], settings: Mapping[str, Any], **named: Any) -> F:
+    """A command's settings as they are given in Python: what may be a list or a path is what the parser makes of it."""
+    if "estimate" in settings:
+        raise InputError("the command line alone prints estimates", field="estimate", remedy="leave it out here")
+    return make(
+        **{
+            name: tuple(value) if isinstance(value, list) else str(value) if isinstance(value, Path) else value
+            for name, value in {**settings, **named}.items()
+        }
+    )
+
+
+# --- the export and the texts ---
+
+
+def find_export(flags: AfterFlags, address: str) -> Export:
+    """The export at an address, see `runs.export.folder.find`."""
+    from debate_judge.runs.export.folder import find
+    from debate_judge.runs.export.from_mlflow import MLflowStore
+
+    return find(address, flags.judge, MLflowStore(flags.tracking_uri, Path(flags.store)))
+
+
+def corpus_for(export: Export, data: str, flags: AfterFlags) -> Corpus:
+    """Load a rated corpus of the export's task.
+
+    Raises:
+        InputError: It cannot be read, or is rated for another task.
+    """
+    from debate_judge import data as rated_texts
+    from debate_judge.runs.human_ratings import rated_file
+
+    task = export.judge.task
+    builtin = data.partition("=")[0] in rated_texts.LOADERS
+    chosen = flags.task or (task.name if data == "sample" else None if builtin else task)
+    corpus = rated_texts.load(rated_file(data, flags.tracking_uri), chosen, flags.columns, flags.sources)
+    if corpus.task.name != task.name:
+        raise InputError(
+            "the texts are rated for a task other than the judge's",
+            file=corpus.origin.location,
+            field="--task",
+            expected=task.name,
+            found=corpus.task.name,
+        )
+    return corpus
+
+
+def shared_aspects(export: Export, corpus: Corpus, names: Sequence[str] = ()) -> tuple[Aspect, ...]:
+    """The aspects that are rated and judged.
+
+    Raises:
+        InputError: There is none, or a named one is not rated or not judged.
+    """
+    from debate_judge.runs.export.loaded import chosen_aspects
+
+    judged = chosen_aspects(export.judge, names or None)
+    rated = corpus.rated_aspects()
+    missing = [aspect.name for aspect in judged if aspect.name not in rated]
+    if missing and (names or len(missing) == len(judged)):
+        raise InputError(
+            f"the data have no ratings of {', '.join(missing)}",
+            file=corpus.origin.location,
+            field="--aspects",
+            expected="ratings of what the judge scores: " + ", ".join(export.judge.aspects),
+            found=", ".join(rated) or "none",
+        )
+    return tuple(aspect for aspect in judged if aspect.name in rated)
+
+
+def objective(export: Export, corpus: Corpus) -> tuple[Statistic, Level]:
+    """The correlation, and its level, that the export was chosen by."""
+    from debate_judge.runs.export.recorded import objective_in
+
+    return objective_in(export.manifest, "summary" if corpus.grouped else "sample")
+
+
+def random_sources(corpus: Corpus) -> tuple[Corpus, list[str]]:
+    """The sources that were not chosen to be rated, and what to say about those that were.
+
+    Raises:
+        InputError: All were.
+    """
+    kept = corpus.random_sample
+    chosen = len(corpus.groups) - len(kept.groups)
+    if not kept.groups:
+        raise InputError(
+            "all sources were selected for rating, so agreement on them is no evidence about others",
+            file=corpus.origin.location,
+            field="drawn",
+            expected="sources that were drawn at random, with nothing in this column",
+            found=f"{chosen} chosen ones",
+            remedy="rate sources that `debate next` draws at random, as it does without --draw chosen",
+        )
+    return kept, [
+        f"{chosen} sources were selected for rating and are left out, because agreement on them is no "
+        f"evidence about others"
+    ] * bool(chosen)
+
+
+def unseen_part(corpus: Corpus, recorded: RecordedScores | None) -> tuple[Corpus, bool, list[str]]:
+    """The sources to measure an exported judge on again.
+
+    Returns:
+        Those that it was measured on, where the data have any; else those that it has never seen; else all. Whether it
+        was neither tuned nor chosen on them. What to say about them.
+    """
+    corpus, notes = random_sources(corpus)
+    if recorded is None:
+        note = "the export does not say which sources it was measured on, so that all are used"
+        return corpus, False, [*notes, note]
+    hashes = {group.id: group.source_id for group in corpus.groups}
+    known = [g for g in corpus.groups if hashes[g.id] in recorded.sources]
+    new = [g for g in corpus.groups if hashes[g.id] not in recorded.known]
+    if known and recorded.by == "export" and not recorded.sources & recorded.seen:
+        missing = len(recorded.sources) - len(known)
+        notes += [f"{missing} of {len(recorded.sources)} held-out sources are not in the data"] * bool(missing)
+        return replace(corpus, groups=tuple(known)), True, notes
+    if new:
+        return replace(corpus, groups=tuple(new)), True, notes
+    note = "the judge was tuned and chosen on these sources with the old LM, which favours the old LM"
+    return corpus, False, [*notes, note]
+
+
+def recorded_scores(export: Export, part: Corpus, aspects: Sequence[Aspect]) -> Scores:
+    """The scores that an export keeps of these texts, with their present ratings and ids; None for others.
+
+    Raises:
+        InputError: It keeps none of them, or only those of the judges of folds.
+    """
+    from debate_judge.runs.export.recorded import candidate_hashes, group_hash, recorded_in
+
+    recorded = recorded_in(export.manifest)
+    if recorded is None or recorded.by == "folds":
+        raise InputError(
+            "the export keeps no scores of its judge",
+            file=export.folder,
+            field="evidence.recorded",
+            expected="scores of held-out sources"
+            if recorded is None
+            else "scores of the exported judge; those of folds are of other judges",
+            remedy="ask the old LM, or name the store with its replies by --store; else compile the judge again",
+        )
+    by_aspect: Scores = {}
+    for aspect in aspects:
+        known = {
+            (group.group, text): score
+            for group in recorded.scores.get(aspect.name, ())
+            for text, score in zip(group.candidates, group.scores, strict=True)
+        }
+        by_aspect[aspect.name] = [
+            GroupScores(
+                group.id,
+                tuple(c.id for c in group.candidates),
+                tuple(group.ratings(aspect.name)),
+                tuple(
+                    # Earlier exports named pairs by their source as well.
+                    known.get((group_hash(group, part.task.aspects), text), known.get((group.source_id, text)))
+                    for text in candidate_hashes(group)
+                ),
+                source=group.source_id,
+            )
+            for group in part.groups
+        ]
+    if not any(score is not None for groups in by_aspect.values() for group in groups for score in group.scores):
+        raise InputError("the export keeps no score of these texts", file=part.origin.location, field="--data")
+    return by_aspect
+
+
+# --- its judge's scores ---
+
+
+@dataclass(frozen=True)
+class PlannedScoring:
+    """An export's judge that is to score a corpus."""
+
+    what: str
+    """The texts, in a word or two."""
+    export: Export
+    corpus: Corpus
+    aspects: Sequence[Aspect]
+    flags: AfterFlags
+    lm: str | None
+    """PROVIDER/MODEL; None for the export's own."""
+    api_base: str | None
+    preflight: bool
+    stored: bool = True
+    """Whether replies are kept and recalled."""
+
+    @classmethod
+    def of(
+        cls, what: str, export: Export, corpus: Corpus, aspects: Sequence[Aspect], flags: AfterFlags
+    ) -> PlannedScoring:
+        """With the LM that the flags name."""
+        return cls(what, export, corpus, aspects, flags, flags.lm, flags.api_base, flags.preflight)
+
+    @property
+    def store(self) -> Path | None:
+        return Path(self.flags.store) if self.stored else None
+
+
+@dataclass(frozen=True)
+class ScoredCorpus:
+    """What a judge gave a corpus."""
+
+    scores: Scores
+    lm: Mapping[str, Any]
+    """The LM as an export records it; "spec" is PROVIDER/MODEL."""
+    calls_per_item: float
+
+
+def score_corpus(planned: PlannedScoring) -> ScoredCorpus:
+    """Score a corpus with an export.
+
+    Raises:
+        InputError: The LM's address is only in the export, or too many items have no score.
+        dspy.LMError: The LM cannot be used.
+    """
+    from debate_judge.runs.runner.runner import calls_per_item, group_scores, require_scored
+
+    export, corpus, aspects = planned.export, planned.corpus, planned.aspects
+    with _opened(planned) as judge:
+        judged = _judged(judge, planned)
+        sampling = {name: judge.lm.kwargs.get(name) for name in ("temperature", "max_tokens")}
+        spec = planned.lm or str(export.manifest["lm"]["spec"])
+        lm = {"spec": spec, "api_base": judge.lm.endpoint or None, **sampling}
+    for aspect in aspects:
+        what = f"items of {aspect.name} ({planned.what})"
+        require_scored(judged[aspect.name], planned.flags.max_unscored, what)
+    judges = export.judge.aspects
+    scores = {a.name: group_scores(corpus, a, judged[a.name], judges[a.name].granularity) for a in aspects}
+    return ScoredCorpus(
+        scores, lm, calls_per_item([judgement for judgements in judged.values() for judgement in judgements])
+    )
+
+
+def _opened(planned: PlannedScoring) -> LoadedJudge:
+    from debate_judge.runs.export.lm_choice import lm_of
+    from debate_judge.runs.export.loaded import open_judge
+
+    flags, store = planned.flags, planned.store
+    spec, api_base, _ = lm_of(planned.export, planned.lm, planned.api_base)
+    if store is not None:
+        require_server(spec, api_base, str(store))
+    judge = open_judge(
+        planned.export,
+        lm=planned.lm,
+        api_base=planned.api_base,
+        concurrency=flags.concurrency,
+        store=None if store is None else replies_folder(store, spec),
+        replies=None if store is None else flags.replies,
+        options=limits(flags),
+    )
+    if judge.lm.destination is not None:
+        print(judge.lm.destination, file=sys.stderr)
+    return judge
+
+
+def _judged(judge: LoadedJudge, planned: PlannedScoring) -> dict[str, list[Judgement]]:
+    from debate_judge.runs.runner.progress import RunProgress
+    from debate_judge.runs.runner.streaming import group_items
+
+    aspects = planned.aspects
+    items = [item for group in planned.corpus.groups for item in group_items(judge.task, group, aspects)]
+    if planned.preflight:
+        judge.smoke_test(items[: 2 * len(aspects)])
+    by_aspect: dict[str, list[Judgement]] = {aspect.name: [] for aspect in aspects}
+    with RunProgress(judge.lm, shown=True) as shown, shown.over(planned.what, len(items)) as done:
+        for item, judgement in judge.stream(items):
+            by_aspect[item.aspect.name].append(judgement)
+            done.advance()
+    return by_aspect
+
+
+def _estimate(planned: Sequence[PlannedScoring], lengths: str) -> int:
+    """Print what the scoring would take, a table for each part of it.
+
+    Raises:
+        InputError: Nothing would be asked, or the lengths cannot be read.
+    """
+    from debate_judge.runs.estimates.dry_run import reply_tokens
+    from debate_judge.runs.estimates.items import estimate_scoring, scoring_target
+    from debate_judge.runs.estimates.table import render
+    from debate_judge.runs.runner.streaming import group_items
+
+    if not planned:
+        raise InputError(
+            "no LM is called, so there is nothing to estimate",
+            field="--estimate",
+            remedy="run the command without it: that costs nothing",
+        )
+    for scoring in planned:
+        judge, groups, tokens = scoring.export.judge, scoring.corpus.groups, reply_tokens(lengths)
+        target = scoring_target(
+            scoring.export, scoring.lm, scoring.api_base, scoring.store, limits(scoring.flags), reply_tokens=tokens
+        )
+        items = (item for group in groups for item in group_items(judge.task, group, scoring.aspects))
+        estimate, count = estimate_scoring(target, judge, scoring.aspects, items)
+        show(f"{scoring.what}: {count:,} items of {len(groups):,} sources")
+        show(*render(estimate, "role", assumed=scoring is planned[-1]))
+    return 0
+
+
+# --- the command ---
+
+
+def run_command(
+    name: str,
+    description: str,
+    make: type[F],
+    argv: Sequence[str] | None,
+    *,
+    planned: Callable[[F], Sequence[PlannedScoring]],
+    execute: Callable[[F], R],
+    render: Callable[[R, F], tuple[dict[str, Any], Sequence[Printed], int]],
+) -> int:
+    """Carry out a command of this room.
+
+    Args:
+        name: Of the command.
+        description: For its help.
+        make: The class of its settings.
+        argv: The command line; None is that of the process.
+        planned: What an LM would be asked for, in this order; for the estimate.
+        execute: Asks it, and computes the result.
+        render: The result as JSON values and as tables, and the exit code.
+    """
+
+    def work() -> int:
+        flags = settings_of(name, description, make, argv)
+        if flags.json != "-":
+            require_file(flags.json, "--json")
+        if flags.estimate is not None:
+            return _estimate(planned(flags), flags.estimate)
+        record, tables, code = render(execute(flags), flags)
+        if flags.json == "-":
+            print(json.dumps(record, indent=2, allow_nan=False))
+            return code
+        show(*tables)
+        if flags.json is not None:
+            write_json(flags.json, record, "--json")
+        return code
+
+    return exit_code(work, RESUMES)

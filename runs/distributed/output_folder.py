@@ -1,0 +1,219 @@
+"""The results of a distributed run: a folder of parts, each written whole by one actor, and what they were made from.
+
+    scores.parquet/
+        part-00000-00003.parquet   of unit 3 of file 0: rows in the order of the input
+        _manifest.json             program, LM, aspects, files of the input; another run must have the same
+        _units/00000-00003.json    written last: the unit is complete, and is not read again
+
+A unit of which the LM failed to answer an item, or a line could not be read, is not complete: the next run tries it
+again. The folder may be anywhere that fsspec reaches; readers of such folders (Arrow, Spark, pandas) leave out names
+that begin with `_`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import tempfile
+import uuid
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any, cast
+
+from filelock import FileLock, Timeout
+
+from debate_judge.data.errors import InputError
+from debate_judge.runs.distributed.units import storage_errors
+from debate_judge.runs.scoring.output import RowTotals
+
+PART_SUFFIXES = (".parquet", ".jsonl")
+_ANOTHER = "choose another --out, or delete this folder"
+_WHOLE = ("memory", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "hf")
+"""Stores in which an object is seen whole or not at all, so that no renaming is needed."""
+
+
+class OutputFolder:
+    """The folder of the results, a path or URL whose ending names the kind of the parts; may be sent to other
+    processes.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url if "://" in url else str(Path(url).absolute())
+        self.suffix = Path(url.rstrip("/")).suffix.lower()
+        self.token = ""
+        """Of this folder and no other, from `require_provenance` on; sent along to other processes."""
+        if self.suffix not in PART_SUFFIXES:
+            raise InputError(
+                "the ending of the folder names the format of its parts",
+                file=url,
+                field="--out",
+                expected="a name ending in " + " or ".join(PART_SUFFIXES),
+                found=self.suffix or "no suffix",
+            )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"url": self.url, "suffix": self.suffix, "token": self.token}
+
+    @cached_property
+    def _store(self) -> tuple[Any, str]:
+        import fsspec
+
+        with storage_errors(self.url, "--out"):
+            system, path = fsspec.core.url_to_fs(self.url)
+        return system, path.rstrip("/")
+
+    @property
+    def local(self) -> Path | None:
+        """Its path, where it is on this machine."""
+        return Path(self._store[1]) if "file" in self._protocols else None
+
+    @property
+    def _protocols(self) -> tuple[str, ...]:
+        named = self._store[0].protocol
+        return (named,) if isinstance(named, str) else tuple(named)
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Keep other runs on this machine out."""
+        if self.local is None:
+            yield
+            return
+        with storage_errors(self.url, "--out"):
+            self.local.mkdir(parents=True, exist_ok=True)
+            lock = FileLock(self.local / "_lock", timeout=0)
+            try:
+                lock.acquire()
+            except Timeout:
+                raise InputError(
+                    "another run is writing into this folder",
+                    file=self.url,
+                    field="--out",
+                    remedy="wait until it ends, or choose another folder",
+                ) from None
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def require_provenance(self, provenance: Mapping[str, Any]) -> None:
+        """Write down what the parts are made from, or see that it is what an earlier run wrote."""
+        before = self._read_json("_manifest.json")
+        if before is None:
+            if any(name.startswith("part-") for name in self._sizes("")):
+                raise InputError(
+                    "the folder already has parts, and no manifest says what they were made from",
+                    file=self.url,
+                    expected="_manifest.json in it, which every run writes",
+                    remedy=_ANOTHER,
+                )
+            self.token = uuid.uuid4().hex
+            self._write_json("_manifest.json", {"token": self.token, **provenance})
+            return
+        self.token = before.get("token", "")
+        # What is not set is left out on both sides: rows without --wide do not continue rows with it.
+        for name in dict.fromkeys([*provenance, *(name for name in before if name != "token")]):
+            # As it comes back from JSON.
+            wanted, known = json.loads(json.dumps(provenance.get(name))), before.get(name)
+            if known != wanted:
+                shown = known, wanted
+                if isinstance(wanted, list) and isinstance(known, list):
+                    shown = next((pair for pair in zip(known, wanted, strict=False) if pair[0] != pair[1]), shown)
+                raise InputError(
+                    f"the folder was begun with a different {name}",
+                    file=self.url,
+                    field=name,
+                    expected=str(shown[0]),
+                    found=str(shown[1]),
+                    remedy=_ANOTHER + "; answers are kept in --store",
+                )
+
+    def require_shared(self) -> None:
+        """See that this process writes where the driver reads: a path may be another folder on another machine."""
+        if (self._read_json("_manifest.json") or {}).get("token", "") != self.token:
+            raise InputError(
+                "this machine cannot see the output folder",
+                file=self.url,
+                field="--out",
+                expected="the _manifest.json that this run has written",
+                found=f"none, or another one, on {platform.node()}",
+                remedy="name a folder that all machines of the cluster share, or an object store (s3://, gs://)",
+            )
+
+    def complete(self) -> tuple[dict[str, RowTotals], int]:
+        """Unit -> its rows, for those that are complete, and how many others have a part that was damaged or lost."""
+        sizes = self._sizes("")
+        names = [name for name in self._sizes("_units") if not name.startswith("_")]
+        rows, damaged = dict[str, RowTotals](), 0
+        with ThreadPoolExecutor(16) as pool:
+            # One after the other, a store that is far away would take minutes.
+            for name, record in zip(
+                names, pool.map(lambda unit_name: self._read_json(f"_units/{unit_name}"), names), strict=True
+            ):
+                unit = name.removesuffix(".json")
+                if record is None or (record["rows"] and sizes.get(self._part(unit)) != record["bytes"]):
+                    damaged += 1
+                else:
+                    rows[unit] = RowTotals(
+                        record["rows"], record["rows"], Counter(record["unscored"]), record["examples"]
+                    )
+        return rows, damaged
+
+    def write_part(self, unit: str, content: Path) -> None:
+        """Write the rows of a unit from a file; the part appears whole or not at all."""
+        self._write(self._part(unit), content)
+
+    def mark_complete(self, unit: str, size: int, rows: RowTotals) -> None:
+        """Note that a unit, with these rows in a part of `size` bytes, needs no further run."""
+        record = {"bytes": size, "rows": rows.rows, "unscored": rows.unscored, "examples": rows.examples}
+        self._write_json(f"_units/{unit}.json", record)
+
+    def _part(self, unit: str) -> str:
+        return f"part-{unit}{self.suffix}"
+
+    def _sizes(self, below: str) -> dict[str, int]:
+        """Name -> bytes, of what is in a folder below this one."""
+        system, path = self._store
+        place = f"{path}/{below}".rstrip("/")
+        with storage_errors(self.url, "--out"):
+            # Listings of object stores are kept by the library, and others may have written since.
+            system.invalidate_cache(place)
+            listed = system.ls(place, detail=True) if system.exists(place) else []
+        return {str(entry["name"]).rpartition("/")[2]: entry.get("size") or 0 for entry in listed}
+
+    def _read_json(self, name: str) -> dict[str, Any] | None:
+        system, path = self._store
+        with storage_errors(self.url, "--out"):
+            try:
+                return cast(dict[str, Any], json.loads(system.cat_file(f"{path}/{name}")))
+            except FileNotFoundError:
+                return None
+            except json.JSONDecodeError:
+                raise InputError("not valid JSON", file=f"{self.url}/{name}", remedy=_ANOTHER) from None
+
+    def _write_json(self, name: str, record: Mapping[str, Any]) -> None:
+        with tempfile.TemporaryDirectory(prefix="debate-") as folder:
+            file = Path(folder) / "record.json"
+            file.write_text(json.dumps(record, ensure_ascii=False, indent=1), encoding="utf-8")
+            self._write(name, file)
+
+    def _write(self, name: str, content: Path) -> None:
+        system, path = self._store
+        target = f"{path}/{name}"
+        folder, _, last = target.rpartition("/")
+        whole = set(self._protocols) & set(_WHOLE)
+        temporary = target if whole else f"{folder}/_{last}.{uuid.uuid4().hex[:8]}"
+        with storage_errors(self.url, "--out"):
+            system.makedirs(folder, exist_ok=True)
+            system.put_file(str(content), temporary)
+            if self.local is not None:
+                # Otherwise a machine that fails may leave the name without the content.
+                with open(temporary, "rb") as written:
+                    os.fsync(written.fileno())
+                os.replace(temporary, target)
+            elif not whole:
+                system.mv(temporary, target)

@@ -1,0 +1,253 @@
+"""Settings declared once, as fields of pydantic dataclasses; flags, help, checks and messages follow from the fields.
+
+    @flag_group("limits on LM calls")
+    class LimitFlags:
+        timeout: float = setting(300.0, "time limit of one attempt of a call", metavar="SECONDS", gt=0)
+
+    @command_settings
+    class ScoreFlags(LimitFlags, EstimateFlags):
+        out: str = setting(..., ".jsonl or .csv for the scores", metavar="FILE")
+
+Groups that several commands share are declared once; a command's class inherits them and may add fields. With
+
+        FLAGS: ClassVar = ("out", "estimate")
+
+in its class only these settings are flags, and the others are keys of `--config` under the same names. Without it all
+are both. `REMOVED: ClassVar` says of flags that the command once had what became of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import types
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Literal, TypeVar, Union, cast, dataclass_transform, get_args, get_origin, get_type_hints
+
+import pydantic.dataclasses
+from pydantic.fields import FieldInfo
+
+from debate_judge.data.errors import InputError, did_you_mean
+from debate_judge.data.files.records import Record, input_error
+
+T = TypeVar("T")
+
+_STRICT = pydantic.ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+"""Nothing is converted: the parser has made numbers of texts, and TOML has types of its own."""
+
+REMOVED_FLAGS = {
+    "--attempt": "it is the key timeout of --config, in seconds",
+    "--deadline": "it is the key timeout of --config: seconds for an attempt; a call may take three times as long",
+    "--judge-option": "it is -J NAME=VALUE",
+    "--batch-rounds": "it was removed: texts share calls with others of the same source only (together)",
+    "--granularity": "it was removed: the LM decides, and compile rounds finished scores where that agrees better",
+}
+"""What became of flags that several commands once had."""
+
+
+def setting(
+    default: object,
+    description: str,
+    *,
+    metavar: str | None = None,
+    name: str | None = None,
+    const: str | None = None,
+    shown: str | None = None,
+    repeated: bool = False,
+    assigns: bool = False,
+    affects_results: bool = True,
+    **bounds: float,
+) -> Any:
+    """The field of one setting.
+
+    Args:
+        default: Its default; `...` where it must be given.
+        description: For `--help`.
+        metavar: What `--help` calls the value; by default after the type.
+        name: Of the flag, where it is not the field's; without leading dashes it is a positional argument.
+        const: Value of a flag that is given without one.
+        shown: What `--help` says in place of the default.
+        repeated: Whether several values come from several flags rather than from one text with commas.
+        assigns: Whether its values are NAME=VALUE, where NAME may also be another setting of its class.
+        decides: Whether results depend on it; what is only stored, shown or limited has no part in an identity.
+        bounds: `ge`, `gt`, `le` of a number.
+    """
+    options: dict[str, Any] = {"metavar": metavar, "name": name, "const": const, "shown": shown, "bounds": bounds}
+    options |= {"repeated": repeated, "assigns": assigns, "decides": affects_results}
+    make: Any = pydantic.Field
+    return make(default, description=description, json_schema_extra=options, **bounds)
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+def flag_group(title: str) -> Callable[[type[T]], type[T]]:
+    """Make a class of settings that commands share, to be inherited by their own classes.
+
+    Args:
+        title: Stands in `--help` above the flags of the fields that the class itself declares.
+    """
+
+    def decorate(cls: type[T]) -> type[T]:
+        # Resolved here, for a class that inherits them may not know the names of this module.
+        hints = get_type_hints(cls, include_extras=True)
+        cls.__annotations__ = {name: hints[name] for name in inspect.get_annotations(cls)}
+        made = dataclasses.dataclass(frozen=True, kw_only=True)(cls)
+        made.__flag_group__ = title  # type: ignore[attr-defined]
+        return made
+
+    return decorate
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+def command_settings(cls: type[T]) -> type[T]:
+    """Make the class of a command's settings: frozen, given by keyword, checked on construction.
+
+    A value that cannot be used raises `InputError`. Only these classes are built by pydantic, for that takes time.
+    """
+    made = pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=_STRICT)(cls)
+    checked = made.__init__
+
+    def __init__(self: T, **values: object) -> None:  # noqa: N807
+        try:
+            checked(self, **values)
+        except pydantic.ValidationError as error:
+            raise _input_error(type(self), error) from None
+
+    made.__init__ = __init__  # type: ignore[method-assign, assignment]
+    made.__flag_group__ = "options"  # type: ignore[attr-defined]
+    return cast(type[T], made)
+
+
+@dataclasses.dataclass(frozen=True)
+class SettingField:
+    """One setting of a command."""
+
+    name: str
+    group: str
+    """Title of the class that declares it."""
+    owner: type
+    field: FieldInfo
+    is_flag: bool
+    """Otherwise it is a key of `--config` alone."""
+
+    def option(self, what: str) -> Any:
+        """What was given to `setting`."""
+        return cast(dict[str, Any], self.field.json_schema_extra)[what]
+
+    @property
+    def cli_name(self) -> str:
+        """As a user writes it: the flag, e.g. `--max-rounds`, or the key of `--config`, e.g. `guide-words`."""
+        words = self.name.replace("_", "-")
+        return (self.option("name") or f"--{words}") if self.is_flag else words
+
+    @property
+    def kind(self) -> Any:
+        """The type of its values: int, float, bool, str, tuple or a Literal; None is set aside."""
+        annotation = self.field.annotation
+        if get_origin(annotation) in (Union, types.UnionType):
+            annotation = next(part for part in get_args(annotation) if part is not type(None))
+        return tuple if get_origin(annotation) is tuple else annotation
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The names that its value, or each of its values, may have; empty where it is not a choice."""
+        kind = get_args(self.field.annotation)[0] if self.kind is tuple else self.kind
+        return get_args(kind) if get_origin(kind) is Literal else ()
+
+    def read(self, text: str) -> object:
+        """The value of a text; a text that is no such value stays text, for the model to refuse by name."""
+        if self.kind is tuple:
+            return tuple(listed(text))
+        if self.kind is bool:
+            return {"true": True, "false": False}.get(text, text)
+        try:
+            return self.kind(text) if self.kind in (int, float) else text
+        except ValueError:
+            return text
+
+
+def setting_fields(cls: type) -> dict[str, SettingField]:
+    """Name -> setting of a class: those that it declares itself, then those of its bases from left to right."""
+    fields = cast(dict[str, FieldInfo], cls.__pydantic_fields__)  # type: ignore[attr-defined]
+    flags: Collection[str] = getattr(cls, "FLAGS", fields)
+    by_name: dict[str, SettingField] = {}
+    for base in (base for base in cls.__mro__ if "__flag_group__" in vars(base)):
+        for name in inspect.get_annotations(base):
+            if name in fields and name not in by_name:
+                by_name[name] = SettingField(name, vars(base)["__flag_group__"], base, fields[name], name in flags)
+    return by_name
+
+
+def cli_name(cls: type, name: str) -> str:
+    """See `SettingField.cli_name`."""
+    return setting_fields(cls)[name].cli_name
+
+
+def listed(text: str | None) -> list[str]:
+    """The parts of a flag's value that are joined by commas, brackets kept whole; none for an absent flag."""
+    parts, depth = [""], 0
+    for sign in text or "":
+        depth += (sign == "[") - (sign == "]")
+        if sign == "," and depth <= 0:
+            parts.append("")
+        else:
+            parts[-1] += sign
+    return [part.strip() for part in parts if part.strip()]
+
+
+def result_settings(settings: Any) -> dict[str, Any]:
+    """Name -> value of the settings that results depend on."""
+    return {
+        name: getattr(settings, name)
+        for name, setting_field in setting_fields(type(settings)).items()
+        if setting_field.option("decides")
+    }
+
+
+def changed_settings(settings: Any, always: Collection[str] = ()) -> dict[str, Any]:
+    """Name -> value of the settings that tell a run from others: what is in `always`, and what was changed."""
+    known = setting_fields(type(settings))
+    return {
+        name: value
+        for name, value in result_settings(settings).items()
+        if value not in (None, "", ()) and (name in always or value != known[name].field.default)
+    }
+
+
+def nearest(cls: type, name: str) -> str | None:
+    """What to write in place of the name of a setting that is not known: what became of it, or the nearest name."""
+    removed: Mapping[str, str] = {**REMOVED_FLAGS, **getattr(cls, "REMOVED", {})}
+    became = removed.get("--" + name.replace("_", "-"))
+    return became or did_you_mean(name.replace("_", "-"), [known.replace("_", "-") for known in setting_fields(cls)])
+
+
+def unknown_name(what: str, flag: str, name: str, known: tuple[str, ...]) -> InputError:
+    expected = "one of " + ", ".join(known)
+    return InputError(f"unknown {what} {name!r}", field=flag, expected=expected, remedy=did_you_mean(name, known))
+
+
+def _input_error(cls: type, error: pydantic.ValidationError) -> InputError:
+    """The first of pydantic's complaints, in the words of the flags and keys."""
+    first = error.errors(include_url=False)[0]
+    name, value, why = str(first["loc"][0]), first["input"], first["type"]
+    setting_field = setting_fields(cls).get(name)
+    if setting_field is None:
+        return InputError("unknown setting", field=name, remedy=nearest(cls, name))
+    flag = setting_field.cli_name
+    if why.startswith("missing"):
+        return InputError("no value is given", field=flag, expected=setting_field.field.description)
+    if setting_field.choices and why != "value_error":
+        return unknown_name(name.replace("_", " "), flag, str(value), setting_field.choices)
+    if why.startswith(("greater_than", "less_than")):
+        problem = "number too small" if why.startswith("greater") else "number too large"
+        return InputError(problem, field=flag, expected=_range(setting_field.option("bounds")), found=value)
+    # Format csv, because a text on the command line is not told to do without quotes.
+    refused = input_error(error, Record({}, "", format="csv")).changed(field=flag, found=value)
+    return (
+        refused.changed(expected="a list of texts") if setting_field.kind is tuple and why != "value_error" else refused
+    )
+
+
+def _range(bounds: Mapping[str, float]) -> str:
+    if "ge" in bounds and "le" in bounds:
+        return f"a number from {bounds['ge']:g} to {bounds['le']:g}"
+    return f"at least {bounds['ge']:g}" if "ge" in bounds else f"more than {bounds['gt']:g}"

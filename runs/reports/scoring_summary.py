@@ -1,0 +1,53 @@
+"""The summary that `score` prints at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from debate_judge.programs.lm.prices import Price
+from debate_judge.programs.lm.usage import Meter
+from debate_judge.runs.export.recorded import HeldOutIntervals
+from debate_judge.runs.reports.costs import cost_rows, cost_table
+from debate_judge.runs.reports.tables import DataTable
+from debate_judge.runs.reports.terminal import Printed
+from debate_judge.runs.reports.text import interval
+from debate_judge.runs.scoring.output import RowTotals
+from debate_judge.runs.scoring.scorer import RowIntervals
+
+
+def scored_summary(meter: Meter, price: Price | None, out: object, tally: RowTotals) -> list[Printed]:
+    """Rows in `out`, what has no score and why, calls and what they cost."""
+    lines: list[Printed] = [f"{tally.rows} items in {out}: {tally.rows - tally.unscored.total()} scored"]
+    if 0 < tally.kept < tally.rows:
+        lines.append(f"  {tally.kept} of them were already present")
+    for reason, count in tally.unscored.most_common():
+        example = tally.examples.get(reason)
+        lines.append(f"  {count} unscored: {reason}" + (f", e.g. {example}" if example is not None else ""))
+    lines.append(f"LM calls: {meter.asked.total()} asked, {meter.executed.total()} executed")
+    if meter.asked:
+        lines += ["", *cost_table(cost_rows(meter, price))]
+    return lines
+
+
+def uncertainty_summary(
+    held_out: Mapping[str, HeldOutIntervals], spans: RowIntervals, level: float, widest: float | None
+) -> list[Printed]:
+    """How intervals of a level do on held-out texts, by aspect, and what is left to people: all wider than `widest`, if
+    any.
+    """
+    header = ["aspect", "held-out texts", "inside", "mean width"]
+    header += ["left", "agreement", "of the rest", "error", "of the rest", "left here"] if widest is not None else []
+    rows = []
+    for aspect, intervals in held_out.items():
+        measured = intervals.measured
+        row = [aspect, f"{measured.texts}", f"{100 * measured.covered:.0f} %", f"{measured.width:.2f}"]
+        if widest is not None:
+            share_left = spans.left[aspect] / max(1, spans.scored[aspect])
+            row += [f"{100 * measured.left:.0f} %", interval(intervals.everything), interval(intervals.kept)]
+            row += ["–" if error is None else f"{error.value:.2f}" for error in (intervals.error, intervals.error_kept)]
+            row += [f"{100 * share_left:.0f} %"]
+        rows.append(row)
+    title = f"intervals for {100 * level:g} % of mean ratings; each held-out text by those of other sources"
+    if widest is not None:
+        title += f"; left to people: wider than {widest:g}"
+    return ["", title, "", DataTable(header, rows)] if rows else []

@@ -1,0 +1,99 @@
+"""A cache of the debates of a run: repeated questions to the same judge about the same item are not processed again.
+
+Folds of a compile ask the same judges about the same sources many times over. The store of replies answers that at no
+cost in LM calls; but to make the prompts of a debate again, and to read its replies, takes a few milliseconds each.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import threading
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from debate_judge.data.schema import fingerprint
+from debate_judge.programs.grouping import Question
+from debate_judge.programs.judge import DebateConfig, Judge
+from debate_judge.programs.transcript import Transcript
+
+Ask = Callable[[list[Question]], list[list[Transcript]]]
+"""From questions to what was said about the candidates of each."""
+
+
+class DebateCache:
+    """Transcripts by judge and question. If two threads need the same transcript, one asks and the other waits.
+
+    Debates with a failure are not kept: asked again, they may go well.
+    """
+
+    def __init__(self) -> None:
+        self._debates: _Known = {}
+        self._ties: _Known = {}
+        self._lock = threading.Lock()
+
+    def debates(self, judge: Judge, rounds: int, tables: Sequence[Question], ask: Ask) -> list[list[Transcript]]:
+        """What the judge says in at most `rounds` rounds, one list for each question.
+
+        A longer debate that is known is cut, for it holds the shorter one.
+        """
+        name = _name(judge)
+        recalled = self._recalled(self._debates, rounds, {(name, table.key): table for table in tables}, ask)
+        return [[each.until(rounds) for each in recalled[name, table.key]] for table in tables]
+
+    def tie_breaks(
+        self, judge: Judge, debates: Sequence[Sequence[Transcript]], tables: Sequence[Question], ask: Ask
+    ) -> list[list[Transcript]]:
+        """What becomes of the debates `debates`, one list for each question, when the judge's Tie-breaker is heard."""
+        name = _name(judge)
+        keys = [(name, t.key, tuple(debate)) for t, debate in zip(tables, debates, strict=True)]
+        recalled = self._recalled(self._ties, 0, dict(zip(keys, tables, strict=True)), ask)
+        return [recalled[key] for key in keys]
+
+    def _recalled(
+        self, known: _Known, rounds: int, tables: Mapping[Hashable, Question], ask: Ask
+    ) -> dict[Hashable, list[Transcript]]:
+        """Key -> transcripts of at least so many rounds; asks for those that are neither known nor on their way."""
+        new: dict[Hashable, Question] = {}
+        with self._lock:
+            for key, table in tables.items():
+                if key not in known or known[key].rounds < rounds:
+                    new[key], known[key] = table, _Debate(rounds)
+            debates = {key: known[key] for key in tables}
+        try:
+            for key, transcripts in zip(new, ask(list(new.values())) if new else [], strict=True):
+                debates[key].result.set_result(transcripts)
+        finally:
+            with self._lock:
+                for key in new:
+                    # Those who wait for what could not be asked are ended as well.
+                    failed = debates[key].result.cancel() or any(t.failure for t in debates[key].result.result())
+                    if failed and known[key] is debates[key]:
+                        del known[key]
+        return {key: debate.result.result() for key, debate in debates.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class _Debate:
+    rounds: int
+    result: Future[list[Transcript]] = field(default_factory=Future)
+
+
+_Known = dict[Hashable, _Debate]
+
+
+def _name(judge: Judge) -> str:
+    """Fingerprint of all that decides what a judge says: its class, configuration and state, and those of the judges
+    that speak for single aspects in it; but not how many rounds it would hold by itself."""
+    known = [_state(judge), {aspect: _state(member) for aspect, member in judge.members().items()}]
+    return fingerprint(json.dumps(known, sort_keys=True, default=str))
+
+
+def _state(judge: Judge) -> list[Any]:
+    # A shallow copy: thousands of times a deep one would take longer than what is saved.
+    plain = copy.copy(judge)
+    plain.debate_config = DebateConfig()
+    state = [(name, predictor.signature.instructions, predictor.demos) for name, predictor in judge.named_predictors()]
+    return [judge.kind, judge.together, judge.joint, judge.order, plain.config(), state]

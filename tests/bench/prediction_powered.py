@@ -1,0 +1,119 @@
+"""How often the intervals of `debate measure` hold the truth, and how many ratings the judge saves.
+
+    python -m tests.bench.prediction_powered --replicates 2000
+    python -m tests.bench.prediction_powered --data summeval=PATH --replicates 500 --json powered.json
+
+Made-up populations: five systems; ratings have an effect of the source, one of the system in the source and the noise
+of three raters, who use whole points from 1 to 5; the judge's scores follow what the raters look at with a correlation
+of 0, .5 or .8 within a system, in half points, half a point too high. With --data the sources of a rated set are the
+population, drawn with replacement, and the judge is made from its ratings as `tests/bench/coverage.py` makes them.
+Of 500 sources 20, 50 or 100 have ratings. Printed are the coverage of means and of differences with and without the
+judge, and how many ratings it saved for each 100 that there are (medians).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from debate_judge.data.inference.prediction_powered import ppi_estimate  # noqa: E402
+from debate_judge.runs.reports.tables import DataTable  # noqa: E402
+from debate_judge.runs.reports.terminal import show  # noqa: E402
+from tests.bench.rated_populations import Floats, populations  # noqa: E402
+
+SIZES = (20, 50, 100)
+SOURCES = 500
+SYSTEMS = (-0.6, -0.2, 0.0, 0.1, 0.5)
+Draw = Callable[[np.random.Generator], tuple[Floats, Floats]]
+"""Draws ratings and scores of `SOURCES` sources, each of shape (sources, systems)."""
+
+
+def made_up(correlation: float, sources: int = SOURCES) -> Draw:
+    """A population of texts whose judge has this correlation with what raters look at."""
+
+    def draw(rng: np.random.Generator) -> tuple[Floats, Floats]:
+        shape = (sources, len(SYSTEMS))
+        quality = 0.6 * rng.normal(size=(sources, 1)) + 0.8 * rng.normal(size=shape)
+        judge = correlation * quality + np.sqrt(1 - correlation**2) * rng.normal(size=shape)
+        points = 3.4 + np.array(SYSTEMS) + quality + 0.7 * rng.normal(size=(3, *shape))
+        ratings = np.clip(np.round(points), 1, 5).mean(axis=0)
+        return ratings, np.clip(np.round(2 * (3.9 + np.array(SYSTEMS) + judge)) / 2, 1, 5)
+
+    return draw
+
+
+def of_set(ratings: Floats, scores: Floats) -> Draw:
+    """The sources of a rated set as the population."""
+
+    def draw(rng: np.random.Generator) -> tuple[Floats, Floats]:
+        which = rng.integers(len(ratings), size=SOURCES)
+        return ratings[which], scores[which]
+
+    return draw
+
+
+def covered(draw: Draw, truth: Floats, rated: int, replicates: int, seed: int) -> dict[str, float]:
+    """Share of intervals that hold the truth, and ratings saved for each 100."""
+    rng = np.random.default_rng(seed)
+    hits: dict[str, list[bool]] = {}
+    saved: dict[str, list[float]] = {"mean": [], "difference": []}
+    systems = len(truth)
+    pairs = list(combinations(range(systems), 2))
+    for _ in range(replicates):
+        ratings, scores = draw(rng)
+        ratings = np.where(np.arange(len(ratings))[:, None] < rated, ratings, np.nan)
+        one, (a, b) = int(rng.integers(systems)), pairs[rng.integers(len(pairs))]
+        for name, chosen, contrast in (("mean", [one], [1.0]), ("difference", [a, b], [1.0, -1.0])):
+            found = ppi_estimate(ratings[:, chosen], scores[:, chosen], np.array(contrast), ends=(1, 5))
+            assert found is not None
+            true = float(np.array(contrast) @ truth[chosen])
+            hits.setdefault(name, []).append(found.low <= true <= found.high)
+            hits.setdefault(f"{name}, ratings alone", []).append(found.alone_low <= true <= found.alone_high)
+            saved[name].append(100 * found.saved / found.rated)
+    shares = {name: float(np.mean(values)) for name, values in hits.items()}
+    return shares | {f"{name}, saved": float(np.median(values)) for name, values in saved.items()}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", action="append", default=[], help="rated sets as populations")
+    parser.add_argument("--replicates", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", help="also write the figures here")
+    given = parser.parse_args(argv)
+    worlds: dict[str, tuple[Draw, Floats]] = {}
+    for correlation in (0.0, 0.5, 0.8):
+        truth = made_up(correlation, 1_000_000)(np.random.default_rng(99))[0].mean(axis=0)
+        worlds[f"judge {correlation:g}"] = made_up(correlation), truth
+    for spec in given.data:
+        for population in populations(spec, given.seed):
+            if population.recurring:
+                own = of_set(population.ratings, population.judges[0])
+                worlds[population.name] = own, population.ratings.mean(axis=0)
+    found = {
+        name: {n: covered(draw, truth, n, given.replicates, given.seed) for n in SIZES}
+        for name, (draw, truth) in worlds.items()
+    }
+    header = ["population", "rated", *next(iter(next(iter(found.values())).values()))]
+    rows = [
+        [name, str(n), *(f"{v:.0f}" if "saved" in what else f"{v:.3f}" for what, v in one.items())]
+        for name, by_size in found.items()
+        for n, one in by_size.items()
+    ]
+    show(DataTable(header, rows))
+    if given.json:
+        Path(given.json).write_text(json.dumps(found, indent=2))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,17 @@
+"""Judges in MLflow's registry."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from debate_judge.data.agreement.results import GroupScores
+from debate_judge.data.agreement.tables import compare
+from debate_judge.runs.tracking.champion import Challenger
+from debate_judge.runs.tracking.model import Registration
+
+HELD_OUT = {"clarity": [GroupScores(str(n), ("a", "b"), (1.0, 2.0), (1.0, 2.0)) for n in range(6)]}
+
+
+def registration(name: str, version: str = "", about: str = "") -> Registration:
+    paired_difference = partial(compare, statistic="spearman", level="summary", resamples=100, seed=0)
+    return Registration(name=name, about=about, version=version, challenge=Challenger(HELD_OUT, paired_difference))
