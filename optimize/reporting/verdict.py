@@ -94,7 +94,7 @@ def verdict(result: Result) -> list[str]:
         "judge was neither tuned nor chosen on"
         + ("." if above_zero(good) else ": agreement above chance is not shown."),
         f"Is it better than a single call of the same LM? {better} {_by_aspect(held_out)}",
-        f"Where does that come from? {_sources_of_gain(held_out)}",
+        f"Where does the difference come from? {_sources_of_gain(held_out)}",
         *_closer(held_out),
         *_rater_comparison(held_out),
         f"What does it cost? {calls:.1f} LM calls per item, against {single:.1f} for a single call.",
@@ -103,7 +103,7 @@ def verdict(result: Result) -> list[str]:
     ]
     if held_out.folds:
         lines.append(
-            f"What are these figures of? {procedure_note(result.plan)}. "
+            f"What do these figures measure? {procedure_note(result.plan)}. "
             f"By folds: {_range([v for v in held_out.folds.compiled if v is not None])}."
         )
     return lines
