@@ -94,8 +94,6 @@ def known_fields(prompt: Prompt) -> dict[str, str]:
 class OfflineEngine(LocalEngine):
     """The stand-in as an engine of `programs.lm.client.JudgeLM`; it ignores the settings of calls."""
 
-    caches_prefixes = False
-
     def answer(self, system: str, user: str, settings: Mapping[str, Any]) -> Reply:
         prompt = parse(system, user)
         text = render(prompt, fill_in(prompt, known_fields(prompt)))
