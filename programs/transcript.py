@@ -112,7 +112,7 @@ class Transcript:
         return "\n\n".join(_line(turn) for turn in self.turns)
 
     def visible_to(self, role: Role) -> Transcript:
-        """What a role is shown: a blind score is nobody's but the Critic's, so that no score is met half-way."""
+        """What a role is shown. Only the Critic sees its blind score, so that no other role compromises with it."""
         sees_blind = role in ("critic", BLIND_CRITIC)
         return replace(self, turns=tuple(t for t in self.turns if sees_blind or t.role != BLIND_CRITIC))
 

@@ -103,7 +103,7 @@ def find_decision_rules(groups: Iterable[RatedGroup], aspects: Sequence[Aspect])
         aspects: The aspects to look at.
 
     Returns:
-        Aspect name -> question, for the aspects whose ratings define a decision.
+        Aspect name -> decision rule, for the aspects whose ratings define a decision.
     """
     groups = list(groups)
     rules: dict[str, DecisionRule] = {}
@@ -161,7 +161,7 @@ def evaluate_decisions(
 
     Args:
         scores: Aspect name -> groups, of one judge.
-        questions: From `find_decision_rules`; aspects without a question, or with nothing labelled, are left out.
+        decision_rules: From `find_decision_rules`; aspects without a rule, or with no label, are left out.
         on_scale: Whether scores are on the raters' scale. If not, binary decisions need a tuned cut.
         resamples: Resamples of the groups for the intervals; 0 gives none.
         seed: For the draws.
@@ -180,14 +180,14 @@ def evaluate_decisions(
 
 
 def with_tuned_threshold(rule: DecisionRule, groups: Sequence[GroupScores], where: str) -> DecisionRule:
-    """The question with the cut on scores that has the best balanced accuracy on `groups`.
+    """The decision rule with the cut on scores that has the best balanced accuracy on `groups`.
 
     Candidate cuts are the threshold and the midpoints between neighbouring scores; of equally good ones the nearest to
-    the threshold is taken. The question is returned unchanged for pairs, where all scored candidates have one label,
+    the threshold is taken. The rule is returned unchanged for pairs, where all scored candidates have one label,
     and where no cut is better than the threshold.
 
     Args:
-        question: The question.
+        rule: The decision rule.
         groups: Ratings and scores to tune on, e.g. of the dev sources; results must be reported on others.
         where: Name of this part of the corpus.
     """

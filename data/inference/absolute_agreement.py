@@ -82,7 +82,7 @@ def decision_cuts(
 
     Args:
         aspects: Of the judge.
-        questions: Aspect name -> the decision that its ratings define.
+        decision_rules: Aspect name -> the decision that its ratings define.
         cut: The user's, for all aspects; by default the threshold of binary ratings, else three quarters up the scale.
 
     Raises:

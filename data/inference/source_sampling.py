@@ -3,8 +3,8 @@
 Where two judges rank the texts of a source alike, its ratings cannot tell them apart; where they do not, they can. So a
 source is drawn with a probability that grows with the distance of the two rankings (sampling with probability
 proportional to size; for models that learn: Zrnic and Candes, Active statistical inference, 2024), over a floor that
-leaves every source its chance. The draw is systematic along the sources in the order of their kinds (Madow 1949), so
-that each kind gets its share, nearly to one source. Kinds are clusters of the sources' words.
+leaves every source a chance. The sampling is systematic, with the sources ordered by cluster (Madow 1949), so
+that each cluster gets its share, to within about one source. Clusters are k-means of the sources' words.
 
 Such a sample says something about all sources only if each counts 1 / probability. `tests/bench/next_sources.py`
 measures what it saves.
@@ -21,7 +21,7 @@ from debate_judge.data.agreement.correlations import Floats, mid_ranks
 from debate_judge.data.agreement.results import GroupScores
 
 FLOOR = 0.25
-"""Share of the probability that all sources have alike."""
+"""Share of the probability that is the same for all sources."""
 
 _MAX_WORDS = 20_000
 _LARGE = 5_000
@@ -56,7 +56,7 @@ def rank_distance(first: Sequence[GroupScores], second: Sequence[GroupScores]) -
 
 
 def cluster_texts(texts: Sequence[str], count: int, seed: int = 0) -> NDArray[np.intp]:
-    """The kind of each text, a number below `count`: k-means of their words, weighted by TF-IDF."""
+    """The cluster of each text, a number below `count`: k-means of their words, weighted by TF-IDF."""
     from sklearn.cluster import KMeans, MiniBatchKMeans  # type: ignore[import-untyped]
     from sklearn.feature_extraction.text import TfidfVectorizer  # type: ignore[import-untyped]
 

@@ -38,7 +38,7 @@ def run_of(case: EstimateCase, run: Run, ledger: Ledger) -> Run:
 
 
 class _Changing(Teleprompter):
-    """An optimizer that asks what another one asks, with `change` of the untuned judge and what that found."""
+    """An optimizer that makes the calls of another one, and returns `change` of the untuned judge and its result."""
 
     def __init__(self, optimizer: Teleprompter, change: Callable[[Judge, Tuned], Tuned]) -> None:
         super().__init__()
@@ -106,7 +106,7 @@ def _least_called(outcomes: Outcomes) -> dict[str, Point]:
 
 def _most_called(outcomes: Outcomes) -> dict[str, Point]:
     """Debates that ask most. Half of the units have other personas than the others, as far as there are any, and every
-    second one knows something else: what goes together is tried jointly, and so everything is that asks most."""
+    second one has other knowledge: what fits together is tried jointly, so that the costliest joint points are met."""
     points = [point for point in _choosable(outcomes) if point.rounds] or _choosable(outcomes)
     ranked = sorted(points, key=lambda p: (-round(_calls(outcomes, p), 6), p.knowledge == NO_KNOWLEDGE))
     personas = list(dict.fromkeys(point.persona for point in ranked))
@@ -129,7 +129,7 @@ def _most_called_variants(outcomes: Outcomes, points: Sequence[Point]) -> list[P
 
 
 def _longest_first(left: Sequence[Point]) -> list[Point]:
-    """Debates before Tie-breakers, which are heard about open debates only."""
+    """Debates before Tie-breakers, which are asked only about debates that ended without agreement."""
     return sorted(left, key=lambda point: (point.tie_breaker, -point.rounds))
 
 

@@ -44,7 +44,7 @@ NOTE = (
     "All but the untuned single call is pruned after the first sources (lower), or nothing is (upper), or what is "
     "pruned on the sample (expected). The starting points are always tried; the rest is whatever takes most calls "
     "(upper), nothing (lower), or what the sampler suggests on the sample (expected). Held-out: chosen is the "
-    "cheapest point (lower), the dearest (upper), or the one that the search chooses on the sample (expected)."
+    "cheapest point (lower), the costliest (upper), or the one that the search chooses on the sample (expected)."
 )
 
 NOTE_ON_FOLDS = (

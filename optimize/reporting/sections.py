@@ -190,8 +190,8 @@ def _rounds(plan: CompilePlan, searches: Mapping[str, SearchResult]) -> list[Rep
             chosen = None if point.tie_breaker else (in_words(point.variant), point.rounds)
             charts.append(LineChart(aspect, label, tuple(series), chosen))
     note = (
-        "On the sources that were chosen by, without Tie-breaker and as given; the largest of many such figures is too "
-        "large."
+        "On train and dev, without Tie-breaker and with unrounded scores; the best of many such figures is biased "
+        "upwards."
     )
     return [Paragraph(note), *charts] if charts else []
 
@@ -208,7 +208,7 @@ def _cost(plan: CompilePlan, searches: Mapping[str, SearchResult]) -> list[Repor
         )
         for aspect, search in searches.items()
     ]
-    note = "All that the search evaluated, on the sources that were chosen by; the largest of many is too large."
+    note = "All points of the search, on train and dev; the best of many is biased upwards."
     return [Paragraph(note), *charts]
 
 

@@ -1,4 +1,4 @@
-"""The scores of each point on the sources of the choice, train and dev, at the fewest LM calls.
+"""The scores of each point on the sources that it is chosen by, train and dev, with the fewest LM calls.
 
 No prompt depends on the number of rounds. So each variant of the judge debates to a number of rounds; every smaller n,
 and every granularity, is read off that debate at no LM call. Only a Tie-breaker at a given n asks again, about what n
@@ -40,7 +40,7 @@ class CrossFitted:
 
     judge: Judge
     on_train: Mapping[AspectGroup, Judge] | None = None
-    """The judge of each train group that learnt without it; None where the judge has learnt nothing from train."""
+    """For each train group the judge that learnt without it; None where the judge has learnt nothing from train."""
     seen: frozenset[AspectGroup] = frozenset()
     """Train groups that something in all of these judges was learnt from."""
 
@@ -91,7 +91,7 @@ class ChoiceScores:
 
     Args:
         variants: The judges to choose from.
-        parts: The corpora of the choice.
+        parts: The corpora to choose by, train and dev.
         aspects: Those that share the judge.
         runner: Asks.
         label: Of the aspects, for progress and estimates.
@@ -218,7 +218,7 @@ class ChoiceScores:
         return self._ask((variant, None), "debates", rounds, only, ask)
 
     def _broken(self, variant: JudgeVariant, rounds: int, only: Collection[str] | None) -> _Debates:
-        """What becomes of these debates after so many rounds when the Tie-breaker is heard."""
+        """These debates after `rounds` rounds, with the Tie-breaker's decision."""
         what = f"ties, {variant.persona}, knowledge: {variant.knowledge}, {variant.reading}, n = {rounds}"
 
         def ask(judge: Judge, items: Sequence[_Open], label: str) -> list[Transcript]:

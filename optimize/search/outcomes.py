@@ -24,11 +24,11 @@ from debate_judge.optimize.search.pooling import Evaluated, group_values, pooled
 
 @dataclass(frozen=True)
 class Outcome:
-    """A point as it did on the data of the choice, for the aspects of one unit."""
+    """Agreement and calls of a point on train and dev, for the aspects of one unit."""
 
     point: Point
     agreement: float
-    """Mean over the aspects. It was chosen by, so that the largest of many is too large."""
+    """Mean over the aspects. Biased upwards for the chosen point, which is the best of many."""
     calls: float
     """LM calls per item, whether or not they had to be made."""
     scores: Mapping[str, Sequence[GroupScores]]

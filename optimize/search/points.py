@@ -8,7 +8,7 @@ from typing import Literal
 from debate_judge.data.schema import GRANULARITIES, Granularity
 
 NO_KNOWLEDGE = "none"
-"""What is known of the raters where nothing was learnt."""
+"""The value of `knowledge` where nothing was learnt about the raters."""
 
 LEARNT = "learnt"
 """Name of the persona that was written for the raters, one for each unit, beside those that all units have."""

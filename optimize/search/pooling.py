@@ -28,16 +28,16 @@ BLOCKS = 25
 _MIN_SPREAD = 1e-9
 
 MANY_GROUPS = 20
-"""Groups of the choice from which on what is nearly the best is taken where it is cheaper."""
+"""Number of groups from which on a cheaper point that is nearly the best is chosen."""
 
 NEARLY = 0.005
-"""Posterior agreement that is given up for fewer calls where there are `MANY_GROUPS`."""
+"""Loss of posterior agreement that is accepted for fewer calls with `MANY_GROUPS` groups or more."""
 
 SAME_COST = 0.05
 """Share of the calls by which judges may differ and still cost the same; the simpler is taken then."""
 
 _EQUAL = 1e-12
-"""What rounding can make of equal agreements."""
+"""Largest difference of agreements that is taken for a rounding error."""
 
 
 @dataclass(frozen=True)

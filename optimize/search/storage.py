@@ -30,7 +30,7 @@ STUDIES = "studies"
 """The flag that names a database."""
 
 TrialOutcome = Mapping[str, Outcome] | PrunedPoint
-"""What came of a point: an outcome for each unit, or why it was not asked about all groups."""
+"""The result of a point: an outcome for each unit, or the record of its pruning."""
 
 
 def _choices(space: Space) -> dict[str, tuple[Any, ...]]:

@@ -51,7 +51,7 @@ _FALLS_BEHIND = 0.05
 """Significance of the one-sided Wilcoxon test by which a trial is pruned."""
 
 _NOT_AHEAD = 0.25
-"""The same in a more expensive reading, which takes many times the calls: less is enough to be pruned."""
+"""The same for a more expensive reading, which takes many times the calls: weaker evidence is enough to prune."""
 
 _SUGGESTIONS = 32
 """Suggestions of the sampler, none of which is new, after which the simplest remaining point is tried."""
@@ -63,19 +63,19 @@ _MIN_PART = {"summary": 1, "sample": 10}
 """Groups that a reported value is about, at least."""
 
 _SLOW = range(8, 14)
-"""Numbers of values for which SciPy goes through all signs if there are ties: 0.4 s for 12. These are not compared."""
+"""Numbers of values for which SciPy's Wilcoxon test enumerates all signs at ties (0.4 s for 12); they are avoided."""
 
 _ENOUGH = 16
-"""Values of a block that takes the place of one whose number is slow."""
+"""Number of values that is used in place of one in `_SLOW`."""
 
 _MAX_PARTS = 200
 """Reported values of a trial and aspect, at most."""
 
 _STARTS = 12
-"""Starting points that are usual."""
+"""Usual number of starting points, for estimates of the work."""
 
 _MIN_TRIALS_FOR_IMPORTANCES = 8
-"""Completed trials from which on importances are told."""
+"""Least number of completed trials for parameter importances."""
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ class SearchPlan:
 
 
 OnTrial = Callable[[Point, TrialOutcome], None]
-"""Is told of every point that was tried, once, with what came of it."""
+"""Called once for every point that was tried, with its outcome."""
 
 
 StudyMaker = Callable[[Mapping[str, ChoiceScores], Space, SearchPlan, OnTrial], "Study"]

@@ -270,7 +270,7 @@ class _Watch(BaseCallback):
 
     def __init__(self, stage: str, shown: ItemPass) -> None:
         self.over = False
-        """Whether nothing may be asked any more: threads may still be at work when a run has ended."""
+        """Whether further calls are refused: an optimizer's threads may go on after its run has ended."""
         self._error: Exception | None = None
         """That the run has ended with."""
         self._stage, self._shown = stage, shown

@@ -74,7 +74,7 @@ class ScoringLMFlags(EndpointFlags, LimitFlags, EstimateFlags):
 
 @flag_group("options")
 class AfterFlags(ScoringLMFlags, TextFlags):
-    """Settings of every command of this room."""
+    """Settings of every command in this folder."""
 
     json: str | None = setting(
         None,
@@ -166,7 +166,7 @@ def objective(export: Export, corpus: Corpus) -> tuple[Statistic, Level]:
 
 
 def random_sources(corpus: Corpus) -> tuple[Corpus, list[str]]:
-    """The sources that were not chosen to be rated, and what to say about those that were.
+    """The sources that were sampled at random, and a note about those that were selected for rating.
 
     Raises:
         InputError: All were.
@@ -404,7 +404,7 @@ def run_command(
     execute: Callable[[F], R],
     render: Callable[[R, F], tuple[dict[str, Any], Sequence[Printed], int]],
 ) -> int:
-    """Carry out a command of this room.
+    """Carry out a command of this folder.
 
     Args:
         name: Of the command.

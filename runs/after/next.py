@@ -4,10 +4,10 @@
     python runs/after/next.py EXPORT --pool new.jsonl --budget 400 --out tasks.json
     python runs/after/next.py EXPORT --pool new.jsonl --budget 400 --out to-rate.csv --draw chosen
 
-The sources are drawn at random through all kinds of sources, which are clusters of their words. Asked for are the
-aspects in which the compile could not tell its judge from a single call, and as many raters as it had where these
-disagreed. The budget is in ratings: texts x aspects x raters; sources are rated whole. The file has a row a text with
-an empty column an aspect (.csv), or is for Label Studio (.json, with an interface beside it). With --draw chosen the
+The sources are sampled at random, stratified by clusters of their words. People are asked to rate the
+aspects in which the compile could not tell its judge from a single call, by as many raters as at the compile if these
+disagreed. The budget is in ratings: texts x aspects x raters; sources are rated whole. The file has a row per text with
+an empty column per aspect (.csv), or is for Label Studio (.json, and its interface .xml). With --draw chosen the
 exported judge and a single call of its LM score the pool, and the further their rankings of a source's texts are apart,
 the likelier it is drawn. A column drawn then holds the probability of each source: such sources can be learnt from, but
 no command takes them as evidence.
@@ -74,7 +74,7 @@ class NextFlags(AfterFlags):
         None, "file to rate in: a table (.csv) or tasks of Label Studio (.json)", metavar="FILE", affects_results=False
     )
     draw: Literal["chosen", "random"] = setting(
-        "random", "at random through all kinds of sources; or chosen by how far two judges' rankings are apart"
+        "random", "at random, stratified by clusters of words; or chosen by how far two judges' rankings are apart"
     )
     raters: int | None = setting(
         None, "raters of each text", shown="those of the compile where they disagreed, else 1", ge=1

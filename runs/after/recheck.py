@@ -1,4 +1,4 @@
-"""Does the proof of an exported judge still hold on ratings made since?
+"""Does the measured agreement of an exported judge still hold on ratings made since?
 
     python runs/after/recheck.py runs/store/exports/NAME --data new.csv
     python runs/after/recheck.py EXPORT --data new.csv --margin 0.05 --json
@@ -6,7 +6,7 @@
 
 The judge scores the new texts, and its agreement with their raters stands beside that of the compile; sources that the
 compile knew are left out. Drift is told apart: the texts changed where the judge's scores moved, the raters where
-ratings moved and scores did not say so. With --again the judge scores the compile's held-out texts once more, without
+ratings moved relative to scores. With --again the judge scores the compile's held-out texts once more, without
 the stored replies: if it gives other scores, the LM behind the name changed. The exit code is 1 where the judge is
 shown to be worse by more than the margin.
 """
@@ -65,7 +65,7 @@ class RecheckFlags(AfterFlags):
 
 @dataclass(frozen=True)
 class Rechecked:
-    """The proof on new ratings."""
+    """The agreement on new ratings, compared with that of the compile."""
 
     verdict: MarginVerdict
     """`holds`: the loss is shown to be smaller than the margin; `worse`: shown to be larger; else `unclear`."""
@@ -101,7 +101,7 @@ class Rechecked:
 
 
 def recheck(export: str | Path, data: str | Path, **settings: Any) -> Rechecked:
-    """See whether a judge's proof holds on ratings made since.
+    """Check whether a judge's measured agreement holds on ratings made since the compile.
 
     Args:
         export: Its folder, or its address in MLflow.

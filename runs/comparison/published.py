@@ -97,13 +97,13 @@ def matching_decision_tables(corpus: Corpus) -> list[PublishedTable]:
 
 
 def published_tables(setup: EvalSetup) -> list[DataTable]:
-    """The fitting correlations as one table, which says what it is not, and each fitting table of decisions."""
+    """The matching correlations as one table, with a note on their limits, and each matching table of decisions."""
     tables, made = matching_tables(setup), matching_decision_tables(setup.corpus)
     return [*([_correlations(tables, setup)] if tables else []), *map(_decisions, made)]
 
 
 def no_published_figures(setup: EvalSetup) -> str | None:
-    """That there is nothing to show, where there is nothing."""
+    """A message that no published figures match; None where some do."""
     if matching_tables(setup) or matching_decision_tables(setup.corpus):
         return None
     about = f"{setup.corpus.origin.name} at {setup.level} level in {' or '.join(setup.statistics)}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from inspect_ai.scorer import EstimateTarget, Score, Scorer, mean, scorer, stderr
+from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
 from inspect_ai.solver import TaskState
 
 from debate_judge.data.errors import InputError
@@ -22,7 +22,7 @@ def debate_scorer(export: str, source: str | None = None, aspects: list[str] | N
     """
     batcher = SourceBatcher(export, aspects)
 
-    async def score(state: TaskState, target: EstimateTarget) -> Score:
+    async def score(state: TaskState, target: Target) -> Score:
         given = state.input_text if source is None else state.metadata.get(source)
         if not isinstance(given, str):
             raise InputError("the sample has no source", field="source", expected="a text in its metadata", found=given)

@@ -48,7 +48,7 @@ class HeldOutReuse:
             size = "an unknown amount" if self.inflation is None else f"about {self.inflation:.2g}"
             messages.append(
                 f"The held-out figures of these sources have been seen {self.times} times; the best of {self.times} "
-                f"is inflated by about {size}"
+                f"is inflated by {size}"
             )
         if self.unreadable:
             messages.append(f"lines of {FILE} that cannot be read and are not counted: {self.unreadable}")

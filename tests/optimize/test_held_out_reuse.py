@@ -133,7 +133,7 @@ def test_a_second_look_is_told_in_summary_json_run_and_export(
     result = json.loads(Path("r.json").read_text())
     assert result["looks"]["times"] == 2
     assert 0 < result["looks"]["inflation"] < 1
-    told = f"looked at 2 times; the best of 2 is inflated by about {result['looks']['inflation']:.2g}"
+    told = f"seen 2 times; the best of 2 is inflated by about {result['looks']['inflation']:.2g}"
     assert told in unwrapped(capsys.readouterr().out)
     run = MlflowClient(f"sqlite:///{tmp_path / 'store' / 'mlflow.db'}").get_run(result["run_id"])
     assert run.data.metrics["looks"] == 2

@@ -67,7 +67,7 @@ def test_an_outage_is_waited_for(caplog: pytest.LogCaptureFixture, monkeypatch: 
     assert max(server.answered.values()) == 1
     messages = [record.getMessage() for record in caplog.records]
     assert any("does not respond" in m for m in messages)
-    assert any("answers again" in m for m in messages)
+    assert any("responds again" in m for m in messages)
 
 
 def test_an_outage_that_lasts_ends_the_run_to_be_resumed(tmp_path: Path) -> None:

@@ -139,13 +139,13 @@ def test_another_judge_or_input_is_refused(command: Command, capsys: pytest.Capt
     path = write_jsonl(command.folder / "in-0.jsonl", range(3))
     assert command() == 0
     assert command(aspects="tone") == EXIT_INPUT
-    assert "another aspects" in capsys.readouterr().err
+    assert "different aspects" in capsys.readouterr().err
     write_jsonl(path, range(4))
     assert command() == EXIT_INPUT
-    assert "another inputs" in capsys.readouterr().err
+    assert "different inputs" in capsys.readouterr().err
     assert command(out=command.folder / "new.jsonl") == 0
     assert command("--columns", "text=other") == EXIT_INPUT
-    assert "another columns" in capsys.readouterr().err
+    assert "different columns" in capsys.readouterr().err
 
 
 def test_a_spent_budget_ends_with_its_code_and_the_same_command_goes_on(

@@ -171,7 +171,7 @@ def test_a_server_that_comes_back_is_waited_for(command: Command, undisturbed: b
     assert done.code == 0, done.err
     assert done.rows == undisturbed
     assert done.err.count("does not respond") == 1
-    assert done.err.count("answers again") == 1
+    assert done.err.count("responds again") == 1
     # A call may be cut off between the server's answer and its arrival.
     assert server.answered.total() <= len(server.answered) + 8
 

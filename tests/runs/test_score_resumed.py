@@ -91,8 +91,8 @@ def one_row_too_many(command: Command) -> None:
 @pytest.mark.parametrize(
     ("change", "more", "says"),
     [
-        (other_program, [], "another program"),
-        (lambda c: None, ["--aspects", "tone"], "another aspects"),
+        (other_program, [], "different program"),
+        (lambda c: None, ["--aspects", "tone"], "different aspects"),
         (first_text_edited, [], "input has changed"),
         (lambda c: (c.folder / "out.jsonl.state.json").unlink(), [], "made from"),
         (lambda c: (c.folder / "out.jsonl.state.json").write_text("{}"), [], "made from"),
