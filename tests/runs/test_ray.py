@@ -134,5 +134,5 @@ def test_the_same_command_has_nothing_left_to_do(scored: Scored, capsys: pytest.
     assert run(folder, server) == 0
     assert "nothing left to do" in capsys.readouterr().err
     assert run(folder, server, "--aspects", "tone") == EXIT_INPUT
-    assert "another aspects" in capsys.readouterr().err
+    assert "different aspects" in capsys.readouterr().err
     assert server.asked.total() == asked
