@@ -78,7 +78,7 @@ def test_a_run_from_s3_to_s3_goes_on_after_a_stop(
     content = bucket.cat_file("texts/in-1.csv")
     bucket.pipe_file("texts/in-1.csv", content.replace(b"message 12", b"message 99"))
     assert command(**places) == EXIT_INPUT
-    assert "another inputs" in capsys.readouterr().err
+    assert "different inputs" in capsys.readouterr().err
 
 
 def test_a_bucket_that_is_not_there_or_not_ours_is_told(
