@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice
 
 from debate_judge.data.agreement.tables import GroupScores
@@ -52,7 +52,7 @@ class HeldOutEvaluation:
     def held_out(self) -> Corpus:
         return self.plan.data.splits.held_out
 
-    @property
+    @cached_property
     def scores(self) -> dict[str, dict[str, list[GroupScores]]]:
         """Judge name -> aspect -> scores by group."""
         return {

@@ -11,9 +11,11 @@ judges that learnt the same from other train sources (cross-fitting); where ther
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from typing import Literal
 
 from debate_judge.data.agreement.tables import Agreement, GroupScores, Level, Statistic, agreement_table
@@ -21,10 +23,10 @@ from debate_judge.data.schema import Aspect, Corpus, Granularity
 from debate_judge.optimize.search.points import JudgeVariant, Point
 from debate_judge.optimize.tuners import AspectGroup
 from debate_judge.programs.compiled import shared_judges
-from debate_judge.programs.judge import Item, Judge, Judgement, corpus_items
+from debate_judge.programs.judge import Item, Judge, Judgement, corpus_items, round_to_granularity
 from debate_judge.programs.transcript import Transcript
 from debate_judge.runs.runner.billing import stage
-from debate_judge.runs.runner.runner import JudgeRunner, calls_per_item, group_scores
+from debate_judge.runs.runner.runner import JudgeRunner, calls_per_item, group_ratings
 
 ChoicePart = Literal["dev", "train"]
 
@@ -59,21 +61,22 @@ class _Debates:
     """One for each item; None where it was not asked about, or where every judge has seen its rating."""
     rounds: list[float]
     """The most rounds for which each item was asked about; -1 where it was not."""
-    verdicts: dict[tuple[int, int], Judgement] = field(default_factory=dict)
-    """Item and n -> the judgement after n rounds, which every granularity and every block of a search needs."""
+    verdicts: defaultdict[int, dict[int, Judgement]] = field(default_factory=lambda: defaultdict(dict))
+    """Item -> n -> the judgement after n rounds, which every granularity and every block of a search needs."""
 
     def keep(self, item: int, transcript: Transcript, rounds: int) -> None:
         self.transcripts[item], self.rounds[item] = transcript, rounds
         # What failed before may have gone well this time.
-        self.verdicts.clear()
+        self.verdicts[item].clear()
 
     def verdict(self, judge: Judge, item: int, rounds: int) -> Judgement | None:
         transcript = self.transcripts[item]
         if transcript is None:
             return None
-        if (item, rounds) not in self.verdicts:
-            self.verdicts[item, rounds] = judge.verdict(transcript, rounds)
-        return self.verdicts[item, rounds]
+        verdicts = self.verdicts[item]
+        if rounds not in verdicts:
+            verdicts[rounds] = judge.verdict(transcript, rounds)
+        return verdicts[rounds]
 
 
 @dataclass(frozen=True)
@@ -121,6 +124,9 @@ class ChoiceScores:
             for aspect in self.aspects
             for item in corpus_items(corpus, aspect)
         ]
+        self._ratings: list[tuple[Aspect, list[GroupScores]]] = [
+            (aspect, group_ratings(corpus, aspect)) for corpus in self._parts.values() for aspect in self.aspects
+        ]
         self._scores: dict[tuple[Point, frozenset[str] | None], tuple[dict[str, list[GroupScores]], float]] = {}
         # The Tie-breaker reads the transcript up to n, so what it says at one n is nothing for another.
         self._debates: dict[tuple[JudgeVariant, int | None], _Debates] = {}
@@ -167,20 +173,18 @@ class ChoiceScores:
         by_aspect: dict[str, list[GroupScores]] = {aspect.name: [] for aspect in self.aspects}
         scored: list[Judgement] = []
         judgements = iter(self.judgements(point, only))
-        for corpus in self._parts.values():
-            groups = [group for group in corpus.groups if only is None or group.id in only]
-            for aspect in self.aspects:
-                by_group = [(g, [next(judgements) for _ in g.candidates]) for g in groups]
-                known = [
-                    (g, [j for j in scores_of_group if j is not None])
-                    for g, scores_of_group in by_group
-                    if None not in scores_of_group
-                ]
-                flat = [judgement for _, scores_of_group in known for judgement in scores_of_group]
-                part = replace(corpus, groups=tuple(group for group, _ in known))
-                # Granularity is applied to finished judgements: it needs no debate of its own.
-                by_aspect[aspect.name] += group_scores(part, aspect, flat, self.granularity(aspect.name, point))
-                scored += flat
+        for aspect, ratings in self._ratings:
+            granularity = self.granularity(aspect.name, point)
+            for group in ratings:
+                if only is not None and group.group not in only:
+                    continue
+                in_group = list(islice(judgements, len(group.candidates)))
+                judged = [judgement for judgement in in_group if judgement is not None]
+                if len(judged) == len(in_group):
+                    # Granularity is applied to finished judgements: it needs no debate of its own.
+                    scores = tuple(round_to_granularity(judgement, aspect, granularity) for judgement in judged)
+                    by_aspect[aspect.name].append(replace(group, scores=scores))
+                    scored += judged
         return by_aspect, calls_per_item(scored) if scored else 0.0
 
     @property
