@@ -11,7 +11,7 @@ import dspy
 from dspy.teleprompt.teleprompt import Teleprompter
 
 from debate_judge.data.testing import check_corpus
-from debate_judge.optimize.examples import places_of
+from debate_judge.optimize.examples import group_keys
 from debate_judge.optimize.tuners import details_of
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.testing import ScriptedLM, check_judge, in_turn, sample_items, scripted_lm
@@ -37,7 +37,7 @@ def check_tuner(optimizer: Teleprompter, judge: Judge, trainset: list[dspy.Examp
     details = details_of(tuned_judges)
     for tuned in (tuned_judges, details.judge, *(fold.judge for fold in details.folds)):
         _check_tuned(tuned, judge, before)
-    assert all(fold.unseen <= places_of(trainset) for fold in details.folds), "it names groups that there are not"
+    assert all(fold.unseen <= group_keys(trainset) for fold in details.folds), "it names groups that there are not"
 
 
 def _check_tuned(tuned: Judge, given: Judge, before: Mapping[str, str]) -> None:

@@ -20,8 +20,8 @@ from debate_judge.data.splits import Splits
 from debate_judge.optimize.search.choice_scores import ChoicePart
 from debate_judge.optimize.search.knowledge import JOINT, TOGETHER, reading_options
 from debate_judge.optimize.search.points import Reading
-from debate_judge.optimize.search.storage import FORMAT, STUDIES
-from debate_judge.optimize.search.study import Breadth, Study, StudyMaker, breadth_of
+from debate_judge.optimize.search.storage import FORMAT_VERSION, STUDIES_FLAG
+from debate_judge.optimize.search.study import SearchLimits, Study, StudyFactory, search_limits
 from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners import Tuner, tuner_named
 from debate_judge.programs import options_of
@@ -189,13 +189,13 @@ class CompilePlan:
         """
         if self.fold:
             return None
-        address = database_address(self.settings.studies, STUDIES, "DEBATE_STUDIES")
-        return address or Path(self.settings.store) / "studies" / f"{self.identity}-{FORMAT}.log"
+        address = database_address(self.settings.studies, STUDIES_FLAG, "DEBATE_STUDIES")
+        return address or Path(self.settings.store) / "studies" / f"{self.identity}-{FORMAT_VERSION}.log"
 
     @property
-    def breadth(self) -> Breadth:
+    def search_limits(self) -> SearchLimits:
         """How much the search tries."""
-        return breadth_of(self.settings.effort, self.settings.trials)
+        return search_limits(self.settings.effort, self.settings.trials)
 
     def choice(self, aspects: Sequence[Aspect], *, ranked: bool = True) -> dict[ChoicePart, Corpus]:
         """The sources to choose a judge for these aspects by.
@@ -205,7 +205,7 @@ class CompilePlan:
         limit.
         """
         splits = self.data.splits
-        left = self.breadth.candidates
+        left = self.search_limits.candidates
         chosen: dict[ChoicePart, Corpus] = {}
         parts: dict[ChoicePart, Sequence[RatedGroup]] = {"dev": splits.dev.groups, "train": splits.train.groups}
         for part, groups in parts.items():
@@ -226,7 +226,7 @@ class CompilePlan:
         units, held_out = len(self.units), 4 * len(self.data.aspects)
         learning = RunPhase("tuning", 0.01 if self.settings.tuner == "none" else 0.25, 8 * units)
         choosing = [
-            RunPhase("search", 0.5, _PASSES_OF_A_TRIAL * self.breadth.about * units),
+            RunPhase("search", 0.5, _PASSES_OF_A_TRIAL * self.search_limits.usual_trials * units),
             RunPhase("calibration", 0.05, units),
         ]
         measuring = RunPhase("held-out", 0.2, held_out)
@@ -292,7 +292,7 @@ class Run:
     tuner: Tuner
     reflection: JudgeLM
     """The LM that writes guides and instructions for the tuner."""
-    study: StudyMaker = Study
+    study: StudyFactory = Study
 
     @classmethod
     def of(cls, plan: CompilePlan, runner: JudgeRunner, tracker: Tracker | None, reflection: JudgeLM) -> Run:
@@ -307,13 +307,13 @@ class Run:
             return [[self]]
         return [[self.on(splits, next(numbers)) for splits in half] for half in folds.halves]
 
-    def tune_at_once(self, works: Sequence[Callable[[], T]]) -> list[T]:
+    def tune_at_once(self, jobs: Sequence[Callable[[], T]]) -> list[T]:
         """The results of pieces of work that tune, done at once where the tuner allows it.
 
         DSPy's optimizers set the seeds of the whole process, and their output is silenced by redirecting its own.
         """
         alone = self.plan.settings.tuner not in ("guide", "none")
-        return [work() for work in works] if alone else self.runner.run_concurrently(works)
+        return [work() for work in jobs] if alone else self.runner.run_concurrently(jobs)
 
     def on(self, splits: Splits, number: int) -> Run:
         """The run of the fold of this number, from 1."""

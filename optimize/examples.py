@@ -19,7 +19,7 @@ import numpy as np
 from debate_judge.data.agreement.tables import correlation
 from debate_judge.data.inference.absolute_agreement import Bounds, Objective, objective_value
 from debate_judge.data.schema import Aspect, Candidate, Corpus
-from debate_judge.optimize.tuners import AspectGroup
+from debate_judge.optimize.tuners import GroupKey
 from debate_judge.programs.devset import call_example
 from debate_judge.programs.judge import Item, items_of
 
@@ -82,7 +82,7 @@ def _single_ratings(candidates: Iterable[Candidate], aspect: Aspect) -> dict[str
     return {"raters": [ratings for ratings, _ in rated], "comments": [comments for _, comments in rated]}
 
 
-def places_of(examples: Iterable[dspy.Example]) -> frozenset[AspectGroup]:
+def group_keys(examples: Iterable[dspy.Example]) -> frozenset[GroupKey]:
     """The groups that examples are about, each in its aspect."""
     return frozenset((item.aspect.name, item.group) for example in examples for item in example.questions)
 

@@ -26,7 +26,7 @@ from debate_judge.optimize.rated_data import RatedSources, load, split_sources
 from debate_judge.optimize.reflection import preflight_reflection, reflection_lm
 from debate_judge.optimize.result import Result
 from debate_judge.optimize.search.storage import require_reachable
-from debate_judge.optimize.selection import choose, study_of
+from debate_judge.optimize.selection import choose, create_study
 from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners import tuner_named
 from debate_judge.programs import named, options_of, preset
@@ -72,19 +72,19 @@ def compile_judge(
         tuned = run.tune_at_once([partial(optimizer.compile, half[0]) for half in run.halves])
 
         def choose_and_evaluate(run: Run, judges: TunedJudges) -> HeldOutEvaluation:
-            study = study_of(run, judges)
+            study = create_study(run, judges)
             study.optimize()
             return evaluate(run, *choose(run, study))
 
-        works = [
+        jobs = [
             partial(choose_and_evaluate, fold, judges)
             for half, judges in zip(run.halves, tuned, strict=True)
             for fold in half
         ]
         if run.plan.data.folds:
             # The exported judge learns from all sources: it is tuned on the first half, like half of the folds.
-            works.append(partial(choose_and_evaluate, run, tuned[0]))
-        *folds, whole = run.runner.run_concurrently(works)
+            jobs.append(partial(choose_and_evaluate, run, tuned[0]))
+        *folds, whole = run.runner.run_concurrently(jobs)
         evaluations = folds or [whole]
         held_out = compare_held_out(run.plan, evaluations)
         result = Result(

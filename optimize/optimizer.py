@@ -14,13 +14,13 @@ from debate_judge.optimize.search.choice_scores import CrossFitted
 from debate_judge.optimize.search.knowledge import (
     TUNED,
     Knowledge,
-    Variants,
+    VariantJudges,
     combine,
-    knowledge_kinds,
-    rated_examples,
+    examples_knowledge,
+    learnt_knowledge,
     space_axes,
 )
-from debate_judge.optimize.search.points import LEARNT, JudgeVariant, Space
+from debate_judge.optimize.search.points import LEARNT, JudgeVariant, SearchSpace
 from debate_judge.optimize.settings import EFFORTS
 from debate_judge.optimize.tuners import GuideLimits, LearntPersona, Tuning, details_of
 from debate_judge.programs import named
@@ -42,7 +42,7 @@ class TunedJudges:
 
     variants: Mapping[str, Mapping[JudgeVariant, CrossFitted]]
     """Label of a unit (aspects that share a judge) -> its judges."""
-    space: Space
+    space: SearchSpace
     """What the search may choose from."""
 
 
@@ -62,7 +62,7 @@ def compile(run: Run) -> TunedJudges:
         if persona is not None:
             unit_learnt |= base.variants({LEARNT: persona.text})
             seen = {LEARNT: persona.seen}
-        variants[label_of(unit)] = Variants(unit_learnt, kinds, space, seen)
+        variants[label_of(unit)] = VariantJudges(unit_learnt, kinds, space, seen)
     return TunedJudges(variants, space)
 
 
@@ -76,7 +76,7 @@ def _learnt(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> _Learnt:
     if wanted is None:
         return kinds, persona
     scores = _first_scores(run, base, aspects) if wanted.pairs else {}
-    shown = rated_examples(plan.data.splits.train, aspects, wanted, plan.settings.seed, scores)
+    shown = examples_knowledge(plan.data.splits.train, aspects, wanted, plan.settings.seed, scores)
     return [*kinds, shown, *(combine(kind, shown) for kind in kinds if kind.name != TUNED)], persona
 
 
@@ -123,7 +123,7 @@ def _tuned(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> _Learnt:
             predictor.demos = []
     # Aspects that share a call have one Critic, and a judge without search over personas keeps its own.
     searched = not base.joint and "persona" in named(settings.judge).searched
-    return knowledge_kinds(base, tuned), tuned.persona if searched else None
+    return learnt_knowledge(base, tuned), tuned.persona if searched else None
 
 
 def _personas(plan: CompilePlan) -> Mapping[str, str]:
@@ -142,14 +142,14 @@ def _judges(plan: CompilePlan, base: Judge, personas: Mapping[str, str]) -> dict
     return {name: variants[name] for name in sorted(variants, key=lambda name: name != judge_persona)}
 
 
-def _space(plan: CompilePlan, base: Judge, personas: Sequence[str], kinds: Sequence[Knowledge]) -> Space:
+def _space(plan: CompilePlan, base: Judge, personas: Sequence[str], kinds: Sequence[Knowledge]) -> SearchSpace:
     """What the search may choose from; the single call of the untuned judge is always part of it."""
     searched = named(plan.settings.judge).searched
     rounds = range(base.debate_config.rounds + 1) if "rounds" in searched else (0, base.debate_config.rounds)
     ties = (False, True) if "tie_breaker" in searched else (base.debate_config.tie_breaker,)
     knowledge, rewritten = space_axes(kinds)
     fixed = len(fixed_granularities(plan, plan.data.aspects)) == len(plan.data.aspects)
-    return Space(
+    return SearchSpace(
         knowledge=knowledge,
         personas=tuple(personas),
         rounds=tuple(dict.fromkeys(rounds)),

@@ -13,7 +13,7 @@ from debate_judge.optimize.optimizer import TunedJudges, fixed_granularities
 from debate_judge.optimize.search.choice_scores import ChoiceScores, CrossFitted
 from debate_judge.optimize.search.outcomes import Criterion, PrunedPoint, SearchResult
 from debate_judge.optimize.search.points import Point
-from debate_judge.optimize.search.storage import FORMAT, TrialOutcome, agreement_and_calls
+from debate_judge.optimize.search.storage import FORMAT_VERSION, TrialOutcome, agreement_and_calls
 from debate_judge.optimize.search.study import SearchPlan, Study
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.judge import Judge
@@ -23,7 +23,7 @@ from debate_judge.runs.tracking.values import CHOICE
 logger = logging.getLogger(__name__)
 
 
-def study_of(run: Run, tuned: TunedJudges) -> Study:
+def create_study(run: Run, tuned: TunedJudges) -> Study:
     """The search for the judges of all aspects, among those that were tuned on the train part of the run's plan."""
     plan, settings = run.plan, run.plan.settings
     units = {
@@ -33,7 +33,7 @@ def study_of(run: Run, tuned: TunedJudges) -> Study:
             unit,
             run.runner,
             label=label_of(unit),
-            fixed=fixed_granularities(plan, unit),
+            fixed_granularities=fixed_granularities(plan, unit),
         )
         for unit in plan.units
     }
@@ -46,9 +46,9 @@ def study_of(run: Run, tuned: TunedJudges) -> Study:
             settings.max_unscored,
             plan.bounds,
         ),
-        breadth=plan.breadth,
+        limits=plan.search_limits,
         seed=settings.seed,
-        study=f"{plan.identity}-{FORMAT}",
+        study_name=f"{plan.identity}-{FORMAT_VERSION}",
         storage=plan.study,
     )
     run.runner.progress.measure = settings.chosen_by.absolute_measure or "agreement"
@@ -106,11 +106,16 @@ def _calibrations(run: Run, searches: SearchResult) -> dict[str, Calibration]:
         return {}
     parts = plan.choice(aspects, ranked=False)
     # No judge was tuned on these groups, because examples are groups whose ratings differ.
-    places = [(aspect.name, group.id) for aspect in aspects for group in parts["train"].groups]
-    others = CrossFitted(chosen.judge, {place: chosen.at("train", place) or chosen.judge for place in places})
+    keys = [(aspect.name, group.id) for aspect in aspects for group in parts["train"].groups]
+    others = CrossFitted(chosen.judge, {key: chosen.judge_for("train", key) or chosen.judge for key in keys})
     fixed = {aspect.name: searches.scores.granularity(aspect.name, point) for aspect in aspects}
     unranked = ChoiceScores(
-        {point.variant: others}, parts, aspects, run.runner, label=calibration_label(label_of(aspects)), fixed=fixed
+        {point.variant: others},
+        parts,
+        aspects,
+        run.runner,
+        label=calibration_label(label_of(aspects)),
+        fixed_granularities=fixed,
     )
     more, _ = unranked.scores(point)
     fitted = {

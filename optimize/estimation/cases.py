@@ -14,9 +14,9 @@ from dspy.teleprompt.teleprompt import Teleprompter
 from debate_judge.optimize.context import Run
 from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.outcomes import Outcomes, PrunedPoint
-from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, Point, Space
+from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, Point, SearchSpace
 from debate_judge.optimize.search.storage import TrialOutcome
-from debate_judge.optimize.search.study import OnTrial, SearchPlan, Strategy, Study, StudyMaker
+from debate_judge.optimize.search.study import OnTrial, SearchPlan, Strategy, Study, StudyFactory
 from debate_judge.optimize.tuners import LearntPersona, Tuned, Tuner, details_of, with_details
 from debate_judge.optimize.tuners.persona import CRITIC
 from debate_judge.programs.dry_run import EstimateCase
@@ -68,7 +68,7 @@ def _rewritten(judge: Judge, tuned: Tuned) -> Tuned:
     return Tuned(copied)
 
 
-def _study_by(strategy: Callable[[int], Strategy], ledger: Ledger) -> StudyMaker:
+def _study_by(strategy: Callable[[int], Strategy], ledger: Ledger) -> StudyFactory:
     """The search itself, which leaves no study behind, steered by the `strategy` of its number among those of a run.
 
     Blocks are of so many sources, however many there are: what is pruned on the sample is counted as it was asked.
@@ -76,7 +76,7 @@ def _study_by(strategy: Callable[[int], Strategy], ledger: Ledger) -> StudyMaker
 
     numbers = count()
 
-    def steered(units: Mapping[str, ChoiceScores], space: Space, plan: SearchPlan, on_trial: OnTrial) -> Study:
+    def steered(units: Mapping[str, ChoiceScores], space: SearchSpace, plan: SearchPlan, on_trial: OnTrial) -> Study:
         begin = len(ledger.asked)
 
         def tried(point: Point, outcome: TrialOutcome) -> None:
@@ -141,9 +141,9 @@ class _PrunesAll(optuna.pruners.BasePruner):
 
 CHEAPEST = Strategy(
     pruner=lambda expensive: _PrunesAll(),
-    suggested=lambda left: [],
-    read_again=lambda outcomes, points: [],
-    chosen=_least_called,
+    next_points=lambda left: [],
+    points_to_reread=lambda outcomes, points: [],
+    choose=_least_called,
 )
 """A search that tries nothing beyond the starting points, prunes all at once, and chooses what asks least."""
 
@@ -158,8 +158,8 @@ def _most_expensive(number: int) -> Strategy:
 
     return Strategy(
         pruner=lambda expensive: optuna.pruners.NopPruner(),
-        suggested=_longest_first,
-        scorers=scorers,
-        read_again=_most_called_variants,
-        chosen=_most_called,
+        next_points=_longest_first,
+        rank_variants=scorers,
+        points_to_reread=_most_called_variants,
+        choose=_most_called,
     )

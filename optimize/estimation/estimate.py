@@ -22,8 +22,8 @@ from debate_judge.optimize.examples import examples
 from debate_judge.optimize.job import compile_judge, split
 from debate_judge.optimize.rated_data import load
 from debate_judge.optimize.reflection import REFLECTION, reflection_lm
-from debate_judge.optimize.search.choice_scores import JOINTLY, PARTS, ChoicePart, search_stage
-from debate_judge.optimize.search.study import breadth_of
+from debate_judge.optimize.search.choice_scores import JOINT_LABEL, PARTS, ChoicePart, search_stage
+from debate_judge.optimize.search.study import search_limits
 from debate_judge.optimize.selection import calibration_label
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs.dry_run import DryRunEngine, EstimateCase
@@ -89,9 +89,9 @@ def estimate_compile(settings: Settings, personas: Mapping[str, str], lengths: s
 
 def notes(settings: Settings) -> list[str]:
     """What the figures assume about the search."""
-    breadth = breadth_of(settings.effort, settings.trials)
-    most = f"at most {breadth.candidates:,} candidates of each aspect"
-    search = NOTE.format(suggestions=breadth.suggestions, most=most, effort=settings.effort)
+    limits = search_limits(settings.effort, settings.trials)
+    most = f"at most {limits.candidates:,} candidates of each aspect"
+    search = NOTE.format(suggestions=limits.suggestions, most=most, effort=settings.effort)
     folds = [NOTE_ON_FOLDS] if settings.folds != 1 else []
     return [search, *folds, *([LEARNING_NOTE] if settings.learning_curve else [])]
 
@@ -193,10 +193,10 @@ def stages_of(plan: CompilePlan, sample: CompilePlan) -> dict[str, Stage]:
             unranked = (extent(_items(_choice(of, unit, ranked=False)[part], unit)) for of in (plan, sample))
             calibrating = Stage.of(calibration_label(label), *unranked)
             stages |= {search_stage(calibration_label(label), k, part): calibrating for k in ("debates", "tie-breaks")}
-            joint = Stage.of(f"{JOINTLY}: search", *by)
-            stages |= {search_stage(JOINTLY, kind, part): joint for kind in ("debates", "tie-breaks")}
-        stages[f"{JOINTLY}: held-out"] = Stage.of(
-            f"{JOINTLY}: held-out", *(extent(_items(part, unit[:1])) for part in held_out)
+            joint = Stage.of(f"{JOINT_LABEL}: search", *by)
+            stages |= {search_stage(JOINT_LABEL, kind, part): joint for kind in ("debates", "tie-breaks")}
+        stages[f"{JOINT_LABEL}: held-out"] = Stage.of(
+            f"{JOINT_LABEL}: held-out", *(extent(_items(part, unit[:1])) for part in held_out)
         )
         for aspect in unit:
             stages[f"{aspect.name}: held-out"] = Stage.of(

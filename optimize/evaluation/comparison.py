@@ -31,7 +31,7 @@ from debate_judge.data.calibration import CalibrationEffect, effect_of
 from debate_judge.data.inference.absolute_agreement import AbsoluteAgreement, absolute_agreement
 from debate_judge.optimize.context import CompilePlan
 from debate_judge.optimize.evaluation.held_out import ALONE, COMPARED, HeldOutEvaluation, ScoresByJudge, joined_scores
-from debate_judge.optimize.search.pooling import SAME_COST
+from debate_judge.optimize.search.pooling import EQUAL_COST_TOLERANCE
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.judge import Judgement, corpus_items
 from debate_judge.runs.reports.raters import several_raters
@@ -339,7 +339,7 @@ class Exported:
 
 def costs_more(calls: float, single: float) -> bool:
     """Whether a judge with `calls` LM calls per item is more expensive than one with `single`."""
-    return calls > (1 + SAME_COST) * single
+    return calls > (1 + EQUAL_COST_TOLERANCE) * single
 
 
 def choose_export(plan: CompilePlan, compiled: CompiledJudge, held_out: HeldOut) -> Exported:

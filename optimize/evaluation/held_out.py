@@ -11,7 +11,7 @@ from itertools import islice
 from debate_judge.data.agreement.tables import GroupScores
 from debate_judge.data.schema import Aspect, Corpus, Granularity
 from debate_judge.optimize.context import CompilePlan, Run, Scores
-from debate_judge.optimize.search.choice_scores import JOINTLY
+from debate_judge.optimize.search.choice_scores import JOINT_LABEL
 from debate_judge.optimize.search.outcomes import SearchResult
 from debate_judge.programs.compiled import CompiledJudge, SharedJudge, default_granularity, shared_judges
 from debate_judge.programs.judge import Judge, Judgement, corpus_items
@@ -70,7 +70,7 @@ def evaluate(run: Run, compiled: CompiledJudge, searches: Mapping[str, SearchRes
     logger.info("scoring held-out with single calls, the uncompiled and the compiled judge")
     names = [aspect.name for aspect in plan.data.aspects]
     # Copies, because a judge may keep what it has derived, and the plan may be carried out again.
-    single, uncompiled = plan.single.deepcopy(), plan.read(plan.readings[0 if plan.breadth.cheap_only else -1])
+    single, uncompiled = plan.single.deepcopy(), plan.read(plan.readings[0 if plan.search_limits.cheap_only else -1])
     chosen = shared_judges({name: compiled.aspects[name].judge for name in names})
     once = [SharedJudge(one.judge.with_debate(rounds=0, tie_breaker=False), one.aspects) for one in chosen]
     # A single call is the first turn of the debate with the same knowledge and reading: it is in the store then, or is
@@ -106,7 +106,7 @@ def judge_held_out(
     items = {aspect.name: corpus_items(plan.data.splits.held_out, aspect) for aspect in plan.data.aspects}
 
     def judged(name: str, shared_judge: SharedJudge) -> list[Judgement]:
-        label = shared_judge.aspects[0] if len(shared_judge.aspects) == 1 or plan.settings.shared else JOINTLY
+        label = shared_judge.aspects[0] if len(shared_judge.aspects) == 1 or plan.settings.shared else JOINT_LABEL
         with stage(f"{label}: held-out"):
             own_items = [item for aspect in shared_judge.aspects for item in items[aspect]]
             return run.runner.judge(shared_judge.judge, own_items, f"{label}: {of}{name}")

@@ -135,14 +135,14 @@ def learning_curve(run: Run, tuned: Sequence[TunedJudges], evaluations: Sequence
     train_size = min(len(half[0].run.plan.data.splits.train.groups) for half in halves)
     sizes = sizes_of(whole or train_size, plan.data.level)
     logger.info("learning curve: %s train sources", ", ".join(map(str, sizes)))
-    works = []
+    jobs = []
     for size in sizes:
         part = size if whole is None else round(size * train_size / whole)
-        works += [
+        jobs += [
             partial(_scores, *each, None if part == train_size else part, size)
             for each in zip(halves, tuned, strict=True)
         ]
-    scored = iter(run.tune_at_once(works))
+    scored = iter(run.tune_at_once(jobs))
     steps: list[LearningStep] = []
     before: Mapping[str, Sequence[GroupScores]] | None = None
     for size in sizes:

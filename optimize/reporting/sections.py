@@ -182,8 +182,8 @@ def _rounds(plan: CompilePlan, searches: Mapping[str, SearchResult]) -> list[Rep
     charts: list[ReportBlock] = []
     for aspect, search in searches.items():
         point, series, label = search.chosen.point, [], ""
-        for variant in search.scores.held:
-            values = search.scores.by_rounds(variant, aspect, plan.statistic, level, seed)
+        for variant in search.scores.debated_rounds:
+            values = search.scores.agreement_by_rounds(variant, aspect, plan.statistic, level, seed)
             series.append(LineSeries(in_words(variant), tuple(map(Span.of, values))))
             label = label or correlation_label(values[-1])
         if any(len(line.values) > 1 for line in series):

@@ -84,13 +84,13 @@ def _guides(result: Result) -> list[str]:
 def _pruned(result: Result) -> list[str]:
     """How many points of the search were pruned, and after how many sources."""
     search = next(iter(result.searches.values()))
-    if not search.dropped:
+    if not search.pruned:
         return []
-    after = Counter(dropped.groups for dropped in search.dropped.values())
-    of = next(iter(search.dropped.values())).of
+    after = Counter(pruned.groups for pruned in search.pruned.values())
+    of = next(iter(search.pruned.values())).of
     counts = ", ".join(f"{count} after {groups}" for groups, count in sorted(after.items()))
-    tried = len(search.outcomes) + len(search.dropped)
-    return [f"Search: {tried} points tried, {len(search.dropped)} pruned ({counts} of {of} sources)"]
+    tried = len(search.outcomes) + len(search.pruned)
+    return [f"Search: {tried} points tried, {len(search.pruned)} pruned ({counts} of {of} sources)"]
 
 
 def _evidence(result: Result) -> list[Printed]:

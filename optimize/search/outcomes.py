@@ -18,8 +18,8 @@ from debate_judge.data.agreement.correlations import Floats
 from debate_judge.data.agreement.tables import GroupScores, Level
 from debate_judge.data.inference.absolute_agreement import Bounds, Objective
 from debate_judge.optimize.search.choice_scores import ChoiceScores
-from debate_judge.optimize.search.points import LEARNT, NO_KNOWLEDGE, JudgeVariant, Point, Space
-from debate_judge.optimize.search.pooling import Evaluated, group_values, pooled, pooled_means
+from debate_judge.optimize.search.points import LEARNT, NO_KNOWLEDGE, JudgeVariant, Point, SearchSpace
+from debate_judge.optimize.search.pooling import EvaluatedPoints, choose_points, group_values, posterior_means
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class SearchResult:
     """Every distinct point that was asked about all groups, in the order of the study."""
     scores: ChoiceScores
     """What the outcomes were read off."""
-    dropped: Mapping[Point, PrunedPoint] = field(default_factory=dict)
+    pruned: Mapping[Point, PrunedPoint] = field(default_factory=dict)
     """The points that were pruned. No mean over a part of the groups is compared with one over all of them."""
     importances: Mapping[str, float] = field(default_factory=dict)
     """Parameter -> its share in what makes trials of the search differ."""
@@ -95,11 +95,11 @@ class Criterion:
 class Outcomes:
     """Evaluates points for all units, which are the aspects that get one judge together, and chooses one for each."""
 
-    def __init__(self, units: Mapping[str, ChoiceScores], space: Space, criterion: Criterion) -> None:
+    def __init__(self, units: Mapping[str, ChoiceScores], space: SearchSpace, criterion: Criterion) -> None:
         self.units = units
         self.space = space
         self.by_point: dict[Point, dict[str, Outcome]] = {}
-        self.dropped: dict[Point, PrunedPoint] = {}
+        self.pruned: dict[Point, PrunedPoint] = {}
         self.criterion = criterion
 
     @cached_property
@@ -131,15 +131,15 @@ class Outcomes:
     def evaluate(self, point: Point) -> dict[str, Outcome]:
         """What a point does, by unit; asks the LM for what is not known yet."""
         if point not in self.by_point:
-            self.by_point[point] = {label: self._evaluated(label, point) for label in self.units}
+            self.by_point[point] = {label: self._outcome(label, point) for label in self.units}
         return self.by_point[point]
 
-    def worth(self, points: Sequence[Point]) -> dict[Point, list[float]]:
-        """Posterior mean agreement of evaluated points on each aspect (`pooling.pooled_means`)."""
-        posterior = pooled_means(self._evaluation(points).values)
+    def posterior_means(self, points: Sequence[Point]) -> dict[Point, list[float]]:
+        """Posterior mean agreement of evaluated points on each aspect (`pooling.posterior_means`)."""
+        posterior = posterior_means(self._evaluated_points(points).values)
         return {point: list(posterior[:, number]) for number, point in enumerate(points)}
 
-    def chosen(self, among: Callable[[Point], bool] = lambda point: True) -> dict[str, Point]:
+    def choose(self, among: Callable[[Point], bool] = lambda point: True) -> dict[str, Point]:
         """The choice for each unit, by partial pooling, among these of the points that may be chosen."""
         allowed = [
             point for point in self.by_point if point.knowledge not in self.space.not_exportable and among(point)
@@ -147,7 +147,7 @@ class Outcomes:
         # Where no judge ranks as the raters do, one that says nothing would be the best.
         points = sorted(filter(self._scores_enough, allowed), key=self.space.complexity)
         points = points or sorted(allowed, key=self.space.complexity)
-        numbers = pooled(self._evaluation(points))
+        numbers = choose_points(self._evaluated_points(points))
         return {label: points[number] for label, number in zip(self.units, numbers, strict=True)}
 
     def _scores_enough(self, point: Point) -> bool:
@@ -159,14 +159,14 @@ class Outcomes:
         for label, scores in self.units.items():
             outcomes = tuple(by_unit[label] for by_unit in self.by_point.values())
             point = chosen[label]
-            given = replace(point, granularity="given")
-            if all(scores.granularity(a.name, point) == scores.granularity(a.name, given) for a in scores.aspects):
+            unrounded = replace(point, granularity="given")
+            if all(scores.granularity(a.name, point) == scores.granularity(a.name, unrounded) for a in scores.aspects):
                 # Equal scores; where other aspects are rounded, their lead may have decided between the two.
-                point = given
-            results[label] = SearchResult(self.by_point[point][label], outcomes, scores, self.dropped, importances)
+                point = unrounded
+            results[label] = SearchResult(self.by_point[point][label], outcomes, scores, self.pruned, importances)
         return results
 
-    def _evaluation(self, points: Sequence[Point]) -> Evaluated:
+    def _evaluated_points(self, points: Sequence[Point]) -> EvaluatedPoints:
         values: list[Floats] = []
         calls, units = [], []
         for label, scores in self.units.items():
@@ -175,11 +175,11 @@ class Outcomes:
             for aspect in scores.aspects:
                 values.append(np.array([outcome.values[aspect.name] for outcome in outcomes]))
                 calls.append([outcome.calls for outcome in outcomes])
-        return Evaluated(values, np.array(calls), [list(unit) for unit in units])
+        return EvaluatedPoints(values, np.array(calls), [list(unit) for unit in units])
 
-    def _evaluated(self, label: str, point: Point) -> Outcome:
+    def _outcome(self, label: str, point: Point) -> Outcome:
         scores, calls = self.units[label].scores(point)
-        untuned = self.untuned(point)
+        untuned = self.untuned_counterpart(point)
         base = None if untuned is None else self.by_point[untuned][label]
         values = {
             name: self._values(name, groups, None if base is None else (base.scores[name], base.values[name]))
@@ -193,82 +193,99 @@ class Outcomes:
     ) -> Floats:
         """Agreement by group. Groups that the point may not be judged by are filled in from the untuned judge: what
         that does there, and by how much the point differs from it in the groups that both are judged by."""
-        known = self.by_group(aspect, groups)
+        values_by_group = self.group_values(aspect, groups)
         if untuned is None or len(groups) == len(untuned[0]):
-            return np.array(list(known.values()) or [0.0])
-        everywhere, values = untuned
+            return np.array(list(values_by_group.values()) or [0.0])
+        untuned_groups, untuned_values = untuned
         ids = {group.group for group in groups}
-        same = self.by_group(aspect, [group for group in everywhere if group.group in ids])
-        gain = float(np.mean(list(known.values())) - np.mean(list(same.values()))) if known else 0.0
+        untuned_values_by_group = self.group_values(aspect, [group for group in untuned_groups if group.group in ids])
+        gain = (
+            float(np.mean(list(values_by_group.values())) - np.mean(list(untuned_values_by_group.values())))
+            if values_by_group
+            else 0.0
+        )
         if self.criterion.level == "sample":
-            return values + gain
-        names = self.by_group(aspect, everywhere)
-        return np.array([known.get(name, value + gain) for name, value in zip(names, values, strict=True)])
+            return untuned_values + gain
+        names = self.group_values(aspect, untuned_groups)
+        return np.array(
+            [values_by_group.get(name, value + gain) for name, value in zip(names, untuned_values, strict=True)]
+        )
 
-    def by_group(self, aspect: str, groups: Sequence[GroupScores]) -> dict[str, float]:
+    def group_values(self, aspect: str, groups: Sequence[GroupScores]) -> dict[str, float]:
         """What each group contributes to the agreement (`pooling.group_values`)."""
         criterion = self.criterion
         return group_values(groups, criterion.objective, criterion.level, criterion.bounds.get(aspect))
 
-    def untuned(self, point: Point) -> Point | None:
+    def untuned_counterpart(self, point: Point) -> Point | None:
         """The evaluated point that has learnt nothing and is otherwise most like this one; None for such a point."""
         if point.knowledge == NO_KNOWLEDGE:
             return None
         judge_persona = self.space.personas[0]
         same = replace(point, knowledge=NO_KNOWLEDGE)
         plain = replace(same, persona=judge_persona)
-        usual = replace(plain, reading=self.space.readings[0])
-        near = (same, plain, replace(plain, tie_breaker=False), usual, replace(usual, tie_breaker=False))
-        return next((other for other in near if other in self.by_point), replace(usual, rounds=0, tie_breaker=False))
+        default_reading = replace(plain, reading=self.space.default_reading)
+        candidates = (
+            same,
+            plain,
+            replace(plain, tie_breaker=False),
+            default_reading,
+            replace(default_reading, tie_breaker=False),
+        )
+        return next(
+            (other for other in candidates if other in self.by_point),
+            replace(default_reading, rounds=0, tie_breaker=False),
+        )
 
 
 def joint_points(outcomes: Outcomes, chosen: Mapping[str, Point]) -> list[Point]:
     """The choices so far, by unit, that could share calls with those of other aspects, as joint points."""
     space = outcomes.space
-    fitting = [point for label, point in chosen.items() if len(_sharing(outcomes, chosen, label)) > 1]
-    joint = {replace(point, reading="joint", granularity=space.granularities[0]) for point in fitting}
+    fitting = [point for label, point in chosen.items() if len(_aspects_sharing_calls(outcomes, chosen, label)) > 1]
+    joint = {replace(point, reading="joint", granularity=space.unrounded) for point in fitting}
     return sorted(joint) if space.joint else []
 
 
-def keep_shareable(outcomes: Outcomes, chosen: Mapping[str, Point]) -> dict[str, Point]:
+def drop_unshareable_joint_points(outcomes: Outcomes, chosen: Mapping[str, Point]) -> dict[str, Point]:
     """The choices, as far as joint ones fit others.
 
     Where every point is joint, persona, rounds and Tie-breaker are chosen for all aspects at once; elsewhere a joint
     choice that fits no other gives way to the best that is not joint.
     """
-    if outcomes.space.readings == ("joint",) and len({_config(outcomes, p) for p in chosen.values()}) > 1:
+    if outcomes.space.readings == ("joint",) and len({_shared_config(outcomes, p) for p in chosen.values()}) > 1:
         return _choose_shared_config(outcomes)
     joint = {label: point for label, point in chosen.items() if point.reading == "joint"}
-    unshared = [label for label in joint if len(_sharing(outcomes, joint, label)) < 2]
+    unshared = [label for label in joint if len(_aspects_sharing_calls(outcomes, joint, label)) < 2]
     if not outcomes.space.joint or not unshared:
         return dict(chosen)
-    others = outcomes.chosen(lambda point: point.reading != "joint")
+    others = outcomes.choose(lambda point: point.reading != "joint")
     return {label: others[label] if label in unshared else point for label, point in chosen.items()}
 
 
 def _choose_shared_config(outcomes: Outcomes) -> dict[str, Point]:
     """For each unit the choice among the points of one configuration, that which is worth the most to all aspects."""
-    groups: dict[_SharedConfig, dict[Point, None]] = {}
+    by_config: dict[_SharedConfig, dict[Point, None]] = {}
     for point in outcomes.by_point:
         if point.knowledge not in outcomes.space.not_exportable:
-            groups.setdefault(_config(outcomes, point), {})[point] = None
-    worth = outcomes.worth([point for points in groups.values() for point in points])
+            by_config.setdefault(_shared_config(outcomes, point), {})[point] = None
+    posterior = outcomes.posterior_means([point for points in by_config.values() for point in points])
     totals = []
-    for points in groups.values():
-        chosen = outcomes.chosen(points.__contains__)
+    for points in by_config.values():
+        chosen = outcomes.choose(points.__contains__)
         by_aspect = [chosen[label] for label, scores in outcomes.units.items() for _ in scores.aspects]
-        values = [worth[point][number] for number, point in enumerate(by_aspect)]
+        values = [posterior[point][number] for number, point in enumerate(by_aspect)]
         calls = sum(outcomes.by_point[point][label].calls for label, point in chosen.items())
         totals.append((round(sum(values) / len(values), 9), -calls, chosen))
     return max(totals, key=lambda entry: entry[:2])[2]
 
 
-def _sharing(outcomes: Outcomes, chosen: Mapping[str, Point], label: str) -> list[str]:
+def _aspects_sharing_calls(outcomes: Outcomes, chosen: Mapping[str, Point], label: str) -> list[str]:
     """The aspects of the units whose choices could share calls with that of one unit, its own among them."""
-    config = _config(outcomes, chosen[label])
+    config = _shared_config(outcomes, chosen[label])
     # Roles that were rewritten for one unit are no other unit's.
     units = [
-        u for u, point in chosen.items() if u == label or (_config(outcomes, point) == config and not config.rewritten)
+        u
+        for u, point in chosen.items()
+        if u == label or (_shared_config(outcomes, point) == config and not config.rewritten)
     ]
     return [aspect.name for unit in units for aspect in outcomes.units[unit].aspects]
 
@@ -282,7 +299,7 @@ class _SharedConfig(NamedTuple):
     rewritten: bool
 
 
-def _config(outcomes: Outcomes, point: Point) -> _SharedConfig:
+def _shared_config(outcomes: Outcomes, point: Point) -> _SharedConfig:
     rewritten = point.knowledge in {variant.knowledge for variant in outcomes.space.rewritten}
     # A persona that was learnt is another one for each unit.
     rewritten = rewritten or (point.persona == LEARNT and point.rounds > 0)

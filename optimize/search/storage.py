@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import make_folder
 from debate_judge.optimize.search.outcomes import Outcome, PrunedPoint
-from debate_judge.optimize.search.points import Point, Reading, Space
+from debate_judge.optimize.search.points import Point, Reading, SearchSpace
 from debate_judge.programs.lm.redaction import clean_text
 from debate_judge.programs.lm.sql.postgresql import connect, exclusive_lock, sqlalchemy_address, unreachable
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-FORMAT = 10
+FORMAT_VERSION = 10
 """Of the trials in a storage; raise it when their parameters change, for older storages cannot be continued."""
 
-STUDIES = "studies"
+STUDIES_FLAG = "studies"
 """The flag that names a database."""
 
 TrialOutcome = Mapping[str, Outcome] | PrunedPoint
 """The result of a point: an outcome for each unit, or the record of its pruning."""
 
 
-def _choices(space: Space) -> dict[str, tuple[Any, ...]]:
+def _parameter_values(space: SearchSpace) -> dict[str, tuple[Any, ...]]:
     """Parameter -> its values. Those of a debate stand at the judge's own persona and no Tie-breaker in single calls,
     so that all trials have the same parameters."""
     knowledge = (*space.knowledge, *(v.knowledge for v in space.rewritten))
@@ -47,20 +47,20 @@ def _choices(space: Space) -> dict[str, tuple[Any, ...]]:
     }
 
 
-def params_of(space: Space, point: Point) -> dict[str, Any]:
+def params_of(space: SearchSpace, point: Point) -> dict[str, Any]:
     """The parameters of a point's trial, but for the granularity."""
-    return {name: getattr(point, name) for name in _choices(space)}
+    return {name: getattr(point, name) for name in _parameter_values(space)}
 
 
-def suggest(space: Space, trial: optuna.Trial) -> Point:
+def suggest(space: SearchSpace, trial: optuna.Trial) -> Point:
     """The point that a trial suggests, with scores as they are given. In a single call nobody hears a persona, and a
     judge whose roles were all rewritten has a Critic of its own."""
-    params = {name: trial.suggest_categorical(name, values) for name, values in _choices(space).items()}
-    return _point(space, params, space.granularities[0])
+    params = {name: trial.suggest_categorical(name, values) for name, values in _parameter_values(space).items()}
+    return _point(space, params, space.unrounded)
 
 
-def _point(space: Space, params: Mapping[str, Any], granularity: Any) -> Point:
-    scorer = next(v for v in space.scorers if v.knowledge == params["knowledge"])
+def _point(space: SearchSpace, params: Mapping[str, Any], granularity: Any) -> Point:
+    scorer = next(v for v in space.scorer_variants if v.knowledge == params["knowledge"])
     reading: Reading = params["reading"]
     if not params["rounds"]:
         return Point(scorer.knowledge, scorer.persona, 0, False, granularity, reading)
@@ -71,13 +71,15 @@ def _point(space: Space, params: Mapping[str, Any], granularity: Any) -> Point:
     return Point(scorer.knowledge, persona, params["rounds"], tie, granularity, reading)
 
 
-def finished(space: Space, point: Point, outcome: TrialOutcome, price: float) -> optuna.trial.FrozenTrial:
+def finished_trial(
+    space: SearchSpace, point: Point, outcome: TrialOutcome, call_penalty: float
+) -> optuna.trial.FrozenTrial:
     """The trial of a point: complete, with agreement less the price of its LM calls per item, or pruned."""
     from optuna.distributions import BaseDistribution, CategoricalDistribution
     from optuna.trial import TrialState, create_trial
 
-    choices = {**_choices(space), "granularity": space.granularities}
-    distributions: dict[str, BaseDistribution] = {n: CategoricalDistribution(values) for n, values in choices.items()}
+    values = {**_parameter_values(space), "granularity": space.granularities}
+    distributions: dict[str, BaseDistribution] = {n: CategoricalDistribution(values) for n, values in values.items()}
     params = {name: getattr(point, name) for name in distributions}
     if isinstance(outcome, PrunedPoint):
         pruned = TrialState.PRUNED
@@ -87,7 +89,7 @@ def finished(space: Space, point: Point, outcome: TrialOutcome, price: float) ->
         label: {"agreement": o.agreement, "lm_calls_per_item": o.calls} for label, o in outcome.items()
     }
     return create_trial(
-        value=agreement - price * calls, params=params, distributions=distributions, user_attrs=measured
+        value=agreement - call_penalty * calls, params=params, distributions=distributions, user_attrs=measured
     )
 
 
@@ -109,13 +111,13 @@ class StoredStudy:
         InputError: The storage cannot be read or written.
     """
 
-    def __init__(self, name: str, storage: Path | str | None, space: Space) -> None:
+    def __init__(self, name: str, storage: Path | str | None, space: SearchSpace) -> None:
         import optuna
 
         self._space, self._storage = space, storage
         self._study: optuna.Study | None = None
         if storage is not None:
-            with _explained(storage), _opened(storage) as opened:
+            with _as_input_errors(storage), _open_storage(storage) as opened:
                 self._study = optuna.create_study(
                     study_name=name, storage=opened, direction="maximize", load_if_exists=True
                 )
@@ -128,7 +130,7 @@ class StoredStudy:
         """
         if self._study is None:
             return
-        with _explained(self._storage):
+        with _as_input_errors(self._storage):
             if point not in self.points():
                 self._study.add_trial(trial)
 
@@ -143,28 +145,28 @@ class StoredStudy:
 
 
 @contextmanager
-def _opened(storage: Path | str) -> Iterator[optuna.storages.BaseStorage]:
+def _open_storage(storage: Path | str) -> Iterator[optuna.storages.BaseStorage]:
     from optuna.storages import RDBStorage
 
     if isinstance(storage, Path):
         make_folder(storage.parent, "--store")
-        yield _in_file(storage)
+        yield _journal_storage(storage)
         return
     # Two that make the tables at the same moment break each other.
-    with exclusive_lock(storage, STUDIES, "tables of studies", "makes the tables of the studies"):
+    with exclusive_lock(storage, STUDIES_FLAG, "tables of studies", "makes the tables of the studies"):
         try:
             # A search may last for hours between two trials: what the server has closed meanwhile is opened again.
             yield RDBStorage(sqlalchemy_address(storage), engine_kwargs={"pool_pre_ping": True})
         except RuntimeError as error:
             raise InputError(
                 "the database holds tables of something else, or of another version of Optuna",
-                field=STUDIES,
+                field=STUDIES_FLAG,
                 found=clean_text(storage),
                 remedy="give the studies a database of their own",
             ) from error
 
 
-def _in_file(file: Path) -> optuna.storages.BaseStorage:
+def _journal_storage(file: Path) -> optuna.storages.BaseStorage:
     """Optuna's journal. A broken one is set aside: its trials are made again from the stored replies."""
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
@@ -190,11 +192,11 @@ def require_reachable(storage: Path | str | None) -> None:
         InputError: It cannot be reached.
     """
     if isinstance(storage, str):
-        connect(storage, STUDIES).close()
+        connect(storage, STUDIES_FLAG).close()
 
 
 @contextmanager
-def _explained(storage: Path | str | None) -> Iterator[None]:
+def _as_input_errors(storage: Path | str | None) -> Iterator[None]:
     """Turn what Optuna, its file or its database raise into an InputError."""
     from optuna.exceptions import StorageInternalError
     from sqlalchemy.exc import SQLAlchemyError
@@ -202,7 +204,7 @@ def _explained(storage: Path | str | None) -> Iterator[None]:
     try:
         yield
     except (SQLAlchemyError, StorageInternalError) as error:
-        raise unreachable(str(storage), STUDIES, error) from error
+        raise unreachable(str(storage), STUDIES_FLAG, error) from error
     except OSError as error:
         raise InputError(
             "the study's file cannot be used",
@@ -213,16 +215,16 @@ def _explained(storage: Path | str | None) -> Iterator[None]:
         ) from error
 
 
-_QUIET = threading.RLock()
+_SILENCE_LOCK = threading.RLock()
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def silenced_optuna() -> Iterator[None]:
     """Keep back what Optuna would log and warn of."""
     import optuna
 
     # Searches of folds run in threads, and both settings are the whole process's: each must restore what it has found.
-    with _QUIET, warnings.catch_warnings():
+    with _SILENCE_LOCK, warnings.catch_warnings():
         verbosity = optuna.logging.get_verbosity()
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         warnings.simplefilter("ignore")

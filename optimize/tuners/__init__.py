@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from debate_judge.runs.runner.runner import JudgeRunner
 
 
-AspectGroup = tuple[str, str]
+GroupKey = tuple[str, str]
 """Aspect name and group id."""
 
 
@@ -68,7 +68,7 @@ class Fold:
     """A judge that was tuned without part of the examples, which can then be used to evaluate it."""
 
     judge: Judge
-    unseen: frozenset[AspectGroup]
+    unseen: frozenset[GroupKey]
     """Train groups that the judge was not tuned on."""
 
 
@@ -77,7 +77,7 @@ class LearntPersona:
     """A Critic's persona that was written for the raters."""
 
     text: str
-    seen: frozenset[AspectGroup] = frozenset()
+    seen: frozenset[GroupKey] = frozenset()
     """Train groups that it was written from and chosen by."""
 
 

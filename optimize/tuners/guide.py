@@ -20,7 +20,7 @@ from typing import Any
 import dspy
 from dspy.teleprompt.teleprompt import Teleprompter
 
-from debate_judge.optimize.examples import group_metric, places_of
+from debate_judge.optimize.examples import group_keys, group_metric
 from debate_judge.optimize.tuners import Fold, LearntPersona, Tuned, Tuning, with_details
 from debate_judge.optimize.tuners.guide_author import GuideAuthor
 from debate_judge.optimize.tuners.persona import CRITIC, critic_replies
@@ -109,11 +109,11 @@ class GuideOptimizer(Teleprompter):
         for place, example in enumerate(trainset):
             places.setdefault(example.questions[0].aspect.name, []).append(place)
         parts = _parts(trainset, self._proposals, self._tuning.seed)
-        works = []
+        jobs = []
         for own in places.values():
             own_parts = [[i for i, place in enumerate(own) if place in part] for part in parts]
-            works.append(partial(self._guide, student, [trainset[place] for place in own], own_parts))
-        found: dict[str, _Guide] = dict(zip(places, self._at_once(works), strict=True))
+            jobs.append(partial(self._guide, student, [trainset[place] for place in own], own_parts))
+        found: dict[str, _Guide] = dict(zip(places, self._at_once(jobs), strict=True))
         folds = []
         for number in range(len(parts)):
             proposed = {name: own.proposals[number] for name, own in found.items() if number in own.proposals}
@@ -124,7 +124,7 @@ class GuideOptimizer(Teleprompter):
             if proposed:
                 text = _joined({name: p.guide for name, p in proposed.items()}, len(places))
                 judged = (trainset[i] for name in proposed for i in places[name])
-                unseen = places_of(example for example in judged if not seen & _groups(example))
+                unseen = group_keys(example for example in judged if not seen & _groups(example))
                 folds.append(Fold(guided(student, text), unseen))
         judge = guided(student, _joined({name: guide.text for name, guide in found.items()}, len(places)))
         persona = self._persona(judge, next(iter(found.values()))) if len(found) == 1 else None
@@ -214,7 +214,7 @@ class GuideOptimizer(Teleprompter):
         judged = self._judged(with_persona(judge, text), [shown.example for shown in guide.left.values()])
         gain = _gain(guide.left, dict(zip(guide.left, judged, strict=True)))
         logger.info("%s: Critic's persona written, %+.3f on unseen train sources", self._label, gain)
-        seen = places_of(shown.example for shown in (*guide.shown.values(), *guide.left.values()))
+        seen = group_keys(shown.example for shown in (*guide.shown.values(), *guide.left.values()))
         return LearntPersona(text, seen) if gain > 0 else None
 
 

@@ -90,8 +90,8 @@ def choose_pairs(
     random.Random(seed).shuffle(groups)
     ordered: list[tuple[tuple[bool, int, float], int, _Pair]] = []
     for place, (group, candidates) in enumerate(groups):
-        best_first = sorted(candidates, key=lambda candidate: -_rating(candidate, aspect))
-        ranked = [(_order(group, pair, aspect, scores), pair) for pair in combinations(best_first, 2)]
+        rank_variants = sorted(candidates, key=lambda candidate: -_rating(candidate, aspect))
+        ranked = [(_order(group, pair, aspect, scores), pair) for pair in combinations(rank_variants, 2)]
         shown: set[str] = set()
         for (right, distance), pair in sorted(ranked, key=lambda entry: entry[0]):
             if _rating(pair[0], aspect) > _rating(pair[1], aspect) and shown.isdisjoint(c.id for c in pair):

@@ -61,4 +61,4 @@ def scores_of(
     runner: JudgeRunner, aspects: tuple[Aspect, ...], fixed: Mapping[str, Granularity] = MappingProxyType({})
 ) -> ChoiceScores:
     judges = {JudgeVariant("none", name): CrossFitted(judge) for name, judge in variants().items()}
-    return ChoiceScores(judges, PARTS, aspects, runner, label="test", fixed=fixed)
+    return ChoiceScores(judges, PARTS, aspects, runner, label="test", fixed_granularities=fixed)

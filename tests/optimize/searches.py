@@ -14,10 +14,10 @@ from debate_judge.data.agreement.tables import GroupScores
 from debate_judge.data.schema import GRANULARITIES, Aspect, Scale
 from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.outcomes import Criterion, SearchResult
-from debate_judge.optimize.search.points import Point, Space
-from debate_judge.optimize.search.study import Breadth, SearchPlan, Strategy, Study
+from debate_judge.optimize.search.points import Point, SearchSpace
+from debate_judge.optimize.search.study import SearchLimits, SearchPlan, Strategy, Study
 
-SPACE = Space(("none", "guide"), ("strict", "plain", "mild"), (0, 1, 2, 3), (False, True))
+SPACE = SearchSpace(("none", "guide"), ("strict", "plain", "mild"), (0, 1, 2, 3), (False, True))
 """114 points: 2 single calls, 6 debates, 18 Tie-breakers, and what is read off them."""
 
 
@@ -28,8 +28,8 @@ def group(name: str, ratings: Sequence[float | None], scores: Sequence[float | N
 class InTurn:
     """A runner whose LM answers at once."""
 
-    def run_concurrently(self, works: Sequence[Callable[[], object]]) -> list[object]:
-        return [work() for work in works]
+    def run_concurrently(self, jobs: Sequence[Callable[[], object]]) -> list[object]:
+        return [work() for work in jobs]
 
 
 class Fake:
@@ -82,28 +82,32 @@ class Fake:
         return point.granularity
 
 
-def breadth(trials: int, kinds: int = 2) -> Breadth:
-    return Breadth(kinds, trials, candidates=1000, trials=trials)
+def breadth(trials: int, kinds: int = 2) -> SearchLimits:
+    return SearchLimits(kinds, trials, candidates=1000, trials=trials)
 
 
 EVERYTHING = breadth(1000)
 UNPRUNED = Strategy(pruner=lambda expensive: NopPruner())
 
 
-def plan(storage: Path | None, broad: Breadth, seed: int = 0, study: str = "s", prune: bool = False) -> SearchPlan:
+def plan(storage: Path | None, broad: SearchLimits, seed: int = 0, study: str = "s", prune: bool = False) -> SearchPlan:
     criterion, strategy = Criterion("spearman", "summary"), Strategy() if prune else UNPRUNED
-    return SearchPlan(criterion=criterion, breadth=broad, seed=seed, study=study, storage=storage, strategy=strategy)
+    return SearchPlan(
+        criterion=criterion, limits=broad, seed=seed, study_name=study, storage=storage, strategy=strategy
+    )
 
 
 def search(
-    units: Mapping[str, ChoiceScores], space: Space, planned: SearchPlan, **options: Any
+    units: Mapping[str, ChoiceScores], space: SearchSpace, planned: SearchPlan, **options: Any
 ) -> dict[str, SearchResult]:
     study = Study(units, space, planned, **options)
     study.optimize()
     return study.results()
 
 
-def run(fake: Fake, storage: Path | None, broad: Breadth = EVERYTHING, seed: int = 0, **options: Any) -> SearchResult:
+def run(
+    fake: Fake, storage: Path | None, broad: SearchLimits = EVERYTHING, seed: int = 0, **options: Any
+) -> SearchResult:
     units = {"a": cast(ChoiceScores, fake)}
     planned = plan(storage, broad, seed, prune=options.pop("prune", False))
     return search(units, options.pop("space", SPACE), planned, **options)["a"]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from debate_judge.optimize.search.choice_scores import ChoiceScores
-from debate_judge.optimize.search.points import Point, Space
+from debate_judge.optimize.search.points import Point, SearchSpace
 from debate_judge.programs.judge import corpus_items
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import scripted_lm
@@ -16,12 +16,12 @@ from tests.programs.debates import is_open
 # --- what may be chosen ---
 
 
-def every(space: Space, scores: ChoiceScores) -> Iterable[tuple[Point, Any]]:
+def every(space: SearchSpace, scores: ChoiceScores) -> Iterable[tuple[Point, Any]]:
     return ((point, scores.scores(point)) for point in reversed(space.points()))
 
 
 def test_all_points_are_read_off_one_debate_per_variant_and_one_tie_break_per_n() -> None:
-    space, lm = Space(("none",), ("strict", "plain"), (0, 1, 2, 3), (False, True)), scripted_lm(MOODY)
+    space, lm = SearchSpace(("none",), ("strict", "plain"), (0, 1, 2, 3), (False, True)), scripted_lm(MOODY)
     with JudgeRunner(lm, progress=False) as runner:
         for _, (scores, calls) in every(space, scores_of(runner, ASPECTS)):
             assert set(scores) == {"clear", "sound"}
@@ -42,7 +42,7 @@ def test_all_points_are_read_off_one_debate_per_variant_and_one_tie_break_per_n(
 
 
 def test_a_reading_is_what_a_debate_of_that_kind_says() -> None:
-    space = Space(("none",), ("strict", "plain"), (0, 1, 2), (False, True))
+    space = SearchSpace(("none",), ("strict", "plain"), (0, 1, 2), (False, True))
     with (
         JudgeRunner(scripted_lm(MOODY), progress=False) as runner,
         JudgeRunner(scripted_lm(MOODY), progress=False) as fresh,
@@ -58,10 +58,10 @@ def test_a_reading_is_what_a_debate_of_that_kind_says() -> None:
 def test_scores_that_may_not_be_rounded_are_read_as_given() -> None:
     whole, given = (Point("none", "strict", 0, False, g) for g in ("whole", "given"))
     with JudgeRunner(scripted_lm(MOODY), progress=False) as runner:
-        scores = scores_of(runner, ASPECTS, fixed={"sound": "given"})
+        scores = scores_of(runner, ASPECTS, fixed_granularities={"sound": "given"})
         assert scores.scores(whole)[0]["sound"] == scores.scores(given)[0]["sound"]
         assert scores.scores(whole)[0]["clear"] != scores.scores(given)[0]["clear"]
-        kept = scores_of(runner, ASPECTS, fixed={"sound": "whole"})
+        kept = scores_of(runner, ASPECTS, fixed_granularities={"sound": "whole"})
         assert kept.scores(given)[0]["sound"] == scores_of(runner, ASPECTS).scores(whole)[0]["sound"]
 
 

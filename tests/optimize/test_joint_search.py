@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import pytest
 
-from debate_judge.optimize.search.outcomes import Criterion, Outcomes, SearchResult, keep_shareable
-from debate_judge.optimize.search.points import Point, Space
+from debate_judge.optimize.search.outcomes import Criterion, Outcomes, SearchResult, drop_unshareable_joint_points
+from debate_judge.optimize.search.points import Point, SearchSpace
 from debate_judge.optimize.search.study import SearchPlan
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import Script, ScriptedLM, debater, requested, scripted_lm, section
@@ -40,7 +40,7 @@ def searched(script: Script, storage: Path | None = None) -> tuple[dict[str, Sea
     lm = scripted_lm(script)
     plan = SearchPlan(
         criterion=Criterion("spearman", "summary"),
-        breadth=breadth(9),
+        limits=breadth(9),
         seed=0,
         study="s",
         storage=storage,
@@ -91,7 +91,7 @@ def test_where_all_is_joint_aspects_choose_the_same_speakers() -> None:
         return {label: max(filter(among, worth), key=lambda p: worth[p][label]) for label in ("a", "b")}
 
     made = SimpleNamespace(
-        space=Space(("none", "guide"), ("strict", "plain"), (0, 1, 2), (False,), readings=("joint",)),
+        space=SearchSpace(("none", "guide"), ("strict", "plain"), (0, 1, 2), (False,), readings=("joint",)),
         units={label: SimpleNamespace(aspects=[SimpleNamespace(name=label)]) for label in ("a", "b")},
         by_point={p: {label: SimpleNamespace(calls=1.0) for label in found} for p, found in worth.items()},
         worth=lambda points: {p: list(worth[p].values()) for p in points},
@@ -100,6 +100,9 @@ def test_where_all_is_joint_aspects_choose_the_same_speakers() -> None:
     own = best(lambda p: True)
     assert (own["a"], own["b"]) == (point(1, knowledge="none"), point(1, "plain"))
     # Under the plain persona each has .7 and .8; what is known of the raters may differ.
-    assert keep_shareable(cast(Outcomes, made), own) == {"a": point(1, "plain", "none"), "b": point(1, "plain")}
+    assert drop_unshareable_joint_points(cast(Outcomes, made), own) == {
+        "a": point(1, "plain", "none"),
+        "b": point(1, "plain"),
+    }
     alike = dict.fromkeys(("a", "b"), point(2))
-    assert keep_shareable(cast(Outcomes, made), alike) == alike
+    assert drop_unshareable_joint_points(cast(Outcomes, made), alike) == alike

@@ -11,15 +11,15 @@ from debate_judge.optimize.examples import examples
 from debate_judge.optimize.search.knowledge import (
     TUNED,
     Knowledge,
-    Variants,
+    VariantJudges,
     combine,
-    knowledge_kinds,
-    rated_examples,
+    examples_knowledge,
+    learnt_knowledge,
     space_axes,
 )
-from debate_judge.optimize.search.points import JudgeVariant, Space
+from debate_judge.optimize.search.points import JudgeVariant, SearchSpace
 from debate_judge.optimize.settings import WantedExamples
-from debate_judge.optimize.tuners import AspectGroup, Fold, Tuned
+from debate_judge.optimize.tuners import Fold, GroupKey, Tuned
 from debate_judge.optimize.tuners.guide import guide_of, guided
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import PLAIN, STRICT
@@ -43,7 +43,7 @@ BASE = Debate(STRICT, DebateConfig(2))
 PERSONAS: dict[str, Judge] = {"strict": BASE, "plain": Debate(PLAIN, DebateConfig(2))}
 
 
-def place(example: dspy.Example) -> AspectGroup:
+def place(example: dspy.Example) -> GroupKey:
     item = example.questions[0]
     return item.aspect.name, item.group
 
@@ -57,43 +57,43 @@ def learnt() -> Tuned:
     )
 
 
-def space(*kinds: Knowledge, **axes: tuple[str, ...]) -> Space:
+def space(*kinds: Knowledge, **axes: tuple[str, ...]) -> SearchSpace:
     knowledge, rewritten = space_axes(kinds)
-    return replace(Space(knowledge, ("strict", "plain"), (0, 1, 2), (False, True), rewritten=rewritten), **axes)
+    return replace(SearchSpace(knowledge, ("strict", "plain"), (0, 1, 2), (False, True), rewritten=rewritten), **axes)
 
 
 def test_a_guide_is_put_into_every_personas_judge() -> None:
-    (guide,) = knowledge_kinds(BASE, learnt())
-    found = Variants(PERSONAS, [guide], space(guide))
+    (guide,) = learnt_knowledge(BASE, learnt())
+    found = VariantJudges(PERSONAS, [guide], space(guide))
     for name, persona in PERSONAS.items():
         judge = found[JudgeVariant("guide", name)].judge
         assert guide_of(judge) == "of all"
         assert judge.instructions()["critic"] == persona.instructions()["critic"]
         plain = found[JudgeVariant("none", name)]
         assert plain.judge.instructions() == persona.instructions()
-        assert plain.on_train is None
+        assert plain.out_of_fold is None
 
 
 def test_a_judge_whose_critic_was_rewritten_is_a_choice_of_its_own() -> None:
     tuned = guided(BASE, "of all")
     signature = tuned.critic.signature
     tuned.critic.signature = signature.with_instructions("Look twice.")
-    kinds = knowledge_kinds(BASE, Tuned(tuned, start=learnt()))
+    kinds = learnt_knowledge(BASE, Tuned(tuned, start=learnt()))
     assert [kind.name for kind in kinds] == ["guide", TUNED]
     found = space(*kinds)
     assert found.knowledge == ("none", "guide")
     assert found.rewritten == (JudgeVariant(TUNED, TUNED),)
-    variants = Variants(PERSONAS, kinds, found)
+    variants = VariantJudges(PERSONAS, kinds, found)
     assert variants[JudgeVariant(TUNED, TUNED)].judge.instructions() == tuned.instructions()
     # It has no folds: no train group may judge it.
     assert variants[JudgeVariant(TUNED, TUNED)].at("train", place(EXAMPLES[0])) is None
 
 
 def test_examples_are_shown_beside_a_guide_and_every_train_group_counts() -> None:
-    shown = rated_examples(CORPUS, (ASPECT,), WantedExamples(2), 0, {})
-    (guide,) = knowledge_kinds(BASE, learnt())
+    shown = examples_knowledge(CORPUS, (ASPECT,), WantedExamples(2), 0, {})
+    (guide,) = learnt_knowledge(BASE, learnt())
     together = combine(guide, shown)
-    variants = Variants(PERSONAS, [guide, shown, together], space(guide, shown, together))
+    variants = VariantJudges(PERSONAS, [guide, shown, together], space(guide, shown, together))
     alone, with_guide = (variants[JudgeVariant(kind, "strict")] for kind in ("examples", "both"))
     assert len(examples_of(alone.judge)) == len(examples_of(with_guide.judge)) == 2
     assert (guide_of(alone.judge), guide_of(with_guide.judge)) == ("", "of all")

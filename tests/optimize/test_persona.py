@@ -14,7 +14,7 @@ from dspy.teleprompt.teleprompt import Teleprompter
 
 from debate_judge.optimize import optimizer
 from debate_judge.optimize.context import Run
-from debate_judge.optimize.examples import places_of
+from debate_judge.optimize.examples import group_keys
 from debate_judge.optimize.search.points import LEARNT, NO_KNOWLEDGE, JudgeVariant
 from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners import LearntPersona, Tuned, Tuning, with_details
@@ -161,7 +161,7 @@ def test_the_search_may_choose_it_but_not_by_the_sources_that_it_was_learnt_from
 
         def compile(self, student: Judge, *, trainset: list[dspy.Example], **kwargs: Any) -> Judge:
             judge = guided(student, "Raters like numbers.")
-            persona = LearntPersona(self.writes, places_of(trainset[:1])) if self.writes else None
+            persona = LearntPersona(self.writes, group_keys(trainset[:1])) if self.writes else None
             return with_details(judge, Tuned(judge, persona=persona))
 
     lm = scripted_lm(debater())

@@ -12,9 +12,9 @@ import optuna
 from debate_judge.data.schema import Aspect, Scale
 from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.outcomes import PrunedPoint, SearchResult
-from debate_judge.optimize.search.points import JudgeVariant, Point, Space
+from debate_judge.optimize.search.points import JudgeVariant, Point, SearchSpace
 from debate_judge.optimize.search.storage import TrialOutcome
-from debate_judge.optimize.search.study import asking_order
+from debate_judge.optimize.search.study import shuffled_groups
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import scripted_lm, section
 from tests.optimize.noisy_judges import ASPECTS, MOODY, scores_of
@@ -42,12 +42,12 @@ def test_a_weak_challenger_costs_a_few_groups_and_the_choice_is_the_same() -> No
     others = [point for point in fewer.asked if point.persona != "strict"]
     assert others
     assert {fewer.blocks[point] for point in others} <= {3, 6}
-    assert set(found.dropped) >= set(others)
+    assert set(found.pruned) >= set(others)
     # Known for all groups, and nothing else, is what may be chosen.
     assert {point for point, groups in fewer.blocks.items() if groups == 10} == {o.point for o in found.outcomes}
-    assert not {o.point for o in found.outcomes} & set(found.dropped)
-    assert {(d.groups, d.of) for d in found.dropped.values()} <= {(3, 10), (6, 10)}
-    assert all(dropped.behind < 0 for dropped in found.dropped.values())
+    assert not {o.point for o in found.outcomes} & set(found.pruned)
+    assert {(d.groups, d.of) for d in found.pruned.values()} <= {(3, 10), (6, 10)}
+    assert all(dropped.behind < 0 for dropped in found.pruned.values())
 
 
 def test_a_debate_that_may_win_after_one_round_is_held_no_longer_on_further_groups() -> None:
@@ -61,7 +61,7 @@ def test_a_debate_that_may_win_after_one_round_is_held_no_longer_on_further_grou
 
 
 def test_dearer_and_alike_is_dropped_and_cheaper_and_alike_is_not() -> None:
-    space = Space(("none",), ("strict",), (0,), (False,), ("given",), readings=("alone", "side by side"))
+    space = SearchSpace(("none",), ("strict",), (0,), (False,), ("given",), readings=("alone", "side by side"))
     for dear, groups in (("side by side", 3), ("alone", 10)):
         fake = Fake(lambda p: 0.0, lambda p, dear=dear: 8.0 if p.reading == dear else 1.0)
         pruned(fake, space=space)
@@ -82,7 +82,7 @@ def test_pruned_trials_stand_in_the_study_with_what_they_cost(tmp_path: Path) ->
     trials = optuna.load_study(study_name="s", storage=storage).get_trials()
     states = {"pruned": optuna.trial.TrialState.PRUNED, "complete": optuna.trial.TrialState.COMPLETE}
     by_state = {name: [t for t in trials if t.state == state] for name, state in states.items()}
-    assert len(by_state["pruned"]) == len(found.dropped) > 0
+    assert len(by_state["pruned"]) == len(found.pruned) > 0
     assert len(by_state["complete"]) == len(found.outcomes)
     assert [trial.user_attrs for trial in by_state["pruned"]] == [
         {"groups": told.groups, "of": 10, "behind": told.behind}
@@ -91,7 +91,7 @@ def test_pruned_trials_stand_in_the_study_with_what_they_cost(tmp_path: Path) ->
     ]
     assert {trial.values for trial in by_state["pruned"]} == {None}
     assert list(reported) == [*dict.fromkeys(reported)]
-    assert {point for point, told in reported.items() if isinstance(told, PrunedPoint)} == set(found.dropped)
+    assert {point for point, told in reported.items() if isinstance(told, PrunedPoint)} == set(found.pruned)
 
 
 def test_a_point_that_is_best_for_one_aspect_is_not_pruned_for_being_weak_in_another() -> None:
@@ -110,8 +110,8 @@ def test_a_point_that_is_best_for_one_aspect_is_not_pruned_for_being_weak_in_ano
 
 def test_groups_are_asked_about_in_the_order_of_the_seed_and_of_no_list() -> None:
     names = [f"g{i}" for i in range(20)]
-    assert asking_order(names, 1) == asking_order(names[::-1] * 2, 1) != asking_order(names, 2)
-    assert sorted(asking_order(names, 1)) == sorted(names)
+    assert shuffled_groups(names, 1) == shuffled_groups(names[::-1] * 2, 1) != shuffled_groups(names, 2)
+    assert sorted(shuffled_groups(names, 1)) == sorted(names)
 
 
 def test_a_part_of_the_groups_is_asked_about_and_then_the_rest_alone() -> None:
@@ -122,10 +122,10 @@ def test_a_part_of_the_groups_is_asked_about_and_then_the_rest_alone() -> None:
         assert {group.group for groups in some.values() for group in groups} == {"g1"}
         assert {section(prompt, "source") for prompt in lm.prompts} == {"Source 1."}
         # Nothing is known for all groups, so that nothing may be read off without asking.
-        assert scores.held == {}
+        assert scores.debated_rounds == {}
         first = len(lm.prompts)
         everything, _ = scores.scores(point)
         assert {section(prompt, "source") for prompt in lm.prompts[first:]} == {"Source 0.", "Source 2."}
         assert len(set(lm.prompts)) == len(lm.prompts)
-        assert scores.held == {JudgeVariant("none", "strict"): 2}
+        assert scores.debated_rounds == {JudgeVariant("none", "strict"): 2}
         assert [g for g in everything["clear"] if g.group == "g1"] == some["clear"]

@@ -13,8 +13,8 @@ from debate_judge import offline_lm
 from debate_judge.optimize.result import Result
 from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.outcomes import SearchResult
-from debate_judge.optimize.search.points import Point, Space
-from debate_judge.optimize.search.study import Breadth
+from debate_judge.optimize.search.points import Point, SearchSpace
+from debate_judge.optimize.search.study import SearchLimits
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs.debate.personas import STRICT
 from debate_judge.runs.runner.runner import JudgeRunner
@@ -22,14 +22,18 @@ from tests.optimize.compiles import compiled, prepared
 from tests.optimize.searches import Fake, breadth, plan, search, tried, varied
 from tests.optimize.small_corpus import small_corpus
 
-SPACE = Space(("none", "guide"), ("strict", "plain"), (0, 1, 2), (False, True), readings=("alone", "side by side"))
+SPACE = SearchSpace(
+    ("none", "guide"), ("strict", "plain"), (0, 1, 2), (False, True), readings=("alone", "side by side")
+)
 
 
 def price(point: Point) -> float:
     return (1 + 2 * point.rounds + 0.5 * point.tie_breaker) / (1 if point.reading == "alone" else 16)
 
 
-def run(fake: Fake, storage: Path | None = None, broad: Breadth | None = None, space: Space = SPACE) -> SearchResult:
+def run(
+    fake: Fake, storage: Path | None = None, broad: SearchLimits | None = None, space: SearchSpace = SPACE
+) -> SearchResult:
     return search({"a": cast(ChoiceScores, fake)}, space, plan(storage, broad or breadth(9)))["a"]
 
 

@@ -14,9 +14,9 @@ from debate_judge.data.agreement.tables import GroupScores
 from debate_judge.data.inference.absolute_agreement import Bounds, Objective
 from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.outcomes import Criterion, Outcome, Outcomes, SearchResult
-from debate_judge.optimize.search.points import Point, Space
+from debate_judge.optimize.search.points import Point, SearchSpace
 from debate_judge.optimize.search.storage import StoredStudy
-from debate_judge.optimize.search.study import PRICE, Breadth
+from debate_judge.optimize.search.study import CALL_PENALTY, SearchLimits
 from tests.optimize.searches import (
     BROAD,
     SPACE,
@@ -35,7 +35,9 @@ BOUNDS = {"a": Bounds(5.0, 4.0)}
 # --- the starting points ---
 
 
-def started(space: Space = SPACE, noise: Callable[[Point], float] = varied, broad: Breadth | None = None) -> list[str]:
+def started(
+    space: SearchSpace = SPACE, noise: Callable[[Point], float] = varied, broad: SearchLimits | None = None
+) -> list[str]:
     fake = Fake(noise)
     run(fake, None, replace(broad or breadth(99), suggestions=0), space=space)
     return tried(fake)
@@ -94,7 +96,7 @@ def test_a_search_that_was_stopped_finds_the_same_and_stores_each_trial_once(
     points = [outcome.point for outcome in straight.outcomes]
     # A search of another name shares the storage and nothing else.
     search({"a": cast(ChoiceScores, Fake(varied))}, SPACE, plan(storage, breadth(1), study="other"))
-    assert sorted(StoredStudy("s", storage, SPACE).points()) == sorted([*points, *straight.dropped])
+    assert sorted(StoredStudy("s", storage, SPACE).points()) == sorted([*points, *straight.pruned])
     assert len(StoredStudy("other", storage, SPACE).points()) == len(SPACE.granularities)
     # With a larger budget it goes on from there.
     more = run(Fake(varied), storage, breadth(11), prune=prune)
@@ -125,7 +127,7 @@ def test_all_units_are_asked_about_the_same_points_and_the_study_holds_them(tmp_
         assert trial.params["rounds"] == mine.point.rounds
         assert trial.params["granularity"] == mine.point.granularity
         mean = (mine.agreement + theirs.agreement) / 2
-        assert trial.value == pytest.approx(mean - PRICE * (mine.calls + theirs.calls) / 2)
+        assert trial.value == pytest.approx(mean - CALL_PENALTY * (mine.calls + theirs.calls) / 2)
         assert trial.user_attrs["agreement"] == pytest.approx(mean)
         assert trial.user_attrs["one"] == {"agreement": mine.agreement, "lm_calls_per_item": mine.calls}
 
@@ -165,7 +167,7 @@ def test_cheaper_means_fewer_calls_and_not_fewer_rounds(tmp_path: Path) -> None:
 
 def test_groups_that_may_not_judge_a_point_are_filled_in_from_the_untuned_judge() -> None:
     """On the groups that both are judged by the guide is worth more; where it is not known, that is added."""
-    space = Space(("none", "guide"), ("strict",), (0,), (False,), ("given",))
+    space = SearchSpace(("none", "guide"), ("strict",), (0,), (False,), ("given",))
     fake = Fake(lambda p: 0.5 if p.knowledge == "guide" else 3.0, known=lambda p: 4 if p.knowledge == "guide" else 10)
     outcomes = Outcomes({"a": cast(ChoiceScores, fake)}, space, Criterion("spearman", "summary"))
     none, guide = (outcomes.evaluate(Point(k, "strict", 0, False, "given"))["a"] for k in space.knowledge)
@@ -190,12 +192,12 @@ def test_what_is_maximized_decides_between_order_and_level(objective: Objective,
 
             return {"a": [replace(g, scores=scored(g.ratings)) for g in found["a"]]}, calls
 
-    space = Space(("none",), ("strict",), (0, 1), (False,), ("given",))
+    space = SearchSpace(("none",), ("strict",), (0, 1), (False,), ("given",))
     criterion = Criterion(objective, "summary" if objective in ("spearman", "mae") else "sample", 1.0, BOUNDS)
     outcomes = Outcomes({"a": cast(ChoiceScores, Levels(lambda p: 0.0))}, space, criterion)
     for n in (0, 1):
         outcomes.evaluate(Point("none", "strict", n, False, "given"))
-    assert outcomes.chosen()["a"].rounds == rounds
+    assert outcomes.choose()["a"].rounds == rounds
 
 
 def test_the_pareto_front() -> None:
@@ -208,7 +210,7 @@ def test_the_pareto_front() -> None:
 
 
 def test_what_may_not_be_exported_is_measured_and_not_chosen() -> None:
-    space = Space(("none", "examples"), ("strict",), (0, 1), (False,), not_exportable=("examples",))
+    space = SearchSpace(("none", "examples"), ("strict",), (0, 1), (False,), not_exportable=("examples",))
     found = run(Fake(lambda p: 0.0 if p.knowledge == "examples" else 2.0), None, space=space)
     assert max(found.outcomes, key=lambda o: o.agreement).point.knowledge == "examples"
     assert found.chosen.point.knowledge == "none"
@@ -225,7 +227,7 @@ def test_a_judge_that_leaves_too_much_unscored_is_not_chosen_over_one_that_ranks
             ]
             return {"a": given}, calls
 
-    space = Space(("none",), ("strict",), (0, 1), (False,), ("given",))
+    space = SearchSpace(("none",), ("strict",), (0, 1), (False,), ("given",))
     points = [Point("none", "strict", rounds, False, "given") for rounds in (0, 1)]
 
     def chosen(most: float, among: list[Point]) -> int:
@@ -233,7 +235,7 @@ def test_a_judge_that_leaves_too_much_unscored_is_not_chosen_over_one_that_ranks
         outcomes = Outcomes({"a": cast(ChoiceScores, Silent(lambda p: 0.1))}, space, criterion)
         for point in among:
             outcomes.evaluate(point)
-        return outcomes.chosen()["a"].rounds
+        return outcomes.choose()["a"].rounds
 
     assert chosen(0.2, points) == 0
     assert chosen(1.0, points) == 1
