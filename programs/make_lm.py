@@ -98,7 +98,7 @@ def make_lm(
         **common,
     )
     if isinstance(transport, OpenAICompatible):
-        transport.on_rate_limits = lambda pace: lm.recorded.limiter.on_rate_limits(pace)
+        transport.on_rate_limits = lambda limits: lm.recorded.limiter.on_rate_limits(limits)
     if engine is None and options.batch is not None:
         lm.recorded.batches = BatchEngine(spec, api_base, options, lm.store, lm.meter, lm.recorded.probe)
     elif engine is None:

@@ -109,7 +109,7 @@ def test_what_comes_late_on_a_connection_is_never_the_answer_to_the_next_call(fa
 def test_an_answer_that_never_comes_is_given_up_and_asked_for_again(fault: str) -> None:
     work = items(6)
     with FaultyServer(answer, lambda body, attempt: fault if attempt == 0 else None) as server:
-        judgements = judge(lm_at(server, options=replace(HURRY, attempt=0.2)), work)
+        judgements = judge(lm_at(server, options=replace(HURRY, attempt_timeout=0.2)), work)
     assert [j.score for j in judgements if isinstance(j, Verdict)] == [expected(item) for item in work]
 
 

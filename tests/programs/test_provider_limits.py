@@ -32,8 +32,8 @@ pytestmark = pytest.mark.integration
         ({}, "openai/m", None),
     ],
 )
-def test_limits_that_an_answer_names(headers: dict[str, str], spec: str, pace: RateLimits | None) -> None:
-    assert limits_from_headers(headers, spec) == pace
+def test_limits_that_an_answer_names(headers: dict[str, str], spec: str, limits: RateLimits | None) -> None:
+    assert limits_from_headers(headers, spec) == limits
 
 
 ANSWER = json.dumps({"choices": [{"message": {"content": "Yes."}, "finish_reason": "stop"}]}).encode()
@@ -59,6 +59,6 @@ def asked(address: str, options: LMOptions) -> JudgeLM:
         (LMOptions(rpm=60, tpm=1_000_000), RateLimits(60, 1_000_000)),
     ],
 )
-def test_what_the_answers_name_holds_unless_the_user_said_otherwise(options: LMOptions, pace: RateLimits) -> None:
+def test_what_the_answers_name_holds_unless_the_user_said_otherwise(options: LMOptions, limits: RateLimits) -> None:
     with HostileServer(lambda _: [sized(ANSWER, *LIMITS)]) as server:
-        assert asked(server.url, options).recorded.limiter.pace == pace
+        assert asked(server.url, options).recorded.limiter.limits == limits

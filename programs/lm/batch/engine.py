@@ -104,7 +104,7 @@ class BatchEngine:
         if key is None and api_base is None:
             raise dspy.LMNotConfiguredError("--config batch=openai needs a key: set OPENAI_API_KEY", model=model)
         self._service = BatchService(api_base or COMPATIBLE["openai"], key, model, options)
-        self._model, self._timing = model, options.batch_pace
+        self._model, self._timing = model, options.batch_timing
         self._store, self._meter, self._probe = store, meter, probe
         self._run = getattr(store, "run", None)
         self._reset()
@@ -213,7 +213,7 @@ class BatchEngine:
         """Have the calls that are in no job sent as soon as no more of them come."""
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(self._timing.quiet, self._send)
+        self._timer = asyncio.get_running_loop().call_later(self._timing.quiet_period, self._send)
 
     def _send(self) -> None:
         groups: dict[tuple[str, int], list[_BatchCall]] = {}
@@ -301,7 +301,7 @@ class BatchEngine:
             if batch.status in ("completed", "failed", "expired", "cancelled"):
                 break
             await asyncio.sleep(pause)
-            pause = min(1.5 * pause, self._timing.longest_poll)
+            pause = min(1.5 * pause, self._timing.max_poll)
         return batch
 
     async def _refused(self, job: BatchJob, batch: Batch) -> None:
@@ -320,7 +320,7 @@ class BatchEngine:
             self._most_calls = max(1, len(job.keys) // 2)
             if isinstance(self._turn, nullcontext):
                 self._turn = asyncio.Lock()
-            await asyncio.sleep(self._timing.longest_poll)
+            await asyncio.sleep(self._timing.max_poll)
         elif codes & _BILLING:
             raise dspy.LMBillingError(reason, model=self._model)
         elif any("model" in code for code in codes):
