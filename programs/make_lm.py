@@ -165,7 +165,7 @@ def server_of(spec: str, api_base: str | None) -> str | None:
 
 
 def _price(spec: str, api_base: str | None, options: LMOptions) -> Price | None:
-    price = price_of(spec, options.prices, listed=api_base is None)
+    price = price_of(spec, options.prices, use_litellm=api_base is None)
     if price is None and options.budget.usd is not None:
         raise InputError(
             f"the price of {spec} is unknown",

@@ -24,12 +24,12 @@ from dspy import lm15
 from dspy.lm15 import Config, Message, Request, Response, TokenLogprob, TopLogprob, Usage
 
 from debate_judge.programs.lm import loop
-from debate_judge.programs.lm.errors import BROKEN, NOT_LISTENING, STRAY, clean_error, concerns_all_calls, retryable
+from debate_judge.programs.lm.errors import MAY_BE_CHARGED, NOT_LISTENING, affects_all_calls, is_retryable, redact_error
 from debate_judge.programs.lm.limits.failures import OVERLOAD_STATUSES, OutageWatch, RetryWait
 from debate_judge.programs.lm.limits.limiter import Budget, Limiter, PrefixWarmup, TokenEstimate, TokenEstimator
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.prices import Price
-from debate_judge.programs.lm.reply import Messages, Reply, ReplyStore, reply_or_claim
+from debate_judge.programs.lm.reply import Messages, Reply, ReplyStore, wait_or_claim
 from debate_judge.programs.lm.usage import CALL_TAG, CallTag, Meter
 
 if TYPE_CHECKING:
@@ -164,10 +164,10 @@ class RecordedEngine:
             key = key_of(self.model, self.endpoint, messages, {**settings, "sample": tag.sample})
         size = sum(len(message["content"].encode()) for message in messages)
         call = _Call(key, tag, messages, settings, size)
-        self.meter.ask(tag.role)
+        self.meter.count_request(tag.role)
         reply = await self._deduplicated(call, self._call_directly if self.batches is None else self._call_in_batch)
         if call.from_store:
-            self.meter.hit(tag.role, reply, round=tag.round, batch=self.batches is not None)
+            self.meter.count_hit(tag.role, reply, round=tag.round, batch=self.batches is not None)
         return key, reply
 
     def _next_key(self, request: Request) -> str:
@@ -234,7 +234,7 @@ class RecordedEngine:
                 try:
                     return await self._attempt(call)
                 except Exception as error:
-                    if not retryable(error):
+                    if not is_retryable(error):
                         raise
                     retries += 1
                     pause = self._retry_wait.seconds(error, retries)
@@ -299,7 +299,7 @@ class RecordedEngine:
         """
         while not call.claimed:
             async with self._claim_ahead:
-                answer = await self.store.take(call.key)
+                answer = await self.store.get_or_claim(call.key)
                 if isinstance(answer, Reply):
                     return answer
                 if answer:
@@ -313,7 +313,7 @@ class RecordedEngine:
 
     async def _wait_or_claim(self, call: _Call) -> Reply | None:
         """Wait for another process; its reply, or None if this process now holds the claim."""
-        reply = await reply_or_claim(self.store, call.key)
+        reply = await wait_or_claim(self.store, call.key)
         call.claimed = reply is None
         return reply
 
@@ -337,7 +337,7 @@ class RecordedEngine:
                 reply = await self.transport.chat(self.model, call.messages, call.settings)
         except Exception as raised:
             call.open = False
-            error = clean_error(raised)
+            error = redact_error(raised)
             self._on_failure(call, error, estimate, sent)
             raise error from None
         self._on_answer(reply, call.tag, estimate, call.size)
@@ -351,17 +351,17 @@ class RecordedEngine:
 
     def _on_answer(self, reply: Reply, tag: CallTag, estimate: TokenEstimate, size: int) -> None:
         self._outages.answers += 1
-        self.meter.spend(tag.role, reply, round=tag.round)
+        self.meter.count_reply(tag.role, reply, round=tag.round)
         self._charge(reply, estimate, size)
 
     def _on_failure(self, call: _Call, error: Exception, estimate: TokenEstimate, sent: float) -> None:
         """Account for a failed attempt: slow down or fail all calls where its error calls for that."""
         status, options = getattr(error, "status", None), self._options
         self._charge_lost(error, estimate)
-        if not retryable(error):
+        if not is_retryable(error):
             # An error status is an answer, too: the provider is not down.
             self._outages.answers += status is not None
-            if concerns_all_calls(error):
+            if affects_all_calls(error):
                 self.limiter.fail_all(error)
             return
         call.outage_suspected, call.answers_seen = call.answers_seen == self._outages.answers, self._outages.answers
@@ -374,7 +374,7 @@ class RecordedEngine:
     def _charge_lost(self, error: Exception, estimate: TokenEstimate) -> None:
         """Charge the maximum for a request whose answer came too late or was lost: the server may have billed it."""
         timed_out = isinstance(error, lm15.TimeoutError) and error.status is None
-        if self._budget is not None and (timed_out or getattr(error, "provider_code", None) in (STRAY, BROKEN)):
+        if self._budget is not None and (timed_out or getattr(error, "provider_code", None) in MAY_BE_CHARGED):
             self._budget.charge_maximum(estimate)
 
     async def probe(self) -> None:
@@ -384,7 +384,7 @@ class RecordedEngine:
         estimate = self._estimator.estimate(len(text), self.defaults.get("max_tokens"))
         if self._budget is not None and not self._budget.admits(estimate):
             raise self._budget.spent_error()
-        self.meter.ask("probe")
+        self.meter.count_request("probe")
         # It takes a slot without waiting: with nothing in flight its reservation would fail the waiting calls.
         self.limiter.acquire_nowait(estimate)
         try:
@@ -392,7 +392,7 @@ class RecordedEngine:
                 reply = await self.transport.chat(self.model, [{"role": "user", "content": text}], self.defaults)
             self._on_answer(reply, CallTag("probe"), estimate, 0)
         except Exception as raised:
-            error = clean_error(raised)
+            error = redact_error(raised)
             self._charge_lost(error, estimate)
             raise error from None
         finally:
@@ -406,11 +406,11 @@ class RecordedEngine:
             assert self.batches is not None
             reply = await self.batches.ask(call.key, call.tag.role, call.messages, call.settings)
             # The batch engine has stored it already. Charge it before its reservation ends.
-            self.meter.spend(call.tag.role, reply, round=call.tag.round, batch=True)
+            self.meter.count_reply(call.tag.role, reply, round=call.tag.round, batch=True)
             self._charge(reply, estimate, call.size)
             return reply
         except Exception as error:
-            if concerns_all_calls(error):
+            if affects_all_calls(error):
                 self._batch_limiter.fail_all(error)
             raise
         finally:

@@ -68,7 +68,7 @@ def run(arguments: CompareFlags) -> None:
             if arguments.json:
                 write_json(arguments.json, compared_judges.record, "--json")
             write_report(arguments, work, compared_judges, lm)
-            if lm.meter.asked and spec != OFFLINE:
+            if lm.meter.requested and spec != OFFLINE:
                 show("", *cost_table(cost_rows(lm.meter, lm.price)), to=sys.stderr)
     finally:
         kept.close()

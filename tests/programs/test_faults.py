@@ -182,7 +182,7 @@ def test_what_was_spent_is_told_by_role_and_kind(tmp_path: Path) -> None:
     )
     again = second.meter.tokens["scorer"]
     assert (again.fresh, again.cached, again.output, again.stored) == (0, 0, 0, 720)
-    assert second.meter.asked == first.meter.asked
+    assert second.meter.requested == first.meter.requested
     assert not second.meter.executed
 
 

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.mark.parametrize(
-    ("headers", "spec", "pace"),
+    ("headers", "spec", "limits"),
     [
         (
             {"x-ratelimit-limit-requests": "10000", "x-ratelimit-limit-tokens": "2000000"},
@@ -52,7 +52,7 @@ def asked(address: str, options: LMOptions) -> JudgeLM:
 
 
 @pytest.mark.parametrize(
-    ("options", "pace"),
+    ("options", "limits"),
     [
         (LMOptions(), RateLimits(120, 90_000)),
         (LMOptions(rpm=600), RateLimits(600, 90_000)),

@@ -25,7 +25,7 @@ from sqlalchemy import Connection, delete, insert, select
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs.lm.batch.service import ENDPOINT, BatchJob, BatchService, Outcomes
-from debate_judge.programs.lm.errors import ProviderDownError, concerns_all_calls
+from debate_judge.programs.lm.errors import ProviderDownError, affects_all_calls
 from debate_judge.programs.lm.http.address import COMPATIBLE
 from debate_judge.programs.lm.http.chat_completions import body_of
 from debate_judge.programs.lm.options import LMOptions
@@ -191,7 +191,7 @@ class BatchEngine:
 
     def _fail(self, error: Exception) -> None:
         """End all calls."""
-        if not isinstance(error, InputError) and not concerns_all_calls(error):
+        if not isinstance(error, InputError) and not affects_all_calls(error):
             error = dspy.LMConfigurationError(f"no batch job can be carried out: {error}", model=self._model)
         for call in self._waiting(self._calls):
             call.future.set_exception(error)
@@ -284,7 +284,7 @@ class BatchEngine:
             for call in calls:
                 call.future.set_result(reply)
             if not calls:
-                self._meter.spend(EARLIER, reply, batch=True)
+                self._meter.count_reply(EARLIER, reply, batch=True)
         missing = dspy.LMServerError(f"batch job {job.id} has no answer to this call", model=self._model)
         await self._hand_out({key: outcomes.get(key, missing) for key in job.keys})
 
@@ -337,7 +337,7 @@ class BatchEngine:
         errors = {key: outcome for key, outcome in outcomes.items() if isinstance(outcome, dspy.LMError)}
         given_up: list[_BatchCall] = []
         for call in self._waiting(errors):
-            if concerns_all_calls(errors[call.key]):
+            if affects_all_calls(errors[call.key]):
                 raise errors[call.key]
             call.failures += 1
             if call.failures >= _TRIES or not dspy.is_retryable_lm_error(errors[call.key]):

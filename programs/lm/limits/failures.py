@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dspy import lm15
 from tenacity import RetryCallState
 
-from debate_judge.programs.lm.errors import NOT_LISTENING, STRAY, ProviderDownError, lm_error, retryable
+from debate_judge.programs.lm.errors import MISMATCHED, NOT_LISTENING, ProviderDownError, is_retryable, lm_error
 from debate_judge.programs.lm.options import LMOptions
 
 _LOG = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class RetryWait:
 
     def seconds(self, error: BaseException | None, failures: int) -> float:
         """Seconds to wait after `failures` failures, the latest of which is `error`."""
-        if getattr(error, "provider_code", None) == STRAY:
+        if getattr(error, "provider_code", None) == MISMATCHED:
             # It says nothing about the provider.
             return 0.0
         requested = getattr(error, "retry_after", None)
@@ -135,7 +135,7 @@ class OutageWatch:
             try:
                 await self._probe()
             except lm15.LM15Error as error:
-                if not retryable(error):
+                if not is_retryable(error):
                     # The provider answers, if only by an error.
                     return was_down
                 elapsed = time.monotonic() - start

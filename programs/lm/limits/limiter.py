@@ -136,7 +136,7 @@ class Budget:
 
     def charge(self, used: tuple[float, float], cached: int, *, batch: bool = False) -> None:
         """Charge a reply: its input and output tokens, `cached` of the input at the lower price."""
-        cost = self._price_for(batch).of(used[0] - cached, cached, used[1])
+        cost = self._price_for(batch).cost(used[0] - cached, cached, used[1])
         _add(self._spent, (1.0, used[0] + used[1], cost))
 
     def charge_maximum(self, estimate: TokenEstimate) -> None:
@@ -145,7 +145,7 @@ class Budget:
 
     def max_cost(self, estimate: TokenEstimate) -> tuple[float, float, float]:
         """Calls (1), tokens and US dollars that a call can cost at most."""
-        cost = self._price_for(estimate.batch).of(estimate.max_input, 0.0, estimate.max_output)
+        cost = self._price_for(estimate.batch).cost(estimate.max_input, 0.0, estimate.max_output)
         return 1.0, estimate.max_input + estimate.max_output, cost
 
     def _price_for(self, batch: bool) -> Price:
