@@ -44,7 +44,7 @@ def create_study(run: Run, tuned: TunedJudges) -> Study:
             plan.objective,
             "sample" if plan.objective in POOLED else plan.data.level,
             settings.max_unscored,
-            plan.bounds,
+            plan.absolute_scales,
         ),
         limits=plan.search_limits,
         seed=settings.seed,

@@ -279,11 +279,10 @@ class Study:
         yield [point for other in others for point in space.debate_points(other, shortest)] if shortest else []
         if shortest and space.tie_breakers == (False, True):
             # A Tie-breaker ends the debate as further rounds would, for a fraction of their calls.
-            exportable = [
-                p.variant for p in self._outcomes.by_point if p.knowledge not in space.not_exportable and p.rounds
-            ]
-            debated = [v for v in dict.fromkeys(exportable) if v.reading == space.default_reading]
-            yield [space.point(v, shortest, True) for v in rank(candidates)[:1]]
+            debated = dict.fromkeys(p.variant for p in self._outcomes.by_point if p.rounds)
+            exportable = [v for v in debated if v.knowledge not in space.not_exportable]
+            best_first = rank([v for v in exportable if v.reading == space.default_reading])
+            yield [space.point(v, shortest, True) for v in best_first[:1]]
 
     def _next_points(self, limit: int) -> list[Point]:
         """The points that are tried next; none if all were tried."""
