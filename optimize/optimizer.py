@@ -18,7 +18,7 @@ from debate_judge.optimize.search.knowledge import (
     combine,
     examples_knowledge,
     learnt_knowledge,
-    space_axes,
+    search_axes,
 )
 from debate_judge.optimize.search.points import LEARNT, JudgeVariant, SearchSpace
 from debate_judge.optimize.settings import EFFORTS
@@ -147,7 +147,7 @@ def _space(plan: CompilePlan, base: Judge, personas: Sequence[str], kinds: Seque
     searched = named(plan.settings.judge).searched
     rounds = range(base.debate_config.rounds + 1) if "rounds" in searched else (0, base.debate_config.rounds)
     ties = (False, True) if "tie_breaker" in searched else (base.debate_config.tie_breaker,)
-    knowledge, rewritten = space_axes(kinds)
+    knowledge, rewritten = search_axes(kinds)
     fixed = len(fixed_granularities(plan, plan.data.aspects)) == len(plan.data.aspects)
     return SearchSpace(
         knowledge=knowledge,

@@ -80,7 +80,7 @@ class _TranscriptCache:
 
 
 @dataclass(frozen=True)
-class _PendingItem:
+class _UnjudgedItem:
     """An item that still has to be judged, and by which judge."""
 
     scores: ChoiceScores
@@ -216,7 +216,7 @@ class ChoiceScores:
         """The debates of the items of these groups, held to at least `rounds` rounds."""
         what = f"debates, {variant.persona}, knowledge: {variant.knowledge}, {variant.reading}"
 
-        def ask(judge: Judge, items: Sequence[_PendingItem], label: str) -> list[Transcript]:
+        def ask(judge: Judge, items: Sequence[_UnjudgedItem], label: str) -> list[Transcript]:
             return self.runner.converse(judge, [pending.item for pending in items], rounds, f"{label}: {what}")
 
         return self._ask_missing((variant, None), "debates", rounds, only, ask)
@@ -225,7 +225,7 @@ class ChoiceScores:
         """These debates after `rounds` rounds, with the Tie-breaker's decision."""
         what = f"ties, {variant.persona}, knowledge: {variant.knowledge}, {variant.reading}, n = {rounds}"
 
-        def ask(judge: Judge, items: Sequence[_PendingItem], label: str) -> list[Transcript]:
+        def ask(judge: Judge, items: Sequence[_UnjudgedItem], label: str) -> list[Transcript]:
             transcripts = [pending.scores._caches[variant, None].transcripts[pending.index] for pending in items]
             open_at_n = [transcript.until(rounds) for transcript in transcripts if transcript is not None]
             return self.runner.break_tie(judge, [pending.item for pending in items], open_at_n, f"{label}: {what}")
@@ -241,13 +241,13 @@ class ChoiceScores:
         call_kind: str,
         rounds: int,
         only: Collection[str] | None,
-        ask: Callable[[Judge, Sequence[_PendingItem], str], list[Transcript]],
+        ask: Callable[[Judge, Sequence[_UnjudgedItem], str], list[Transcript]],
     ) -> _TranscriptCache:
         """Call `ask` with each judge, its items that were not judged with so many rounds, and their label."""
         joint = key[0].reading == "joint" and len(self._units) > 1
         label = JOINT_LABEL if joint else self._label
 
-        def converse(part: ChoicePart, judge: Judge, items: Sequence[_PendingItem]) -> None:
+        def converse(part: ChoicePart, judge: Judge, items: Sequence[_UnjudgedItem]) -> None:
             with stage(search_stage(label, call_kind, part)):
                 transcripts = ask(judge, items, label)
             for pending, transcript in zip(items, transcripts, strict=True):
@@ -265,7 +265,7 @@ class ChoiceScores:
 
     def _pending_items(
         self, key: tuple[JudgeVariant, int | None], part: ChoicePart, rounds: int, only: Collection[str] | None
-    ) -> list[_PendingItem]:
+    ) -> list[_UnjudgedItem]:
         """The items of a part that were not judged with so many rounds, each with its judge."""
         cache, pending = self._transcripts_of(key), []
         for index, (item_part, item) in enumerate(self._items):
@@ -275,19 +275,19 @@ class ChoiceScores:
             if judge is None:
                 cache.rounds[index] = math.inf
             else:
-                pending.append(_PendingItem(self, index, item, judge))
+                pending.append(_UnjudgedItem(self, index, item, judge))
         return pending
 
 
-def _group_by_judge(items: Iterable[_PendingItem]) -> list[tuple[Judge, list[_PendingItem]]]:
+def _group_by_judge(items: Iterable[_UnjudgedItem]) -> list[tuple[Judge, list[_UnjudgedItem]]]:
     """Each judge with its items."""
-    by_judge: dict[int, tuple[Judge, list[_PendingItem]]] = {}
+    by_judge: dict[int, tuple[Judge, list[_UnjudgedItem]]] = {}
     for pending in items:
         by_judge.setdefault(id(pending.judge), (pending.judge, []))[1].append(pending)
     return list(by_judge.values())
 
 
-def _group_by_shared_judge(items: Sequence[_PendingItem]) -> list[tuple[Judge, list[_PendingItem]]]:
+def _group_by_shared_judge(items: Sequence[_UnjudgedItem]) -> list[tuple[Judge, list[_UnjudgedItem]]]:
     """Each shared judge with its items, where aspects share calls: groups that have the same judge in every aspect."""
     judges_by_group: dict[str, dict[str, Judge]] = {}
     for pending in items:

@@ -1,4 +1,4 @@
-"""How points stand in an Optuna study: parameters, suggestions, finished trials, and where studies are stored."""
+"""Points as trials of an Optuna study: parameters, suggestions, finished trials, and where studies are stored."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 FORMAT_VERSION = 10
-"""Of the trials in a storage; raise it when their parameters change, for older storages cannot be continued."""
+"""Version of the stored trials; raise it when their parameters change, because older storages cannot be continued."""
 
 STUDIES_FLAG = "studies"
-"""The flag that names a database."""
+"""The setting that names the database of studies."""
 
 TrialOutcome = Mapping[str, Outcome] | PrunedPoint
 """The result of a point: an outcome for each unit, or the record of its pruning."""
 
 
 def _parameter_values(space: SearchSpace) -> dict[str, tuple[Any, ...]]:
-    """Parameter -> its values. Those of a debate stand at the judge's own persona and no Tie-breaker in single calls,
-    so that all trials have the same parameters."""
+    """Parameter -> its values. All trials have the same parameters: a single call has the default persona and no
+    Tie-breaker."""
     knowledge = (*space.knowledge, *(v.knowledge for v in space.rewritten))
     personas = (*space.personas, *(v.persona for v in space.rewritten))
     return {
@@ -48,13 +48,13 @@ def _parameter_values(space: SearchSpace) -> dict[str, tuple[Any, ...]]:
 
 
 def params_of(space: SearchSpace, point: Point) -> dict[str, Any]:
-    """The parameters of a point's trial, but for the granularity."""
+    """The parameters of a point's trial, without the granularity."""
     return {name: getattr(point, name) for name in _parameter_values(space)}
 
 
 def suggest(space: SearchSpace, trial: optuna.Trial) -> Point:
-    """The point that a trial suggests, with scores as they are given. In a single call nobody hears a persona, and a
-    judge whose roles were all rewritten has a Critic of its own."""
+    """The unrounded point that a trial suggests. Parameters without effect are ignored: persona and Tie-breaker of a
+    single call, and the persona of a judge whose roles were all rewritten."""
     params = {name: trial.suggest_categorical(name, values) for name, values in _parameter_values(space).items()}
     return _point(space, params, space.unrounded)
 
@@ -74,7 +74,7 @@ def _point(space: SearchSpace, params: Mapping[str, Any], granularity: Any) -> P
 def finished_trial(
     space: SearchSpace, point: Point, outcome: TrialOutcome, call_penalty: float
 ) -> optuna.trial.FrozenTrial:
-    """The trial of a point: complete, with agreement less the price of its LM calls per item, or pruned."""
+    """The trial of a point: complete, with agreement less the penalty for its LM calls per item, or pruned."""
     from optuna.distributions import BaseDistribution, CategoricalDistribution
     from optuna.trial import TrialState, create_trial
 
@@ -103,9 +103,9 @@ class StoredStudy:
     """Finished trials in a file of Optuna's journal, in a PostgreSQL database, or nowhere.
 
     Args:
-        name: Of the study, which is made if it is absent.
+        name: Of the study, which is created if it is absent.
         storage: Its file, the address of a database, or None for no storage.
-        space: What its trials chose from.
+        space: The search space of its trials.
 
     Raises:
         InputError: The storage cannot be read or written.
@@ -123,7 +123,7 @@ class StoredStudy:
                 )
 
     def add(self, point: Point, trial: optuna.trial.FrozenTrial) -> None:
-        """Add a trial, unless the study has that of an earlier run, or of another process that compiles the same.
+        """Add the trial of a point, unless an earlier run, or another process with the same compile, has added it.
 
         Raises:
             InputError: The storage cannot be written, e.g. because the disk is full or the server has gone away.
@@ -138,7 +138,7 @@ class StoredStudy:
         """The points that the study holds trials of."""
         stored = []
         for trial in [] if self._study is None else self._study.get_trials(deepcopy=False):
-            # A record that was changed by hand names no point; its own is added once more.
+            # A record that was changed by hand is no point, and the trial is added once more.
             with suppress(KeyError, StopIteration, TypeError):
                 stored.append(_point(self._space, trial.params, trial.params["granularity"]))
         return stored
@@ -152,10 +152,10 @@ def _open_storage(storage: Path | str) -> Iterator[optuna.storages.BaseStorage]:
         make_folder(storage.parent, "--store")
         yield _journal_storage(storage)
         return
-    # Two that make the tables at the same moment break each other.
+    # Two processes that create the tables at the same moment make each other fail.
     with exclusive_lock(storage, STUDIES_FLAG, "tables of studies", "makes the tables of the studies"):
         try:
-            # A search may last for hours between two trials: what the server has closed meanwhile is opened again.
+            # Hours may pass between two trials: a connection that the server has closed meanwhile is opened again.
             yield RDBStorage(sqlalchemy_address(storage), engine_kwargs={"pool_pre_ping": True})
         except RuntimeError as error:
             raise InputError(
@@ -167,7 +167,7 @@ def _open_storage(storage: Path | str) -> Iterator[optuna.storages.BaseStorage]:
 
 
 def _journal_storage(file: Path) -> optuna.storages.BaseStorage:
-    """Optuna's journal. A broken one is set aside: its trials are made again from the stored replies."""
+    """Optuna's journal. A broken file is renamed, and its trials are repeated from the stored replies."""
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
 
@@ -176,12 +176,12 @@ def _journal_storage(file: Path) -> optuna.storages.BaseStorage:
             return JournalStorage(JournalFileBackend(str(file)))
     except OSError:
         raise
-    # Whatever Optuna stumbles over when it reads records that somebody else has written.
+    # Optuna raises errors of many types on records that are not its own.
     except Exception as error:
         logger.debug("%s: %r", file, error)
-    aside = file.with_name(f"{file.name}.broken")
-    logger.warning("%s is broken and set aside as %s; its trials are made again from the stored replies", file, aside)
-    file.replace(aside)
+    renamed = file.with_name(f"{file.name}.broken")
+    logger.warning("%s is broken and set aside as %s; its trials are made again from the stored replies", file, renamed)
+    file.replace(renamed)
     return JournalStorage(JournalFileBackend(str(file)))
 
 
@@ -197,7 +197,7 @@ def require_reachable(storage: Path | str | None) -> None:
 
 @contextmanager
 def _as_input_errors(storage: Path | str | None) -> Iterator[None]:
-    """Turn what Optuna, its file or its database raise into an InputError."""
+    """Raise errors of Optuna, its file or its database as an InputError."""
     from optuna.exceptions import StorageInternalError
     from sqlalchemy.exc import SQLAlchemyError
 
@@ -220,10 +220,10 @@ _SILENCE_LOCK = threading.RLock()
 
 @contextmanager
 def silenced_optuna() -> Iterator[None]:
-    """Keep back what Optuna would log and warn of."""
+    """Suppress Optuna's log messages and warnings."""
     import optuna
 
-    # Searches of folds run in threads, and both settings are the whole process's: each must restore what it has found.
+    # Searches of folds run in threads, and both settings are global: one thread at a time sets and restores them.
     with _SILENCE_LOCK, warnings.catch_warnings():
         verbosity = optuna.logging.get_verbosity()
         optuna.logging.set_verbosity(optuna.logging.WARNING)

@@ -202,11 +202,8 @@ StudyFactory = Callable[[Mapping[str, ChoiceScores], SearchSpace, SearchPlan, On
 class Study:
     """A search: an Optuna study in memory, the values that its trials report, and the points that were evaluated.
 
-    Args:
-        units: Name of a unit (the aspects that share a judge) -> its scores.
-        space: What is searched.
-        plan: The settings.
-        on_trial: Called once for every point that was tried.
+    `units` are the scores by the name of a unit, the aspects that share a judge; `on_trial` is called once for every
+    point that was tried.
     """
 
     def __init__(

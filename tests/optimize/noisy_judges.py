@@ -58,7 +58,9 @@ PARTS: dict[ChoicePart, Corpus] = {
 
 
 def scores_of(
-    runner: JudgeRunner, aspects: tuple[Aspect, ...], fixed: Mapping[str, Granularity] = MappingProxyType({})
+    runner: JudgeRunner,
+    aspects: tuple[Aspect, ...],
+    fixed_granularities: Mapping[str, Granularity] = MappingProxyType({}),
 ) -> ChoiceScores:
     judges = {JudgeVariant("none", name): CrossFitted(judge) for name, judge in variants().items()}
-    return ChoiceScores(judges, PARTS, aspects, runner, label="test", fixed_granularities=fixed)
+    return ChoiceScores(judges, PARTS, aspects, runner, label="test", fixed_granularities=fixed_granularities)

@@ -42,7 +42,7 @@ def searched(script: Script, storage: Path | None = None) -> tuple[dict[str, Sea
         criterion=Criterion("spearman", "summary"),
         limits=breadth(9),
         seed=0,
-        study="s",
+        study_name="s",
         storage=storage,
         strategy=UNPRUNED,
     )
@@ -94,8 +94,8 @@ def test_where_all_is_joint_aspects_choose_the_same_speakers() -> None:
         space=SearchSpace(("none", "guide"), ("strict", "plain"), (0, 1, 2), (False,), readings=("joint",)),
         units={label: SimpleNamespace(aspects=[SimpleNamespace(name=label)]) for label in ("a", "b")},
         by_point={p: {label: SimpleNamespace(calls=1.0) for label in found} for p, found in worth.items()},
-        worth=lambda points: {p: list(worth[p].values()) for p in points},
-        chosen=best,
+        posterior_means=lambda points: {p: list(worth[p].values()) for p in points},
+        choose=best,
     )
     own = best(lambda p: True)
     assert (own["a"], own["b"]) == (point(1, knowledge="none"), point(1, "plain"))

@@ -15,7 +15,7 @@ from debate_judge.optimize.search.knowledge import (
     combine,
     examples_knowledge,
     learnt_knowledge,
-    space_axes,
+    search_axes,
 )
 from debate_judge.optimize.search.points import JudgeVariant, SearchSpace
 from debate_judge.optimize.settings import WantedExamples
@@ -58,7 +58,7 @@ def learnt() -> Tuned:
 
 
 def space(*kinds: Knowledge, **axes: tuple[str, ...]) -> SearchSpace:
-    knowledge, rewritten = space_axes(kinds)
+    knowledge, rewritten = search_axes(kinds)
     return replace(SearchSpace(knowledge, ("strict", "plain"), (0, 1, 2), (False, True), rewritten=rewritten), **axes)
 
 
@@ -86,7 +86,7 @@ def test_a_judge_whose_critic_was_rewritten_is_a_choice_of_its_own() -> None:
     variants = VariantJudges(PERSONAS, kinds, found)
     assert variants[JudgeVariant(TUNED, TUNED)].judge.instructions() == tuned.instructions()
     # It has no folds: no train group may judge it.
-    assert variants[JudgeVariant(TUNED, TUNED)].at("train", place(EXAMPLES[0])) is None
+    assert variants[JudgeVariant(TUNED, TUNED)].judge_for("train", place(EXAMPLES[0])) is None
 
 
 def test_examples_are_shown_beside_a_guide_and_every_train_group_counts() -> None:
@@ -98,8 +98,8 @@ def test_examples_are_shown_beside_a_guide_and_every_train_group_counts() -> Non
     assert len(examples_of(alone.judge)) == len(examples_of(with_guide.judge)) == 2
     assert (guide_of(alone.judge), guide_of(with_guide.judge)) == ("", "of all")
     for number, example in enumerate(EXAMPLES):
-        assert alone.at("train", place(example)) is not None
-        judge = with_guide.at("train", place(example))
+        assert alone.judge_for("train", place(example)) is not None
+        judge = with_guide.judge_for("train", place(example))
         assert judge is not None
         assert str(number) in guide_of(judge)
         assert len(examples_of(judge)) == 2

@@ -175,6 +175,6 @@ def test_the_search_may_choose_it_but_not_by_the_sources_that_it_was_learnt_from
     assert variants["coherence"].judge.instructions()["critic"] == text
     assert variants["fluency"].judge.instructions()["critic"] == STRICT.text
     groups = [group.id for group in plan.data.splits.train.groups if group.has_distinct_ratings("coherence")]
-    judged = [variants["coherence"].at("train", ("coherence", name)) is not None for name in groups]
+    judged = [variants["coherence"].judge_for("train", ("coherence", name)) is not None for name in groups]
     assert judged == [False] + [True] * (len(groups) - 1)
-    assert variants["coherence"].at("dev", ("coherence", groups[0])) is not None
+    assert variants["coherence"].judge_for("dev", ("coherence", groups[0])) is not None
