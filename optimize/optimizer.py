@@ -101,7 +101,7 @@ def _tuned(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> _Learnt:
     tuning = Tuning(
         statistic=plan.statistic,
         objective=plan.objective,
-        bounds=plan.bounds,
+        absolute_scales=plan.absolute_scales,
         runner=run.runner,
         reflection=run.reflection,
         guide=GuideLimits(settings.guide_words, settings.guide_tokens),

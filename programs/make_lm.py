@@ -98,7 +98,7 @@ def make_lm(
         **common,
     )
     if isinstance(transport, OpenAICompatible):
-        transport.on_rate_limits = lambda pace: lm.recorded.limiter.on_rate_limits(pace)
+        transport.on_rate_limits = lambda limits: lm.recorded.limiter.on_rate_limits(limits)
     if engine is None and options.batch is not None:
         lm.recorded.batches = BatchEngine(spec, api_base, options, lm.store, lm.meter, lm.recorded.probe)
     elif engine is None:
@@ -167,7 +167,7 @@ def server_address(spec: str, api_base: str | None) -> str | None:
 
 
 def _price(spec: str, api_base: str | None, options: LMOptions) -> Price | None:
-    price = price_of(spec, options.prices, listed=api_base is None)
+    price = price_of(spec, options.prices, use_litellm=api_base is None)
     if price is None and options.budget.usd is not None:
         raise InputError(
             f"the price of {spec} is unknown",

@@ -36,7 +36,7 @@ from debate_judge.programs import import_object
 from debate_judge.programs.devset import FAILURE_SCORE, group_agreement
 from debate_judge.programs.judge import Item, Judge, Verdict
 from debate_judge.programs.lm import loop
-from debate_judge.programs.lm.errors import fatal
+from debate_judge.programs.lm.errors import is_fatal
 from debate_judge.runs.runner.billing import STAGE
 from debate_judge.runs.runner.progress import ItemPass
 
@@ -292,7 +292,7 @@ class _Watch(BaseCallback):
             raise Abort from self._error
 
     def on_lm_end(self, call_id: str, outputs: Any, exception: BaseException | None = None) -> None:
-        if isinstance(exception, Exception) and fatal(exception):
+        if isinstance(exception, Exception) and is_fatal(exception):
             self._end_with(exception)
 
     def _end_with(self, error: BaseException | None) -> None:

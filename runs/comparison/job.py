@@ -27,7 +27,7 @@ from debate_judge.runs.estimates.table import render as estimate_table
 from debate_judge.runs.evaluation.entrants import Entrant
 from debate_judge.runs.evaluation.evaluate import estimate_evaluation, evaluate, problem
 from debate_judge.runs.flags.lm import limits, require_server
-from debate_judge.runs.reports import absolute_agreement as closeness_tables
+from debate_judge.runs.reports import absolute_agreement as absolute_agreement_tables
 from debate_judge.runs.reports import raters as rater_tables
 from debate_judge.runs.reports.costs import cost_rows, cost_table
 from debate_judge.runs.reports.decisions import tables as decision_tables
@@ -68,7 +68,7 @@ def run(arguments: CompareFlags) -> None:
             if arguments.json:
                 write_json(arguments.json, compared_judges.record, "--json")
             write_report(arguments, work, compared_judges, lm)
-            if lm.meter.asked and spec != OFFLINE:
+            if lm.meter.requested and spec != OFFLINE:
                 show("", *cost_table(cost_rows(lm.meter, lm.price)), to=sys.stderr)
     finally:
         kept.close()
@@ -142,9 +142,9 @@ def _views(
     """What the data, the judges and the flags call for."""
     setup, results = work.setup, comparison.results
     if comparison.absolute_agreement:
-        shown = [closeness_tables.by_judge(comparison.absolute_agreement)]
+        shown = [absolute_agreement_tables.table_by_judge(comparison.absolute_agreement)]
         yield _View(
-            "Level and decisions", shown, {"closeness": closeness_tables.to_json(comparison.absolute_agreement)}
+            "Absolute agreement", shown, {"closeness": absolute_agreement_tables.to_json(comparison.absolute_agreement)}
         )
     if work.decision_rules:
         decided: dict[str, dict[str, DecisionResult]] = {}

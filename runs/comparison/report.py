@@ -24,7 +24,7 @@ from debate_judge.runs.evaluation.entrants import Entrant
 from debate_judge.runs.evaluation.rows import EvaluatedJudge
 from debate_judge.runs.flags.declaration import changed_settings, result_settings
 from debate_judge.runs.flags.parser import as_command
-from debate_judge.runs.reports import absolute_agreement as closeness_tables
+from debate_judge.runs.reports import absolute_agreement as absolute_agreement_tables
 from debate_judge.runs.reports.costs import cost_block
 from debate_judge.runs.reports.html.blocks import (
     CostChart,
@@ -271,7 +271,7 @@ def _log(
                 **with_ends("agreement", average),
                 "calls_per_item": result.entry.calls,
                 "unscored": float(average.unscored),
-                **closeness_tables.averages(comparison.absolute_agreement, result.name),
+                **absolute_agreement_tables.averages(comparison.absolute_agreement, result.name),
             }
             tracker.trial(result.name, {"judge": result.name, **lm}, metrics)
         for judge, effects in compared.effects.items():

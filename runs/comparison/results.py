@@ -81,7 +81,7 @@ class EvalSetup:
         )
 
     def absolute_agreement(self, entries: Mapping[str, EvaluatedJudge]) -> dict[str, dict[str, AbsoluteAgreement]]:
-        """Level and decisions of the judges that score on the raters' scale; changes are from the first of them."""
+        """Absolute agreement of the judges that score on the raters' scale; changes are from the first of them."""
         judges = {name: entry.scores for name, entry in entries.items() if self.on_scale(entry)}
         if not judges or not self.cuts:
             return {}
@@ -131,7 +131,7 @@ class Comparison:
     corrected: Mapping[str, float | None]
     """Entrant -> p-value of that difference, corrected for the number of entrants (Holm); None below six groups."""
     absolute_agreement: Mapping[str, Mapping[str, AbsoluteAgreement]]
-    """Entrant -> aspect or `AVERAGE` -> level and decisions; the baseline first, if it is on the raters' scale."""
+    """Entrant -> aspect or `AVERAGE` -> absolute agreement; the baseline first, if it is on the raters' scale."""
     best: Mapping[str, str | None]
     """Aspect, or `AVERAGE` -> the entrant that differs from every other one, or None. One family of comparisons."""
     failed: Mapping[str, str] = field(default_factory=dict)

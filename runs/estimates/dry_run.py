@@ -128,7 +128,7 @@ class Ledger:
         stored = self._now.get(key)
         return await self._paid.get(key) if stored is None and self._paid is not None else stored
 
-    async def take(self, key: str) -> Reply | bool:
+    async def get_or_claim(self, key: str) -> Reply | bool:
         reply = await self.get(key)
         return True if reply is None else reply
 
@@ -178,7 +178,7 @@ class EstimateTarget:
         if spec == OFFLINE:
             return Price(0.0, 0.0, 0.0)
         server = server_address(spec, self.api_base if spec == self.spec else None)
-        price = price_of(spec, self.options.prices, listed=server is None)
+        price = price_of(spec, self.options.prices, use_litellm=server is None)
         return price.batch() if price is not None and self.options.batch and role not in self.immediate else price
 
 
@@ -236,7 +236,7 @@ def dry_run_all(
             rows: dict[str, CallTotals] = {}
             for (stage_row, role), used in ledger.used.items():
                 price = target.price(role)
-                usd = None if price is None else price.of(used.input, 0.0, used.output)
+                usd = None if price is None else price.cost(used.input, 0.0, used.output)
                 name = row(stage_row, role)
                 rows[name] = rows.get(name, CallTotals()) + replace(used, usd=usd)
             by_case.append(rows)

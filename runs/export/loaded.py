@@ -438,7 +438,7 @@ def open_judge(
     """Connect an export to its LM; the arguments are those of `runs.export.folder.load` and `programs.lm.options`."""
     spec, api_base, settings = lm_of(export, lm, api_base, max_tokens)
     # Limited, so that the memory of a long-running service does not grow.
-    recent = InMemoryStore(room=10_000)
+    recent = InMemoryStore(max_replies=10_000)
 
     def connect(opened: ExitStack) -> JudgeRunner:
         kept = recent if store is None else opened.enter_context(closing(open_replies(store, spec, replies)))

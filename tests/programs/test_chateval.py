@@ -85,7 +85,7 @@ def test_the_printed_one_by_one_follows_algorithm_1_to_the_letter() -> None:
     ]
     order = [("alpha", 0), ("beta", 0), ("gamma", 0), ("alpha", 1), ("beta", 1), ("gamma", 1)]
     assert [(t.role, t.round) for t in transcript.turns] == order
-    assert lm.meter.asked == {"alpha": 2, "beta": 2, "gamma": 2}
+    assert lm.meter.requested == {"alpha": 2, "beta": 2, "gamma": 2}
 
 
 def test_simultaneous_talk_follows_algorithm_2() -> None:

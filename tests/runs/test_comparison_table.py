@@ -12,7 +12,7 @@ from debate_judge.programs.transcript import Transcript, Turn
 from debate_judge.runs.comparison.results import AVERAGE, Comparison, compare_all
 from debate_judge.runs.comparison.table import judges_table, money
 from debate_judge.runs.evaluation.rows import EvaluatedJudge
-from debate_judge.runs.reports.absolute_agreement import by_judge
+from debate_judge.runs.reports.absolute_agreement import table_by_judge
 from tests.printed_output import printed
 from tests.runs.rated_corpora import COHERENCE, FLUENCY, entry, setup
 
@@ -105,7 +105,7 @@ def test_level_and_decisions_of_the_judges_on_the_raters_scale() -> None:
     assert off.figures["mae"].value == pytest.approx(0.8)
     assert off.figures["kappa"].value == pytest.approx((0.8 - 0.48) / (1 - 0.48))
     assert off.changes["mae"].value == pytest.approx(0.8)
-    table = by_judge(found)
+    table = table_by_judge(found)
     assert table.header == ("judge", "error", "CCC", "kappa at 4", "scores")
     assert table.rows[1][1] == "0.80 [0.80, 0.80] (+0.80 [+0.80, +0.80])"
     assert [row[-1] for row in table.rows] == ["240", "240"]

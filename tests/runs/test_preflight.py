@@ -63,7 +63,7 @@ def test_the_offline_stand_in_and_judges_without_roles_are_not_tried() -> None:
     lm = make_lm("offline")
     with JudgeRunner(lm, progress=False) as runner:
         preflight(runner, of_one("debate", build_preset("debate", {}), corpus(), [TONE]))
-        assert not lm.meter.asked
+        assert not lm.meter.requested
     silent = scripted_lm(debater())
     check(silent, "rouge-l")
     assert not silent.prompts
