@@ -75,7 +75,7 @@ class _TranscriptCache:
             return None
         verdicts = self.verdicts[item]
         if rounds not in verdicts:
-            verdicts[rounds] = judge.verdict(transcript, rounds)
+            verdicts[rounds] = judge.judgement(transcript, rounds)
         return verdicts[rounds]
 
 

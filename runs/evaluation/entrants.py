@@ -19,7 +19,7 @@ from typing import Any
 
 from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.schema import Aspect
-from debate_judge.programs import JUDGES, build, options_of, preset
+from debate_judge.programs import JUDGES, build, build_preset, options_of
 from debate_judge.programs.compiled import AspectJudge, default_granularity
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.lm.client import JudgeLM
@@ -213,7 +213,7 @@ def _preset(named_judge: NamedJudge, settings: Settings, texts: Mapping[str, str
     with _settings_of(named_judge):
         if isinstance(options.get("roles"), str):
             options["roles"] = roles_of(options["roles"])
-        judge = preset(named_judge.address, options)
+        judge = build_preset(named_judge.address, options)
     return _varied(judge, {name: value for name, value in settings.items() if name not in options}, texts, named_judge)
 
 

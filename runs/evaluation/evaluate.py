@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Corpus
-from debate_judge.programs.compiled import SharedGrouping, grouped_by_aspect
+from debate_judge.programs.compiled import SharedGrouping, group_by_aspect
 from debate_judge.programs.dry_run import EstimateCase
-from debate_judge.programs.grouping import Grouping, Question, TablePlace
+from debate_judge.programs.grouping import Grouping, ItemPosition, Question
 from debate_judge.programs.judge import Judgement, Unscored, corpus_items
 from debate_judge.runs.estimates.dry_run import NOTHING, Estimate, EstimateTarget, Ledger, Stage, dry_run_all
 from debate_judge.runs.estimates.items import extent, sampled_groups
@@ -34,10 +34,10 @@ SAMPLED = 96
 _TURNS = 2
 """Number of questions that the manipulated candidates of one table are divided among."""
 
-_Moved = Mapping[TablePlace, tuple[Question, int]]
+_Moved = Mapping[ItemPosition, tuple[Question, int]]
 """Place of an unchanged item -> the question with the manipulated item, and its place in that question."""
 
-_Moves = Iterator[tuple[TablePlace, tuple[Question, int]]]
+_Moves = Iterator[tuple[ItemPosition, tuple[Question, int]]]
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class _EntrantQuestions:
             return self.shared.judge.judge(table.items)
 
         return [
-            PassJob(name, ask, self.shared.grouping.tables, usage, lm),
+            PassJob(name, ask, self.shared.grouping.questions, usage, lm),
             PassJob(name, ask, tuple(altered.values()), None, lm),
         ]
 
@@ -78,14 +78,14 @@ class _EntrantQuestions:
         ratings = {(g.id, c.id): c.ratings for g in corpus.groups for c in g.candidates}
         sources = {g.id: g.source_id for g in corpus.groups}
         grouping = self.shared.grouping
-        plain = {place: (grouping.tables[place[0]], place[1]) for place in grouping.places}
+        plain = {place: (grouping.questions[place[0]], place[1]) for place in grouping.positions}
         for probe, moved in {"": plain, **self.moved}.items():
-            for item, unchanged in zip(self.shared.items, grouping.places, strict=True):
+            for item, unchanged in zip(self.shared.items, grouping.positions, strict=True):
                 if unchanged not in moved:
                     continue
                 table, place = moved[unchanged]
                 judgement, name = judged[table.key][place], item.aspect.name
-                score = self.entrant.aspects[name].reported(judgement, item.aspect)
+                score = self.entrant.aspects[name].reported_score(judgement, item.aspect)
                 raters = tuple(ratings[item.group, item.candidate].get(name, ()))
                 where = (self.entrant.name, item.group, item.candidate, name)
                 yield JudgementRow(*where, raters, score, judgement, probe, place, sources[item.group])
@@ -120,7 +120,7 @@ def evaluate(
             entrant, shared, {probe.name: dict(_changed(shared.grouping, probe, seed)) for probe in probes}
         )
         for entrant in entrants
-        for shared in grouped_by_aspect({name: request.judge for name, request in entrant.aspects.items()}, items)
+        for shared in group_by_aspect({name: request.judge for name, request in entrant.aspects.items()}, items)
     ]
     jobs = [job for request in requests for job in request.jobs(runner, usages[request.entrant.name])]
     done = run_shared_pass(runner, jobs, "judges")
@@ -164,7 +164,7 @@ def _evaluated(
 
 
 def _changed(grouping: Grouping, probe: Perturbation, seed: int) -> _Moves:
-    for number, table in enumerate(grouping.tables):
+    for number, table in enumerate(grouping.questions):
         if probe.change is None:
             yield from _reversed(number, table)
             continue

@@ -31,7 +31,7 @@ from debate_judge.optimize.search.outcomes import Criterion
 from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, Point, SearchSpace
 from debate_judge.optimize.search.pooling import group_values
 from debate_judge.optimize.search.study import SEARCH_LIMITS, SearchPlan, Strategy, Study
-from debate_judge.programs import preset
+from debate_judge.programs import build_preset
 from debate_judge.programs.debate.personas import PERSONAS
 from debate_judge.programs.lm.store import SqlStore
 from debate_judge.programs.make_lm import OFFLINE, make_lm
@@ -47,9 +47,7 @@ Recorded = Mapping[Point, Mapping[str, tuple[GroupScores, float]]]
 class InTurn:
     """Stands for a runner: what was recorded is there at once."""
 
-    lm_is_remote = False
-
-    def at_once(self, jobs: Sequence[Callable[[], object]]) -> list[object]:
+    def run_concurrently(self, jobs: Sequence[Callable[[], object]]) -> list[object]:
         return [work() for work in jobs]
 
 
@@ -106,7 +104,7 @@ def space_of(judges: Collection[str], own: str) -> SearchSpace:
 
 def recorded(corpus: Corpus, runner: JudgeRunner) -> tuple[SearchSpace, dict[str, Recorded]]:
     """Aspect -> what every point of the untuned debate does on a corpus."""
-    base = preset("debate", {})
+    base = build_preset("debate", {})
     own = str(base.config()["persona"])
     judges = base.variants({name: persona.text for name, persona in PERSONAS.items()})
     space = space_of(list(judges), own)
