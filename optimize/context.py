@@ -23,7 +23,7 @@ from debate_judge.optimize.search.points import Reading
 from debate_judge.optimize.search.storage import FORMAT_VERSION, STUDIES_FLAG
 from debate_judge.optimize.search.study import SearchLimits, Study, StudyFactory, search_limits
 from debate_judge.optimize.settings import Settings
-from debate_judge.optimize.tuners import Tuner, tuner_named
+from debate_judge.optimize.tuners import Tuner, find_tuner
 from debate_judge.programs import options_of
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.lm.client import JudgeLM
@@ -35,10 +35,10 @@ from debate_judge.runs.tracking.tracker import Tracker
 
 T = TypeVar("T")
 
-Scores = Mapping[str, Sequence[GroupScores]]
+ScoresByAspect = Mapping[str, Sequence[GroupScores]]
 """Aspect -> a judge's scores by group."""
 
-_PASSES_OF_A_TRIAL = 6
+_PASSES_PER_TRIAL = 6
 """Passes over items that a trial of the search takes for each aspect, about: its blocks, on dev and train."""
 
 OFFLINE_NOTE = "offline LM: text statistics, a stand-in, not an LLM"
@@ -65,7 +65,7 @@ class CompileData:
     """The folds that measure the procedure; None for a single split."""
 
     @property
-    def measured(self) -> Corpus:
+    def evaluation_corpus(self) -> Corpus:
         """The sources of the held-out figures; with folds all but those that were chosen to be rated."""
         return self.corpus.random_sample if self.folds else self.splits.held_out
 
@@ -90,29 +90,31 @@ class CompilePlan:
     """Name -> text of the Critic's personas."""
     identity: str
     """Fingerprint of settings, data and personas: equal identities give equal results."""
-    sampled_from: int | None = None
+    full_train_size: int | None = None
     """For an estimate, the number of train sources that those of this plan are a sample of."""
-    fold: int = 0
+    fold_number: int = 0
     """The number of the fold that this is the plan of; 0 for the plan of the exported judge."""
 
     @property
     def statistic(self) -> Statistic:
         """The correlation that agreement is shown in, and the objective unless that is an absolute measure."""
-        return self.settings.chosen_by.correlation
+        return self.settings.metric_choice.correlation
 
     @property
     def objective(self) -> Objective:
         """What the search maximizes."""
-        return self.settings.chosen_by.absolute_measure or self.statistic
+        return self.settings.metric_choice.absolute_measure or self.statistic
 
     @property
     def resampling(self) -> dict[str, Any]:
         """How often intervals are resampled, and by which seed."""
         return {"resamples": self.settings.resamples, "seed": self.settings.seed}
 
-    def paired_difference(self, scores: Scores, other: Scores, **more: Any) -> Difference:
+    def paired_difference(self, scores: ScoresByAspect, other: ScoresByAspect, **overrides: Any) -> Difference:
         """The paired difference of two judges' scores by aspect, in the correlation and at the level of the plan."""
-        return compare(scores, other, statistic=self.statistic, level=self.data.level, **{**self.resampling, **more})
+        return compare(
+            scores, other, statistic=self.statistic, level=self.data.level, **{**self.resampling, **overrides}
+        )
 
     @property
     def absolute_scales(self) -> dict[str, AbsoluteScale]:
@@ -122,7 +124,7 @@ class CompilePlan:
     @property
     def objective_description(self) -> str:
         """What the figures of the search are, e.g. `summary-level Spearman`."""
-        absolute_measure = self.settings.chosen_by.absolute_measure
+        absolute_measure = self.settings.metric_choice.absolute_measure
         return (
             f"{self.data.level}-level {NAMES[self.statistic]}"
             if absolute_measure is None
@@ -149,7 +151,7 @@ class CompilePlan:
         return ("side by side", "alone") if may_share else ("alone",)
 
     @property
-    def joint(self) -> bool:
+    def joint_allowed(self) -> bool:
         """Whether one call about all aspects may be tried: if there are several, the judge can do so, and the user has
         not chosen a reading."""
         return len(self.data.aspects) > 1 and not self.judge.joint and self._reading_allowed({JOINT: True})
@@ -166,7 +168,7 @@ class CompilePlan:
             return False
         return True
 
-    def read(self, reading: Reading) -> Judge:
+    def untuned_judge(self, reading: Reading) -> Judge:
         """A copy of the untuned judge with one of `readings`, or `joint`."""
         judge = self.judge.deepcopy()
         if len(self.readings) > 1 and reading != "alone":
@@ -175,19 +177,19 @@ class CompilePlan:
         judge.joint = judge.joint or reading == "joint"
         return judge
 
-    def on(self, splits: Splits, number: int) -> CompilePlan:
+    def for_fold(self, splits: Splits, number: int) -> CompilePlan:
         """The plan of the fold of this number, from 1."""
-        return replace(self, data=replace(self.data, splits=splits, folds=None), fold=number)
+        return replace(self, data=replace(self.data, splits=splits, folds=None), fold_number=number)
 
     @property
-    def study(self) -> Path | str | None:
+    def study_storage(self) -> Path | str | None:
         """The file of the search's study, or the address of the database that a team keeps its studies in. A fold's
         study is in memory: after a stop it is made again from the stored replies.
 
         Raises:
             InputError: What is given is no address of such a database.
         """
-        if self.fold:
+        if self.fold_number:
             return None
         address = database_address(self.settings.studies, STUDIES_FLAG, "DEBATE_STUDIES")
         return address or Path(self.settings.store) / "studies" / f"{self.identity}-{FORMAT_VERSION}.log"
@@ -197,7 +199,7 @@ class CompilePlan:
         """How much the search tries."""
         return search_limits(self.settings.effort, self.settings.trials)
 
-    def choice(self, aspects: Sequence[Aspect], *, ranked: bool = True) -> dict[ChoicePart, Corpus]:
+    def choice_corpora(self, aspects: Sequence[Aspect], *, ranked: bool = True) -> dict[ChoicePart, Corpus]:
         """The sources to choose a judge for these aspects by.
 
         Those of dev, then of train, up to the number of candidates that the effort allows. Only sources whose ratings
@@ -205,20 +207,20 @@ class CompilePlan:
         limit.
         """
         splits = self.data.splits
-        left = self.search_limits.candidates
-        chosen: dict[ChoicePart, Corpus] = {}
+        remaining = self.search_limits.candidates
+        corpora: dict[ChoicePart, Corpus] = {}
         parts: dict[ChoicePart, Sequence[RatedGroup]] = {"dev": splits.dev.groups, "train": splits.train.groups}
         for part, groups in parts.items():
-            kept: list[RatedGroup] = []
+            selected: list[RatedGroup] = []
             for group in groups:
-                if left < len(group.candidates):
+                if remaining < len(group.candidates):
                     continue
                 if ranks := self.data.discriminates(group, aspects):
-                    left -= len(group.candidates)
+                    remaining -= len(group.candidates)
                 if ranks == ranked and (ranks or any(c.ratings.get(a.name) for c in group.candidates for a in aspects)):
-                    kept.append(group)
-            chosen[part] = replace(splits.dev, groups=tuple(kept))
-        return chosen
+                    selected.append(group)
+            corpora[part] = replace(splits.dev, groups=tuple(selected))
+        return corpora
 
     @property
     def phases(self) -> list[RunPhase]:
@@ -226,7 +228,7 @@ class CompilePlan:
         units, held_out = len(self.units), 4 * len(self.data.aspects)
         learning = RunPhase("tuning", 0.01 if self.settings.tuner == "none" else 0.25, 8 * units)
         choosing = [
-            RunPhase("search", 0.5, _PASSES_OF_A_TRIAL * self.search_limits.usual_trials * units),
+            RunPhase("search", 0.5, _PASSES_PER_TRIAL * self.search_limits.usual_trials * units),
             RunPhase("calibration", 0.05, units),
         ]
         measuring = RunPhase("held-out", 0.2, held_out)
@@ -236,12 +238,12 @@ class CompilePlan:
         learning = replace(learning, share=learning.share * len(halves), passes=learning.passes * len(halves))
         # Folds of one half share what was tuned, so the first of them makes most of the calls of all.
         first = [*choosing, measuring]
-        again = [replace(phase, share=phase.share / 4) for phase in first]
-        folds = [phases for half in halves for phases in (first, *([again] * (len(half) - 1)))]
+        repeated = [replace(phase, share=phase.share / 4) for phase in first]
+        folds = [phases for half in halves for phases in (first, *([repeated] * (len(half) - 1)))]
         if self.settings.lm == OFFLINE:
-            return [learning, *(phase for phases in folds for phase in phases), *again[:2]]
+            return [learning, *(phase for phases in folds for phase in phases), *repeated[:2]]
         # All folds are on their way at the same time.
-        return [learning, *(_together(phases) for phases in zip(*folds, strict=True))]
+        return [learning, *(_merged(phases) for phases in zip(*folds, strict=True))]
 
     @property
     def corpus_name(self) -> str:
@@ -262,7 +264,7 @@ class CompilePlan:
         return Path(self.settings.store) / "exports" / self.name
 
     @property
-    def family(self) -> str:
+    def model_name(self) -> str:
         """The name of the registered model and of the prompts, of which every compile for the same purpose makes a
         version."""
         return self.settings.name or f"debate-{self.data.corpus.task.name}"
@@ -273,7 +275,7 @@ class CompilePlan:
         return OFFLINE_NOTE if self.settings.lm == OFFLINE else None
 
 
-def _together(phases: Sequence[RunPhase]) -> RunPhase:
+def _merged(phases: Sequence[RunPhase]) -> RunPhase:
     return replace(phases[0], share=sum(phase.share for phase in phases), passes=sum(phase.passes for phase in phases))
 
 
@@ -292,12 +294,12 @@ class Run:
     tuner: Tuner
     reflection: JudgeLM
     """The LM that writes guides and instructions for the tuner."""
-    study: StudyFactory = Study
+    study_factory: StudyFactory = Study
 
     @classmethod
     def of(cls, plan: CompilePlan, runner: JudgeRunner, tracker: Tracker | None, reflection: JudgeLM) -> Run:
         """The compile itself."""
-        return cls(plan, runner, tracker, tuner_named(plan.settings.tuner), reflection)
+        return cls(plan, runner, tracker, find_tuner(plan.settings.tuner), reflection)
 
     @property
     def halves(self) -> list[list[Run]]:
@@ -305,21 +307,21 @@ class Run:
         folds, numbers = self.plan.data.folds, count(1)
         if folds is None:
             return [[self]]
-        return [[self.on(splits, next(numbers)) for splits in half] for half in folds.halves]
+        return [[self.for_fold(splits, next(numbers)) for splits in half] for half in folds.halves]
 
-    def tune_at_once(self, jobs: Sequence[Callable[[], T]]) -> list[T]:
+    def tune_concurrently(self, jobs: Sequence[Callable[[], T]]) -> list[T]:
         """The results of pieces of work that tune, done at once where the tuner allows it.
 
         DSPy's optimizers set the seeds of the whole process, and their output is silenced by redirecting its own.
         """
-        alone = self.plan.settings.tuner not in ("guide", "none")
-        return [work() for work in jobs] if alone else self.runner.run_concurrently(jobs)
+        sequential = self.plan.settings.tuner not in ("guide", "none")
+        return [work() for work in jobs] if sequential else self.runner.run_concurrently(jobs)
 
-    def on(self, splits: Splits, number: int) -> Run:
+    def for_fold(self, splits: Splits, number: int) -> Run:
         """The run of the fold of this number, from 1."""
-        return replace(self, plan=self.plan.on(splits, number), tracker=None)
+        return replace(self, plan=self.plan.for_fold(splits, number), tracker=None)
 
 
-def label_of(aspects: Sequence[Aspect]) -> str:
+def unit_name(aspects: Sequence[Aspect]) -> str:
     """The name of a judge for these aspects in logs, stages and studies."""
     return "+".join(aspect.name for aspect in aspects)

@@ -23,32 +23,32 @@ from debate_judge.optimize.tuners import GroupKey
 from debate_judge.programs.devset import call_example
 from debate_judge.programs.judge import Item, items_of
 
-BATCH = 16
+MIN_BATCH_ITEMS = 16
 """Least number of items of a batch: enough to correlate, and few enough for several batches."""
 
-SOURCES = 4
+MIN_BATCH_SOURCES = 4
 """Least number of sources of a batch: the correlation within a single source would be another figure."""
 
 
-LABELS = ("questions", "raters", "comments")
+RATING_FIELDS = ("questions", "raters", "comments")
 """Fields beyond those of the public examples: the items, and for each the ratings of single raters and their comments;
 `ratings` has the mean rating of each."""
 
 
 def examples(corpus: Corpus, aspects: Sequence[Aspect], *, grouped: bool, seed: int) -> list[dspy.Example]:
     """One example for each aspect and group whose ratings differ, or, if not `grouped`, for each batch of items."""
-    made: list[dspy.Example] = []
+    found: list[dspy.Example] = []
     for aspect in aspects:
         if not grouped:
-            made += _batches(corpus, aspect, seed)
+            found += _batches(corpus, aspect, seed)
             continue
         for group in corpus.groups:
             if group.has_distinct_ratings(aspect.name):
                 texts, ratings = [c.text for c in group.candidates], group.ratings(aspect.name)
                 rated = call_example(corpus.task, aspect.name, group, texts, ratings)
                 items = items_of(corpus.task, group, aspect)
-                made.append(rated.copy(questions=items, **_single_ratings(group.candidates, aspect)))
-    return made
+                found.append(rated.copy(questions=items, **_single_ratings(group.candidates, aspect)))
+    return found
 
 
 def _batches(corpus: Corpus, aspect: Aspect, seed: int) -> list[dspy.Example]:
@@ -61,10 +61,10 @@ def _batches(corpus: Corpus, aspect: Aspect, seed: int) -> list[dspy.Example]:
     random.Random(seed).shuffle(groups)
     batches: list[list[list[tuple[Item, Candidate]]]] = [[]]
     for group_items in groups:
-        if len(batches[-1]) >= SOURCES and sum(map(len, batches[-1])) >= BATCH:
+        if len(batches[-1]) >= MIN_BATCH_SOURCES and sum(map(len, batches[-1])) >= MIN_BATCH_ITEMS:
             batches.append([])
         batches[-1].append(group_items)
-    made = []
+    found = []
     for batch in batches:
         questions, candidates = (
             [i for group_items in batch for i, _ in group_items],
@@ -73,8 +73,8 @@ def _batches(corpus: Corpus, aspect: Aspect, seed: int) -> list[dspy.Example]:
         if len(questions) > 1:
             ratings = [candidate.rating(aspect.name) for candidate in candidates]
             rated = dspy.Example(questions=questions, texts=[item.text for item in questions], ratings=ratings)
-            made.append(rated.copy(**_single_ratings(candidates, aspect)).with_inputs("questions"))
-    return made
+            found.append(rated.copy(**_single_ratings(candidates, aspect)).with_inputs("questions"))
+    return found
 
 
 def _single_ratings(candidates: Iterable[Candidate], aspect: Aspect) -> dict[str, list[tuple[Any, ...]]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from debate_judge.data.schema import GRANULARITIES, Aspect, Granularity
-from debate_judge.optimize.context import CompilePlan, Run, label_of
+from debate_judge.optimize.context import CompilePlan, Run, unit_name
 from debate_judge.optimize.examples import examples
 from debate_judge.optimize.search.choice_scores import CrossFitted
 from debate_judge.optimize.search.knowledge import (
@@ -22,7 +22,7 @@ from debate_judge.optimize.search.knowledge import (
 )
 from debate_judge.optimize.search.points import LEARNT, JudgeVariant, SearchSpace
 from debate_judge.optimize.settings import EFFORTS
-from debate_judge.optimize.tuners import GuideLimits, LearntPersona, Tuning, details_of
+from debate_judge.optimize.tuners import GuideLimits, LearntPersona, Tuning, tuning_result
 from debate_judge.programs import find_preset
 from debate_judge.programs.compiled import default_granularity
 from debate_judge.programs.grouping import corpus_items
@@ -32,7 +32,7 @@ from debate_judge.runs.runner.billing import stage
 logger = logging.getLogger(__name__)
 
 
-_NOT_LIGHT = ("blind-half", "blind-every")
+_NOT_IN_LIGHT = ("blind-half", "blind-every")
 """Personas that a light search leaves out, for what it tries is much like them."""
 
 
@@ -46,52 +46,52 @@ class TunedJudges:
     """What the search may choose from."""
 
 
-def compile(run: Run) -> TunedJudges:
+def tune_judges(run: Run) -> TunedJudges:
     """Tune the judge of every aspect on the train part of the run's plan, by the DSPy optimizer of `--tuner`."""
     plan = run.plan
     # Tuning uses the cheapest reading. On a copy, because a judge may keep what it has derived, and the uncompiled
     # judge is measured without that.
-    base = plan.read(plan.readings[0])
-    learnt_by_unit = run.tune_at_once([partial(_learnt, run, base, unit) for unit in plan.units])
-    personas = _judges(plan, base, _personas(plan))
+    base = plan.untuned_judge(plan.readings[0])
+    learnt_by_unit = run.tune_concurrently([partial(_learn, run, base, unit) for unit in plan.units])
+    personas = _judges_by_persona(plan, base, _searched_personas(plan))
     names = [*personas, *([LEARNT] if any(persona for _, persona in learnt_by_unit) else [])]
-    space = _space(plan, base, names, [kind for kinds, _ in learnt_by_unit for kind in kinds])
+    space = _search_space(plan, base, names, [kind for kinds, _ in learnt_by_unit for kind in kinds])
     variants = {}
     for unit, (kinds, persona) in zip(plan.units, learnt_by_unit, strict=True):
-        unit_learnt, seen = dict(personas), {}
+        unit_personas, seen = dict(personas), {}
         if persona is not None:
-            unit_learnt |= base.variants({LEARNT: persona.text})
+            unit_personas |= base.variants({LEARNT: persona.text})
             seen = {LEARNT: persona.seen}
-        variants[label_of(unit)] = VariantJudges(unit_learnt, kinds, space, seen)
+        variants[unit_name(unit)] = VariantJudges(unit_personas, kinds, space, seen)
     return TunedJudges(variants, space)
 
 
-_Learnt = tuple[list[Knowledge], LearntPersona | None]
+_LearntOnTrain = tuple[list[Knowledge], LearntPersona | None]
 """What was learnt of the raters for a unit, and a persona of the Critic that was written for them."""
 
 
-def _learnt(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> _Learnt:
+def _learn(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> _LearntOnTrain:
     """All that train tells of the raters: the tuner's results, rated examples, and both together."""
-    (kinds, persona), plan, wanted = _tuned(run, base, aspects), run.plan, run.plan.settings.wanted_examples
-    if wanted is None:
+    (kinds, persona), plan, option = _run_tuner(run, base, aspects), run.plan, run.plan.settings.examples_option
+    if option is None:
         return kinds, persona
-    scores = _first_scores(run, base, aspects) if wanted.pairs else {}
-    shown = examples_knowledge(plan.data.splits.train, aspects, wanted, plan.settings.seed, scores)
-    return [*kinds, shown, *(combine(kind, shown) for kind in kinds if kind.name != TUNED)], persona
+    scores = _first_scores(run, base, aspects) if option.pairs else {}
+    examples_kind = examples_knowledge(plan.data.splits.train, aspects, option, plan.settings.seed, scores)
+    return [*kinds, examples_kind, *(combine(kind, examples_kind) for kind in kinds if kind.name != TUNED)], persona
 
 
 def _first_scores(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> dict[tuple[str, str, str], float]:
     """What the judge gives the texts of train before a debate; a guide's author asks for the same."""
     items = [item for aspect in aspects for item in corpus_items(run.plan.data.splits.train, aspect)]
-    with stage(f"{label_of(aspects)}: tuning"):
-        transcripts = run.runner.converse(base, items, 0, f"{label_of(aspects)}: train")
+    with stage(f"{unit_name(aspects)}: tuning"):
+        transcripts = run.runner.converse(base, items, 0, f"{unit_name(aspects)}: train")
     verdicts = zip(items, (base.judgement(transcript, 0) for transcript in transcripts), strict=True)
     return {(i.aspect.name, i.group, i.candidate): v.score for i, v in verdicts if isinstance(v, Verdict)}
 
 
-def _tuned(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> _Learnt:
+def _run_tuner(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> _LearntOnTrain:
     """What the optimizer that `--tuner` names finds on train."""
-    plan, settings, label = run.plan, run.plan.settings, label_of(aspects)
+    plan, settings, label = run.plan, run.plan.settings, unit_name(aspects)
     if not base.tunable():
         logger.info("%s: %s has no instructions, so there is nothing to tune", label, settings.judge)
         return [], None
@@ -112,7 +112,7 @@ def _tuned(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> _Learnt:
     )
     optimizer = run.tuner(tuning)
     with stage(f"{label}: tuning"):
-        tuned = details_of(optimizer.compile(base, trainset=rated))
+        tuned = tuning_result(optimizer.compile(base, trainset=rated))
     if not settings.export_examples and any(predictor.demos for predictor in tuned.judge.predictors()):
         logger.warning(
             "%s: demonstrations are left out, because they hold texts of the data; --config export-examples=true "
@@ -126,23 +126,23 @@ def _tuned(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> _Learnt:
     return learnt_knowledge(base, tuned), tuned.persona if searched else None
 
 
-def _personas(plan: CompilePlan) -> Mapping[str, str]:
+def _searched_personas(plan: CompilePlan) -> Mapping[str, str]:
     """The personas that the search may choose from: all, or only the judge's own if personas are not searched."""
     if "persona" in find_preset(plan.settings.judge).searched:
         light = plan.settings.effort == "light"
-        return {name: text for name, text in plan.personas.items() if not (light and name in _NOT_LIGHT)}
+        return {name: text for name, text in plan.personas.items() if not (light and name in _NOT_IN_LIGHT)}
     name = str(plan.judge.config().get("persona", ""))
     return {name: plan.personas[name]} if name in plan.personas else {}
 
 
-def _judges(plan: CompilePlan, base: Judge, personas: Mapping[str, str]) -> dict[str, Judge]:
+def _judges_by_persona(plan: CompilePlan, base: Judge, personas: Mapping[str, str]) -> dict[str, Judge]:
     """The untuned judge with each of these personas, its own first."""
     variants = base.variants(personas)
     judge_persona = str(base.config().get("persona", ""))
     return {name: variants[name] for name in sorted(variants, key=lambda name: name != judge_persona)}
 
 
-def _space(plan: CompilePlan, base: Judge, personas: Sequence[str], kinds: Sequence[Knowledge]) -> SearchSpace:
+def _search_space(plan: CompilePlan, base: Judge, personas: Sequence[str], kinds: Sequence[Knowledge]) -> SearchSpace:
     """What the search may choose from; the single call of the untuned judge is always part of it."""
     searched = find_preset(plan.settings.judge).searched
     rounds = range(base.debate_config.rounds + 1) if "rounds" in searched else (0, base.debate_config.rounds)
@@ -157,7 +157,7 @@ def _space(plan: CompilePlan, base: Judge, personas: Sequence[str], kinds: Seque
         granularities=("given",) if fixed else GRANULARITIES,
         rewritten=rewritten,
         readings=plan.readings,
-        joint=plan.joint,
+        joint=plan.joint_allowed,
         # An export of a judge with examples contains texts of the data, which the user has to allow.
         not_exportable=()
         if plan.settings.export_examples
@@ -167,15 +167,15 @@ def _space(plan: CompilePlan, base: Judge, personas: Sequence[str], kinds: Seque
 
 def fixed_granularities(plan: CompilePlan, aspects: Sequence[Aspect]) -> dict[str, Granularity]:
     """Aspect -> its granularity, for aspects whose granularity is not searched: that of its steps, or as given."""
-    usual = {aspect.name: default_granularity(plan.judge, aspect) for aspect in aspects}
-    return {a.name: usual[a.name] for a in aspects if a.scale.on_steps or not _rounded(plan, a)}
+    defaults = {aspect.name: default_granularity(plan.judge, aspect) for aspect in aspects}
+    return {a.name: defaults[a.name] for a in aspects if a.scale.on_steps or not _searches_rounding(plan, a)}
 
 
-def _rounded(plan: CompilePlan, aspect: Aspect) -> bool:
+def _searches_rounding(plan: CompilePlan, aspect: Aspect) -> bool:
     """Whether rounding is searched for an aspect.
 
     Not for metrics, whose values are not on the scale, and not for binary decisions: half points would move scores onto
     the threshold, and whole points would remove all differences between scores on the same side of it.
     """
-    question = plan.data.decision_rules.get(aspect.name)
-    return plan.judge.on_scale and (question is None or question.kind != "binary")
+    rule = plan.data.decision_rules.get(aspect.name)
+    return plan.judge.on_scale and (rule is None or rule.kind != "binary")

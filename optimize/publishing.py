@@ -16,7 +16,7 @@ from debate_judge.optimize.context import CompilePlan
 from debate_judge.optimize.evaluation.comparison import folds_json
 from debate_judge.optimize.evaluation.held_out import COMPARED
 from debate_judge.optimize.evaluation.learning_curve import log_curve
-from debate_judge.optimize.reporting.formatting import describe, guides_text, instruction_diff
+from debate_judge.optimize.reporting.formatting import describe_point, guides_text, instruction_diff
 from debate_judge.optimize.reporting.mlflow_description import debate_rows, description, sampled_debates
 from debate_judge.optimize.reporting.sections import compile_report
 from debate_judge.optimize.result import Result, TrackedRun
@@ -43,25 +43,25 @@ from debate_judge.runs.tracking.values import CHOICE
 
 logger = logging.getLogger(__name__)
 
-_ALWAYS = ("data", "judge", "lm", "tuner", "effort", "max_rounds", "metric", "seed")
+_ALWAYS_LOGGED = ("data", "judge", "lm", "tuner", "effort", "max_rounds", "metric", "seed")
 """Settings that each run shows, so that no run compared with others has a gap there."""
 
-_WITH_TEXTS = (
+_TEXTS_WARNING = (
     "\nreport.html quotes the texts of the data: take it out before the export goes to others. `debate report "
     "THIS_FOLDER --share` makes a page that quotes none.\n"
 )
 """What the export's README says of a page with texts."""
 
 
-def announce(plan: CompilePlan, tracker: Tracker) -> None:
+def log_plan(plan: CompilePlan, tracker: Tracker) -> None:
     """Log what is known before any LM call: settings, data and split."""
     data = plan.data
     facts = {"aspects": ",".join(a.name for a in data.aspects), "level": data.level}
-    tracker.settings(asdict(plan.settings) | facts, changed_settings(plan.settings, _ALWAYS) | facts)
+    tracker.settings(asdict(plan.settings) | facts, changed_settings(plan.settings, _ALWAYS_LOGGED) | facts)
     tracker.tags({"identity": plan.identity, "note": plan.note or None})
     tracker.dataset("train", data.splits.train, data.splits.fingerprints["train"])
     tracker.dataset("dev", data.splits.dev, data.splits.fingerprints["dev"])
-    tracker.dataset("held_out", data.measured, data.measured.digest)
+    tracker.dataset("held_out", data.evaluation_corpus, data.evaluation_corpus.digest)
 
 
 def export(result: Result) -> None:
@@ -73,17 +73,17 @@ def export(result: Result) -> None:
         result.export,
         result.exported.judge,
         lm=lm,
-        evidence={**result.evidence(), RECORDED: _recorded(result), "identity": result.plan.identity},
+        evidence={**result.evidence(), RECORDED: _held_out_record(result), "identity": result.plan.identity},
         name=result.plan.name,
         demos=settings.export_examples,
     )
 
 
-def _recorded(result: Result) -> dict[str, Any]:
+def _held_out_record(result: Result) -> dict[str, Any]:
     """The exported judge's held-out scores, for what is measured after the compile."""
     held_out, name, splits = result.held_out, result.exported.name, result.plan.data.splits
     return record(
-        result.plan.data.measured,
+        result.plan.data.evaluation_corpus,
         held_out.scores[name],
         held_out.calibrated if name == "compiled" else {},
         by="folds" if held_out.folds else "export",
@@ -91,7 +91,7 @@ def _recorded(result: Result) -> dict[str, Any]:
     )
 
 
-def log(result: Result, tracker: Tracker) -> Result:
+def log_result(result: Result, tracker: Tracker) -> Result:
     """Log the result in its run, with the model that is its export, and write the report; returns it with both."""
     logger.info("writing figures, tables, the report and the model")
     plan, held_out = result.plan, result.held_out
@@ -105,20 +105,21 @@ def log(result: Result, tracker: Tracker) -> Result:
     tracker.metrics(_metrics(result))
     tracker.details(_details(result))
     tracker.json(champion.FILE, champion.to_json(held_out.scores[result.exported.name]))
-    tracker.tags({"looks": str(result.looks) or None, "exported": result.exported.why})
+    tracker.tags({"looks": str(result.held_out_reuse) or None, "exported": result.exported.why})
     if held_out.folds:
         tracker.json("folds.json", folds_json(plan, held_out.folds))
-    tracker.tags({f"chosen/{a}": describe(s.chosen.point, s.chosen.calls) for a, s in result.searches.items()})
+    tracker.tags({f"chosen/{a}": describe_point(s.chosen.point, s.chosen.calls) for a, s in result.searches.items()})
     report, texts = compile_report(result)
     _log_figures(report, tracker)
-    if result.curve is not None:
-        log_curve(plan, tracker, result.curve)
+    if result.learning_curve is not None:
+        log_curve(plan, tracker, result.learning_curve)
     tracker.text("instructions-diff.txt", instruction_diff(plan, result.compiled))
     tracker.text("guides.txt", guides_text(result.compiled))
-    shown = {aspect: examples_of(chosen.judge) for aspect, chosen in result.compiled.aspects.items()}
-    if any(shown.values()):
+    shown_examples = {aspect: examples_of(chosen.judge) for aspect, chosen in result.compiled.aspects.items()}
+    if any(shown_examples.values()):
         tracker.text(
-            "examples.txt", "\n\n".join(f"{a}\n\n{rendered(agreement)}" for a, agreement in shown.items() if agreement)
+            "examples.txt",
+            "\n\n".join(f"{a}\n\n{rendered(agreement)}" for a, agreement in shown_examples.items() if agreement),
         )
     if tracker.keeps_texts or plan.settings.log_texts:
         tracker.table("debates.json", debate_rows(plan, held_out))
@@ -146,7 +147,7 @@ def _write_report(result: Result, tracker: Tracker, report: Report, texts: Debat
         if full:
             readme = result.export / "README.md"
             with opening(readme, "report"), readme.open("a", encoding="utf-8") as out:
-                out.write(_WITH_TEXTS)
+                out.write(_TEXTS_WARNING)
     except InputError as error:
         logger.warning("no report: %s", error)
         return None
@@ -167,9 +168,9 @@ def _log_model(result: Result, tracker: Tracker) -> None:
             plan.export,
         )
     else:
-        tracker.model(plan.export, name="judge", registration=_registration(result) if result.shown else None)
-    instructions = {aspect: _spoken(chosen.judge) for aspect, chosen in exported.judge.aspects.items()}
-    tracker.prompts(plan.name, prompts_of(plan.family, instructions))
+        tracker.model(plan.export, name="judge", registration=_registration(result) if result.beats_chance else None)
+    instructions = {aspect: _instructions_in_use(chosen.judge) for aspect, chosen in exported.judge.aspects.items()}
+    tracker.prompts(plan.name, prompts_of(plan.model_name, instructions))
 
 
 _FIGURES = {
@@ -192,7 +193,7 @@ def _log_figures(report: Report, tracker: Tracker) -> None:
                 tracker.figure(f"figures/{file}.png", figure(block, title, report.stand_in or None))
 
 
-def _spoken(judge: Judge) -> dict[str, str]:
+def _instructions_in_use(judge: Judge) -> dict[str, str]:
     """Predictor name -> instructions of the predictors that the judge's debate uses."""
     predictors = {*judge.tunable(), *(["tie_breaker"] if judge.debate_config.tie_breaker else [])}
     return {name: text for name, text in judge.instructions().items() if name in predictors}
@@ -207,7 +208,7 @@ def _registration(result: Result) -> Registration:
     figure = result.agreement(exported.name)
     chosen = ", ".join(f"{aspect}: {aspect_judge.judge.kind}" for aspect, aspect_judge in judge.aspects.items())
     return Registration(
-        name=plan.family,
+        name=plan.model_name,
         about=f"Judges that score a {task.candidate_label} ({', '.join(judge.aspects)}) as human raters do, one "
         f"version a compile. The alias {champion.ALIAS} is moved only to a version that is shown to agree better with "
         "the raters of the same held-out sources.",
@@ -236,11 +237,11 @@ def _metrics(result: Result) -> dict[str, float | None]:
         "gain_low": held_out.gain.low,
         "gain_high": held_out.gain.high,
         "gain_p_value": held_out.gain.p_value,
-        "gain_of_knowledge": held_out.of_knowledge.value,
-        "gain_over_informed_single": held_out.over_informed.value,
+        "gain_of_knowledge": held_out.gain_of_knowledge.value,
+        "gain_over_informed_single": held_out.gain_over_informed.value,
         "calls_per_item": held_out.calls_per_item("compiled"),
         "unscored": average["compiled"].unscored,
-        "looks": result.looks.times,
+        "looks": result.held_out_reuse.times,
         "lm_calls": meter.requested.total(),
         "input_tokens": meter.input_tokens,
         "output_tokens": meter.output_tokens,
@@ -249,17 +250,17 @@ def _metrics(result: Result) -> dict[str, float | None]:
 
 
 def _details(result: Result) -> dict[str, float | None]:
-    held_out, tried = result.held_out, next(iter(result.searches.values()))
+    held_out, search = result.held_out, next(iter(result.searches.values()))
     meter, power = result.lm.meter, power_of(held_out.gain)
     return {
         **{f"held_out/{name}/lm_calls_per_item": held_out.calls_per_item(name) for name in COMPARED},
         **{f"gain/{aspect}": gain.value for aspect, gain in held_out.gains.items()},
         "gain_detectable": None if power is None else power.detectable,
         "gain_more_sources_for_0.02": None if power is None else power.more_for_small,
-        "looks_inflation": result.looks.inflation,
-        "points_tried": len(tried.outcomes) + len(tried.pruned),
-        "points_pruned": len(tried.pruned),
-        **{f"importance/{name}": share for name, share in tried.importances.items()},
+        "looks_inflation": result.held_out_reuse.inflation,
+        "points_tried": len(search.outcomes) + len(search.pruned),
+        "points_pruned": len(search.pruned),
+        **{f"importance/{name}": share for name, share in search.importances.items()},
         "lm_calls_executed": meter.executed.total(),
         "cached_input_tokens": meter.cached_tokens,
         "tokens_from_store": meter.total.stored,

@@ -13,8 +13,8 @@ from debate_judge.data.agreement.results import Agreement
 from debate_judge.data.calibration import CalibrationEffect
 from debate_judge.optimize.context import CompilePlan
 from debate_judge.optimize.evaluation.comparison import (
-    Exported,
-    HeldOut,
+    ExportChoice,
+    HeldOutComparison,
     above_zero,
     calibration_effects,
     folds_json,
@@ -64,10 +64,10 @@ class Result:
     """The compiled judge, whether or not it is exported; with folds the one that uses all sources."""
     searches: Mapping[str, SearchResult]
     """Aspect -> the search that chose its judge."""
-    held_out: HeldOut
-    exported: Exported
-    curve: LearningCurve | None = None
-    looks: HeldOutReuse = FIRST_USE
+    held_out: HeldOutComparison
+    exported: ExportChoice
+    learning_curve: LearningCurve | None = None
+    held_out_reuse: HeldOutReuse = FIRST_USE
     """How often the held-out figures were looked at."""
     report: Path | None = None
     """The HTML page, with texts if these were wanted; None if no page was wanted or it could not be written."""
@@ -97,14 +97,14 @@ class Result:
         return by_level[self.plan.data.level][self.plan.statistic]
 
     @property
-    def shown(self) -> bool:
+    def beats_chance(self) -> bool:
         """Whether held-out shows that the exported judge agrees with the raters more than chance would."""
         return above_zero(self.agreement(self.exported.name))
 
     @property
-    def kind(self) -> str:
+    def judge_kind(self) -> str:
         """The kind of the compiled judge."""
-        return next(iter(self.compiled.aspects.values())).judge.kind
+        return next(iter(self.compiled.aspects.values())).judge.judge_kind
 
     @property
     def table(self) -> pd.DataFrame:
@@ -144,13 +144,13 @@ class Result:
             "raters": rater_tables.to_json(held_out.raters),
             "gain": {**asdict(gain), "power": None if (power := power_of(gain)) is None else asdict(power)},
             "gains": {aspect: asdict(aspect_gain) for aspect, aspect_gain in held_out.gains.items()},
-            "gain_of_knowledge": asdict(held_out.of_knowledge),
-            "gain_over_informed_single": asdict(held_out.over_informed),
+            "gain_of_knowledge": asdict(held_out.gain_of_knowledge),
+            "gain_over_informed_single": asdict(held_out.gain_over_informed),
             "near_duplicates": [list(ids) for ids in plan.data.splits.joined],
-            "looks": asdict(self.looks),
+            "looks": asdict(self.held_out_reuse),
             **({"folds": folds_json(plan, held_out.folds)} if held_out.folds else {}),
-            **({"read_alone": asdict(held_out.alone)} if held_out.alone else {}),
-            **({"learning_curve": self.curve.to_json()} if self.curve else {}),
+            **({"read_alone": asdict(held_out.read_alone)} if held_out.read_alone else {}),
+            **({"learning_curve": self.learning_curve.to_json()} if self.learning_curve else {}),
             "guides": guides(self.compiled),
             "lm_calls_per_item": {name: held_out.calls_per_item(name) for name in COMPARED},
             "objective": {"statistic": plan.statistic, "level": plan.data.level, "maximized": plan.objective},

@@ -8,7 +8,7 @@ from functools import partial
 
 from debate_judge.data.calibration import Calibration, fit_calibration
 from debate_judge.data.inference.absolute_agreement import POOLED
-from debate_judge.optimize.context import CompilePlan, Run, label_of
+from debate_judge.optimize.context import CompilePlan, Run, unit_name
 from debate_judge.optimize.optimizer import TunedJudges, fixed_granularities
 from debate_judge.optimize.search.choice_scores import ChoiceScores, CrossFitted
 from debate_judge.optimize.search.outcomes import Criterion, PrunedPoint, SearchResult
@@ -27,12 +27,12 @@ def create_study(run: Run, tuned: TunedJudges) -> Study:
     """The search for the judges of all aspects, among those that were tuned on the train part of the run's plan."""
     plan, settings = run.plan, run.plan.settings
     units = {
-        label_of(unit): ChoiceScores(
-            tuned.variants[label_of(unit)],
-            plan.choice(unit),
+        unit_name(unit): ChoiceScores(
+            tuned.variants[unit_name(unit)],
+            plan.choice_corpora(unit),
             unit,
             run.runner,
-            label=label_of(unit),
+            label=unit_name(unit),
             fixed_granularities=fixed_granularities(plan, unit),
         )
         for unit in plan.units
@@ -49,14 +49,14 @@ def create_study(run: Run, tuned: TunedJudges) -> Study:
         limits=plan.search_limits,
         seed=settings.seed,
         study_name=f"{plan.identity}-{FORMAT_VERSION}",
-        storage=plan.study,
+        storage=plan.study_storage,
     )
-    run.runner.progress.measure = settings.chosen_by.absolute_measure or "agreement"
-    where = f"fold {plan.fold}" if plan.fold else "the judge that is exported"
+    run.runner.progress.measure = settings.metric_choice.absolute_measure or "agreement"
+    where = f"fold {plan.fold_number}" if plan.fold_number else "the judge that is exported"
     parts = plan.data.splits
     sources = f"{parts.train.sources} train, {parts.dev.sources} dev, {parts.held_out.sources} held-out"
     logger.info("%s: searching knowledge, reading, rounds, persona and Tie-breaker (sources: %s)", where, sources)
-    return run.study(units, tuned.space, search_plan, partial(_log, run))
+    return run.study_factory(units, tuned.space, search_plan, partial(_log, run))
 
 
 def choose(run: Run, study: Study) -> tuple[CompiledJudge, dict[str, SearchResult]]:
@@ -68,12 +68,12 @@ def choose(run: Run, study: Study) -> tuple[CompiledJudge, dict[str, SearchResul
     """
     plan, by_unit = run.plan, study.results()
     searches, judges = {}, {}
-    chosen = {label_of(unit): _compiled(plan, by_unit[label_of(unit)]) for unit in plan.units}
+    chosen = {unit_name(unit): _compiled(plan, by_unit[unit_name(unit)]) for unit in plan.units}
     calibrated = run.runner.run_concurrently(
-        [partial(_calibrations, run, by_unit[label_of(unit)]) for unit in plan.units]
+        [partial(_calibrations, run, by_unit[unit_name(unit)]) for unit in plan.units]
     )
     for unit, maps in zip(plan.units, calibrated, strict=True):
-        search, judge = by_unit[label_of(unit)], chosen[label_of(unit)]
+        search, judge = by_unit[unit_name(unit)], chosen[unit_name(unit)]
         for aspect in unit:
             searches[aspect.name] = search
             granularity = search.scores.granularity(aspect.name, search.chosen.point)
@@ -85,7 +85,7 @@ def _compiled(plan: CompilePlan, searches: SearchResult) -> Judge:
     """The chosen judge, after a check that it scored enough of the items."""
     point = searches.chosen.point
     judgements = [j for j in searches.scores.judgements(point) if j is not None]
-    label = label_of(searches.scores.aspects)
+    label = unit_name(searches.scores.aspects)
     require_scored(judgements, plan.settings.max_unscored, f"items to choose by ({label})")
     judge = searches.scores.variants[point.variant].judge
     return judge.with_debate(rounds=point.rounds, tie_breaker=point.tie_breaker)
@@ -104,7 +104,7 @@ def _calibrations(run: Run, searches: SearchResult) -> dict[str, Calibration]:
     chosen = searches.scores.variants[point.variant]
     if chosen.judge.compares:
         return {}
-    parts = plan.choice(aspects, ranked=False)
+    parts = plan.choice_corpora(aspects, ranked=False)
     # No judge was tuned on these groups, because examples are groups whose ratings differ.
     keys = [(aspect.name, group.id) for aspect in aspects for group in parts["train"].groups]
     others = CrossFitted(chosen.judge, {key: chosen.judge_for("train", key) or chosen.judge for key in keys})
@@ -114,7 +114,7 @@ def _calibrations(run: Run, searches: SearchResult) -> dict[str, Calibration]:
         parts,
         aspects,
         run.runner,
-        label=calibration_label(label_of(aspects)),
+        label=calibration_label(unit_name(aspects)),
         fixed_granularities=fixed,
     )
     more, _ = unranked.scores(point)

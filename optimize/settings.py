@@ -40,7 +40,7 @@ def _run_name(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class WantedExamples:
+class ExamplesOption:
     """The rated examples that a judge may be given."""
 
     count: int
@@ -51,25 +51,25 @@ class WantedExamples:
     number of pairs."""
 
     @classmethod
-    def of(cls, text: str) -> WantedExamples:
+    def parse(cls, text: str) -> ExamplesOption:
         """Read `N`, `nearest:N` or `pairs:N`.
 
         Raises:
             InputError: It is neither.
         """
-        kind, _, number = text.rpartition(":")
-        if kind not in ("", "nearest", "pairs") or text.startswith(":") or not number.isdecimal() or int(number) < 1:
+        mode, _, number = text.rpartition(":")
+        if mode not in ("", "nearest", "pairs") or text.startswith(":") or not number.isdecimal() or int(number) < 1:
             raise InputError(
                 "not a number of rated examples",
                 field="--examples",
                 expected="N, nearest:N or pairs:N, with N of 1 or more",
                 found=text,
             )
-        return cls(int(number), kind == "nearest", kind == "pairs")
+        return cls(int(number), mode == "nearest", mode == "pairs")
 
 
-def _examples(text: str) -> str:
-    WantedExamples.of(text)
+def _check_examples(text: str) -> str:
+    ExamplesOption.parse(text)
     return text
 
 
@@ -105,7 +105,7 @@ class SearchFlags:
     metric: MetricText = METRIC
     cut: float | None = CUT
     shared: bool = setting(False, "compile one judge for all aspects together")
-    examples: Annotated[str, AfterValidator(_examples)] | None = setting(
+    examples: Annotated[str, AfterValidator(_check_examples)] | None = setting(
         None,
         "rated texts in the prompts: N, nearest:N or pairs:N",
         metavar="N",
@@ -190,22 +190,22 @@ class Settings(DataFlags, JudgeFlags, JudgeOptionFlags, LMFlags, LimitFlags, Sea
     }
 
     @property
-    def chosen_by(self) -> MetricChoice:
+    def metric_choice(self) -> MetricChoice:
         """What the search maximizes, and its level."""
         return objective_of(self.metric)
 
     @property
-    def wanted_examples(self) -> WantedExamples | None:
+    def examples_option(self) -> ExamplesOption | None:
         """What `examples` asks for, if anything."""
-        return WantedExamples.of(self.examples) if self.examples else None
+        return ExamplesOption.parse(self.examples) if self.examples else None
 
     @property
     def reflection(self) -> tuple[str, str | None]:
         """The LM that writes guides and instructions, and the address given for it."""
         spec = self.reflection_lm or self.lm
         # The address belongs to a provider, and is not used for models of another one.
-        same = spec.partition("/")[0] == self.lm.partition("/")[0]
-        return spec, self.api_base if same else None
+        same_provider = spec.partition("/")[0] == self.lm.partition("/")[0]
+        return spec, self.api_base if same_provider else None
 
     def identity(self) -> str:
         """Fingerprint of the settings that determine the result; where results are stored and shown does not."""

@@ -16,10 +16,10 @@ from dataclasses import replace
 from debate_judge.data.folds import Folds
 from debate_judge.data.schema import Aspect, Corpus, RatedGroup
 from debate_judge.data.splits import Splits
-from debate_judge.optimize.context import CompileData, CompilePlan, Run, label_of
-from debate_judge.optimize.estimation.cases import run_of
+from debate_judge.optimize.context import CompileData, CompilePlan, Run, unit_name
+from debate_judge.optimize.estimation.cases import run_for_case
 from debate_judge.optimize.examples import examples
-from debate_judge.optimize.job import compile_judge, split
+from debate_judge.optimize.job import compile_judge, make_plan
 from debate_judge.optimize.rated_data import load
 from debate_judge.optimize.reflection import REFLECTION, reflection_lm
 from debate_judge.optimize.search.choice_scores import JOINT_LABEL, PARTS, ChoicePart, search_stage
@@ -35,7 +35,7 @@ from debate_judge.runs.flags.lm import limits
 from debate_judge.runs.runner.progress import StepProgress
 from debate_judge.runs.runner.runner import JudgeRunner
 
-SAMPLED = 192
+SAMPLE_ITEMS = 192
 """Items that are sampled from each part, over all aspects."""
 
 NOTE = (
@@ -63,7 +63,7 @@ def estimate_compile(settings: Settings, personas: Mapping[str, str], lengths: s
         personas: Name -> text of the personas that a debate may be given.
         lengths: The value of `--estimate`.
     """
-    plan = split(rated := load(settings), settings, personas)
+    plan = make_plan(rated := load(settings), settings, personas)
     target = EstimateTarget(
         settings.lm,
         settings.api_base,
@@ -73,18 +73,18 @@ def estimate_compile(settings: Settings, personas: Mapping[str, str], lengths: s
         reply_tokens(lengths),
         {REFLECTION: settings.reflection_lm or settings.lm},
     )
-    sample = sample_of(plan)
-    stages = stages_of(plan, sample)
+    sample = sample_plan(plan)
+    stages = make_stages(plan, sample)
     steps = StepProgress("dry run", 3)
 
     def work(case: EstimateCase, runner: JudgeRunner, ledger: Ledger) -> None:
         reflection = reflection_lm(settings, runner.lm, DryRunEngine(case))
-        run = run_of(case, Run.of(sample, runner, None, reflection), ledger)
-        compile_judge(settings, personas, rated, opened=lambda plan: nullcontext(run))
+        run = run_for_case(case, Run.of(sample, runner, None, reflection), ledger)
+        compile_judge(settings, personas, rated, run_factory=lambda plan: nullcontext(run))
         steps.advance()
 
     with steps, _without_progress_lines():
-        return dry_run_all(target, stages, work, _row, remember=plan.data.folds is not None)
+        return dry_run_all(target, stages, work, _row_name, remember=plan.data.folds is not None)
 
 
 def notes(settings: Settings) -> list[str]:
@@ -96,7 +96,7 @@ def notes(settings: Settings) -> list[str]:
     return [search, *folds, *([LEARNING_NOTE] if settings.learning_curve else [])]
 
 
-def _row(stage: str, role: str) -> str:
+def _row_name(stage: str, role: str) -> str:
     return f"{stage}, {'proposals' if role == REFLECTION else 'evaluations'}" if stage.endswith("tuning") else stage
 
 
@@ -115,7 +115,7 @@ def _without_progress_lines() -> Iterator[None]:
 # --- the sample, and how it represents the whole ---
 
 
-def sample_of(plan: CompilePlan) -> CompilePlan:
+def sample_plan(plan: CompilePlan) -> CompilePlan:
     """The plan with a sample of each part and judges that only ask the LM."""
     return replace(
         plan,
@@ -126,7 +126,7 @@ def sample_of(plan: CompilePlan) -> CompilePlan:
         else replace(plan.data, splits=_sampled_split(plan)),
         judge=plan.judge.dry_run_copy(),
         single=plan.single.dry_run_copy(),
-        sampled_from=len(plan.data.splits.train.groups),
+        full_train_size=len(plan.data.splits.train.groups),
     )
 
 
@@ -137,46 +137,51 @@ def _sampled_split(plan: CompilePlan) -> Splits:
     tunable = [group for group in splits.train.groups if group.id in useful]
     ranked = [group for group in splits.dev.groups if plan.data.discriminates(group, plan.data.aspects)]
 
-    def few(part: Corpus, groups: Sequence[RatedGroup]) -> Corpus:
-        least, ids = max(1, SAMPLED // len(plan.data.aspects)), {group.id for group in groups}
+    def sample_groups(part: Corpus, groups: Sequence[RatedGroup]) -> Corpus:
+        least, ids = max(1, SAMPLE_ITEMS // len(plan.data.aspects)), {group.id for group in groups}
         # The others matter to calibration alone.
         others = sampled_groups([group for group in part.groups if group.id not in ids], least, seed)
         return replace(part, groups=(*sampled_groups(groups, least, seed), *others))
 
     return replace(
         splits,
-        train=few(splits.train, tunable),
-        dev=few(splits.dev, ranked),
-        held_out=few(splits.held_out, splits.held_out.groups),
+        train=sample_groups(splits.train, tunable),
+        dev=sample_groups(splits.dev, ranked),
+        held_out=sample_groups(splits.held_out, splits.held_out.groups),
     )
 
 
 def _sampled_folds(plan: CompilePlan, folds: Folds) -> CompileData:
     """The data with a sample of each fold, which serves wherever the fold is held out, chosen by or learnt from."""
     data, kept = plan.data, set[str]()
-    least = SAMPLED // len(data.aspects) // len(folds.parts)
+    least = SAMPLE_ITEMS // len(data.aspects) // len(folds.parts)
     for held_out in (splits.held_out for splits in folds.parts):
         ranked = [group for group in held_out.groups if data.discriminates(group, data.aspects)]
         others = [group for group in held_out.groups if not data.discriminates(group, data.aspects)]
         for groups in (ranked, others):
             kept |= {group.id for group in sampled_groups(groups, least, plan.settings.seed)}
 
-    def few(part: Corpus) -> Corpus:
+    def sample_groups(part: Corpus) -> Corpus:
         return replace(part, groups=tuple(group for group in part.groups if group.id in kept))
 
     def sampled(splits: Splits) -> Splits:
-        return replace(splits, train=few(splits.train), dev=few(splits.dev), held_out=few(splits.held_out))
+        return replace(
+            splits,
+            train=sample_groups(splits.train),
+            dev=sample_groups(splits.dev),
+            held_out=sample_groups(splits.held_out),
+        )
 
-    few_folds = Folds(sampled(folds.whole), tuple(tuple(map(sampled, half)) for half in folds.halves))
-    return replace(data, corpus=few(data.corpus), splits=few_folds.whole, folds=few_folds)
+    sampled_folds = Folds(sampled(folds.whole), tuple(tuple(map(sampled, half)) for half in folds.halves))
+    return replace(data, corpus=sample_groups(data.corpus), splits=sampled_folds.whole, folds=sampled_folds)
 
 
-def stages_of(plan: CompilePlan, sample: CompilePlan) -> dict[str, Stage]:
+def make_stages(plan: CompilePlan, sample: CompilePlan) -> dict[str, Stage]:
     """The stages by the names that tuning, search and held-out scoring give them."""
     stages: dict[str, Stage] = {}
-    held_out = plan.data.measured, sample.data.measured
+    held_out = plan.data.evaluation_corpus, sample.data.evaluation_corpus
     for unit in plan.units:
-        label = label_of(unit)
+        label = unit_name(unit)
         # With folds every source is learnt from, in one of the halves.
         train = (
             each_plan.data.corpus if each_plan.data.folds else each_plan.data.splits.train
@@ -185,15 +190,18 @@ def stages_of(plan: CompilePlan, sample: CompilePlan) -> dict[str, Stage]:
         stages[f"{label}: tuning"] = Stage.of(
             f"{label}: tuning", *(extent(_rated_items(plan, part, unit)) for part in train)
         )
-        whole, few = _choice(plan, unit), _choice(sample, unit)
+        all_parts, sampled_parts = _choice_corpora(plan, unit), _choice_corpora(sample, unit)
         for part in PARTS:
-            by = [extent(_items(parts[part], unit)) for parts in (whole, few)]
+            extents = [extent(_items(parts[part], unit)) for parts in (all_parts, sampled_parts)]
             for kind in ("debates", "tie-breaks"):
-                stages[search_stage(label, kind, part)] = Stage.of(f"{label}: search, {kind}", *by)
-            unranked = (extent(_items(_choice(of, unit, ranked=False)[part], unit)) for of in (plan, sample))
+                stages[search_stage(label, kind, part)] = Stage.of(f"{label}: search, {kind}", *extents)
+            unranked = (
+                extent(_items(_choice_corpora(each_plan, unit, ranked=False)[part], unit))
+                for each_plan in (plan, sample)
+            )
             calibrating = Stage.of(calibration_label(label), *unranked)
             stages |= {search_stage(calibration_label(label), k, part): calibrating for k in ("debates", "tie-breaks")}
-            joint = Stage.of(f"{JOINT_LABEL}: search", *by)
+            joint = Stage.of(f"{JOINT_LABEL}: search", *extents)
             stages |= {search_stage(JOINT_LABEL, kind, part): joint for kind in ("debates", "tie-breaks")}
         stages[f"{JOINT_LABEL}: held-out"] = Stage.of(
             f"{JOINT_LABEL}: held-out", *(extent(_items(part, unit[:1])) for part in held_out)
@@ -205,11 +213,11 @@ def stages_of(plan: CompilePlan, sample: CompilePlan) -> dict[str, Stage]:
     return stages
 
 
-def _choice(plan: CompilePlan, unit: Sequence[Aspect], *, ranked: bool = True) -> dict[ChoicePart, Corpus]:
+def _choice_corpora(plan: CompilePlan, unit: Sequence[Aspect], *, ranked: bool = True) -> dict[ChoicePart, Corpus]:
     """The sources that a unit is chosen by, of all folds together."""
     if not plan.data.folds:
-        return plan.choice(unit, ranked=ranked)
-    choices = [plan.on(splits, 1).choice(unit, ranked=ranked) for splits in plan.data.folds.parts]
+        return plan.choice_corpora(unit, ranked=ranked)
+    choices = [plan.for_fold(splits, 1).choice_corpora(unit, ranked=ranked) for splits in plan.data.folds.parts]
     parts: dict[ChoicePart, Corpus] = {}
     for part in PARTS:
         ids = {group.id for choice in choices for group in choice[part].groups}

@@ -10,7 +10,7 @@ from itertools import islice
 
 from debate_judge.data.agreement.tables import GroupScores
 from debate_judge.data.schema import Aspect, Corpus, Granularity
-from debate_judge.optimize.context import CompilePlan, Run, Scores
+from debate_judge.optimize.context import CompilePlan, Run, ScoresByAspect
 from debate_judge.optimize.search.choice_scores import JOINT_LABEL
 from debate_judge.optimize.search.outcomes import SearchResult
 from debate_judge.programs.compiled import CompiledJudge, SharedJudge, default_granularity, shared_judges
@@ -26,13 +26,13 @@ raters, which separates the effect of the debate from that of tuning; the untune
 reads each candidate alone, unless the user has set `together`; the second has the reading of the compiled judge; the
 third reads alone, or in a light search in the cheapest reading."""
 
-ALONE = "compiled-alone"
+COMPILED_ALONE = "compiled-alone"
 """The compiled judge on each text by itself, if that is to be measured."""
 
-HeldOutScores = Mapping[str, Mapping[str, tuple[list[Judgement], Granularity]]]
+HeldOutJudgements = Mapping[str, Mapping[str, tuple[list[Judgement], Granularity]]]
 """Judge name, of `COMPARED` -> aspect -> its judgements in corpus order, and the granularity of reported scores."""
 
-ScoresByJudge = Mapping[str, Scores]
+ScoresByJudge = Mapping[str, ScoresByAspect]
 """Judge name -> aspect -> scores by group."""
 
 
@@ -46,7 +46,7 @@ class HeldOutEvaluation:
     """The judge compiled without the part."""
     searches: Mapping[str, SearchResult]
     """Aspect -> the search that chose its judge, which has the scores on dev that cuts are tuned on."""
-    scored: HeldOutScores
+    judgements: HeldOutJudgements
 
     @property
     def held_out(self) -> Corpus:
@@ -57,11 +57,11 @@ class HeldOutEvaluation:
         """Judge name -> aspect -> scores by group."""
         return {
             name: {a.name: group_scores(self.held_out, a, *judged[a.name]) for a in self.plan.data.aspects}
-            for name, judged in self.scored.items()
+            for name, judged in self.judgements.items()
         }
 
 
-def evaluate(run: Run, compiled: CompiledJudge, searches: Mapping[str, SearchResult]) -> HeldOutEvaluation:
+def evaluate_held_out(run: Run, compiled: CompiledJudge, searches: Mapping[str, SearchResult]) -> HeldOutEvaluation:
     """Score held-out with all compared judges; `compiled` was made without it, and `searches` chose it by aspect."""
     plan = run.plan
     if not plan.data.splits.held_out.groups:
@@ -70,19 +70,24 @@ def evaluate(run: Run, compiled: CompiledJudge, searches: Mapping[str, SearchRes
     logger.info("scoring held-out with single calls, the uncompiled and the compiled judge")
     names = [aspect.name for aspect in plan.data.aspects]
     # Copies, because a judge may keep what it has derived, and the plan may be carried out again.
-    single, uncompiled = plan.single.deepcopy(), plan.read(plan.readings[0 if plan.search_limits.cheap_only else -1])
+    single, uncompiled = (
+        plan.single.deepcopy(),
+        plan.untuned_judge(plan.readings[0 if plan.search_limits.cheap_only else -1]),
+    )
     chosen = shared_judges({name: compiled.aspects[name].judge for name in names})
-    once = [SharedJudge(one.judge.with_debate(rounds=0, tie_breaker=False), one.aspects) for one in chosen]
+    informed_single = [
+        SharedJudge(shared.judge.with_debate(rounds=0, tie_breaker=False), shared.aspects) for shared in chosen
+    ]
     # A single call is the first turn of the debate with the same knowledge and reading: it is in the store then, or is
     # shared in flight.
     judges = {
         "uncompiled": shared_judges(dict.fromkeys(names, uncompiled)),
         "single": shared_judges(dict.fromkeys(names, single)),
         "compiled": chosen,
-        "informed_single": once,
+        "informed_single": informed_single,
     }
     if plan.settings.read_alone:
-        judges[ALONE] = [SharedJudge(_alone(compiled.aspects[name].judge), (name,)) for name in names]
+        judges[COMPILED_ALONE] = [SharedJudge(_reading_alone(compiled.aspects[name].judge), (name,)) for name in names]
     untuned = {"uncompiled": uncompiled, "single": single}
 
     def granularity(judge: str, aspect: Aspect) -> Granularity:
@@ -91,15 +96,15 @@ def evaluate(run: Run, compiled: CompiledJudge, searches: Mapping[str, SearchRes
         return compiled.aspects[aspect.name].granularity
 
     judged = judge_held_out(run, judges)
-    scored = {
+    judgements = {
         judge: {aspect.name: (judgements[aspect.name], granularity(judge, aspect)) for aspect in plan.data.aspects}
         for judge, judgements in judged.items()
     }
-    return HeldOutEvaluation(plan, compiled, searches, scored)
+    return HeldOutEvaluation(plan, compiled, searches, judgements)
 
 
 def judge_held_out(
-    run: Run, judges_by_name: Mapping[str, Sequence[SharedJudge]], *, of: str = "held-out, "
+    run: Run, judges_by_name: Mapping[str, Sequence[SharedJudge]], *, label_prefix: str = "held-out, "
 ) -> dict[str, dict[str, list[Judgement]]]:
     """Name -> aspect -> judgements of held-out in corpus order; aspects with one judge share its calls."""
     plan = run.plan
@@ -108,8 +113,8 @@ def judge_held_out(
     def judged(name: str, shared_judge: SharedJudge) -> list[Judgement]:
         label = shared_judge.aspects[0] if len(shared_judge.aspects) == 1 or plan.settings.shared else JOINT_LABEL
         with stage(f"{label}: held-out"):
-            own_items = [item for aspect in shared_judge.aspects for item in items[aspect]]
-            return run.runner.judge(shared_judge.judge, own_items, f"{label}: {of}{name}")
+            judge_items = [item for aspect in shared_judge.aspects for item in items[aspect]]
+            return run.runner.judge(shared_judge.judge, judge_items, f"{label}: {label_prefix}{name}")
 
     passes = [(name, shared) for name, judges in judges_by_name.items() for shared in judges]
     results = run.runner.run_concurrently([partial(judged, name, shared) for name, shared in passes])
@@ -121,17 +126,17 @@ def judge_held_out(
     return by_judge
 
 
-def _alone(judge: Judge) -> Judge:
+def _reading_alone(judge: Judge) -> Judge:
     copy = judge.deepcopy()
     copy.together, copy.joint = 0, False
     return copy
 
 
-def joined_scores(
+def merged_scores(
     plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation]
 ) -> dict[str, dict[str, list[GroupScores]]]:
     """The scores of all folds, groups in corpus order."""
-    place = {group.id: number for number, group in enumerate(plan.data.corpus.groups)}
+    position = {group.id: number for number, group in enumerate(plan.data.corpus.groups)}
     by_judge: dict[str, dict[str, list[GroupScores]]] = {}
     for evaluation in evaluations:
         for name, by_aspect in evaluation.scores.items():
@@ -140,5 +145,5 @@ def joined_scores(
     if len(evaluations) > 1:
         for by_aspect in by_judge.values():
             for groups in by_aspect.values():
-                groups.sort(key=lambda group: place[group.group])
+                groups.sort(key=lambda group: position[group.group])
     return by_judge

@@ -14,9 +14,9 @@ from typing import Any
 from debate_judge.data.schema import Aspect, Corpus
 from debate_judge.optimize.search.choice_scores import CrossFitted
 from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, Reading, SearchSpace
-from debate_judge.optimize.settings import WantedExamples
-from debate_judge.optimize.tuners import GroupKey, Tuned
-from debate_judge.optimize.tuners.guide import guide_of, guided
+from debate_judge.optimize.settings import ExamplesOption
+from debate_judge.optimize.tuners import GroupKey, TuningResult
+from debate_judge.optimize.tuners.guide import add_guide, guide_of
 from debate_judge.optimize.tuners.rated_examples import ScoresByText, with_rated_examples
 from debate_judge.programs.judge import Judge
 
@@ -71,13 +71,13 @@ def combine(first_kind: Knowledge, second_kind: Knowledge, name: str = "both") -
     return Knowledge(name, chain(first_kind.apply, second_kind.apply), tuple(folds))
 
 
-def guide_knowledge(base: Judge, tuned: Tuned) -> Knowledge | None:
+def guide_knowledge(base: Judge, tuned: TuningResult) -> Knowledge | None:
     """The guide that a tuner wrote into the judge's instructions, if it changed nothing else."""
     return _knowledge_of("guide", tuned, _with_guide) if _differs_only_in_guide(base, tuned.judge) else None
 
 
 def examples_knowledge(
-    corpus: Corpus, aspects: Sequence[Aspect], setting: WantedExamples, seed: int, scores: ScoresByText
+    corpus: Corpus, aspects: Sequence[Aspect], setting: ExamplesOption, seed: int, scores: ScoresByText
 ) -> Knowledge:
     """Rated candidates of train in the prompts; pairs are chosen by the judge's `scores`. No prompt has an example of
     the source that it asks about, so no train group is seen."""
@@ -89,16 +89,16 @@ def examples_knowledge(
     return Knowledge("examples", apply, ((apply, all_groups),))
 
 
-def rewritten_knowledge(tuned: Tuned) -> Knowledge:
+def rewritten_knowledge(tuned: TuningResult) -> Knowledge:
     """A judge whose roles were rewritten by a tuner; it replaces the one that it is applied to."""
     return _knowledge_of(TUNED, tuned, _replacement)
 
 
-def _knowledge_of(name: str, tuned: Tuned, apply: Callable[[Judge], ApplyKnowledge]) -> Knowledge:
+def _knowledge_of(name: str, tuned: TuningResult, apply: Callable[[Judge], ApplyKnowledge]) -> Knowledge:
     return Knowledge(name, apply(tuned.judge), tuple((apply(fold.judge), fold.unseen) for fold in tuned.folds))
 
 
-def learnt_knowledge(base: Judge, tuned: Tuned) -> list[Knowledge]:
+def learnt_knowledge(base: Judge, tuned: TuningResult) -> list[Knowledge]:
     """What a tuner learnt, as kinds of knowledge; empty if it changed nothing."""
     learnt = [] if tuned.start is None else learnt_knowledge(base, tuned.start)
     # A judge equal to the starting point adds no kind.
@@ -170,11 +170,11 @@ def _tunable_state(judge: Judge) -> list[Any]:
 
 
 def _differs_only_in_guide(base: Judge, judge: Judge) -> bool:
-    return bool(guide_of(judge)) and guided(judge, "").instructions() == base.instructions()
+    return bool(guide_of(judge)) and add_guide(judge, "").instructions() == base.instructions()
 
 
 def _with_guide(informed: Judge) -> ApplyKnowledge:
-    return lambda judge: guided(judge, guide_of(informed))
+    return lambda judge: add_guide(judge, guide_of(informed))
 
 
 def _replacement(tuned: Judge) -> ApplyKnowledge:

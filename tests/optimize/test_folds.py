@@ -22,7 +22,7 @@ from debate_judge.optimize.result import Result
 from debate_judge.optimize.search.points import JudgeVariant
 from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners import Tuner, Tuning
-from debate_judge.optimize.tuners.guide import guide_of, guided
+from debate_judge.optimize.tuners.guide import add_guide, guide_of
 from debate_judge.programs.judge import Judge
 from debate_judge.runs.runner.debate_cache import DebateCache
 from debate_judge.runs.runner.runner import JudgeRunner
@@ -62,7 +62,7 @@ class Noting(Teleprompter):
 
     def compile(self, student: Judge, *, trainset: list[dspy.Example], **kwargs: Any) -> Judge:
         seen = sorted({item.group for example in trainset for item in example.questions})
-        return guided(student, f"SEEN {' '.join(seen)} END")
+        return add_guide(student, f"SEEN {' '.join(seen)} END")
 
 
 def seen_by(text: str) -> set[str]:
@@ -129,7 +129,7 @@ def test_the_exported_judge_uses_all_sources(folded: Proved) -> None:
 
 
 def test_judgements_are_those_of_the_texts_in_the_order_of_the_corpus(folded: Proved) -> None:
-    texts = [c.text for group in folded.result.plan.data.measured.groups for c in group.candidates]
+    texts = [c.text for group in folded.result.plan.data.evaluation_corpus.groups for c in group.candidates]
     judgements = folded.result.held_out.judged["compiled"]["coherence"]
     assert [getattr(judgement, "score", None) for judgement in judgements] == [float(says(text)) for text in texts]
     groups = folded.result.held_out.scores["compiled"]["coherence"]
@@ -238,6 +238,6 @@ def test_a_learning_curve_ends_with_what_the_compiled_judges_had_learnt(tmp_path
             return super().compile(student, trainset=trainset)
 
     result = proved(tmp_path, data(tmp_path), Counting, folds=4, learning_curve=True).result
-    assert result.curve is not None
-    assert [step.sources for step in result.curve.steps] == [0, 4, 8]
+    assert result.learning_curve is not None
+    assert [step.sources for step in result.learning_curve.steps] == [0, 4, 8]
     assert sorted(learnt_from) == [4, 4, 8, 8], "each half of the sources, and a part of it"

@@ -10,7 +10,7 @@ import pytest
 
 from debate_judge.data.schema import Candidate, Corpus, Origin, RatedGroup
 from debate_judge.optimize.examples import examples
-from debate_judge.optimize.tuners import TUNERS, Tuning, details_of
+from debate_judge.optimize.tuners import TUNERS, Tuning, tuning_result
 from debate_judge.optimize.tuners.guide import guide_of
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.judge import corpus_items
@@ -151,7 +151,7 @@ def test_every_example_is_unseen_by_one_proposal() -> None:
             label="charm",
         )
         judge = build("debate", {**JUDGES["debate"].config, "rounds": 0})
-        folds = details_of(TUNERS["guide"](tuning).compile(judge, trainset=rated)).folds
+        folds = tuning_result(TUNERS["guide"](tuning).compile(judge, trainset=rated)).folds
     assert [guide_of(fold.judge) for fold in folds] == ["large one", "large two", "large three", "large four"]
     assert sorted(group for fold in folds for _, group in fold.unseen) == [f"g{n}" for n in range(SOURCES)]
     for number, fold in enumerate(folds):
@@ -173,7 +173,7 @@ def test_a_group_of_which_an_item_was_shown_is_not_unseen() -> None:
         )
         judge = build("debate", {**JUDGES["debate"].config, "rounds": 0})
         found = TUNERS["guide"](tuning).compile(judge, trainset=[mixed, *others])
-    folds = details_of(found).folds
+    folds = tuning_result(found).folds
     assert folds
     for number, fold in enumerate(folds):
         shown = sources_in(section(author.shown[number], "rated"))

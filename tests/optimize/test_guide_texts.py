@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from debate_judge.data.schema import Scale
 from debate_judge.optimize.tuners.guide import guide_of
-from debate_judge.optimize.tuners.guide_author import spread_of
-from debate_judge.optimize.tuners.rated_material import RatedCandidate, RatedSource, pack, quoted
+from debate_judge.optimize.tuners.guide_author import rating_distribution
+from debate_judge.optimize.tuners.rated_material import RatedCandidate, RatedSource, first_quotation, pack
 from debate_judge.programs.roles.guide import guide_in, with_guide
 from tests.optimize.guide_author import Author, tuned
 
@@ -91,15 +91,15 @@ def test_a_source_that_is_too_long_keeps_the_ends_of_the_scale() -> None:
 
 def test_a_quotation_is_a_run_of_words_whatever_the_punctuation() -> None:
     source = RatedSource("The cat sat, on the red mat all day.", "", ())
-    assert quoted("It says the cat sat on the red mat all day", [source], 7) == "the cat sat on the red mat"
-    assert quoted("the cat sat on a red mat all day", [source], 7) == ""
+    assert first_quotation("It says the cat sat on the red mat all day", [source], 7) == "the cat sat on the red mat"
+    assert first_quotation("the cat sat on a red mat all day", [source], 7) == ""
 
 
 def test_the_spread_lists_each_mean_until_there_are_too_many() -> None:
     scale = Scale(1, 5)
-    assert spread_of([4.6667, 4.6667, 3.3333], scale) == "Of 3 texts, 1 at 3.33, 2 at 4.67."
+    assert rating_distribution([4.6667, 4.6667, 3.3333], scale) == "Of 3 texts, 1 at 3.33, 2 at 4.67."
     many = [1 + number / 10 for number in range(41)]
-    assert spread_of(many, scale).endswith("6 near 5; 1 at exactly 1 and 1 at exactly 5.")
+    assert rating_distribution(many, scale).endswith("6 near 5; 1 at exactly 1 and 1 at exactly 5.")
 
 
 def test_equal_texts_of_a_source_are_shown_once_with_all_their_ratings() -> None:

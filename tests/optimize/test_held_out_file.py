@@ -57,7 +57,7 @@ def test_all_other_sources_are_train_and_dev(tmp_path: Path, groups: list[Group]
     assert {g.source for g in splits.held_out.groups} == {group["source"] for group in groups[8:]}
     assert [len(part.groups) for part in (splits.train, splits.dev)] == [4, 4]
     assert len({g.id for g in data.corpus.groups}) == 12
-    assert data.measured == splits.held_out
+    assert data.evaluation_corpus == splits.held_out
 
 
 def _copied(groups: list[Group]) -> list[Group]:

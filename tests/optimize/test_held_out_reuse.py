@@ -38,7 +38,9 @@ def plan(store: Path, **settings: Any) -> CompilePlan:
 
 def look(one: CompilePlan) -> HeldOutReuse:
     data = one.data
-    return record_held_out_use(Path(one.settings.store), one.identity, data.corpus, data.measured, agreement(), {})
+    return record_held_out_use(
+        Path(one.settings.store), one.identity, data.corpus, data.evaluation_corpus, agreement(), {}
+    )
 
 
 def ledger(store: Path) -> list[dict[str, Any]]:

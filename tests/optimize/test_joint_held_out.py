@@ -9,12 +9,12 @@ from typing import Any, cast
 import pytest
 
 from debate_judge.optimize.context import Run
-from debate_judge.optimize.evaluation.held_out import evaluate
+from debate_judge.optimize.evaluation.held_out import evaluate_held_out
 from debate_judge.optimize.job import _preflight_checks
 from debate_judge.optimize.search.knowledge import Knowledge
 from debate_judge.optimize.search.points import Point
 from debate_judge.optimize.settings import Settings
-from debate_judge.optimize.tuners.guide import guided
+from debate_judge.optimize.tuners.guide import add_guide
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import STRICT
@@ -31,7 +31,7 @@ def guide(aspect: str, folds: Mapping[str, str]) -> Knowledge:
     """A guide, and another one for each train group, which was learnt without it."""
 
     def giving(text: str) -> Any:
-        return lambda judge: guided(judge, text)
+        return lambda judge: add_guide(judge, text)
 
     made = tuple((giving(f"{aspect} {text}."), frozenset({(aspect, group)})) for group, text in folds.items())
     return Knowledge("guide", giving(f"{aspect} whole."), made)
@@ -112,14 +112,14 @@ def test_held_out_is_scored_in_shared_calls_and_no_first_turn_is_made_twice() ->
     sources = len(plan.data.splits.held_out.groups)
 
     def judge(rounds: int, text: str) -> AspectJudge:
-        return AspectJudge(guided(Debate(STRICT, DebateConfig(rounds), together=8, joint=True), text), "half")
+        return AspectJudge(add_guide(Debate(STRICT, DebateConfig(rounds), together=8, joint=True), text), "half")
 
     # Two of three go together.
     own = {"coherence": judge(1, "One."), "fluency": judge(1, "Two."), "relevance": judge(0, "Three.")}
     lm = make_lm("offline")
     with JudgeRunner(lm, progress=False) as runner:
         run = Run(plan, runner, None, cast(Any, None), lm)
-        found = evaluate(without_debate(run), CompiledJudge(plan.data.corpus.task, own), {}).scored
+        found = evaluate_held_out(without_debate(run), CompiledJudge(plan.data.corpus.task, own), {}).scored
     assert {granularity for _, granularity in found["compiled"].values()} == {"half"}
     shapes = {a: {j.transcript.joint for j in judgements} for a, (judgements, _) in found["compiled"].items()}
     assert shapes == {"coherence": {2}, "fluency": {2}, "relevance": {1}}

@@ -18,9 +18,9 @@ from debate_judge.optimize.search.knowledge import (
     search_axes,
 )
 from debate_judge.optimize.search.points import JudgeVariant, SearchSpace
-from debate_judge.optimize.settings import WantedExamples
-from debate_judge.optimize.tuners import Fold, GroupKey, Tuned
-from debate_judge.optimize.tuners.guide import guide_of, guided
+from debate_judge.optimize.settings import ExamplesOption
+from debate_judge.optimize.tuners import FoldJudge, GroupKey, TuningResult
+from debate_judge.optimize.tuners.guide import add_guide, guide_of
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import PLAIN, STRICT
 from debate_judge.programs.judge import DebateConfig, Judge
@@ -48,12 +48,14 @@ def place(example: dspy.Example) -> GroupKey:
     return item.aspect.name, item.group
 
 
-def learnt() -> Tuned:
+def learnt() -> TuningResult:
     """A guide from everything, and one from each half of the examples."""
     halves = frozenset({0, 1}), frozenset({2, 3})
-    return Tuned(
-        guided(BASE, "of all"),
-        tuple(Fold(guided(BASE, f"without {sorted(h)}"), frozenset(place(EXAMPLES[n]) for n in h)) for h in halves),
+    return TuningResult(
+        add_guide(BASE, "of all"),
+        tuple(
+            FoldJudge(add_guide(BASE, f"without {sorted(h)}"), frozenset(place(EXAMPLES[n]) for n in h)) for h in halves
+        ),
     )
 
 
@@ -75,10 +77,10 @@ def test_a_guide_is_put_into_every_personas_judge() -> None:
 
 
 def test_a_judge_whose_critic_was_rewritten_is_a_choice_of_its_own() -> None:
-    tuned = guided(BASE, "of all")
+    tuned = add_guide(BASE, "of all")
     signature = tuned.critic.signature
     tuned.critic.signature = signature.with_instructions("Look twice.")
-    kinds = learnt_knowledge(BASE, Tuned(tuned, start=learnt()))
+    kinds = learnt_knowledge(BASE, TuningResult(tuned, start=learnt()))
     assert [kind.name for kind in kinds] == ["guide", TUNED]
     found = space(*kinds)
     assert found.knowledge == ("none", "guide")
@@ -90,7 +92,7 @@ def test_a_judge_whose_critic_was_rewritten_is_a_choice_of_its_own() -> None:
 
 
 def test_examples_are_shown_beside_a_guide_and_every_train_group_counts() -> None:
-    shown = examples_knowledge(CORPUS, (ASPECT,), WantedExamples(2), 0, {})
+    shown = examples_knowledge(CORPUS, (ASPECT,), ExamplesOption(2), 0, {})
     (guide,) = learnt_knowledge(BASE, learnt())
     together = combine(guide, shown)
     variants = VariantJudges(PERSONAS, [guide, shown, together], space(guide, shown, together))

@@ -94,8 +94,8 @@ def test_a_light_compile_by_folds_executes_no_more_than_its_upper_estimate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The compile, too, prunes nothing.
-    monkeypatch.setattr(study, "_FALLS_BEHIND", 0.0)
-    monkeypatch.setattr(study, "_NOT_AHEAD", 0.0)
+    monkeypatch.setattr(study, "_P_THRESHOLD", 0.0)
+    monkeypatch.setattr(study, "_P_THRESHOLD_EXPENSIVE", 0.0)
     settings = light(tmp_path, 8, 3, 2, folds=4)
     executed, most = paid(settings), most_estimated(settings, monkeypatch)
     assert 0.5 * most < executed <= most

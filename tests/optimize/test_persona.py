@@ -17,8 +17,8 @@ from debate_judge.optimize.context import Run
 from debate_judge.optimize.examples import group_keys
 from debate_judge.optimize.search.points import LEARNT, NO_KNOWLEDGE, JudgeVariant
 from debate_judge.optimize.settings import Settings
-from debate_judge.optimize.tuners import LearntPersona, Tuned, Tuning, with_details
-from debate_judge.optimize.tuners.guide import guided
+from debate_judge.optimize.tuners import LearntPersona, Tuning, TuningResult, with_tuning_result
+from debate_judge.optimize.tuners.guide import add_guide
 from debate_judge.optimize.tuners.persona import EFFECTS, critic_replies, effects_of
 from debate_judge.programs.debate.personas import PERSONAS, STRICT
 from debate_judge.programs.judge import Item, Judge, corpus_items
@@ -160,13 +160,13 @@ def test_the_search_may_choose_it_but_not_by_the_sources_that_it_was_learnt_from
             self.writes = text if tuning.label == "coherence" else None
 
         def compile(self, student: Judge, *, trainset: list[dspy.Example], **kwargs: Any) -> Judge:
-            judge = guided(student, "Raters like numbers.")
+            judge = add_guide(student, "Raters like numbers.")
             persona = LearntPersona(self.writes, group_keys(trainset[:1])) if self.writes else None
-            return with_details(judge, Tuned(judge, persona=persona))
+            return with_tuning_result(judge, TuningResult(judge, persona=persona))
 
     lm = scripted_lm(debater())
     with JudgeRunner(lm, progress=False) as runner:
-        learnt = optimizer.compile(Run(plan, runner, None, Writing, lm))
+        learnt = optimizer.tune_judges(Run(plan, runner, None, Writing, lm))
     assert (LEARNT in learnt.space.personas) == (text is not None)
     if text is None:
         return
