@@ -1,4 +1,4 @@
-"""What the steps of a compile share: the plan, which is made before any LM call, and the run that executes it."""
+"""The plan of a compile, which is made before any LM call, and the run that executes it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ScoresByAspect = Mapping[str, Sequence[GroupScores]]
 """Aspect -> a judge's scores by group."""
 
 _PASSES_PER_TRIAL = 6
-"""Passes over items that a trial of the search takes for each aspect, about: its blocks, on dev and train."""
+"""Approximate passes over items of a trial for each aspect: its blocks, on dev and train."""
 
 OFFLINE_NOTE = "offline LM: text statistics, a stand-in, not an LLM"
 
@@ -52,21 +52,21 @@ class CompileData:
     aspects: tuple[Aspect, ...]
     """The aspects to judge."""
     level: Level
-    """The level of agreement to choose by."""
+    """Level of the agreement that judges are chosen by."""
     decision_rules: Mapping[str, DecisionRule]
     """Aspect -> the decision that its ratings define, for aspects whose ratings define one."""
     cuts: Mapping[str, float]
     """Aspect -> the least value that counts as a yes where decisions are compared
     (`data.inference.absolute_agreement`)."""
     splits: Splits
-    """The parts of the exported judge: train to tune on, dev to choose by, held-out to measure on. With folds the
-    exported judge uses all sources, and held-out is empty."""
+    """The split for the exported judge: train to tune on, dev to choose by, held-out to measure on. With folds, train
+    and dev have all sources, and held-out is empty."""
     folds: Folds | None = None
-    """The folds that measure the procedure; None for a single split."""
+    """The folds of a nested cross-validation; None for a single split."""
 
     @property
     def evaluation_corpus(self) -> Corpus:
-        """The sources of the held-out figures; with folds all but those that were chosen to be rated."""
+        """The sources of the held-out figures; with folds all but those that were chosen by `debate next`."""
         return self.corpus.random_sample if self.folds else self.splits.held_out
 
     def discriminates(self, group: RatedGroup, aspects: Sequence[Aspect]) -> bool:
@@ -78,22 +78,22 @@ class CompileData:
 
 @dataclass(frozen=True)
 class CompilePlan:
-    """What a compile works on. The judges are built only once, because this reads the user's files."""
+    """Settings, data and judges of a compile. Judges are built here only, because that reads the user's files."""
 
     settings: Settings
     data: CompileData
     judge: Judge
     """The judge that the settings name, before any tuning; it is copied before it is asked or tuned."""
     single: Judge
-    """One call of the Scorer, with the user's score mode: what every debate is compared with."""
+    """One call of the Scorer, with the user's score mode, which debates are compared with."""
     personas: Mapping[str, str]
     """Name -> text of the Critic's personas."""
     identity: str
     """Fingerprint of settings, data and personas: equal identities give equal results."""
     full_train_size: int | None = None
-    """For an estimate, the number of train sources that those of this plan are a sample of."""
+    """For an estimate, whose train part is a sample, the number of sources in the full one."""
     fold_number: int = 0
-    """The number of the fold that this is the plan of; 0 for the plan of the exported judge."""
+    """The number of the plan's fold, from 1; 0 for the plan of the exported judge."""
 
     @property
     def statistic(self) -> Statistic:
@@ -107,14 +107,13 @@ class CompilePlan:
 
     @property
     def resampling(self) -> dict[str, Any]:
-        """How often intervals are resampled, and by which seed."""
+        """Arguments of `agreement_table` and `compare`: the number of resamples and the seed."""
         return {"resamples": self.settings.resamples, "seed": self.settings.seed}
 
     def paired_difference(self, scores: ScoresByAspect, other: ScoresByAspect, **overrides: Any) -> Difference:
         """The paired difference of two judges' scores by aspect, in the correlation and at the level of the plan."""
-        return compare(
-            scores, other, statistic=self.statistic, level=self.data.level, **{**self.resampling, **overrides}
-        )
+        options = {"statistic": self.statistic, "level": self.data.level, **self.resampling, **overrides}
+        return compare(scores, other, **options)
 
     @property
     def absolute_scales(self) -> dict[str, AbsoluteScale]:
@@ -123,7 +122,7 @@ class CompilePlan:
 
     @property
     def objective_description(self) -> str:
-        """What the figures of the search are, e.g. `summary-level Spearman`."""
+        """The name of the objective, e.g. `summary-level Spearman`."""
         absolute_measure = self.settings.metric_choice.absolute_measure
         return (
             f"{self.data.level}-level {NAMES[self.statistic]}"
@@ -138,10 +137,10 @@ class CompilePlan:
 
     @property
     def readings(self) -> tuple[Reading, ...]:
-        """The readings (which candidates share a call) that may be chosen, the cheapest first.
+        """The readings that are searched, the cheapest first: what a call scores.
 
-        Both `side by side` and `alone` if any source has several candidates, the judge can do both and the user has not
-        chosen one; else one of them.
+        Both `side by side` and `alone` if any source has several candidates, the judge can do both and the user has set
+        neither; otherwise one of them.
         """
         judge = self.judge
         if judge.joint or judge.together > 1:
@@ -152,12 +151,12 @@ class CompilePlan:
 
     @property
     def joint_allowed(self) -> bool:
-        """Whether one call about all aspects may be tried: if there are several, the judge can do so, and the user has
-        not chosen a reading."""
+        """Whether one call about all aspects may be tried: there are several, the judge can do it, and the user has not
+        set a reading."""
         return len(self.data.aspects) > 1 and not self.judge.joint and self._reading_allowed({JOINT: True})
 
     def _reading_allowed(self, reading: Mapping[str, object]) -> bool:
-        """Whether the judge can be given these options, and the user has set none that chooses a reading."""
+        """Whether the judge takes these options, and the user has set no reading."""
         judge, settings = self.judge, self.settings
         if {TOGETHER, JOINT} & settings.options().keys() or not reading.keys() <= set(options_of(settings.judge)):
             return False
@@ -183,11 +182,11 @@ class CompilePlan:
 
     @property
     def study_storage(self) -> Path | str | None:
-        """The file of the search's study, or the address of the database that a team keeps its studies in. A fold's
-        study is in memory: after a stop it is made again from the stored replies.
+        """The file of the study, or the address of a team's database of studies. None for a fold, whose study is in
+        memory only and after a stop is repeated from the stored replies.
 
         Raises:
-            InputError: What is given is no address of such a database.
+            InputError: The setting is no address of such a database.
         """
         if self.fold_number:
             return None
@@ -200,11 +199,11 @@ class CompilePlan:
         return search_limits(self.settings.effort, self.settings.trials)
 
     def choice_corpora(self, aspects: Sequence[Aspect], *, ranked: bool = True) -> dict[ChoicePart, Corpus]:
-        """The sources to choose a judge for these aspects by.
+        """The sources that a judge for these aspects is chosen by.
 
         Those of dev, then of train, up to the number of candidates that the effort allows. Only sources whose ratings
-        can tell judges apart (`CompileData.discriminates`); with `ranked=False` the other rated ones, up to the same
-        limit.
+        can discriminate between judges (`CompileData.discriminates`); with `ranked=False` the other rated sources, up
+        to the same limit.
         """
         splits = self.data.splits
         remaining = self.search_limits.candidates
@@ -224,7 +223,7 @@ class CompilePlan:
 
     @property
     def phases(self) -> list[RunPhase]:
-        """The stages of a compile, for the progress bar; their shares of the work are rough."""
+        """The phases of a compile, for the progress bar; their shares of the work are approximate."""
         units, held_out = len(self.units), 4 * len(self.data.aspects)
         learning = RunPhase("tuning", 0.01 if self.settings.tuner == "none" else 0.25, 8 * units)
         choosing = [
@@ -236,13 +235,13 @@ class CompilePlan:
             return [learning, *choosing, measuring]
         halves = self.data.folds.halves
         learning = replace(learning, share=learning.share * len(halves), passes=learning.passes * len(halves))
-        # Folds of one half share what was tuned, so the first of them makes most of the calls of all.
+        # Folds of one half share the tuned judges, so the first of them makes most of the calls of all.
         first = [*choosing, measuring]
         repeated = [replace(phase, share=phase.share / 4) for phase in first]
         folds = [phases for half in halves for phases in (first, *([repeated] * (len(half) - 1)))]
         if self.settings.lm == OFFLINE:
             return [learning, *(phase for phases in folds for phase in phases), *repeated[:2]]
-        # All folds are on their way at the same time.
+        # All folds run concurrently.
         return [learning, *(_merged(phases) for phases in zip(*folds, strict=True))]
 
     @property
@@ -265,8 +264,7 @@ class CompilePlan:
 
     @property
     def model_name(self) -> str:
-        """The name of the registered model and of the prompts, of which every compile for the same purpose makes a
-        version."""
+        """The name of the registered model and prompts; every compile with this name registers a version."""
         return self.settings.name or f"debate-{self.data.corpus.task.name}"
 
     @property
@@ -281,9 +279,9 @@ def _merged(phases: Sequence[RunPhase]) -> RunPhase:
 
 @dataclass(frozen=True)
 class Run:
-    """A plan that is being carried out.
+    """A plan with all that executes it.
 
-    Estimates carry it out, too: with an LM for dry runs, without tracking, and with a tuner and a search that make as
+    Estimates execute plans, too: with an LM for dry runs, without tracking, and with a tuner and a search that make as
     few or as many calls as possible.
     """
 
@@ -298,24 +296,24 @@ class Run:
 
     @classmethod
     def of(cls, plan: CompilePlan, runner: JudgeRunner, tracker: Tracker | None, reflection: JudgeLM) -> Run:
-        """The compile itself."""
+        """The run of a real compile, with the tuner of the settings."""
         return cls(plan, runner, tracker, find_tuner(plan.settings.tuner), reflection)
 
     @property
     def halves(self) -> list[list[Run]]:
-        """The runs of the folds, in lists of those that share a train part; this run alone for a single split."""
+        """The runs of the folds, in lists of those with the same train part; this run alone for a single split."""
         folds, numbers = self.plan.data.folds, count(1)
         if folds is None:
             return [[self]]
         return [[self.for_fold(splits, next(numbers)) for splits in half] for half in folds.halves]
 
     def tune_concurrently(self, jobs: Sequence[Callable[[], T]]) -> list[T]:
-        """The results of pieces of work that tune, done at once where the tuner allows it.
+        """The results of tuning jobs, which run concurrently if the tuner allows it.
 
-        DSPy's optimizers set the seeds of the whole process, and their output is silenced by redirecting its own.
+        DSPy's optimizers set global seeds, and silencing them redirects the output of the whole process.
         """
         sequential = self.plan.settings.tuner not in ("guide", "none")
-        return [work() for work in jobs] if sequential else self.runner.run_concurrently(jobs)
+        return [job() for job in jobs] if sequential else self.runner.run_concurrently(jobs)
 
     def for_fold(self, splits: Splits, number: int) -> Run:
         """The run of the fold of this number, from 1."""
@@ -323,5 +321,5 @@ class Run:
 
 
 def unit_name(aspects: Sequence[Aspect]) -> str:
-    """The name of a judge for these aspects in logs, stages and studies."""
+    """The name of a unit, the aspects that share a judge, in logs, stages and studies."""
     return "+".join(aspect.name for aspect in aspects)

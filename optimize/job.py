@@ -54,14 +54,14 @@ def compile_judge(
 ) -> Result:
     """Compile a judge for the raters of a corpus and measure it on held-out sources.
 
-    Folds do not depend on each other, so that each step is taken for all of them at once.
+    Folds do not depend on each other and run concurrently.
 
     Args:
         settings: All settings of the compile.
         personas: Name -> text of the Critic's personas to try.
         corpus: Rated texts in place of those that the settings name.
         progress: Whether to show progress on stderr.
-        opened: Gives the run of a plan, for estimates. If it is not tracked, nothing is logged and exported.
+        run_factory: From a plan to its run, for estimates. Without a tracker nothing is logged and exported.
 
     Raises:
         InputError: Settings or data cannot be used; no LM call was made then.
@@ -82,7 +82,7 @@ def compile_judge(
             for fold in half
         ]
         if run.plan.data.folds:
-            # The exported judge learns from all sources: it is tuned on the first half, like half of the folds.
+            # The exported judge is tuned on the first half, like half of the folds, and chosen on all sources.
             jobs.append(partial(choose_and_evaluate, run, tuned[0]))
         *folds, final = run.runner.run_concurrently(jobs)
         evaluations = folds or [final]
@@ -105,7 +105,7 @@ def compile_judge(
 
 
 def _require_compatible(settings: Settings, judge: Judge, corpus: Corpus) -> None:
-    """Refuse settings that ask for what this judge, or these data, do not have."""
+    """Refuse settings that do not fit the judge or the data."""
     if settings.examples_option and settings.examples_option.pairs and not corpus.grouped:
         raise InputError(
             "there are no pairs to show: each source has one text",
@@ -124,7 +124,7 @@ def _require_compatible(settings: Settings, judge: Judge, corpus: Corpus) -> Non
 
 
 def make_plan(rated: RatedSources, settings: Settings, personas: Mapping[str, str]) -> CompilePlan:
-    """Make the plan of a compile: the judge, the data, their split, the level to choose by.
+    """The plan of a compile: the judge, the data, their split, the level to choose by.
 
     Raises:
         InputError: Settings or data cannot be used.
@@ -148,7 +148,7 @@ def make_plan(rated: RatedSources, settings: Settings, personas: Mapping[str, st
         personas=personas,
         identity=fingerprint(
             [settings.identity(), corpus.digest, dict(personas), judge.instructions()]
-            # What the settings name they identify; of what was made in Python the task's wording counts as well.
+            # The task of a corpus from Python is not named by the settings, so its wording is added.
             + ([repr(corpus.task)] if rated.from_python else [])
         ),
     )
@@ -156,11 +156,11 @@ def make_plan(rated: RatedSources, settings: Settings, personas: Mapping[str, st
 
 @contextmanager
 def open_run(plan: CompilePlan, *, progress: bool = True) -> Iterator[Run]:
-    """The LM with its stored replies and the tracked run of a compile, after trial calls of each kind.
+    """The LM with its stored replies and the tracked run of a compile, after the preflight calls.
 
     Raises:
         InputError: The store, the tracking server or the LM cannot be used.
-        dspy.LMError: The LM refuses the trial calls.
+        dspy.LMError: The LM refuses the preflight calls.
     """
     settings = plan.settings
     require_reachable(plan.study_storage)
@@ -175,7 +175,7 @@ def open_run(plan: CompilePlan, *, progress: bool = True) -> Iterator[Run]:
 
 
 def _initial_judge(settings: Settings, options: Mapping[str, Any]) -> Judge:
-    """The judge that the settings name, with the options and rounds that they allow, before any tuning."""
+    """The untuned judge of the settings, with their options and their maximum of rounds."""
     judge = build_preset(settings.judge, options)
     searched = "rounds" in find_preset(settings.judge).searched
     return judge.with_debate(
@@ -184,7 +184,7 @@ def _initial_judge(settings: Settings, options: Mapping[str, Any]) -> Judge:
 
 
 def _preflight_checks(plan: CompilePlan) -> list[PreflightCheck]:
-    """The trial calls before the compile: the judge with every role that the search may use, in every reading."""
+    """The preflight calls: the judge with every role that the search may use, in every reading."""
     searched = "tie_breaker" in find_preset(plan.settings.judge).searched
     readings = [*plan.readings, *(("joint",) if plan.joint_allowed else ())]
     fullest = [plan.untuned_judge(reading).with_debate(tie_breaker=True if searched else None) for reading in readings]
@@ -208,7 +208,7 @@ def _make_tracker(plan: CompilePlan) -> Tracker:
 
 
 def _record_held_out_use(plan: CompilePlan, held_out: HeldOutComparison) -> HeldOutReuse:
-    """Record in the store's ledger that the held-out figures were looked at."""
+    """Record in the store that the held-out figures were looked at."""
     return record_held_out_use(
         Path(plan.settings.store),
         plan.identity,
@@ -221,10 +221,10 @@ def _record_held_out_use(plan: CompilePlan, held_out: HeldOutComparison) -> Held
 
 @contextmanager
 def _one_process_at_a_time(file: Path) -> Iterator[None]:
-    """Let one process at a time compile the same, for it would write the same files; the others wait.
+    """Run the block in one process at a time, because others would write the same files; these wait.
 
     Raises:
-        InputError: The place cannot be written.
+        InputError: The folder cannot be written.
     """
     make_folder(file.parent, "--store")
     lock = FileLock(file.with_name(f"{file.name}.lock"))
@@ -243,7 +243,7 @@ def _one_process_at_a_time(file: Path) -> Iterator[None]:
 def _open_runner(plan: CompilePlan, *, progress: bool) -> Iterator[JudgeRunner]:
     settings = plan.settings
     replies = replies_folder(settings.store, settings.lm)
-    # Compiles at once share their replies, but for those of batch jobs, which would be made twice.
+    # Concurrent compiles share replies as they arrive, except those of batch jobs, which would be submitted twice.
     lock_name = replies / "compile" if settings.batch else Path(settings.store) / "compiles" / plan.identity
     with _one_process_at_a_time(lock_name), closing(open_replies(replies, settings.lm, settings.replies)) as store:
         lm = make_lm(

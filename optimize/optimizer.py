@@ -33,24 +33,23 @@ logger = logging.getLogger(__name__)
 
 
 _NOT_IN_LIGHT = ("blind-half", "blind-every")
-"""Personas that a light search leaves out, for what it tries is much like them."""
+"""Personas that a light search leaves out, because they are much like others."""
 
 
 @dataclass(frozen=True)
 class TunedJudges:
-    """The judges to choose from, tuned on train; folds with the same train share them."""
+    """The judges to choose from, tuned on train; folds with the same train part share them."""
 
     variants: Mapping[str, Mapping[JudgeVariant, CrossFitted]]
-    """Label of a unit (aspects that share a judge) -> its judges."""
+    """Name of a unit (the aspects that share a judge) -> its judges."""
     space: SearchSpace
-    """What the search may choose from."""
 
 
 def tune_judges(run: Run) -> TunedJudges:
     """Tune the judge of every aspect on the train part of the run's plan, by the DSPy optimizer of `--tuner`."""
     plan = run.plan
-    # Tuning uses the cheapest reading. On a copy, because a judge may keep what it has derived, and the uncompiled
-    # judge is measured without that.
+    # Tuning uses the cheapest reading. On a copy, because a judge may cache what it derives, and the uncompiled judge
+    # is measured without that.
     base = plan.untuned_judge(plan.readings[0])
     learnt_by_unit = run.tune_concurrently([partial(_learn, run, base, unit) for unit in plan.units])
     personas = _judges_by_persona(plan, base, _searched_personas(plan))
@@ -67,11 +66,11 @@ def tune_judges(run: Run) -> TunedJudges:
 
 
 _LearntOnTrain = tuple[list[Knowledge], LearntPersona | None]
-"""What was learnt of the raters for a unit, and a persona of the Critic that was written for them."""
+"""The knowledge about the raters that a unit's train part gives, and a persona of the Critic written for them."""
 
 
 def _learn(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> _LearntOnTrain:
-    """All that train tells of the raters: the tuner's results, rated examples, and both together."""
+    """The tuner's results, rated examples, and both together."""
     (kinds, persona), plan, option = _run_tuner(run, base, aspects), run.plan, run.plan.settings.examples_option
     if option is None:
         return kinds, persona
@@ -81,7 +80,7 @@ def _learn(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> _LearntOnTrain
 
 
 def _first_scores(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> dict[tuple[str, str, str], float]:
-    """What the judge gives the texts of train before a debate; a guide's author asks for the same."""
+    """The judge's scores of train before any debate; a guide is written from the same ones."""
     items = [item for aspect in aspects for item in corpus_items(run.plan.data.splits.train, aspect)]
     with stage(f"{unit_name(aspects)}: tuning"):
         transcripts = run.runner.converse(base, items, 0, f"{unit_name(aspects)}: train")
@@ -90,7 +89,7 @@ def _first_scores(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> dict[tu
 
 
 def _run_tuner(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> _LearntOnTrain:
-    """What the optimizer that `--tuner` names finds on train."""
+    """The results of the optimizer that `--tuner` names on train."""
     plan, settings, label = run.plan, run.plan.settings, unit_name(aspects)
     if not base.tunable():
         logger.info("%s: %s has no instructions, so there is nothing to tune", label, settings.judge)
@@ -121,13 +120,13 @@ def _run_tuner(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> _LearntOnT
         )
         for predictor in tuned.judge.predictors():
             predictor.demos = []
-    # Aspects that share a call have one Critic, and a judge without search over personas keeps its own.
+    # Aspects that share a call share the Critic, and without a search over personas it keeps the default one.
     searched = not base.joint and "persona" in find_preset(settings.judge).searched
     return learnt_knowledge(base, tuned), tuned.persona if searched else None
 
 
 def _searched_personas(plan: CompilePlan) -> Mapping[str, str]:
-    """The personas that the search may choose from: all, or only the judge's own if personas are not searched."""
+    """The personas of the search space: all, or only the judge's default one if personas are not searched."""
     if "persona" in find_preset(plan.settings.judge).searched:
         light = plan.settings.effort == "light"
         return {name: text for name, text in plan.personas.items() if not (light and name in _NOT_IN_LIGHT)}
@@ -136,14 +135,14 @@ def _searched_personas(plan: CompilePlan) -> Mapping[str, str]:
 
 
 def _judges_by_persona(plan: CompilePlan, base: Judge, personas: Mapping[str, str]) -> dict[str, Judge]:
-    """The untuned judge with each of these personas, its own first."""
+    """The untuned judge with each of these personas, the default one first."""
     variants = base.variants(personas)
     judge_persona = str(base.config().get("persona", ""))
     return {name: variants[name] for name in sorted(variants, key=lambda name: name != judge_persona)}
 
 
 def _search_space(plan: CompilePlan, base: Judge, personas: Sequence[str], kinds: Sequence[Knowledge]) -> SearchSpace:
-    """What the search may choose from; the single call of the untuned judge is always part of it."""
+    """The search space; the single call of the untuned judge is always part of it."""
     searched = find_preset(plan.settings.judge).searched
     rounds = range(base.debate_config.rounds + 1) if "rounds" in searched else (0, base.debate_config.rounds)
     ties = (False, True) if "tie_breaker" in searched else (base.debate_config.tie_breaker,)
@@ -158,7 +157,7 @@ def _search_space(plan: CompilePlan, base: Judge, personas: Sequence[str], kinds
         rewritten=rewritten,
         readings=plan.readings,
         joint=plan.joint_allowed,
-        # An export of a judge with examples contains texts of the data, which the user has to allow.
+        # The export of a judge with examples contains texts of the data, which the user has to allow.
         not_exportable=()
         if plan.settings.export_examples
         else tuple(k for k in knowledge if k in ("examples", "both")),
@@ -166,7 +165,7 @@ def _search_space(plan: CompilePlan, base: Judge, personas: Sequence[str], kinds
 
 
 def fixed_granularities(plan: CompilePlan, aspects: Sequence[Aspect]) -> dict[str, Granularity]:
-    """Aspect -> its granularity, for aspects whose granularity is not searched: that of its steps, or as given."""
+    """Aspect -> its granularity, for aspects whose granularity is not searched: the scale's steps, or none."""
     defaults = {aspect.name: default_granularity(plan.judge, aspect) for aspect in aspects}
     return {a.name: defaults[a.name] for a in aspects if a.scale.on_steps or not _searches_rounding(plan, a)}
 
@@ -174,8 +173,8 @@ def fixed_granularities(plan: CompilePlan, aspects: Sequence[Aspect]) -> dict[st
 def _searches_rounding(plan: CompilePlan, aspect: Aspect) -> bool:
     """Whether rounding is searched for an aspect.
 
-    Not for metrics, whose values are not on the scale, and not for binary decisions: half points would move scores onto
-    the threshold, and whole points would remove all differences between scores on the same side of it.
+    Not for metrics, whose values are not on the scale, and not for binary decisions: rounding to half points would move
+    scores onto the threshold, and to whole points would remove all differences on the same side of it.
     """
     rule = plan.data.decision_rules.get(aspect.name)
     return plan.judge.on_scale and (rule is None or rule.kind != "binary")

@@ -44,13 +44,13 @@ from debate_judge.runs.tracking.values import CHOICE
 logger = logging.getLogger(__name__)
 
 _ALWAYS_LOGGED = ("data", "judge", "lm", "tuner", "effort", "max_rounds", "metric", "seed")
-"""Settings that each run shows, so that no run compared with others has a gap there."""
+"""Settings that every run logs, even at their defaults, so that runs can be compared by them."""
 
 _TEXTS_WARNING = (
     "\nreport.html quotes the texts of the data: take it out before the export goes to others. `debate report "
     "THIS_FOLDER --share` makes a page that quotes none.\n"
 )
-"""What the export's README says of a page with texts."""
+"""Added to the export's README if the page has texts."""
 
 
 def log_plan(plan: CompilePlan, tracker: Tracker) -> None:
@@ -80,7 +80,7 @@ def export(result: Result) -> None:
 
 
 def _held_out_record(result: Result) -> dict[str, Any]:
-    """The exported judge's held-out scores, for what is measured after the compile."""
+    """The exported judge's held-out scores, for `debate measure` and the other commands after a compile."""
     held_out, name, splits = result.held_out, result.exported.name, result.plan.data.splits
     return record(
         result.plan.data.evaluation_corpus,
@@ -115,12 +115,12 @@ def log_result(result: Result, tracker: Tracker) -> Result:
         log_curve(plan, tracker, result.learning_curve)
     tracker.text("instructions-diff.txt", instruction_diff(plan, result.compiled))
     tracker.text("guides.txt", guides_text(result.compiled))
-    shown_examples = {aspect: examples_of(chosen.judge) for aspect, chosen in result.compiled.aspects.items()}
-    if any(shown_examples.values()):
-        tracker.text(
-            "examples.txt",
-            "\n\n".join(f"{a}\n\n{rendered(agreement)}" for a, agreement in shown_examples.items() if agreement),
+    by_aspect = {aspect: examples_of(chosen.judge) for aspect, chosen in result.compiled.aspects.items()}
+    if any(by_aspect.values()):
+        all_examples = "\n\n".join(
+            f"{aspect}\n\n{rendered(examples)}" for aspect, examples in by_aspect.items() if examples
         )
+        tracker.text("examples.txt", all_examples)
     if tracker.keeps_texts or plan.settings.log_texts:
         tracker.table("debates.json", debate_rows(plan, held_out))
         tracker.debates(sampled_debates(plan, held_out))
@@ -157,11 +157,11 @@ def _write_report(result: Result, tracker: Tracker, report: Report, texts: Debat
 
 
 def _log_model(result: Result, tracker: Tracker) -> None:
-    """Log the export as a model with its prompts, and register it if it is shown to agree with the raters."""
+    """Log the export as a model with its prompts, and register it if its agreement is shown to be above chance."""
     plan, exported = result.plan, result.exported
     foreign_kinds = sorted({chosen.judge.kind for chosen in exported.judge.aspects.values()} - set(JUDGE_CLASSES))
     if foreign_kinds:
-        # The model would have to contain their modules and everything that these import, which is not known here.
+        # The model would need the modules of these judges and everything that they import, which is not known here.
         logger.warning(
             "no MLflow model: it cannot hold the code of %s; use the export in %s",
             ", ".join(foreign_kinds),
@@ -194,7 +194,7 @@ def _log_figures(report: Report, tracker: Tracker) -> None:
 
 
 def _instructions_in_use(judge: Judge) -> dict[str, str]:
-    """Predictor name -> instructions of the predictors that the judge's debate uses."""
+    """Predictor name -> instructions, for the predictors that the judge uses."""
     predictors = {*judge.tunable(), *(["tie_breaker"] if judge.debate_config.tie_breaker else [])}
     return {name: text for name, text in judge.instructions().items() if name in predictors}
 
@@ -232,7 +232,7 @@ def _metrics(result: Result) -> dict[str, float | None]:
         "agreement_high": average["compiled"].high,
         **{f"agreement_{name}": average[name].value for name in COMPARED if name != "compiled"},
         **{f"agreement/{aspect}": result.agreement("compiled", aspect).value for aspect in searches},
-        CHOICE: sum(f.chosen.agreement for f in searches.values()) / len(searches),
+        CHOICE: sum(s.chosen.agreement for s in searches.values()) / len(searches),
         "gain": held_out.gain.value,
         "gain_low": held_out.gain.low,
         "gain_high": held_out.gain.high,

@@ -29,13 +29,13 @@ class RatedSources:
 
     corpus: Corpus
     held_out: Corpus | None = None
-    """Those of `corpus` that the user has set aside to measure on (`--held-out`)."""
+    """The part of `corpus` that is only measured on (`--held-out`)."""
     from_python: bool = False
-    """Whether the corpus was made in Python, and is not what the settings name."""
+    """Whether the corpus was passed from Python, instead of loaded from what the settings name."""
 
 
 def load(settings: Settings, corpus: Corpus | RatedSources | None = None) -> RatedSources:
-    """Load what the settings name, or take `corpus` in place of `--data`, unless it was loaded before."""
+    """Load what the settings name, with `corpus` in place of `--data`; rated sources are returned as they are."""
     if isinstance(corpus, RatedSources):
         return corpus
     from_python = corpus is not None
@@ -97,9 +97,9 @@ def _auto_level(
 ) -> Level:
     """The level `auto`: `summary` if groups have several candidates, else `sample`.
 
-    Also `sample` if the ratings of all aspects are binary: one threshold is then used for all sources, the pooled
+    Also `sample` if the ratings of all aspects are binary: there is one threshold for all sources then, the pooled
     correlation ranks judges much as AUROC does, and groups with a single label count, too. But not for a judge that
-    compares, whose scores mean nothing across sources.
+    compares candidates, whose scores mean nothing across sources.
     """
     all_binary = all(a.name in decision_rules and decision_rules[a.name].kind == "binary" for a in aspects)
     return "summary" if corpus.grouped and (not all_binary or judge.compares) else "sample"

@@ -1,4 +1,4 @@
-"""The result of a compile, which terminal, report, MLflow run, JSON and manifest render."""
+"""The result of a compile, which is shown by terminal, report, MLflow run, JSON and manifest."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class TrackedRun:
 
     run_id: str
     ui_command: str | None
-    """The command that serves the store; None where a server does."""
+    """The command that starts MLflow's UI on the store; None if a server is used."""
     link: str
     """The run's page."""
     runs_link: str
@@ -57,20 +57,20 @@ class Result:
 
     plan: CompilePlan
     lm: JudgeLM
-    """The judge's LM, whose meter has the calls of the compile."""
+    """The judge's LM, whose meter counted the calls of the compile."""
     evaluations: Sequence[HeldOutEvaluation]
-    """The judges that were measured, with their scores on held-out: one for a single split, else one for each fold."""
+    """The scores of the compared judges on held-out: one evaluation for a single split, otherwise one for each fold."""
     compiled: CompiledJudge
-    """The compiled judge, whether or not it is exported; with folds the one that uses all sources."""
+    """The compiled judge, whether or not it is exported; with folds the one made from all sources."""
     searches: Mapping[str, SearchResult]
     """Aspect -> the search that chose its judge."""
     held_out: HeldOutComparison
     exported: ExportChoice
     learning_curve: LearningCurve | None = None
     held_out_reuse: HeldOutReuse = FIRST_USE
-    """How often the held-out figures were looked at."""
+    """How often the figures of the same held-out sources were looked at."""
     report: Path | None = None
-    """The HTML page, with texts if these were wanted; None if no page was wanted or it could not be written."""
+    """The HTML page; None if the settings want none or it could not be written."""
     tracked: TrackedRun | None = None
     """None for a dry run."""
 
@@ -86,7 +86,7 @@ class Result:
 
     @property
     def verdict(self) -> str:
-        """Is the judge good, is it better than a single call, what does it cost, what is exported: a line each."""
+        """Whether the judge is good and better than a single call, what it costs, what is exported: a line each."""
         return "\n".join(verdict(self))
 
     def agreement(self, judge: str, aspect: str | None = None) -> Agreement:
@@ -104,7 +104,7 @@ class Result:
     @property
     def judge_kind(self) -> str:
         """The kind of the compiled judge."""
-        return next(iter(self.compiled.aspects.values())).judge.judge_kind
+        return next(iter(self.compiled.aspects.values())).judge.kind
 
     @property
     def table(self) -> pd.DataFrame:
@@ -131,7 +131,7 @@ class Result:
         return calibration_effects(self.plan, self.compiled, self.held_out)
 
     def evidence(self) -> dict[str, Any]:
-        """What was found and how, as JSON values: for the manifest of the export, and most of `to_json`."""
+        """The results and how they were measured, as JSON values: for the export's manifest, and most of `to_json`."""
         held_out, gain, plan = self.held_out, self.held_out.gain, self.plan
         splits, origin = plan.data.splits, plan.data.corpus.origin
         return {

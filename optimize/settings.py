@@ -41,21 +41,21 @@ def _run_name(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ExamplesOption:
-    """The rated examples that a judge may be given."""
+    """The value of `--examples`: the rated examples that a judge may have in its prompts."""
 
     count: int
     nearest: bool = False
-    """Whether each item is shown the most similar examples, instead of the same ones for all items."""
+    """Whether the prompt of an item has the most similar examples, instead of the same ones for all items."""
     pairs: bool = False
-    """Whether they are pairs of one source, first those that the judge orders the other way round; `count` is then the
-    number of pairs."""
+    """Whether they are pairs of one source, first those that the judge does not order as the raters do; `count` is then
+    the number of pairs."""
 
     @classmethod
     def parse(cls, text: str) -> ExamplesOption:
         """Read `N`, `nearest:N` or `pairs:N`.
 
         Raises:
-            InputError: It is neither.
+            InputError: It is none of these.
         """
         mode, _, number = text.rpartition(":")
         if mode not in ("", "nearest", "pairs") or text.startswith(":") or not number.isdecimal() or int(number) < 1:
@@ -191,22 +191,22 @@ class Settings(DataFlags, JudgeFlags, JudgeOptionFlags, LMFlags, LimitFlags, Sea
 
     @property
     def metric_choice(self) -> MetricChoice:
-        """What the search maximizes, and its level."""
+        """The value of `--metric`: what the search maximizes, and its level."""
         return objective_of(self.metric)
 
     @property
     def examples_option(self) -> ExamplesOption | None:
-        """What `examples` asks for, if anything."""
+        """The parsed value of `examples`, if it is set."""
         return ExamplesOption.parse(self.examples) if self.examples else None
 
     @property
     def reflection(self) -> tuple[str, str | None]:
-        """The LM that writes guides and instructions, and the address given for it."""
+        """The LM that writes guides and instructions, and its address, if one is set."""
         spec = self.reflection_lm or self.lm
-        # The address belongs to a provider, and is not used for models of another one.
+        # `api_base` is the address of the judge's provider, and is not used for another one.
         same_provider = spec.partition("/")[0] == self.lm.partition("/")[0]
         return spec, self.api_base if same_provider else None
 
     def identity(self) -> str:
-        """Fingerprint of the settings that determine the result; where results are stored and shown does not."""
+        """Fingerprint of the settings that determine the result; settings of the output do not."""
         return fingerprint(result_settings(self))

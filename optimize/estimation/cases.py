@@ -1,4 +1,4 @@
-"""The cases of an estimate: what tuner and search do at least, as expected, and at most."""
+"""The cases of an estimate: the least, the expected and the most calls of tuner and search."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from debate_judge.runs.estimates.dry_run import Ledger
 
 
 def run_for_case(case: EstimateCase, run: Run, ledger: Ledger) -> Run:
-    """The run with the tuner and the search of a case, which leave nothing behind."""
+    """The run with the tuner and the search of a case, which store nothing."""
     if case.name == "lower":
         return replace(
             run,
@@ -40,7 +40,7 @@ def run_for_case(case: EstimateCase, run: Run, ledger: Ledger) -> Run:
 
 
 class _TransformedOptimizer(Teleprompter):
-    """An optimizer that makes the calls of another one, and returns `change` of the untuned judge and its result."""
+    """An optimizer that makes the calls of another one, and returns `transform` of the untuned judge and its result."""
 
     def __init__(self, optimizer: Teleprompter, transform: Callable[[Judge, TuningResult], TuningResult]) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ def _transformed(tuner: Tuner, transform: Callable[[Judge, TuningResult], Tuning
 
 
 def _rewritten(judge: Judge, tuned: TuningResult) -> TuningResult:
-    """What the tuner found, or if that is nothing, the judge as if it had found other instructions for every role."""
+    """The tuner's result with a persona, or if it changed no instructions, as if it had changed those of all roles."""
     if tuned.judge is judge:
         return tuned
     if tuned.judge.instructions() != judge.instructions():
@@ -71,21 +71,21 @@ def _rewritten(judge: Judge, tuned: TuningResult) -> TuningResult:
 
 
 def _study_factory(strategy: Callable[[int], Strategy], ledger: Ledger) -> StudyFactory:
-    """The search itself, which leaves no study behind, steered by the `strategy` of its number among those of a run.
+    """The search itself, without a stored study, with the `strategy` of its number among the searches of a run.
 
-    Blocks are of so many sources, however many there are: what is pruned on the sample is counted as it was asked.
+    Block sizes do not depend on the number of sources, so the calls of a pruned trial are not scaled up.
     """
 
     numbers = count()
 
     def make_study(units: Mapping[str, ChoiceScores], space: SearchSpace, plan: SearchPlan, on_trial: OnTrial) -> Study:
-        begin = len(ledger.asked)
+        first_call = len(ledger.asked)
 
         def on_tried(point: Point, outcome: TrialOutcome) -> None:
-            nonlocal begin
+            nonlocal first_call
             if isinstance(outcome, PrunedPoint):
-                ledger.count_unscaled(begin)
-            begin = len(ledger.asked)
+                ledger.count_unscaled(first_call)
+            first_call = len(ledger.asked)
             on_trial(point, outcome)
 
         return Study(units, space, replace(plan, storage=None, strategy=strategy(next(numbers))), on_tried)
@@ -107,27 +107,27 @@ def _fewest_calls(outcomes: Outcomes) -> dict[str, Point]:
 
 
 def _most_calls(outcomes: Outcomes) -> dict[str, Point]:
-    """Debates that ask most. Half of the units have other personas than the others, as far as there are any, and every
-    second one has other knowledge: what fits together is tried jointly, so that the costliest joint points are met."""
+    """The debates with most calls. If possible, half of the units get another persona than the others, and every second
+    one other knowledge: units that can share calls are tried jointly, so that the costliest joint points are tried."""
     points = [point for point in _exportable_points(outcomes) if point.rounds] or _exportable_points(outcomes)
     ranked = sorted(points, key=lambda p: (-round(_calls(outcomes, p), 6), p.knowledge == NO_KNOWLEDGE))
     personas = list(dict.fromkeys(point.persona for point in ranked))
-    by_label = {}
-    for number, label in enumerate(outcomes.units):
+    by_unit = {}
+    for number, unit in enumerate(outcomes.units):
         with_persona = [p for p in ranked if p.persona == personas[2 * number // len(outcomes.units) % len(personas)]]
         config = with_persona[0].rounds, with_persona[0].tie_breaker
         by_knowledge = {p.knowledge: p for p in reversed(with_persona) if (p.rounds, p.tie_breaker) == config}
-        by_label[label] = list(by_knowledge.values())[number % len(by_knowledge)]
-    return by_label
+        by_unit[unit] = list(by_knowledge.values())[number % len(by_knowledge)]
+    return by_unit
 
 
 def _variants_with_most_calls(outcomes: Outcomes, points: Sequence[Point]) -> list[Point]:
-    """As many as there are aspects, no two of the same variant."""
+    """The points with most calls, as many as there are aspects, each of another variant."""
     aspects = sum(len(scores.aspects) for scores in outcomes.units.values())
-    by_variant: dict[JudgeVariant, Point] = {}
+    first_of_variant: dict[JudgeVariant, Point] = {}
     for point in sorted(points, key=lambda point: -_calls(outcomes, point)):
-        by_variant.setdefault(point.variant, point)
-    return list(by_variant.values())[:aspects]
+        first_of_variant.setdefault(point.variant, point)
+    return list(first_of_variant.values())[:aspects]
 
 
 def _longest_first(remaining: Sequence[Point]) -> list[Point]:
@@ -137,7 +137,7 @@ def _longest_first(remaining: Sequence[Point]) -> list[Point]:
 
 class _PruneEverything(optuna.pruners.BasePruner):
     def prune(self, study: optuna.Study, trial: optuna.trial.FrozenTrial) -> bool:
-        # The first trial is asked about everything in every search.
+        # The first trial is never pruned.
         return bool(study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,)))
 
 
@@ -147,18 +147,16 @@ CHEAPEST = Strategy(
     points_to_reread=lambda outcomes, points: [],
     choose=_fewest_calls,
 )
-"""A search that tries nothing beyond the starting points, prunes all at once, and chooses what asks least."""
+"""A search that tries the starting points alone, prunes all after the first block, and chooses the fewest calls."""
 
 
 def _most_expensive(number: int) -> Strategy:
-    """A search whose further trials ask as much as they can, which prunes nothing, and chooses what asks most. Of what
-    asks alike every search prefers something else, as those of folds may: what they have in common is asked once."""
+    """A search whose further trials make as many calls as possible, which prunes nothing, and chooses the most calls.
+    Among equals each search prefers another variant, as folds may: calls that they have in common are made once."""
 
     def rank_variants(outcomes: Outcomes, variants: Sequence[JudgeVariant]) -> list[JudgeVariant]:
-        # Whatever few of the variants are compared, searches with different numbers differ in the best of them.
-        return [
-            variant for _, variant in sorted((position ^ number, variant) for position, variant in enumerate(variants))
-        ]
+        # Searches with different numbers rank another variant first, whichever of them are compared.
+        return [v for _, v in sorted((position ^ number, variant) for position, variant in enumerate(variants))]
 
     return Strategy(
         pruner=lambda expensive: optuna.pruners.NopPruner(),

@@ -1,9 +1,8 @@
-"""What a compile would take before anything is spent, by carrying out its plan on a sample of each part.
+"""The cost of a compile before anything is spent, by executing its plan on a sample of each part.
 
-Executed are the compile's own tuning, search and held-out scoring, with an LM for dry runs (`programs.dry_run`). Two
-more things decide what is asked and are not known beforehand: what the tuner writes, and which points the search
-visits and chooses. In the expected case they are what comes of the sample; in the lower and the upper case they are
-bounds, put in the place of tuner and search.
+Tuning, search and held-out scoring are those of the compile, with an LM for dry runs (`programs.dry_run`). Two things
+that decide about calls are not known in advance: what the tuner writes, and which points the search tries and chooses.
+In the expected case they are those of the sample; in the lower and the upper case, bounds take their place (`cases`).
 """
 
 from __future__ import annotations
@@ -102,7 +101,7 @@ def _row_name(stage: str, role: str) -> str:
 
 @contextmanager
 def _without_progress_lines() -> Iterator[None]:
-    """Keep back what a compile says about its progress: nothing of it happens."""
+    """Suppress the progress messages of the compile, none of which is true of a dry run."""
     logger = logging.getLogger("debate_judge.optimize")
     level = logger.level
     logger.setLevel(logging.WARNING)
@@ -112,14 +111,14 @@ def _without_progress_lines() -> Iterator[None]:
         logger.setLevel(level)
 
 
-# --- the sample, and how it represents the whole ---
+# --- the sample, and the full size of each stage ---
 
 
 def sample_plan(plan: CompilePlan) -> CompilePlan:
-    """The plan with a sample of each part and judges that only ask the LM."""
+    """The plan with a sample of each part, and judges that make LM calls only."""
     return replace(
         plan,
-        # Too little may be scored in a sample; that is told when all is.
+        # That too many items of a sample are unscored is no error.
         settings=replace(plan.settings, max_unscored=1.0),
         data=_sampled_folds(plan, plan.data.folds)
         if plan.data.folds
@@ -132,77 +131,71 @@ def sample_plan(plan: CompilePlan) -> CompilePlan:
 
 def _sampled_split(plan: CompilePlan) -> Splits:
     splits, seed = plan.data.splits, plan.settings.seed
-    # Train groups that give no example say nothing about tuning.
-    useful = {item.group for item in _rated_items(plan, splits.train, plan.data.aspects)}
-    tunable = [group for group in splits.train.groups if group.id in useful]
+    # Train groups without examples have no part in tuning.
+    tunable_ids = {item.group for item in _rated_items(plan, splits.train, plan.data.aspects)}
+    tunable = [group for group in splits.train.groups if group.id in tunable_ids]
     ranked = [group for group in splits.dev.groups if plan.data.discriminates(group, plan.data.aspects)]
 
-    def sample_groups(part: Corpus, groups: Sequence[RatedGroup]) -> Corpus:
-        least, ids = max(1, SAMPLE_ITEMS // len(plan.data.aspects)), {group.id for group in groups}
-        # The others matter to calibration alone.
-        others = sampled_groups([group for group in part.groups if group.id not in ids], least, seed)
-        return replace(part, groups=(*sampled_groups(groups, least, seed), *others))
+    def take(part: Corpus, groups: Sequence[RatedGroup]) -> Corpus:
+        count, ids = max(1, SAMPLE_ITEMS // len(plan.data.aspects)), {group.id for group in groups}
+        # The others are for calibration alone.
+        others = sampled_groups([group for group in part.groups if group.id not in ids], count, seed)
+        return replace(part, groups=(*sampled_groups(groups, count, seed), *others))
 
     return replace(
         splits,
-        train=sample_groups(splits.train, tunable),
-        dev=sample_groups(splits.dev, ranked),
-        held_out=sample_groups(splits.held_out, splits.held_out.groups),
+        train=take(splits.train, tunable),
+        dev=take(splits.dev, ranked),
+        held_out=take(splits.held_out, splits.held_out.groups),
     )
 
 
 def _sampled_folds(plan: CompilePlan, folds: Folds) -> CompileData:
-    """The data with a sample of each fold, which serves wherever the fold is held out, chosen by or learnt from."""
-    data, kept = plan.data, set[str]()
-    least = SAMPLE_ITEMS // len(data.aspects) // len(folds.parts)
+    """The data with a sample of each fold, the same wherever the fold is held out, chosen by or learnt from."""
+    data, sampled_ids = plan.data, set[str]()
+    count = SAMPLE_ITEMS // len(data.aspects) // len(folds.parts)
     for held_out in (splits.held_out for splits in folds.parts):
         ranked = [group for group in held_out.groups if data.discriminates(group, data.aspects)]
         others = [group for group in held_out.groups if not data.discriminates(group, data.aspects)]
         for groups in (ranked, others):
-            kept |= {group.id for group in sampled_groups(groups, least, plan.settings.seed)}
+            sampled_ids |= {group.id for group in sampled_groups(groups, count, plan.settings.seed)}
 
-    def sample_groups(part: Corpus) -> Corpus:
-        return replace(part, groups=tuple(group for group in part.groups if group.id in kept))
+    def take(part: Corpus) -> Corpus:
+        return replace(part, groups=tuple(group for group in part.groups if group.id in sampled_ids))
 
-    def sampled(splits: Splits) -> Splits:
+    def sampled_split(splits: Splits) -> Splits:
         return replace(
             splits,
-            train=sample_groups(splits.train),
-            dev=sample_groups(splits.dev),
-            held_out=sample_groups(splits.held_out),
+            train=take(splits.train),
+            dev=take(splits.dev),
+            held_out=take(splits.held_out),
         )
 
-    sampled_folds = Folds(sampled(folds.whole), tuple(tuple(map(sampled, half)) for half in folds.halves))
-    return replace(data, corpus=sample_groups(data.corpus), splits=sampled_folds.whole, folds=sampled_folds)
+    sampled_folds = Folds(sampled_split(folds.whole), tuple(tuple(map(sampled_split, half)) for half in folds.halves))
+    return replace(data, corpus=take(data.corpus), splits=sampled_folds.whole, folds=sampled_folds)
 
 
 def make_stages(plan: CompilePlan, sample: CompilePlan) -> dict[str, Stage]:
-    """The stages by the names that tuning, search and held-out scoring give them."""
+    """The stages by the names that tuning, search and held-out scoring use, with the extent of plan and sample."""
     stages: dict[str, Stage] = {}
     held_out = plan.data.evaluation_corpus, sample.data.evaluation_corpus
     for unit in plan.units:
         label = unit_name(unit)
         # With folds every source is learnt from, in one of the halves.
-        train = (
-            each_plan.data.corpus if each_plan.data.folds else each_plan.data.splits.train
-            for each_plan in (plan, sample)
-        )
+        train = (p.data.corpus if p.data.folds else p.data.splits.train for p in (plan, sample))
         stages[f"{label}: tuning"] = Stage.of(
             f"{label}: tuning", *(extent(_rated_items(plan, part, unit)) for part in train)
         )
-        all_parts, sampled_parts = _choice_corpora(plan, unit), _choice_corpora(sample, unit)
+        full, sampled = _choice_corpora(plan, unit), _choice_corpora(sample, unit)
         for part in PARTS:
-            extents = [extent(_items(parts[part], unit)) for parts in (all_parts, sampled_parts)]
-            for kind in ("debates", "tie-breaks"):
-                stages[search_stage(label, kind, part)] = Stage.of(f"{label}: search, {kind}", *extents)
-            unranked = (
-                extent(_items(_choice_corpora(each_plan, unit, ranked=False)[part], unit))
-                for each_plan in (plan, sample)
-            )
-            calibrating = Stage.of(calibration_label(label), *unranked)
-            stages |= {search_stage(calibration_label(label), k, part): calibrating for k in ("debates", "tie-breaks")}
+            extents = [extent(_items(parts[part], unit)) for parts in (full, sampled)]
+            for calls in ("debates", "tie-breaks"):
+                stages[search_stage(label, calls, part)] = Stage.of(f"{label}: search, {calls}", *extents)
+            unranked = (extent(_items(_choice_corpora(p, unit, ranked=False)[part], unit)) for p in (plan, sample))
+            calibration = Stage.of(calibration_label(label), *unranked)
+            stages |= {search_stage(calibration_label(label), k, part): calibration for k in ("debates", "tie-breaks")}
             joint = Stage.of(f"{JOINT_LABEL}: search", *extents)
-            stages |= {search_stage(JOINT_LABEL, kind, part): joint for kind in ("debates", "tie-breaks")}
+            stages |= {search_stage(JOINT_LABEL, calls, part): joint for calls in ("debates", "tie-breaks")}
         stages[f"{JOINT_LABEL}: held-out"] = Stage.of(
             f"{JOINT_LABEL}: held-out", *(extent(_items(part, unit[:1])) for part in held_out)
         )
@@ -214,7 +207,7 @@ def make_stages(plan: CompilePlan, sample: CompilePlan) -> dict[str, Stage]:
 
 
 def _choice_corpora(plan: CompilePlan, unit: Sequence[Aspect], *, ranked: bool = True) -> dict[ChoicePart, Corpus]:
-    """The sources that a unit is chosen by, of all folds together."""
+    """The sources that a unit's judge is chosen by, of all folds together."""
     if not plan.data.folds:
         return plan.choice_corpora(unit, ranked=ranked)
     choices = [plan.for_fold(splits, 1).choice_corpora(unit, ranked=ranked) for splits in plan.data.folds.parts]

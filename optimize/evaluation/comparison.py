@@ -4,7 +4,7 @@ With folds (`data/folds.py`) every source is held out once, and each fold has it
 computed as for a single held-out part, on the groups of all folds:
 
 - At summary level the value of a group is computed from the scores of its fold's judge. Figures are means over groups,
-  with t intervals of these values.
+  with t intervals.
 - At sample and system level the scores of all folds are pooled. The judges of different folds may use the scale
   differently, which lowers the pooled correlation a little.
 
@@ -44,16 +44,16 @@ from debate_judge.runs.reports.raters import several_raters
 from debate_judge.runs.runner.runner import calls_per_item, require_scored
 
 DEV_CUT = "compiled-dev-cut"
-"""The compiled judge once more, with decisions at the cut that was best on dev."""
+"""The compiled judge again, with decisions at the cut that was best on dev."""
 
 MAPPED = "compiled-mapped"
-"""The compiled judge once more, with its scores mapped to the raters' scale."""
+"""The compiled judge again, with its scores mapped to the raters' scale."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoldFigures:
-    """The figures of the folds: averages over aspects, in the correlation and at the level to choose by; None if a
-    fold's ratings leave it undefined."""
+    """Figures of each fold, averaged over aspects, in the correlation and at the level to choose by; None where a
+    fold's ratings leave them undefined."""
 
     sources: tuple[int, ...]
     """Number of held-out sources of each fold."""
@@ -70,7 +70,7 @@ class ReadAlone:
     agreement: Agreement
     """Averaged over aspects, in the objective."""
     change: Difference
-    """This minus the compiled judge as it was compiled."""
+    """This minus the compiled judge in its own reading."""
     calls: float
     """LM calls per item."""
 
@@ -96,22 +96,22 @@ class HeldOutComparison:
     gain_over_uncompiled: Difference
     """Compiled minus uncompiled, averaged over aspects."""
     judgements: Mapping[str, Mapping[str, list[Judgement]]]
-    """Judge name, of `COMPARED` -> aspect -> judgements in the order of the measured sources, with folds each by the
+    """Judge name, of `COMPARED` -> aspect -> judgements in the order of the evaluation corpus, with folds each by the
     judge of its fold."""
     scores: ScoresByJudge
-    """The same as scores by group."""
+    """Their scores by group."""
     calibrated: Mapping[str, Sequence[GroupScores]]
     """Aspect -> the compiled judge's scores mapped to the raters' scale, with folds by each fold's map; aspects without
     a map are missing."""
     decisions: Mapping[str, Mapping[str, DecisionResult]]
     """Judge name, of `COMPARED` or `DEV_CUT` -> aspect -> decisions, for aspects whose ratings define any."""
     raters: Mapping[str, Mapping[str, RaterAgreement]]
-    """Judge name, of `COMPARED` -> aspect -> comparison with single raters; empty if only mean ratings are known."""
+    """Judge name, of `COMPARED` -> aspect -> comparison with single raters; empty if there are only mean ratings."""
     absolute_agreement: Mapping[str, Mapping[str, AbsoluteAgreement]]
     """Judge name, of `COMPARED` or `MAPPED` -> aspect or average -> how close its scores are to the ratings; empty for
     judges whose scores are not on the scale."""
     read_alone: ReadAlone | None = None
-    """None where that was not measured."""
+    """None if it was not measured."""
     folds: FoldFigures | None = None
     """None for a single split."""
 
@@ -121,13 +121,13 @@ class HeldOutComparison:
 
 
 def above_zero(figure: Agreement) -> bool:
-    """Whether agreement above chance is shown: the interval, or without one the value, is above 0."""
+    """Whether agreement is shown to be above chance: the interval, or without one the value, is above 0."""
     end = figure.value if figure.low is None else figure.low
     return end is not None and end > 0
 
 
 def compare_held_out(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation]) -> HeldOutComparison:
-    """Agreement of the compared judges, and the compiled one's gain; `evaluations` are those of the folds, or one.
+    """Compare the judges on held-out, by the evaluations of all folds, or by one.
 
     Raises:
         InputError: The compiled judge left too many items without a score.
@@ -182,7 +182,7 @@ def _calls(evaluations: Sequence[HeldOutEvaluation], name: str) -> dict[str, flo
 
 
 def _judgements(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation], judge: str) -> dict[str, list[Judgement]]:
-    """Aspect -> judgements, in the order of the measured sources."""
+    """Aspect -> judgements, in the order of the evaluation corpus."""
     judgements = {}
     for aspect in plan.data.aspects:
         by_item = {
@@ -197,7 +197,7 @@ def _judgements(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation], jud
 
 
 def _calibrated(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation]) -> dict[str, list[GroupScores]]:
-    """Aspect -> scores of the compiled judges mapped to the raters' scale, in the order of the measured sources."""
+    """Aspect -> scores of the compiled judges mapped to the raters' scale, in the order of the evaluation corpus."""
     calibrated = {}
     for aspect in plan.data.aspects:
         maps = [evaluation.judge.aspects[aspect.name].calibration for evaluation in evaluations]
@@ -269,7 +269,8 @@ def _dev_cut(evaluation: HeldOutEvaluation, aspect: str, rule: DecisionRule) -> 
 def _common_cut(
     cuts: Sequence[DecisionRule], scores: Sequence[list[GroupScores]]
 ) -> tuple[DecisionRule, list[GroupScores]]:
-    """One cut for all folds: the mean of theirs. Each fold's scores are shifted accordingly, so no decision changes."""
+    """One cut for all folds: the mean of theirs. The scores of each fold are shifted with its cut, so that no decision
+    changes."""
     if len(cuts) == 1:
         return cuts[0], scores[0]
     thresholds = [cut.threshold if cut.cut is None else cut.cut for cut in cuts]
@@ -342,7 +343,7 @@ def calibration_effects(
 
 @dataclass(frozen=True)
 class ExportChoice:
-    """The judge that is exported, and why it is this one."""
+    """The judge that is exported, and why."""
 
     judge: CompiledJudge
     name: Literal["compiled", "single"]
@@ -351,7 +352,7 @@ class ExportChoice:
 
 
 def costs_more(calls: float, single: float) -> bool:
-    """Whether a judge with `calls` LM calls per item is more expensive than one with `single`."""
+    """Whether a judge with `calls` LM calls per item is more expensive than a single call."""
     return calls > (1 + EQUAL_COST_TOLERANCE) * single
 
 

@@ -1,4 +1,4 @@
-"""Held-out scores: each of the compared judges scores the sources that were not used for tuning or choosing."""
+"""Held-out scores: each compared judge scores the sources that were not used for tuning or choosing."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from debate_judge.runs.runner.runner import group_scores
 logger = logging.getLogger(__name__)
 
 COMPARED = ("single", "informed_single", "uncompiled", "compiled")
-"""The compared judges: one call of the Scorer; one call of the Scorer with the compiled judge's knowledge of the
+"""The compared judges: one call of the Scorer; one call of the Scorer with the compiled judge's knowledge about the
 raters, which separates the effect of the debate from that of tuning; the untuned debate; the compiled debate. The first
 reads each candidate alone, unless the user has set `together`; the second has the reading of the compiled judge; the
 third reads alone, or in a light search in the cheapest reading."""
 
 COMPILED_ALONE = "compiled-alone"
-"""The compiled judge on each text by itself, if that is to be measured."""
+"""The compiled judge on each text by itself, if that is measured (`read-alone`)."""
 
 HeldOutJudgements = Mapping[str, Mapping[str, tuple[list[Judgement], Granularity]]]
 """Judge name, of `COMPARED` -> aspect -> its judgements in corpus order, and the granularity of reported scores."""
@@ -38,14 +38,14 @@ ScoresByJudge = Mapping[str, ScoresByAspect]
 
 @dataclass(frozen=True)
 class HeldOutEvaluation:
-    """One held-out part, and the compared judges' scores on it."""
+    """One held-out part and the compared judges' scores on it."""
 
     plan: CompilePlan
     """The plan of the fold or of the whole compile, whose splits contain the part."""
     judge: CompiledJudge
-    """The judge compiled without the part."""
+    """The judge that was compiled without the part."""
     searches: Mapping[str, SearchResult]
-    """Aspect -> the search that chose its judge, which has the scores on dev that cuts are tuned on."""
+    """Aspect -> the search that chose its judge; it has the scores on dev that cuts are tuned on."""
     judgements: HeldOutJudgements
 
     @property
@@ -62,14 +62,14 @@ class HeldOutEvaluation:
 
 
 def evaluate_held_out(run: Run, compiled: CompiledJudge, searches: Mapping[str, SearchResult]) -> HeldOutEvaluation:
-    """Score held-out with all compared judges; `compiled` was made without it, and `searches` chose it by aspect."""
+    """Score held-out with all compared judges; `compiled` was made without it, and `searches` chose its judges."""
     plan = run.plan
     if not plan.data.splits.held_out.groups:
-        # With folds no source is left for the judge that learns from all of them.
+        # With folds, the judge that learns from all sources has none left.
         return HeldOutEvaluation(plan, compiled, searches, {})
     logger.info("scoring held-out with single calls, the uncompiled and the compiled judge")
     names = [aspect.name for aspect in plan.data.aspects]
-    # Copies, because a judge may keep what it has derived, and the plan may be carried out again.
+    # Copies, because a judge may cache what it derives, and the plan may be executed again.
     single, uncompiled = (
         plan.single.deepcopy(),
         plan.untuned_judge(plan.readings[0 if plan.search_limits.cheap_only else -1]),
@@ -78,8 +78,8 @@ def evaluate_held_out(run: Run, compiled: CompiledJudge, searches: Mapping[str, 
     informed_single = [
         SharedJudge(shared.judge.with_debate(rounds=0, tie_breaker=False), shared.aspects) for shared in chosen
     ]
-    # A single call is the first turn of the debate with the same knowledge and reading: it is in the store then, or is
-    # shared in flight.
+    # A single call is the first turn of the debate with the same knowledge and reading, so that its reply is in the
+    # store, or shared in flight.
     judges = {
         "uncompiled": shared_judges(dict.fromkeys(names, uncompiled)),
         "single": shared_judges(dict.fromkeys(names, single)),

@@ -1,10 +1,10 @@
 """The learning curve: held-out agreement after tuning on fewer train sources, to see whether more ratings would help.
 
 The choices for each aspect (rounds, persona, Tie-breaker, reading, granularity) are fixed. The judge is tuned on 0, 4,
-8, 16, … and all train sources, each a part of the next, and scores held-out. So the curve measures the effect of tuning
-on this judge; with fewer ratings another judge might have been chosen, and all of dev is used throughout. For an aspect
-whose chosen judge has no knowledge of the raters, the curve uses what the tuner found, because with more ratings it
-might be chosen. With folds, each keeps its own choices.
+8, 16, … and all train sources, each a subset of the next, and scores held-out. So the curve measures the effect of
+tuning on this judge; with fewer ratings another judge might have been chosen, and all of dev is used throughout. For an
+aspect whose chosen judge has no knowledge about the raters, the curve uses what the tuner learnt, because with more
+ratings it might be chosen. With folds, each keeps its own choices.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FIRST_SIZE: Mapping[Level, int] = {"summary": 4, "sample": 16, "system": 4}
 """Train sources of the first step with tuning; more at sample level, where a source may be a single text."""
 
 _MIN_LAST_RATIO = 4 / 3
-"""Least ratio of all train sources to those of the step before."""
+"""Least ratio of all train sources to those of the last step before."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class LearningCurve:
     fixed_points: Mapping[str, Point]
     """Aspect -> the fixed choices, with folds those of the first; their `knowledge` is the kind that is tuned."""
     aspects_without_knowledge: tuple[str, ...]
-    """Aspects whose chosen judge has no knowledge of the raters."""
+    """Aspects whose chosen judge has no knowledge about the raters."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; every number finite or null."""
@@ -79,10 +79,10 @@ class LearningCurve:
 
 
 def require_learning(settings: Settings) -> None:
-    """Refuse a learning curve of a compile without tuning.
+    """Refuse a learning curve of a compile that learns nothing.
 
     Raises:
-        InputError: It has no tuner and shows no examples.
+        InputError: It has neither tuner nor examples.
     """
     if settings.learning_curve and settings.tuner == "none" and not settings.examples:
         raise InputError(
@@ -111,8 +111,8 @@ def train_sizes(sources: int, level: Level) -> list[int]:
 
 
 @dataclass(frozen=True)
-class _FoldWithChoices:
-    """A held-out part with the fixed choices by aspect."""
+class _FixedFold:
+    """A fold's held-out evaluation, with its fixed choices by aspect."""
 
     run: Run
     evaluation: HeldOutEvaluation
@@ -120,19 +120,16 @@ class _FoldWithChoices:
 
 
 def learning_curve(run: Run, tuned: Sequence[TunedJudges], evaluations: Sequence[HeldOutEvaluation]) -> LearningCurve:
-    """Tune on growing parts of train, and score held-out with the fixed choices.
+    """Tune on growing subsets of train, and score held-out with the fixed choices.
 
     Args:
         run: The compile.
-        tuned: What each of the run's halves has learnt from all of its train part.
+        tuned: For each of the run's halves the judges tuned on its full train part.
         evaluations: Those of the folds, half by half.
     """
     plan, full_size, remaining = run.plan, run.plan.full_train_size, iter(evaluations)
     halves = [
-        [
-            _FoldWithChoices(fold, evaluation := next(remaining), _fixed_points(judges, evaluation.searches))
-            for fold in half
-        ]
+        [_FixedFold(fold, evaluation := next(remaining), _fixed_points(judges, evaluation.searches)) for fold in half]
         for half, judges in zip(run.halves, tuned, strict=True)
     ]
     train_size = min(len(half[0].run.plan.data.splits.train.groups) for half in halves)
@@ -153,14 +150,12 @@ def learning_curve(run: Run, tuned: Sequence[TunedJudges], evaluations: Sequence
         table = agreement_table(scores, levels=(plan.data.level,), **plan.resampling)
         steps.append(LearningStep(size, table, None if previous is None else plan.paired_difference(scores, previous)))
         previous = scores
-    without_knowledge = dict.fromkeys(
-        aspect for half in halves for fold in half for aspect in _aspects_without_knowledge(fold)
-    )
+    without_knowledge = dict.fromkeys(aspect for half in halves for fold in half for aspect in _without_knowledge(fold))
     return LearningCurve(tuple(steps), halves[0][0].fixed_points, tuple(without_knowledge))
 
 
-def _aspects_without_knowledge(fold: _FoldWithChoices) -> list[str]:
-    """Aspects whose chosen judge has no knowledge of the raters."""
+def _without_knowledge(fold: _FixedFold) -> list[str]:
+    """Aspects whose chosen judge has no knowledge about the raters."""
     chosen = {aspect: search.chosen.point.knowledge for aspect, search in fold.evaluation.searches.items()}
     return [a for a, knowledge in chosen.items() if knowledge == NO_KNOWLEDGE != fold.fixed_points[a].knowledge]
 
@@ -170,7 +165,7 @@ def _merged(parts: Sequence[Mapping[str, list[GroupScores]]]) -> dict[str, list[
 
 
 def train_subset(train: Corpus, size: int, seed: int) -> Corpus:
-    """A part of train with `size` sources, in train's order; it contains all smaller parts."""
+    """A random subset of `size` train sources, in train's order; it contains all smaller subsets."""
     order = list(range(len(train.groups)))
     random.Random(f"learning curve {seed}").shuffle(order)
     kept = set(order[:size])
@@ -178,15 +173,14 @@ def train_subset(train: Corpus, size: int, seed: int) -> Corpus:
 
 
 def _with_subset(run: Run, size: int) -> Run:
-    """The run with a part of train, and with its own identity, under which tuners keep their state."""
-    plan = run.plan
-    subset = train_subset(plan.data.splits.train, size, plan.settings.seed)
-    splits = replace(plan.data.splits, train=subset)
-    return replace(run, plan=replace(plan, identity=f"{plan.identity}-{size}", data=replace(plan.data, splits=splits)))
+    """The run with a subset of train."""
+    data = run.plan.data
+    splits = replace(data.splits, train=train_subset(data.splits.train, size, run.plan.settings.seed))
+    return replace(run, plan=replace(run.plan, data=replace(data, splits=splits)))
 
 
 def _fixed_points(tuned: TunedJudges, searches: Mapping[str, SearchResult]) -> dict[str, Point]:
-    """Aspect -> the chosen point; if it has no knowledge of the raters, with the first kind that was tuned."""
+    """Aspect -> the chosen point; if it has no knowledge about the raters, with the first kind that was learnt."""
     kinds = [*tuned.space.knowledge[1:], *(variant.knowledge for variant in tuned.space.rewritten)]
     fixed = {aspect: search.chosen.point for aspect, search in searches.items()}
     for aspect, point in fixed.items():
@@ -196,20 +190,17 @@ def _fixed_points(tuned: TunedJudges, searches: Mapping[str, SearchResult]) -> d
 
 
 def _scores_after_tuning(
-    half: Sequence[_FoldWithChoices], tuned: TunedJudges, subset_size: int | None, size: int
+    half: Sequence[_FixedFold], tuned: TunedJudges, subset_size: int | None, size: int
 ) -> dict[str, list[GroupScores]]:
-    """Aspect -> scores on all held-out parts of a half after tuning on `part` train sources, None for all, which has
-    `learnt` this; `size` is for labels. Aspects share calls as in the compiled judge."""
+    """Aspect -> scores on all held-out parts of a half after tuning on `subset_size` train sources; None takes the
+    judges `tuned` on all. `size` is for labels. Aspects share calls as in the compiled judge."""
     if subset_size:
         tuned = optimizer.tune_judges(_with_subset(half[0].run, subset_size))
     by_fold = []
     for fold in half:
-        plan, label = fold.run.plan, f"learning curve, {size}"
-        points = (
-            {a: replace(p, knowledge=NO_KNOWLEDGE) for a, p in fold.fixed_points.items()}
-            if subset_size == 0
-            else fold.fixed_points
-        )
+        plan, label, points = fold.run.plan, f"learning curve, {size}", fold.fixed_points
+        if subset_size == 0:
+            points = {aspect: replace(point, knowledge=NO_KNOWLEDGE) for aspect, point in points.items()}
         judges: dict[str, Judge] = {}
         for unit in plan.units:
             for aspect in unit:
