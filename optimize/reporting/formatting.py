@@ -31,10 +31,10 @@ def describe_point(point: Point, calls: float = 1.0) -> str:
 
 
 def variant_name(variant: JudgeVariant) -> str:
-    """The name of a variant in figures."""
-    known = "" if variant.knowledge in (NO_KNOWLEDGE, variant.persona) else f" + {variant.knowledge}"
+    """The name of a variant in charts."""
+    knowledge = "" if variant.knowledge in (NO_KNOWLEDGE, variant.persona) else f" + {variant.knowledge}"
     reading = "" if variant.reading == "alone" else f", {variant.reading}"
-    return f"{variant.persona}{known}{reading}"
+    return f"{variant.persona}{knowledge}{reading}"
 
 
 def instruction_diff(plan: CompilePlan, judge: CompiledJudge) -> str:

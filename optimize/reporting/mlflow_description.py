@@ -20,7 +20,7 @@ MAX_DEBATES = 200
 """Most debates in the run's table."""
 
 SAMPLED_DEBATES = 12
-"""Debates that are shown as traces, about equally many of each aspect."""
+"""Number of debates that are logged as traces, about equally many of each aspect."""
 
 
 def description(result: Result) -> str:
@@ -38,10 +38,10 @@ def description(result: Result) -> str:
 
 
 def debate_rows(plan: CompilePlan, held_out: HeldOutComparison) -> list[dict[str, Any]]:
-    """The compiled judge's debates with ratings and single calls, those furthest from the raters first.
+    """The compiled judge's debates with ratings and single calls, those with the largest errors first.
 
-    The distance is the difference of score and mean rating in points; for a judge whose scores are not on the scale,
-    that of their ranks within the group. Items without a score come last.
+    The error is the difference of score and mean rating in points; for a judge whose scores are not on the scale, that
+    of their ranks within the group. Items without a score come last.
     """
     judged = held_out.judgements["compiled"]
     rows: list[dict[str, Any]] = []

@@ -57,13 +57,9 @@ def compile_report(result: Result) -> tuple[Report, DebateTexts]:
     """The report of a compile without the texts of the data, and these texts."""
     plan, judge, searches, held_out = result.plan, result.compiled, result.searches, result.held_out
     names = headings(result)
-    judged = {name: _judged(plan, held_out, name) for name in _BROWSED}
-    debates, texts = debates_of(
-        plan.data.evaluation_corpus,
-        plan.data.aspects,
-        {names[n]: scores for n, scores in judged.items()},
-        plan.identity,
-    )
+    judged = {name: _judged_scores(plan, held_out, name) for name in _BROWSED}
+    by_name = {names[judge]: scores for judge, scores in judged.items()}
+    debates, texts = debates_of(plan.data.evaluation_corpus, plan.data.aspects, by_name, plan.identity)
     blocks_by_title: dict[str, Sequence[ReportBlock]] = {
         "Verdict": _verdict(result),
         "Agreement on held-out sources": _agreement(result),
@@ -107,7 +103,7 @@ PARAMETER_NAMES = {
 _NO_FIGURES = ("What was learnt about the raters", "Reproduce")
 
 
-def _judged(plan: CompilePlan, held_out: HeldOutComparison, name: str) -> JudgedScores:
+def _judged_scores(plan: CompilePlan, held_out: HeldOutComparison, name: str) -> JudgedScores:
     on_scale = plan.single.on_scale if name == "single" else plan.judge.on_scale
     return JudgedScores(held_out.scores[name], held_out.judgements[name], on_scale)
 
@@ -138,7 +134,7 @@ def _agreement(result: Result) -> list[ReportBlock]:
     series = tuple(LineSeries(names[judge], tuple(map(Span.of, by_judge[judge]))) for judge in COMPARED)
     raters = result.held_out.raters.get("compiled", {})
     ceilings = [raters[aspect].ceiling if aspect in raters else None for aspect in aspects]
-    ceiling = tuple(None if each is None else each.value for each in ceilings)
+    ceiling = tuple(None if value is None else value.value for value in ceilings)
     return [
         DataTable(("aspect", *names.values(), "LM calls per item", "chosen"), rows, note, total=several),
         JudgesChart("Held-out agreement with the raters", label, tuple(row[0] for row in rows), series, ceiling),
@@ -155,20 +151,16 @@ def _learning_curve(plan: CompilePlan, curve: LearningCurve | None) -> list[Repo
         learning_curve.table(curve.steps, plan.data.level, plan.statistic),
     ]
     level, statistic, steps = plan.data.level, plan.statistic, curve.steps
-    by_aspect = {
-        aspect: [step.table.aspects[aspect][level][statistic] for step in steps] for aspect in curve.fixed_points
-    }
+    by_aspect = {a: [step.table.aspects[a][level][statistic] for step in steps] for a in curve.fixed_points}
     if len(by_aspect) > 1:
         by_aspect["average"] = [step.table.average[level][statistic] for step in steps]
     series = tuple(LineSeries(name, tuple(map(Span.of, values))) for name, values in by_aspect.items())
     sources = tuple(str(step.sources) for step in steps)
     label = correlation_label(next(iter(by_aspect.values()))[-1])
     blocks.append(LineChart("Learning curve", label, series, x="train sources learnt from", ticks=sources))
-    return (
-        [*blocks, Paragraph(learning_curve.unlearnt(curve.aspects_without_knowledge), look="small")]
-        if curve.aspects_without_knowledge
-        else blocks
-    )
+    if curve.aspects_without_knowledge:
+        blocks.append(Paragraph(learning_curve.unlearnt(curve.aspects_without_knowledge), look="small"))
+    return blocks
 
 
 def _learnt_about_raters(plan: CompilePlan, judge: CompiledJudge) -> list[ReportBlock]:

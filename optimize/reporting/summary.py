@@ -71,7 +71,7 @@ def table(result: Result) -> list[Printed]:
 
 
 def _guides(result: Result) -> list[str]:
-    """The beginning of each guide; run and export have the whole text."""
+    """The beginning of each guide; run and export have the full text."""
     by_aspect = guides(result.compiled)
     if not by_aspect:
         return []
@@ -103,7 +103,7 @@ def _evidence(result: Result) -> list[Printed]:
 
 
 def _learning_curve(result: Result) -> list[Printed]:
-    """The learning curve, if it was asked for."""
+    """The learning curve, if there is one."""
     curve, plan = result.learning_curve, result.plan
     if curve is None:
         return []
@@ -117,13 +117,13 @@ def _learning_curve(result: Result) -> list[Printed]:
 
 
 def next_steps(result: Result) -> Verbatim:
-    """The next commands for the user, in the form in which this process was started."""
+    """The next commands for the user, started in the same way as this process."""
     settings, tracked = result.plan.settings, result.tracked
     if tracked is None:
         raise ValueError("a dry run has no next steps")
     usual = type(settings)()
     data = " ".join(written(settings, ("data", "task", "columns", "aspects", "sources", "held_out", "judge")))
-    # An export's own address is not used unless it is given again.
+    # The address in an export is not used unless the user confirms it.
     server = f"--api-base {without_credentials(settings.api_base)} " if settings.api_base else ""
     lines = [
         "",

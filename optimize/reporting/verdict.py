@@ -47,32 +47,32 @@ def headings(result: Result) -> dict[str, str]:
 
 
 def agreement_rows(result: Result, separator: str) -> list[list[str]]:
-    """By aspect, then averaged: held-out agreement of each judge of `COMPARED`, their LM calls per item with this text
-    between them, and the choice."""
+    """A row for each aspect and the average: held-out agreement of each judge of `COMPARED`, their LM calls per item
+    joined by `separator`, and the choice."""
     calls = result.held_out.calls
     rows = []
     for aspect, search in result.searches.items():
         agreements = [interval(result.agreement(judge, aspect)) for judge in COMPARED]
-        calls_text = separator.join(f"{calls[judge][aspect]:.1f}" for judge in COMPARED)
-        rows.append([aspect, *agreements, calls_text, describe_point(search.chosen.point, search.chosen.calls)])
-    calls_text = separator.join(f"{result.held_out.calls_per_item(judge):.1f}" for judge in COMPARED)
-    return [*rows, ["average", *(interval(result.agreement(judge)) for judge in COMPARED), calls_text, ""]]
+        calls_column = separator.join(f"{calls[judge][aspect]:.1f}" for judge in COMPARED)
+        rows.append([aspect, *agreements, calls_column, describe_point(search.chosen.point, search.chosen.calls)])
+    calls_column = separator.join(f"{result.held_out.calls_per_item(judge):.1f}" for judge in COMPARED)
+    return [*rows, ["average", *(interval(result.agreement(judge)) for judge in COMPARED), calls_column, ""]]
 
 
 def held_out_note(result: Result) -> str:
-    """How many sources the held-out figures rest on, and that the judges never saw them."""
-    never = "each from a judge that never saw it" if result.held_out.folds else "never used for tuning or choosing"
-    return f"{result.plan.data.evaluation_corpus.sources} sources, {never}"
+    """The number of sources of the held-out figures, and that the judges never saw them."""
+    note = "each from a judge that never saw it" if result.held_out.folds else "never used for tuning or choosing"
+    return f"{result.plan.data.evaluation_corpus.sources} sources, {note}"
 
 
 def table_notes(result: Result) -> list[str]:
-    """What belongs under the table of agreement: undefined groups, near-duplicates, and the paired differences."""
+    """Notes under the table of agreement: undefined groups, near-duplicates, and the paired differences."""
     joined = result.plan.data.splits.joined_note()
     return [*undefined_groups(result), *([f"Split: {joined}"] if joined else []), *paired_differences(result)]
 
 
 def evidence_tables(result: Result) -> dict[str, list[DataTable | str]]:
-    """Title -> the tables of further evidence on held-out, as far as there is any, and what belongs below them."""
+    """Title -> tables of further evidence on held-out, with notes below them; titles without evidence are missing."""
     plan, held_out = result.plan, result.held_out
     names = [*headings(result).values(), MAPPED_HEADING][: len(held_out.absolute_agreement)]
     by_title: dict[str, list[DataTable | str]] = {"Decisions": [*decisions.tables(held_out.decisions)]}
@@ -91,14 +91,14 @@ def evidence_tables(result: Result) -> dict[str, list[DataTable | str]]:
 def verdict(result: Result) -> list[str]:
     """Questions and answers, one a line: is the judge good, is it better than a single call of the same LM, where does
     that come from, how well do single raters agree, what does it cost, and what is exported."""
-    held_out, good = result.held_out, result.agreement("compiled")
+    held_out, agreement = result.held_out, result.agreement("compiled")
     sources = result.plan.data.evaluation_corpus.sources
     calls, single = held_out.calls_per_item("compiled"), held_out.calls_per_item("single")
     better = _better(held_out.gain, calls, single)
     lines = [
-        f"Is the judge good? {metric_name(result)} with the raters {interval(good)} on {sources} sources that the "
+        f"Is the judge good? {metric_name(result)} with the raters {interval(agreement)} on {sources} sources that the "
         "judge was neither tuned nor chosen on"
-        + ("." if above_zero(good) else ": agreement above chance is not shown."),
+        + ("." if above_zero(agreement) else ": agreement above chance is not shown."),
         f"Is it better than a single call of the same LM? {better} {_by_aspect(held_out)}",
         f"Where does the difference come from? {_sources_of_gain(held_out)}",
         *_absolute_agreement(held_out),
@@ -122,7 +122,7 @@ def _range(values: Sequence[float]) -> str:
 
 
 def _by_aspect(held_out: HeldOutComparison) -> str:
-    """The advice for each aspect, by intervals that hold for all aspects together."""
+    """The advice for each aspect, from intervals that hold for all aspects together."""
     advice: dict[str, list[str]] = {}
     for aspect, gain in held_out.gains.items():
         sentence = _advice(gain, held_out.calls["compiled"][aspect], held_out.calls["single"][aspect])
@@ -147,7 +147,7 @@ def paired_differences(result: Result) -> list[str]:
     corrected = correct([difference.p_value for difference in differences.values()])
     gain = held_out.gain
     methods = METHODS[gain.method] if gain.method else "no interval"
-    p_value_note = (
+    p_values = (
         WHY_NONE if corrected[0] is None else f"p by sign flips, corrected for {len(differences)} comparisons (Holm)"
     )
     return [
@@ -155,13 +155,13 @@ def paired_differences(result: Result) -> list[str]:
             f"Compiled minus {name}: {interval(difference)}, {p_text(p)}"
             for (name, difference), p in zip(differences.items(), corrected, strict=True)
         ),
-        f"({gain.groups} paired sources; intervals: {methods}; {p_value_note})",
+        f"({gain.groups} paired sources; intervals: {methods}; {p_values})",
         *filter(None, [powers_text(differences)]),
     ]
 
 
 def undefined_groups(result: Result) -> list[str]:
-    """How many groups count 0 or are left out, and the average by other conventions; empty if there are none."""
+    """The numbers of groups that count 0 or are left out, and the average by other conventions; empty without any."""
     counts = {}
     for judge in COMPARED:
         agreements = [result.agreement(judge, aspect) for aspect in result.searches]
@@ -169,11 +169,11 @@ def undefined_groups(result: Result) -> list[str]:
     if not any(map(any, counts.values())):
         return []
     average = result.agreement("compiled")
-    counts_text = "; ".join(
+    listing = "; ".join(
         f"{judge} {constant} / {flat} / {unscored}" for judge, (constant, flat, unscored) in counts.items()
     )
     return [
-        "Groups of equal scores, counted 0 / groups of equal ratings, left out / items without a score: " + counts_text,
+        "Groups of equal scores, counted 0 / groups of equal ratings, left out / items without a score: " + listing,
         "The compiled average without groups of equal scores: "
         + _or_dash(average.value_without_constant)
         + "; with both kinds of groups as 0: "
@@ -197,7 +197,7 @@ def _better(gain: Difference, calls: float, single: float) -> str:
 
 
 def _sources_of_gain(held_out: HeldOutComparison) -> str:
-    """What the knowledge of the raters and the debate each add to a single call."""
+    """What the knowledge about the raters and the debate each add to a single call."""
     effects = {
         "what was learnt about the raters, and how candidates are read": held_out.gain_of_knowledge,
         "the debate": held_out.gain_over_informed,
@@ -215,13 +215,13 @@ def _sources_of_gain(held_out: HeldOutComparison) -> str:
 
 
 def _read_alone(held_out: HeldOutComparison) -> list[str]:
-    """What the judge reaches where texts come one at a time, if that was measured."""
-    single = held_out.read_alone
-    if single is None:
+    """Agreement and cost if texts come one at a time, if that was measured."""
+    alone = held_out.read_alone
+    if alone is None:
         return []
     return [
-        f"And if texts come one at a time? {interval(single.agreement)}, {single.calls:.1f} LM calls per item; against "
-        f"reading as it was compiled {interval(single.change)}."
+        f"And if texts come one at a time? {interval(alone.agreement)}, {alone.calls:.1f} LM calls per item; against "
+        f"reading as it was compiled {interval(alone.change)}."
     ]
 
 

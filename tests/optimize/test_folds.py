@@ -130,7 +130,7 @@ def test_the_exported_judge_uses_all_sources(folded: Proved) -> None:
 
 def test_judgements_are_those_of_the_texts_in_the_order_of_the_corpus(folded: Proved) -> None:
     texts = [c.text for group in folded.result.plan.data.evaluation_corpus.groups for c in group.candidates]
-    judgements = folded.result.held_out.judged["compiled"]["coherence"]
+    judgements = folded.result.held_out.judgements["compiled"]["coherence"]
     assert [getattr(judgement, "score", None) for judgement in judgements] == [float(says(text)) for text in texts]
     groups = folded.result.held_out.scores["compiled"]["coherence"]
     assert [score for group in groups for score in group.scores] == [float(says(text)) for text in texts]

@@ -17,7 +17,7 @@ from tests.optimize.guide_author import Author, tuned
 def test_a_guide_that_is_too_long_is_asked_for_again_and_then_cut() -> None:
     author = Author("large. " + "Many words stand here. " * 10, "large. " + "Many words stand here. " * 10, "large.")
     judge, _ = tuned(author, words=9)
-    assert "The guide had 41 words" in author.shown[1]
+    assert "The guide had 41 words" in author.guide_prompts[1]
     assert " ".join(guide_of(judge).split()) == "large. Many words stand here. Many words stand here."
 
 
@@ -25,7 +25,7 @@ def test_a_guide_that_quotes_a_source_is_asked_for_again_and_loses_the_sentence(
     quoting = "They like large. Think of an old lighthouse keeper and his seven cats in winter."
     author = Author(quoting)
     judge, _ = tuned(author)
-    assert "('of an old lighthouse" in author.shown[1]
+    assert "('of an old lighthouse" in author.guide_prompts[1]
     assert guide_of(judge) == "They like large."
 
 

@@ -97,7 +97,7 @@ def test_it_is_tried_where_the_judge_can_and_the_user_has_not_said_how_it_reads(
     settings: dict[str, Any], joint: bool, reading: str
 ) -> None:
     found = prepared(Settings(**settings), {STRICT.name: STRICT.text})
-    assert (found.joint, found.readings[0]) == (joint, reading)
+    assert (found.joint_allowed, found.readings[0]) == (joint, reading)
     tried = {(t.judge.together, t.judge.joint) for t in _preflight_checks(found)}
     assert ((16, True) in tried) == joint
     assert len(tried) == len(found.readings) + joint
@@ -119,7 +119,7 @@ def test_held_out_is_scored_in_shared_calls_and_no_first_turn_is_made_twice() ->
     lm = make_lm("offline")
     with JudgeRunner(lm, progress=False) as runner:
         run = Run(plan, runner, None, cast(Any, None), lm)
-        found = evaluate_held_out(without_debate(run), CompiledJudge(plan.data.corpus.task, own), {}).scored
+        found = evaluate_held_out(without_debate(run), CompiledJudge(plan.data.corpus.task, own), {}).judgements
     assert {granularity for _, granularity in found["compiled"].values()} == {"half"}
     shapes = {a: {j.transcript.joint for j in judgements} for a, (judgements, _) in found["compiled"].items()}
     assert shapes == {"coherence": {2}, "fluency": {2}, "relevance": {1}}
