@@ -11,7 +11,7 @@ from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.engine import Transport
 from debate_judge.programs.lm.http.address import (
-    COMPATIBLE,
+    OPENAI_COMPATIBLE,
     address_of,
     base_variable,
     key_variable,
@@ -128,7 +128,7 @@ def _require_usable(spec: str, flag: str, options: LMOptions) -> None:
 def transport_for(spec: str, api_base: str | None, flag: str) -> Transport:
     """What makes one attempt at a call to PROVIDER/MODEL."""
     prefix = spec.partition("/")[0]
-    if prefix not in COMPATIBLE:
+    if prefix not in OPENAI_COMPATIBLE:
         from debate_judge.programs.lm.http.other_providers import LiteLLM
 
         return LiteLLM(spec, api_base, flag)
@@ -145,7 +145,9 @@ def transport_for(spec: str, api_base: str | None, flag: str) -> Transport:
             remedy="set the variable to the key as the provider shows it",
         )
     return OpenAICompatible(
-        api_base or COMPATIBLE[prefix], key, needs=key_variable(spec) if prefix == "openai" and not api_base else None
+        api_base or OPENAI_COMPATIBLE[prefix],
+        key,
+        key_variable=key_variable(spec) if prefix == "openai" and not api_base else None,
     )
 
 
@@ -158,7 +160,7 @@ def is_reasoning_model(spec: str) -> bool:
 def server_of(spec: str, api_base: str | None) -> str | None:
     """The address of the server of PROVIDER/MODEL, from the flag or the environment; None is the provider's default."""
     given, variable = address_of(api_base), base_variable(spec)
-    if given is not None or spec.partition("/")[0] not in COMPATIBLE:
+    if given is not None or spec.partition("/")[0] not in OPENAI_COMPATIBLE:
         # LiteLLM looks into the environment by itself.
         return given
     return address_of(os.environ.get(variable), variable)

@@ -137,9 +137,9 @@ class SqlStore:
 
     async def run(self, work: Callable[[Connection], T]) -> T:
         """What `work` returns, carried out in a transaction of its own on another thread."""
-        return await asyncio.to_thread(self.run_now, work)
+        return await asyncio.to_thread(self.run_sync, work)
 
-    def run_now(self, work: Callable[[Connection], T]) -> T:
+    def run_sync(self, work: Callable[[Connection], T]) -> T:
         """`run` for callers without an event loop; blocks."""
         self._require_thread()
         with self._transaction() as connection:

@@ -26,8 +26,8 @@ from sqlalchemy import Connection, delete, insert, select
 from debate_judge.data.errors import InputError
 from debate_judge.programs.lm.batch.service import ENDPOINT, BatchJob, BatchService, Outcomes
 from debate_judge.programs.lm.errors import ProviderDownError, affects_all_calls
-from debate_judge.programs.lm.http.address import COMPATIBLE
-from debate_judge.programs.lm.http.chat_completions import body_of
+from debate_judge.programs.lm.http.address import OPENAI_COMPATIBLE
+from debate_judge.programs.lm.http.chat_completions import request_body
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.reply import Messages, Reply, ReplyStore
 from debate_judge.programs.lm.sql.tables import BATCH_JOBS
@@ -58,8 +58,8 @@ def recorded_jobs(connection: Connection) -> list[BatchJob]:
 
 def warn_of_jobs(store: ReplyStore) -> None:
     """Warn that calls about to be made one by one may be part of batch jobs that are already paid for."""
-    run_now = getattr(store, "run_now", None)
-    if jobs := [] if run_now is None else run_now(recorded_jobs):
+    run_sync = getattr(store, "run_sync", None)
+    if jobs := [] if run_sync is None else run_sync(recorded_jobs):
         _LOG.warning(
             "%d LM calls of an earlier run are in batch jobs that are still running at the provider; --config "
             "batch=openai waits for their replies, otherwise these calls are made and paid for again",
@@ -103,7 +103,7 @@ class BatchEngine:
         key = (os.environ.get("OPENAI_API_KEY") or "").strip() or None
         if key is None and api_base is None:
             raise dspy.LMNotConfiguredError("--config batch=openai needs a key: set OPENAI_API_KEY", model=model)
-        self._service = BatchService(api_base or COMPATIBLE["openai"], key, model, options)
+        self._service = BatchService(api_base or OPENAI_COMPATIBLE["openai"], key, model, options)
         self._model, self._timing = model, options.batch_timing
         self._store, self._meter, self._probe = store, meter, probe
         self._run = getattr(store, "run", None)
@@ -135,7 +135,12 @@ class BatchEngine:
         if self._resumed is None:
             self._resumed = asyncio.ensure_future(self._resume())
         await asyncio.shield(self._resumed)
-        entry = {"custom_id": key, "method": "POST", "url": ENDPOINT, "body": body_of(self._model, messages, settings)}
+        entry = {
+            "custom_id": key,
+            "method": "POST",
+            "url": ENDPOINT,
+            "body": request_body(self._model, messages, settings),
+        }
         line, future = orjson.dumps(entry) + b"\n", asyncio.get_running_loop().create_future()
         call = self._calls[key] = _BatchCall(key, role, (CALL_TAG.get() or CallTag()).round, line, future)
         try:

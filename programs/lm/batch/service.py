@@ -18,7 +18,7 @@ from tenacity import AsyncRetrying, before_sleep_log, retry_if_exception, stop_a
 
 from debate_judge.programs.lm.errors import ProviderDownError, lm_error
 from debate_judge.programs.lm.http.address import without_credentials
-from debate_judge.programs.lm.http.chat_completions import read_reply, refused
+from debate_judge.programs.lm.http.chat_completions import interpret_error, read_reply
 from debate_judge.programs.lm.limits.failures import RetryWait, retry_after
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.reply import Reply
@@ -208,7 +208,7 @@ class BatchService:
                 reason = f"{error.get('code') or 'no response'}: {error.get('message') or 'not answered'}"
                 raise lm15.ServerError(reason)
             raw = orjson.dumps(body)
-            return read_reply(raw) if 200 <= status < 300 else refused(status, raw[:2000].decode(), None)
+            return read_reply(raw) if 200 <= status < 300 else interpret_error(status, raw[:2000].decode(), None)
         except lm15.LM15Error as raised:
             return lm_error(raised, self._model, self._key)
 
@@ -219,7 +219,7 @@ class BatchService:
         if isinstance(raised, openai.APIStatusError):
             status, text = raised.response.status_code, raised.response.text[:2000]
             try:
-                refused(status, text, retry_after(raised.response.headers))
+                interpret_error(status, text, retry_after(raised.response.headers))
                 # It returned because a content filter withheld the file, which no other attempt would change.
                 raised = lm15.InvalidRequestError(f"HTTP {status}: {text[:500]}")
             except lm15.LM15Error as error:
