@@ -41,7 +41,7 @@ def open_replies(folder: Path, spec: str, database: str | None = None) -> SqlSto
     address = database_address(database, "replies", _REPLIES)
     if address is None or spec == OFFLINE:
         return SqlStore(folder, lm=folder.name)
-    return SqlStore(folder, address, named="replies" if database else _REPLIES, lm=folder.name)
+    return SqlStore(folder, address, field="replies" if database else _REPLIES, lm=folder.name)
 
 
 def make_lm(
@@ -81,7 +81,7 @@ def make_lm(
 
         return JudgeLM(offline.MODEL, engine=engine or offline.OfflineEngine(), price=Price(0.0, 0.0, 0.0), **common)
     # The offline LM starts a fifth faster without these.
-    from debate_judge.programs.lm.batch.engine import BatchEngine, warn_of_jobs
+    from debate_judge.programs.lm.batch.engine import BatchEngine, warn_of_running_jobs
     from debate_judge.programs.lm.http.chat_completions import OpenAICompatible
 
     api_base = server_of(spec, api_base)
@@ -102,7 +102,7 @@ def make_lm(
     if engine is None and options.batch is not None:
         lm.recorded.batches = BatchEngine(spec, api_base, options, lm.store, lm.meter, lm.recorded.probe)
     elif engine is None:
-        warn_of_jobs(lm.store)
+        warn_of_running_jobs(lm.store)
     return lm
 
 

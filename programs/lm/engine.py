@@ -404,7 +404,7 @@ class RecordedEngine:
         await self._batch_limiter.acquire(estimate)
         try:
             assert self.batches is not None
-            reply = await self.batches.ask(call.key, call.tag.role, call.messages, call.settings)
+            reply = await self.batches.call(call.key, call.tag.role, call.messages, call.settings)
             # The batch engine has stored it already. Charge it before its reservation ends.
             self.meter.count_reply(call.tag.role, reply, round=call.tag.round, batch=True)
             self._charge(reply, estimate, call.size)

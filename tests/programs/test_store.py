@@ -39,7 +39,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
     def opening() -> SqlStore:
         # Machines of a team have folders of their own.
         folder = tmp_path / str(len(stores)) if address else tmp_path
-        stores.append(SqlStore(folder, address, lm="openai_m", named="replies" if address else "--store"))
+        stores.append(SqlStore(folder, address, lm="openai_m", field="replies" if address else "--store"))
         return stores[-1]
 
     yield opening
@@ -214,7 +214,7 @@ def test_the_claim_of_an_owner_that_is_gone_is_free(
 ) -> None:
     """That of another machine when it has expired, that of a process of this machine at once."""
     first, second = opened(), opened()
-    mine, place = first._owner, sql._machine()
+    mine, place = first._owner, sql._machine_id()
     asyncio.run(first.get_or_claim(key(1)))
     # No process has such a number.
     values = {"owner": owner or f"{place}/{2**22 + 1}/1/x", "expires": second.run_sync(second._now) + 100.0}
@@ -226,7 +226,7 @@ def test_the_claim_of_an_owner_that_is_gone_is_free(
 
 
 def test_a_claim_that_is_held_for_long_is_renewed(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sql, "_RENEW", 0.01)
+    monkeypatch.setattr(sql, "_RENEWAL_INTERVAL", 0.01)
     store, other = opened(), opened()
     asyncio.run(store.get_or_claim(key(1)))
     other.run_sync(lambda c: c.execute(update(CLAIMS).values(expires=other._now(c) + 1.0)) and None)

@@ -234,7 +234,7 @@ def test_an_import_that_was_interrupted_starts_over(tmp_path: Path, monkeypatch:
         return row(line, lm)
 
     with monkeypatch.context() as patch:
-        patch.setattr(legacy_import, "_AT_ONCE", 1)
+        patch.setattr(legacy_import, "_CHUNK_SIZE", 1)
         patch.setattr(legacy_import, "_row", interrupted)
         with pytest.raises(KeyboardInterrupt):
             SqlStore(tmp_path)
