@@ -42,7 +42,7 @@ def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
         made: LMOptions = usual(cls, **values)
         return replace(made, batch_timing=HURRY.batch_timing, first_wait=HURRY.first_wait)
 
-    monkeypatch.setattr(LMOptions, "of", classmethod(hurried))
+    monkeypatch.setattr(LMOptions, "from_settings", classmethod(hurried))
 
 
 def scoring(folder: Path, server: BatchServer, count: int) -> list[str]:
