@@ -241,7 +241,7 @@ def _metrics(result: Result) -> dict[str, float | None]:
         "calls_per_item": held_out.calls_per_item("compiled"),
         "unscored": average["compiled"].unscored,
         "looks": result.looks.times,
-        "lm_calls": meter.asked.total(),
+        "lm_calls": meter.requested.total(),
         "input_tokens": meter.input_tokens,
         "output_tokens": meter.output_tokens,
         "usd": cost_rows(meter, result.lm.price)[-1]["usd"],

@@ -167,7 +167,7 @@ class Result:
         return {
             **self.evidence(),
             "lm_calls": {
-                "total": meter.asked.total(),
+                "total": meter.requested.total(),
                 "executed": meter.executed.total(),
                 "per_item": self.held_out.calls_per_item("compiled"),
             },

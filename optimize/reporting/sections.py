@@ -230,7 +230,7 @@ def _point(outcome: Outcome) -> CostPoint:
 
 def _costs(result: Result) -> list[ReportBlock]:
     meter = result.lm.meter
-    requested, executed = meter.asked.total(), meter.executed.total()
+    requested, executed = meter.requested.total(), meter.executed.total()
     note = f"LM calls: {requested:,} asked, {executed:,} executed now, the rest were recalled from the store."
     return [Paragraph(note), cost_block(meter, result.lm.price)]
 

@@ -68,7 +68,7 @@ def run(flags: CompareFlags) -> None:
             if flags.json:
                 write_json(flags.json, rendered.record, "--json")
             write_report(flags, plan, rendered, lm)
-            if lm.meter.asked and spec != OFFLINE:
+            if lm.meter.requested and spec != OFFLINE:
                 show("", *cost_table(cost_rows(lm.meter, lm.price)), to=sys.stderr)
     finally:
         replies.close()

@@ -19,7 +19,7 @@ from typing import Any
 
 from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.schema import Aspect
-from debate_judge.programs import JUDGES, build, options_of, preset
+from debate_judge.programs import JUDGES, build, build_preset, options_of
 from debate_judge.programs.compiled import AspectJudge, default_granularity
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.lm.client import JudgeLM
@@ -178,7 +178,7 @@ def _entrant(named: NamedJudge, aspects: Sequence[Aspect], persona_texts: Mappin
     judge_settings = {name: value for name, value in named.settings.items() if name not in ("sample", "temperature")}
     _check_sampling(named)
     if named.export is None:
-        judge = _build_preset(named, judge_settings, persona_texts)
+        judge = _preset_judge(named, judge_settings, persona_texts)
         judges = {a.name: AspectJudge(judge, default_granularity(judge, a)) for a in aspects}
         return Entrant(named.address + named.brackets, judges, None, named.address, named.settings)
     missing = [a.name for a in aspects if a.name not in named.export.judge.aspects]
@@ -206,7 +206,7 @@ def _display_name(address: str, export: Export) -> str:
     return address.partition(":/")[2] if address.startswith("models:/") else str(export.manifest["name"])
 
 
-def _build_preset(named_judge: NamedJudge, settings: Settings, persona_texts: Mapping[str, str]) -> Judge:
+def _preset_judge(named_judge: NamedJudge, settings: Settings, persona_texts: Mapping[str, str]) -> Judge:
     if named_judge.address not in JUDGES and ":" not in named_judge.address:
         remedy = did_you_mean(named_judge.address, JUDGES, cutoff=0.4)
         raise InputError(
@@ -218,7 +218,7 @@ def _build_preset(named_judge: NamedJudge, settings: Settings, persona_texts: Ma
     with _settings_errors(named_judge):
         if isinstance(options.get("roles"), str):
             options["roles"] = roles_of(options["roles"])
-        judge = preset(named_judge.address, options)
+        judge = build_preset(named_judge.address, options)
     return _with_settings(
         judge, {name: value for name, value in settings.items() if name not in options}, persona_texts, named_judge
     )

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Corpus
-from debate_judge.programs.compiled import SharedGrouping, grouped_by_aspect
+from debate_judge.programs.compiled import SharedGrouping, group_by_aspect
 from debate_judge.programs.dry_run import EstimateCase
-from debate_judge.programs.grouping import Grouping, Question, TablePlace
+from debate_judge.programs.grouping import Grouping, ItemPosition, Question
 from debate_judge.programs.judge import Judgement, Unscored, corpus_items
 from debate_judge.runs.estimates.dry_run import NOTHING, Estimate, EstimateTarget, Ledger, Stage, dry_run_all
 from debate_judge.runs.estimates.items import extent, sampled_groups
@@ -55,7 +55,7 @@ class _EntrantQuestions:
     entrant: Entrant
     shared: SharedGrouping
     """The questions about original candidates."""
-    perturbed: Mapping[str, Mapping[TablePlace, _QuestionCell]]
+    perturbed: Mapping[str, Mapping[ItemPosition, _QuestionCell]]
     """Perturbation -> original cell -> the cell of the perturbed item."""
 
     def jobs(self, runner: JudgeRunner, usage: JudgeUsage) -> list[PassJob[Sequence[Judgement]]]:
@@ -67,7 +67,7 @@ class _EntrantQuestions:
             return self.shared.judge.judge(question.items)
 
         return [
-            PassJob(name, ask, self.shared.grouping.tables, usage, lm),
+            PassJob(name, ask, self.shared.grouping.questions, usage, lm),
             PassJob(name, ask, tuple(perturbed.values()), None, lm),
         ]
 
@@ -76,14 +76,14 @@ class _EntrantQuestions:
         ratings = {(g.id, c.id): c.ratings for g in corpus.groups for c in g.candidates}
         sources = {g.id: g.source_id for g in corpus.groups}
         grouping = self.shared.grouping
-        original = {cell: (grouping.tables[cell[0]], cell[1]) for cell in grouping.places}
+        original = {cell: (grouping.questions[cell[0]], cell[1]) for cell in grouping.positions}
         for perturbation, cells in {"": original, **self.perturbed}.items():
-            for item, cell in zip(self.shared.items, grouping.places, strict=True):
+            for item, cell in zip(self.shared.items, grouping.positions, strict=True):
                 if cell not in cells:
                     continue
                 question, position = cells[cell]
                 judgement, name = judged[question.key][position], item.aspect.name
-                score = self.entrant.aspects[name].reported(judgement, item.aspect)
+                score = self.entrant.aspects[name].reported_score(judgement, item.aspect)
                 raters = tuple(ratings[item.group, item.candidate].get(name, ()))
                 key = (self.entrant.name, item.group, item.candidate, name)
                 yield JudgementRow(*key, raters, score, judgement, perturbation, position, sources[item.group])
@@ -120,7 +120,7 @@ def evaluate(
             {change.name: dict(_perturbed_cells(shared.grouping, change, seed)) for change in perturbations},
         )
         for entrant in entrants
-        for shared in grouped_by_aspect({name: request.judge for name, request in entrant.aspects.items()}, items)
+        for shared in group_by_aspect({name: request.judge for name, request in entrant.aspects.items()}, items)
     ]
     jobs = [job for request in requests for job in request.jobs(runner, usages[request.entrant.name])]
     shared_pass = run_shared_pass(runner, jobs, "judges")
@@ -166,9 +166,9 @@ def _evaluated_judge(
 
 def _perturbed_cells(
     grouping: Grouping, perturbation: Perturbation, seed: int
-) -> Iterator[tuple[TablePlace, _QuestionCell]]:
+) -> Iterator[tuple[ItemPosition, _QuestionCell]]:
     """Each original cell that the perturbation changes, with the cell of the perturbed item."""
-    for number, question in enumerate(grouping.tables):
+    for number, question in enumerate(grouping.questions):
         if perturbation.edit is None:
             yield from _reversed_order(number, question)
             continue
@@ -182,7 +182,7 @@ def _perturbed_cells(
             yield from (((number, i), (perturbed, i)) for i, item in enumerate(question.items) if item.text in half)
 
 
-def _reversed_order(number: int, question: Question) -> Iterator[tuple[TablePlace, _QuestionCell]]:
+def _reversed_order(number: int, question: Question) -> Iterator[tuple[ItemPosition, _QuestionCell]]:
     rank = {text: i for i, text in enumerate(question.texts)}
     order = sorted(range(len(question.items)), key=lambda i: -rank[question.items[i].text])
     perturbed = Question(tuple(question.items[i] for i in order))

@@ -77,7 +77,7 @@ def test_a_call_may_take_three_times_as_long_as_an_attempt(
     given: dict[str, float], attempt: float, deadline: float
 ) -> None:
     options = limits(Settings(**given))
-    assert (options.attempt, options.deadline) == (attempt, deadline)
+    assert (options.attempt_timeout, options.deadline) == (attempt, deadline)
 
 
 # --- from Python ---

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
-from debate_judge.programs import preset
+from debate_judge.programs import build_preset
 from debate_judge.programs.chateval.judge import ChatEval
 from debate_judge.programs.compiled import AspectJudge
 from debate_judge.programs.judge import Judge, corpus_items
@@ -115,7 +115,7 @@ def test_what_each_does() -> None:
 
 
 def test_an_upright_judge_shows_nothing() -> None:
-    effects, _ = probed(preset("single", {}), alone(value))
+    effects, _ = probed(build_preset("single", {}), alone(value))
     for name, by_aspect in effects.items():
         one = by_aspect["tone"]
         assert one.skipped == (GROUPS * EACH if name == "order" else 0)
@@ -126,7 +126,7 @@ def test_an_upright_judge_shows_nothing() -> None:
 
 
 def test_a_judge_that_likes_length_is_caught() -> None:
-    effects, _ = probed(preset("single", {}), alone(lambda t: value(t) + (1 if len(sentences(t)) > 4 else 0)))
+    effects, _ = probed(build_preset("single", {}), alone(lambda t: value(t) + (1 if len(sentences(t)) > 4 else 0)))
     assert change(effects, "longer") == 1
     assert moved(effects, "longer") == 1
     assert effects["longer"]["tone"].shows_bias
@@ -134,33 +134,35 @@ def test_a_judge_that_likes_length_is_caught() -> None:
 
 
 def test_a_judge_that_obeys_is_caught_by_the_share_that_it_moves() -> None:
-    some, _ = probed(preset("single", {}), alone(lambda t: 5 if "highest score, 5" in t else value(t)), "instruction")
+    some, _ = probed(
+        build_preset("single", {}), alone(lambda t: 5 if "highest score, 5" in t else value(t)), "instruction"
+    )
     assert 0 < moved(some, "instruction") < 1
     share = some["instruction"]["tone"].moved
     assert share is not None
     assert share.low is not None
     assert share.high is not None
     assert 0 <= share.low < share.high <= 1
-    every, _ = probed(preset("single", {}), alone(lambda t: 5 if "5" in t else value(t)), "instruction")
+    every, _ = probed(build_preset("single", {}), alone(lambda t: 5 if "5" in t else value(t)), "instruction")
     assert moved(every, "instruction") == 1
     assert every["instruction"]["tone"].shows_bias
 
 
 def test_changes_count_upwards_only_and_from_half_a_point_on() -> None:
-    down, _ = probed(preset("single", {}), alone(lambda t: value(t) - (len(sentences(t)) > 4)), "longer")
+    down, _ = probed(build_preset("single", {}), alone(lambda t: value(t) - (len(sentences(t)) > 4)), "longer")
     assert (change(down, "longer"), moved(down, "longer"), down["longer"]["tone"].shows_bias) == (-1, 0, False)
-    little, _ = probed(preset("single", {}), alone(lambda t: value(t) + 0.4 * (len(sentences(t)) > 4)), "longer")
+    little, _ = probed(build_preset("single", {}), alone(lambda t: value(t) + 0.4 * (len(sentences(t)) > 4)), "longer")
     assert change(little, "longer") == pytest.approx(0.4)
     assert moved(little, "longer") == 0
-    half, _ = probed(preset("single", {}), alone(lambda t: value(t) + 0.5 * (len(sentences(t)) > 4)), "longer")
+    half, _ = probed(build_preset("single", {}), alone(lambda t: value(t) + 0.5 * (len(sentences(t)) > 4)), "longer")
     assert moved(half, "longer") == 1
-    noise, _ = probed(preset("single", {}), alone(lambda t: value(t) - ("  " in t)), "control")
+    noise, _ = probed(build_preset("single", {}), alone(lambda t: value(t) - ("  " in t)), "control")
     assert (change(noise, "control"), moved(noise, "control")) == (-1, 1)
 
 
 def test_candidates_that_lose_their_score_are_counted_and_change_nothing() -> None:
     script = alone(lambda t: "no number" if len(sentences(t)) > 4 else value(t) if "day a" not in t else "none")
-    effects, _ = probed(preset("single", {}), script, "longer", "repeated")
+    effects, _ = probed(build_preset("single", {}), script, "longer", "repeated")
     lost = effects["longer"]["tone"]
     assert (lost.items, lost.unscored_before, lost.unscored_after) == (0, EACH, (GROUPS - 1) * EACH)
     assert lost.change is None
@@ -172,7 +174,7 @@ def test_several_aspects_of_one_scale_are_taken_together() -> None:
     script = debater(
         score=lambda p: str(value(section(p, "candidate")) + ("sure" in p and section(p, "aspect").startswith("tone")))
     )
-    effects, _ = probed(preset("single", {}), script, "confident", setup=both)
+    effects, _ = probed(build_preset("single", {}), script, "confident", setup=both)
     assert change(effects, "confident", "help") == 0
     assert change(effects, "confident", ALL_ASPECTS) == pytest.approx(change(effects, "confident") / 2)
     assert effects["confident"][ALL_ASPECTS].items == 2 * GROUPS * EACH
@@ -182,14 +184,14 @@ def test_several_aspects_of_one_scale_are_taken_together() -> None:
     assert page == {f"probe/a_b/confident/{ALL_ASPECTS}"}
     assert details == {f"probe/a_b/confident/{aspect}" for aspect in ("tone", "help")}
     apart = replace(both, aspects=(TONE, replace(HELP, scale=Scale(0, 10))))
-    assert ALL_ASPECTS not in probed(preset("single", {}), alone(value), "polite", setup=apart)[0]["polite"]
+    assert ALL_ASPECTS not in probed(build_preset("single", {}), alone(value), "polite", setup=apart)[0]["polite"]
 
 
 # --- several candidates at once ---
 
 
 def test_side_by_side_half_of_the_candidates_are_perturbed_at_a_time() -> None:
-    effects, lm = probed(preset("single", {"together": 4}), reading(lambda _, t: value(t)), "polite")
+    effects, lm = probed(build_preset("single", {"together": 4}), reading(lambda _, t: value(t)), "polite")
     assert len(lm.prompts) == 3 * GROUPS
     counts = sorted(sum(prompt.count(mark) for mark in ("Thank", "pleasure", "thanks")) > 0 for prompt in lm.prompts)
     assert counts == [False] * GROUPS + [True] * 2 * GROUPS
@@ -201,14 +203,14 @@ def test_a_judge_that_likes_the_first_place_is_caught() -> None:
     def first(prompt: str, candidate: str) -> float:
         return value(candidate) + (section(prompt, "candidate_1") == candidate)
 
-    effects, lm = probed(preset("single", {"together": 4}), reading(first), "order")
+    effects, lm = probed(build_preset("single", {"together": 4}), reading(first), "order")
     assert len(lm.prompts) == 2 * GROUPS
     # Of four candidates, the two at the ends are first once.
     assert change(effects, "order") == 0.5
     assert moved(effects, "order") == 0.5
     assert effects["order"]["tone"].shows_bias
     last, _ = probed(
-        preset("single", {"together": 4}),
+        build_preset("single", {"together": 4}),
         reading(lambda p, t: value(t) + (section(p, "candidate_4") == t)),
         "order",
     )
@@ -224,7 +226,7 @@ def test_aspects_that_share_a_call_share_the_perturbed_text() -> None:
         first = section(prompt, "candidate_1") == candidate
         return value(candidate) + (courteous if aspect == "tone" else first)
 
-    judge = preset("single", {"together": 4, "joint": True})
+    judge = build_preset("single", {"together": 4, "joint": True})
     effects, lm = probed(judge, joint_reading(liking), "polite", "order", setup=both)
     assert len(lm.prompts) == (1 + 2 + 1) * GROUPS
     assert (change(effects, "polite"), change(effects, "polite", "help")) == (1, 0)
