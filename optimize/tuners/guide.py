@@ -154,7 +154,7 @@ class GuideOptimizer(Teleprompter):
         rated = []
         for example in examples:
             example_transcripts = [next(transcripts) for _ in example.questions]
-            scores = [_score(judge.verdict(t, rounds)) for t in example_transcripts]
+            scores = [_score(judge.judgement(t, rounds)) for t in example_transcripts]
             rated.append(_Rated(example, example_transcripts, self._metric(example, scores)))
         return rated
 

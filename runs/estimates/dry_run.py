@@ -21,7 +21,7 @@ from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.prices import Price, price_of
 from debate_judge.programs.lm.reply import Reply, ReplyStore
 from debate_judge.programs.lm.store import FILE, SqlStore
-from debate_judge.programs.make_lm import OFFLINE, make_lm, server_of
+from debate_judge.programs.make_lm import OFFLINE, make_lm, server_address
 from debate_judge.runs.runner.billing import STAGE
 from debate_judge.runs.runner.debate_cache import DebateCache
 from debate_judge.runs.runner.runner import JudgeRunner
@@ -177,7 +177,7 @@ class EstimateTarget:
         spec = self.immediate.get(role, self.spec)
         if spec == OFFLINE:
             return Price(0.0, 0.0, 0.0)
-        server = server_of(spec, self.api_base if spec == self.spec else None)
+        server = server_address(spec, self.api_base if spec == self.spec else None)
         price = price_of(spec, self.options.prices, use_litellm=server is None)
         return price.batch() if price is not None and self.options.batch and role not in self.immediate else price
 
