@@ -1,6 +1,6 @@
-"""How close scores are to the ratings, where correlations tell their order alone: level and decisions.
+"""Absolute agreement: how close scores are to the ratings themselves, while a correlation measures their order only.
 
-Three figures of each judge and aspect, over the candidates of all sources that have both a score and a rating:
+Three measures for each judge and aspect, over the candidates of all sources that have both a score and a rating:
 
 - `mae`: mean absolute difference of score and mean rating, in points of the scale; lower is better.
 - `ccc`: concordance, 1 where every score is its rating; a correlation that other level and other spread lower (Lin, A
@@ -112,7 +112,7 @@ class _Estimate:
     """Shape (measures,)."""
     influences: Floats
     """Of each unit of sources on them, shape (measures, units)."""
-    here: NDArray[np.bool_]
+    present: NDArray[np.bool_]
     """Which units have candidates, shape (units,)."""
     candidates: int
 
@@ -153,8 +153,8 @@ def absolute_agreement(
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
-    """What closeness in one aspect is measured against."""
+class AbsoluteScale:
+    """What absolute agreement in one aspect is measured against."""
 
     span: float
     """From the lowest to the highest point of the scale."""
@@ -162,17 +162,17 @@ class Bounds:
     """Of the decision."""
 
 
-def objective_value(measure: AbsoluteMeasure, ratings: Floats, scores: Floats, bounds: Bounds) -> Floats:
+def objective_value(measure: AbsoluteMeasure, ratings: Floats, scores: Floats, scale: AbsoluteScale) -> Floats:
     """A measure of each row as something to maximize, 1 at best, shape (rows,); NaN where it is undefined.
 
     Args:
         measure: Which one; of the error, its share of the scale is subtracted from 1.
         ratings: Shape (rows, width); NaN fills up shorter rows, at the same places as in `scores`.
         scores: Likewise.
-        bounds: Of the aspect.
+        scale: Of the aspect.
     """
-    error, ccc, kappa = _of_rows(ratings, scores, bounds.cut)
-    values: Floats = {"mae": 1 - error / bounds.span, "ccc": ccc, "kappa": kappa}[measure]
+    error, ccc, kappa = _of_rows(ratings, scores, scale.cut)
+    values: Floats = {"mae": 1 - error / scale.span, "ccc": ccc, "kappa": kappa}[measure]
     return values
 
 
@@ -193,23 +193,23 @@ def _of_rows(ratings: Floats, scores: Floats, cut: float) -> Floats:
 
 
 def _estimate(pairs: Pairs, cut: float) -> _Estimate:
-    present, unit = np.unique(pairs.unit, return_inverse=True)
-    pseudo = pseudo_values(lambda r, s: _of_rows(r, s, cut), pairs.ratings, pairs.scores, unit, len(present))
-    here = np.isin(np.arange(pairs.units), present)
+    units, unit = np.unique(pairs.unit, return_inverse=True)
+    pseudo = pseudo_values(lambda r, s: _of_rows(r, s, cut), pairs.ratings, pairs.scores, unit, len(units))
+    present = np.isin(np.arange(pairs.units), units)
     values = _of_rows(pairs.ratings[None], pairs.scores[None], cut)
     influences = np.zeros((len(MEASURES), pairs.units))
-    influences[:, here] = (pseudo - np.nan_to_num(values)) / max(1, len(present))
-    return _Estimate(values[:, 0], influences, here, len(unit))
+    influences[:, present] = (pseudo - np.nan_to_num(values)) / max(1, len(units))
+    return _Estimate(values[:, 0], influences, present, len(unit))
 
 
 def _averaged(aspects: Sequence[_Estimate]) -> _Estimate:
     values, influences = (np.mean([getattr(one, name) for one in aspects], axis=0) for name in ("values", "influences"))
-    here = np.logical_or.reduce([one.here for one in aspects])
-    return _Estimate(values, influences, here, sum(one.candidates for one in aspects))
+    present = np.logical_or.reduce([one.present for one in aspects])
+    return _Estimate(values, influences, present, sum(one.candidates for one in aspects))
 
 
 def _measures(found: _Estimate) -> dict[str, Measure]:
-    (error, *others), (of_error, *rest) = found.values.tolist(), found.influences[:, found.here]
+    (error, *others), (of_error, *rest) = found.values.tolist(), found.influences[:, found.present]
     spans = [of_group_differences(error, of_error), *map(of_group_correlations, others, rest)]
     if spans[0].low is not None:
         spans[0] = spans[0]._replace(low=max(0.0, spans[0].low))
@@ -217,7 +217,7 @@ def _measures(found: _Estimate) -> dict[str, Measure]:
 
 
 def _changes(own: _Estimate, base: _Estimate) -> dict[str, Measure]:
-    apart = (own.influences - base.influences)[:, own.here | base.here]
+    apart = (own.influences - base.influences)[:, own.present | base.present]
     values = (own.values - base.values).tolist()
     return {
         name: _measure(value, of_group_differences(value, row))
