@@ -166,7 +166,6 @@ def _weighted(values: Floats, chances: Floats) -> float:
 def main(argv: Sequence[str] | None = None) -> int:
     given = parser_of(__doc__, 200).parse_args(argv)
     pool = scored(given.data or ["sample"])
-    sizes = [size for size in SIZES if size <= len(pool.texts) - KNOWN]
     found = {
         size: simulated(pool, size, given.replicates, given.seed) for size in SIZES if size <= len(pool.texts) - KNOWN
     }
