@@ -28,12 +28,12 @@ from debate_judge.runs.after.common import (
     corpus_for,
     find_export,
     objective,
-    recorded_scores,
+    recorded_scores_for,
     run_command,
     score_corpus,
     settings_from,
     shared_aspects,
-    unseen_part,
+    sources_to_measure,
 )
 from debate_judge.runs.flags.common import EXPORT, SEED
 from debate_judge.runs.flags.declaration import command_settings, setting
@@ -124,11 +124,11 @@ class _CarryPlan:
 
 
 def _plan(flags: CarryFlags) -> _CarryPlan:
-    from debate_judge.runs.export.recorded import recorded_in
+    from debate_judge.runs.export.recorded import recorded_scores_in
 
     export = find_export(flags, flags.export)
     corpus = corpus_for(export, flags.data or _data_of(export), flags)
-    part, held_out, notes = unseen_part(corpus, recorded_in(export.manifest))
+    part, held_out, notes = sources_to_measure(corpus, recorded_scores_in(export.manifest))
     new = PlannedScoring.of(f"new LM, {flags.lm}", export, part, shared_aspects(export, corpus, flags.aspects), flags)
     # The old one without a trial call, which the store would not know.
     old = replace(new, what="old LM, as compiled", lm=None, api_base=flags.old_api_base, preflight=False)
@@ -190,7 +190,7 @@ def _old_scores(planned: PlannedScoring, old: str) -> tuple[Scores, Literal["ask
             notes.append(
                 f"the old LM cannot be asked ({text.splitlines()[0][:200]}); its recorded scores are used instead"
             )
-    return recorded_scores(planned.export, planned.corpus, planned.aspects), "recorded", notes
+    return recorded_scores_for(planned.export, planned.corpus, planned.aspects), "recorded", notes
 
 
 def _write(planned: PlannedScoring, scored: ScoredCorpus, made: Carried, name: str | None) -> Path:
@@ -198,7 +198,7 @@ def _write(planned: PlannedScoring, scored: ScoredCorpus, made: Carried, name: s
     from debate_judge.data.inference.non_inferiority import ScoreMeaning, cross_fitted
     from debate_judge.programs.compiled import CompiledJudge
     from debate_judge.runs.export.folder import save
-    from debate_judge.runs.export.recorded import RECORDED, record, recorded_in
+    from debate_judge.runs.export.recorded import RECORDED, record_scores, recorded_scores_in
 
     export, part = planned.export, planned.corpus
     comparison, manifest = made.comparison, export.manifest
@@ -209,7 +209,7 @@ def _write(planned: PlannedScoring, scored: ScoredCorpus, made: Carried, name: s
         else aspect_judge
         for aspect, aspect_judge in export.judge.aspects.items()
     }
-    recorded = recorded_in(manifest)
+    recorded = recorded_scores_in(manifest)
     # A map that was fitted on these sources would be closer to their ratings than to those of new ones.
     crossed = recalibrated or not made.held_out
     mapped = {}
@@ -231,7 +231,7 @@ def _write(planned: PlannedScoring, scored: ScoredCorpus, made: Carried, name: s
         "lm_calls_per_item": {"carried": scored.calls_per_item},
         "carried": {**made.to_json(), "from": export.fingerprint, "export": None},
         "decisions": {"carried": _decisions(export, scored.scores)},
-        RECORDED: record(part, scored.scores, mapped, by="export", seen=seen),
+        RECORDED: record_scores(part, scored.scores, mapped, scored_by="export", seen=seen),
     }
     slug = re.sub(r"[^\w.-]+", "-", scored.lm["spec"])
     folder = Path(planned.flags.store) / "exports" / (name or f"{manifest.get('name', 'judge')}-on-{slug}")

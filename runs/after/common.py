@@ -105,11 +105,11 @@ def settings_from(make: Callable[..., F], settings: Mapping[str, Any], **named: 
 
 
 def find_export(flags: AfterFlags, address: str) -> Export:
-    """The export at an address, see `runs.export.folder.find`."""
-    from debate_judge.runs.export.folder import find
+    """The export at an address, see `runs.export.folder.open_export`."""
+    from debate_judge.runs.export.folder import open_export
     from debate_judge.runs.export.from_mlflow import MLflowStore
 
-    return find(address, flags.judge, MLflowStore(flags.tracking_uri, Path(flags.store)))
+    return open_export(address, flags.judge, MLflowStore(flags.tracking_uri, Path(flags.store)))
 
 
 def corpus_for(export: Export, data: str, flags: AfterFlags) -> Corpus:
@@ -142,9 +142,9 @@ def shared_aspects(export: Export, corpus: Corpus, names: Sequence[str] = ()) ->
     Raises:
         InputError: There is none, or a named one is not rated or not judged.
     """
-    from debate_judge.runs.export.loaded import chosen_aspects
+    from debate_judge.runs.export.loaded import select_aspects
 
-    judged = chosen_aspects(export.judge, names or None)
+    judged = select_aspects(export.judge, names or None)
     rated = corpus.rated_aspects()
     missing = [aspect.name for aspect in judged if aspect.name not in rated]
     if missing and (names or len(missing) == len(judged)):
@@ -188,7 +188,7 @@ def random_sources(corpus: Corpus) -> tuple[Corpus, list[str]]:
     ] * bool(chosen)
 
 
-def unseen_part(corpus: Corpus, recorded: RecordedScores | None) -> tuple[Corpus, bool, list[str]]:
+def sources_to_measure(corpus: Corpus, recorded: RecordedScores | None) -> tuple[Corpus, bool, list[str]]:
     """The sources to measure an exported judge on again.
 
     Returns:
@@ -201,8 +201,8 @@ def unseen_part(corpus: Corpus, recorded: RecordedScores | None) -> tuple[Corpus
         return corpus, False, [*notes, note]
     hashes = {group.id: group.source_id for group in corpus.groups}
     known = [g for g in corpus.groups if hashes[g.id] in recorded.sources]
-    new = [g for g in corpus.groups if hashes[g.id] not in recorded.known]
-    if known and recorded.by == "export" and not recorded.sources & recorded.seen:
+    new = [g for g in corpus.groups if hashes[g.id] not in recorded.compile_sources]
+    if known and recorded.scored_by == "export" and not recorded.sources & recorded.seen:
         missing = len(recorded.sources) - len(known)
         notes += [f"{missing} of {len(recorded.sources)} held-out sources are not in the data"] * bool(missing)
         return replace(corpus, groups=tuple(known)), True, notes
@@ -212,16 +212,16 @@ def unseen_part(corpus: Corpus, recorded: RecordedScores | None) -> tuple[Corpus
     return corpus, False, [*notes, note]
 
 
-def recorded_scores(export: Export, part: Corpus, aspects: Sequence[Aspect]) -> Scores:
+def recorded_scores_for(export: Export, part: Corpus, aspects: Sequence[Aspect]) -> Scores:
     """The scores that an export keeps of these texts, with their present ratings and ids; None for others.
 
     Raises:
         InputError: It keeps none of them, or only those of the judges of folds.
     """
-    from debate_judge.runs.export.recorded import candidate_hashes, group_hash, recorded_in
+    from debate_judge.runs.export.recorded import candidate_hashes, group_hash, recorded_scores_in
 
-    recorded = recorded_in(export.manifest)
-    if recorded is None or recorded.by == "folds":
+    recorded = recorded_scores_in(export.manifest)
+    if recorded is None or recorded.scored_by == "folds":
         raise InputError(
             "the export keeps no scores of its judge",
             file=export.folder,
@@ -325,11 +325,11 @@ def score_corpus(planned: PlannedScoring) -> ScoredCorpus:
 
 
 def _opened(planned: PlannedScoring) -> LoadedJudge:
-    from debate_judge.runs.export.lm_choice import lm_of
+    from debate_judge.runs.export.lm_choice import resolve_lm
     from debate_judge.runs.export.loaded import open_judge
 
     flags, store = planned.flags, planned.store
-    spec, api_base, _ = lm_of(planned.export, planned.lm, planned.api_base)
+    spec, api_base, _ = resolve_lm(planned.export, planned.lm, planned.api_base)
     if store is not None:
         require_server(spec, api_base, str(store))
     judge = open_judge(

@@ -207,17 +207,17 @@ def _budget(flags: NextFlags) -> tuple[int, NextFlags]:
 
 def _read(flags: NextFlags) -> _Choice:
     from debate_judge.data.schema import Corpus, Origin
-    from debate_judge.runs.export.loaded import chosen_aspects
-    from debate_judge.runs.export.recorded import recorded_in
+    from debate_judge.runs.export.loaded import select_aspects
+    from debate_judge.runs.export.recorded import recorded_scores_in
     from debate_judge.runs.scoring.scorer import new_groups
 
     export = find_export(flags, flags.export)
-    judged = tuple(chosen_aspects(export.judge, flags.aspects or None))
+    judged = tuple(select_aspects(export.judge, flags.aspects or None))
     settled = {} if flags.aspects else _settled_aspects(export)
-    task, recorded = export.judge.task, recorded_in(export.manifest)
+    task, recorded = export.judge.task, recorded_scores_in(export.manifest)
     read_groups = new_groups(flags.pool, task, flags.task, flags.columns, flags.sources)
     everything = [replace(group.unrated, sampling_probability=None) for group in read_groups]
-    known = frozenset() if recorded is None else recorded.known
+    known = frozenset() if recorded is None else recorded.compile_sources
     groups = tuple(group for group in everything if group.source_id not in known)
     if not groups:
         raise InputError(

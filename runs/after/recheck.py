@@ -27,12 +27,12 @@ from debate_judge.runs.after.common import (
     find_export,
     objective,
     random_sources,
-    recorded_scores,
+    recorded_scores_for,
     run_command,
     score_corpus,
     settings_from,
     shared_aspects,
-    unseen_part,
+    sources_to_measure,
 )
 from debate_judge.runs.flags.common import EXPORT, SEED
 from debate_judge.runs.flags.declaration import command_settings, setting
@@ -130,15 +130,15 @@ class _RecheckPlan:
 
 
 def _plan(flags: RecheckFlags) -> _RecheckPlan:
-    from debate_judge.runs.export.recorded import recorded_in
+    from debate_judge.runs.export.recorded import recorded_scores_in
 
     export = find_export(flags, flags.export)
-    corpus, recorded = corpus_for(export, flags.data, flags), recorded_in(export.manifest)
+    corpus, recorded = corpus_for(export, flags.data, flags), recorded_scores_in(export.manifest)
     aspects = shared_aspects(export, corpus, flags.aspects)
     part, known, notes = _new_part(corpus, recorded)
     new, again = PlannedScoring.of("new texts", export, part, aspects, flags), None
     if flags.again is not None:
-        old, _, _ = unseen_part(corpus_for(export, flags.again, flags), recorded)
+        old, _, _ = sources_to_measure(corpus_for(export, flags.again, flags), recorded)
         # Replies in the store would be those of before.
         again = replace(new, what="old texts, anew", corpus=old, stored=False, preflight=False)
     return _RecheckPlan(new, known, notes, again, recorded)
@@ -184,7 +184,7 @@ def _new_part(corpus: Corpus, recorded: RecordedScores | None) -> tuple[Corpus, 
     if recorded is None:
         note = "the export does not say which sources its compile knew; only others are evidence"
         return corpus, 0, [*notes, note]
-    known = recorded.known
+    known = recorded.compile_sources
     new = tuple(group for group in corpus.groups if group.source_id not in known)
     if not new:
         raise InputError(
@@ -194,7 +194,7 @@ def _new_part(corpus: Corpus, recorded: RecordedScores | None) -> tuple[Corpus, 
             expected="texts of sources that were rated since",
             found=f"{len(corpus.groups)} known sources",
         )
-    if recorded.by == "folds":
+    if recorded.scored_by == "folds":
         notes.append("the old figures are those of folds: each source by a judge that was compiled without it")
     return replace(corpus, groups=new), len(corpus.groups) - len(new), notes
 
@@ -220,7 +220,7 @@ def _differences(
         InputError: There is nothing to compare with.
     """
     from debate_judge.data.inference.drift import agreement_figure, compare_samples, published_figure
-    from debate_judge.runs.export.recorded import held_out_figure
+    from debate_judge.runs.export.recorded import held_out_agreement
 
     statistic, level = objective(export, part)
 
@@ -233,7 +233,7 @@ def _differences(
     for name, names in [*((name, [name]) for name in new), (AVERAGE, list(new))]:
         then = figure(old, names)
         # Of an export that keeps no scores: the standard error is what its interval tells.
-        if then is None and (told := held_out_figure(export.manifest, names, statistic, level)) is not None:
+        if then is None and (told := held_out_agreement(export.manifest, names, statistic, level)) is not None:
             then = published_figure(told.value, told.low, told.high, told.groups)
         differences[name] = compare_samples(figure(new, names), then)
     if differences[AVERAGE] is None:
@@ -252,8 +252,8 @@ def _on_raters_scale(
 ) -> tuple[Sequence[GroupScores], Sequence[GroupScores], bool]:
     """Old and new scores of an aspect on one scale, and whether that is the raters'."""
     aspect_judge = export.judge.aspects[aspect.name]
-    if aspect_judge.calibration is not None and aspect.name in recorded.mapped:
-        return recorded.mapped[aspect.name], aspect_judge.calibration.applied(new), True
+    if aspect_judge.calibration is not None and aspect.name in recorded.calibrated:
+        return recorded.calibrated[aspect.name], aspect_judge.calibration.applied(new), True
     return recorded.scores[aspect.name], new, aspect_judge.judge.on_scale
 
 
@@ -266,7 +266,7 @@ def _asked_again(planned: PlannedScoring) -> dict[str, ScoreChange]:
     from debate_judge.data.agreement.raters import differences_by_group
     from debate_judge.data.inference.drift import score_change
 
-    before = recorded_scores(planned.export, planned.corpus, planned.aspects)
+    before = recorded_scores_for(planned.export, planned.corpus, planned.aspects)
     now = score_corpus(planned).scores
     both = {
         name: [replace(n, ratings=o.scores, raters=()) for o, n in zip(before[name], groups, strict=True)]
