@@ -92,7 +92,7 @@ def test_what_speaks_for_an_lm_that_is_gone(tmp_path: Path, monkeypatch: pytest.
     assert (code, found["old_scores"], found["sources"]) == (0, "asked", len(RATED.groups))
     for number, more in enumerate(({"keeps": False}, {"by": "folds"})):
         assert carry(export(tmp_path / f"old{number}", spec="scripted/gone", **more), "scripted/same")[0] == 2
-        assert "keeps no scores" in capsys.readouterr().err
+        assert "has no scores" in capsys.readouterr().err
 
 
 OWN = "own_judge_after_a_compile:Small"
