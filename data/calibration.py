@@ -27,7 +27,7 @@ from debate_judge.data.agreement.tables import agreement_table
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Level, Scale
 
-ORDER = 0.001
+IDENTITY_WEIGHT = 0.001
 """Weight of the score's own place on its scale in the mapped score, the rest being the fitted map. It moves a mapped
 score by at most this share of the scale: .004 of a point on a scale from 1 to 5."""
 
@@ -52,17 +52,17 @@ class Calibration:
         if any(before[i] >= after[i] for before, after in pairwise(self.knots) for i in (0, 1)):
             raise InputError("the knots of a calibration do not increase", field="knots")
 
-    def at(self, score: float) -> float:
+    def map_score(self, score: float) -> float:
         """The mapped score."""
-        place = bisect_right(self.knots, score, key=lambda knot: knot[0])
-        if place in (0, len(self.knots)):
-            return self.knots[max(0, place - 1)][1]
-        (x0, y0), (x1, y1) = self.knots[place - 1 : place + 1]
+        i = bisect_right(self.knots, score, key=lambda knot: knot[0])
+        if i in (0, len(self.knots)):
+            return self.knots[max(0, i - 1)][1]
+        (x0, y0), (x1, y1) = self.knots[i - 1 : i + 1]
         return y0 + (y1 - y0) * (score - x0) / (x1 - x0)
 
-    def applied(self, groups: Sequence[GroupScores]) -> list[GroupScores]:
+    def map_groups(self, groups: Sequence[GroupScores]) -> list[GroupScores]:
         """The groups with every score mapped."""
-        return [replace(g, scores=tuple(None if s is None else self.at(s) for s in g.scores)) for g in groups]
+        return [replace(g, scores=tuple(None if s is None else self.map_score(s) for s in g.scores)) for g in groups]
 
 
 def fit_calibration(groups: Sequence[GroupScores], scale: Scale, *, on_scale: bool = True) -> Calibration | None:
@@ -77,10 +77,10 @@ def fit_calibration(groups: Sequence[GroupScores], scale: Scale, *, on_scale: bo
     Returns:
         None without a candidate that has both score and rating.
     """
-    used = [
+    pairs_by_group = [
         [(s, r) for s, r in zip(g.scores, g.ratings, strict=True) if s is not None and r is not None] for g in groups
     ]
-    pairs = [pair for rescaled in used for pair in rescaled]
+    pairs = [pair for rescaled in pairs_by_group for pair in rescaled]
     if not pairs:
         return None
     steps = _steps(np.array(pairs), scale)
@@ -91,8 +91,11 @@ def fit_calibration(groups: Sequence[GroupScores], scale: Scale, *, on_scale: bo
         xs = sorted({low, *xs, high})
         rescaled = [scale.low + (scale.high - scale.low) * (x - low) / (high - low) for x in xs]
         fitted = np.interp(xs, [x for x, _ in steps], [y for _, y in steps])
-        steps = [(x, float((1 - ORDER) * y + ORDER * o)) for x, y, o in zip(xs, fitted, rescaled, strict=True)]
-    return Calibration(tuple(steps), sum(map(bool, used)), len(pairs))
+        steps = [
+            (x, float((1 - IDENTITY_WEIGHT) * y + IDENTITY_WEIGHT * o))
+            for x, y, o in zip(xs, fitted, rescaled, strict=True)
+        ]
+    return Calibration(tuple(steps), sum(map(bool, pairs_by_group)), len(pairs))
 
 
 def _steps(pairs: Floats, scale: Scale) -> list[tuple[float, float]]:
@@ -104,8 +107,8 @@ def _steps(pairs: Floats, scale: Scale) -> list[tuple[float, float]]:
     """
     from scipy.optimize import isotonic_regression
 
-    scores, place, counts = np.unique(np.round(pairs[:, 0], _DIGITS), return_inverse=True, return_counts=True)
-    means = np.bincount(place, weights=pairs[:, 1]) / counts
+    scores, step_of_pair, counts = np.unique(np.round(pairs[:, 0], _DIGITS), return_inverse=True, return_counts=True)
+    means = np.bincount(step_of_pair, weights=pairs[:, 1]) / counts
     fitted = isotonic_regression(means, weights=counts)
     heights = np.clip(fitted.x, scale.low, scale.high)
     steps: list[tuple[float, float]] = []
@@ -159,7 +162,7 @@ class CalibrationEffect:
         return {**record, **ranks, "fitted_on": fitted, "knots": [list(knot) for knot in self.calibration.knots]}
 
 
-def effect_of(
+def calibration_effect(
     calibration: Calibration,
     groups: Sequence[GroupScores],
     level: Level,
@@ -176,22 +179,22 @@ def effect_of(
         on_scale: Whether the judge's own scores are on the raters' scale.
         mapped: The groups with mapped scores, if they are not all mapped by `calibration` (folds have a map each).
     """
-    mapped = calibration.applied(groups) if mapped is None else mapped
+    mapped = calibration.map_groups(groups) if mapped is None else mapped
     before = error_and_bias(groups) if on_scale else (None, None)
     after = error_and_bias(mapped)
     ranks = [
         agreement_table({"x": variant}, levels=(level,), resamples=0).aspects["x"][level]["spearman"].value
         for variant in (groups, mapped)
     ]
-    old, new = differences_by_group(groups), differences_by_group(mapped)
-    changes = [np.abs(b) - np.abs(a) for a, b in zip(old, new, strict=True)]
+    errors, mapped_errors = differences_by_group(groups), differences_by_group(mapped)
+    changes = [np.abs(b) - np.abs(a) for a, b in zip(errors, mapped_errors, strict=True)]
     return CalibrationEffect(
         calibration,
         error=before[0],
         error_after=after[0],
         change=mean_over_groups(changes) if on_scale and changes else None,
-        rms=_rms(old) if on_scale else None,
-        rms_after=_rms(new),
+        rms=_rms(errors) if on_scale else None,
+        rms_after=_rms(mapped_errors),
         bias=before[1],
         bias_after=after[1],
         spearman=ranks[0],

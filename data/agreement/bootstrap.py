@@ -18,18 +18,18 @@ from debate_judge.data.agreement.correlations import Floats
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.errors import InputError
 
-Replicate = Callable[[Floats], Floats]
+Resampled = Callable[[Floats], Floats]
 """Draw counts, shape (units, resamples) -> recomputed values, with resamples in the last dimension."""
 
 Indices = NDArray[np.intp]
 
-_UNITS = 512
+_MAX_UNITS = 512
 """Most units that are drawn or left out; more groups are bundled."""
 
 _CHUNK = 512
 """Resamples that are computed at once."""
 
-_ENTRIES = 2**20
+_CHUNK_ENTRIES = 2**20
 """Pairs that figures are computed of at once, counting each as often as it is in a row."""
 
 
@@ -39,13 +39,13 @@ class GroupIndex:
 
     numbers: Mapping[str, int]
     """Group id -> number."""
-    source: Indices
+    source_of_group: Indices
     """Number of each group's source, shape (groups,): several pairs of texts may be of one."""
-    unit: Indices
+    unit_of_group: Indices
     """Number of the unit that each group is drawn with, shape (groups,)."""
 
     @classmethod
-    def of(cls, aspects: Mapping[str, Sequence[GroupScores]], seed: int) -> GroupIndex:
+    def build(cls, aspects: Mapping[str, Sequence[GroupScores]], seed: int) -> GroupIndex:
         """Number the groups; `seed` is for the bundles where there are many.
 
         Raises:
@@ -67,15 +67,15 @@ class GroupIndex:
 
     @property
     def units(self) -> int:
-        return count_units(self.unit)
+        return count_units(self.unit_of_group)
 
-    def sources(self, groups: NDArray[np.bool_]) -> int:
+    def count_sources(self, groups: NDArray[np.bool_]) -> int:
         """Number of sources of these groups, shape (groups,)."""
-        return len(np.unique(self.source[groups]))
+        return len(np.unique(self.source_of_group[groups]))
 
-    def by_source(self, values: Floats, groups: NDArray[np.bool_]) -> Floats:
+    def sum_by_source(self, values: Floats, groups: NDArray[np.bool_]) -> Floats:
         """The sums of values over these groups of each source: shape (rows, groups) -> (rows, sources)."""
-        number = np.unique(self.source[groups], return_inverse=True)[1]
+        number = np.unique(self.source_of_group[groups], return_inverse=True)[1]
         return np.stack([np.bincount(number, weights=row) for row in values[:, groups]])
 
 
@@ -94,19 +94,19 @@ class Pairs:
 
     @property
     def groups(self) -> int:
-        return len(self.index.unit)
+        return len(self.index.unit_of_group)
 
     @property
     def unit(self) -> Indices:
         """Index of the pair's unit."""
-        return self.index.unit[self.group]
+        return self.index.unit_of_group[self.group]
 
     @property
     def units(self) -> int:
         return self.index.units
 
     @property
-    def contributing(self) -> NDArray[np.bool_]:
+    def groups_with_pairs(self) -> NDArray[np.bool_]:
         """Which groups have pairs, shape (groups,)."""
         return np.bincount(self.group, minlength=self.groups) > 0
 
@@ -133,7 +133,7 @@ class LevelEstimate:
     """Pairs of candidates or of systems that can be in order or not."""
 
 
-def pairs_of_groups(groups: Sequence[GroupScores], index: GroupIndex) -> Pairs:
+def rated_pairs(groups: Sequence[GroupScores], index: GroupIndex) -> Pairs:
     """The candidates of one aspect that are both rated and scored."""
     systems: dict[str, int] = {}
     rows = [
@@ -142,17 +142,17 @@ def pairs_of_groups(groups: Sequence[GroupScores], index: GroupIndex) -> Pairs:
         for candidate, rating, score in zip(group.candidates, group.ratings, group.scores, strict=True)
         if rating is not None and score is not None
     ]
-    ratings, scores, at, system = zip(*rows, strict=True) if rows else ((), (), (), ())
+    ratings, scores, group, system = zip(*rows, strict=True) if rows else ((), (), (), ())
     return Pairs(
         np.array(ratings, dtype=float),
         np.array(scores, dtype=float),
-        np.array(at, dtype=np.intp),
+        np.array(group, dtype=np.intp),
         np.array(system, dtype=np.intp),
         index,
     )
 
 
-def bundle(groups: int, seed: int, most: int = _UNITS) -> Indices:
+def bundle(groups: int, seed: int, max_units: int = _MAX_UNITS) -> Indices:
     """Assign groups to the units of resampling: a unit each, or with more than `most` groups random bundles of them.
 
     Because bundles are random, the variance of their sums estimates that of the groups. 512 bundles give the width of
@@ -161,16 +161,16 @@ def bundle(groups: int, seed: int, most: int = _UNITS) -> Indices:
     Returns:
         Index of each group's unit, shape (groups,).
     """
-    if groups <= most:
+    if groups <= max_units:
         return np.arange(groups)
-    return np.random.default_rng(seed).permutation(groups) % most
+    return np.random.default_rng(seed).permutation(groups) % max_units
 
 
 def count_units(unit_of_group: Indices) -> int:
     return int(unit_of_group.max(initial=-1)) + 1
 
 
-def summing(values: Floats, row: Indices, unit: Indices, shape: tuple[int, int]) -> Replicate:
+def sums_by_row(values: Floats, row: Indices, unit: Indices, shape: tuple[int, int]) -> Resampled:
     """A function from draw counts to the sums of `values` by row over the drawn units.
 
     Args:
@@ -187,7 +187,7 @@ def summing(values: Floats, row: Indices, unit: Indices, shape: tuple[int, int])
 
 
 def pseudo_values(
-    of_rows: Callable[[Floats, Floats], Floats], x: Floats, y: Floats, unit: Indices, units: int
+    statistic: Callable[[Floats, Floats], Floats], x: Floats, y: Floats, unit: Indices, units: int
 ) -> Floats:
     """What each unit contributes to figures of all pairs, by leaving it out: the pseudo-values of the jackknife (Tukey
     1958; Efron and Tibshirani 1993, chapter 11), moved to the mean that they must have, which is the figure.
@@ -203,18 +203,18 @@ def pseudo_values(
     Returns:
         Shape (figures, units).
     """
-    whole = np.nan_to_num(of_rows(x[None], y[None]))
-    without = np.empty((len(whole), units))
+    full = np.nan_to_num(statistic(x[None], y[None]))
+    without = np.empty((len(full), units))
     if not units:
         return without
-    for part in np.array_split(np.arange(units), 1 + units * len(unit) // _ENTRIES):
-        gone = unit == part[:, None]
-        without[:, part] = np.nan_to_num(of_rows(np.where(gone, np.nan, x), np.where(gone, np.nan, y)))
-    pseudo = units * whole - (units - 1) * without
-    return np.asarray(pseudo - pseudo.mean(axis=1, keepdims=True) + whole)
+    for chunk in np.array_split(np.arange(units), 1 + units * len(unit) // _CHUNK_ENTRIES):
+        omitted = unit == chunk[:, None]
+        without[:, chunk] = np.nan_to_num(statistic(np.where(omitted, np.nan, x), np.where(omitted, np.nan, y)))
+    pseudo = units * full - (units - 1) * without
+    return np.asarray(pseudo - pseudo.mean(axis=1, keepdims=True) + full)
 
 
-def draws(units: int, resamples: int, seed: int) -> Iterator[tuple[slice, Floats]]:
+def resample_counts(units: int, resamples: int, seed: int) -> Iterator[tuple[slice, Floats]]:
     """How often each unit is drawn, shape (units, resamples), for some resamples at a time; with their places.
 
     Args:

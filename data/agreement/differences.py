@@ -24,17 +24,17 @@ from debate_judge.data.agreement.bootstrap import (
     Pairs,
     bundle,
     count_units,
-    pairs_of_groups,
+    rated_pairs,
 )
 from debate_judge.data.agreement.correlations import Floats, Statistic, correlations
 from debate_judge.data.agreement.intervals import (
-    bootstrap_error,
+    bootstrap_difference_interval,
+    bootstrap_standard_error,
     detectable_difference,
     groups_to_detect,
     mean_influences,
-    of_differences,
-    of_group_differences,
     standard_error,
+    t_interval,
 )
 from debate_judge.data.agreement.levels import sample_level, summary_level, system_level
 from debate_judge.data.agreement.results import MIN_GROUPS, Difference, GroupScores
@@ -47,20 +47,20 @@ Key = TypeVar("Key")
 LevelFunction = Callable[[Pairs, Sequence[Statistic]], LevelEstimate]
 
 
-def level_function(level: Level, *, intervals: bool = True, **how: Any) -> LevelFunction:
+def level_function(level: Level, *, intervals: bool = True, **system_options: Any) -> LevelFunction:
     """The function that computes the values at a level; `how` are the arguments of `levels.system_level`."""
     if level == "system":
-        return partial(system_level, **how)
+        return partial(system_level, **system_options)
     return summary_level if level == "summary" else partial(sample_level, intervals=intervals)
 
 
 MIN_EFFECT = 0.02
 """Smallest difference in correlation that is considered relevant."""
 
-EXACT = 16
+MAX_EXACT_UNITS = 16
 """Largest number of units for which all 2^16 = 65,536 ways to flip are computed."""
 
-FLIPS = 100_000
+RANDOM_FLIPS = 100_000
 """Number of random ways with more units: a p-value of .05 then has a standard error of .0007."""
 
 _MAX_UNITS = 256
@@ -82,7 +82,7 @@ def compare(
     resamples: int = 10_000,
     seed: int = 0,
     draw_systems: bool = False,
-    family: int = 1,
+    family_size: int = 1,
 ) -> Difference:
     """Agreement of judge `a` minus that of judge `b` on the same groups.
 
@@ -113,35 +113,41 @@ def compare(
         raise InputError(
             "two judges can only be compared on the same aspects", expected=", ".join(a), found=", ".join(b)
         )
-    index = GroupIndex.of(a, seed)
+    index = GroupIndex.build(a, seed)
     estimate = level_function(level, resamples=resamples, seed=seed, draw_systems=draw_systems)
     pairs: list[tuple[Pairs, Pairs]] = []
-    both: list[LevelEstimate] = []
+    estimates: list[LevelEstimate] = []
     for name in a:
-        first, second = (pairs_of_groups(g, index) for g in _on_same_candidates(a[name], b[name]))
-        estimates = [estimate(p, [statistic]) for p in (first, second)]
-        if not np.isnan(estimates[0].values[0]):
-            both += estimates
+        first, second = (rated_pairs(g, index) for g in _on_same_candidates(a[name], b[name]))
+        of_judges = [estimate(p, [statistic]) for p in (first, second)]
+        if not np.isnan(of_judges[0].values[0]):
+            estimates += of_judges
             pairs.append((first, second))
-    if not both:
+    if not estimates:
         return Difference(None, None, None, None, 0)
-    value = math.fsum(x.values[0] - y.values[0] for x, y in _couples(both)) / len(pairs)
+    value = math.fsum(x.values[0] - y.values[0] for x, y in _pairs_of_judges(estimates)) / len(pairs)
     if level != "system":
-        return _of_means(value, both, index, intervals=resamples > 0, seed=seed, family=family)
-    groups = index.sources(np.logical_or.reduce([e.included_groups for e in both]))
-    p_value = _p_of_swaps(pairs, statistic, groups, seed)
-    plain = Difference(value, None, None, p_value, groups)
-    return _of_systems(plain, value, both, family) if resamples and groups > 1 else plain
+        return _difference_of_means(
+            value, estimates, index, intervals=resamples > 0, seed=seed, family_size=family_size
+        )
+    groups = index.count_sources(np.logical_or.reduce([e.included_groups for e in estimates]))
+    p_value = _system_level_p_value(pairs, statistic, groups, seed)
+    difference = Difference(value, None, None, p_value, groups)
+    return (
+        _with_bootstrap_interval(difference, value, estimates, family_size) if resamples and groups > 1 else difference
+    )
 
 
-def _of_systems(found: Difference, value: float, both: Sequence[LevelEstimate], family: int) -> Difference:
+def _with_bootstrap_interval(
+    difference: Difference, value: float, estimates: Sequence[LevelEstimate], family_size: int
+) -> Difference:
     """The difference with its interval from resampled groups."""
-    replicates = [e.replicates[0] for e in both if e.replicates is not None]
-    apart = np.mean([x - y for x, y in _couples(replicates)], axis=0)
-    units = min(e.units for e in both)
-    low, high, method = of_differences(value, apart, units, family)
-    deviation = bootstrap_error(apart, units) * math.sqrt(found.groups)
-    return replace(found, low=low, high=high, method=method, deviation=deviation)
+    replicates = [e.replicates[0] for e in estimates if e.replicates is not None]
+    differences = np.mean([x - y for x, y in _pairs_of_judges(replicates)], axis=0)
+    units = min(e.units for e in estimates)
+    low, high, method = bootstrap_difference_interval(value, differences, units, family_size)
+    deviation = bootstrap_standard_error(differences, units) * math.sqrt(difference.groups)
+    return replace(difference, low=low, high=high, method=method, deviation=deviation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +162,7 @@ class Power:
     """How many more groups it would take to detect a difference of `MIN_EFFECT`; 0 if these are enough."""
 
 
-def power_of(difference: Difference) -> Power | None:
+def statistical_power(difference: Difference) -> Power | None:
     """The power of a comparison, from the standard deviation of group differences that it found; None without one."""
     if difference.deviation is None or difference.deviation < 1e-9:
         return None
@@ -168,36 +174,42 @@ def power_of(difference: Difference) -> Power | None:
     )
 
 
-def _of_means(
-    value: float, both: Sequence[LevelEstimate], index: GroupIndex, *, intervals: bool, seed: int, family: int
+def _difference_of_means(
+    value: float, estimates: Sequence[LevelEstimate], index: GroupIndex, *, intervals: bool, seed: int, family_size: int
 ) -> Difference:
-    included_groups = np.logical_or.reduce([e.included_groups for e in both])
-    by_group = [x.by_group - y.by_group for x, y in _couples(both) if x.by_group is not None and y.by_group is not None]
+    included_groups = np.logical_or.reduce([e.included_groups for e in estimates])
+    by_group = [
+        x.by_group - y.by_group
+        for x, y in _pairs_of_judges(estimates)
+        if x.by_group is not None and y.by_group is not None
+    ]
     shares = [np.nan_to_num(d) / np.count_nonzero(~np.isnan(d)) / len(by_group) for d in by_group]
-    p_value = p_of_mean(index.by_source(np.sum(shares, axis=0), included_groups)[0], seed)
-    influences = index.by_source(mean_influences(by_group), included_groups)[0]
+    p_value = sign_flip_p_value(index.sum_by_source(np.sum(shares, axis=0), included_groups)[0], seed)
+    influences = index.sum_by_source(mean_influences(by_group), included_groups)[0]
     groups = len(influences)
     if not intervals or groups < 2:
         return Difference(value, None, None, p_value, groups)
-    low, high, method = of_group_differences(value, influences, family)
+    low, high, method = t_interval(value, influences, family_size)
     return Difference(value, low, high, p_value, groups, method, standard_error(influences) * math.sqrt(groups))
 
 
-def _p_of_swaps(pairs: Sequence[tuple[Pairs, Pairs]], statistic: Statistic, groups: int, seed: int) -> float | None:
+def _system_level_p_value(
+    pairs: Sequence[tuple[Pairs, Pairs]], statistic: Statistic, groups: int, seed: int
+) -> float | None:
     """The p-value at system level by exchanging the judges' scores within groups, in all aspects at once."""
-    source = pairs[0][0].index.source
+    source = pairs[0][0].index.source_of_group
     unit_of_group = flip_units(count_units(source), seed)[source]
     units = count_units(unit_of_group)
-    parts = [_systems_by_flips(*two, unit_of_group, units, statistic) for two in pairs]
+    differences_of_aspects = [_flipped_system_difference(*two, unit_of_group, units, statistic) for two in pairs]
 
     def difference(signs: Floats) -> Floats:
-        total: Floats = np.sum([part(signs) for part in parts], axis=0)
+        total: Floats = np.sum([part(signs) for part in differences_of_aspects], axis=0)
         return total
 
-    return p_of_flips(difference, groups, units, seed=seed, flips=_SYSTEM_FLIPS)
+    return permutation_p_value(difference, groups, units, seed=seed, flips=_SYSTEM_FLIPS)
 
 
-def _systems_by_flips(
+def _flipped_system_difference(
     a: Pairs, b: Pairs, unit_of_group: Indices, units: int, statistic: Statistic
 ) -> Callable[[Floats], Floats]:
     """The difference of system-level correlations for flipped units."""
@@ -205,13 +217,13 @@ def _systems_by_flips(
     systems, system = np.unique(a.system[recurring], return_inverse=True)
     unit = unit_of_group[a.group[recurring]]
     sizes = np.bincount(system)
-    rated = np.bincount(system, weights=a.ratings[recurring]) / sizes
+    rating_means = np.bincount(system, weights=a.ratings[recurring]) / sizes
     sums = []
     for scores in (a.scores, b.scores):
         table = np.zeros((len(systems), units))
-        np.add.at(table, (system, unit), _in_deviations(scores[recurring]))
+        np.add.at(table, (system, unit), _standardized(scores[recurring]))
         sums.append(table / sizes[:, None])
-    ratings = np.round(rated, 12)
+    ratings = np.round(rating_means, 12)
 
     def correlation(weights: Floats) -> Floats:
         means = np.round(sums[0] @ weights + sums[1] @ (1 - weights), 12).T
@@ -224,7 +236,7 @@ def _systems_by_flips(
     return difference
 
 
-def _in_deviations(values: Floats) -> Floats:
+def _standardized(values: Floats) -> Floats:
     """The values minus their mean and in units of their deviation; 0 where they do not differ."""
     if np.ptp(values) == 0:
         return np.zeros(len(values))
@@ -256,7 +268,7 @@ def _on_same_candidates(
     return first, second
 
 
-def _couples(values: Sequence[T]) -> Iterator[tuple[T, T]]:
+def _pairs_of_judges(values: Sequence[T]) -> Iterator[tuple[T, T]]:
     return zip(values[::2], values[1::2], strict=True)
 
 
@@ -265,10 +277,10 @@ def _couples(values: Sequence[T]) -> Iterator[tuple[T, T]]:
 
 def flip_units(groups: int, seed: int) -> Indices:
     """Index of the unit that each group is flipped with, shape (groups,)."""
-    return bundle(groups, seed, most=_MAX_UNITS)
+    return bundle(groups, seed, max_units=_MAX_UNITS)
 
 
-def p_of_mean(contributions: Floats, seed: int) -> float | None:
+def sign_flip_p_value(contributions: Floats, seed: int) -> float | None:
     """The p-value of a sum of group contributions, e.g. of paired differences divided by their number.
 
     Args:
@@ -283,11 +295,11 @@ def p_of_mean(contributions: Floats, seed: int) -> float | None:
     summed = np.bincount(unit, weights=contributions) if groups > _MAX_UNITS else contributions
     # Flipping 0 changes nothing, so units with 0 are left out, which makes more cases exact.
     summed = summed[summed != 0]
-    return p_of_flips(lambda signs: summed @ signs, groups, len(summed), seed=seed)
+    return permutation_p_value(lambda signs: summed @ signs, groups, len(summed), seed=seed)
 
 
-def p_of_flips(
-    statistic: Callable[[Floats], Floats], groups: int, units: int, *, seed: int, flips: int = FLIPS
+def permutation_p_value(
+    statistic: Callable[[Floats], Floats], groups: int, units: int, *, seed: int, flips: int = RANDOM_FLIPS
 ) -> float | None:
     """The p-value of a statistic that is recomputed for flipped units.
 
@@ -316,7 +328,7 @@ def p_of_flips(
         rounded,
         permutation_type="samples",
         vectorized=True,
-        n_resamples=1 << EXACT if units <= EXACT else flips,
+        n_resamples=1 << MAX_EXACT_UNITS if units <= MAX_EXACT_UNITS else flips,
         batch=_CHUNK,
         axis=-1,
         rng=np.random.default_rng(seed),
@@ -324,21 +336,21 @@ def p_of_flips(
     return float(found.pvalue)
 
 
-def correct(p_values: Sequence[float | None]) -> list[float | None]:
+def holm_adjusted(p_values: Sequence[float | None]) -> list[float | None]:
     """Adjust the p-values of one family of comparisons by Holm's step-down procedure (Holm 1979), in the given order.
 
     Comparisons with too few groups for a p-value stay None and do not count for the family, because they can never be
     called significant.
     """
-    known = [(p, i) for i, p in enumerate(p_values) if p is not None]
+    defined = [(p, i) for i, p in enumerate(p_values) if p is not None]
     adjusted: list[float | None] = [None] * len(p_values)
     highest = 0.0
-    for rank, (p, i) in enumerate(sorted(known)):
-        highest = max(highest, min(1.0, (len(known) - rank) * p))
+    for rank, (p, i) in enumerate(sorted(defined)):
+        highest = max(highest, min(1.0, (len(defined) - rank) * p))
         adjusted[i] = highest
     return adjusted
 
 
-def correct_named(p_values: Mapping[Key, float | None]) -> dict[Key, float | None]:
+def holm_adjusted_by_name(p_values: Mapping[Key, float | None]) -> dict[Key, float | None]:
     """`correct`, by name."""
-    return dict(zip(p_values, correct(list(p_values.values())), strict=True))
+    return dict(zip(p_values, holm_adjusted(list(p_values.values())), strict=True))

@@ -48,8 +48,8 @@ METHODS: dict[Method, str] = {
 }
 """Method -> how a legend names it."""
 
-CORRELATION = (-1.0, 1.0)
-SHARE = (0.0, 1.0)
+CORRELATION_RANGE = (-1.0, 1.0)
+SHARE_RANGE = (0.0, 1.0)
 
 POWER = 0.8
 """Share of cases in which a detectable difference is found."""
@@ -69,7 +69,7 @@ class Interval(NamedTuple):
     method: Method | None
 
 
-NONE = Interval(None, None, None)
+NO_INTERVAL = Interval(None, None, None)
 
 
 def mean_influences(by_group: Sequence[Floats]) -> Floats:
@@ -92,7 +92,7 @@ def mean_influences(by_group: Sequence[Floats]) -> Floats:
     return influences
 
 
-def critical(groups: float, family: int = 1) -> float:
+def t_quantile(groups: float, family_size: int = 1) -> float:
     """The 97.5 % point of Student's t with `groups` - 1 degrees of freedom.
 
     For a `family` of several intervals that are to hold together in 95 % of cases it is the point of 1 - .025 / family
@@ -100,7 +100,7 @@ def critical(groups: float, family: int = 1) -> float:
     """
     from scipy.special import stdtrit
 
-    return float(stdtrit(groups - 1, 1 - _TAIL / family))
+    return float(stdtrit(groups - 1, 1 - _TAIL / family_size))
 
 
 def standard_error(influences: Floats) -> float:
@@ -113,11 +113,11 @@ def standard_error(influences: Floats) -> float:
     return math.sqrt(groups / (groups - 1) * math.fsum(influences**2))
 
 
-def of_group_correlations(
+def logit_interval(
     value: float,
     influences: Floats,
-    ends: tuple[float, float] = CORRELATION,
-    nearest: float = _ROUNDING,
+    value_range: tuple[float, float] = CORRELATION_RANGE,
+    min_distance: float = _ROUNDING,
     method: Method = "t-fisher-z",
 ) -> Interval:
     """The interval `t-fisher-z` of a mean of group correlations, or `logit` of another figure.
@@ -133,27 +133,29 @@ def of_group_correlations(
     """
     groups = len(influences)
     if groups < 2 or math.isnan(value):
-        return NONE
+        return NO_INTERVAL
     error = standard_error(influences)
     if error < _ROUNDING:
-        return _without_spread(value, groups, ends, method)
-    low, width = ends[0], ends[1] - ends[0]
-    place = (value - low) / width
-    inside = min(max(place, nearest), 1 - nearest)
-    return _laid_off(value, inside, critical(groups) * error / width / (inside * (1 - inside)), ends, method)
+        return _degenerate_interval(value, groups, value_range, method)
+    low, width = value_range[0], value_range[1] - value_range[0]
+    share = (value - low) / width
+    clipped = min(max(share, min_distance), 1 - min_distance)
+    return _from_logit(
+        value, clipped, t_quantile(groups) * error / width / (clipped * (1 - clipped)), value_range, method
+    )
 
 
-def of_group_differences(value: float, influences: Floats, family: int = 1) -> Interval:
+def t_interval(value: float, influences: Floats, family_size: int = 1) -> Interval:
     """The interval `t` of a mean of paired differences of group values; see `of_group_correlations`, and `critical` for
     the family."""
     groups = len(influences)
     if groups < 2 or math.isnan(value):
-        return NONE
-    half = critical(groups, family) * standard_error(influences)
-    return Interval(value - half, value + half, "t")
+        return NO_INTERVAL
+    half_width = t_quantile(groups, family_size) * standard_error(influences)
+    return Interval(value - half_width, value + half_width, "t")
 
 
-def of_replicates(value: float, replicates: Floats, groups: int, observations: int) -> Interval:
+def fisher_z_interval(value: float, replicates: Floats, groups: int, observations: int) -> Interval:
     """The interval `fisher-z` of a correlation over systems, from its bootstrap replicates.
 
     Args:
@@ -165,41 +167,41 @@ def of_replicates(value: float, replicates: Floats, groups: int, observations: i
     """
     defined = replicates[~np.isnan(replicates)]
     if groups < 2 or math.isnan(value) or len(defined) < 2:
-        return NONE
+        return NO_INTERVAL
     if np.ptp(defined) < _ROUNDING:
-        return _without_spread(value, groups, CORRELATION, "fisher-z")
+        return _degenerate_interval(value, groups, CORRELATION_RANGE, "fisher-z")
     from scipy.special import logit
 
-    place, shares = (value + 1) / 2, (defined + 1) / 2
-    nearest = 0.5 / (observations + 1)
-    if 0 < place < 1:
-        nearest = max(_ROUNDING, min(nearest, place, 1 - place))
-    place, shares = min(max(place, nearest), 1 - nearest), np.clip(shares, nearest, 1 - nearest)
-    half = critical(groups) * math.sqrt(groups / (groups - 1)) * float(np.std(logit(shares), ddof=1))
-    return _laid_off(value, place, half, CORRELATION, "fisher-z")
+    share, shares = (value + 1) / 2, (defined + 1) / 2
+    min_distance = 0.5 / (observations + 1)
+    if 0 < share < 1:
+        min_distance = max(_ROUNDING, min(min_distance, share, 1 - share))
+    share, shares = min(max(share, min_distance), 1 - min_distance), np.clip(shares, min_distance, 1 - min_distance)
+    half_width = t_quantile(groups) * math.sqrt(groups / (groups - 1)) * float(np.std(logit(shares), ddof=1))
+    return _from_logit(value, share, half_width, CORRELATION_RANGE, "fisher-z")
 
 
-def of_differences(value: float, replicates: Floats, groups: int, family: int = 1) -> Interval:
+def bootstrap_difference_interval(value: float, replicates: Floats, groups: int, family_size: int = 1) -> Interval:
     """The interval `t-bootstrap` of a paired difference of correlations, from its bootstrap replicates; see
     `of_replicates`, and `critical` for the family. It stops at the ends of the range."""
     if groups < 2 or math.isnan(value) or np.count_nonzero(~np.isnan(replicates)) < 2:
-        return NONE
-    half = critical(groups, family) * bootstrap_error(replicates, groups)
-    return Interval(max(-2.0, value - half), min(2.0, value + half), "t-bootstrap")
+        return NO_INTERVAL
+    half_width = t_quantile(groups, family_size) * bootstrap_standard_error(replicates, groups)
+    return Interval(max(-2.0, value - half_width), min(2.0, value + half_width), "t-bootstrap")
 
 
-def bootstrap_error(replicates: Floats, groups: int) -> float:
+def bootstrap_standard_error(replicates: Floats, groups: int) -> float:
     """The standard error estimated by bootstrap replicates of `groups` groups."""
     return math.sqrt(groups / (groups - 1)) * float(np.nanstd(replicates, ddof=1))
 
 
-def of_draws(value: float, draws: Floats) -> Interval:
+def posterior_interval(value: float, draws: Floats) -> Interval:
     """The middle 95 % of draws from a posterior, extended to the value if that lies outside."""
     defined = draws[~np.isnan(draws)]
     if math.isnan(value) or not len(defined):
-        return NONE
+        return NO_INTERVAL
     low, high = np.quantile(defined, (_TAIL, 1 - _TAIL))
-    return _holding(value, float(low), float(high), "dirichlet")
+    return _extended_to_value(value, float(low), float(high), "dirichlet")
 
 
 def detectable_difference(deviation: float, groups: int) -> float:
@@ -211,8 +213,8 @@ def detectable_difference(deviation: float, groups: int) -> float:
     """
     from scipy.optimize import brentq
 
-    errors = brentq(lambda shift: _power(shift, groups) - POWER, 0.0, 2 * critical(groups) + 10)
-    return float(errors) * deviation / math.sqrt(groups)
+    shift = brentq(lambda shift: _power(shift, groups) - POWER, 0.0, 2 * t_quantile(groups) + 10)
+    return float(shift) * deviation / math.sqrt(groups)
 
 
 def groups_to_detect(difference: float, deviation: float) -> int:
@@ -220,42 +222,46 @@ def groups_to_detect(difference: float, deviation: float) -> int:
     `detectable_difference`."""
     from scipy.optimize import brentq
 
-    def lacking(groups: float) -> float:
+    def missing_power(groups: float) -> float:
         return POWER - _power(difference * math.sqrt(groups) / deviation, groups)
 
     # More than a normal test needs, whose shift is the sum of the 97.5 % and the 80 % point.
-    most = (2.81 * deviation / difference) ** 2 + 20
-    return 2 if lacking(2) <= 0 else math.ceil(brentq(lacking, 2, most))
+    upper_bound = (2.81 * deviation / difference) ** 2 + 20
+    return 2 if missing_power(2) <= 0 else math.ceil(brentq(missing_power, 2, upper_bound))
 
 
 def _power(shift: float, groups: float) -> float:
     """The power of a t-test where the true difference is `shift` standard errors."""
     from scipy.stats import nct
 
-    limit = critical(groups)
+    limit = t_quantile(groups)
     # With two groups scipy's lower tail is NaN where it vanishes.
     return float(nct.sf(limit, groups - 1, shift) + np.nan_to_num(nct.cdf(-limit, groups - 1, shift)))
 
 
-def _without_spread(value: float, groups: int, ends: tuple[float, float], method: Method) -> Interval:
+def _degenerate_interval(value: float, groups: int, value_range: tuple[float, float], method: Method) -> Interval:
     """The interval where all groups have the same value: the exact bound at an end of the range, else no width."""
-    width = ends[1] - ends[0]
+    width = value_range[1] - value_range[0]
     # With G of G groups at this end, at most this share of all groups is not; at worst it is at the other end.
-    away = width * (1 - _TAIL ** (1 / groups))
-    if abs(value - ends[1]) < _ROUNDING:
-        return Interval(ends[1] - away, ends[1], "exact")
-    if abs(value - ends[0]) < _ROUNDING:
-        return Interval(ends[0], ends[0] + away, "exact")
+    bound = width * (1 - _TAIL ** (1 / groups))
+    if abs(value - value_range[1]) < _ROUNDING:
+        return Interval(value_range[1] - bound, value_range[1], "exact")
+    if abs(value - value_range[0]) < _ROUNDING:
+        return Interval(value_range[0], value_range[0] + bound, "exact")
     return Interval(value, value, method)
 
 
-def _laid_off(value: float, place: float, half: float, ends: tuple[float, float], method: Method) -> Interval:
+def _from_logit(
+    value: float, share: float, half_width: float, value_range: tuple[float, float], method: Method
+) -> Interval:
     """The interval of `half` to each side of the logit of the value's place in its range."""
     from scipy.special import expit, logit
 
-    low, high = ends[0] + (ends[1] - ends[0]) * expit(logit(place) + np.array([-half, half]))
-    return _holding(value, float(low), float(high), method)
+    low, high = value_range[0] + (value_range[1] - value_range[0]) * expit(
+        logit(share) + np.array([-half_width, half_width])
+    )
+    return _extended_to_value(value, float(low), float(high), method)
 
 
-def _holding(value: float, low: float, high: float, method: Method) -> Interval:
+def _extended_to_value(value: float, low: float, high: float, method: Method) -> Interval:
     return Interval(min(low, value), max(high, value), method)

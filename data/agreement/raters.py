@@ -15,12 +15,12 @@ import numpy as np
 from debate_judge.data.agreement.classification import Measure
 from debate_judge.data.agreement.correlations import Floats, Statistic
 from debate_judge.data.agreement.differences import compare
-from debate_judge.data.agreement.intervals import of_group_differences
+from debate_judge.data.agreement.intervals import t_interval
 from debate_judge.data.agreement.results import Agreement, Difference, GroupScores
 from debate_judge.data.agreement.tables import agreement_table
 from debate_judge.data.schema import Level
 
-_RESAMPLES = 2000
+_MAX_RESAMPLES = 2000
 """Most resamples for intervals of figures that are computed once for every rater."""
 
 
@@ -70,7 +70,7 @@ def compare_with_raters(
     statistic: Statistic = "spearman",
     level: Level = "summary",
     on_scale: bool = True,
-    resamples: int = _RESAMPLES,
+    resamples: int = _MAX_RESAMPLES,
     seed: int = 0,
 ) -> RaterAgreement:
     """Compare a judge with the raters of one aspect.
@@ -83,32 +83,35 @@ def compare_with_raters(
         resamples: For the intervals of the ceiling at system level; 0 gives no intervals.
         seed: For these resamples.
     """
-    most = max((len(values) for g in groups for values in g.raters), default=0)
+    rater_count = max((len(values) for g in groups for values in g.raters), default=0)
     error, bias = error_and_bias(groups) if on_scale else (None, None)
-    if most < 2:
-        return RaterAgreement(most, None, None, None, None, None, None, None, None, error, bias)
-    resamples = min(resamples, _RESAMPLES)
-    humans = {f"rater {i + 1}": [_one_rater(g, i) for g in groups] for i in range(most)}
-    judged = {
-        name: [replace(h, scores=g.scores) for g, h in zip(groups, by, strict=True)] for name, by in humans.items()
+    if rater_count < 2:
+        return RaterAgreement(rater_count, None, None, None, None, None, None, None, None, error, bias)
+    resamples = min(resamples, _MAX_RESAMPLES)
+    rater_scores = {f"rater {i + 1}": [_rater_as_judge(g, i) for g in groups] for i in range(rater_count)}
+    judge_scores = {
+        name: [replace(h, scores=g.scores) for g, h in zip(groups, by, strict=True)]
+        for name, by in rater_scores.items()
     }
-    tables = [agreement_table(by, levels=(level,), resamples=resamples, seed=seed) for by in (humans, judged)]
+    tables = [
+        agreement_table(by, levels=(level,), resamples=resamples, seed=seed) for by in (rater_scores, judge_scores)
+    ]
     ceiling, judge = (table.average[level][statistic] for table in tables)
     correlation_value = (
         agreement_table({"x": groups}, levels=(level,), resamples=0).aspects["x"][level][statistic].value
     )
-    reliable = None if level == "system" else reliability(groups, level)
-    whole = all(v == round(v) for g in groups for values in g.raters for v in values)
+    icc = None if level == "system" else reliability(groups, level)
+    integers = all(v == round(v) for g in groups for values in g.raters for v in values)
     return RaterAgreement(
-        most,
+        rater_count,
         ceiling,
         judge,
-        compare(judged, humans, statistic=statistic, level=level, resamples=resamples, seed=seed),
+        compare(judge_scores, rater_scores, statistic=statistic, level=level, resamples=resamples, seed=seed),
         krippendorff_alpha([values for g in groups for values in g.raters]),
-        _kappa_of_raters(groups, most) if whole else None,
-        _kappa_of_judge(groups, most) if whole and on_scale else None,
-        reliable,
-        None if correlation_value is None or not reliable or reliable <= 0 else correlation_value / math.sqrt(reliable),
+        _kappa_of_raters(groups, rater_count) if integers else None,
+        _kappa_of_judge(groups, rater_count) if integers and on_scale else None,
+        icc,
+        None if correlation_value is None or not icc or icc <= 0 else correlation_value / math.sqrt(icc),
         error,
         bias,
     )
@@ -129,11 +132,11 @@ def krippendorff_alpha(ratings: Sequence[Sequence[float]]) -> float | None:
     units = [np.asarray(values, dtype=float) for values in ratings if len(values) > 1]
     if not units:
         return None
-    every = np.concatenate(units)
-    if np.ptp(every) == 0:
+    pooled = np.concatenate(units)
+    if np.ptp(pooled) == 0:
         return None
-    expected = every.var(ddof=1)
-    observed = sum(len(values) * values.var(ddof=1) for values in units) / len(every)
+    expected = pooled.var(ddof=1)
+    observed = sum(len(values) * values.var(ddof=1) for values in units) / len(pooled)
     return float(1 - observed / expected)
 
 
@@ -175,12 +178,12 @@ def reliability(groups: Sequence[GroupScores], level: Level) -> float | None:
         by_group.append(np.array([values.mean() for values in rated]))
     if level == "sample":
         by_group = [np.concatenate(by_group)] if by_group else []
-    free = sum(max(0, len(means) - 1) for means in by_group)
+    degrees_of_freedom = sum(max(0, len(means) - 1) for means in by_group)
     # Equal means of different values may differ in their last digits, so that the variance is not exactly 0.
     if not any(np.ptp(means) > 1e-12 * np.abs(means).max() for means in by_group if len(means)):
         return None
-    spread = sum(float(((means - means.mean()) ** 2).sum()) for means in by_group if len(means))
-    return float(1 - np.mean(errors) / (spread / free))
+    squares = sum(float(((means - means.mean()) ** 2).sum()) for means in by_group if len(means))
+    return float(1 - np.mean(errors) / (squares / degrees_of_freedom))
 
 
 def error_and_bias(groups: Sequence[GroupScores]) -> tuple[Measure, Measure] | tuple[None, None]:
@@ -206,11 +209,11 @@ def mean_over_groups(by_group: Sequence[Floats]) -> Measure:
     value = math.fsum(v for values in by_group for v in values) / count
     # The influences on a ratio of sums, because groups differ in their numbers of candidates.
     influences = np.array([(values - value).sum() / count for values in by_group])
-    low, high, method = of_group_differences(value, influences)
+    low, high, method = t_interval(value, influences)
     return Measure(value, low, high, method)
 
 
-def _one_rater(group: GroupScores, which: int) -> GroupScores:
+def _rater_as_judge(group: GroupScores, rater: int) -> GroupScores:
     """One rater's ratings as scores, with the means of the other raters as ratings.
 
     Raters have no names here: `which` is the place in each candidate's ratings.
@@ -218,25 +221,25 @@ def _one_rater(group: GroupScores, which: int) -> GroupScores:
     others: list[float | None] = []
     rater_ratings: list[float | None] = []
     for values in group.raters or ((),) * len(group.candidates):
-        has_rating = len(values) > max(which, 1)
-        rest = [v for i, v in enumerate(values) if i != which]
-        others.append(math.fsum(rest) / len(rest) if has_rating else None)
-        rater_ratings.append(values[which] if has_rating else None)
+        has_rating = len(values) > max(rater, 1)
+        other_values = [v for i, v in enumerate(values) if i != rater]
+        others.append(math.fsum(other_values) / len(other_values) if has_rating else None)
+        rater_ratings.append(values[rater] if has_rating else None)
     return GroupScores(group.group, group.candidates, tuple(others), tuple(rater_ratings), source=group.source)
 
 
-def _kappa_of_raters(groups: Sequence[GroupScores], most: int) -> float | None:
+def _kappa_of_raters(groups: Sequence[GroupScores], rater_count: int) -> float | None:
     rows = [values for g in groups for values in g.raters]
     pairs = [
         weighted_kappa(*zip(*both, strict=True))
-        for i in range(most)
+        for i in range(rater_count)
         for j in range(i)
         if (both := [(values[i], values[j]) for values in rows if len(values) > i])
     ]
     return _mean(pairs)
 
 
-def _kappa_of_judge(groups: Sequence[GroupScores], most: int) -> float | None:
+def _kappa_of_judge(groups: Sequence[GroupScores], rater_count: int) -> float | None:
     rows = [
         (values, math.floor(score + 0.5))
         for g in groups
@@ -245,12 +248,12 @@ def _kappa_of_judge(groups: Sequence[GroupScores], most: int) -> float | None:
     ]
     kappas = [
         weighted_kappa(*zip(*both, strict=True))
-        for i in range(most)
+        for i in range(rater_count)
         if (both := [(values[i], score) for values, score in rows if len(values) > i])
     ]
     return _mean(kappas)
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    known = [v for v in values if v is not None]
-    return math.fsum(known) / len(known) if known else None
+    defined = [v for v in values if v is not None]
+    return math.fsum(defined) / len(defined) if defined else None

@@ -11,12 +11,12 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Level
 
 LEVELS: tuple[Level, ...] = ("summary", "sample", "system")
-NAMES: dict[Statistic, str] = {"pearson": "Pearson", "spearman": "Spearman", "kendall": "Kendall tau-b"}
+STATISTIC_NAMES: dict[Statistic, str] = {"pearson": "Pearson", "spearman": "Spearman", "kendall": "Kendall tau-b"}
 
 MIN_GROUPS = 6
 """Least number for a p-value: the signs of five groups can be flipped in 2^5 = 32 ways, so no p could be below 2/32."""
 
-WHY_NONE = f"with fewer than {MIN_GROUPS} groups none can be below 0.05"
+WHY_NO_P_VALUE = f"with fewer than {MIN_GROUPS} groups none can be below 0.05"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,19 +86,19 @@ class Agreement:
         return {name: getattr(self, name) for name in (*names, "value_without_constant", "value_undefined_as_zero")}
 
     def __str__(self) -> str:
-        what = f"{self.level}-level {NAMES[self.statistic]} over {self.groups} groups"
-        return f"{_with_interval(self)} {what} ({self.undefined} undefined, {self.unscored} unscored)"
+        description = f"{self.level}-level {STATISTIC_NAMES[self.statistic]} over {self.groups} groups"
+        return f"{_with_interval(self)} {description} ({self.undefined} undefined, {self.unscored} unscored)"
 
 
-Table = dict[Level, dict[Statistic, Agreement]]
+AgreementByLevel = dict[Level, dict[Statistic, Agreement]]
 
 
 @dataclass(frozen=True, slots=True)
 class AgreementTable:
     """Every statistic at every level."""
 
-    aspects: dict[str, Table]
-    average: Table
+    aspects: dict[str, AgreementByLevel]
+    average: AgreementByLevel
     """Over aspects; undefined as soon as one aspect is, as a mean over fewer aspects would be another quantity."""
 
     def to_json(self) -> dict[str, object]:
@@ -127,16 +127,16 @@ class Difference:
     """Standard deviation of the group differences: the standard error times the root of the number of groups."""
 
     def __str__(self) -> str:
-        p_value = f"no p: {WHY_NONE}" if self.p_value is None else f"p = {self.p_value:.3f}"
+        p_value = f"no p: {WHY_NO_P_VALUE}" if self.p_value is None else f"p = {self.p_value:.3f}"
         return f"{_with_interval(self)} over {self.groups} groups, {p_value}"
 
 
-def _with_interval(figure: Agreement | Difference) -> str:
-    if figure.value is None:
+def _with_interval(result: Agreement | Difference) -> str:
+    if result.value is None:
         return "undefined"
-    interval = "" if figure.low is None or figure.high is None else f" [{figure.low:.2f}, {figure.high:.2f}]"
-    return f"{figure.value:.2f}{interval}"
+    interval = "" if result.low is None or result.high is None else f" [{result.low:.2f}, {result.high:.2f}]"
+    return f"{result.value:.2f}{interval}"
 
 
-def _table_json(table: Table) -> dict[str, object]:
+def _table_json(table: AgreementByLevel) -> dict[str, object]:
     return {level: {name: figure.to_json() for name, figure in row.items()} for level, row in table.items()}

@@ -18,24 +18,32 @@ import numpy as np
 from debate_judge.data.agreement.bootstrap import (
     GroupIndex,
     LevelEstimate,
-    pairs_of_groups,
+    rated_pairs,
 )
-from debate_judge.data.agreement.correlations import STATISTICS, Statistic, correlations, or_none
-from debate_judge.data.agreement.differences import compare, correct, level_function
+from debate_judge.data.agreement.correlations import STATISTICS, Statistic, correlations, nan_to_none
+from debate_judge.data.agreement.differences import compare, holm_adjusted, level_function
 from debate_judge.data.agreement.intervals import (
-    NONE,
+    NO_INTERVAL,
     Interval,
+    fisher_z_interval,
+    logit_interval,
     mean_influences,
-    of_group_correlations,
-    of_replicates,
 )
-from debate_judge.data.agreement.results import LEVELS, NAMES, Agreement, AgreementTable, Difference, GroupScores, Table
+from debate_judge.data.agreement.results import (
+    LEVELS,
+    STATISTIC_NAMES,
+    Agreement,
+    AgreementByLevel,
+    AgreementTable,
+    Difference,
+    GroupScores,
+)
 from debate_judge.data.schema import Level
 
 __all__ = [
     "LEVELS",
-    "NAMES",
     "STATISTICS",
+    "STATISTIC_NAMES",
     "Agreement",
     "AgreementTable",
     "Difference",
@@ -44,8 +52,8 @@ __all__ = [
     "Statistic",
     "agreement_table",
     "compare",
-    "correct",
     "correlation",
+    "holm_adjusted",
 ]
 
 
@@ -61,7 +69,7 @@ def correlation(ratings: Sequence[float], scores: Sequence[float], statistic: St
         raise ValueError(f"{x.size} ratings and {y.size} scores")
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
         raise ValueError("a correlation needs finite numbers")
-    return or_none(correlations(x, y, [statistic])[0, 0])
+    return nan_to_none(correlations(x, y, [statistic])[0, 0])
 
 
 def agreement_table(
@@ -91,27 +99,32 @@ def agreement_table(
     Raises:
         InputError: no aspect, or a group id twice in one aspect.
     """
-    index = GroupIndex.of(aspects, seed)
-    how: dict[str, Any] = {"resamples": resamples, "seed": seed, "draw_systems": draw_systems, "progress": progress}
-    at_level = {level: level_function(level, intervals=resamples > 0, **how) for level in levels}
+    index = GroupIndex.build(aspects, seed)
+    system_options: dict[str, Any] = {
+        "resamples": resamples,
+        "seed": seed,
+        "draw_systems": draw_systems,
+        "progress": progress,
+    }
+    at_level = {level: level_function(level, intervals=resamples > 0, **system_options) for level in levels}
     estimates: dict[tuple[str, Level], LevelEstimate] = {}
     for name, groups in aspects.items():
-        pairs = pairs_of_groups(groups, index)
+        pairs = rated_pairs(groups, index)
         estimates |= {(name, level): at_level[level](pairs, STATISTICS) for level in levels}
 
-    tables: dict[str, Table] = {}
+    tables: dict[str, AgreementByLevel] = {}
     for name, groups in aspects.items():
         counts = _rated_and_unscored(groups)
         tables[name] = {}
         for level in levels:
-            own = estimates[name, level]
-            tables[name][level] = _agreements(level, own, _intervals([own], index, resamples), *counts)
-    average: Table = {}
+            estimate = estimates[name, level]
+            tables[name][level] = _agreements(level, estimate, _intervals([estimate], index, resamples), *counts)
+    average: AgreementByLevel = {}
     for level in levels:
-        joint = [estimates[name, level] for name in aspects]
-        groups_of_any = int(np.logical_or.reduce([e.included_groups for e in joint]).sum())
-        spans = _intervals(joint, index, resamples)
-        average[level] = _averages([table[level] for table in tables.values()], groups_of_any, spans)
+        of_aspects = [estimates[name, level] for name in aspects]
+        included_groups = int(np.logical_or.reduce([e.included_groups for e in of_aspects]).sum())
+        intervals = _intervals(of_aspects, index, resamples)
+        average[level] = _averages([table[level] for table in tables.values()], included_groups, intervals)
     return AgreementTable(tables, average)
 
 
@@ -126,14 +139,16 @@ def _intervals(estimates: Sequence[LevelEstimate], index: GroupIndex, resamples:
     included_groups = np.logical_or.reduce([e.included_groups for e in estimates])
     means = np.mean([e.values for e in estimates], axis=0)
     if not resamples or np.isnan(means).all():
-        return [NONE] * len(means)
+        return [NO_INTERVAL] * len(means)
     by_group = [e.by_group for e in estimates if e.by_group is not None]
     if by_group:
-        influence = index.by_source(mean_influences(by_group), included_groups)
-        return [of_group_correlations(float(mean), row) for mean, row in zip(means, influence, strict=True)]
+        influence = index.sum_by_source(mean_influences(by_group), included_groups)
+        return [logit_interval(float(mean), row) for mean, row in zip(means, influence, strict=True)]
     units, observations = min(e.units for e in estimates), min(e.observations for e in estimates)
     replicates = np.mean([e.replicates for e in estimates if e.replicates is not None], axis=0)
-    return [of_replicates(float(mean), row, units, observations) for mean, row in zip(means, replicates, strict=True)]
+    return [
+        fisher_z_interval(float(mean), row, units, observations) for mean, row in zip(means, replicates, strict=True)
+    ]
 
 
 def _rated_and_unscored(groups: Sequence[GroupScores]) -> tuple[int, int]:
@@ -146,55 +161,55 @@ def _rated_and_unscored(groups: Sequence[GroupScores]) -> tuple[int, int]:
 
 
 def _agreements(
-    level: Level, estimate: LevelEstimate, spans: Sequence[Interval], rated: int, unscored: int
+    level: Level, estimate: LevelEstimate, intervals: Sequence[Interval], rated: int, unscored: int
 ) -> dict[Statistic, Agreement]:
     included_groups = int(estimate.included_groups.sum())
     agreements: dict[Statistic, Agreement] = {}
     for i, statistic in enumerate(STATISTICS):
-        value = as_zero = or_none(estimate.values[i])
+        value = as_zero = nan_to_none(estimate.values[i])
         if level == "summary" and rated:
             as_zero = (value or 0.0) * included_groups / rated
         agreements[statistic] = Agreement(
             statistic,
             level,
             value,
-            spans[i].low,
-            spans[i].high,
+            intervals[i].low,
+            intervals[i].high,
             included_groups,
             rated - included_groups,
             unscored,
             as_zero,
             int(estimate.constant.sum()),
-            or_none(estimate.without_constant[i]),
-            spans[i].method,
+            nan_to_none(estimate.without_constant[i]),
+            intervals[i].method,
         )
     return agreements
 
 
 def _averages(
-    aspects: Sequence[Mapping[Statistic, Agreement]], groups: int, spans: Sequence[Interval]
+    aspects: Sequence[Mapping[Statistic, Agreement]], groups: int, intervals: Sequence[Interval]
 ) -> dict[Statistic, Agreement]:
     averages: dict[Statistic, Agreement] = {}
-    for statistic, span in zip(STATISTICS, spans, strict=True):
-        parts = [aspect[statistic] for aspect in aspects]
+    for statistic, interval in zip(STATISTICS, intervals, strict=True):
+        of_aspects = [aspect[statistic] for aspect in aspects]
         averages[statistic] = Agreement(
             statistic,
-            parts[0].level,
-            _mean(p.value for p in parts),
-            span.low,
-            span.high,
+            of_aspects[0].level,
+            _mean(p.value for p in of_aspects),
+            interval.low,
+            interval.high,
             groups,
-            sum(p.undefined for p in parts),
-            sum(p.unscored for p in parts),
-            _mean(p.value_undefined_as_zero for p in parts),
-            sum(p.constant for p in parts),
-            _mean(p.value_without_constant for p in parts),
-            span.method,
+            sum(p.undefined for p in of_aspects),
+            sum(p.unscored for p in of_aspects),
+            _mean(p.value_undefined_as_zero for p in of_aspects),
+            sum(p.constant for p in of_aspects),
+            _mean(p.value_without_constant for p in of_aspects),
+            interval.method,
         )
     return averages
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
-    known = list(values)
-    numbers = [v for v in known if v is not None]
-    return math.fsum(numbers) / len(numbers) if len(numbers) == len(known) else None
+    all_values = list(values)
+    numbers = [v for v in all_values if v is not None]
+    return math.fsum(numbers) / len(numbers) if len(numbers) == len(all_values) else None

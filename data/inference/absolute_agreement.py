@@ -22,11 +22,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from debate_judge.data.agreement.bootstrap import GroupIndex, Pairs, pairs_of_groups, pseudo_values
+from debate_judge.data.agreement.bootstrap import GroupIndex, Pairs, pseudo_values, rated_pairs
 from debate_judge.data.agreement.classification import Measure
 from debate_judge.data.agreement.correlations import Floats, Statistic
 from debate_judge.data.agreement.decisions import DecisionRule
-from debate_judge.data.agreement.intervals import Interval, of_group_correlations, of_group_differences
+from debate_judge.data.agreement.intervals import Interval, logit_interval, t_interval
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect
@@ -37,7 +37,7 @@ MEASURES: tuple[AbsoluteMeasure, ...] = ("mae", "ccc", "kappa")
 Objective = Statistic | AbsoluteMeasure
 """What a compile maximizes."""
 
-MAXIMIZED: Mapping[AbsoluteMeasure, str] = {
+OBJECTIVE_DESCRIPTIONS: Mapping[AbsoluteMeasure, str] = {
     "mae": "1 less the mean absolute error as a share of the scale",
     "ccc": "concordance (CCC) of all texts",
     "kappa": "Cohen's kappa of all decisions at the cut",
@@ -49,7 +49,7 @@ POOLED = ("ccc", "kappa")
 
 AVERAGE = "average"
 
-_UPPER = 0.75
+_DEFAULT_CUT = 0.75
 """Where on the scale the decision is cut if nobody says so: 4 of 1 to 5."""
 
 
@@ -61,7 +61,7 @@ class AbsoluteAgreement:
     """Of the decision; None for the average."""
     candidates: int
     """That have a score and a rating."""
-    figures: Mapping[str, Measure]
+    measures: Mapping[str, Measure]
     """Measure -> its value. On average over aspects the error is undefined where their scales differ."""
     changes: Mapping[str, Measure]
     """Measure -> this judge's minus the first judge's."""
@@ -70,7 +70,7 @@ class AbsoluteAgreement:
         return {
             "cut": self.cut,
             "candidates": self.candidates,
-            **{name: measure.to_json() for name, measure in self.figures.items()},
+            **{name: measure.to_json() for name, measure in self.measures.items()},
             "change": {name: measure.to_json() for name, measure in self.changes.items()},
         }
 
@@ -98,9 +98,9 @@ def decision_cuts(
                 expected=f"a number above {scale.low:g} and up to {scale.high:g}",
                 found=f"{cut:g}",
             )
-        usual = scale.low + _UPPER * (scale.high - scale.low)
+        default = scale.low + _DEFAULT_CUT * (scale.high - scale.low)
         binary = rule is not None and rule.kind == "binary"
-        cuts[aspect.name] = cut if cut is not None else rule.threshold if rule and binary else usual
+        cuts[aspect.name] = cut if cut is not None else rule.threshold if rule and binary else default
     return cuts
 
 
@@ -112,7 +112,7 @@ class _Estimate:
     """Shape (measures,)."""
     influences: Floats
     """Of each unit of sources on them, shape (measures, units)."""
-    here: NDArray[np.bool_]
+    has_candidates: NDArray[np.bool_]
     """Which units have candidates, shape (units,)."""
     candidates: int
 
@@ -121,7 +121,7 @@ def absolute_agreement(
     judges: Mapping[str, Mapping[str, Sequence[GroupScores]]],
     cuts: Mapping[str, float],
     *,
-    one_scale: bool,
+    same_scale: bool,
     seed: int,
 ) -> dict[str, dict[str, AbsoluteAgreement]]:
     """Judge -> aspect or `AVERAGE` -> its figures, with 95 % intervals over sources.
@@ -134,35 +134,35 @@ def absolute_agreement(
         seed: Of the bundles of sources where there are many.
     """
     first, aspects = next(iter(judges)), list(next(iter(judges.values())))
-    index = GroupIndex.of(judges[first], seed)
+    index = GroupIndex.build(judges[first], seed)
     estimates = {
-        (judge, aspect): _estimate(pairs_of_groups(by_aspect[aspect], index), cuts[aspect])
+        (judge, aspect): _estimate(rated_pairs(by_aspect[aspect], index), cuts[aspect])
         for judge, by_aspect in judges.items()
         for aspect in aspects
     }
     by_judge: dict[str, dict[str, AbsoluteAgreement]] = {}
     for judge in judges:
         by_judge[judge] = {}
-        for name, over in [*((aspect, [aspect]) for aspect in aspects), (AVERAGE, aspects)]:
-            own, base = (_averaged([estimates[j, a] for a in over]) for j in (judge, first))
-            if name == AVERAGE and not one_scale:
-                own = replace(own, values=np.array([np.nan, *own.values[1:]]))
-            changes = {} if judge == first else _changes(own, base)
-            by_judge[judge][name] = AbsoluteAgreement(cuts.get(name), own.candidates, _measures(own), changes)
+        for name, averaged_aspects in [*((aspect, [aspect]) for aspect in aspects), (AVERAGE, aspects)]:
+            estimate, baseline = (_mean_estimate([estimates[j, a] for a in averaged_aspects]) for j in (judge, first))
+            if name == AVERAGE and not same_scale:
+                estimate = replace(estimate, values=np.array([np.nan, *estimate.values[1:]]))
+            changes = {} if judge == first else _changes(estimate, baseline)
+            by_judge[judge][name] = AbsoluteAgreement(cuts.get(name), estimate.candidates, _measures(estimate), changes)
     return by_judge
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class AbsoluteScale:
     """What closeness in one aspect is measured against."""
 
-    span: float
+    width: float
     """From the lowest to the highest point of the scale."""
     cut: float
     """Of the decision."""
 
 
-def objective_value(measure: AbsoluteMeasure, ratings: Floats, scores: Floats, bounds: Bounds) -> Floats:
+def objective_value(measure: AbsoluteMeasure, ratings: Floats, scores: Floats, scale: AbsoluteScale) -> Floats:
     """A measure of each row as something to maximize, 1 at best, shape (rows,); NaN where it is undefined.
 
     Args:
@@ -171,59 +171,66 @@ def objective_value(measure: AbsoluteMeasure, ratings: Floats, scores: Floats, b
         scores: Likewise.
         bounds: Of the aspect.
     """
-    error, ccc, kappa = _of_rows(ratings, scores, bounds.cut)
-    values: Floats = {"mae": 1 - error / bounds.span, "ccc": ccc, "kappa": kappa}[measure]
+    error, ccc, kappa = _measures_of_rows(ratings, scores, scale.cut)
+    values: Floats = {"mae": 1 - error / scale.width, "ccc": ccc, "kappa": kappa}[measure]
     return values
 
 
-def _of_rows(ratings: Floats, scores: Floats, cut: float) -> Floats:
+def _measures_of_rows(ratings: Floats, scores: Floats, cut: float) -> Floats:
     """The three measures of each row, shape (3, rows), from arrays as in `objective_value`."""
-    there = ~np.isnan(ratings)
-    s, r = np.where(there, scores, 0.0), np.where(there, ratings, 0.0)
-    yes, wanted = (there & (x >= cut) for x in (scores, ratings))
-    parts = (there, np.abs(s - r), s, r, s * s, r * r, s * r, yes & wanted, yes, wanted)
-    sums = np.array([part.sum(axis=1) for part in parts], dtype=float)
+    present = ~np.isnan(ratings)
+    s, r = np.where(present, scores, 0.0), np.where(present, ratings, 0.0)
+    yes, rated_yes = (present & (x >= cut) for x in (scores, ratings))
+    summands = (present, np.abs(s - r), s, r, s * s, r * r, s * r, yes & rated_yes, yes, rated_yes)
+    sums = np.array([summand.sum(axis=1) for summand in summands], dtype=float)
     with np.errstate(divide="ignore", invalid="ignore"):
-        _, error, s, r, ss, rr, sr, both, yes, wanted = sums / sums[0]
+        _, error, s, r, ss, rr, sr, both, yes, rated_yes = sums / sums[0]
         ccc = 2 * (sr - s * r) / (ss - s * s + rr - r * r + (s - r) ** 2)
-        chance = yes * wanted + (1 - yes) * (1 - wanted)
-        kappa = (1 - yes - wanted + 2 * both - chance) / (1 - chance)
-        kappa = np.where((wanted > 0) & (wanted < 1), kappa, np.nan)
+        chance = yes * rated_yes + (1 - yes) * (1 - rated_yes)
+        kappa = (1 - yes - rated_yes + 2 * both - chance) / (1 - chance)
+        kappa = np.where((rated_yes > 0) & (rated_yes < 1), kappa, np.nan)
     return np.array([error, ccc, kappa])
 
 
 def _estimate(pairs: Pairs, cut: float) -> _Estimate:
-    present, unit = np.unique(pairs.unit, return_inverse=True)
-    pseudo = pseudo_values(lambda r, s: _of_rows(r, s, cut), pairs.ratings, pairs.scores, unit, len(present))
-    here = np.isin(np.arange(pairs.units), present)
-    values = _of_rows(pairs.ratings[None], pairs.scores[None], cut)
+    units_with_pairs, unit = np.unique(pairs.unit, return_inverse=True)
+    pseudo = pseudo_values(
+        lambda r, s: _measures_of_rows(r, s, cut), pairs.ratings, pairs.scores, unit, len(units_with_pairs)
+    )
+    has_candidates = np.isin(np.arange(pairs.units), units_with_pairs)
+    values = _measures_of_rows(pairs.ratings[None], pairs.scores[None], cut)
     influences = np.zeros((len(MEASURES), pairs.units))
-    influences[:, here] = (pseudo - np.nan_to_num(values)) / max(1, len(present))
-    return _Estimate(values[:, 0], influences, here, len(unit))
+    influences[:, has_candidates] = (pseudo - np.nan_to_num(values)) / max(1, len(units_with_pairs))
+    return _Estimate(values[:, 0], influences, has_candidates, len(unit))
 
 
-def _averaged(aspects: Sequence[_Estimate]) -> _Estimate:
+def _mean_estimate(aspects: Sequence[_Estimate]) -> _Estimate:
     values, influences = (np.mean([getattr(one, name) for one in aspects], axis=0) for name in ("values", "influences"))
-    here = np.logical_or.reduce([one.here for one in aspects])
-    return _Estimate(values, influences, here, sum(one.candidates for one in aspects))
+    has_candidates = np.logical_or.reduce([one.has_candidates for one in aspects])
+    return _Estimate(values, influences, has_candidates, sum(one.candidates for one in aspects))
 
 
-def _measures(found: _Estimate) -> dict[str, Measure]:
-    (error, *others), (of_error, *rest) = found.values.tolist(), found.influences[:, found.here]
-    spans = [of_group_differences(error, of_error), *map(of_group_correlations, others, rest)]
-    if spans[0].low is not None:
-        spans[0] = spans[0]._replace(low=max(0.0, spans[0].low))
-    return {name: _measure(v, span) for name, v, span in zip(MEASURES, found.values.tolist(), spans, strict=True)}
-
-
-def _changes(own: _Estimate, base: _Estimate) -> dict[str, Measure]:
-    apart = (own.influences - base.influences)[:, own.here | base.here]
-    values = (own.values - base.values).tolist()
+def _measures(estimate: _Estimate) -> dict[str, Measure]:
+    (error, *others), (error_influences, *other_influences) = (
+        estimate.values.tolist(),
+        estimate.influences[:, estimate.has_candidates],
+    )
+    intervals = [t_interval(error, error_influences), *map(logit_interval, others, other_influences)]
+    if intervals[0].low is not None:
+        intervals[0] = intervals[0]._replace(low=max(0.0, intervals[0].low))
     return {
-        name: _measure(value, of_group_differences(value, row))
-        for name, value, row in zip(MEASURES, values, apart, strict=True)
+        name: _measure(v, span) for name, v, span in zip(MEASURES, estimate.values.tolist(), intervals, strict=True)
     }
 
 
-def _measure(value: float, span: Interval) -> Measure:
-    return Measure(None, None, None) if math.isnan(value) else Measure(value, *span)
+def _changes(estimate: _Estimate, baseline: _Estimate) -> dict[str, Measure]:
+    influences = (estimate.influences - baseline.influences)[:, estimate.has_candidates | baseline.has_candidates]
+    values = (estimate.values - baseline.values).tolist()
+    return {
+        name: _measure(value, t_interval(value, row))
+        for name, value, row in zip(MEASURES, values, influences, strict=True)
+    }
+
+
+def _measure(value: float, interval: Interval) -> Measure:
+    return Measure(None, None, None) if math.isnan(value) else Measure(value, *interval)

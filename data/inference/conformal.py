@@ -26,13 +26,13 @@ from debate_judge.data.agreement.correlations import Floats
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.schema import Scale
 
-_BANDWIDTH = 0.125
+_KERNEL_DEVIATION = 0.125
 """Standard deviation of the kernel, as a share of the scale."""
 
-_PRIOR = 10.0
+_PRIOR_TEXTS = 10.0
 """Texts that the mean of all residuals counts for in the local one."""
 
-_LEAST = 0.05
+_MIN_SPREAD = 0.05
 """Least local spread, as a share of the mean one: ratings at the end of a scale may not differ at all."""
 
 
@@ -69,7 +69,7 @@ class ConformalIntervals:
     def sources(self) -> int:
         return len(np.unique(self.source))
 
-    def at(self, score: float) -> ScoreInterval:
+    def interval(self, score: float) -> ScoreInterval:
         """The interval around a score on the raters' scale."""
         if math.isinf(self.factor):
             return ScoreInterval(self.scale.low, self.scale.high)
@@ -108,7 +108,7 @@ def fit_intervals(groups: Sequence[GroupScores], scale: Scale, level: float = 0.
     others = (source[:, None] != source[None, :]).astype(float)
     spread = _local_spread(scores, scores, np.abs(residuals), others, scale)
     in_units = np.abs(residuals) / spread
-    return ConformalIntervals(level, scale, _quantile(in_units, source, level), scores, residuals, source)
+    return ConformalIntervals(level, scale, _conformal_quantile(in_units, source, level), scores, residuals, source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,14 +120,14 @@ class AbstentionResult:
     """Share of ratings inside the intervals."""
     width: float
     """Mean width."""
-    left: float
+    left_share: float
     """Share of texts whose interval is wider than allowed."""
-    kept: Mapping[str, GroupScores]
+    scores: Mapping[str, GroupScores]
     """Group -> its scores, None for those that are left to people."""
 
 
 def evaluate_abstention(
-    groups: Sequence[GroupScores], scale: Scale, level: float, widest: float = math.inf
+    groups: Sequence[GroupScores], scale: Scale, level: float, max_width: float = math.inf
 ) -> AbstentionResult | None:
     """Measure intervals, and what is left where those wider than `widest` are, source by source.
 
@@ -141,23 +141,23 @@ def evaluate_abstention(
         fitted = fit_intervals([g for g in groups if g.cluster != group.cluster], scale, level)
         if fitted is None:
             return None
-        spans = [None if s is None else fitted.at(s) for s in group.scores]
-        for rating, span in zip(group.ratings, spans, strict=True):
+        intervals = [None if s is None else fitted.interval(s) for s in group.scores]
+        for rating, span in zip(group.ratings, intervals, strict=True):
             if rating is not None and span is not None:
                 covered.append(span.low - 1e-9 <= rating <= span.high + 1e-9)
                 widths.append(span.width)
         scores = tuple(
-            s if span is not None and span.width <= widest else None
-            for s, span in zip(group.scores, spans, strict=True)
+            s if span is not None and span.width <= max_width else None
+            for s, span in zip(group.scores, intervals, strict=True)
         )
         kept[group.group] = replace(group, scores=scores)
     if not covered:
         return None
-    left = float(np.mean(np.array(widths) > widest))
+    left = float(np.mean(np.array(widths) > max_width))
     return AbstentionResult(len(covered), float(np.mean(covered)), float(np.mean(widths)), left, kept)
 
 
-def _local_spread(at: Floats, scores: Floats, sizes: Floats, allowed: Floats, scale: Scale) -> Floats:
+def _local_spread(at: Floats, scores: Floats, residuals: Floats, allowed: Floats, scale: Scale) -> Floats:
     """Mean absolute residual of texts with scores of about this height.
 
     Args:
@@ -167,35 +167,35 @@ def _local_spread(at: Floats, scores: Floats, sizes: Floats, allowed: Floats, sc
         allowed: Which texts each score may use, 0 or 1, shape (scores, texts).
         scale: Of the raters.
     """
-    distance = (at[:, None] - scores[None, :]) / (_BANDWIDTH * (scale.high - scale.low))
+    distance = (at[:, None] - scores[None, :]) / (_KERNEL_DEVIATION * (scale.high - scale.low))
     weights = allowed * np.exp(-0.5 * distance**2)
-    mean = (allowed @ sizes) / np.maximum(allowed.sum(axis=1), 1)
-    local = (weights @ sizes + _PRIOR * mean) / (weights.sum(axis=1) + _PRIOR)
-    return np.asarray(np.maximum(np.maximum(local, _LEAST * mean), 1e-9))
+    mean = (allowed @ residuals) / np.maximum(allowed.sum(axis=1), 1)
+    local = (weights @ residuals + _PRIOR_TEXTS * mean) / (weights.sum(axis=1) + _PRIOR_TEXTS)
+    return np.asarray(np.maximum(np.maximum(local, _MIN_SPREAD * mean), 1e-9))
 
 
-def _quantile(sizes: Floats, source: NDArray[np.intp], level: float) -> float:
+def _conformal_quantile(residuals: Floats, source: NDArray[np.intp], level: float) -> float:
     """The conformal quantile of residuals whose sources are not independent texts."""
-    ordered = np.sort(sizes)
+    ordered = np.sort(residuals)
     count = len(ordered)
     plain = ordered[min(count - 1, math.ceil(level * (count + 1)) - 1)]
-    worth = _independent((sizes > plain).astype(float), source)
-    share = level * (1 + 1 / worth)
+    effective = _effective_sample_size((residuals > plain).astype(float), source)
+    share = level * (1 + 1 / effective)
     if share > 1:
         return math.inf
     return float(ordered[min(count - 1, math.ceil(share * count - 1e-9) - 1)])
 
 
-def _independent(misses: Floats, source: NDArray[np.intp]) -> float:
+def _effective_sample_size(misses: Floats, source: NDArray[np.intp]) -> float:
     """How many independent texts the texts are worth for the share of misses."""
-    _, place, counts = np.unique(source, return_inverse=True, return_counts=True)
+    _, source_of_text, counts = np.unique(source, return_inverse=True, return_counts=True)
     texts, groups = len(misses), len(counts)
-    inside = misses.var()
-    if inside == 0 or texts == groups:
+    variance = misses.var()
+    if variance == 0 or texts == groups:
         return float(texts)
-    means = np.bincount(place, weights=misses) / counts
+    means = np.bincount(source_of_text, weights=misses) / counts
     between = float((counts * (means - misses.mean()) ** 2).sum()) / (groups - 1)
-    within = float(((misses - means[place]) ** 2).sum()) / max(1, texts - groups)
+    within = float(((misses - means[source_of_text]) ** 2).sum()) / max(1, texts - groups)
     size = (texts - float((counts**2).sum()) / texts) / (groups - 1)
     correlation = (between - within) / (between + (size - 1) * within) if between + (size - 1) * within > 0 else 0.0
     return texts / (1 + (texts / groups - 1) * min(1.0, max(0.0, correlation)))

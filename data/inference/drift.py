@@ -16,11 +16,11 @@ from typing import Literal
 
 import numpy as np
 
-from debate_judge.data.agreement.bootstrap import GroupIndex, pairs_of_groups
+from debate_judge.data.agreement.bootstrap import GroupIndex, rated_pairs
 from debate_judge.data.agreement.classification import Measure
 from debate_judge.data.agreement.correlations import Floats, Statistic
 from debate_judge.data.agreement.differences import level_function
-from debate_judge.data.agreement.intervals import bootstrap_error, critical, mean_influences, standard_error
+from debate_judge.data.agreement.intervals import bootstrap_standard_error, mean_influences, standard_error, t_quantile
 from debate_judge.data.agreement.raters import mean_over_groups
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.schema import Level
@@ -32,12 +32,12 @@ Scores = Mapping[str, Sequence[GroupScores]]
 
 _ROUNDING = 1e-9
 
-_LEVEL = 0.05
+_ALPHA = 0.05
 """Of all statements on drift together (Bonferroni)."""
 
 
 @dataclass(frozen=True, slots=True)
-class SampleFigure:
+class SampleEstimate:
     """A figure of one sample."""
 
     value: float
@@ -46,25 +46,27 @@ class SampleFigure:
     sources: int
 
     @classmethod
-    def of_values(cls, values: Floats) -> SampleFigure | None:
+    def from_values(cls, values: Floats) -> SampleEstimate | None:
         """The mean of one value a source, shape (sources,); None with fewer than two."""
         return (
-            cls.of_influences(float(values.mean()), (values - values.mean()) / len(values)) if len(values) > 1 else None
+            cls.from_influences(float(values.mean()), (values - values.mean()) / len(values))
+            if len(values) > 1
+            else None
         )
 
     @classmethod
-    def of_influences(cls, value: float, influences: Floats) -> SampleFigure | None:
+    def from_influences(cls, value: float, influences: Floats) -> SampleEstimate | None:
         """A figure with the influence of each source on it, shape (sources,); None with fewer than two."""
         return cls(value, standard_error(influences), len(influences)) if len(influences) > 1 else None
 
     @classmethod
-    def of_ratio(cls, by_source: list[Floats]) -> SampleFigure | None:
+    def from_ratio(cls, by_source: list[Floats]) -> SampleEstimate | None:
         """The mean over all values of all sources, each source with as many as it has."""
         count = sum(map(len, by_source))
         if len(by_source) < 2 or not count:
             return None
         value = math.fsum(v for values in by_source for v in values) / count
-        return cls.of_influences(value, np.array([(values - value).sum() / count for values in by_source]))
+        return cls.from_influences(value, np.array([(values - value).sum() / count for values in by_source]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,7 @@ class TwoSampleDifference:
     """Two-sided, for no difference."""
 
 
-def compare_samples(first: SampleFigure | None, second: SampleFigure | None) -> TwoSampleDifference | None:
+def compare_samples(first: SampleEstimate | None, second: SampleEstimate | None) -> TwoSampleDifference | None:
     """The difference of two independent samples; None where one of them is missing."""
     from scipy.special import stdtr, stdtrit
 
@@ -122,9 +124,9 @@ class ScoreChange:
     """Of new less old score."""
 
 
-def agreement_figure(
+def agreement_estimate(
     scores: Scores, statistic: Statistic, level: Level, *, resamples: int = 2000, seed: int = 0
-) -> SampleFigure | None:
+) -> SampleEstimate | None:
     """Agreement averaged over aspects, with its standard error over sources.
 
     Args:
@@ -137,27 +139,29 @@ def agreement_figure(
     Returns:
         None where it is undefined in an aspect, or rests on fewer than two sources.
     """
-    index = GroupIndex.of(scores, seed)
+    index = GroupIndex.build(scores, seed)
     estimate = level_function(level, resamples=resamples, seed=seed)
-    estimates = [estimate(pairs_of_groups(groups, index), [statistic]) for groups in scores.values()]
+    estimates = [estimate(rated_pairs(groups, index), [statistic]) for groups in scores.values()]
     value = float(np.mean([level_estimate.values[0] for level_estimate in estimates]))
     included_groups = np.logical_or.reduce([level_estimate.included_groups for level_estimate in estimates])
-    if math.isnan(value) or index.sources(included_groups) < 2:
+    if math.isnan(value) or index.count_sources(included_groups) < 2:
         return None
     by_group = [level_estimate.by_group for level_estimate in estimates if level_estimate.by_group is not None]
     if by_group:
-        return SampleFigure.of_influences(value, index.by_source(mean_influences(by_group), included_groups)[0])
+        return SampleEstimate.from_influences(value, index.sum_by_source(mean_influences(by_group), included_groups)[0])
     units = min(level_estimate.units for level_estimate in estimates)
     replicates = [level_estimate.replicates[0] for level_estimate in estimates if level_estimate.replicates is not None]
-    return SampleFigure(value, bootstrap_error(np.mean(replicates, axis=0), units), units)
+    return SampleEstimate(value, bootstrap_standard_error(np.mean(replicates, axis=0), units), units)
 
 
-def published_figure(value: float | None, low: float | None, high: float | None, groups: int) -> SampleFigure | None:
+def estimate_from_interval(
+    value: float | None, low: float | None, high: float | None, groups: int
+) -> SampleEstimate | None:
     """A correlation with the standard error that its interval on Fisher's z was made from (`intervals.py`)."""
     if value is None or low is None or high is None or groups < 2 or not -1 < low <= high < 1:
         return None
     half = (math.atanh(high) - math.atanh(low)) / 2
-    return SampleFigure(value, half / critical(groups) * (1 - value**2), groups)
+    return SampleEstimate(value, half / t_quantile(groups) * (1 - value**2), groups)
 
 
 def margin_verdict(difference: TwoSampleDifference | None, margin: float) -> MarginVerdict:
@@ -177,41 +181,54 @@ def measure_drift(old: Sequence[GroupScores], new: Sequence[GroupScores], on_sca
         new: Likewise.
         on_scale: Whether rating minus score has a meaning.
     """
-    kept = [[pairs for pairs in _by_source(groups) if len(pairs)] for groups in (new, old)]
+    pairs_by_source = [[pairs for pairs in _pairs_by_source(groups) if len(pairs)] for groups in (new, old)]
 
-    def moved(of: int) -> TwoSampleDifference | None:
-        return compare_samples(*(SampleFigure.of_ratio([pairs[:, of] for pairs in groups]) for groups in kept))
+    def difference_of_means(of: int) -> TwoSampleDifference | None:
+        return compare_samples(
+            *(SampleEstimate.from_ratio([pairs[:, of] for pairs in groups]) for groups in pairs_by_source)
+        )
 
-    residuals = [SampleFigure.of_ratio([pairs[:, 0] - pairs[:, 1] for pairs in groups]) for groups in kept]
+    residuals = [
+        SampleEstimate.from_ratio([pairs[:, 0] - pairs[:, 1] for pairs in groups]) for groups in pairs_by_source
+    ]
     spreads = [
-        [float(np.concatenate([pairs[:, of] for pairs in groups]).std()) if groups else 0.0 for groups in kept]
+        [
+            float(np.concatenate([pairs[:, of] for pairs in groups]).std()) if groups else 0.0
+            for groups in pairs_by_source
+        ]
         for of in (0, 1)
     ]
     ratios = [new / old if old > 0 else None for new, old in spreads]
-    return Drift(moved(1), moved(0), compare_samples(*residuals) if on_scale else None, ratios[1], ratios[0])
+    return Drift(
+        difference_of_means(1),
+        difference_of_means(0),
+        compare_samples(*residuals) if on_scale else None,
+        ratios[1],
+        ratios[0],
+    )
 
 
 def score_change(by_group: Sequence[Floats]) -> ScoreChange:
     """Of new less old scores of the same texts, an array for each group."""
-    every = np.concatenate(by_group) if by_group else np.zeros(0)
-    differ = float(np.mean(np.abs(every) > _ROUNDING)) if len(every) else 0.0
-    return ScoreChange(len(every), differ, mean_over_groups(by_group) if by_group else None)
+    changes = np.concatenate(by_group) if by_group else np.zeros(0)
+    differ = float(np.mean(np.abs(changes) > _ROUNDING)) if len(changes) else 0.0
+    return ScoreChange(len(changes), differ, mean_over_groups(by_group) if by_group else None)
 
 
-def causes(drifts: Mapping[str, Drift], changed: Mapping[str, ScoreChange]) -> list[str]:
+def shown_causes(drifts: Mapping[str, Drift], changed: Mapping[str, ScoreChange]) -> list[str]:
     """What is shown to have changed, in sentences; empty where nothing is.
 
     Args:
         drifts: Aspect -> drift.
         changed: Aspect -> how the judge scores old texts now.
     """
-    limit = _LEVEL / (2 * max(1, len(drifts)))
+    limit = _ALPHA / (2 * max(1, len(drifts)))
     sentences = []
-    for name, again in changed.items():
-        if again.differ and again.mean is not None and again.mean.value is not None:
+    for name, change in changed.items():
+        if change.differ and change.mean is not None and change.mean.value is not None:
             sentences.append(
-                f"the judge changed: it scores {100 * again.differ:.0f} % of {again.texts} old texts differently in "
-                f"{name}, by {again.mean.value:+.2f} in the mean"
+                f"the judge changed: it scores {100 * change.differ:.0f} % of {change.texts} old texts differently in "
+                f"{name}, by {change.mean.value:+.2f} in the mean"
             )
     for name, drift in drifts.items():
         if drift.scores is not None and drift.scores.p_value < limit:
@@ -221,7 +238,7 @@ def causes(drifts: Mapping[str, Drift], changed: Mapping[str, ScoreChange]) -> l
     return sentences
 
 
-def _by_source(groups: Sequence[GroupScores]) -> list[Floats]:
+def _pairs_by_source(groups: Sequence[GroupScores]) -> list[Floats]:
     """Rating and score of the candidates that have both, shape (candidates, 2), of each source."""
     by_source: dict[str, list[tuple[float, float]]] = {}
     for group in groups:

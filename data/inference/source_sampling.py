@@ -24,7 +24,7 @@ FLOOR = 0.25
 """Share of the probability that is the same for all sources."""
 
 _MAX_WORDS = 20_000
-_LARGE = 5_000
+_MIN_BATCHED_TEXTS = 5_000
 """From so many sources on, clusters are found from batches of them."""
 
 
@@ -42,14 +42,15 @@ def rank_distance(first: Sequence[GroupScores], second: Sequence[GroupScores]) -
     """
     width = max(len(group.scores) for group in first)
     tables = [
-        np.array([[*g.scores, *[None] * (width - len(g.scores))] for g in by], dtype=float) for by in (first, second)
+        np.array([[*g.scores, *[None] * (width - len(g.scores))] for g in groups], dtype=float)
+        for groups in (first, second)
     ]
     missing = np.isnan(tables[0]) | np.isnan(tables[1])
     rows = [np.where(missing, np.nan, table) for table in tables]
     if width == 1:
         rows = [table.T for table in rows]
-    known = (~np.isnan(rows[0])).sum(axis=1, keepdims=True)
-    ranks = [mid_ranks(table) / np.maximum(known - 1, 1) for table in rows]
+    scored = (~np.isnan(rows[0])).sum(axis=1, keepdims=True)
+    ranks = [mid_ranks(table) / np.maximum(scored - 1, 1) for table in rows]
     squares = np.nan_to_num((ranks[0] - ranks[1]) ** 2)
     squares = squares.T if width == 1 else squares
     return np.asarray(np.sqrt(squares.sum(axis=1) / np.maximum((~missing).sum(axis=1), 1)))
@@ -65,8 +66,8 @@ def cluster_texts(texts: Sequence[str], count: int, seed: int = 0) -> NDArray[np
         return np.zeros(len(texts), dtype=np.intp)
     # Signs alone are words, too, so that no text is without any.
     words = TfidfVectorizer(sublinear_tf=True, max_features=_MAX_WORDS, token_pattern=r"\w+|\S").fit_transform(texts)
-    make = MiniBatchKMeans if len(texts) > _LARGE else KMeans
-    return np.asarray(make(n_clusters=count, n_init=1, random_state=seed).fit_predict(words), dtype=np.intp)
+    algorithm = MiniBatchKMeans if len(texts) > _MIN_BATCHED_TEXTS else KMeans
+    return np.asarray(algorithm(n_clusters=count, n_init=1, random_state=seed).fit_predict(words), dtype=np.intp)
 
 
 def inclusion_probabilities(priority: Floats, count: int, floor: float = FLOOR) -> Floats:
@@ -79,17 +80,17 @@ def inclusion_probabilities(priority: Floats, count: int, floor: float = FLOOR) 
     """
     mean = float(priority.mean())
     size = floor + (1 - floor) * priority / mean if mean > 0 else np.ones(len(priority))
-    sure = np.zeros(len(priority), dtype=bool)
+    certain = np.zeros(len(priority), dtype=bool)
     while True:
-        rest = size[~sure].sum()
-        probabilities = np.where(sure, 1.0, size * (count - sure.sum()) / rest if rest > 0 else 0.0)
-        more = probabilities > 1
-        if not more.any():
+        rest = size[~certain].sum()
+        probabilities = np.where(certain, 1.0, size * (count - certain.sum()) / rest if rest > 0 else 0.0)
+        exceeding = probabilities > 1
+        if not exceeding.any():
             return np.asarray(probabilities)
-        sure |= more
+        certain |= exceeding
 
 
-def drawn(probabilities: Floats, kinds: NDArray[np.intp], rng: np.random.Generator) -> list[int]:
+def systematic_sample(probabilities: Floats, clusters: NDArray[np.intp], rng: np.random.Generator) -> list[int]:
     """The places of a systematic sample, in random order: as many sources as the probabilities add up to.
 
     Args:
@@ -97,9 +98,9 @@ def drawn(probabilities: Floats, kinds: NDArray[np.intp], rng: np.random.Generat
         kinds: Number of each source's kind; kinds and the sources of each are put in random order.
         rng: Of the draw.
     """
-    mixed = rng.permutation(len(kinds))
-    order = mixed[np.argsort(rng.permutation(kinds.max() + 1)[kinds[mixed]], kind="stable")]
+    shuffled = rng.permutation(len(clusters))
+    order = shuffled[np.argsort(rng.permutation(clusters.max() + 1)[clusters[shuffled]], kind="stable")]
     ends = np.cumsum(probabilities[order])
     count = round(float(ends[-1]))
-    places = np.searchsorted(ends, np.arange(count) + rng.random(), side="right")
-    return [int(i) for i in rng.permutation(order[np.minimum(places, len(order) - 1)])]
+    indices = np.searchsorted(ends, np.arange(count) + rng.random(), side="right")
+    return [int(i) for i in rng.permutation(order[np.minimum(indices, len(order) - 1)])]

@@ -16,7 +16,7 @@ import numpy as np
 
 from debate_judge.data.agreement.correlations import Floats
 from debate_judge.data.agreement.tables import GroupScores, Level
-from debate_judge.data.inference.absolute_agreement import Bounds, Objective
+from debate_judge.data.inference.absolute_agreement import AbsoluteScale, Objective
 from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.points import LEARNT, NO_KNOWLEDGE, JudgeVariant, Point, Space
 from debate_judge.optimize.search.pooling import Evaluated, group_values, pooled, pooled_means
@@ -88,7 +88,7 @@ class Criterion:
     level: Level
     max_unscored: float = 1.0
     """Share of the texts that a chosen point may leave without a score, where others leave fewer."""
-    bounds: Mapping[str, Bounds] = field(default_factory=dict)
+    bounds: Mapping[str, AbsoluteScale] = field(default_factory=dict)
     """Aspect -> what closeness is measured against; empty where the objective is a correlation."""
 
 

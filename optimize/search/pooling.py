@@ -20,7 +20,7 @@ import numpy as np
 from debate_judge.data.agreement.bootstrap import pseudo_values
 from debate_judge.data.agreement.correlations import Floats, correlations
 from debate_judge.data.agreement.tables import GroupScores, Level, Statistic
-from debate_judge.data.inference.absolute_agreement import MEASURES, Bounds, Objective, objective_value
+from debate_judge.data.inference.absolute_agreement import MEASURES, AbsoluteScale, Objective, objective_value
 
 BLOCKS = 25
 """Parts of the data that a pooled correlation is recomputed without, to see how much it rests on each."""
@@ -125,7 +125,7 @@ def _noise(values: Floats) -> float:
 
 
 def group_values(
-    groups: Sequence[GroupScores], objective: Objective, level: Level, bounds: Bounds | None = None
+    groups: Sequence[GroupScores], objective: Objective, level: Level, bounds: AbsoluteScale | None = None
 ) -> dict[str, float]:
     """What each group contributes to the agreement, so that its mean is the agreement.
 
@@ -161,9 +161,9 @@ def group_values(
     return {group.group: float(value) for group, value in zip(ranked, values, strict=True)}
 
 
-def _nearness(groups: Sequence[GroupScores], bounds: Bounds | None) -> dict[str, float]:
+def _nearness(groups: Sequence[GroupScores], bounds: AbsoluteScale | None) -> dict[str, float]:
     """1 less the mean error as a share of the scale, by group."""
-    span = cast(Bounds, bounds).span
+    span = cast(AbsoluteScale, bounds).width
     by_group = {}
     for group in groups:
         rated = [(r, s) for r, s in zip(group.ratings, group.scores, strict=True) if r is not None]
@@ -172,7 +172,9 @@ def _nearness(groups: Sequence[GroupScores], bounds: Bounds | None) -> dict[str,
     return by_group
 
 
-def _pseudo_values(groups: Sequence[GroupScores], objective: Objective, bounds: Bounds | None) -> dict[str, float]:
+def _pseudo_values(
+    groups: Sequence[GroupScores], objective: Objective, bounds: AbsoluteScale | None
+) -> dict[str, float]:
     blocks = min(BLOCKS, len(groups))
     pairs = [
         (number % blocks, rating, score)
@@ -189,7 +191,7 @@ def _pseudo_values(groups: Sequence[GroupScores], objective: Objective, bounds: 
     return {str(number): float(value) for number, value in enumerate(found[0])}
 
 
-def _of_rows(ratings: Floats, scores: Floats, objective: Objective, bounds: Bounds | None) -> Floats:
+def _of_rows(ratings: Floats, scores: Floats, objective: Objective, bounds: AbsoluteScale | None) -> Floats:
     if bounds is not None and objective in MEASURES:
         return objective_value(objective, ratings, scores, bounds)
     with np.errstate(invalid="ignore"):

@@ -11,7 +11,7 @@ import optuna
 import pytest
 
 from debate_judge.data.agreement.tables import GroupScores
-from debate_judge.data.inference.absolute_agreement import Bounds, Objective
+from debate_judge.data.inference.absolute_agreement import AbsoluteScale, Objective
 from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.outcomes import Criterion, Outcome, Outcomes, SearchResult
 from debate_judge.optimize.search.points import Point, Space
@@ -30,7 +30,7 @@ from tests.optimize.searches import (
     varied,
 )
 
-BOUNDS = {"a": Bounds(5.0, 4.0)}
+BOUNDS = {"a": AbsoluteScale(5.0, 4.0)}
 
 # --- the starting points ---
 
