@@ -1,8 +1,8 @@
 """Agreement of decisions with labels: accuracy, kappa, precision, recall, F1, AUROC, with intervals.
 
-For ratings that are categories: factual or hallucinated, win, tie or loss. Correlations are in `tables.py`. The unit of
-resampling is the group, because the candidates of one source are not independent of each other. Intervals are of the
-methods `logit`, or `dirichlet` where each group has one decision (`data/agreement/intervals.py`).
+For ratings that are categories: factual or hallucinated, win, tie or loss. The unit of resampling is the source,
+because the candidates of a source are not independent of each other. The method of the intervals is `logit`, or
+`dirichlet` where each source has one decision (`data/agreement/intervals.py`).
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ MEASURES = ("accuracy", "kappa", "balanced_accuracy", "precision", "recall", "f1
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The raters' label of one candidate or pair, and a judge's decision about it."""
+    """The raters' label of a candidate or pair, and the judge's decision about it."""
 
     source: str
-    """Id of its source, the unit of resampling (`GroupScores.cluster`)."""
+    """Id of the source, the unit of resampling (`GroupScores.cluster`)."""
     label: str
     decided: str | None
     """None where the judge made no decision."""
@@ -47,7 +47,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One figure with its 95 % interval."""
+    """The value of a measure with its 95 % interval."""
 
     value: float | None
     """None where undefined, e.g. the precision of a judge that never decides for positive."""
@@ -55,7 +55,7 @@ class Measure:
     """Ends of the interval; None without a value, without resamples or with fewer than two groups."""
     high: float | None
     method: Method | None = None
-    """How the interval was made, see `data/agreement/intervals.py`; None without one."""
+    """Method of the interval, see `data/agreement/intervals.py`; None without one."""
 
     def to_json(self) -> dict[str, float | str | None]:
         return {"value": self.value, "low": self.low, "high": self.high, "method": self.method}
@@ -72,15 +72,15 @@ _UNDEFINED = Measure(None, None, None)
 
 @dataclass(frozen=True, slots=True)
 class Classification:
-    """All measures of one judge on one set of labels."""
+    """All measures of a judge's decisions about one aspect."""
 
     measures: dict[str, Measure]
-    """Keys out of `MEASURES`: the first three always, the others where there is a positive label."""
+    """By name in `MEASURES`: always the first three, the others only with a positive label."""
     positive: str | None
     decisions: int
-    """Decisions that the measures rest on."""
+    """Number of decisions that the measures are computed from."""
     undecided: int
-    """Labels without a decision; they are left out."""
+    """Number of labels without a decision; they are left out."""
     groups: int
 
     def to_json(self) -> dict[str, object]:
@@ -91,13 +91,13 @@ class Classification:
 def binary_decisions(
     groups: Sequence[GroupScores], threshold: float, cut: float | None = None, *, below: bool = False
 ) -> list[Decision]:
-    """Decisions about candidates: positive at or above the threshold, for raters and judge alike.
+    """Labels and decisions of candidates: positive at or above the threshold.
 
     Args:
         groups: Ratings and scores of one aspect; unrated candidates are left out.
         threshold: On the ratings, usually the middle of the scale.
         cut: On the scores, where it differs from the threshold.
-        below: Make the values below the threshold the positive ones, e.g. hallucinated; scores are then negated.
+        below: Whether values below the threshold are the positive ones, e.g. hallucinated; scores are then negated.
     """
     cut = threshold if cut is None else cut
     return [
@@ -114,7 +114,7 @@ def binary_decisions(
 
 
 def pair_decisions(groups: Sequence[GroupScores], margin: float = 0.0) -> list[Decision]:
-    """Decisions about groups of two: whether the first candidate wins, ties or loses, by ratings and by scores.
+    """Labels and decisions of pairs: whether the first candidate wins, ties or loses, by ratings and by scores.
 
     Args:
         groups: Of two candidates each; groups without both ratings are left out.
@@ -152,8 +152,8 @@ def classify(
     - AUROC: the probability that a positive one has a higher score than a negative one, equal scores counting half;
       undefined if a decision has no score.
 
-    Where each group has one decision, intervals come from draws of the posterior of the confusion matrix and not from
-    leaving out groups, except that of AUROC, which cannot be computed from the matrix.
+    Where each source has one decision, intervals are quantiles of the posterior of the confusion matrix and not from
+    the jackknife, except that of AUROC, which cannot be computed from the matrix.
 
     Args:
         decisions: At least one.
@@ -217,13 +217,13 @@ def _with_intervals(
     measures = []
     for i, (value, row) in enumerate(zip(values.tolist(), pseudo, strict=True)):
         value_range = CORRELATION_RANGE if len(values) > 1 and MEASURES[i] == "kappa" else SHARE_RANGE
-        # A measure at an end of its range is taken for half a decision away from it.
+        # A measure at an end of its range, which has no logit, is moved half a decision inwards.
         interval = logit_interval(value, (row - row.mean()) / units, value_range, 0.5 / (len(x) + 1), "logit")
         measures.append(_UNDEFINED if math.isnan(value) else Measure(value, *interval))
     return measures
 
 
-# --- the measures of many rows of decisions at once, NaN where there is none; NaN where undefined ---
+# --- measures of many rows of decisions at once; NaN is a missing decision, or an undefined measure ---
 
 
 def _confusion_matrices(labels: Floats, decided: Floats, size: int) -> Floats:
@@ -249,7 +249,7 @@ def _measures_of_matrices(matrix: Floats, occurs: NDArray[np.bool_], positive: i
     with np.errstate(invalid="ignore", divide="ignore"):
         accuracy = correct.sum(axis=0) / total
         chance = (rows * columns).sum(axis=0) / total**2
-        # Where labels and decisions are all the same one, chance agreement is 1 and kappa is 0 / 0.
+        # Where all labels and decisions are equal, chance agreement is 1 and kappa is 0 / 0.
         kappa = np.where(chance < 1, (accuracy - chance) / (1 - chance), np.nan)
         measures = [accuracy, kappa, (correct / rows)[occurs].mean(axis=0)]
         if positive is not None:

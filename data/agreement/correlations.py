@@ -17,10 +17,10 @@ STATISTICS: tuple[Statistic, ...] = ("pearson", "spearman", "kendall")
 Floats = NDArray[np.float64]
 
 _SHORT_ROW = 16
-"""Longest row that is ranked by comparing all its entries, which takes half the time of sorting it."""
+"""Longest row that is ranked by comparing all its entries, which is twice as fast as sorting it."""
 
 _LONGEST_ROW = 1024
-"""Longest row for which Kendall's tau compares all pairs, for all rows at once; longer rows go to scipy one by one."""
+"""Longest row for which Kendall's tau compares all pairs, for all rows at once; scipy computes that of longer rows."""
 
 
 def correlations(x: Floats, y: Floats, statistics: Sequence[Statistic]) -> Floats:
@@ -59,7 +59,7 @@ def tau_b(concordance: NDArray[Any], x_differs: NDArray[Any], y_differs: NDArray
     """Kendall's tau-b from numbers of pairs of entries.
 
     Args:
-        agree: Concordant minus discordant pairs.
+        concordance: Concordant minus discordant pairs.
         x_differs: Pairs that are not tied in x.
         y_differs: Pairs that are not tied in y.
     """

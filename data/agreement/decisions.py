@@ -1,6 +1,6 @@
 """Decisions that ratings define, such as factual or hallucinated, and how well a judge's scores reproduce them.
 
-Which decisions there are follows from the ratings alone, not from the name of the data set:
+Which decisions exist follows from the ratings alone, not from the name of the data set:
 
 - `binary`: every rater gave one of two values, e.g. factual or hallucinated. The midpoint between the two is the
   threshold for ratings and scores; a candidate whose raters are evenly split has no label.
@@ -43,19 +43,19 @@ MARGIN = 0.0
 then never ties."""
 
 LABELS: Mapping[DecisionKind, tuple[str, ...]] = {"binary": (POSITIVE, NEGATIVE), "pairs": (WIN, TIE, LOSS)}
-"""Labels in the order in which they are shown. Win and loss are the first candidate's."""
+"""Labels in the order of tables. Win and loss are those of the first candidate."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecisionRule:
-    """The decision about one aspect, and the thresholds on ratings and scores."""
+    """How ratings and scores of an aspect become labels and decisions."""
 
     kind: DecisionKind
     threshold: float = 0.0
     """Binary: ratings of this value or more are positive."""
     cut: float | None = 0.0
-    """Binary: scores of this value or more are positive; equal to the threshold, unless it was tuned. None where scores
-    are on another scale and nothing was tuned: then AUROC is the only measure."""
+    """Binary: scores of this value or more are positive; equal to the threshold unless it was tuned. None where scores
+    are on another scale and no cut was tuned; AUROC is then the only measure."""
     chosen_on: str = ""
     """Name of the part that the cut was tuned on, e.g. `dev`; empty if it was not tuned."""
     margin: float = MARGIN
@@ -68,21 +68,21 @@ class DecisionResult:
 
     rule: DecisionRule
     upper: Classification | None
-    """The measures; for binary decisions with values from the cut on as the positive label. None if the judge made no
+    """The measures; for binary decisions, values at or above the cut are the positive label. None if the judge made no
     decision."""
     lower: Classification | None
-    """Binary: the same with values below the cut as the positive label, e.g. hallucinated."""
+    """Binary: the same where values below the cut are the positive label, e.g. hallucinated."""
     labels: Mapping[str, int]
-    """Label -> how often the raters gave it, whether or not the judge decided."""
+    """Label -> how often the raters gave it, including candidates without a decision of the judge."""
     decisions: Mapping[str, int]
     """Label -> how often the judge decided for it; empty without a cut."""
     undecided: int
     """Number of labels for which the judge made no decision; no measure counts them."""
     sources: int
-    """Number of groups with a label, which are the units of resampling."""
+    """Number of sources with a label, the units of resampling."""
     ties: int = 0
     """Binary: number of candidates without a label because their raters are evenly split; no other field counts them.
-    (For pairs a tie is a label.)"""
+    For pairs, a tie is a label."""
 
     @property
     def majority_baseline(self) -> float:
@@ -91,7 +91,7 @@ class DecisionResult:
 
     @property
     def measures(self) -> dict[str, Measure]:
-        """Measure -> value, those that need no positive label first; empty without decisions."""
+        """By name, measures without a positive label first; empty without decisions."""
         return {} if self.upper is None else self.upper.measures
 
 
@@ -99,7 +99,7 @@ def find_decision_rules(groups: Iterable[RatedGroup], aspects: Sequence[Aspect])
     """Find the decisions that the ratings of a corpus define.
 
     Args:
-        groups: All groups of the corpus; in a part of them, ratings of several values may by chance have only two.
+        groups: All groups of the corpus; in a subset, ratings of more than two values could by chance have only two.
         aspects: The aspects to look at.
 
     Returns:
@@ -127,8 +127,8 @@ def decision_rules_from_scores(
 
     Args:
         aspects: Aspect name -> groups.
-        kind: The kind of decision, instead of inferring it; the midpoint of the lowest and the highest rating is then
-            the threshold of binary decisions.
+        kind: The kind of decision; None to infer it. Given `binary`, the threshold is the midpoint of the lowest and
+            the highest rating.
 
     Raises:
         InputError: The ratings do not define decisions of this kind.
@@ -157,7 +157,7 @@ def evaluate_decisions(
     resamples: int = 1000,
     seed: int = 0,
 ) -> dict[str, DecisionResult]:
-    """Compare the decisions that follow from scores with the labels that follow from ratings.
+    """Compare a judge's decisions, derived from its scores, with the labels derived from ratings.
 
     Args:
         scores: Aspect name -> groups, of one judge.
@@ -182,14 +182,14 @@ def evaluate_decisions(
 def with_tuned_cut(rule: DecisionRule, groups: Sequence[GroupScores], part: str) -> DecisionRule:
     """The decision rule with the cut on scores that has the best balanced accuracy on `groups`.
 
-    Candidate cuts are the threshold and the midpoints between neighbouring scores; of equally good ones the nearest to
-    the threshold is taken. The rule is returned unchanged for pairs, where all scored candidates have one label,
+    Possible cuts are the threshold and the midpoints between neighbouring scores; of equally good ones the nearest to
+    the threshold is taken. The rule is returned unchanged for pairs, where all scored candidates have the same label,
     and where no cut is better than the threshold.
 
     Args:
         rule: The decision rule.
         groups: Ratings and scores to tune on, e.g. of the dev sources; results must be reported on others.
-        where: Name of this part of the corpus.
+        part: Name of this part of the corpus, e.g. `dev`.
     """
     if rule.kind != "binary":
         return rule

@@ -1,4 +1,4 @@
-"""Agreement at each level, with what its intervals are computed from. Undefined is NaN here."""
+"""Correlations at each level, with the data for their intervals. Undefined is NaN here."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def sample_level(pairs: Pairs, statistics: Sequence[Statistic], *, intervals: bo
     Args:
         pairs: Of one aspect.
         statistics: What to compute.
-        intervals: Whether to compute what groups contribute, which takes a correlation without each of them.
+        intervals: Whether to compute jackknife pseudo-values, which take a correlation without each unit.
     """
     if len(pairs.ratings) < 2 or np.ptp(pairs.ratings) == 0:
         return _undefined_estimate(pairs, statistics)
@@ -52,7 +52,7 @@ def sample_level(pairs: Pairs, statistics: Sequence[Statistic], *, intervals: bo
         return estimate
     _, first, unit = np.unique(pairs.unit, return_index=True, return_inverse=True)
     by_group = np.full((len(values), pairs.groups), np.nan)
-    # The value of a unit stands at the first of its groups.
+    # The pseudo-value of a unit is put at the first of its groups.
     by_group[:, pairs.group[first]] = pseudo_values(
         lambda x, y: correlations(x, y, statistics), pairs.ratings, pairs.scores, unit, len(first)
     )
@@ -70,16 +70,15 @@ def system_level(
 ) -> LevelEstimate:
     """The correlation of mean ratings with mean scores over systems; 0 where only the mean scores do not differ.
 
-    A system is a candidate id with pairs in at least two groups; with fewer than three systems there is no value.
-    Beyond 256 systems an interval rests on fewer resamples, down to 200; the statistics stay exact.
+    A system is a candidate id with pairs in at least two groups; with fewer than three systems the value is undefined.
+    Beyond 256 systems, fewer resamples are computed, down to 200.
 
     Args:
         pairs: Of one aspect.
         statistics: What to compute.
-        resamples: Number of times that the groups are drawn with replacement.
-        seed: For the draws; equal seeds draw the same groups and systems.
-        draw_systems: Let replicates draw the systems with replacement, too, so that the interval is about other systems
-            like these and not about these only.
+        resamples: Number of bootstrap resamples of the groups.
+        seed: For the resampling of groups and systems.
+        draw_systems: Whether to resample the systems, too, so that the interval generalises to similar systems.
         progress: Called with the number of resamples done since the last call.
     """
     recurring = np.bincount(pairs.system)[pairs.system] > 1
@@ -121,8 +120,8 @@ def system_level(
 
 
 def _system_means(pairs: Pairs, recurring: NDArray[np.bool_]) -> Callable[[Floats], tuple[Floats, Floats]]:
-    """A function from draw counts, shape (units, resamples), to the mean ratings and mean scores of the systems of the
-    recurring pairs, each of shape (resamples, systems)."""
+    """A function from counts of drawn units, shape (units, resamples), to the mean ratings and mean scores of the
+    systems, each of shape (resamples, systems). `recurring` is the mask of the pairs that count."""
     systems, system = np.unique(pairs.system[recurring], return_inverse=True)
     shape, unit = (len(systems), pairs.units), pairs.unit[recurring]
     summands = (np.ones(len(unit)), _in_ranges(pairs.ratings[recurring]), _in_ranges(pairs.scores[recurring]))
@@ -131,7 +130,7 @@ def _system_means(pairs: Pairs, recurring: NDArray[np.bool_]) -> Callable[[Float
     def means(counts: Floats) -> tuple[Floats, Floats]:
         candidates = candidate_counts(counts)
         with np.errstate(invalid="ignore"):
-            # Rounded, because equal means of different values may differ in their last digits, which would break ties.
+            # Rounded, because equal means of different values may differ in their last digits and would not tie.
             return np.round(rating_sums(counts) / candidates, 13).T, np.round(score_sums(counts) / candidates, 13).T
 
     return means
@@ -161,7 +160,7 @@ def _within_groups(x: Floats, y: Floats, pairs: Pairs, statistics: Sequence[Stat
     sizes = np.bincount(pairs.group, minlength=pairs.groups)
     order = np.argsort(pairs.group, kind="stable")
     starts = np.cumsum(sizes) - sizes
-    # Groups of similar size share one padded matrix: one call of the vectorised kernels for all of them.
+    # Groups of similar size share one padded matrix, for one vectorised call.
     widths = np.where(sizes > 1, 2.0 ** np.ceil(np.log2(np.maximum(sizes, 1))), 0).astype(np.intp)
     for width in np.unique(widths[widths > 0]):
         columns = np.arange(width)
@@ -176,7 +175,7 @@ def _within_groups(x: Floats, y: Floats, pairs: Pairs, statistics: Sequence[Stat
 
 
 def _in_ranges(values: Floats) -> Floats:
-    """Deviations from the mean divided by the range, so that sums of their squares lose few digits to cancellation."""
+    """Deviations from the mean divided by the range, so that sums of squares lose few digits to cancellation."""
     width = np.ptp(values)
     units = (values - values.min()) / (width if width > 0 else 1.0)
     deviations: Floats = units - units.mean()

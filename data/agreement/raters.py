@@ -1,7 +1,7 @@
 """Compares a judge with single raters: how well the raters agree with one another, and how well the judge does.
 
-Where candidates have ratings of several raters, their mean hides how much the raters themselves disagree. A judge can
-hardly agree with a rater better than the other raters do, and noise in the mean keeps even a perfect judge below 1.
+Where candidates have ratings of several raters, their mean hides how much the raters disagree. A judge can hardly agree
+with a rater better than the other raters do, and noise in the mean keeps the correlation of a perfect judge below 1.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from debate_judge.data.agreement.correlations import Floats, Statistic
 from debate_judge.data.agreement.differences import compare
 from debate_judge.data.agreement.intervals import t_interval
 from debate_judge.data.agreement.results import Agreement, Difference, GroupScores
-from debate_judge.data.agreement.tables import agreement_table
+from debate_judge.data.agreement.tables import agreement_table, level_correlation
 from debate_judge.data.schema import Level
 
 _MAX_RESAMPLES = 2000
-"""Most resamples for intervals of figures that are computed once for every rater."""
+"""Maximum number of resamples for statistics that are computed once for every rater."""
 
 
 @dataclass(frozen=True, slots=True)
 class RaterAgreement:
-    """One judge compared with the raters of one aspect. None where the ratings leave a figure undefined."""
+    """One judge compared with the raters of one aspect. None where a statistic is undefined."""
 
     raters: int
     """Largest number of ratings of a candidate; with fewer than two, only error and bias are defined."""
@@ -43,12 +43,12 @@ class RaterAgreement:
     kappa_of_judge: float | None
     """Quadratic-weighted kappa of the judge's rounded scores with each rater, mean over raters."""
     reliability: float | None
-    """Share of the variance of mean ratings that is not raters' noise."""
+    """Share of the variance of mean ratings that is not rater noise: ICC(1, k), see `reliability`."""
     noise_corrected: float | None
-    """The judge's correlation divided by the root of the reliability: an estimate of its correlation with mean ratings
-    free of noise. Like any such estimate it may exceed 1."""
+    """The disattenuated correlation: the judge's divided by the root of the reliability (Spearman 1904), an estimate of
+    the correlation with ratings free of noise. It may exceed 1."""
     error: Measure | None
-    """Mean absolute error on the raters' scale; None where scores have another."""
+    """Mean absolute error; None where the scores are on another scale."""
     bias: Measure | None
     """Mean of score minus rating."""
 
@@ -77,9 +77,9 @@ def compare_with_raters(
 
     Args:
         groups: Of one aspect, with the ratings of single raters.
-        statistic: Of the ceiling and the noise-corrected correlation.
-        level: Of both; at system level reliability and correction are not computed.
-        on_scale: Whether the scores are on the raters' scale, so that their differences have a meaning.
+        statistic: The correlation.
+        level: Where it is computed; reliability and noise correction are not defined at system level.
+        on_scale: Whether the scores are on the raters' scale, so that differences from ratings are meaningful.
         resamples: For the intervals of the ceiling at system level; 0 gives no intervals.
         seed: For these resamples.
     """
@@ -94,12 +94,11 @@ def compare_with_raters(
         for name, by in rater_scores.items()
     }
     tables = [
-        agreement_table(by, levels=(level,), resamples=resamples, seed=seed) for by in (rater_scores, judge_scores)
+        agreement_table(by, levels=(level,), statistics=(statistic,), resamples=resamples, seed=seed)
+        for by in (rater_scores, judge_scores)
     ]
     ceiling, judge = (table.average[level][statistic] for table in tables)
-    correlation_value = (
-        agreement_table({"x": groups}, levels=(level,), resamples=0).aspects["x"][level][statistic].value
-    )
+    correlation = level_correlation(groups, statistic, level)
     icc = None if level == "system" else reliability(groups, level)
     integers = all(v == round(v) for g in groups for values in g.raters for v in values)
     return RaterAgreement(
@@ -111,7 +110,7 @@ def compare_with_raters(
         _kappa_of_raters(groups, rater_count) if integers else None,
         _kappa_of_judge(groups, rater_count) if integers and on_scale else None,
         icc,
-        None if correlation_value is None or not icc or icc <= 0 else correlation_value / math.sqrt(icc),
+        None if correlation is None or not icc or icc <= 0 else correlation / math.sqrt(icc),
         error,
         bias,
     )
@@ -143,8 +142,7 @@ def krippendorff_alpha(ratings: Sequence[Sequence[float]]) -> float | None:
 def weighted_kappa(x: Sequence[float], y: Sequence[float]) -> float | None:
     """Cohen's kappa with quadratic weights (Cohen 1968) of two sequences of points.
 
-    1 - mean (x - y)^2 / the same mean if every x met every y, which is var x + var y + (mean x - mean y)^2 (Fleiss and
-    Cohen 1973).
+    1 - mean (x - y)^2 / its expectation by chance, var x + var y + (mean x - mean y)^2 (Fleiss and Cohen 1973).
 
     Returns:
         None where there is nothing to compare, or only one value.
@@ -157,11 +155,11 @@ def weighted_kappa(x: Sequence[float], y: Sequence[float]) -> float | None:
 
 
 def reliability(groups: Sequence[GroupScores], level: Level) -> float | None:
-    """The share of the variance of mean ratings that is not raters' noise.
+    """The share of the variance of mean ratings that is not rater noise.
 
     1 - E / V with V the variance of the candidates' mean ratings, within groups at summary level, and E the mean
-    squared standard error of these means: the intraclass correlation ICC(1, k) of Shrout and Fleiss (1979). A
-    correlation with the mean ratings is lower than one with their expectation by the root of it (Spearman 1904).
+    squared standard error of these means: the intraclass correlation ICC(1, k) of Shrout and Fleiss (1979). Noise
+    attenuates a correlation with the mean ratings by the root of it (Spearman 1904).
 
     Args:
         groups: Of one aspect; candidates with fewer than two ratings are left out.
@@ -179,7 +177,7 @@ def reliability(groups: Sequence[GroupScores], level: Level) -> float | None:
     if level == "sample":
         by_group = [np.concatenate(by_group)] if by_group else []
     degrees_of_freedom = sum(max(0, len(means) - 1) for means in by_group)
-    # Equal means of different values may differ in their last digits, so that the variance is not exactly 0.
+    # Equal means of different values may differ in their last digits; the variance is then not exactly 0.
     if not any(np.ptp(means) > 1e-12 * np.abs(means).max() for means in by_group if len(means)):
         return None
     squares = sum(float(((means - means.mean()) ** 2).sum()) for means in by_group if len(means))
@@ -187,7 +185,7 @@ def reliability(groups: Sequence[GroupScores], level: Level) -> float | None:
 
 
 def error_and_bias(groups: Sequence[GroupScores]) -> tuple[Measure, Measure] | tuple[None, None]:
-    """The mean absolute difference and the mean difference of scores and mean ratings, with t intervals over groups."""
+    """Mean absolute difference and mean difference of scores and mean ratings, with t intervals over sources."""
     differences = differences_by_group(groups)
     if not differences:
         return None, None
@@ -195,7 +193,7 @@ def error_and_bias(groups: Sequence[GroupScores]) -> tuple[Measure, Measure] | t
 
 
 def differences_by_group(groups: Sequence[GroupScores]) -> list[Floats]:
-    """Score minus mean rating of the candidates that have both, an array for each source with such candidates."""
+    """Score minus mean rating of the candidates that have both, one array per source with such candidates."""
     by_source: dict[str, list[float]] = {}
     for g in groups:
         differences = [s - r for r, s in zip(g.ratings, g.scores, strict=True) if r is not None and s is not None]
@@ -207,7 +205,7 @@ def mean_over_groups(by_group: Sequence[Floats]) -> Measure:
     """The mean over all values of non-empty groups, with a t interval over the groups."""
     count = sum(map(len, by_group))
     value = math.fsum(v for values in by_group for v in values) / count
-    # The influences on a ratio of sums, because groups differ in their numbers of candidates.
+    # Influences on a ratio of sums, because groups differ in size.
     influences = np.array([(values - value).sum() / count for values in by_group])
     low, high, method = t_interval(value, influences)
     return Measure(value, low, high, method)
@@ -216,7 +214,7 @@ def mean_over_groups(by_group: Sequence[Floats]) -> Measure:
 def _rater_as_judge(group: GroupScores, rater: int) -> GroupScores:
     """One rater's ratings as scores, with the means of the other raters as ratings.
 
-    Raters have no names here: `which` is the place in each candidate's ratings.
+    Raters have no names here: `rater` is the index in each candidate's ratings.
     """
     others: list[float | None] = []
     rater_ratings: list[float | None] = []

@@ -1,10 +1,10 @@
 """Agreement of scores with human ratings: Pearson, Spearman and Kendall's tau-b at three levels, with intervals.
 
 All correlations that the project reports are computed here. A group in which only the judge's scores are constant
-counts 0, both in tables and in differences of judges. Two other conventions of papers are reported as well: such groups
-left out (`value_without_constant`), and every group without a correlation, including those with constant ratings,
-counted as 0 (`value_undefined_as_zero`). The unit of intervals is the source, because the candidates of one source are
-not independent of each other; `data/agreement/intervals.py` describes the methods.
+counts as 0, also in differences of judges. Two other conventions of papers are reported as well: without these groups
+(`value_without_constant`), and with every group without a correlation, including those with constant ratings, counted
+as 0 (`value_undefined_as_zero`). Intervals are over sources, because the candidates of one source are not independent
+of each other; `data/agreement/intervals.py` describes the methods.
 """
 
 from __future__ import annotations
@@ -15,11 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from debate_judge.data.agreement.bootstrap import (
-    GroupIndex,
-    LevelEstimate,
-    rated_pairs,
-)
+from debate_judge.data.agreement.bootstrap import GroupIndex, LevelEstimate, rated_pairs
 from debate_judge.data.agreement.correlations import STATISTICS, Statistic, correlations, nan_to_none
 from debate_judge.data.agreement.differences import compare, holm_adjusted, level_function
 from debate_judge.data.agreement.intervals import (
@@ -54,6 +50,7 @@ __all__ = [
     "compare",
     "correlation",
     "holm_adjusted",
+    "level_correlation",
 ]
 
 
@@ -61,8 +58,8 @@ def correlation(ratings: Sequence[float], scores: Sequence[float], statistic: St
     """Correlate two sequences of equal length.
 
     Returns:
-        The value of scipy's pearsonr, spearmanr or kendalltau (tau-b), or None with fewer than two pairs or a
-        constant side.
+        The value of scipy's pearsonr, spearmanr or kendalltau (tau-b); None with fewer than two pairs, or where one
+        sequence is constant.
     """
     x, y = np.array([ratings], dtype=float), np.array([scores], dtype=float)
     if x.shape != y.shape:
@@ -72,28 +69,35 @@ def correlation(ratings: Sequence[float], scores: Sequence[float], statistic: St
     return nan_to_none(correlations(x, y, [statistic])[0, 0])
 
 
+def level_correlation(groups: Sequence[GroupScores], statistic: Statistic, level: Level) -> float | None:
+    """The correlation of one aspect at a level, without its interval."""
+    table = agreement_table({"": groups}, levels=(level,), statistics=(statistic,), resamples=0)
+    return table.average[level][statistic].value
+
+
 def agreement_table(
     aspects: Mapping[str, Sequence[GroupScores]],
     *,
     resamples: int = 10_000,
     seed: int = 0,
     levels: Sequence[Level] = LEVELS,
+    statistics: Sequence[Statistic] = STATISTICS,
     draw_systems: bool = False,
     progress: Callable[[int], object] = lambda done: None,
 ) -> AgreementTable:
-    """Compute every statistic at every level, for each aspect and averaged over aspects.
+    """Compute correlations at several levels, for each aspect and averaged over aspects.
 
-    Candidates without a rating are ignored, and so are groups without any rating. Candidates with a rating but
-    no score are counted and left out.
+    Candidates and groups without a rating are ignored. Candidates with a rating but no score are counted and left out.
 
     Args:
         aspects: Aspect name -> groups. The same id in several aspects is the same group.
-        resamples: Number of times that the groups are resampled, jointly for all aspects, for the intervals at system
+        resamples: Number of bootstrap resamples of the groups, jointly for all aspects, for the intervals at system
             level; 0 for no intervals at any level.
         seed: For the resampling.
         levels: The levels to compute.
-        draw_systems: At system level, resample the systems as well as the groups: the interval is then about other
-            systems like these. Without it, it is about these systems on other sources.
+        statistics: The correlations to compute.
+        draw_systems: At system level, resample the systems as well as the groups, so that the interval generalises to
+            similar systems and not only to other sources.
         progress: Called repeatedly with the number of resamples done since the last call.
 
     Raises:
@@ -110,7 +114,7 @@ def agreement_table(
     estimates: dict[tuple[str, Level], LevelEstimate] = {}
     for name, groups in aspects.items():
         pairs = rated_pairs(groups, index)
-        estimates |= {(name, level): at_level[level](pairs, STATISTICS) for level in levels}
+        estimates |= {(name, level): at_level[level](pairs, statistics) for level in levels}
 
     tables: dict[str, AgreementByLevel] = {}
     for name, groups in aspects.items():
@@ -118,7 +122,8 @@ def agreement_table(
         tables[name] = {}
         for level in levels:
             estimate = estimates[name, level]
-            tables[name][level] = _agreements(level, estimate, _intervals([estimate], index, resamples), *counts)
+            intervals = _intervals([estimate], index, resamples)
+            tables[name][level] = _agreements(statistics, level, estimate, intervals, *counts)
     average: AgreementByLevel = {}
     for level in levels:
         of_aspects = [estimates[name, level] for name in aspects]
@@ -129,10 +134,10 @@ def agreement_table(
 
 
 def _intervals(estimates: Sequence[LevelEstimate], index: GroupIndex, resamples: int) -> list[Interval]:
-    """For every statistic the interval of the mean over aspects.
+    """For every statistic, the interval of the mean over aspects.
 
     Args:
-        estimates: One for each aspect; a single one for the interval of that aspect.
+        estimates: One per aspect; a single one for the interval of that aspect.
         index: The groups.
         resamples: 0 for no intervals.
     """
@@ -161,11 +166,16 @@ def _rated_and_unscored(groups: Sequence[GroupScores]) -> tuple[int, int]:
 
 
 def _agreements(
-    level: Level, estimate: LevelEstimate, intervals: Sequence[Interval], rated: int, unscored: int
+    statistics: Sequence[Statistic],
+    level: Level,
+    estimate: LevelEstimate,
+    intervals: Sequence[Interval],
+    rated: int,
+    unscored: int,
 ) -> dict[Statistic, Agreement]:
     included_groups = int(estimate.included_groups.sum())
     agreements: dict[Statistic, Agreement] = {}
-    for i, statistic in enumerate(STATISTICS):
+    for i, statistic in enumerate(statistics):
         value = as_zero = nan_to_none(estimate.values[i])
         if level == "summary" and rated:
             as_zero = (value or 0.0) * included_groups / rated
@@ -190,7 +200,7 @@ def _averages(
     aspects: Sequence[Mapping[Statistic, Agreement]], groups: int, intervals: Sequence[Interval]
 ) -> dict[Statistic, Agreement]:
     averages: dict[Statistic, Agreement] = {}
-    for statistic, interval in zip(STATISTICS, intervals, strict=True):
+    for statistic, interval in zip(aspects[0], intervals, strict=True):
         of_aspects = [aspect[statistic] for aspect in aspects]
         averages[statistic] = Agreement(
             statistic,

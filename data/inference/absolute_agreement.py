@@ -1,15 +1,15 @@
-"""How close scores are to the ratings, where correlations tell their order alone: level and decisions.
+"""Absolute agreement: how close scores are to the ratings, where correlations compare their order alone.
 
-Three figures of each judge and aspect, over the candidates of all sources that have both a score and a rating:
+Three measures for each judge and aspect, over all candidates that have both a score and a rating:
 
 - `mae`: mean absolute difference of score and mean rating, in points of the scale; lower is better.
-- `ccc`: concordance, 1 where every score is its rating; a correlation that other level and other spread lower (Lin, A
-  concordance correlation coefficient to evaluate reproducibility, 1989).
-- `kappa`: of the decision "at least CUT", made of the score and of the mean rating (Cohen, A coefficient of agreement
-  for nominal scales, 1960); undefined where all ratings fall on one side.
+- `ccc`: the concordance correlation coefficient, a correlation that differences in mean and spread lower; 1 where every
+  score equals its rating (Lin, A concordance correlation coefficient to evaluate reproducibility, 1989).
+- `kappa`: of the decision "at least CUT" by the score and by the mean rating (Cohen, A coefficient of agreement for
+  nominal scales, 1960); undefined where all ratings are on one side of the cut.
 
-Intervals rest on what each source contributes (`data.agreement.bootstrap.pseudo_values`), and those of differences
-between judges on the differences of these.
+Intervals are computed from jackknife pseudo-values over sources (`data.agreement.bootstrap.pseudo_values`), and those
+of differences between judges from paired differences of these.
 """
 
 from __future__ import annotations
@@ -35,36 +35,36 @@ AbsoluteMeasure = Literal["mae", "ccc", "kappa"]
 MEASURES: tuple[AbsoluteMeasure, ...] = ("mae", "ccc", "kappa")
 
 Objective = Statistic | AbsoluteMeasure
-"""What a compile maximizes."""
+"""What a compile maximizes: a correlation, or an absolute measure in its increasing form (`objective_value`)."""
 
 OBJECTIVE_DESCRIPTIONS: Mapping[AbsoluteMeasure, str] = {
     "mae": "1 less the mean absolute error as a share of the scale",
     "ccc": "concordance (CCC) of all texts",
     "kappa": "Cohen's kappa of all decisions at the cut",
 }
-"""What is maximized where these are the objective."""
+"""Measure -> what is maximized where it is the objective."""
 
 POOLED = ("ccc", "kappa")
-"""Measures of all texts together; an error is a mean over sources as well."""
+"""Measures that are defined on all texts together only; an error can also be averaged over sources."""
 
 AVERAGE = "average"
 
 _DEFAULT_CUT = 0.75
-"""Where on the scale the decision is cut if nobody says so: 4 of 1 to 5."""
+"""Default cut of the decision as a share of the scale: 4 on a scale from 1 to 5."""
 
 
 @dataclass(frozen=True, slots=True)
 class AbsoluteAgreement:
-    """The figures of one judge in one aspect, or on average over aspects."""
+    """The measures of one judge in one aspect, or averaged over aspects."""
 
     cut: float | None
-    """Of the decision; None for the average."""
+    """Cut of the decision; None for the average."""
     candidates: int
-    """That have a score and a rating."""
+    """Number of candidates that have a score and a rating."""
     measures: Mapping[str, Measure]
-    """Measure -> its value. On average over aspects the error is undefined where their scales differ."""
+    """By name. The average error is undefined where the aspects have different scales."""
     changes: Mapping[str, Measure]
-    """Measure -> this judge's minus the first judge's."""
+    """By name: this judge's measure minus the first judge's."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -78,15 +78,15 @@ class AbsoluteAgreement:
 def decision_cuts(
     aspects: Sequence[Aspect], decision_rules: Mapping[str, DecisionRule], cut: float | None = None
 ) -> dict[str, float]:
-    """Aspect name -> the least value that is a yes.
+    """Aspect name -> cut: values at or above it are a yes.
 
     Args:
         aspects: Of the judge.
         decision_rules: Aspect name -> the decision that its ratings define.
-        cut: The user's, for all aspects; by default the threshold of binary ratings, else three quarters up the scale.
+        cut: The user's cut for all aspects; None for the threshold of binary ratings, else three quarters of the scale.
 
     Raises:
-        InputError: The user's cut leaves nothing on one side.
+        InputError: The user's cut is not inside the scale of an aspect.
     """
     cuts = {}
     for aspect in aspects:
@@ -106,14 +106,14 @@ def decision_cuts(
 
 @dataclass(frozen=True, slots=True)
 class _Estimate:
-    """The measures of one judge, of one aspect or on average."""
+    """The measures of one judge in one aspect, or averaged."""
 
     values: Floats
     """Shape (measures,)."""
     influences: Floats
-    """Of each unit of sources on them, shape (measures, units)."""
+    """Influence of each unit of resampling on them, shape (measures, units)."""
     has_candidates: NDArray[np.bool_]
-    """Which units have candidates, shape (units,)."""
+    """Mask of the units that have candidates, shape (units,)."""
     candidates: int
 
 
@@ -124,14 +124,14 @@ def absolute_agreement(
     same_scale: bool,
     seed: int,
 ) -> dict[str, dict[str, AbsoluteAgreement]]:
-    """Judge -> aspect or `AVERAGE` -> its figures, with 95 % intervals over sources.
+    """Judge -> aspect or `AVERAGE` -> measures with 95 % intervals over sources.
 
     Args:
         judges: Judge -> aspect -> scores on the raters' scale by group, the same groups for all; all judges are
             compared with the first.
         cuts: Aspect -> its cut (`decision_cuts`).
-        one_scale: Whether all aspects have the same scale; else there is no average error.
-        seed: Of the bundles of sources where there are many.
+        same_scale: Whether all aspects have the same scale; else the average error is undefined.
+        seed: For random bundles of sources where there are many.
     """
     first, aspects = next(iter(judges)), list(next(iter(judges.values())))
     index = GroupIndex.build(judges[first], seed)
@@ -154,22 +154,22 @@ def absolute_agreement(
 
 @dataclass(frozen=True, slots=True)
 class AbsoluteScale:
-    """What closeness in one aspect is measured against."""
+    """The scale and cut of one aspect, for absolute measures."""
 
     width: float
-    """From the lowest to the highest point of the scale."""
+    """Highest minus lowest point of the scale."""
     cut: float
     """Of the decision."""
 
 
 def objective_value(measure: AbsoluteMeasure, ratings: Floats, scores: Floats, scale: AbsoluteScale) -> Floats:
-    """A measure of each row as something to maximize, 1 at best, shape (rows,); NaN where it is undefined.
+    """A measure of each row in a form to be maximized, at most 1, shape (rows,); NaN where undefined.
 
     Args:
-        measure: Which one; of the error, its share of the scale is subtracted from 1.
-        ratings: Shape (rows, width); NaN fills up shorter rows, at the same places as in `scores`.
+        measure: Which one; the error is divided by the width of the scale and subtracted from 1.
+        ratings: Shape (rows, width); shorter rows are padded with NaN, at the same positions as in `scores`.
         scores: Likewise.
-        bounds: Of the aspect.
+        scale: Of the aspect.
     """
     error, ccc, kappa = _measures_of_rows(ratings, scores, scale.cut)
     values: Floats = {"mae": 1 - error / scale.width, "ccc": ccc, "kappa": kappa}[measure]
@@ -205,22 +205,18 @@ def _estimate(pairs: Pairs, cut: float) -> _Estimate:
 
 
 def _mean_estimate(aspects: Sequence[_Estimate]) -> _Estimate:
-    values, influences = (np.mean([getattr(one, name) for one in aspects], axis=0) for name in ("values", "influences"))
-    has_candidates = np.logical_or.reduce([one.has_candidates for one in aspects])
-    return _Estimate(values, influences, has_candidates, sum(one.candidates for one in aspects))
+    values, influences = (np.mean([getattr(e, name) for e in aspects], axis=0) for name in ("values", "influences"))
+    has_candidates = np.logical_or.reduce([e.has_candidates for e in aspects])
+    return _Estimate(values, influences, has_candidates, sum(e.candidates for e in aspects))
 
 
 def _measures(estimate: _Estimate) -> dict[str, Measure]:
-    (error, *others), (error_influences, *other_influences) = (
-        estimate.values.tolist(),
-        estimate.influences[:, estimate.has_candidates],
-    )
-    intervals = [t_interval(error, error_influences), *map(logit_interval, others, other_influences)]
+    values = estimate.values.tolist()
+    error, *others = estimate.influences[:, estimate.has_candidates]
+    intervals = [t_interval(values[0], error), *map(logit_interval, values[1:], others)]
     if intervals[0].low is not None:
         intervals[0] = intervals[0]._replace(low=max(0.0, intervals[0].low))
-    return {
-        name: _measure(v, span) for name, v, span in zip(MEASURES, estimate.values.tolist(), intervals, strict=True)
-    }
+    return {name: _measure(v, interval) for name, v, interval in zip(MEASURES, values, intervals, strict=True)}
 
 
 def _changes(estimate: _Estimate, baseline: _Estimate) -> dict[str, Measure]:

@@ -1,15 +1,15 @@
 """Intervals on the raters' scale around single scores, by split conformal prediction, one aspect at a time.
 
-Held-out texts, whose ratings neither the judge nor its map to the raters' scale has seen, tell how far ratings are from
-scores. An interval is score +- q s(score), where s is how far ratings are from scores of about this height (a kernel
-mean of the absolute residuals, drawn to that of all texts), and q a quantile of the held-out residuals in units of s
-(Papadopoulos, Gammerman and Vovk 2008; Lei et al. 2018). Each residual is measured in an s of the other sources. The
-interval is about the mean rating of the text by as many raters as rated the held-out texts.
+The calibration set is the held-out texts, whose ratings neither the judge nor its map to the raters' scale has seen. An
+interval is score +- q s(score), where s is a kernel mean of the absolute residuals of texts with similar scores, shrunk
+towards that of all texts, and q a quantile of the residuals divided by s (Papadopoulos, Gammerman and Vovk 2008; Lei et
+al. 2018). The s of each residual is computed from the other sources. The interval is for the mean rating of a text by
+as many raters as rated the held-out texts.
 
-With N texts the quantile is that of the share level (1 + 1/N). Texts of one source are not exchangeable with those of
-others, however: where misses come source by source, G sources are hardly more than G texts (Dunn, Wasserman and Ramdas
-2023; Lee, Barber and Willett 2024). So N is the number of independent texts that the misses are worth, N / (1 + (m - 1)
-rho), with m texts a source and rho the correlation of misses within a source (Kish 1965), which lies between the two.
+With N exchangeable texts, q is the quantile of level (1 + 1/N). Texts of one source are not exchangeable with those of
+others, however: where misses cluster by source, G sources are worth hardly more than G texts (Dunn, Wasserman and
+Ramdas 2023; Lee, Barber and Willett 2024). So the effective sample size N / (1 + (m - 1) rho) is used, with m texts per
+source and rho the intraclass correlation of misses (Kish 1965).
 `tests/bench/conformal.py` measures the coverage.
 """
 
@@ -24,21 +24,21 @@ from numpy.typing import NDArray
 
 from debate_judge.data.agreement.correlations import Floats
 from debate_judge.data.agreement.results import GroupScores
-from debate_judge.data.schema import Scale
+from debate_judge.data.schema import ROUNDING_ERROR, Scale
 
 _KERNEL_DEVIATION = 0.125
 """Standard deviation of the kernel, as a share of the scale."""
 
 _PRIOR_TEXTS = 10.0
-"""Texts that the mean of all residuals counts for in the local one."""
+"""Weight of the mean residual of all texts in the local one, as a number of texts."""
 
 _MIN_SPREAD = 0.05
-"""Least local spread, as a share of the mean one: ratings at the end of a scale may not differ at all."""
+"""Least local spread, as a share of the overall one: at an end of the scale all residuals may be 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScoreInterval:
-    """The interval in which the raters' mean rating of a text is expected."""
+    """A prediction interval for the mean rating of a text."""
 
     low: float
     high: float
@@ -53,17 +53,18 @@ class ConformalIntervals:
     """The intervals of one aspect."""
 
     level: float
-    """Share of ratings that they are to hold."""
+    """Nominal coverage."""
     scale: Scale
     """Of the raters; intervals end where it does."""
     factor: float
-    """The quantile; infinite where there are too few sources for the level, and then all intervals are the scale."""
+    """The quantile q; infinite where there are too few sources for the level: all intervals are then the whole
+    scale."""
     scores: Floats
     """Held-out scores on the raters' scale, shape (texts,)."""
     residuals: Floats
-    """Rating less score, shape (texts,)."""
+    """Rating minus score, shape (texts,)."""
     source: NDArray[np.intp]
-    """Number of the source of each text."""
+    """Number of each text's source, shape (texts,)."""
 
     @property
     def sources(self) -> int:
@@ -79,7 +80,7 @@ class ConformalIntervals:
         return ScoreInterval(low, max(min(score + half, self.scale.high), self.scale.low))
 
     def _spread(self, at: Floats, allowed: Floats) -> Floats:
-        """The local spread at some scores, shape (scores,), from the texts that are allowed, (scores, texts)."""
+        """The local spread at scores, shape (scores,), from the texts in a mask `allowed`, shape (scores, texts)."""
         return _local_spread(at, self.scores, np.abs(self.residuals), allowed, self.scale)
 
 
@@ -89,7 +90,7 @@ def fit_intervals(groups: Sequence[GroupScores], scale: Scale, level: float = 0.
     Args:
         groups: With scores on the raters' scale.
         scale: Of the raters.
-        level: Share of ratings that the intervals are to hold, between 0 and 1.
+        level: Nominal coverage, between 0 and 1.
 
     Returns:
         None where fewer than two sources have a text with rating and score.
@@ -113,7 +114,7 @@ def fit_intervals(groups: Sequence[GroupScores], scale: Scale, level: float = 0.
 
 @dataclass(frozen=True, slots=True)
 class AbstentionResult:
-    """What leaving wide intervals to people does, on held-out texts: each by intervals fitted on the other sources."""
+    """Coverage and abstention on held-out texts, each with an interval fitted on the other sources."""
 
     texts: int
     covered: float
@@ -121,15 +122,15 @@ class AbstentionResult:
     width: float
     """Mean width."""
     left_share: float
-    """Share of texts whose interval is wider than allowed."""
+    """Share of texts on which the judge abstains: those with wider intervals than allowed."""
     scores: Mapping[str, GroupScores]
-    """Group -> its scores, None for those that are left to people."""
+    """Group -> its scores, None where the judge abstains."""
 
 
 def evaluate_abstention(
     groups: Sequence[GroupScores], scale: Scale, level: float, max_width: float = math.inf
 ) -> AbstentionResult | None:
-    """Measure intervals, and what is left where those wider than `widest` are, source by source.
+    """Measure intervals, and abstention where they are wider than `max_width`, leaving out one source at a time.
 
     Returns:
         None with fewer than three sources that have ratings and scores.
@@ -144,7 +145,7 @@ def evaluate_abstention(
         intervals = [None if s is None else fitted.interval(s) for s in group.scores]
         for rating, span in zip(group.ratings, intervals, strict=True):
             if rating is not None and span is not None:
-                covered.append(span.low - 1e-9 <= rating <= span.high + 1e-9)
+                covered.append(span.low - ROUNDING_ERROR <= rating <= span.high + ROUNDING_ERROR)
                 widths.append(span.width)
         scores = tuple(
             s if span is not None and span.width <= max_width else None
@@ -158,12 +159,12 @@ def evaluate_abstention(
 
 
 def _local_spread(at: Floats, scores: Floats, residuals: Floats, allowed: Floats, scale: Scale) -> Floats:
-    """Mean absolute residual of texts with scores of about this height.
+    """Kernel mean of the absolute residuals of texts with similar scores.
 
     Args:
         at: Scores, shape (scores,).
         scores: Of the held-out texts, shape (texts,).
-        sizes: Their absolute residuals, shape (texts,).
+        residuals: Their absolute residuals, shape (texts,).
         allowed: Which texts each score may use, 0 or 1, shape (scores, texts).
         scale: Of the raters.
     """
@@ -171,11 +172,11 @@ def _local_spread(at: Floats, scores: Floats, residuals: Floats, allowed: Floats
     weights = allowed * np.exp(-0.5 * distance**2)
     mean = (allowed @ residuals) / np.maximum(allowed.sum(axis=1), 1)
     local = (weights @ residuals + _PRIOR_TEXTS * mean) / (weights.sum(axis=1) + _PRIOR_TEXTS)
-    return np.asarray(np.maximum(np.maximum(local, _MIN_SPREAD * mean), 1e-9))
+    return np.asarray(np.maximum(np.maximum(local, _MIN_SPREAD * mean), ROUNDING_ERROR))
 
 
 def _conformal_quantile(residuals: Floats, source: NDArray[np.intp], level: float) -> float:
-    """The conformal quantile of residuals whose sources are not independent texts."""
+    """The conformal quantile of residuals that are correlated within sources."""
     ordered = np.sort(residuals)
     count = len(ordered)
     plain = ordered[min(count - 1, math.ceil(level * (count + 1)) - 1)]
@@ -183,11 +184,11 @@ def _conformal_quantile(residuals: Floats, source: NDArray[np.intp], level: floa
     share = level * (1 + 1 / effective)
     if share > 1:
         return math.inf
-    return float(ordered[min(count - 1, math.ceil(share * count - 1e-9) - 1)])
+    return float(ordered[min(count - 1, math.ceil(share * count - ROUNDING_ERROR) - 1)])
 
 
 def _effective_sample_size(misses: Floats, source: NDArray[np.intp]) -> float:
-    """How many independent texts the texts are worth for the share of misses."""
+    """The effective number of texts for the share of misses, given their correlation within sources."""
     _, source_of_text, counts = np.unique(source, return_inverse=True, return_counts=True)
     texts, groups = len(misses), len(counts)
     variance = misses.var()

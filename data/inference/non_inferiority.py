@@ -1,9 +1,9 @@
-"""Whether a judge's evidence carries over to a new LM: both LMs' scores of the same sources, compared pair by pair.
+"""Whether a judge's measured agreement carries over to a new LM: a paired comparison on the same sources.
 
-Non-inferiority: the new LM's agreement with the raters less the old one's has a 95 % interval whose lower end is above
--margin, so that the new LM is worse by the margin or more in 2.5 % of cases at most (Piaggio et al., Reporting of
-noninferiority trials, JAMA 2012). That two figures do not differ significantly would not show this: with few sources
-nothing differs. Ranks say nothing about the level of scores, so shift, spread and error are measured beside them.
+Non-inferiority: the 95 % interval of the new LM's agreement minus the old one's has its lower end above -margin, so
+that an LM that is worse by the margin or more passes in at most 2.5 % of cases (Piaggio et al., Reporting of
+noninferiority trials, JAMA 2012). A difference that is not significant would not show this: with few sources nothing is
+significant. Correlations ignore the level of scores, so shift, spread and error are measured as well.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from debate_judge.data.agreement.correlations import Statistic
 from debate_judge.data.agreement.intervals import groups_to_detect
 from debate_judge.data.agreement.raters import differences_by_group, error_and_bias, mean_over_groups
 from debate_judge.data.agreement.results import Agreement, Difference, GroupScores
-from debate_judge.data.agreement.tables import AgreementTable, agreement_table, compare
+from debate_judge.data.agreement.tables import AgreementTable, agreement_table, compare, level_correlation
 from debate_judge.data.calibration import Calibration, fit_calibration
-from debate_judge.data.schema import Level, Scale
+from debate_judge.data.schema import ROUNDING_ERROR, Level, Scale
 
 Verdict = Literal["carry", "recalibrate", "recompile"]
 
@@ -30,23 +30,23 @@ Scores = Mapping[str, Sequence[GroupScores]]
 """Aspect -> groups."""
 
 _FOLDS = 5
-"""Parts of the sources that the error of a refitted map is measured on, each by a map of the others."""
+"""Number of folds for the error of a refitted calibration."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScoreScale:
-    """What the scores of an aspect mean."""
+    """The scale of an aspect's ratings, and how scores are mapped to it."""
 
     scale: Scale
     """Of the ratings."""
     on_scale: bool
     """Whether the judge's own scores are on it."""
     calibration: Calibration | None
-    """The export's map to it."""
+    """The export's map to the scale."""
 
     @property
     def comparable(self) -> bool:
-        """Whether a difference of two scores is one on the raters' scale."""
+        """Whether mapped scores are on the raters' scale."""
         return self.on_scale or self.calibration is not None
 
     def map_groups(self, groups: Sequence[GroupScores]) -> list[GroupScores]:
@@ -55,24 +55,24 @@ class ScoreScale:
 
 @dataclass(frozen=True, slots=True)
 class Margins:
-    """What the new LM may lose."""
+    """The largest acceptable losses of the new LM."""
 
     agreement: float = 0.03
     """In correlation with the raters."""
     shift: float = 0.05
-    """In mean score and mean error, as a share of the scale; more asks for a new map to the raters' scale."""
+    """In mean score and mean error, as a share of the scale; a larger one requires a new calibration."""
 
 
 @dataclass(frozen=True, slots=True)
 class AspectComparison:
-    """One aspect; figures in points are on the raters' scale, None where scores have no place on it."""
+    """The comparison in one aspect; values in points of the raters' scale are None where scores are not on it."""
 
     old: Agreement
     new: Agreement
     difference: Difference
-    """New minus old; the intervals of all aspects hold together in 95 % of cases (Bonferroni)."""
+    """New minus old; the intervals of all aspects hold jointly in 95 % of cases (Bonferroni)."""
     shift: Measure | None
-    """Mean of new minus old score, both by the old map."""
+    """Mean of new minus old score, both by the old calibration."""
     spread: float | None
     """Standard deviation of new scores divided by that of old ones."""
     lm_agreement: float | None
@@ -80,13 +80,13 @@ class AspectComparison:
     error: Measure | None
     """Mean absolute difference of old score and rating."""
     error_new: Measure | None
-    """Of the new score, by the old map."""
+    """The same of the new score, by the old calibration."""
     error_change: Measure | None
-    """The second minus the first."""
+    """`error_new` minus `error`."""
     error_refitted: Measure | None
-    """Of the new score by a new map, on sources that it was not fitted on."""
+    """The same of the new score by a new calibration, cross-fitted over sources."""
     refitted: Calibration | None
-    """The new map, of all sources."""
+    """The new calibration, fitted on all sources."""
 
     def to_json(self) -> dict[str, object]:
         measures = ("shift", "error", "error_new", "error_change", "error_refitted")
@@ -97,7 +97,7 @@ class AspectComparison:
 
 @dataclass(frozen=True, slots=True)
 class LMComparison:
-    """The old and the new LM."""
+    """The comparison of the old and the new LM over all aspects."""
 
     verdict: Verdict
     reason: str
@@ -108,7 +108,7 @@ class LMComparison:
     new: AgreementTable
     margins: Margins
     sufficient_sources: int | None
-    """Sources with which an equally good LM would be shown to be non-inferior in 80 % of cases; None if unknown."""
+    """Number of sources with which an equally good LM would pass in 80 % of cases; None if unknown."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -135,14 +135,14 @@ def compare_lms(
     """Compare two LMs behind one judge.
 
     Args:
-        old: The old LM's scores beside the ratings.
+        old: The old LM's scores with the ratings.
         new: The new LM's scores of the same candidates.
-        scales: Aspect -> what its scores mean.
-        margins: What the new LM may lose.
-        statistic: Agreement with the raters.
+        scales: Aspect -> the scale of its ratings and scores.
+        margins: The largest acceptable losses.
+        statistic: The correlation with the raters.
         level: Where it is computed.
-        resamples: For intervals at system level; 0 gives none at any.
-        seed: For these and for p-values.
+        resamples: For intervals at system level; 0 for none at any level.
+        seed: For resampling and p-values.
     """
     tables = [agreement_table(s, levels=(level,), resamples=resamples, seed=seed) for s in (old, new)]
 
@@ -157,19 +157,20 @@ def compare_lms(
             scales[name],
             (tables[0].aspects[name][level][statistic], tables[1].aspects[name][level][statistic]),
             difference([name], len(old)),
-            (statistic, level),
+            statistic=statistic,
+            level=level,
         )
         for name in old
     }
     overall = difference(list(old), 1)
     verdict, reason = _verdict(overall, aspects, scales, margins)
     spread = overall.deviation
-    sufficient = groups_to_detect(margins.agreement, spread) if spread is not None and spread > 1e-9 else None
+    sufficient = groups_to_detect(margins.agreement, spread) if spread is not None and spread > ROUNDING_ERROR else None
     return LMComparison(verdict, reason, overall, aspects, tables[0], tables[1], margins, sufficient)
 
 
 def cross_fitted(groups: Sequence[GroupScores], scale: ScoreScale) -> list[GroupScores]:
-    """The groups with scores on the raters' scale, each by the map of the other parts."""
+    """The groups with scores on the raters' scale, each mapped by a calibration of the other folds."""
     sources = dict.fromkeys(group.cluster for group in groups)
     folds = min(_FOLDS, len(sources))
     fold_of = {source: i % folds for i, source in enumerate(sources)}
@@ -191,11 +192,12 @@ def _compare_aspect(
     scale: ScoreScale,
     agreement: tuple[Agreement, Agreement],
     difference: Difference,
-    at: tuple[Statistic, Level],
+    *,
+    statistic: Statistic,
+    level: Level,
 ) -> AspectComparison:
-    statistic, level = at
     pairs = [replace(n, ratings=o.scores, raters=()) for o, n in zip(old, new, strict=True)]
-    lm_agreement = agreement_table({"x": pairs}, levels=(level,), resamples=0).aspects["x"][level][statistic].value
+    lm_agreement = level_correlation(pairs, statistic, level)
     refitted = fit_calibration(new, scale.scale, on_scale=scale.on_scale)
     error_refitted = None if refitted is None else error_and_bias(cross_fitted(new, scale))[0]
     if not scale.comparable:

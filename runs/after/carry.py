@@ -266,8 +266,8 @@ def _shown(made: Carried, flags: CarryFlags) -> tuple[dict[str, Any], list[Print
     lines += [f"note: {note}" for note in made.notes]
     if comparison.verdict == "recompile" and comparison.sufficient_sources is not None:
         lines.append(
-            f"with {comparison.sufficient_sources} sources an LM that is as good as the old one is shown to be so in 80 % of "
-            "cases"
+            f"with {comparison.sufficient_sources} sources an LM that is as good as the old one is shown to be so in "
+            "80 % of cases"
         )
     header = ["aspect", "old", "new", "difference", "shift", "spread", "old-new", "error old", "new", "refitted"]
     rows = [

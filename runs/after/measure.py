@@ -171,8 +171,8 @@ def _notes(table: SystemsTable) -> list[Printed]:
     if table.rated_minus_others is not None and table.rated_minus_others.p_value < SUSPICIOUS:
         notes.append(
             f"the judge scores rated sources {table.rated_minus_others.value:+.2f} away from the others (p = "
-            f"{table.rated_minus_others.p_value:.3f}): if they were not drawn at random, neither kind of mean holds for "
-            "all sources"
+            f"{table.rated_minus_others.p_value:.3f}): if they were not drawn at random, neither kind of mean holds "
+            "for all sources"
         )
     return notes
 
