@@ -97,7 +97,7 @@ class CompilePlan:
 
     @property
     def statistic(self) -> Statistic:
-        """The correlation that agreement is shown in, and the objective unless closeness is."""
+        """The correlation that agreement is shown in, and the objective unless that is an absolute measure."""
         return self.settings.chosen_by.correlation
 
     @property
@@ -115,8 +115,8 @@ class CompilePlan:
         return compare(scores, other, statistic=self.statistic, level=self.data.level, **{**self.resampling, **more})
 
     @property
-    def bounds(self) -> dict[str, AbsoluteScale]:
-        """Aspect -> what closeness is measured against."""
+    def absolute_scales(self) -> dict[str, AbsoluteScale]:
+        """Aspect -> what absolute agreement is measured against."""
         return {a.name: AbsoluteScale(a.scale.high - a.scale.low, self.data.cuts[a.name]) for a in self.data.aspects}
 
     @property

@@ -91,7 +91,7 @@ def group_metric(
     ratings: Sequence[float | None],
     scores: Sequence[float | None],
     objective: Objective,
-    bounds: AbsoluteScale | None = None,
+    absolute_scale: AbsoluteScale | None = None,
 ) -> float:
     """The group's correlation mapped from [-1, 1] to [0, 1], by which guides are compared; concordance (CCC) likewise.
 
@@ -104,11 +104,13 @@ def group_metric(
         return 0.0
     match objective:
         case "kappa":
-            cut = cast(AbsoluteScale, bounds).cut
+            cut = cast(AbsoluteScale, absolute_scale).cut
             return fmean((r >= cut) == (s >= cut) for r, s in pairs)
         case "mae" | "ccc":
             rated, scored = (np.array([side], dtype=float) for side in zip(*pairs, strict=True))
-            value = float(np.nan_to_num(objective_value(objective, rated, scored, cast(AbsoluteScale, bounds)))[0])
+            value = float(
+                np.nan_to_num(objective_value(objective, rated, scored, cast(AbsoluteScale, absolute_scale)))[0]
+            )
             return value if objective == "mae" else (value + 1) / 2
         case _:
             rho = correlation([r for r, _ in pairs], [s for _, s in pairs], objective)

@@ -26,7 +26,7 @@ from debate_judge.programs.roles.examples import examples_of, rendered
 from debate_judge.runs.export import folder
 from debate_judge.runs.export.recorded import RECORDED, record
 from debate_judge.runs.flags.declaration import changed_settings
-from debate_judge.runs.reports import absolute_agreement as closeness_tables
+from debate_judge.runs.reports import absolute_agreement as absolute_agreement_tables
 from debate_judge.runs.reports import calibration as calibration_tables
 from debate_judge.runs.reports import decisions as decision_tables
 from debate_judge.runs.reports.costs import cost_rows
@@ -99,7 +99,7 @@ def log(result: Result, tracker: Tracker) -> Result:
     for compared in COMPARED:
         tracker.json(f"agreement/{compared}.json", held_out.tables[compared].to_json())
     tracker.details(decision_tables.metrics(held_out.decisions))
-    tracker.details(closeness_tables.metrics(held_out.absolute_agreement))
+    tracker.details(absolute_agreement_tables.metrics(held_out.absolute_agreement))
     tracker.details(calibration_tables.metrics(result.calibration))
     tracker.json("calibration.json", calibration_tables.to_json(result.calibration))
     tracker.metrics(_metrics(result))
@@ -241,7 +241,7 @@ def _metrics(result: Result) -> dict[str, float | None]:
         "calls_per_item": held_out.calls_per_item("compiled"),
         "unscored": average["compiled"].unscored,
         "looks": result.looks.times,
-        "lm_calls": meter.asked.total(),
+        "lm_calls": meter.requested.total(),
         "input_tokens": meter.input_tokens,
         "output_tokens": meter.output_tokens,
         "usd": cost_rows(meter, result.lm.price)[-1]["usd"],

@@ -28,7 +28,7 @@ from debate_judge.programs.compiled import CompiledJudge
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.runs.export.folder import load
 from debate_judge.runs.export.loaded import LoadedJudge
-from debate_judge.runs.reports import absolute_agreement as closeness_tables
+from debate_judge.runs.reports import absolute_agreement as absolute_agreement_tables
 from debate_judge.runs.reports import calibration as calibration_tables
 from debate_judge.runs.reports import decisions as decision_tables
 from debate_judge.runs.reports import raters as rater_tables
@@ -139,7 +139,7 @@ class Result:
             "exported": {"judge": self.exported.name, "why": self.exported.why},
             "held_out": {name: held_out.tables[name].to_json() for name in COMPARED},
             "decisions": decision_tables.to_json(held_out.decisions),
-            "closeness": closeness_tables.to_json(held_out.absolute_agreement),
+            "closeness": absolute_agreement_tables.to_json(held_out.absolute_agreement),
             "calibration": calibration_tables.to_json(self.calibration),
             "raters": rater_tables.to_json(held_out.raters),
             "gain": {**asdict(gain), "power": None if (power := statistical_power(gain)) is None else asdict(power)},
@@ -167,7 +167,7 @@ class Result:
         return {
             **self.evidence(),
             "lm_calls": {
-                "total": meter.asked.total(),
+                "total": meter.requested.total(),
                 "executed": meter.executed.total(),
                 "per_item": self.held_out.calls_per_item("compiled"),
             },

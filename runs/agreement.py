@@ -80,7 +80,7 @@ def _run(arguments: AgreementFlags) -> int:
 
     _check_output(arguments)
     file, scale = Path(arguments.file), _scale(arguments.scale)
-    rated = read_rated(file, scale=scale, only=arguments.aspects, sources=arguments.sources)
+    rated = read_rated(file, scale=scale, aspects=arguments.aspects, sources=arguments.sources)
     scores = scores_of(rated.rows)
     with StepProgress("resampling", arguments.resamples * len(scores)) as bar:
         table = agreement_table(scores, resamples=arguments.resamples, seed=arguments.seed, progress=bar.advance)

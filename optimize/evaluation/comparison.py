@@ -146,7 +146,7 @@ def compare_held_out(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation]
         judged={name: _judgements(plan, evaluations, name) for name in COMPARED},
         scores=scores,
         calibrated=calibrated,
-        absolute_agreement=_closeness(plan, scores, calibrated),
+        absolute_agreement=_absolute_agreement(plan, scores, calibrated),
         alone=_read_alone(plan, evaluations, scores),
         decisions=_decisions(plan, scores, evaluations),
         raters=_rater_comparison(plan, scores),
@@ -203,7 +203,7 @@ def _calibrated(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation]) -> 
     return calibrated
 
 
-def _closeness(
+def _absolute_agreement(
     plan: CompilePlan, scores: ScoresByJudge, calibrated: Mapping[str, Sequence[GroupScores]]
 ) -> dict[str, dict[str, AbsoluteAgreement]]:
     if not plan.judge.on_scale or plan.judge.compares:

@@ -88,8 +88,8 @@ class Criterion:
     level: Level
     max_unscored: float = 1.0
     """Share of the texts that a chosen point may leave without a score, where others leave fewer."""
-    bounds: Mapping[str, AbsoluteScale] = field(default_factory=dict)
-    """Aspect -> what closeness is measured against; empty where the objective is a correlation."""
+    absolute_scales: Mapping[str, AbsoluteScale] = field(default_factory=dict)
+    """Aspect -> what absolute agreement is measured against; empty where the objective is a correlation."""
 
 
 class Outcomes:
@@ -208,7 +208,7 @@ class Outcomes:
     def by_group(self, aspect: str, groups: Sequence[GroupScores]) -> dict[str, float]:
         """What each group contributes to the agreement (`pooling.group_values`)."""
         criterion = self.criterion
-        return group_values(groups, criterion.objective, criterion.level, criterion.bounds.get(aspect))
+        return group_values(groups, criterion.objective, criterion.level, criterion.absolute_scales.get(aspect))
 
     def untuned(self, point: Point) -> Point | None:
         """The evaluated point that has learnt nothing and is otherwise most like this one; None for such a point."""

@@ -37,7 +37,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import make_folder
 from debate_judge.programs.lm import loop
-from debate_judge.programs.lm.redaction import clean_text
+from debate_judge.programs.lm.redaction import redact_text
 from debate_judge.programs.lm.reply import Reply, StoreError
 from debate_judge.programs.lm.sql import postgresql
 from debate_judge.programs.lm.sql.legacy_import import import_folder
@@ -73,7 +73,7 @@ _BUSY = 60.0
 class _Operation:
     """What a caller waits for."""
 
-    kind: Literal["get", "take", "put", "release"]
+    kind: Literal["get", "get_or_claim", "put", "release"]
     key: str
     row: Row | None = None
     future: asyncio.Future[Reply | bool | None] | None = None
@@ -118,10 +118,10 @@ class SqlStore:
         """The reply that is stored under a key."""
         return cast("Reply | None", await self._ask(_Operation("get", key)))
 
-    async def take(self, key: str) -> Reply | bool:
+    async def get_or_claim(self, key: str) -> Reply | bool:
         """The stored reply; else True if this process now holds the call's claim, False while another one does."""
         try:
-            return cast("Reply | bool", await self._ask(_Operation("take", key)))
+            return cast("Reply | bool", await self._ask(_Operation("get_or_claim", key)))
         except asyncio.CancelledError:
             # It may have been granted in this very moment, and nobody would know.
             await self.release(key)
@@ -205,11 +205,13 @@ class SqlStore:
 
     def _carry_out(self, batch: Sequence[_Operation]) -> None:
         try:
-            if lookups := [operation for operation in batch if operation.kind in ("get", "take")]:
+            if lookups := [operation for operation in batch if operation.kind in ("get", "get_or_claim")]:
                 self._read(lookups)
             if puts := [operation for operation in batch if operation.kind == "put"]:
                 self._write(puts)
-            if takes := [operation for operation in batch if operation.kind == "take" and operation.answer is None]:
+            if takes := [
+                operation for operation in batch if operation.kind == "get_or_claim" and operation.answer is None
+            ]:
                 self._claim(takes)
             # After the claims: who was cancelled gives back what it may have been granted in this batch.
             if releases := [operation for operation in batch if operation.kind == "release"]:
@@ -236,7 +238,7 @@ class SqlStore:
                 _LOG.warning(
                     "%s: the stored reply %s is not what was written for its call (wrong checksum); it and all "
                     "others like it are asked for again",
-                    self._folder / FILE if self._address is None else clean_text(self._address),
+                    self._folder / FILE if self._address is None else redact_text(self._address),
                     row["key"],
                 )
             self._unsound.add(row["key"])

@@ -118,7 +118,7 @@ def _read(flags: MeasureFlags) -> tuple[Scores, dict[str, Scale]]:
         return scores_of(external.rows), {aspect.name: aspect.scale for aspect in aspects}
     from debate_judge.runs.evaluation.score_files import read_rated
 
-    return scores_of(read_rated(Path(flags.file), only=flags.aspects, sources=flags.sources).rows), {}
+    return scores_of(read_rated(Path(flags.file), aspects=flags.aspects, sources=flags.sources).rows), {}
 
 
 def _at_random(corpus: Corpus) -> Corpus:

@@ -256,11 +256,11 @@ def _raters_needed(export: Export, aspects: Sequence[str]) -> dict[str, int]:
 
 def _planned(choice: _Choice, flags: NextFlags) -> list[PlannedScoring]:
     """The exported judge and the single call, from which it was not shown to differ in all aspects."""
-    from debate_judge.programs import preset
+    from debate_judge.programs import build_preset
     from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 
     exported = choice.export.judge
-    single, debate = AspectJudge(preset("single", {})), AspectJudge(preset("debate", {}))
+    single, debate = AspectJudge(build_preset("single", {})), AspectJudge(build_preset("debate", {}))
 
     def plain(name: str) -> bool:
         judge = exported.aspects[name].judge

@@ -229,7 +229,7 @@ class ScoringActor:
         self._stopping.wait(_PAUSE)
         if self._failure is not None:
             return None
-        return ActorReport(Meter(*self._judge.lm.meter.copied()), dict(self._at))
+        return ActorReport(Meter(*self._judge.lm.meter.snapshot()), dict(self._at))
 
     def stop(self) -> ActorReport | None:
         """Take no further item, and wait until what is in flight has been answered and kept."""

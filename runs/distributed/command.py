@@ -116,7 +116,7 @@ def _job(
 def _run(flags: ScoreFlags, job: ScoringJob, judge: LoadedJudge, left: Sequence[Unit], totals: RunTotals) -> None:
     # Its replies are on disk before an actor looks for them.
     judge.close()
-    totals.meters["driver"] = Meter(*judge.lm.meter.copied())
+    totals.meters["driver"] = Meter(*judge.lm.meter.snapshot())
     # Of a small input, each actor has a larger share of the limits.
     jobs = shared_out(job, _budget_left(job.options.budget, judge), min(flags.actors, len(left)))
     address = flags.address or os.environ.get("RAY_ADDRESS")

@@ -315,7 +315,7 @@ def _where_sources_change(file: InputFile, columns: Columns, wanted: Sequence[in
 
 
 def _source(line: bytes, columns: Columns) -> tuple[object, ...] | None:
-    """What groups that may share calls have in common, see `programs.grouping.source_of`; None if it is no group."""
+    """What groups that may share calls have in common, see `programs.grouping.source_key`; None if it is no group."""
     values = _json_object(line)
     if values is None:
         return None

@@ -23,8 +23,8 @@ def scored_summary(meter: Meter, price: Price | None, out: object, tally: RowTot
     for reason, count in tally.unscored.most_common():
         example = tally.examples.get(reason)
         lines.append(f"  {count} unscored: {reason}" + (f", e.g. {example}" if example is not None else ""))
-    lines.append(f"LM calls: {meter.asked.total()} asked, {meter.executed.total()} executed")
-    if meter.asked:
+    lines.append(f"LM calls: {meter.requested.total()} asked, {meter.executed.total()} executed")
+    if meter.requested:
         lines += ["", *cost_table(cost_rows(meter, price))]
     return lines
 

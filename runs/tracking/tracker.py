@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from debate_judge.programs.lm.redaction import clean_text
+from debate_judge.programs.lm.redaction import redact_text
 from debate_judge.runs.mlflow_setup import use_tracking_uri
 from debate_judge.runs.tracking.contents import TracedDebate, log_dataset, log_debates, register_prompts
 from debate_judge.runs.tracking.shared_view import KEY, TRAINING
@@ -137,7 +137,7 @@ class Tracker:
         return f"{self._experiment_link()}/runs?{TRAINING}&viewStateShareKey={KEY}"
 
     def _experiment_link(self) -> str:
-        host = clean_text(self.place.uri).rstrip("/") if self.place.served else "http://127.0.0.1:5000"
+        host = redact_text(self.place.uri).rstrip("/") if self.place.served else "http://127.0.0.1:5000"
         return f"{host}/#/experiments/{self.place.experiment_id}"
 
     # Each of these is done by the writing thread, after those before it.

@@ -1,4 +1,4 @@
-"""Level and decisions: absolute error, concordance and kappa of a cut, with intervals over sources."""
+"""Absolute agreement: absolute error, concordance and kappa of a cut, with intervals over sources."""
 
 from __future__ import annotations
 

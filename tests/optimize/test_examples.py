@@ -102,7 +102,7 @@ def test_the_metric_of_a_group(ratings: list[float | None], scores: list[float |
 @pytest.mark.parametrize(
     ("objective", "expected"), [("mae", 1 - 3 / 3 / 4), ("kappa", 2 / 3), ("ccc", (2 / 3 / (4 / 3 + 1) + 1) / 2)]
 )
-def test_the_metric_of_a_group_may_be_closeness(objective: Objective, expected: float) -> None:
+def test_the_metric_of_a_group_may_be_absolute(objective: Objective, expected: float) -> None:
     value = group_metric([2, 3, 4, None], [1, 3, 2, 5], objective, AbsoluteScale(4.0, 4.0))
     assert value == pytest.approx(expected)
     assert group_metric([2, 3], [None, None], objective, AbsoluteScale(4.0, 4.0)) == 0

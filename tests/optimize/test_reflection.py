@@ -53,12 +53,12 @@ def test_both_spend_one_budget(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_bill_has_its_calls_in_a_row_of_their_own_at_its_own_price() -> None:
     lm = make_lm("openai/gpt-4o-mini", engine=scripted_lm(lambda _: "OK").scripted)
     second = make_lm("openai/gpt-4o", engine=scripted_lm(lambda _: "OK").scripted).sharing(lm, REFLECTION)
-    lm.meter.spend("scorer", Reply("", 1000, 100))
-    second.meter.spend(REFLECTION, Reply("", 1000, 100))
+    lm.meter.count_reply("scorer", Reply("", 1000, 100))
+    second.meter.count_reply(REFLECTION, Reply("", 1000, 100))
     rows = {row["role"]: row["usd"] for row in cost_rows(lm.meter, lm.price)}
     assert lm.price is not None
     assert second.price is not None
-    assert rows["scorer"] == pytest.approx(lm.price.of(1000, 0, 100))
-    assert rows[REFLECTION] == pytest.approx(second.price.of(1000, 0, 100))
+    assert rows["scorer"] == pytest.approx(lm.price.cost(1000, 0, 100))
+    assert rows[REFLECTION] == pytest.approx(second.price.cost(1000, 0, 100))
     assert rows[REFLECTION] > 10 * rows["scorer"]
     assert rows["total"] == pytest.approx(rows["scorer"] + rows[REFLECTION])

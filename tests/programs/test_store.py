@@ -18,7 +18,7 @@ from sqlalchemy import Connection, insert, select, update
 from debate_judge.programs.hallucination.evidence import SearchProvider, stored_snippets
 from debate_judge.programs.lm import loop
 from debate_judge.programs.lm import store as sql
-from debate_judge.programs.lm.reply import InMemoryStore, Reply, ReplyStore, StoreError, reply_or_claim
+from debate_judge.programs.lm.reply import InMemoryStore, Reply, ReplyStore, StoreError, wait_or_claim
 from debate_judge.programs.lm.sql.tables import BATCH_JOBS, CLAIMS
 from debate_judge.programs.lm.sql.tables import REPLIES as REPLY_TABLE
 from debate_judge.programs.lm.store import SqlStore
@@ -55,10 +55,10 @@ def test_what_is_put_is_found(tmp_path: Path, make: Callable[[Path], ReplyStore]
     async def go() -> None:
         for number, reply in enumerate(REPLIES):
             assert await store.get(key(number)) is None
-            assert await store.take(key(number)) is True
+            assert await store.get_or_claim(key(number)) is True
             await store.put(key(number), "scorer", reply)
             assert await store.get(key(number)) == reply
-            assert await store.take(key(number)) == reply
+            assert await store.get_or_claim(key(number)) == reply
 
     with closing(make(tmp_path)) as store:
         asyncio.run(go())
@@ -117,7 +117,7 @@ def test_a_row_that_was_changed_is_not_used_and_asked_for_again(
         assert get(store, key(0)) is None
         assert get(store, key(0)) is None
     assert [("checksum" in r.getMessage(), r.levelname) for r in caplog.records] == [(True, "WARNING")]
-    assert asyncio.run(store.take(key(0))) is True
+    assert asyncio.run(store.get_or_claim(key(0))) is True
     put(store, key(0), REPLIES[0])
     assert get(opened(), key(0)) == REPLIES[0]
     assert get(store, key(3)) == REPLIES[3]
@@ -129,17 +129,17 @@ def test_a_row_that_was_changed_is_not_used_and_asked_for_again(
 def test_a_claim_excludes_others_until_the_reply_comes_or_it_is_released(opened: Open) -> None:
     async def go() -> None:
         first, second = opened(), opened()
-        assert await first.take(key(1)) is True
-        assert await first.take(key(2)) is True
-        assert await second.take(key(1)) is False
+        assert await first.get_or_claim(key(1)) is True
+        assert await first.get_or_claim(key(2)) is True
+        assert await second.get_or_claim(key(1)) is False
         assert await second.get(key(1)) is None
-        waiting = asyncio.create_task(reply_or_claim(second, key(1)))
+        waiting = asyncio.create_task(wait_or_claim(second, key(1)))
         await asyncio.sleep(0.05)
         await first.put(key(1), "scorer", REPLIES[0])
         assert await waiting == REPLIES[0]
         await first.release(key(2))
-        assert await reply_or_claim(second, key(2)) is None
-        assert await first.take(key(2)) is False
+        assert await wait_or_claim(second, key(2)) is None
+        assert await first.get_or_claim(key(2)) is False
 
     asyncio.run(go())
 
@@ -148,7 +148,7 @@ def test_many_that_claim_at_once_are_granted_each_call_once(opened: Open) -> Non
     async def go() -> list[list[bool | Reply]]:
         stores = [opened() for _ in range(4)]
         return await asyncio.gather(
-            *(asyncio.gather(*(store.take(key(number)) for number in range(200))) for store in stores)
+            *(asyncio.gather(*(store.get_or_claim(key(number)) for number in range(200))) for store in stores)
         )
 
     assert [sum(granted) for granted in zip(*asyncio.run(go()), strict=True)] == [1] * 200
@@ -164,13 +164,13 @@ def test_a_claim_that_no_one_waits_for_any_more_is_given_back(
     async def go() -> None:
         first, second = opened(), opened()
         for number in range(200):
-            task = asyncio.create_task(first.take(key(number)))
+            task = asyncio.create_task(first.get_or_claim(key(number)))
             await asyncio.sleep(number % 50 / 20_000)
             task.cancel()
             (taken,) = await asyncio.gather(task, return_exceptions=True)
             if taken is True:
                 await first.release(key(number))
-            assert await asyncio.wait_for(reply_or_claim(second, key(number)), 10) is None
+            assert await asyncio.wait_for(wait_or_claim(second, key(number)), 10) is None
 
     run(go())
 
@@ -178,9 +178,9 @@ def test_a_claim_that_no_one_waits_for_any_more_is_given_back(
 def test_a_store_that_is_closed_holds_no_claim(opened: Open) -> None:
     async def go() -> None:
         first, second = opened(), opened()
-        assert await first.take(key(1)) is True
+        assert await first.get_or_claim(key(1)) is True
         first.close()
-        assert await second.take(key(1)) is True
+        assert await second.get_or_claim(key(1)) is True
 
     asyncio.run(go())
 
@@ -215,20 +215,20 @@ def test_the_claim_of_an_owner_that_is_gone_is_free(
     """That of another machine when it has expired, that of a process of this machine at once."""
     first, second = opened(), opened()
     mine, place = first._owner, sql._machine()
-    asyncio.run(first.take(key(1)))
+    asyncio.run(first.get_or_claim(key(1)))
     # No process has such a number.
     values = {"owner": owner or f"{place}/{2**22 + 1}/1/x", "expires": second.run_now(second._now) + 100.0}
     second.run_now(lambda c: c.execute(update(CLAIMS).where(CLAIMS.c.owner == mine).values(values)) and None)
     if owner:
-        assert asyncio.run(second.take(key(1))) is False
+        assert asyncio.run(second.get_or_claim(key(1))) is False
         second.run_now(lambda c: c.execute(update(CLAIMS).values(expires=second._now(c) - 1.0)) and None)
-    assert asyncio.run(second.take(key(1))) is True
+    assert asyncio.run(second.get_or_claim(key(1))) is True
 
 
 def test_a_claim_that_is_held_for_long_is_renewed(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sql, "_RENEW", 0.01)
     store, other = opened(), opened()
-    asyncio.run(store.take(key(1)))
+    asyncio.run(store.get_or_claim(key(1)))
     other.run_now(lambda c: c.execute(update(CLAIMS).values(expires=other._now(c) + 1.0)) and None)
 
     async def renewed() -> None:

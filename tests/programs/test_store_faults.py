@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from debate_judge.data.errors import InputError
-from debate_judge.programs.lm.reply import Reply, StoreError, reply_or_claim, validated_reply
+from debate_judge.programs.lm.reply import Reply, StoreError, validated_reply, wait_or_claim
 from debate_judge.programs.lm.sql import legacy_import
 from debate_judge.programs.lm.store import FILE, SqlStore
 from debate_judge.runs import compare
@@ -39,7 +39,7 @@ from debate_judge.programs.lm.reply import Reply
 from debate_judge.programs.lm.store import SqlStore
 store = SqlStore(Path(sys.argv[1]))
 async def go():
-    assert await store.take("f" * 32) is True
+    assert await store.get_or_claim("f" * 32) is True
     number = 0
     while True:
         await store.put(f"{number:032x}", "scorer", Reply("x" * (number % 5000)))
@@ -59,11 +59,11 @@ def test_a_killed_process_leaves_every_reply_that_it_was_given_and_no_claim(tmp_
     while last < 300:
         last = int(writer.stdout.readline())
     with closing(SqlStore(tmp_path)) as store:
-        assert asyncio.run(store.take("f" * 32)) is False
+        assert asyncio.run(store.get_or_claim("f" * 32)) is False
         os.kill(writer.pid, signal.SIGKILL)
         written = writer.stdout.read().splitlines(keepends=True)
         # Not even waited for by its parent.
-        assert asyncio.run(asyncio.wait_for(reply_or_claim(store, "f" * 32), 5)) is None
+        assert asyncio.run(asyncio.wait_for(wait_or_claim(store, "f" * 32), 5)) is None
         writer.wait()
         last = int(([f"{last}\n"] + [line for line in written if line.endswith("\n")])[-1])
         assert get_all(store, last + 1) == [Reply("x" * (number % 5000)) for number in range(last + 1)]

@@ -87,7 +87,7 @@ COMPILE = [
     row("a result in the place of a folder", "compile --config json=judge", "json", "cannot be written"),
     row("a result of too long a name", f"compile --config json={'x' * 300}.json", "json", "cannot be written"),
     row("a store below a file", "compile --store rated.jsonl/store", "--store", "cannot be written"),
-    row("an LM without batch jobs", "compile --config batch=openai", "batch", "leave batch away"),
+    row("an LM without batch jobs", "compile --config batch=openai", "batch", "leave batch out"),
     row("an unknown batch service", "compile --config batch=azure --lm openai/m", "batch", "azure"),
     row("nobody tracks there", "compile --tracking-uri http://127.0.0.1:9", "tracking URI", "127.0.0.1:9"),
     row(
@@ -161,7 +161,7 @@ COMPARE = [
         ("--lm nonsense", "--lm", "nonsense"),
         ("--probes lenght", "--probes", "lenght"),
         ("--json rated.jsonl/t.json", "--json", "cannot be written"),
-        ("--config batch=openai --judges single --lm anthropic/claude", "batch", "leave batch away"),
+        ("--config batch=openai --judges single --lm anthropic/claude", "batch", "leave batch out"),
         ("--store rated.jsonl/store", "--store", "cannot be written"),
     )
 ] + [

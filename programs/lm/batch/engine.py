@@ -25,7 +25,7 @@ from sqlalchemy import Connection, delete, insert, select
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs.lm.batch.service import ENDPOINT, BatchJob, BatchService, Outcomes
-from debate_judge.programs.lm.errors import ProviderDownError, concerns_all_calls
+from debate_judge.programs.lm.errors import ProviderDownError, affects_all_calls
 from debate_judge.programs.lm.http.address import COMPATIBLE
 from debate_judge.programs.lm.http.chat_completions import body_of
 from debate_judge.programs.lm.options import LMOptions
@@ -104,7 +104,7 @@ class BatchEngine:
         if key is None and api_base is None:
             raise dspy.LMNotConfiguredError("--config batch=openai needs a key: set OPENAI_API_KEY", model=model)
         self._service = BatchService(api_base or COMPATIBLE["openai"], key, model, options)
-        self._model, self._timing = model, options.batch_pace
+        self._model, self._timing = model, options.batch_timing
         self._store, self._meter, self._probe = store, meter, probe
         self._run = getattr(store, "run", None)
         self._reset()
@@ -191,7 +191,7 @@ class BatchEngine:
 
     def _fail(self, error: Exception) -> None:
         """End all calls."""
-        if not isinstance(error, InputError) and not concerns_all_calls(error):
+        if not isinstance(error, InputError) and not affects_all_calls(error):
             error = dspy.LMConfigurationError(f"no batch job can be carried out: {error}", model=self._model)
         for call in self._waiting(self._calls):
             call.future.set_exception(error)
@@ -213,7 +213,7 @@ class BatchEngine:
         """Have the calls that are in no job sent as soon as no more of them come."""
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(self._timing.quiet, self._send)
+        self._timer = asyncio.get_running_loop().call_later(self._timing.quiet_period, self._send)
 
     def _send(self) -> None:
         groups: dict[tuple[str, int], list[_BatchCall]] = {}
@@ -284,7 +284,7 @@ class BatchEngine:
             for call in calls:
                 call.future.set_result(reply)
             if not calls:
-                self._meter.spend(EARLIER, reply, batch=True)
+                self._meter.count_reply(EARLIER, reply, batch=True)
         missing = dspy.LMServerError(f"batch job {job.id} has no answer to this call", model=self._model)
         await self._hand_out({key: outcomes.get(key, missing) for key in job.keys})
 
@@ -301,7 +301,7 @@ class BatchEngine:
             if batch.status in ("completed", "failed", "expired", "cancelled"):
                 break
             await asyncio.sleep(pause)
-            pause = min(1.5 * pause, self._timing.longest_poll)
+            pause = min(1.5 * pause, self._timing.max_poll)
         return batch
 
     async def _refused(self, job: BatchJob, batch: Batch) -> None:
@@ -320,7 +320,7 @@ class BatchEngine:
             self._most_calls = max(1, len(job.keys) // 2)
             if isinstance(self._turn, nullcontext):
                 self._turn = asyncio.Lock()
-            await asyncio.sleep(self._timing.longest_poll)
+            await asyncio.sleep(self._timing.max_poll)
         elif codes & _BILLING:
             raise dspy.LMBillingError(reason, model=self._model)
         elif any("model" in code for code in codes):
@@ -337,7 +337,7 @@ class BatchEngine:
         errors = {key: outcome for key, outcome in outcomes.items() if isinstance(outcome, dspy.LMError)}
         given_up: list[_BatchCall] = []
         for call in self._waiting(errors):
-            if concerns_all_calls(errors[call.key]):
+            if affects_all_calls(errors[call.key]):
                 raise errors[call.key]
             call.failures += 1
             if call.failures >= _TRIES or not dspy.is_retryable_lm_error(errors[call.key]):

@@ -238,8 +238,8 @@ class BatchService:
 
         retrying = AsyncRetrying(
             retry=retry_if_exception(dspy.is_retryable_lm_error),
-            wait=RetryWait(self._options.first_wait, self._options.longest_wait),
-            stop=stop_after_delay(self._options.batch_pace.patience),
+            wait=RetryWait(self._options.first_wait, self._options.max_wait),
+            stop=stop_after_delay(self._options.batch_timing.max_outage),
             before_sleep=before_sleep_log(_LOG, logging.WARNING),
             reraise=True,
         )

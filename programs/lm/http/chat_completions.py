@@ -10,12 +10,12 @@ import aiohttp
 import orjson
 from dspy import lm15
 
-from debate_judge.programs.lm.errors import BROKEN, NOT_LISTENING, STRAY
+from debate_judge.programs.lm.errors import INCOMPLETE, MISMATCHED, NOT_LISTENING
 from debate_judge.programs.lm.http.address import is_loopback
 from debate_judge.programs.lm.http.connections import Connections, MismatchedAnswerError, RefusedAnswerError
 from debate_judge.programs.lm.limits.failures import retry_after
 from debate_judge.programs.lm.limits.limiter import RateLimits, limits_from_headers
-from debate_judge.programs.lm.redaction import clean_text
+from debate_judge.programs.lm.redaction import redact_text
 from debate_judge.programs.lm.reply import Messages, Reply, validated_reply
 
 _SETTINGS = ("temperature", "max_tokens", "top_p", "seed")
@@ -73,7 +73,7 @@ class OpenAICompatible:
             self.on_rate_limits(limits)
         if 200 <= answer.status < 300:
             return read_reply(answer.body)
-        text = clean_text(answer.body[:2000].decode(errors="replace"), self._key)
+        text = redact_text(answer.body[:2000].decode(errors="replace"), self._key)
         return refused(answer.status, text, retry_after(answer.headers))
 
     async def aclose(self) -> None:
@@ -83,7 +83,7 @@ class OpenAICompatible:
 def connection_error(error: Exception) -> lm15.LM15Error:
     """What a failure to get an answer means."""
     if isinstance(error, MismatchedAnswerError):
-        return lm15.TransportError(str(error), provider_code=STRAY)
+        return lm15.TransportError(str(error), provider_code=MISMATCHED)
     if isinstance(error, (aiohttp.ClientConnectorCertificateError, ssl.SSLCertVerificationError)):
         return lm15.ConfigurationError(f"the server's certificate is not trusted: {error}")
     if isinstance(error, aiohttp.InvalidURL):
@@ -91,11 +91,11 @@ def connection_error(error: Exception) -> lm15.LM15Error:
     if isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)):
         here = is_loopback(getattr(error, "host", "")) and isinstance(getattr(error, "os_error", None), ConnectionError)
         code = NOT_LISTENING if here else None
-        return lm15.TransportError(f"cannot reach the server: {clean_text(str(error))}", provider_code=code)
+        return lm15.TransportError(f"cannot reach the server: {redact_text(str(error))}", provider_code=code)
     text = getattr(error, "message", "") or str(error) or type(error).__name__
     begun = isinstance(error, (aiohttp.ClientResponseError, aiohttp.ClientPayloadError, RefusedAnswerError))
-    code = BROKEN if begun else None
-    return lm15.TransportError(f"incomplete response: {clean_text(str(text))[:500]}", provider_code=code)
+    code = INCOMPLETE if begun else None
+    return lm15.TransportError(f"incomplete response: {redact_text(str(text))[:500]}", provider_code=code)
 
 
 def id_of(body: bytes) -> str | None:
@@ -145,7 +145,7 @@ def read_reply(raw: bytes) -> Reply:
 
 def _excerpt(raw: bytes, most: int) -> str:
     """The beginning of what a server sent. Cleaned before it is cut, for half a key would not be known as one."""
-    return clean_text(raw[:4000].decode(errors="replace"))[:most]
+    return redact_text(raw[:4000].decode(errors="replace"))[:most]
 
 
 def _text(content: object) -> str:

@@ -19,7 +19,7 @@ from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.programs.lm.http.chat_completions import read_reply, refused
 from debate_judge.programs.lm.http.connections import BODY_LIMIT, RefusedAnswerError, check_head, close_unused
 from debate_judge.programs.lm.limits.failures import retry_after
-from debate_judge.programs.lm.redaction import clean_text
+from debate_judge.programs.lm.redaction import redact_text
 from debate_judge.programs.lm.reply import Messages, Reply
 
 
@@ -103,9 +103,9 @@ class LiteLLM:
 def _failed(error: Exception) -> Reply:
     """Raise an error of LiteLLM in the classes of `dspy.lm15`; a reply that a content filter withheld is empty."""
     if type(error).__name__ == "UnsupportedParamsError":
-        raise lm15.UnsupportedFeatureError(clean_text(str(error))[:500]) from None
+        raise lm15.UnsupportedFeatureError(redact_text(str(error))[:500]) from None
     status, response = getattr(error, "status_code", None), getattr(error, "response", None)
-    text = clean_text(str(error))
+    text = redact_text(str(error))
     if type(error).__name__ in ("APIConnectionError", "Timeout") or not isinstance(status, int):
         raise lm15.TransportError(text[:500]) from None
     return refused(status, text[:2000], retry_after(getattr(response, "headers", None) or {}))

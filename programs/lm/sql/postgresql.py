@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
 from debate_judge.data.errors import InputError
-from debate_judge.programs.lm.redaction import clean_text
+from debate_judge.programs.lm.redaction import redact_text
 from debate_judge.programs.lm.reply import StoreError
 
 if TYPE_CHECKING:
@@ -60,13 +60,13 @@ def database_address(given: str | None, flag: str, variable: str) -> str | None:
             "not the address of a PostgreSQL database",
             field=flag if given else variable,
             expected="postgresql://USER@HOST:PORT/DATABASE",
-            found=clean_text(address),
+            found=redact_text(address),
         )
     if given and secret:
         raise InputError(
             "the address contains a password, which the list of processes and the run would show",
             field=flag,
-            found=clean_text(address),
+            found=redact_text(address),
             remedy=f"leave it out and set PGPASSWORD, keep it in ~/.pgpass, or give the whole address as {variable}",
         )
     return _with_scheme("postgresql", address)
@@ -130,11 +130,11 @@ def storage_errors(address: str, named: str) -> Iterator[None]:
 
 def unreachable(address: str, named: str, error: BaseException) -> StoreError:
     """What keeps a database from being used, in words without its password."""
-    why = clean_text(str(error), urlsplit(address).password).strip()
+    why = redact_text(str(error), urlsplit(address).password).strip()
     return StoreError(
         "the database cannot be used: " + (why.splitlines() or [type(error).__name__])[0],
         field=named,
-        found=clean_text(address),
+        found=redact_text(address),
         remedy="start the server, correct the address, or give the password by PGPASSWORD or ~/.pgpass, and run the "
         "same command again; it resumes. Or leave the address out to keep everything in --store",
     )
