@@ -104,8 +104,7 @@ def compare(
         resamples: Number of times that the groups are resampled, jointly for all aspects, at system level; 0 for no
             interval at any level.
         seed: For the resampling and the flips.
-        draw_systems: At system level, resample the systems too: the interval (not the p-value) then generalises to
-            similar systems.
+        draw_systems: At system level, resample the systems too, so that the interval generalises to similar systems.
         family_size: Number of comparisons whose intervals are to hold together in 95 % of cases (Bonferroni).
 
     Raises:
@@ -129,9 +128,7 @@ def compare(
         return Difference(None, None, None, None, 0)
     value = math.fsum(x.values[0] - y.values[0] for x, y in estimates) / len(pairs)
     if level != "system":
-        return _difference_of_means(
-            value, estimates, index, intervals=resamples > 0, seed=seed, family_size=family_size
-        )
+        return _difference_of_means(value, estimates, index, seed, family_size if resamples else None)
     groups = index.count_sources(_included_groups(estimates))
     p_value = _system_level_p_value(pairs, statistic, groups, seed)
     difference = Difference(value, None, None, p_value, groups)
@@ -183,15 +180,16 @@ def statistical_power(difference: Difference) -> Power | None:
 
 
 def _difference_of_means(
-    value: float, estimates: Sequence[_Estimates], index: GroupIndex, *, intervals: bool, seed: int, family_size: int
+    value: float, estimates: Sequence[_Estimates], index: GroupIndex, seed: int, family_size: int | None
 ) -> Difference:
+    """The difference of means over groups; without an interval where `family_size` is None."""
     included_groups = _included_groups(estimates)
     by_group = [x.by_group - y.by_group for x, y in estimates if x.by_group is not None and y.by_group is not None]
     shares = [np.nan_to_num(d) / np.count_nonzero(~np.isnan(d)) / len(by_group) for d in by_group]
     p_value = sign_flip_p_value(index.sum_by_source(np.sum(shares, axis=0), included_groups)[0], seed)
     influences = index.sum_by_source(mean_influences(by_group), included_groups)[0]
     groups = len(influences)
-    if not intervals or groups < 2:
+    if family_size is None or groups < 2:
         return Difference(value, None, None, p_value, groups)
     low, high, method = t_interval(value, influences, family_size)
     return Difference(value, low, high, p_value, groups, method, standard_error(influences) * math.sqrt(groups))

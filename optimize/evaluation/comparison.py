@@ -136,7 +136,7 @@ def compare_held_out(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation]
         gain=paired_difference(scores["compiled"], scores["single"]),
         gains={
             aspect: paired_difference(
-                {aspect: aspect_scores}, {aspect: scores["single"][aspect]}, family=len(scores["compiled"])
+                {aspect: aspect_scores}, {aspect: scores["single"][aspect]}, family_size=len(scores["compiled"])
             )
             for aspect, aspect_scores in scores["compiled"].items()
         },
