@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from debate_judge.data.agreement.differences import power_of
+from debate_judge.data.agreement.differences import statistical_power
 from debate_judge.data.agreement.tables import compare
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import opening
@@ -250,7 +250,7 @@ def _metrics(result: Result) -> dict[str, float | None]:
 
 def _details(result: Result) -> dict[str, float | None]:
     held_out, tried = result.held_out, next(iter(result.searches.values()))
-    meter, power = result.lm.meter, power_of(held_out.gain)
+    meter, power = result.lm.meter, statistical_power(held_out.gain)
     return {
         **{f"held_out/{name}/lm_calls_per_item": held_out.calls_per_item(name) for name in COMPARED},
         **{f"gain/{aspect}": gain.value for aspect, gain in held_out.gains.items()},

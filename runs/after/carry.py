@@ -141,7 +141,7 @@ def _scorings(flags: CarryFlags) -> list[PlannedScoring]:
 
 
 def _carry(flags: CarryFlags) -> CarryResult:
-    from debate_judge.data.inference.non_inferiority import Margins, ScoreMeaning, compare_lms
+    from debate_judge.data.inference.non_inferiority import Margins, ScoreScale, compare_lms
 
     plan = _plan(flags)
     new, part = plan.new, plan.new.corpus
@@ -149,7 +149,7 @@ def _carry(flags: CarryFlags) -> CarryResult:
     old_scores, origin, old_notes = _old_scores(plan.old, flags.old)
     judges = new.export.judge.aspects
     scales = {
-        a.name: ScoreMeaning(a.scale, judges[a.name].judge.on_scale, judges[a.name].calibration) for a in new.aspects
+        a.name: ScoreScale(a.scale, judges[a.name].judge.on_scale, judges[a.name].calibration) for a in new.aspects
     }
     margins, (statistic, level) = Margins(flags.margin, flags.shift), export_objective(new.export, part)
     comparison = compare_lms(
@@ -201,7 +201,7 @@ def _old_scores(planned: PlannedScoring, old: str) -> tuple[Scores, Literal["ask
 
 def _write_export(planned: PlannedScoring, scored: ScoredCorpus, result: CarryResult, name: str | None) -> Path:
     """Write a new export of the judge with the new LM."""
-    from debate_judge.data.inference.non_inferiority import ScoreMeaning, cross_fitted
+    from debate_judge.data.inference.non_inferiority import ScoreScale, cross_fitted
     from debate_judge.programs.compiled import CompiledJudge
     from debate_judge.runs.export.folder import save
     from debate_judge.runs.export.recorded import RECORDED, record_scores, recorded_scores_in
@@ -223,11 +223,11 @@ def _write_export(planned: PlannedScoring, scored: ScoredCorpus, result: CarryRe
         calibration = aspects[aspect].calibration
         if calibration is not None:
             scale = export.judge.task.aspect(aspect).scale
-            meaning = ScoreMeaning(scale, aspects[aspect].judge.on_scale, calibration)
-            calibrated[aspect] = cross_fitted(groups, meaning) if cross_fit else calibration.applied(groups)
+            meaning = ScoreScale(scale, aspects[aspect].judge.on_scale, calibration)
+            calibrated[aspect] = cross_fitted(groups, meaning) if cross_fit else calibration.map_groups(groups)
     seen = recorded.seen if recorded is not None else frozenset()
     evidence: dict[str, Any] = {
-        "exported": {"judge": "carried", "why": f"{comparison.verdict}: {comparison.why}"},
+        "exported": {"judge": "carried", "why": f"{comparison.verdict}: {comparison.reason}"},
         "held_out" if result.held_out else "compared": {
             "carried": comparison.new.to_json(),
             "old_lm": comparison.old.to_json(),
@@ -265,13 +265,14 @@ def _render(result: CarryResult, flags: CarryFlags) -> tuple[dict[str, Any], lis
     comparison = result.comparison
     part = f"{result.sources} {'held-out ' if result.held_out else ''}sources"
     lines: list[Printed] = [
-        f"{comparison.verdict}: {comparison.why}",
+        f"{comparison.verdict}: {comparison.reason}",
         f"{result.lms[0]} (old, {result.old}) and {result.lms[1]} (new) on {part}",
     ]
     lines += [f"note: {note}" for note in result.notes]
-    if comparison.verdict == "recompile" and comparison.enough is not None:
+    if comparison.verdict == "recompile" and comparison.sufficient_sources is not None:
         lines.append(
-            f"with {comparison.enough} sources an LM that is as good as the old one is shown to be so in 80 % of cases"
+            f"with {comparison.sufficient_sources} sources an LM that is as good as the old one is shown to be so in "
+            "80 % of cases"
         )
     header = ["aspect", "old", "new", "difference", "shift", "spread", "old-new", "error old", "new", "refitted"]
     rows = [
@@ -282,7 +283,7 @@ def _render(result: CarryResult, flags: CarryFlags) -> tuple[dict[str, Any], lis
             interval(aspect.difference),
             interval(aspect.shift, "+"),
             _decimals(aspect.spread),
-            _decimals(aspect.between),
+            _decimals(aspect.lm_agreement),
             *(
                 _decimals(None if m is None else m.value)
                 for m in (aspect.error, aspect.error_new, aspect.error_refitted)

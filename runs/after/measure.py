@@ -167,10 +167,11 @@ def _notes(table: SystemsTable) -> list[Printed]:
     notes: list[Printed] = []
     if table.left_out:
         notes.append(f"left out for lack of ratings: {', '.join(table.left_out)}")
-    if table.drawn is not None and table.drawn.p_value < SAMPLING_CHECK_P:
+    if table.rated_minus_others is not None and table.rated_minus_others.p_value < SAMPLING_CHECK_P:
         notes.append(
-            f"the judge scores rated sources {table.drawn.value:+.2f} away from the others (p = "
-            f"{table.drawn.p_value:.3f}): if they were not drawn at random, neither kind of mean holds for all sources"
+            f"the judge scores rated sources {table.rated_minus_others.value:+.2f} away from the others (p = "
+            f"{table.rated_minus_others.p_value:.3f}): if they were not drawn at random, neither kind of mean holds "
+            "for all sources"
         )
     return notes
 

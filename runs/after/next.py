@@ -167,7 +167,7 @@ def _select_sources(flags: NextFlags) -> NextSources:
     """Choose the sources, and write the file to rate in."""
     import numpy as np
 
-    from debate_judge.data.inference.source_sampling import cluster_texts, drawn, inclusion_probabilities
+    from debate_judge.data.inference.source_sampling import cluster_texts, inclusion_probabilities, systematic_sample
 
     _require_rating_file(flags.out)
     ratings, capped = _budget(flags)
@@ -180,7 +180,7 @@ def _select_sources(flags: NextFlags) -> NextSources:
     count = _affordable(distances, cost, ratings)
     probabilities = inclusion_probabilities(distances, count)
     clusters = cluster_texts([group.source or group.judged for group in groups], count, flags.seed)
-    indices = drawn(probabilities, clusters, np.random.default_rng(flags.seed))
+    indices = systematic_sample(probabilities, clusters, np.random.default_rng(flags.seed))
     # If all sources are drawn, none was selected.
     by_distance = chosen and count < len(groups)
     sources = NextSources(

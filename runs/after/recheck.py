@@ -42,7 +42,7 @@ from debate_judge.runs.reports.text import interval
 
 if TYPE_CHECKING:
     from debate_judge.data.agreement.results import Agreement, GroupScores
-    from debate_judge.data.inference.drift import Drift, MarginVerdict, SampleFigure, ScoreChange, TwoSampleDifference
+    from debate_judge.data.inference.drift import Drift, MarginVerdict, SampleEstimate, ScoreChange, TwoSampleDifference
     from debate_judge.data.schema import Aspect, Corpus
     from debate_judge.runs.export.manifest import Export
     from debate_judge.runs.export.recorded import RecordedScores
@@ -155,7 +155,7 @@ def _scorings(flags: RecheckFlags) -> list[PlannedScoring]:
 
 
 def _recheck(flags: RecheckFlags) -> RecheckResult:
-    from debate_judge.data.inference.drift import causes, margin_verdict, measure_drift
+    from debate_judge.data.inference.drift import margin_verdict, measure_drift, shown_causes
 
     plan = _plan(flags)
     export, part, recorded = plan.new.export, plan.new.corpus, plan.recorded
@@ -178,7 +178,7 @@ def _recheck(flags: RecheckFlags) -> RecheckResult:
         difference,
         drift,
         changed,
-        tuple(causes(drift, changed)),
+        tuple(shown_causes(drift, changed)),
         tuple(plan.notes),
     )
 
@@ -224,22 +224,22 @@ def _differences(
     Raises:
         InputError: The average cannot be compared.
     """
-    from debate_judge.data.inference.drift import agreement_figure, compare_samples, published_figure
+    from debate_judge.data.inference.drift import agreement_estimate, compare_samples, estimate_from_interval
     from debate_judge.runs.export.recorded import held_out_agreement
 
     statistic, level = export_objective(export, part)
 
-    def estimate(scores: Mapping[str, Any], names: Sequence[str]) -> SampleFigure | None:
+    def estimate(scores: Mapping[str, Any], names: Sequence[str]) -> SampleEstimate | None:
         if any(name not in scores for name in names):
             return None
-        return agreement_figure({name: scores[name] for name in names}, statistic, level, seed=seed)
+        return agreement_estimate({name: scores[name] for name in names}, statistic, level, seed=seed)
 
     differences = {}
     for name, names in [*((name, [name]) for name in new), (AVERAGE, list(new))]:
         then = estimate(old, names)
         # An export without scores has at least the interval, from which the standard error is computed.
         if then is None and (recorded := held_out_agreement(export.manifest, names, statistic, level)) is not None:
-            then = published_figure(recorded.value, recorded.low, recorded.high, recorded.groups)
+            then = estimate_from_interval(recorded.value, recorded.low, recorded.high, recorded.groups)
         differences[name] = compare_samples(estimate(new, names), then)
     if differences[AVERAGE] is None:
         raise InputError(
@@ -258,7 +258,7 @@ def _on_raters_scale(
     """Old and new scores of an aspect, calibrated where possible, and whether they are on the raters' scale."""
     aspect_judge = export.judge.aspects[aspect.name]
     if aspect_judge.calibration is not None and aspect.name in recorded.calibrated:
-        return recorded.calibrated[aspect.name], aspect_judge.calibration.applied(new), True
+        return recorded.calibrated[aspect.name], aspect_judge.calibration.map_groups(new), True
     return recorded.scores[aspect.name], new, aspect_judge.judge.on_scale
 
 

@@ -306,8 +306,8 @@ def evaluate_intervals(
             agreement_table({"x": scores}, levels=(correlation_level,), resamples=200).aspects["x"][correlation_level][
                 statistic
             ]
-            for scores in (groups, list(abstention.kept.values()))
+            for scores in (groups, list(abstention.scores.values()))
         )
-        errors = (error_and_bias(scores)[0] for scores in (groups, list(abstention.kept.values())))
+        errors = (error_and_bias(scores)[0] for scores in (groups, list(abstention.scores.values())))
         by_aspect[aspect.name] = HeldOutIntervals(abstention, agreement, agreement_kept, *errors)
     return by_aspect

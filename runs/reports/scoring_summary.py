@@ -43,7 +43,11 @@ def uncertainty_summary(
         row = [aspect, f"{measured.texts}", f"{100 * measured.covered:.0f} %", f"{measured.width:.2f}"]
         if widest is not None:
             share_left = spans.left[aspect] / max(1, spans.scored[aspect])
-            row += [f"{100 * measured.left:.0f} %", interval(intervals.agreement), interval(intervals.agreement_kept)]
+            row += [
+                f"{100 * measured.left_share:.0f} %",
+                interval(intervals.agreement),
+                interval(intervals.agreement_kept),
+            ]
             row += ["–" if error is None else f"{error.value:.2f}" for error in (intervals.error, intervals.error_kept)]
             row += [f"{100 * share_left:.0f} %"]
         rows.append(row)

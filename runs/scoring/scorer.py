@@ -80,8 +80,12 @@ def new_entries(
     )
     if sources is not None:
         found = SourceSelection.of(sources).stream(found, lambda: sum(1 for _ in _silently(path, task, columns)))
+    return _without_repeats(found, on_error)
+
+
+def _without_repeats(entries: Iterable[GroupRecord], on_error: ErrorHandler | None) -> Iterator[GroupRecord]:
     lines: dict[bytes, int] = {}
-    for entry in found:
+    for entry in entries:
         with errors_to(on_error):
             keys = _new_keys(entry, lines)
             lines.update(dict.fromkeys(keys, entry.record.line))
@@ -144,7 +148,7 @@ class RowIntervals:
         if score.score is None:
             self.left[name] += 1
             return replace(score, to_people=True)
-        interval = self._intervals[name].at(score.score)
+        interval = self._intervals[name].interval(score.score)
         wide = self._widest is not None and interval.width > self._widest
         self.left[name] += wide
         return replace(score, low=interval.low, high=interval.high, to_people=wide)
