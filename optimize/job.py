@@ -164,14 +164,16 @@ def open_run(plan: CompilePlan, *, progress: bool = True) -> Iterator[Run]:
     """
     settings = plan.settings
     require_reachable(plan.study_storage)
-    with _open_runner(plan, progress=progress) as runner, _make_tracker(plan) as tracker:
-        log_plan(plan, tracker)
-        runner.progress.phases = plan.phases
-        run = Run.of(plan, runner, tracker, reflection_lm(settings, runner.lm))
-        if settings.preflight:
-            preflight(runner, _preflight_checks(plan))
-            preflight_reflection(settings, run.reflection)
-        yield run
+    with _open_runner(plan, progress=progress) as runner:
+        # Before the tracker: settings that name no LM leave no run.
+        reflection = reflection_lm(settings, runner.lm)
+        with _make_tracker(plan) as tracker:
+            log_plan(plan, tracker)
+            runner.progress.phases = plan.phases
+            if settings.preflight:
+                preflight(runner, _preflight_checks(plan))
+                preflight_reflection(settings, reflection)
+            yield Run.of(plan, runner, tracker, reflection)
 
 
 def _initial_judge(settings: Settings, options: Mapping[str, Any]) -> Judge:

@@ -72,7 +72,7 @@ def compile_report(result: Result) -> tuple[Report, DebateTexts]:
         "Agreement by rounds and persona": _agreement_by_rounds(plan, searches),
         "Agreement against cost": _agreement_against_cost(plan, searches),
         "What mattered in the search": _importances(next(iter(searches.values()))),
-        "Human against judge": tuple(beside_ratings(plan.data.aspects, judged["compiled"])),
+        "Scores against ratings": tuple(beside_ratings(plan.data.aspects, judged["compiled"])),
         "Cost": _costs(result),
         "Reproduce": _reproduce(plan),
     }

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from statistics import stdev
 from typing import TYPE_CHECKING
 
-from debate_judge.data.agreement.differences import correct
+from debate_judge.data.agreement.differences import holm_adjusted
 from debate_judge.data.agreement.intervals import METHODS
-from debate_judge.data.agreement.results import WHY_NONE, Difference
+from debate_judge.data.agreement.results import WHY_NO_P_VALUE, Difference
 from debate_judge.optimize.evaluation.comparison import (
     MAPPED,
     HeldOutComparison,
@@ -144,12 +144,11 @@ def paired_differences(result: Result) -> list[str]:
         "single call that knows the same": held_out.gain_over_informed,
         f"uncompiled {result.judge_kind}": held_out.gain_over_uncompiled,
     }
-    corrected = correct([difference.p_value for difference in differences.values()])
+    corrected = holm_adjusted([difference.p_value for difference in differences.values()])
     gain = held_out.gain
     methods = METHODS[gain.method] if gain.method else "no interval"
-    p_values = (
-        WHY_NONE if corrected[0] is None else f"p by sign flips, corrected for {len(differences)} comparisons (Holm)"
-    )
+    holm = f"p by sign flips, corrected for {len(differences)} comparisons (Holm)"
+    p_values = WHY_NO_P_VALUE if corrected[0] is None else holm
     return [
         *(
             f"Compiled minus {name}: {interval(difference)}, {p_text(p)}"

@@ -121,7 +121,7 @@ def test_a_file_that_is_damaged_or_of_something_else_is_refused_and_left_alone(c
 
 
 def full(store: SqlStore, pages: int) -> None:
-    store.run_now(lambda connection: connection.exec_driver_sql(f"PRAGMA max_page_count={pages}").all() and None)
+    store.run_sync(lambda connection: connection.exec_driver_sql(f"PRAGMA max_page_count={pages}").all() and None)
 
 
 def test_a_full_disk_is_an_error_and_what_was_refused_is_put_when_there_is_room(tmp_path: Path) -> None:
@@ -234,7 +234,7 @@ def test_an_import_that_was_interrupted_starts_over(tmp_path: Path, monkeypatch:
         return row(line, lm)
 
     with monkeypatch.context() as patch:
-        patch.setattr(legacy_import, "_AT_ONCE", 1)
+        patch.setattr(legacy_import, "_CHUNK_SIZE", 1)
         patch.setattr(legacy_import, "_row", interrupted)
         with pytest.raises(KeyboardInterrupt):
             SqlStore(tmp_path)
