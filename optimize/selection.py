@@ -109,22 +109,13 @@ def _calibrations(run: Run, search: SearchResult) -> dict[str, Calibration]:
     keys = [(aspect.name, group.id) for aspect in aspects for group in parts["train"].groups]
     cross_fitted = CrossFitted(chosen.judge, {key: chosen.judge_for("train", key) or chosen.judge for key in keys})
     fixed = {aspect.name: search.scores.granularity(aspect.name, point) for aspect in aspects}
-    unranked = ChoiceScores(
-        {point.variant: cross_fitted},
-        parts,
-        aspects,
-        run.runner,
-        label=calibration_label(unit_name(aspects)),
-        fixed_granularities=fixed,
-    )
-    unranked_scores, _ = unranked.scores(point)
+    label = calibration_label(unit_name(aspects))
+    unranked, _ = ChoiceScores(
+        {point.variant: cross_fitted}, parts, aspects, run.runner, label=label, fixed_granularities=fixed
+    ).scores(point)
+    ranked, on_scale = search.chosen.scores, chosen.judge.on_scale
     fitted = {
-        aspect.name: fit_calibration(
-            [*search.chosen.scores[aspect.name], *unranked_scores[aspect.name]],
-            aspect.scale,
-            on_scale=chosen.judge.on_scale,
-        )
-        for aspect in aspects
+        a.name: fit_calibration([*ranked[a.name], *unranked[a.name]], a.scale, on_scale=on_scale) for a in aspects
     }
     return {name: calibration for name, calibration in fitted.items() if calibration is not None}
 

@@ -132,9 +132,8 @@ def compare_held_out(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation]
     Raises:
         InputError: The compiled judge left too many items without a score.
     """
-    compiled = [
-        j for evaluation in evaluations for judged, _ in evaluation.judgements["compiled"].values() for j in judged
-    ]
+    by_fold = [evaluation.judgements["compiled"] for evaluation in evaluations]
+    compiled = [j for by_aspect in by_fold for judgements, _ in by_aspect.values() for j in judgements]
     require_scored(compiled, plan.settings.max_unscored, "held-out items")
     scores, calibrated = merged_scores(plan, evaluations), _calibrated(plan, evaluations)
     paired_difference = plan.paired_difference
@@ -176,7 +175,7 @@ def _read_alone(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation], sco
 def _calls(evaluations: Sequence[HeldOutEvaluation], name: str) -> dict[str, float]:
     """Aspect -> LM calls per item of a judge."""
     return {
-        a: calls_per_item([j for evaluation in evaluations for j in evaluation.judgements[name][a][0]])
+        a: calls_per_item([j for e in evaluations for j in e.judgements[name][a][0]])
         for a in evaluations[0].judgements[name]
     }
 
@@ -290,13 +289,11 @@ def fold_figures(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation]) ->
     def agreement(scores: Mapping[str, Sequence[GroupScores]]) -> float | None:
         return agreement_table(scores, resamples=0, levels=(level,)).average[level][statistic].value
 
-    scores_by_fold = [evaluation.scores for evaluation in evaluations]
+    by_fold = [evaluation.scores for evaluation in evaluations]
     return FoldFigures(
         tuple(evaluation.held_out.sources for evaluation in evaluations),
-        tuple(agreement(scores["compiled"]) for scores in scores_by_fold),
-        tuple(
-            plan.paired_difference(scores["compiled"], scores["single"], resamples=0).value for scores in scores_by_fold
-        ),
+        tuple(agreement(scores["compiled"]) for scores in by_fold),
+        tuple(plan.paired_difference(scores["compiled"], scores["single"], resamples=0).value for scores in by_fold),
     )
 
 

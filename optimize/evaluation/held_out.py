@@ -70,21 +70,17 @@ def evaluate_held_out(run: Run, compiled: CompiledJudge, searches: Mapping[str, 
     logger.info("scoring held-out with single calls, the uncompiled and the compiled judge")
     names = [aspect.name for aspect in plan.data.aspects]
     # Copies, because a judge may cache what it derives, and the plan may be executed again.
-    single, uncompiled = (
-        plan.single.deepcopy(),
-        plan.untuned_judge(plan.readings[0 if plan.search_limits.cheap_only else -1]),
-    )
+    single = plan.single.deepcopy()
+    uncompiled = plan.untuned_judge(plan.readings[0 if plan.search_limits.cheap_only else -1])
     chosen = shared_judges({name: compiled.aspects[name].judge for name in names})
-    informed_single = [
-        SharedJudge(shared.judge.with_debate(rounds=0, tie_breaker=False), shared.aspects) for shared in chosen
-    ]
+    informed = [SharedJudge(s.judge.with_debate(rounds=0, tie_breaker=False), s.aspects) for s in chosen]
     # A single call is the first turn of the debate with the same knowledge and reading, so that its reply is in the
     # store, or shared in flight.
     judges = {
         "uncompiled": shared_judges(dict.fromkeys(names, uncompiled)),
         "single": shared_judges(dict.fromkeys(names, single)),
         "compiled": chosen,
-        "informed_single": informed_single,
+        "informed_single": informed,
     }
     if plan.settings.read_alone:
         judges[COMPILED_ALONE] = [SharedJudge(_reading_alone(compiled.aspects[name].judge), (name,)) for name in names]

@@ -192,11 +192,9 @@ class GuideOptimizer(Teleprompter):
     ) -> _Guide:
         """The best guide, revised on half of its unseen examples if the revision does better on the other half."""
         unseen = list(best.judged)
-        revise_on, held_back = unseen[: len(unseen) // 2], unseen[len(unseen) // 2 :]
-        kept = _Guide(
-            best.guide, proposals, {i: best.judged[i] for i in revise_on}, {i: best.judged[i] for i in held_back}
-        )
-        if not revise_on:
+        shown, held_back = unseen[: len(unseen) // 2], unseen[len(unseen) // 2 :]
+        kept = _Guide(best.guide, proposals, {i: best.judged[i] for i in shown}, {i: best.judged[i] for i in held_back})
+        if not shown:
             return kept
         revised = self._author(rated).revise(best.guide, _rated_sources(kept.revised_on.values()))
         if revised is None:
@@ -208,27 +206,18 @@ class GuideOptimizer(Teleprompter):
 
     def _write_persona(self, judge: Judge, guide: _Guide) -> LearntPersona | None:
         """A persona written from the effects of the Critic's replies, if debates with it do better on other sources."""
-        if not (
-            self._limits.persona_words
-            and _rounds(judge)
-            and guide.revised_on
-            and guide.held_back
-            and CRITIC in judge.tunable()
-        ):
+        shown, held_back = list(guide.revised_on.values()), list(guide.held_back.values())
+        if not (self._limits.persona_words and _rounds(judge) and shown and held_back and CRITIC in judge.tunable()):
             return None
         former = judge.instructions()[CRITIC]
-        sources = [
-            s for judged in guide.revised_on.values() for s in critic_replies(judged.example, judged.transcripts)
-        ]
-        text = self._author(list(guide.revised_on.values())).persona(former, merged(sources))
+        sources = [source for judged in shown for source in critic_replies(judged.example, judged.transcripts)]
+        text = self._author(shown).persona(former, merged(sources))
         if text is None or text == former:
             return None
-        judged = self._judge_examples(
-            with_persona(judge, text), [judged.example for judged in guide.held_back.values()]
-        )
-        gain = _gain(guide.held_back, dict(zip(guide.held_back, judged, strict=True)))
+        rejudged = self._judge_examples(with_persona(judge, text), [judged.example for judged in held_back])
+        gain = _gain(held_back, dict(enumerate(rejudged)))
         logger.info("%s: Critic's persona written, %+.3f on unseen train sources", self._label, gain)
-        seen = group_keys(judged.example for judged in (*guide.revised_on.values(), *guide.held_back.values()))
+        seen = group_keys(judged.example for judged in (*shown, *held_back))
         return LearntPersona(text, seen) if gain > 0 else None
 
 
