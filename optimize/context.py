@@ -145,8 +145,8 @@ class CompilePlan:
         judge = self.judge
         if judge.joint or judge.together > 1:
             return ("joint" if judge.joint else "side by side",)
-        several = any(len(group.candidates) > 1 for group in self.data.corpus.groups)
-        may_share = several and self._reading_allowed(reading_options("side by side"))
+        several_candidates = any(len(group.candidates) > 1 for group in self.data.corpus.groups)
+        may_share = several_candidates and self._reading_allowed(reading_options("side by side"))
         return ("side by side", "alone") if may_share else ("alone",)
 
     @property

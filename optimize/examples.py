@@ -38,18 +38,18 @@ The public field `ratings` has the mean ratings."""
 
 def examples(corpus: Corpus, aspects: Sequence[Aspect], *, grouped: bool, seed: int) -> list[dspy.Example]:
     """One example for each aspect and group whose ratings differ, or, if not `grouped`, for each batch of items."""
-    found: list[dspy.Example] = []
+    trainset: list[dspy.Example] = []
     for aspect in aspects:
         if not grouped:
-            found += _batches(corpus, aspect, seed)
+            trainset += _batches(corpus, aspect, seed)
             continue
         for group in corpus.groups:
             if group.has_distinct_ratings(aspect.name):
                 texts, ratings = [c.text for c in group.candidates], group.ratings(aspect.name)
-                rated = call_example(corpus.task, aspect.name, group, texts, ratings)
+                example = call_example(corpus.task, aspect.name, group, texts, ratings)
                 items = items_of(corpus.task, group, aspect)
-                found.append(rated.copy(questions=items, **_single_ratings(group.candidates, aspect)))
-    return found
+                trainset.append(example.copy(questions=items, **_single_ratings(group.candidates, aspect)))
+    return trainset
 
 
 def _batches(corpus: Corpus, aspect: Aspect, seed: int) -> list[dspy.Example]:
@@ -65,7 +65,7 @@ def _batches(corpus: Corpus, aspect: Aspect, seed: int) -> list[dspy.Example]:
         if len(batches[-1]) >= MIN_BATCH_SOURCES and sum(map(len, batches[-1])) >= MIN_BATCH_ITEMS:
             batches.append([])
         batches[-1].append(group_items)
-    found = []
+    trainset = []
     for batch in batches:
         questions, candidates = (
             [i for group_items in batch for i, _ in group_items],
@@ -73,9 +73,9 @@ def _batches(corpus: Corpus, aspect: Aspect, seed: int) -> list[dspy.Example]:
         )
         if len(questions) > 1:
             ratings = [candidate.rating(aspect.name) for candidate in candidates]
-            rated = dspy.Example(questions=questions, texts=[item.text for item in questions], ratings=ratings)
-            found.append(rated.copy(**_single_ratings(candidates, aspect)).with_inputs("questions"))
-    return found
+            example = dspy.Example(questions=questions, texts=[item.text for item in questions], ratings=ratings)
+            trainset.append(example.copy(**_single_ratings(candidates, aspect)).with_inputs("questions"))
+    return trainset
 
 
 def _single_ratings(candidates: Iterable[Candidate], aspect: Aspect) -> dict[str, list[tuple[Any, ...]]]:

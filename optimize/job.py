@@ -21,7 +21,7 @@ from debate_judge.optimize.evaluation.comparison import HeldOutComparison, choos
 from debate_judge.optimize.evaluation.held_out import HeldOutEvaluation, evaluate_held_out
 from debate_judge.optimize.evaluation.learning_curve import learning_curve, require_learning
 from debate_judge.optimize.optimizer import TunedJudges
-from debate_judge.optimize.publishing import export, log_plan, log_result
+from debate_judge.optimize.publishing import log_plan, log_result, write_export
 from debate_judge.optimize.rated_data import RatedSources, load, split_sources
 from debate_judge.optimize.reflection import preflight_reflection, reflection_lm
 from debate_judge.optimize.result import Result
@@ -100,7 +100,7 @@ def compile_judge(
         if run.tracker is None:
             return result
         result = replace(result, held_out_reuse=_record_held_out_use(plan, held_out))
-        export(result)
+        write_export(result)
         return log_result(result, run.tracker)
 
 
@@ -189,11 +189,11 @@ def _preflight_checks(plan: CompilePlan) -> list[PreflightCheck]:
     """The preflight calls: the judge with every role that the search may use, in every reading."""
     searched = "tie_breaker" in find_preset(plan.settings.judge).searched
     readings = [*plan.readings, *(("joint",) if plan.joint_allowed else ())]
-    fullest = [plan.untuned_judge(reading).with_debate(tie_breaker=True if searched else None) for reading in readings]
+    judges = [plan.untuned_judge(reading).with_debate(tie_breaker=True if searched else None) for reading in readings]
     aspects = plan.data.aspects
     return [
         check
-        for judge in fullest
+        for judge in judges
         for check in preflight_checks(
             plan.settings.judge, dict.fromkeys((a.name for a in aspects), judge), plan.data.corpus, aspects
         )

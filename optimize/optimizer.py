@@ -10,15 +10,15 @@ from functools import partial
 from debate_judge.data.schema import GRANULARITIES, Aspect, Granularity
 from debate_judge.optimize.context import CompilePlan, Run, unit_name
 from debate_judge.optimize.examples import examples
-from debate_judge.optimize.search.choice_scores import CrossFitted
+from debate_judge.optimize.search.choice_scores import CrossFittedJudge
 from debate_judge.optimize.search.knowledge import (
     TUNED,
     Knowledge,
     VariantJudges,
     combine,
     examples_knowledge,
+    knowledge_axes,
     learnt_knowledge,
-    search_axes,
 )
 from debate_judge.optimize.search.points import LEARNT, JudgeVariant, SearchSpace
 from debate_judge.optimize.settings import EFFORTS
@@ -40,7 +40,7 @@ _NOT_IN_LIGHT = ("blind-half", "blind-every")
 class TunedJudges:
     """The judges to choose from, tuned on train; folds with the same train part share them."""
 
-    variants: Mapping[str, Mapping[JudgeVariant, CrossFitted]]
+    variants: Mapping[str, Mapping[JudgeVariant, CrossFittedJudge]]
     """Name of a unit (the aspects that share a judge) -> its judges."""
     space: SearchSpace
 
@@ -146,7 +146,7 @@ def _search_space(plan: CompilePlan, base: Judge, personas: Sequence[str], kinds
     searched = find_preset(plan.settings.judge).searched
     rounds = range(base.debate_config.rounds + 1) if "rounds" in searched else (0, base.debate_config.rounds)
     ties = (False, True) if "tie_breaker" in searched else (base.debate_config.tie_breaker,)
-    knowledge, rewritten = search_axes(kinds)
+    knowledge, rewritten = knowledge_axes(kinds)
     fixed = len(fixed_granularities(plan, plan.data.aspects)) == len(plan.data.aspects)
     return SearchSpace(
         knowledge=knowledge,

@@ -64,7 +64,7 @@ def log_plan(plan: CompilePlan, tracker: Tracker) -> None:
     tracker.dataset("held_out", data.evaluation_corpus, data.evaluation_corpus.digest)
 
 
-def export(result: Result) -> None:
+def write_export(result: Result) -> None:
     """Write the exported judge with its evidence into the folder of the export."""
     settings = result.plan.settings
     sampling = {name: result.lm.kwargs.get(name) for name in ("temperature", "max_tokens")}
@@ -102,8 +102,8 @@ def log_result(result: Result, tracker: Tracker) -> Result:
     tracker.details(absolute_agreement_tables.metrics(held_out.absolute_agreement))
     tracker.details(calibration_tables.metrics(result.calibration))
     tracker.json("calibration.json", calibration_tables.to_json(result.calibration))
-    tracker.metrics(_metrics(result))
-    tracker.details(_details(result))
+    tracker.metrics(_main_metrics(result))
+    tracker.details(_detail_metrics(result))
     tracker.json(champion.FILE, champion.to_json(held_out.scores[result.exported.name]))
     tracker.tags({"looks": str(result.held_out_reuse) or None, "exported": result.exported.why})
     if held_out.folds:
@@ -132,8 +132,8 @@ def log_result(result: Result, tracker: Tracker) -> Result:
         link=tracker.run_link(),
         runs_link=tracker.runs_link(),
     )
-    page = None if plan.settings.report == "none" else _write_report(result, tracker, report, texts)
-    return replace(result, tracked=tracked, report=page)
+    report_page = None if plan.settings.report == "none" else _write_report(result, tracker, report, texts)
+    return replace(result, tracked=tracked, report=report_page)
 
 
 def _write_report(result: Result, tracker: Tracker, report: Report, texts: DebateTexts) -> Path | None:
@@ -205,20 +205,20 @@ def _registration(result: Result) -> Registration:
     paired_difference = partial(
         compare, statistic=plan.statistic, level=plan.data.level, resamples=settings.resamples, seed=settings.seed
     )
-    figure = result.agreement(exported.name)
+    agreement = result.agreement(exported.name)
     chosen = ", ".join(f"{aspect}: {aspect_judge.judge.kind}" for aspect, aspect_judge in judge.aspects.items())
     return Registration(
         name=plan.model_name,
         about=f"Judges that score a {task.candidate_label} ({', '.join(judge.aspects)}) as human raters do, one "
         f"version a compile. The alias {champion.ALIAS} is moved only to a version that is shown to agree better with "
         "the raters of the same held-out sources.",
-        version=f"{plan.name}: held-out agreement {figure}; LM {settings.lm}; {chosen}."
+        version=f"{plan.name}: held-out agreement {agreement}; LM {settings.lm}; {chosen}."
         + (f" {plan.note}" if plan.note else ""),
         challenge=Challenger(held_out.scores[exported.name], paired_difference),
     )
 
 
-def _metrics(result: Result) -> dict[str, float | None]:
+def _main_metrics(result: Result) -> dict[str, float | None]:
     """The metrics of the run, which have the same names in every compile.
 
     `agreement` is the main one: the compiled judge's held-out agreement, averaged over aspects, in the correlation and
@@ -249,7 +249,7 @@ def _metrics(result: Result) -> dict[str, float | None]:
     }
 
 
-def _details(result: Result) -> dict[str, float | None]:
+def _detail_metrics(result: Result) -> dict[str, float | None]:
     held_out, search = result.held_out, next(iter(result.searches.values()))
     meter, power = result.lm.meter, statistical_power(held_out.gain)
     return {

@@ -141,7 +141,7 @@ class Result:
             "decisions": decision_tables.to_json(held_out.decisions),
             "closeness": absolute_agreement_tables.to_json(held_out.absolute_agreement),
             "calibration": calibration_tables.to_json(self.calibration),
-            "raters": rater_tables.to_json(held_out.raters),
+            "raters": rater_tables.to_json(held_out.rater_agreement),
             "gain": {**asdict(gain), "power": None if (power := statistical_power(gain)) is None else asdict(power)},
             "gains": {aspect: asdict(aspect_gain) for aspect, aspect_gain in held_out.gains.items()},
             "gain_of_knowledge": asdict(held_out.gain_of_knowledge),

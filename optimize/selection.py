@@ -10,7 +10,7 @@ from debate_judge.data.calibration import Calibration, fit_calibration
 from debate_judge.data.inference.absolute_agreement import POOLED
 from debate_judge.optimize.context import CompilePlan, Run, unit_name
 from debate_judge.optimize.optimizer import TunedJudges, fixed_granularities
-from debate_judge.optimize.search.choice_scores import ChoiceScores, CrossFitted
+from debate_judge.optimize.search.choice_scores import ChoiceScores, CrossFittedJudge
 from debate_judge.optimize.search.outcomes import Criterion, PrunedPoint, SearchResult
 from debate_judge.optimize.search.points import Point
 from debate_judge.optimize.search.storage import FORMAT_VERSION, TrialOutcome, agreement_and_calls
@@ -107,7 +107,7 @@ def _calibrations(run: Run, search: SearchResult) -> dict[str, Calibration]:
     parts = plan.choice_corpora(aspects, ranked=False)
     # No judge was tuned on these groups: only groups whose ratings differ are examples.
     keys = [(aspect.name, group.id) for aspect in aspects for group in parts["train"].groups]
-    cross_fitted = CrossFitted(chosen.judge, {key: chosen.judge_for("train", key) or chosen.judge for key in keys})
+    cross_fitted = CrossFittedJudge(chosen.judge, {key: chosen.judge_for("train", key) or chosen.judge for key in keys})
     fixed = {aspect.name: search.scores.granularity(aspect.name, point) for aspect in aspects}
     label = calibration_label(unit_name(aspects))
     unranked, _ = ChoiceScores(

@@ -30,7 +30,7 @@ from debate_judge.runs.flags.metric import CUT, METRIC, MetricChoice, MetricText
 EFFORTS: dict[str, tuple[int, int]] = {"light": (2, 8), "medium": (6, 20), "heavy": (12, 50)}
 """Effort -> (instructions that the LM proposes per role, candidate programs that the tuner evaluates)."""
 
-_GUIDE = GuideLimits()
+_GUIDE_DEFAULTS = GuideLimits()
 
 
 def _run_name(name: str) -> str:
@@ -93,8 +93,10 @@ class SearchFlags:
         metavar="LM",
         shown="--lm",
     )
-    guide_words: int = setting(_GUIDE.words, "longest guide to the raters of an aspect, in words", ge=20)
-    guide_tokens: int = setting(_GUIDE.tokens, "rated texts shown to the author of a guide at once, in tokens", ge=500)
+    guide_words: int = setting(_GUIDE_DEFAULTS.words, "longest guide to the raters of an aspect, in words", ge=20)
+    guide_tokens: int = setting(
+        _GUIDE_DEFAULTS.tokens, "rated texts shown to the author of a guide at once, in tokens", ge=500
+    )
     effort: Literal["light", "medium", "heavy"] = setting(
         "light", "effort of tuning and search: light, medium, heavy", metavar="EFFORT"
     )

@@ -34,7 +34,7 @@ def run_for_case(case: EstimateCase, run: Run, ledger: Ledger) -> Run:
         )
     if case.name == "upper":
         return replace(
-            run, tuner=_transformed(run.tuner, _rewritten), study_factory=_study_factory(_most_expensive, ledger)
+            run, tuner=_transformed(run.tuner, _as_if_rewritten), study_factory=_study_factory(_most_expensive, ledger)
         )
     return replace(run, study_factory=_study_factory(lambda number: Strategy(), ledger))
 
@@ -55,7 +55,7 @@ def _transformed(tuner: Tuner, transform: Callable[[Judge, TuningResult], Tuning
     return lambda tuning: _TransformedOptimizer(tuner(tuning), transform)
 
 
-def _rewritten(judge: Judge, tuned: TuningResult) -> TuningResult:
+def _as_if_rewritten(judge: Judge, tuned: TuningResult) -> TuningResult:
     """The tuner's result with a persona, or if it changed no instructions, as if it had changed those of all roles."""
     if tuned.judge is judge:
         return tuned

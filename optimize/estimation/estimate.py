@@ -37,7 +37,7 @@ from debate_judge.runs.runner.runner import JudgeRunner
 SAMPLE_ITEMS = 192
 """Items that are sampled from each part, over all aspects."""
 
-NOTE = (
+SEARCH_NOTE = (
     "Search: the starting points and {suggestions} suggestions of the sampler, each for all aspects, on dev and train, "
     "{most} (--effort {effort}). "
     "All but the untuned single call is pruned after the first sources (lower), or nothing is (upper), or what is "
@@ -46,7 +46,7 @@ NOTE = (
     "cheapest point (lower), the costliest (upper), or the one that the search chooses on the sample (expected)."
 )
 
-NOTE_ON_FOLDS = (
+FOLDS_NOTE = (
     "Folds (by default with few sources): the judge is tuned twice, once on each half of the sources, and searched for "
     "each fold and for the exported judge; what they ask alike is asked once. --folds 1 measures by a single split."
 )
@@ -90,8 +90,8 @@ def notes(settings: Settings) -> list[str]:
     """What the figures assume about the search."""
     limits = search_limits(settings.effort, settings.trials)
     most = f"at most {limits.candidates:,} candidates of each aspect"
-    search = NOTE.format(suggestions=limits.suggestions, most=most, effort=settings.effort)
-    folds = [NOTE_ON_FOLDS] if settings.folds != 1 else []
+    search = SEARCH_NOTE.format(suggestions=limits.suggestions, most=most, effort=settings.effort)
+    folds = [FOLDS_NOTE] if settings.folds != 1 else []
     return [search, *folds, *([LEARNING_NOTE] if settings.learning_curve else [])]
 
 

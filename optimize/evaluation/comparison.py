@@ -105,7 +105,7 @@ class HeldOutComparison:
     a map are missing."""
     decisions: Mapping[str, Mapping[str, DecisionResult]]
     """Judge name, of `COMPARED` or `DEV_CUT` -> aspect -> decisions, for aspects whose ratings define any."""
-    raters: Mapping[str, Mapping[str, RaterAgreement]]
+    rater_agreement: Mapping[str, Mapping[str, RaterAgreement]]
     """Judge name, of `COMPARED` -> aspect -> comparison with single raters; empty if there are only mean ratings."""
     absolute_agreement: Mapping[str, Mapping[str, AbsoluteAgreement]]
     """Judge name, of `COMPARED` or `MAPPED` -> aspect or average -> how close its scores are to the ratings; empty for
@@ -156,7 +156,7 @@ def compare_held_out(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation]
         absolute_agreement=_absolute_agreement(plan, scores, calibrated),
         read_alone=_read_alone(plan, evaluations, scores),
         decisions=_decisions(plan, scores, evaluations),
-        raters=_rater_comparison(plan, scores),
+        rater_agreement=_rater_comparison(plan, scores),
         folds=fold_figures(plan, evaluations) if plan.data.folds else None,
     )
 

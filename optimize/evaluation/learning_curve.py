@@ -139,8 +139,8 @@ def learning_curve(run: Run, tuned: Sequence[TunedJudges], evaluations: Sequence
     for size in sizes:
         subset_size = size if full_size is None else round(size * train_size / full_size)
         jobs += [
-            partial(_scores_after_tuning, *each, None if subset_size == train_size else subset_size, size)
-            for each in zip(halves, tuned, strict=True)
+            partial(_scores_after_tuning, *pair, None if subset_size == train_size else subset_size, size)
+            for pair in zip(halves, tuned, strict=True)
         ]
     scored = iter(run.tune_concurrently(jobs))
     steps: list[LearningStep] = []

@@ -123,20 +123,20 @@ def _verdict(result: Result) -> list[ReportBlock]:
 
 def _agreement(result: Result) -> list[ReportBlock]:
     names, aspects = headings(result), list(result.searches)
-    several = len(aspects) > 1
-    rows = agreement_rows(result, " / ")[: None if several else -1]
+    several_aspects = len(aspects) > 1
+    rows = agreement_rows(result, " / ")[: None if several_aspects else -1]
     by_judge = {judge: [result.agreement(judge, aspect) for aspect in aspects] for judge in COMPARED}
-    if several:
+    if several_aspects:
         for judge, column in by_judge.items():
             column.append(result.agreement(judge))
     label = correlation_label(by_judge["compiled"][-1])
     note = f"{label}; 95 % intervals. {held_out_note(result)}. LM calls per item in the order of the columns."
     series = tuple(LineSeries(names[judge], tuple(map(Span.of, by_judge[judge]))) for judge in COMPARED)
-    raters = result.held_out.raters.get("compiled", {})
+    raters = result.held_out.rater_agreement.get("compiled", {})
     ceilings = [raters[aspect].ceiling if aspect in raters else None for aspect in aspects]
     ceiling = tuple(None if value is None else value.value for value in ceilings)
     return [
-        DataTable(("aspect", *names.values(), "LM calls per item", "chosen"), rows, note, total=several),
+        DataTable(("aspect", *names.values(), "LM calls per item", "chosen"), rows, note, total=several_aspects),
         JudgesChart("Held-out agreement with the raters", label, tuple(row[0] for row in rows), series, ceiling),
         Paragraph("\n".join(table_notes(result)), look="small"),
     ]

@@ -121,7 +121,7 @@ def next_steps(result: Result) -> Verbatim:
     settings, tracked = result.plan.settings, result.tracked
     if tracked is None:
         raise ValueError("a dry run has no next steps")
-    usual = type(settings)()
+    defaults = type(settings)()
     data = " ".join(written(settings, ("data", "task", "columns", "aspects", "sources", "held_out", "judge")))
     # The address in an export is not used unless the user confirms it.
     server = f"--api-base {without_credentials(settings.api_base)} " if settings.api_base else ""
@@ -134,7 +134,7 @@ def next_steps(result: Result) -> Verbatim:
         f"All runs    {tracked.runs_link}",
         f"Score       {command('score')} {shlex.quote(str(result.export))} {server}--in texts.jsonl --out scores.jsonl",
         f"Your data   {command('check')} YOUR.csv"
-        if settings.data == usual.data
+        if settings.data == defaults.data
         else f"Real LM     OPENAI_API_KEY=... {command('compile')} {data} --lm {EXAMPLE_LM}",
     ]
     return Verbatim("\n".join(lines))

@@ -78,8 +78,10 @@ def evidence_tables(result: Result) -> dict[str, list[DataTable | str]]:
     by_title: dict[str, list[DataTable | str]] = {"Decisions": [*decisions.tables(held_out.decisions)]}
     if held_out.absolute_agreement:
         by_title["Absolute agreement"] = [absolute_agreement.table(held_out.absolute_agreement, names)]
-    if held_out.raters:
-        by_title["Judge vs. individual raters"] = [raters.table(held_out.raters, plan.data.level, plan.statistic)]
+    if held_out.rater_agreement:
+        by_title["Judge vs. individual raters"] = [
+            raters.table(held_out.rater_agreement, plan.data.level, plan.statistic)
+        ]
     if result.calibration:
         by_title["Scores on the raters' scale"] = [
             calibration.table(result.calibration),
@@ -238,7 +240,7 @@ def _rater_comparison(held_out: HeldOutComparison) -> list[str]:
     """The human ceiling, where single raters are known."""
     compared = [
         f"{aspect} {interval(agreement.judge)}, a rater {interval(agreement.ceiling)}"
-        for aspect, agreement in held_out.raters.get("compiled", {}).items()
+        for aspect, agreement in held_out.rater_agreement.get("compiled", {}).items()
         if agreement.judge is not None and agreement.ceiling is not None
     ]
     if not compared:

@@ -37,7 +37,7 @@ JOINT_LABEL = "aspects jointly"
 
 
 @dataclass(frozen=True)
-class CrossFitted:
+class CrossFittedJudge:
     """A judge, and the out-of-fold judges that represent it on train."""
 
     judge: Judge
@@ -103,7 +103,7 @@ class ChoiceScores:
 
     def __init__(
         self,
-        variants: Mapping[JudgeVariant, CrossFitted],
+        variants: Mapping[JudgeVariant, CrossFittedJudge],
         parts: Mapping[ChoicePart, Corpus],
         aspects: Sequence[Aspect],
         runner: JudgeRunner,

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from debate_judge.data.schema import Aspect, Corpus
-from debate_judge.optimize.search.choice_scores import CrossFitted
+from debate_judge.optimize.search.choice_scores import CrossFittedJudge
 from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, Reading, SearchSpace
 from debate_judge.optimize.settings import ExamplesOption
 from debate_judge.optimize.tuners import GroupKey, TuningResult
@@ -46,14 +46,14 @@ class Knowledge:
     folds: tuple[tuple[ApplyKnowledge, frozenset[GroupKey]], ...] = ()
     """The same, learnt without the ratings of these train groups."""
 
-    def apply_to(self, judge: Judge) -> CrossFitted:
+    def apply_to(self, judge: Judge) -> CrossFittedJudge:
         """The judge with this knowledge, and its out-of-fold judges on train."""
         out_of_fold: dict[GroupKey, Judge] = {}
         for apply, unseen in self.folds:
             informed = apply(judge)
             for key in unseen:
                 out_of_fold.setdefault(key, informed)
-        return CrossFitted(self.apply(judge), out_of_fold)
+        return CrossFittedJudge(self.apply(judge), out_of_fold)
 
 
 def combine(first_kind: Knowledge, second_kind: Knowledge, name: str = "both") -> Knowledge:
@@ -115,7 +115,7 @@ def reading_options(reading: Reading) -> dict[str, int]:
     return {TOGETHER: 0 if reading == "alone" else MAX_TOGETHER}
 
 
-class VariantJudges(dict[JudgeVariant, CrossFitted]):
+class VariantJudges(dict[JudgeVariant, CrossFittedJudge]):
     """The judges of the variants for one unit, each created on first access, because most are never used.
 
     A kind of knowledge that only other units have adds nothing here, so that every point is valid for all units.
@@ -138,7 +138,7 @@ class VariantJudges(dict[JudgeVariant, CrossFitted]):
         self._personas, self._kinds = personas, {kind.name: kind for kind in kinds}
         self._space, self._seen = space, seen
 
-    def __missing__(self, variant: JudgeVariant) -> CrossFitted:
+    def __missing__(self, variant: JudgeVariant) -> CrossFittedJudge:
         base = self._personas.get(variant.persona, self._personas[self._space.personas[0]])
         reading: dict[str, object] = {}
         if variant.reading != self._space.default_reading:
@@ -153,11 +153,11 @@ class VariantJudges(dict[JudgeVariant, CrossFitted]):
             base = base.from_config({**base.config(), **reading})
         kind = self._kinds.get(variant.knowledge)
         # Folds with the same tuned judges run in threads, and judges are told apart by `id`: the first one is kept.
-        cross_fitted = CrossFitted(base) if kind is None else kind.apply_to(base)
+        cross_fitted = CrossFittedJudge(base) if kind is None else kind.apply_to(base)
         return self.setdefault(variant, replace(cross_fitted, seen=self._seen.get(variant.persona, frozenset())))
 
 
-def search_axes(kinds: Iterable[Knowledge]) -> tuple[tuple[str, ...], tuple[JudgeVariant, ...]]:
+def knowledge_axes(kinds: Iterable[Knowledge]) -> tuple[tuple[str, ...], tuple[JudgeVariant, ...]]:
     """The values of `SearchSpace.knowledge` and of `SearchSpace.rewritten`."""
     names = list(dict.fromkeys(kind.name for kind in kinds))
     shared = tuple(name for name in names if name != TUNED)

@@ -112,19 +112,19 @@ class Outcomes:
 
         Of the `points` of a variant those with the longest debates come first.
         """
-        of_variant: dict[JudgeVariant, list[Point]] = {}
+        by_variant: dict[JudgeVariant, list[Point]] = {}
         for point in points:
-            of_variant.setdefault(point.variant, []).append(point)
+            by_variant.setdefault(point.variant, []).append(point)
         units = list(self.units.values())
         for joint in (False, True):
             # Joint calls of the first unit score the aspects of all units.
-            asking = units[:1] if joint else units
+            callers = units[:1] if joint else units
             units[0].runner.run_concurrently(
                 [
                     partial(unit.prefetch, points_of_variant, only)
-                    for variant, points_of_variant in of_variant.items()
+                    for variant, points_of_variant in by_variant.items()
                     if (variant.reading == "joint") == joint
-                    for unit in asking
+                    for unit in callers
                 ]
             )
 

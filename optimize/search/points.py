@@ -114,25 +114,25 @@ class SearchSpace:
         """The points whose scores follow from this point's debates without an LM call: it and every smaller n, each in
         every granularity; what takes the most calls comes first."""
         rounds = sorted((n for n in self.rounds if 0 < n <= point.rounds), reverse=True)
-        with_tie = [(n, False) for n in rounds if False in self.tie_breakers]
+        endings = [(n, False) for n in rounds if False in self.tie_breakers]
         if not point.rounds:
-            with_tie = [(0, False)]
+            endings = [(0, False)]
         elif point.tie_breaker:
-            with_tie = [(point.rounds, True), *with_tie]
+            endings = [(point.rounds, True), *endings]
+        ended = [replace(point, rounds=n, tie_breaker=tie) for n, tie in endings]
         return [
-            replace(point, rounds=n, tie_breaker=tie, granularity=g) for n, tie in with_tie for g in self.granularities
+            replace(unrounded, granularity=granularity) for unrounded in ended for granularity in self.granularities
         ]
 
     def points(self) -> list[Point]:
         """Every distinct point: first single calls, then debates, then Tie-breakers."""
-        evaluated = [
-            self.point(scorer, 0) for scorer in (*self.scorer_variants, *self.in_other_readings(*self.scorer_variants))
-        ]
+        scorers = (*self.scorer_variants, *self.in_other_readings(*self.scorer_variants))
+        evaluated = [self.point(variant, 0) for variant in scorers]
         for variant in self.variants:
             evaluated += self.debate_points(variant, self.max_rounds)
         if self.tie_breakers == (False, True):
             evaluated += [self.point(v, n, True) for n in self.rounds if n for v in self.variants]
-        return list(dict.fromkeys(point for each in evaluated for point in self.derived_points(each)))
+        return list(dict.fromkeys(derived for point in evaluated for derived in self.derived_points(point)))
 
     def complexity(self, point: Point) -> tuple[int | bool, ...]:
         """Sort key: of two points with equal agreement and calls, the simpler comes first."""

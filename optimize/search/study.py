@@ -278,8 +278,8 @@ class Study:
             # A Tie-breaker ends the debate as further rounds would, for a fraction of their calls.
             debated = dict.fromkeys(p.variant for p in self._outcomes.by_point if p.rounds)
             exportable = [v for v in debated if v.knowledge not in space.not_exportable]
-            best_first = rank([v for v in exportable if v.reading == space.default_reading])
-            yield [space.point(v, shortest, True) for v in best_first[:1]]
+            ranked = rank([v for v in exportable if v.reading == space.default_reading])
+            yield [space.point(v, shortest, True) for v in ranked[:1]]
 
     def _next_points(self, limit: int) -> list[Point]:
         """The points that are tried next; none if all were tried."""

@@ -24,7 +24,7 @@ from debate_judge.optimize.examples import group_keys, group_metric
 from debate_judge.optimize.tuners import FoldJudge, LearntPersona, Tuning, TuningResult, with_tuning_result
 from debate_judge.optimize.tuners.guide_author import GuideAuthor
 from debate_judge.optimize.tuners.persona import CRITIC, critic_replies
-from debate_judge.optimize.tuners.rated_material import RatedSource, merged, rated_sources
+from debate_judge.optimize.tuners.rated_material import RatedSource, merge_sources, rated_sources
 from debate_judge.programs.judge import Judge, Judgement, Verdict
 from debate_judge.programs.roles.guide import guide_in, with_guide
 from debate_judge.programs.transcript import Transcript
@@ -211,7 +211,7 @@ class GuideOptimizer(Teleprompter):
             return None
         former = judge.instructions()[CRITIC]
         sources = [source for judged in shown for source in critic_replies(judged.example, judged.transcripts)]
-        text = self._author(shown).persona(former, merged(sources))
+        text = self._author(shown).persona(former, merge_sources(sources))
         if text is None or text == former:
             return None
         rejudged = self._judge_examples(with_persona(judge, text), [judged.example for judged in held_back])
@@ -271,7 +271,7 @@ def guide_of(judge: Judge) -> str:
 
 def _rated_sources(examples: Iterable[_JudgedExample]) -> list[RatedSource]:
     """The rated sources of these examples for the reflecting LM, each once."""
-    return merged(source for judged in examples for source in rated_sources(judged.example, judged.transcripts))
+    return merge_sources(source for judged in examples for source in rated_sources(judged.example, judged.transcripts))
 
 
 def _group_ids(example: dspy.Example) -> frozenset[str]:

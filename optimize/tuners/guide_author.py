@@ -131,13 +131,13 @@ class GuideAuthor:
             return None
         inputs = {
             "former_persona": former,
-            "replies": "\n".join(source.line() for source in fitting),
+            "replies": "\n".join(source.json_line() for source in fitting),
             "effects": "; ".join(f"{effect}: {counts[effect]}" for effect in EFFECTS),
         }
         return self._ask(WritePersona, fitting, inputs, "persona", self.limits.persona_words)
 
     def _draft(self, former: str, sources: Sequence[RatedSource]) -> str | None:
-        lines = "\n".join(source.line() for source in sources)
+        lines = "\n".join(source.json_line() for source in sources)
         means = [c.mean for source in sources for c in source.candidates]
         spread = rating_distribution(means, self.aspect.scale) + mean_error_text(sources)
         return self._ask(WriteGuide, sources, {"rated": lines, "spread": spread, "former_guide": former or "none"})

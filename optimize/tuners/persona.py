@@ -16,7 +16,7 @@ from debate_judge.programs.transcript import Transcript
 CRITIC = "critic"
 """The predictor whose instructions are the persona, and its role in transcripts."""
 
-_LONGEST_REPLY = 400
+_MAX_REPLY_CHARACTERS = 400
 """Most characters of a Critic's reply in the prompt."""
 
 EFFECTS = RIGHTLY, EARLY, TOWARD, AWAY, STAYED = (
@@ -78,5 +78,5 @@ def _reply_effect(item: Item, mean: float, transcript: Transcript) -> dict[str, 
         effect = RIGHTLY if distance <= item.aspect.scale.step / 2 else EARLY
     else:
         effect = TOWARD if change < 0 else AWAY if change > 0 else STAYED
-    text = "NO ISSUE" if reply.no_issue else escape(reply.text[:_LONGEST_REPLY])
+    text = "NO ISSUE" if reply.no_issue else escape(reply.text[:_MAX_REPLY_CHARACTERS])
     return {"critic": text, "score_after": round(after, 2), "effect": effect}

@@ -89,8 +89,8 @@ def choose_pairs(
     random.Random(seed).shuffle(groups)
     ordered: list[tuple[tuple[bool, int, float], int, _Pair]] = []
     for index, (group, candidates) in enumerate(groups):
-        rank_variants = sorted(candidates, key=lambda candidate: -_rating(candidate, aspect))
-        ranked = [(_order(group, pair, aspect, scores), pair) for pair in combinations(rank_variants, 2)]
+        best_first = sorted(candidates, key=lambda candidate: -_rating(candidate, aspect))
+        ranked = [(_order(group, pair, aspect, scores), pair) for pair in combinations(best_first, 2)]
         used: set[str] = set()
         for (same_order, distance), pair in sorted(ranked, key=lambda entry: entry[0]):
             if _rating(pair[0], aspect) > _rating(pair[1], aspect) and used.isdisjoint(c.id for c in pair):

@@ -22,7 +22,7 @@ from debate_judge.programs.transcript import Transcript
 BYTES_PER_TOKEN = 4
 """Approximate bytes of UTF-8 text per token, for limits in tokens."""
 
-_LONGEST_REASON = 400
+_MAX_REASON_CHARACTERS = 400
 """Most characters of a judge's reason, and of a rater's comment."""
 
 
@@ -46,7 +46,7 @@ class RatedCandidate:
     """Further fields of `record`, about the debate."""
 
     @property
-    def difference(self) -> float:
+    def error(self) -> float:
         """The absolute difference of score and mean rating; 0 without a score."""
         return 0.0 if self.score is None else abs(self.score - self.mean)
 
@@ -57,9 +57,9 @@ class RatedCandidate:
         if len(self.ratings) > 1:
             plain["ratings"] = list(self.ratings)
         if self.comments:
-            plain["comments"] = [comment[:_LONGEST_REASON] for comment in self.comments]
+            plain["comments"] = [comment[:_MAX_REASON_CHARACTERS] for comment in self.comments]
         if self.score is not None:
-            plain |= {"judge": round(self.score, 2), "judge_reason": self.reason[:_LONGEST_REASON]}
+            plain |= {"judge": round(self.score, 2), "judge_reason": self.reason[:_MAX_REASON_CHARACTERS]}
         return {**plain, **self.debate}
 
 
@@ -74,13 +74,13 @@ class RatedSource:
     """Id of its group, which stands for the text if that is empty."""
 
     @property
-    def difference(self) -> float:
+    def error(self) -> float:
         """The mean absolute difference of score and mean rating."""
-        return sum(c.difference for c in self.candidates) / len(self.candidates)
+        return sum(c.error for c in self.candidates) / len(self.candidates)
 
-    def line(self) -> str:
+    def json_line(self) -> str:
         """The source as one line of JSON, the candidates with the largest differences first, equal texts once."""
-        ordered = sorted(_deduplicated(self.candidates), key=lambda c: -c.difference)
+        ordered = sorted(_deduplicated(self.candidates), key=lambda c: -c.error)
         record: dict[str, Any] = {"source": self.source} if self.source else {}
         if self.context:
             record["context"] = self.context
@@ -89,9 +89,9 @@ class RatedSource:
 
     @property
     def tokens(self) -> int:
-        return len(self.line().encode("utf-8", "surrogatepass")) // BYTES_PER_TOKEN + 1
+        return len(self.json_line().encode("utf-8", "surrogatepass")) // BYTES_PER_TOKEN + 1
 
-    def within(self, tokens: int) -> RatedSource:
+    def fit(self, tokens: int) -> RatedSource:
         """The source with as many candidates as fit, spread over the ratings; at least two if it has two."""
         kept = sorted(self.candidates, key=lambda c: c.mean)
         while len(kept) > 2 and replace(self, candidates=tuple(kept)).tokens > tokens:
@@ -112,7 +112,7 @@ def rated_sources(
         transcripts: One for each of its questions.
         debate: From an item, its mean rating and its transcript to `RatedCandidate.debate`, by default empty.
     """
-    material = []
+    sources = []
     rated = zip(example.questions, example.ratings, example.raters, example.comments, transcripts, strict=True)
     for number, (item, mean, ratings, comments, transcript) in enumerate(rated, start=1):
         if mean is None:
@@ -124,11 +124,11 @@ def rated_sources(
         candidate = RatedCandidate(escape(item.text), ratings, mean, score, escape(reason), escaped, number, record)
         # A guide to an aspect that is judged without the source is written without it.
         texts = (escape(item.source), escape(item.context)) if item.aspect.source else ("", "")
-        material.append(RatedSource(*texts, (candidate,), item.group))
-    return merged(material)
+        sources.append(RatedSource(*texts, (candidate,), item.group))
+    return merge_sources(sources)
 
 
-def merged(sources: Iterable[RatedSource]) -> list[RatedSource]:
+def merge_sources(sources: Iterable[RatedSource]) -> list[RatedSource]:
     """Each source once, with the candidates of all sources with the same text and context."""
     by_text: dict[tuple[str, str], RatedSource] = {}
     for source in sources:
@@ -158,8 +158,8 @@ def pack(sources: Iterable[RatedSource], tokens: int, max_packs: int) -> list[li
     """
     packs: list[list[RatedSource]] = []
     remaining: list[int] = []
-    for source in _mixed(sorted(sources, key=_difference)):
-        fitted = source.within(tokens)
+    for source in _mixed(sorted(sources, key=_by_error)):
+        fitted = source.fit(tokens)
         number = next((i for i, left in enumerate(remaining) if fitted.tokens <= left), len(packs))
         if number == max_packs:
             continue
@@ -168,11 +168,11 @@ def pack(sources: Iterable[RatedSource], tokens: int, max_packs: int) -> list[li
             remaining.append(tokens)
         packs[number].append(fitted)
         remaining[number] -= fitted.tokens
-    return [sorted(existing, key=_difference) for existing in packs]
+    return [sorted(in_pack, key=_by_error) for in_pack in packs]
 
 
-def _difference(source: RatedSource) -> float:
-    return -source.difference
+def _by_error(source: RatedSource) -> float:
+    return -source.error
 
 
 def _mixed(ordered: Sequence[RatedSource]) -> Iterator[RatedSource]:

@@ -26,7 +26,7 @@ from optuna.pruners import NopPruner
 from debate_judge import data
 from debate_judge.data.agreement.tables import GroupScores
 from debate_judge.data.schema import Aspect, Corpus, Granularity
-from debate_judge.optimize.search.choice_scores import ChoiceScores, CrossFitted
+from debate_judge.optimize.search.choice_scores import ChoiceScores, CrossFittedJudge
 from debate_judge.optimize.search.outcomes import Criterion
 from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, Point, SearchSpace
 from debate_judge.optimize.search.pooling import group_values
@@ -108,7 +108,7 @@ def recorded(corpus: Corpus, runner: JudgeRunner) -> tuple[SearchSpace, dict[str
     own = str(base.config()["persona"])
     judges = base.variants({name: persona.text for name, persona in PERSONAS.items()})
     space = space_of(list(judges), own)
-    variants = {JudgeVariant(NO_KNOWLEDGE, name): CrossFitted(judge) for name, judge in judges.items()}
+    variants = {JudgeVariant(NO_KNOWLEDGE, name): CrossFittedJudge(judge) for name, judge in judges.items()}
     found: dict[str, Recorded] = {}
     for name in corpus.rated_aspects():
         held = ChoiceScores(

@@ -26,7 +26,7 @@ import numpy as np
 from debate_judge import data
 from debate_judge.data.agreement.correlations import Floats
 from debate_judge.data.schema import Corpus
-from debate_judge.optimize.search.choice_scores import ChoiceScores, CrossFitted
+from debate_judge.optimize.search.choice_scores import ChoiceScores, CrossFittedJudge
 from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, Point, SearchSpace
 from debate_judge.optimize.search.pooling import EvaluatedPoints, choose_points, group_values
 from debate_judge.programs import build_preset
@@ -72,7 +72,7 @@ def scored(corpus: Corpus, runner: JudgeRunner) -> Scored:
     space = SearchSpace(
         (NO_KNOWLEDGE,), (own, *(n for n in judges if n != own)), tuple(range(ROUNDS + 1)), (False, True)
     )
-    variants = {JudgeVariant(NO_KNOWLEDGE, name): CrossFitted(judge) for name, judge in judges.items()}
+    variants = {JudgeVariant(NO_KNOWLEDGE, name): CrossFittedJudge(judge) for name, judge in judges.items()}
     points = sorted(space.points(), key=space.complexity)
     names = corpus.rated_aspects()
     values = np.full((len(names), len(points), len(corpus.groups)), np.nan)

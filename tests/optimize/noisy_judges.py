@@ -8,7 +8,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Granularity, Origin, RatedGroup, Scale, Task
-from debate_judge.optimize.search.choice_scores import ChoicePart, ChoiceScores, CrossFitted
+from debate_judge.optimize.search.choice_scores import ChoicePart, ChoiceScores, CrossFittedJudge
 from debate_judge.optimize.search.points import JudgeVariant
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import PLAIN, STRICT
@@ -62,5 +62,5 @@ def scores_of(
     aspects: tuple[Aspect, ...],
     fixed_granularities: Mapping[str, Granularity] = MappingProxyType({}),
 ) -> ChoiceScores:
-    judges = {JudgeVariant("none", name): CrossFitted(judge) for name, judge in variants().items()}
+    judges = {JudgeVariant("none", name): CrossFittedJudge(judge) for name, judge in variants().items()}
     return ChoiceScores(judges, PARTS, aspects, runner, label="test", fixed_granularities=fixed_granularities)

@@ -68,7 +68,7 @@ def test_where_not_all_sources_fit_there_are_agreements_among_them_all_the_same(
     packs = pack(sources, 8 * sources[7].tokens, 2)
     assert len(packs) == 2
     for one in packs:
-        differences = [source.difference for source in one]
+        differences = [source.error for source in one]
         assert differences == sorted(differences, reverse=True)
         assert differences[0] > 20
         assert any(difference < 10 for difference in differences)
@@ -83,7 +83,7 @@ def test_a_pack_keeps_to_its_tokens() -> None:
 
 def test_a_source_that_is_too_long_keeps_the_ends_of_the_scale() -> None:
     long = rated_source(0, 0.0, candidates=9)
-    fitted = long.within(long.tokens // 2)
+    fitted = long.fit(long.tokens // 2)
     means = [c.mean for c in fitted.candidates]
     assert 2 <= len(means) < 9
     assert {0.0, 8.0} <= set(means)
@@ -105,7 +105,7 @@ def test_the_spread_lists_each_mean_until_there_are_too_many() -> None:
 def test_equal_texts_of_a_source_are_shown_once_with_all_their_ratings() -> None:
     same = RatedCandidate("same", (4.0, 2.0), 3.0, 2.5, "why")
     other = replace(same, ratings=(5.0,), mean=5.0, score=4.0)
-    line = json.loads(RatedSource("source", "", (same, other, replace(same, text="another"))).line())
+    line = json.loads(RatedSource("source", "", (same, other, replace(same, text="another"))).json_line())
     assert [c["candidate"] for c in line["candidates"]] == ["same", "another"]
     assert line["candidates"][0] == {
         "candidate": "same", "raters_mean": 4.0, "ratings": [4.0, 2.0, 5.0], "judge": 2.5, "judge_reason": "why"

@@ -14,8 +14,8 @@ from debate_judge.optimize.search.knowledge import (
     VariantJudges,
     combine,
     examples_knowledge,
+    knowledge_axes,
     learnt_knowledge,
-    search_axes,
 )
 from debate_judge.optimize.search.points import JudgeVariant, SearchSpace
 from debate_judge.optimize.settings import ExamplesOption
@@ -60,7 +60,7 @@ def learnt() -> TuningResult:
 
 
 def space(*kinds: Knowledge, **axes: tuple[str, ...]) -> SearchSpace:
-    knowledge, rewritten = search_axes(kinds)
+    knowledge, rewritten = knowledge_axes(kinds)
     return replace(SearchSpace(knowledge, ("strict", "plain"), (0, 1, 2), (False, True), rewritten=rewritten), **axes)
 
 

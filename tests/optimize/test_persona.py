@@ -59,7 +59,7 @@ def test_what_a_reply_did(mean: float, before: float, after: float | None, effec
     (source,) = critic_replies(rated([mean]), [Transcript(turns)])
     assert source.candidates[0].debate["effect"] == effect
     assert effects_of([source]) == {effect: 1}
-    assert json.loads(source.line())["candidates"][0]["effect"] == effect
+    assert json.loads(source.json_line())["candidates"][0]["effect"] == effect
 
 
 def test_shown_are_rated_items_each_under_its_own_source_with_replies_where_there_are_any() -> None:
