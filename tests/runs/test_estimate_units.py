@@ -76,7 +76,7 @@ def test_a_stream_is_counted_whole_and_sampled_evenly(corpus: Corpus) -> None:
     assert len(sample.items) == 50
     assert sample.items == again.items
     assert sum(int(one.text.split()[1]) < 500 for one in sample.items) == pytest.approx(25, abs=12)
-    assert sample.stage("x").items == 20
+    assert sample.stage("x").scale == 20
 
 
 def test_a_longer_item_makes_every_call_about_it_longer() -> None:
