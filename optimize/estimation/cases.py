@@ -21,22 +21,22 @@ from debate_judge.optimize.tuners import LearntPersona, Tuner, TuningResult, tun
 from debate_judge.optimize.tuners.persona import CRITIC
 from debate_judge.programs.dry_run import EstimateCase
 from debate_judge.programs.judge import Judge
-from debate_judge.runs.estimates.dry_run import Ledger
+from debate_judge.runs.estimates.dry_run import DryRunStore
 
 
-def run_for_case(case: EstimateCase, run: Run, ledger: Ledger) -> Run:
+def run_for_case(case: EstimateCase, run: Run, store: DryRunStore) -> Run:
     """The run with the tuner and the search of a case, which store nothing."""
     if case.name == "lower":
         return replace(
             run,
             tuner=_transformed(run.tuner, lambda judge, tuned: TuningResult(judge)),
-            study_factory=_study_factory(lambda number: CHEAPEST, ledger),
+            study_factory=_study_factory(lambda number: CHEAPEST, store),
         )
     if case.name == "upper":
         return replace(
-            run, tuner=_transformed(run.tuner, _as_if_rewritten), study_factory=_study_factory(_most_expensive, ledger)
+            run, tuner=_transformed(run.tuner, _as_if_rewritten), study_factory=_study_factory(_most_expensive, store)
         )
-    return replace(run, study_factory=_study_factory(lambda number: Strategy(), ledger))
+    return replace(run, study_factory=_study_factory(lambda number: Strategy(), store))
 
 
 class _TransformedOptimizer(Teleprompter):
@@ -70,7 +70,7 @@ def _as_if_rewritten(judge: Judge, tuned: TuningResult) -> TuningResult:
     return TuningResult(copied)
 
 
-def _study_factory(strategy: Callable[[int], Strategy], ledger: Ledger) -> StudyFactory:
+def _study_factory(strategy: Callable[[int], Strategy], store: DryRunStore) -> StudyFactory:
     """The search itself, without a stored study, with the `strategy` of its number among the searches of a run.
 
     Block sizes do not depend on the number of sources, so the calls of a pruned trial are not scaled up.
@@ -79,13 +79,13 @@ def _study_factory(strategy: Callable[[int], Strategy], ledger: Ledger) -> Study
     numbers = count()
 
     def make_study(units: Mapping[str, ChoiceScores], space: SearchSpace, plan: SearchPlan, on_trial: OnTrial) -> Study:
-        first_call = len(ledger.asked)
+        first_call = len(store.calls)
 
         def on_tried(point: Point, outcome: TrialOutcome) -> None:
             nonlocal first_call
             if isinstance(outcome, PrunedPoint):
-                ledger.count_unscaled(first_call)
-            first_call = len(ledger.asked)
+                store.count_unscaled(first_call)
+            first_call = len(store.calls)
             on_trial(point, outcome)
 
         return Study(units, space, replace(plan, storage=None, strategy=strategy(next(numbers))), on_tried)

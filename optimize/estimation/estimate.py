@@ -28,8 +28,8 @@ from debate_judge.optimize.settings import Settings
 from debate_judge.programs.dry_run import DryRunEngine, EstimateCase
 from debate_judge.programs.judge import Item, corpus_items
 from debate_judge.programs.lm.reply import replies_folder
-from debate_judge.runs.estimates.dry_run import Estimate, EstimateTarget, Ledger, Stage, dry_run_all, reply_tokens
-from debate_judge.runs.estimates.items import extent, sampled_groups
+from debate_judge.runs.estimates.dry_run import DryRunStore, Estimate, EstimateTarget, Stage, dry_run_all, reply_tokens
+from debate_judge.runs.estimates.items import item_totals, sampled_groups
 from debate_judge.runs.flags.lm import limits
 from debate_judge.runs.runner.progress import StepProgress
 from debate_judge.runs.runner.runner import JudgeRunner
@@ -76,9 +76,9 @@ def estimate_compile(settings: Settings, personas: Mapping[str, str], lengths: s
     stages = make_stages(plan, sample)
     steps = StepProgress("dry run", 3)
 
-    def work(case: EstimateCase, runner: JudgeRunner, ledger: Ledger) -> None:
+    def work(case: EstimateCase, runner: JudgeRunner, store: DryRunStore) -> None:
         reflection = reflection_lm(settings, runner.lm, DryRunEngine(case))
-        run = run_for_case(case, Run.of(sample, runner, None, reflection), ledger)
+        run = run_for_case(case, Run.of(sample, runner, None, reflection), store)
         compile_judge(settings, personas, rated, run_factory=lambda plan: nullcontext(run))
         steps.advance()
 
@@ -184,7 +184,7 @@ def make_stages(plan: CompilePlan, sample: CompilePlan) -> dict[str, Stage]:
         # With folds every source is learnt from, in one of the halves.
         train = (p.data.corpus if p.data.folds else p.data.splits.train for p in (plan, sample))
         stages[f"{label}: tuning"] = Stage.of(
-            f"{label}: tuning", *(extent(_rated_items(plan, part, unit)) for part in train)
+            f"{label}: tuning", *(item_totals(_rated_items(plan, part, unit)) for part in train)
         )
         full, sampled = _choice_corpora(plan, unit), _choice_corpora(sample, unit)
         for part in PARTS:
@@ -201,7 +201,7 @@ def make_stages(plan: CompilePlan, sample: CompilePlan) -> dict[str, Stage]:
         )
         for aspect in unit:
             stages[f"{aspect.name}: held-out"] = Stage.of(
-                f"{label}: held-out", *(extent(_items(part, [aspect])) for part in held_out)
+                f"{label}: held-out", *(item_totals(_items(part, [aspect])) for part in held_out)
             )
     return stages
 

@@ -119,7 +119,7 @@ class SearchSpace:
             endings = [(0, False)]
         elif point.tie_breaker:
             endings = [(point.rounds, True), *endings]
-        ended = [replace(point, rounds=n, tie_breaker=tie) for n, tie in endings]
+        unrounded = [replace(point, rounds=n, tie_breaker=tie) for n, tie in endings]
         return [
             replace(unrounded, granularity=granularity) for unrounded in ended for granularity in self.granularities
         ]
