@@ -176,7 +176,7 @@ def _sampled_folds(plan: CompilePlan, folds: Folds) -> CompileData:
 
 
 def make_stages(plan: CompilePlan, sample: CompilePlan) -> dict[str, Stage]:
-    """The stages by the names that tuning, search and held-out scoring use, with the extent of plan and sample."""
+    """The stages by the names that tuning, search and held-out scoring use, with the totals of plan and sample."""
     stages: dict[str, Stage] = {}
     held_out = plan.data.evaluation_corpus, sample.data.evaluation_corpus
     for unit in plan.units:
@@ -188,16 +188,16 @@ def make_stages(plan: CompilePlan, sample: CompilePlan) -> dict[str, Stage]:
         )
         full, sampled = _choice_corpora(plan, unit), _choice_corpora(sample, unit)
         for part in PARTS:
-            extents = [extent(_items(parts[part], unit)) for parts in (full, sampled)]
+            totals = [item_totals(_items(parts[part], unit)) for parts in (full, sampled)]
             for calls in ("debates", "tie-breaks"):
-                stages[search_stage(label, calls, part)] = Stage.of(f"{label}: search, {calls}", *extents)
-            unranked = (extent(_items(_choice_corpora(p, unit, ranked=False)[part], unit)) for p in (plan, sample))
+                stages[search_stage(label, calls, part)] = Stage.of(f"{label}: search, {calls}", *totals)
+            unranked = (item_totals(_items(_choice_corpora(p, unit, ranked=False)[part], unit)) for p in (plan, sample))
             calibration = Stage.of(calibration_label(label), *unranked)
             stages |= {search_stage(calibration_label(label), k, part): calibration for k in ("debates", "tie-breaks")}
-            joint = Stage.of(f"{JOINT_LABEL}: search", *extents)
+            joint = Stage.of(f"{JOINT_LABEL}: search", *totals)
             stages |= {search_stage(JOINT_LABEL, calls, part): joint for calls in ("debates", "tie-breaks")}
         stages[f"{JOINT_LABEL}: held-out"] = Stage.of(
-            f"{JOINT_LABEL}: held-out", *(extent(_items(part, unit[:1])) for part in held_out)
+            f"{JOINT_LABEL}: held-out", *(item_totals(_items(part, unit[:1])) for part in held_out)
         )
         for aspect in unit:
             stages[f"{aspect.name}: held-out"] = Stage.of(

@@ -120,9 +120,7 @@ class SearchSpace:
         elif point.tie_breaker:
             endings = [(point.rounds, True), *endings]
         unrounded = [replace(point, rounds=n, tie_breaker=tie) for n, tie in endings]
-        return [
-            replace(unrounded, granularity=granularity) for unrounded in ended for granularity in self.granularities
-        ]
+        return [replace(p, granularity=granularity) for p in unrounded for granularity in self.granularities]
 
     def points(self) -> list[Point]:
         """Every distinct point: first single calls, then debates, then Tie-breakers."""
