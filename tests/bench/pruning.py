@@ -44,7 +44,7 @@ Recorded = Mapping[Point, Mapping[str, tuple[GroupScores, float]]]
 """Point -> group -> its scores, and LM calls for all of its candidates."""
 
 
-class InTurn:
+class SequentialRunner:
     """Stands for a runner: what was recorded is there at once."""
 
     def run_concurrently(self, jobs: Sequence[Callable[[], object]]) -> list[object]:
@@ -62,7 +62,7 @@ class Replayed:
     """(variant, group) -> calls of the longest debate that was asked for."""
     ties: dict[tuple[JudgeVariant, int, str], float] = field(default_factory=dict)
 
-    runner: InTurn = field(default_factory=InTurn)
+    runner: SequentialRunner = field(default_factory=SequentialRunner)
 
     @property
     def aspects(self) -> tuple[Aspect, ...]:

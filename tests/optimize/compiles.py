@@ -17,7 +17,7 @@ from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.runs.runner.runner import JudgeRunner
 
 
-def prepared(settings: Settings, personas: Mapping[str, str], corpus: Corpus | None = None) -> CompilePlan:
+def plan_of(settings: Settings, personas: Mapping[str, str], corpus: Corpus | None = None) -> CompilePlan:
     return make_plan(load(settings, corpus), settings, personas)
 
 

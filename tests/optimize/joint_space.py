@@ -36,7 +36,7 @@ SPACE = SearchSpace(("none",), ("strict",), (0,), (False,), readings=("side by s
 BASE = Debate(STRICT, DebateConfig(0), together=8)
 
 
-def true(prompt: str, text: str, aspect: str) -> float:
+def true_rating(prompt: str, text: str, aspect: str) -> float:
     """What the raters gave."""
     worth = int(text.removeprefix("Worth ").rstrip("."))
     source = int(section(prompt, "source").removeprefix("Source ").rstrip("."))

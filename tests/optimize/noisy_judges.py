@@ -35,15 +35,15 @@ CORPUS = Corpus(
 )
 
 
-def dice(prompt: str, sides: int) -> int:
+def pseudorandom(prompt: str, sides: int) -> int:
     return zlib.crc32(prompt.encode()) % sides
 
 
-MOODY = debater(
-    score=lambda prompt: str(1 + dice(prompt, 9) / 2),
-    decision=lambda prompt: "NO ISSUE" if dice(prompt, 3) == 0 else "ISSUE",
-    feedback=lambda prompt: f"Consider {dice(prompt, 100)}, {section(prompt, 'role')[:20]}",
-    final_score=lambda prompt: str(1 + dice(prompt, 5)),
+NOISY = debater(
+    score=lambda prompt: str(1 + pseudorandom(prompt, 9) / 2),
+    decision=lambda prompt: "NO ISSUE" if pseudorandom(prompt, 3) == 0 else "ISSUE",
+    feedback=lambda prompt: f"Consider {pseudorandom(prompt, 100)}, {section(prompt, 'role')[:20]}",
+    final_score=lambda prompt: str(1 + pseudorandom(prompt, 5)),
 )
 
 

@@ -22,8 +22,8 @@ from debate_judge.programs.judge import DebateConfig
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import scripted_lm, section
-from tests.optimize.compiles import prepared
-from tests.optimize.joint_space import SPACE, true, units
+from tests.optimize.compiles import plan_of
+from tests.optimize.joint_space import SPACE, true_rating, units
 from tests.programs.tables import joint_reading, shown, wanted_cells
 
 
@@ -44,7 +44,7 @@ def test_train_is_judged_by_what_each_aspect_has_learnt_without_the_source() -> 
         # Of one train source nothing about warm was learnt without it.
         "warm": [guide("warm", {"g0": "first"})],
     }
-    lm = scripted_lm(joint_reading(true, lambda *_: "TOO LOW"))
+    lm = scripted_lm(joint_reading(true_rating, lambda *_: "TOO LOW"))
     at = Point("guide", "strict", 1, True, "given", reading="joint")
     with JudgeRunner(lm, progress=False) as runner:
         made = units(runner, space, kinds, Debate(STRICT, DebateConfig(1), together=8), train=(0, 1))
@@ -96,7 +96,7 @@ def test_train_is_judged_by_what_each_aspect_has_learnt_without_the_source() -> 
 def test_it_is_tried_where_the_judge_can_and_the_user_has_not_said_how_it_reads(
     settings: dict[str, Any], joint: bool, reading: str
 ) -> None:
-    found = prepared(Settings(**settings), {STRICT.name: STRICT.text})
+    found = plan_of(Settings(**settings), {STRICT.name: STRICT.text})
     assert (found.joint_allowed, found.readings[0]) == (joint, reading)
     tried = {(t.judge.together, t.judge.joint) for t in _preflight_checks(found)}
     assert ((16, True) in tried) == joint
@@ -108,7 +108,7 @@ def test_it_is_tried_where_the_judge_can_and_the_user_has_not_said_how_it_reads(
 
 def test_held_out_is_scored_in_shared_calls_and_no_first_turn_is_made_twice() -> None:
     settings = Settings(aspects=("coherence", "fluency", "relevance"), folds=1)
-    plan = prepared(settings, {STRICT.name: STRICT.text})
+    plan = plan_of(settings, {STRICT.name: STRICT.text})
     sources = len(plan.data.splits.held_out.groups)
 
     def judge(rounds: int, text: str) -> AspectJudge:

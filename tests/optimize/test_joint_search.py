@@ -15,8 +15,8 @@ from debate_judge.optimize.search.points import Point, SearchSpace
 from debate_judge.optimize.search.study import SearchPlan
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import Script, ScriptedLM, debater, requested, scripted_lm, section
-from tests.optimize.joint_space import SPACE, true, units
-from tests.optimize.searches import UNPRUNED, breadth, search
+from tests.optimize.joint_space import SPACE, true_rating, units
+from tests.optimize.searches import UNPRUNED, limits_of, search
 from tests.programs.tables import joint_reading, wanted_cells
 
 NAMES = ("clear", "warm")
@@ -28,10 +28,10 @@ def guess(prompt: str, text: str, aspect: str) -> float:
 
 def reader(jointly: Sequence[str] = NAMES) -> Script:
     """An LM that knows what the raters gave; of several aspects at once it knows those named, and guesses the rest."""
-    alone = debater(score=lambda prompt: str(true(prompt, section(prompt, "candidate"), "")))
+    alone = debater(score=lambda prompt: str(true_rating(prompt, section(prompt, "candidate"), "")))
 
     def several(prompt: str, text: str, aspect: str) -> float:
-        return (true if not aspect or aspect in jointly else guess)(prompt, text, aspect)
+        return (true_rating if not aspect or aspect in jointly else guess)(prompt, text, aspect)
 
     return lambda prompt: (alone if "score" in requested(prompt) else joint_reading(several))(prompt)
 
@@ -40,7 +40,7 @@ def searched(script: Script, storage: Path | None = None) -> tuple[dict[str, Sea
     lm = scripted_lm(script)
     plan = SearchPlan(
         criterion=Criterion("spearman", "summary"),
-        limits=breadth(9),
+        limits=limits_of(9),
         seed=0,
         study_name="s",
         storage=storage,
@@ -57,7 +57,7 @@ def chosen(found: Mapping[str, SearchResult]) -> dict[str, tuple[str, float]]:
 # --- what is chosen ---
 
 
-def test_what_aspects_have_chosen_is_tried_with_all_of_them_in_a_call() -> None:
+def test_chosen_points_are_tried_with_all_aspects_in_a_call() -> None:
     found, lm = searched(reader())
     assert chosen(found) == {name: ("joint", 0.125) for name in NAMES}
     # Each aspect side by side and alone; then both of a source in one call.
@@ -78,7 +78,7 @@ def point(rounds: int, persona: str = "strict", knowledge: str = "guide", readin
     return Point(knowledge, persona, rounds, False, "half", reading=reading)
 
 
-def test_where_all_is_joint_aspects_choose_the_same_speakers() -> None:
+def test_if_all_points_are_joint_aspects_choose_the_same_configuration() -> None:
     """What an aspect alone would have chosen costs it the calls that it would have for itself."""
     worth = {
         point(1, knowledge="none"): {"a": 0.9, "b": 0.1},

@@ -27,7 +27,7 @@ from debate_judge.programs.offline.roles import threshold
 from debate_judge.programs.transcript import Transcript, Turn
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import debater, scripted_lm, section
-from tests.optimize.compiles import prepared
+from tests.optimize.compiles import plan_of
 from tests.optimize.guide_author import ASPECT, CANDIDATES, Author, corpus, tuned
 from tests.optimize.small_corpus import small_corpus
 
@@ -152,7 +152,7 @@ def test_the_search_may_choose_it_but_not_by_the_sources_that_it_was_learnt_from
     """For the aspect that has one; another aspect has its own persona there."""
     file = small_corpus(tmp_path, groups=12, candidates=3)
     settings = Settings(data=str(file), store=str(tmp_path), folds=1, aspects=("coherence", "fluency"))
-    plan = prepared(settings, {name: persona.text for name, persona in PERSONAS.items()})
+    plan = plan_of(settings, {name: persona.text for name, persona in PERSONAS.items()})
 
     class Writing(Teleprompter):
         def __init__(self, tuning: Tuning) -> None:

@@ -34,7 +34,7 @@ def made(seed: int, aspects: int = 4, points: int = 20, groups: int = 12, spread
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_posterior_is_that_of_the_formulas(seed: int) -> None:
+def test_posterior_means_are_those_of_the_formulas(seed: int) -> None:
     values = made(seed)
     aspects, points, groups = 4, 20, 12
     means = np.array([[np.mean(values[a][p]) for p in range(points)] for a in range(aspects)])
@@ -128,7 +128,7 @@ def evaluated(means: list[list[float]], calls: list[float], groups: int, noise: 
     return EvaluatedPoints(values, np.array([calls] * len(means)), [[a] for a in range(len(means))])
 
 
-def test_with_many_groups_what_is_nearly_the_best_is_taken_where_it_is_cheaper() -> None:
+def test_with_many_groups_a_cheaper_point_near_the_best_is_chosen() -> None:
     means = [[0.400, 0.600, 0.603], [0.300, 0.500, 0.503]]
     many = evaluated(means, [1, 2, 7], MANY_GROUPS)
     assert choose_points(many) == [1, 1]
@@ -138,13 +138,13 @@ def test_with_many_groups_what_is_nearly_the_best_is_taken_where_it_is_cheaper()
     assert choose_points(evaluated([[0.4, 0.6, 0.61]], [1, 2, 7], MANY_GROUPS)) == [2]
 
 
-def test_at_nearly_equal_cost_the_plainer_is_taken() -> None:
+def test_at_nearly_equal_cost_the_simpler_is_chosen() -> None:
     assert choose_points(evaluated([[0.2, 0.600, 0.602]], [1, 3.1, 3.0], MANY_GROUPS)) == [1]
     # The points stand in the order of plainness.
     assert choose_points(evaluated([[0.5, 0.5, 0.5]], [1, 1, 1], 10)) == [0]
 
 
-def test_an_aspect_leans_on_the_others() -> None:
+def test_an_uncertain_aspect_borrows_strength_from_the_others() -> None:
     """Where an aspect cannot tell two points apart by itself, the others decide; what it can tell stays its own."""
     rng = RNG(0)
     noise = rng.normal(0, 1, (4, 4, 10))

@@ -92,7 +92,7 @@ def test_texts_that_the_raters_do_not_tell_apart_are_no_pair_and_unscored_ones_a
     assert [e.rating for e in examples_of(judge)] == [5, 1]
 
 
-def test_wanted_examples_are_read_from_the_flag() -> None:
+def test_the_examples_option_is_parsed() -> None:
     assert Settings().examples_option is None
     assert Settings(examples="8").examples_option == ExamplesOption(8, nearest=False)
     assert Settings(examples="nearest:4").examples_option == ExamplesOption(4, nearest=True)

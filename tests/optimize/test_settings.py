@@ -13,7 +13,7 @@ from debate_judge.programs.debate.personas import PERSONAS
 from debate_judge.runs.flags.lm import limits
 from debate_judge.runs.flags.parser import read
 from debate_judge.runs.tracking.contents import prompts_of
-from tests.optimize.compiles import prepared
+from tests.optimize.compiles import plan_of
 
 
 def settings(*given: str) -> Settings:
@@ -120,7 +120,7 @@ def test_the_identity_is_what_decides_the_result() -> None:
 
 def test_one_name_for_run_export_model_and_prompts(tmp_path: Path) -> None:
     texts = {name: persona.text for name, persona in PERSONAS.items()}
-    named, usual = (prepared(Settings(store=str(tmp_path), **given), texts) for given in ({"name": "mine"}, {}))
+    named, usual = (plan_of(Settings(store=str(tmp_path), **given), texts) for given in ({"name": "mine"}, {}))
     assert (named.name, named.model_name) == ("mine", "mine")
     assert (usual.name.startswith("sample-debate-offline-"), usual.model_name) == (True, "debate-summarization")
     found = prompts_of(named.model_name, {"coherence": {"scorer": "Rate.", "critic": ""}})
