@@ -260,11 +260,11 @@ def _log(
     name, lm = arguments.name or report.name, {"lm": work.setting.lm}
     with Tracker(uri=arguments.tracking_uri, store=store, experiment=f"debate/{corpus}", run_name=name) as tracker:
         lm["aspects"] = ",".join(aspect.name for aspect in setup.aspects)
-        tracker.settings(result_settings(arguments) | lm, changed_settings(arguments, ("data", "judges")) | lm)
-        tracker.tags({"identity": report.identity, "level": setup.level, "note": report.stand_in or None})
+        tracker.log_settings(result_settings(arguments) | lm, changed_settings(arguments, ("data", "judges")) | lm)
+        tracker.set_tags({"identity": report.identity, "level": setup.level, "note": report.stand_in or None})
         if work.setting.held_out:
-            tracker.dataset("held_out", setup.corpus, work.setting.held_out)
-        tracker.describe("\n\n".join(filter(None, [report.stand_in, markdown(judges_table(comparison))])))
+            tracker.log_dataset("held_out", setup.corpus, work.setting.held_out)
+        tracker.set_description("\n\n".join(filter(None, [report.stand_in, markdown(judges_table(comparison))])))
         for result in comparison.results:
             average = result.at(setup, AVERAGE)[setup.statistics[0]]
             metrics = {
@@ -273,11 +273,11 @@ def _log(
                 "unscored": float(average.unscored),
                 **closeness_tables.averages(comparison.absolute_agreement, result.name),
             }
-            tracker.trial(result.name, {"judge": result.name, **lm}, metrics)
+            tracker.log_trial(result.name, {"judge": result.name, **lm}, metrics)
         for judge, effects in compared.effects.items():
-            tracker.metrics(probe_metrics(effects, judge, whole=True))
-            tracker.details(probe_metrics(effects, judge, whole=False))
-        tracker.json("comparison.json", compared.record)
+            tracker.log_metrics(probe_metrics(effects, judge, whole=True))
+            tracker.log_details(probe_metrics(effects, judge, whole=False))
+        tracker.log_json("comparison.json", compared.record)
         for path, text in shared.items():
-            tracker.text(path, text)
+            tracker.log_text(path, text)
         return tracker.ui_command, tracker.run_link()
