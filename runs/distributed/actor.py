@@ -19,7 +19,7 @@ from debate_judge.programs.lm.usage import Meter
 from debate_judge.runs.distributed.output_folder import OutputFolder
 from debate_judge.runs.distributed.units import ReadingOptions, Unit, read_unit
 from debate_judge.runs.flags.parser import EXIT_INPUT, EXIT_LM
-from debate_judge.runs.scoring.output import PROVIDER_FAILED, JsonLines, Row, RowLayout, RowTotals, json_value
+from debate_judge.runs.scoring.output import PROVIDER_FAILED, JsonLines, Row, ResultLayout, RowTotals, json_value
 from debate_judge.runs.scoring.settings import ScoreFlags
 from debate_judge.runs.scoring.tables import cell_text
 
@@ -239,7 +239,7 @@ class ScoringActor:
         return self.report()
 
 
-def _to_parquet(path: Path, layout: RowLayout) -> Path:
+def _to_parquet(path: Path, layout: ResultLayout) -> Path:
     """Convert a file of JSON lines to a Parquet file beside it; returns its path."""
     import pyarrow as pa
     import pyarrow.parquet as pq

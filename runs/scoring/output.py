@@ -63,7 +63,7 @@ Row = Mapping[str, object]
 """The input's columns of one text."""
 
 
-class RowLayout(ABC):
+class ResultLayout(ABC):
     """The columns of a row.
 
     Args:
@@ -119,7 +119,7 @@ class RowLayout(ABC):
         return [[*values[: self.fields.index(name)], None] for name in self.score_fields]
 
 
-class LongRows(RowLayout):
+class LongRows(ResultLayout):
     """One row per item; `extra` are fields of a `Score` besides `FIELDS`."""
 
     items = 1
@@ -134,7 +134,7 @@ class LongRows(RowLayout):
         return [*values, *(getattr(score, name) for name in self._extra)]
 
 
-class WideRows(RowLayout):
+class WideRows(ResultLayout):
     """One row per text: a column with the score in each aspect, then for each aspect the decision (if it has a cut, the
     least score that is a yes), the reason, and why there is no score.
     """
@@ -165,7 +165,7 @@ class WideRows(RowLayout):
 class JsonLines:
     """Rows as lines, one JSON object each; the base of the other formats."""
 
-    def __init__(self, layout: RowLayout) -> None:
+    def __init__(self, layout: ResultLayout) -> None:
         self.layout = layout
 
     @property
@@ -375,7 +375,7 @@ def open_results(
     provenance: Mapping[str, Any],
     source: Path,
     transcripts: Path | None = None,
-    layout: RowLayout,
+    layout: ResultLayout,
     extra_fields: tuple[str, ...] = (),
 ) -> Iterator[ResultWriter]:
     """Open the files that a scoring run writes.
@@ -433,7 +433,7 @@ def _exclusive(path: Path, flag: str, lock: Path | None = None) -> Iterator[File
         file_lock.release()
 
 
-def _finish_table(path: Path, rows: Path, layout: RowLayout, source: Path) -> None:
+def _finish_table(path: Path, rows: Path, layout: ResultLayout, source: Path) -> None:
     """Make the table from all rows. One that was changed since it was written is not replaced."""
     state = path.with_name(path.name + ".state.json")
     new = path.with_name(path.name + ".new")

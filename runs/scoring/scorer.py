@@ -33,7 +33,7 @@ from debate_judge.runs.flags.lm import limits, require_server
 from debate_judge.runs.flags.parser import RESUMES
 from debate_judge.runs.flags.text_layout import say
 from debate_judge.runs.runner.streaming import Score, group_items, score_of
-from debate_judge.runs.scoring.output import LongRows, Row, RowLayout, RowTotals, WideRows
+from debate_judge.runs.scoring.output import LongRows, Row, ResultLayout, RowTotals, WideRows
 from debate_judge.runs.scoring.settings import EXIT_UNSCORED, ScoreFlags, ServeFlags
 
 # --- new texts: the groups of a file, one at a time, all of the judge's task ---
@@ -177,7 +177,7 @@ class TextScorer:
     note = ""
     """Printed before anything is scored."""
 
-    def layout(self, first_row: Row) -> RowLayout:
+    def layout(self, first_row: Row) -> ResultLayout:
         """The columns of the results; `first_row` are the input's columns of the first text, where they are kept."""
         if not self._flags.wide:
             return LongRows(self.extra_fields, tuple(first_row))

@@ -17,7 +17,7 @@ from debate_judge.data.files.formats import EXCEL, TEXT_TABLES
 if TYPE_CHECKING:
     import pandas as pd
 
-    from debate_judge.runs.scoring.output import RowLayout
+    from debate_judge.runs.scoring.output import ResultLayout
 
 LINES, TABLES = (".jsonl", ".csv"), (".xlsx", ".parquet")
 """Formats that are appended to row by row, and those that are written at once."""
@@ -63,7 +63,7 @@ def _require_xlsxwriter(path: Path) -> None:
         ) from None
 
 
-def write_table(rows: Path, to: Path, *, suffix: str, layout: RowLayout, source: Path, out: Path) -> None:
+def write_table(rows: Path, to: Path, *, suffix: str, layout: ResultLayout, source: Path, out: Path) -> None:
     """Write all rows as a table.
 
     Args:

@@ -239,7 +239,7 @@ def test_a_write_that_fails_is_raised_by_a_later_call_or_on_leaving_and_hides_no
 
 def test_a_number_that_is_not_finite_never_becomes_json(kept: SimpleNamespace) -> None:
     with pytest.raises(ValueError, match="JSON compliant"):
-        kept.tracker.json("x.json", {"value": math.nan})
+        kept.tracker.log_json("x.json", {"value": math.nan})
 
 
 def test_a_deleted_experiment_is_explained(kept: SimpleNamespace) -> None:

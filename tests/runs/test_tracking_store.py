@@ -83,7 +83,7 @@ from pathlib import Path
 from debate_judge.runs.tracking.tracker import Tracker
 assert "mlflow" not in sys.modules, "importing the tracker must not import MLflow"
 with Tracker(uri=None, store=Path(sys.argv[1]), experiment="debate/race", run_name=sys.argv[2]) as tracker:
-    tracker.trial("child", {"rounds": 1}, {"dev/spearman": 0.5})
+    tracker.log_trial("child", {"rounds": 1}, {"dev/spearman": 0.5})
 from mlflow.telemetry import get_telemetry_client
 assert get_telemetry_client() is None, "usage statistics are on"
 """
