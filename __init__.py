@@ -2,9 +2,9 @@
 
 `Debate` is a judge, a DSPy program; `examples` and `group_agreement` are what `dspy.Evaluate` and DSPy's optimizers
 need to measure and tune it on a `corpus` of rated texts. `compile` makes a judge from texts and ratings and measures it
-on held-out sources; `load` opens an exported judge; `measure`, `recheck`, `carry` and `next` are for the time after.
-`testing` holds the contracts that judges, data sets and tuners of your own must fulfil. Importing this package loads
-neither DSPy nor MLflow: these names are resolved when they are first used.
+on held-out sources; `load` opens an exported judge; `measure`, `recheck`, `carry` and `next` use one after the compile.
+`testing` checks the contracts of judges, data sets and tuners of your own. Importing this package loads neither DSPy
+nor MLflow: these names are resolved when they are first used.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-# In an editable install this file is found by a link (`.src`): modules are loaded from the checkout itself.
+# An editable install finds this file through a link (`.src`); its modules are loaded from the checkout itself.
 __path__ = [str(Path(__file__).resolve().parent)]
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ __all__ = [
     "testing",
 ]
 
-_WHERE = {
+_EXPORTS = {
     "Aspect": ("debate_judge.data.schema", "Aspect"),
     "Debate": ("debate_judge.programs.debate.judge", "Debate"),
     "Scale": ("debate_judge.data.schema", "Scale"),
@@ -66,11 +66,11 @@ _WHERE = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _WHERE:
+    if name not in _EXPORTS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    module, attribute = _WHERE[name]
+    module, attribute = _EXPORTS[name]
     resolved = import_module(module)
     return resolved if attribute is None else getattr(resolved, attribute)
 

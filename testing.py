@@ -1,7 +1,4 @@
-"""All that authors of judges, data sets and tuners need for their tests, as one module to import.
-
-Functions with asserts, to be called from any test framework.
-"""
+"""What authors of judges, data sets and tuners need for their tests: functions with asserts, for any test framework."""
 
 from __future__ import annotations
 
@@ -20,31 +17,31 @@ __all__ = ["ScriptedLM", "check_corpus", "check_judge", "check_tuner", "in_turn"
 
 
 def check_tuner(optimizer: Teleprompter, judge: Judge, trainset: list[dspy.Example]) -> None:
-    """Assert that an optimizer returns judges of the same kind and debate, in which only tunable instructions may
-    differ, leaves the one that it was given alone, and names as unseen only groups that there are.
+    """Assert that an optimizer does not change the judge that it is given, returns judges of the same class and
+    `debate_config` in which only tunable instructions differ, and reports as unseen only groups of the trainset.
 
     Args:
-        optimizer: Made with what it works with.
-        judge: The judge that it tunes, which is compared before and after.
-        trainset: What it tunes on.
+        optimizer: The optimizer, ready to `compile`.
+        judge: The judge to tune.
+        trainset: The examples to tune on.
 
     Raises:
         AssertionError: The first of these that does not hold.
     """
     before = dict(judge.instructions())
     tuned_judges = optimizer.compile(judge, trainset=trainset)
-    assert judge.instructions() == before, "the judge that it was given has other instructions now"
+    assert judge.instructions() == before, "it changed the instructions of the judge that it was given"
     details = details_of(tuned_judges)
     for tuned in (tuned_judges, details.judge, *(fold.judge for fold in details.folds)):
         _check_tuned(tuned, judge, before)
-    assert all(fold.unseen <= places_of(trainset) for fold in details.folds), "it names groups that there are not"
+    assert all(fold.unseen <= places_of(trainset) for fold in details.folds), "unseen groups that the trainset has not"
 
 
-def _check_tuned(tuned: Judge, given: Judge, before: Mapping[str, str]) -> None:
+def _check_tuned(tuned: Judge, untuned: Judge, before: Mapping[str, str]) -> None:
     after = tuned.instructions()
-    assert type(tuned) is type(given), f"it returned {tuned!r}"
-    assert tuned.debate_config == given.debate_config, "the judge that it returned debates otherwise"
+    assert type(tuned) is type(untuned), f"it returned {tuned!r}"
+    assert tuned.debate_config == untuned.debate_config, "the judge that it returned has another debate_config"
     assert set(after) == set(before), "the judge that it returned has other predictors"
-    fixed = set(before) - set(given.tunable())
+    fixed = set(before) - set(untuned.tunable())
     assert all(after[name] == before[name] for name in fixed), "it rewrote what may not be tuned"
     assert all(text.strip() for text in after.values()), "it left a predictor without instructions"

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from debate_judge.data.agreement.decisions import DecisionRule
-from debate_judge.data.agreement.results import NAMES
+from debate_judge.data.agreement.results import STATISTIC_NAMES
 from debate_judge.data.agreement.tables import Difference, GroupScores, Level, Statistic, compare
 from debate_judge.data.errors import InputError
 from debate_judge.data.folds import Folds
-from debate_judge.data.inference.absolute_agreement import MAXIMIZED, Bounds, Objective
+from debate_judge.data.inference.absolute_agreement import OBJECTIVE_DESCRIPTIONS, AbsoluteScale, Objective
 from debate_judge.data.schema import Aspect, Corpus, RatedGroup
 from debate_judge.data.splits import Splits
 from debate_judge.optimize.search.choice_scores import ChoicePart
@@ -97,7 +97,7 @@ class CompilePlan:
 
     @property
     def statistic(self) -> Statistic:
-        """The correlation that agreement is shown in, and the objective unless closeness is."""
+        """The correlation that agreement is shown in, and the objective unless that is an absolute measure."""
         return self.settings.chosen_by.correlation
 
     @property
@@ -115,18 +115,18 @@ class CompilePlan:
         return compare(scores, other, statistic=self.statistic, level=self.data.level, **{**self.resampling, **more})
 
     @property
-    def bounds(self) -> dict[str, Bounds]:
-        """Aspect -> what closeness is measured against."""
-        return {a.name: Bounds(a.scale.high - a.scale.low, self.data.cuts[a.name]) for a in self.data.aspects}
+    def absolute_scales(self) -> dict[str, AbsoluteScale]:
+        """Aspect -> what absolute agreement is measured against."""
+        return {a.name: AbsoluteScale(a.scale.high - a.scale.low, self.data.cuts[a.name]) for a in self.data.aspects}
 
     @property
     def objective_description(self) -> str:
         """What the figures of the search are, e.g. `summary-level Spearman`."""
         absolute_measure = self.settings.chosen_by.absolute_measure
         return (
-            f"{self.data.level}-level {NAMES[self.statistic]}"
+            f"{self.data.level}-level {STATISTIC_NAMES[self.statistic]}"
             if absolute_measure is None
-            else MAXIMIZED[absolute_measure]
+            else OBJECTIVE_DESCRIPTIONS[absolute_measure]
         )
 
     @property

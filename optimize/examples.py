@@ -17,7 +17,7 @@ import dspy
 import numpy as np
 
 from debate_judge.data.agreement.tables import correlation
-from debate_judge.data.inference.absolute_agreement import Bounds, Objective, objective_value
+from debate_judge.data.inference.absolute_agreement import AbsoluteScale, Objective, objective_value
 from debate_judge.data.schema import Aspect, Candidate, Corpus
 from debate_judge.optimize.tuners import AspectGroup
 from debate_judge.programs.devset import call_example
@@ -91,7 +91,7 @@ def group_metric(
     ratings: Sequence[float | None],
     scores: Sequence[float | None],
     objective: Objective,
-    bounds: Bounds | None = None,
+    absolute_scale: AbsoluteScale | None = None,
 ) -> float:
     """The group's correlation mapped from [-1, 1] to [0, 1], by which guides are compared; concordance (CCC) likewise.
 
@@ -104,11 +104,13 @@ def group_metric(
         return 0.0
     match objective:
         case "kappa":
-            cut = cast(Bounds, bounds).cut
+            cut = cast(AbsoluteScale, absolute_scale).cut
             return fmean((r >= cut) == (s >= cut) for r, s in pairs)
         case "mae" | "ccc":
             rated, scored = (np.array([side], dtype=float) for side in zip(*pairs, strict=True))
-            value = float(np.nan_to_num(objective_value(objective, rated, scored, cast(Bounds, bounds)))[0])
+            value = float(
+                np.nan_to_num(objective_value(objective, rated, scored, cast(AbsoluteScale, absolute_scale)))[0]
+            )
             return value if objective == "mae" else (value + 1) / 2
         case _:
             rho = correlation([r for r, _ in pairs], [s for _, s in pairs], objective)

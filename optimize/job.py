@@ -29,7 +29,7 @@ from debate_judge.optimize.search.storage import require_reachable
 from debate_judge.optimize.selection import choose, study_of
 from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners import tuner_named
-from debate_judge.programs import named, options_of, preset
+from debate_judge.programs import build_preset, find_preset, options_of
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.lm.reply import replies_folder
 from debate_judge.programs.make_lm import make_lm, open_replies
@@ -129,7 +129,7 @@ def split(rated: RatedSources, settings: Settings, personas: Mapping[str, str]) 
     Raises:
         InputError: Settings or data cannot be used.
     """
-    named(settings.judge)
+    find_preset(settings.judge)
     tuner_named(settings.tuner)
     require_learning(settings)
     options = settings.options()
@@ -137,7 +137,7 @@ def split(rated: RatedSources, settings: Settings, personas: Mapping[str, str]) 
     if settings.wanted_examples:
         require_shown(judge)
     # The single call has the user's score mode, too.
-    single = preset("single", {name: value for name, value in options.items() if name in options_of("single")})
+    single = build_preset("single", {name: value for name, value in options.items() if name in options_of("single")})
     corpus = rated.corpus
     _require_fitting(settings, judge, corpus)
     return CompilePlan(
@@ -164,20 +164,22 @@ def open_run(plan: CompilePlan, *, progress: bool = True) -> Iterator[Run]:
     """
     settings = plan.settings
     require_reachable(plan.study)
-    with _runner(plan, progress=progress) as runner, _tracker(plan) as tracker:
-        announce(plan, tracker)
-        runner.progress.phases = plan.phases
-        run = Run.of(plan, runner, tracker, reflection_lm(settings, runner.lm))
-        if settings.preflight:
-            preflight(runner, _preflight_checks(plan))
-            preflight_reflection(settings, run.reflection)
-        yield run
+    with _runner(plan, progress=progress) as runner:
+        # Before the tracker: settings that name no LM leave no run.
+        reflection = reflection_lm(settings, runner.lm)
+        with _tracker(plan) as tracker:
+            announce(plan, tracker)
+            runner.progress.phases = plan.phases
+            if settings.preflight:
+                preflight(runner, _preflight_checks(plan))
+                preflight_reflection(settings, reflection)
+            yield Run.of(plan, runner, tracker, reflection)
 
 
 def _start(settings: Settings, options: Mapping[str, Any]) -> Judge:
     """The judge that the settings name, with the options and rounds that they allow, before any tuning."""
-    judge = preset(settings.judge, options)
-    searched = "rounds" in named(settings.judge).searched
+    judge = build_preset(settings.judge, options)
+    searched = "rounds" in find_preset(settings.judge).searched
     return judge.with_debate(
         rounds=settings.max_rounds if searched else min(judge.debate_config.rounds, settings.max_rounds)
     )
@@ -185,7 +187,7 @@ def _start(settings: Settings, options: Mapping[str, Any]) -> Judge:
 
 def _preflight_checks(plan: CompilePlan) -> list[PreflightCheck]:
     """The trial calls before the compile: the judge with every role that the search may use, in every reading."""
-    searched = "tie_breaker" in named(plan.settings.judge).searched
+    searched = "tie_breaker" in find_preset(plan.settings.judge).searched
     readings = [*plan.readings, *(("joint",) if plan.joint else ())]
     fullest = [plan.read(reading).with_debate(tie_breaker=True if searched else None) for reading in readings]
     aspects = plan.data.aspects

@@ -23,7 +23,7 @@ from debate_judge.optimize.search.knowledge import (
 from debate_judge.optimize.search.points import LEARNT, JudgeVariant, Space
 from debate_judge.optimize.settings import EFFORTS
 from debate_judge.optimize.tuners import GuideLimits, LearntPersona, Tuning, details_of
-from debate_judge.programs import named
+from debate_judge.programs import find_preset
 from debate_judge.programs.compiled import default_granularity
 from debate_judge.programs.grouping import corpus_items
 from debate_judge.programs.judge import Judge, Verdict
@@ -85,7 +85,7 @@ def _first_scores(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> dict[tu
     items = [item for aspect in aspects for item in corpus_items(run.plan.data.splits.train, aspect)]
     with stage(f"{label_of(aspects)}: tuning"):
         transcripts = run.runner.converse(base, items, 0, f"{label_of(aspects)}: train")
-    verdicts = zip(items, (base.verdict(transcript, 0) for transcript in transcripts), strict=True)
+    verdicts = zip(items, (base.judgement(transcript, 0) for transcript in transcripts), strict=True)
     return {(i.aspect.name, i.group, i.candidate): v.score for i, v in verdicts if isinstance(v, Verdict)}
 
 
@@ -101,7 +101,7 @@ def _tuned(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> _Learnt:
     tuning = Tuning(
         statistic=plan.statistic,
         objective=plan.objective,
-        bounds=plan.bounds,
+        absolute_scales=plan.absolute_scales,
         runner=run.runner,
         reflection=run.reflection,
         guide=GuideLimits(settings.guide_words, settings.guide_tokens),
@@ -122,13 +122,13 @@ def _tuned(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> _Learnt:
         for predictor in tuned.judge.predictors():
             predictor.demos = []
     # Aspects that share a call have one Critic, and a judge without search over personas keeps its own.
-    searched = not base.joint and "persona" in named(settings.judge).searched
+    searched = not base.joint and "persona" in find_preset(settings.judge).searched
     return knowledge_kinds(base, tuned), tuned.persona if searched else None
 
 
 def _personas(plan: CompilePlan) -> Mapping[str, str]:
     """The personas that the search may choose from: all, or only the judge's own if personas are not searched."""
-    if "persona" in named(plan.settings.judge).searched:
+    if "persona" in find_preset(plan.settings.judge).searched:
         light = plan.settings.effort == "light"
         return {name: text for name, text in plan.personas.items() if not (light and name in _NOT_LIGHT)}
     name = str(plan.judge.config().get("persona", ""))
@@ -144,7 +144,7 @@ def _judges(plan: CompilePlan, base: Judge, personas: Mapping[str, str]) -> dict
 
 def _space(plan: CompilePlan, base: Judge, personas: Sequence[str], kinds: Sequence[Knowledge]) -> Space:
     """What the search may choose from; the single call of the untuned judge is always part of it."""
-    searched = named(plan.settings.judge).searched
+    searched = find_preset(plan.settings.judge).searched
     rounds = range(base.debate_config.rounds + 1) if "rounds" in searched else (0, base.debate_config.rounds)
     ties = (False, True) if "tie_breaker" in searched else (base.debate_config.tie_breaker,)
     knowledge, rewritten = space_axes(kinds)

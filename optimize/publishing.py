@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from debate_judge.data.agreement.differences import power_of
+from debate_judge.data.agreement.differences import statistical_power
 from debate_judge.data.agreement.tables import compare
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import opening
@@ -26,7 +26,7 @@ from debate_judge.programs.roles.examples import examples_of, rendered
 from debate_judge.runs.export import folder
 from debate_judge.runs.export.recorded import RECORDED, record
 from debate_judge.runs.flags.declaration import changed_settings
-from debate_judge.runs.reports import absolute_agreement as closeness_tables
+from debate_judge.runs.reports import absolute_agreement as absolute_agreement_tables
 from debate_judge.runs.reports import calibration as calibration_tables
 from debate_judge.runs.reports import decisions as decision_tables
 from debate_judge.runs.reports.costs import cost_rows
@@ -99,7 +99,7 @@ def log(result: Result, tracker: Tracker) -> Result:
     for compared in COMPARED:
         tracker.log_json(f"agreement/{compared}.json", held_out.tables[compared].to_json())
     tracker.log_details(decision_tables.metrics(held_out.decisions))
-    tracker.log_details(closeness_tables.metrics(held_out.absolute_agreement))
+    tracker.log_details(absolute_agreement_tables.metrics(held_out.absolute_agreement))
     tracker.log_details(calibration_tables.metrics(result.calibration))
     tracker.log_json("calibration.json", calibration_tables.to_json(result.calibration))
     tracker.log_metrics(_metrics(result))
@@ -241,7 +241,7 @@ def _metrics(result: Result) -> dict[str, float | None]:
         "calls_per_item": held_out.calls_per_item("compiled"),
         "unscored": average["compiled"].unscored,
         "looks": result.looks.times,
-        "lm_calls": meter.asked.total(),
+        "lm_calls": meter.requested.total(),
         "input_tokens": meter.input_tokens,
         "output_tokens": meter.output_tokens,
         "usd": cost_rows(meter, result.lm.price)[-1]["usd"],
@@ -250,7 +250,7 @@ def _metrics(result: Result) -> dict[str, float | None]:
 
 def _details(result: Result) -> dict[str, float | None]:
     held_out, tried = result.held_out, next(iter(result.searches.values()))
-    meter, power = result.lm.meter, power_of(held_out.gain)
+    meter, power = result.lm.meter, statistical_power(held_out.gain)
     return {
         **{f"held_out/{name}/lm_calls_per_item": held_out.calls_per_item(name) for name in COMPARED},
         **{f"gain/{aspect}": gain.value for aspect, gain in held_out.gains.items()},

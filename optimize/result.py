@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from debate_judge.data.agreement.differences import power_of
+from debate_judge.data.agreement.differences import statistical_power
 from debate_judge.data.agreement.results import Agreement
 from debate_judge.data.calibration import CalibrationEffect
 from debate_judge.optimize.context import CompilePlan
@@ -28,7 +28,7 @@ from debate_judge.programs.compiled import CompiledJudge
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.runs.export.folder import load
 from debate_judge.runs.export.loaded import LoadedJudge
-from debate_judge.runs.reports import absolute_agreement as closeness_tables
+from debate_judge.runs.reports import absolute_agreement as absolute_agreement_tables
 from debate_judge.runs.reports import calibration as calibration_tables
 from debate_judge.runs.reports import decisions as decision_tables
 from debate_judge.runs.reports import raters as rater_tables
@@ -139,10 +139,10 @@ class Result:
             "exported": {"judge": self.exported.name, "why": self.exported.why},
             "held_out": {name: held_out.tables[name].to_json() for name in COMPARED},
             "decisions": decision_tables.to_json(held_out.decisions),
-            "closeness": closeness_tables.to_json(held_out.absolute_agreement),
+            "closeness": absolute_agreement_tables.to_json(held_out.absolute_agreement),
             "calibration": calibration_tables.to_json(self.calibration),
             "raters": rater_tables.to_json(held_out.raters),
-            "gain": {**asdict(gain), "power": None if (power := power_of(gain)) is None else asdict(power)},
+            "gain": {**asdict(gain), "power": None if (power := statistical_power(gain)) is None else asdict(power)},
             "gains": {aspect: asdict(aspect_gain) for aspect, aspect_gain in held_out.gains.items()},
             "gain_of_knowledge": asdict(held_out.of_knowledge),
             "gain_over_informed_single": asdict(held_out.over_informed),
@@ -167,7 +167,7 @@ class Result:
         return {
             **self.evidence(),
             "lm_calls": {
-                "total": meter.asked.total(),
+                "total": meter.requested.total(),
                 "executed": meter.executed.total(),
                 "per_item": self.held_out.calls_per_item("compiled"),
             },

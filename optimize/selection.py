@@ -44,7 +44,7 @@ def study_of(run: Run, tuned: TunedJudges) -> Study:
             plan.objective,
             "sample" if plan.objective in POOLED else plan.data.level,
             settings.max_unscored,
-            plan.bounds,
+            plan.absolute_scales,
         ),
         breadth=plan.breadth,
         seed=settings.seed,

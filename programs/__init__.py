@@ -1,4 +1,4 @@
-"""Judges as DSPy programs. `JUDGES` holds the presets by name; any other judge is named by its `module:Class`.
+"""Judges as DSPy programs. `JUDGES` has the presets by name; any other judge is named by its `module:Class`.
 
 Importing this package is cheap: a judge's module, and DSPy with it, is loaded when the judge is built.
 """
@@ -32,21 +32,21 @@ JUDGE_CLASSES: Mapping[str, str] = MappingProxyType(
         "bartscore": "debate_judge.programs.metrics.metric:BartScore",
     }
 )
-"""Short name of a judge's class -> its `module:Class`, which is the name of all other classes."""
+"""Kind -> `module:Class` of the built-in judges; the kind of any other class is its `module:Class`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """A judge before any tuning."""
+    """The class and the configuration of an untuned judge."""
 
     kind: str
     """A key of `JUDGE_CLASSES`, or `module:Class`."""
     config: Mapping[str, Any]
-    """Arguments of the class's `from_config`."""
+    """What the class's `from_config` takes."""
     summary: str
     """A one-line description."""
     searched: tuple[str, ...] = ()
-    """What a search may change: any of persona, rounds, tie_breaker."""
+    """What a compile searches over: any of persona, rounds, tie_breaker."""
 
 
 def _debate(persona: str, rounds: int, tie_breaker: bool, summary: str, searched: tuple[str, ...] = ()) -> Preset:
@@ -65,7 +65,7 @@ JUDGES: Mapping[str, Preset] = MappingProxyType(
     {
         "single": _debate("devils-advocate", 0, False, "one call of the Scorer"),
         "multiagent": _debate("plain", 3, False, "debate with a neutral Critic", ("rounds", "tie_breaker")),
-        "multiagent+tiebreak": _debate("plain", 3, True, "the same, settled by the Tie-breaker", ("rounds",)),
+        "multiagent+tiebreak": _debate("plain", 3, True, "the same, decided by the Tie-breaker", ("rounds",)),
         "rouge-l": Preset("rouge-l", {}, "ROUGE-L against references, no LM"),
         "bleu": Preset("bleu", {}, "BLEU against references, no LM"),
         "bertscore": Preset(
@@ -76,14 +76,14 @@ JUDGES: Mapping[str, Preset] = MappingProxyType(
             "devils-advocate", 3, False, "debate with a devil's advocate", ("persona", "rounds", "tie_breaker")
         ),
         "debate+tiebreak": _debate(
-            "devils-advocate", 3, True, "the same, settled by the Tie-breaker", ("persona", "rounds")
+            "devils-advocate", 3, True, "the same, decided by the Tie-breaker", ("persona", "rounds")
         ),
         "geval": Preset("geval", {"score_mode": "text"}, "G-Eval: derived evaluation steps, then a form with a score"),
         "chateval": _chateval("one-by-one", 2, "ChatEval: referees with different roles speak in turn"),
         "chateval-single": _chateval("none", 1, "ChatEval's single agent", ("evaluator",)),
-        "chateval-ensemble": _chateval("none", 1, "ChatEval's roles without talk, averaged"),
+        "chateval-ensemble": _chateval("none", 1, "ChatEval's roles without a discussion, averaged"),
         "chateval-simultaneous": _chateval("simultaneous", 2, "ChatEval with all speaking at once"),
-        "chateval-summarizer": _chateval("summarizer", 2, "the same, who hear a summary of what was said"),
+        "chateval-summarizer": _chateval("summarizer", 2, "the same, with a summary of the discussion to read"),
         "chateval-same-role": _chateval("one-by-one", 2, "ChatEval with one role for all", ("annotator",) * 3),
         "chateval-compare": Preset(
             "chateval",
@@ -101,8 +101,8 @@ JUDGES: Mapping[str, Preset] = MappingProxyType(
 )
 
 
-def named(name: str) -> Preset:
-    """The preset of a name: a key of `JUDGES`, or `module:Class` for that class with its default configuration."""
+def find_preset(name: str) -> Preset:
+    """The preset `name`: a key of `JUDGES`, or `module:Class` for that class with its default configuration."""
     if name in JUDGES:
         return JUDGES[name]
     if ":" in name:
@@ -113,74 +113,73 @@ def named(name: str) -> Preset:
 
 
 def judge_class(kind: str) -> type[Judge]:
-    """The class of a kind: a key of `JUDGE_CLASSES`, or `module:Class`. Its module is imported, which runs the code in
-    it."""
+    """The class of a kind: a key of `JUDGE_CLASSES`, or `module:Class`. Importing its module runs the code in it."""
     from debate_judge.programs.judge import Judge
 
-    def wrong(problem: str, remedy: str, actual: object = kind) -> InputError:
+    def refusal(problem: str, remedy: str, actual: object = kind) -> InputError:
         return InputError(problem, field="--judge", expected="module:Class of a judge", found=actual, remedy=remedy)
 
     if kind.startswith("__main__:"):
-        raise wrong("a judge in the running script cannot be imported elsewhere", "move it into a module of its own")
-    judge = named_object(JUDGE_CLASSES.get(kind, kind), "--judge", "a judge", "my_package.my_module:MyJudge")
+        raise refusal("a judge in the running script cannot be imported elsewhere", "move it into a module of its own")
+    judge = import_object(JUDGE_CLASSES.get(kind, kind), "--judge", "a judge", "my_package.my_module:MyJudge")
     if not isinstance(judge, type) or not issubclass(judge, Judge):
         actual = "there is no such class" if judge is None else repr(judge)
-        raise wrong(f"{kind!r} is not a judge", "name a subclass of debate_judge.programs.judge.Judge", actual)
+        raise refusal(f"{kind!r} is not a judge", "name a subclass of debate_judge.programs.judge.Judge", actual)
     if judge.kind != kind:
-        remedy = "name it so" if ":" in judge.kind else f"remove the line `kind = {judge.kind!r}` from the class"
-        raise wrong(f"the class at {kind!r} has another `kind`", remedy, judge.kind)
+        remedy = f"use {judge.kind}" if ":" in judge.kind else f"remove the line `kind = {judge.kind!r}` from the class"
+        raise refusal(f"the class at {kind!r} has another `kind`", remedy, judge.kind)
     return judge
 
 
-def named_object(place: str, field: str, what: str, example: str) -> Any:
-    """The object at `module:Class`, or None. The module is imported, which runs the code in it.
+def import_object(path: str, field: str, what: str, example: str) -> Any:
+    """The object at `path`, a `module:Class`; None if the module has none. Importing the module runs the code in it.
 
     An error names the flag `field`, says `what` is expected and gives an `example`.
     """
 
-    def wrong(problem: str, remedy: str) -> InputError:
-        return InputError(problem, field=field, expected=f"module:Class of {what}", found=place, remedy=remedy)
+    def refusal(problem: str, remedy: str) -> InputError:
+        return InputError(problem, field=field, expected=f"module:Class of {what}", found=path, remedy=remedy)
 
-    module, _, name = place.partition(":")
+    module, _, name = path.partition(":")
     if not _MODULE.fullmatch(module) or not name.isidentifier():
-        raise wrong(f"not the import path of {what}", f"write it like {example}")
+        raise refusal(f"not the import path of {what}", f"write it like {example}")
     try:
         return getattr(importlib.import_module(module), name, None)
     except ImportError as error:
         remedy = "install it, or set PYTHONPATH to the folder that it is in"
-        raise wrong(f"the module {module!r} cannot be imported: {error}", remedy) from error
+        raise refusal(f"the module {module!r} cannot be imported: {error}", remedy) from error
 
 
 def build(kind: str, config: Mapping[str, Any]) -> Judge:
-    """Make the judge of a kind."""
+    """Make a judge of a kind from its configuration."""
     return judge_class(kind).from_config(config)
 
 
 def options_of(name: str) -> tuple[str, ...]:
-    """Names of the options that a user may set for a judge."""
-    return judge_class(named(name).kind).settable
+    """Names of the options that a user may set for a preset."""
+    return judge_class(find_preset(name).kind).settable
 
 
-def preset(name: str, options: Mapping[str, Any]) -> Judge:
-    """Make the judge `name`, as `named` takes it, with the options that the user set."""
-    known, chosen = options_of(name), named(name)
+def build_preset(name: str, options: Mapping[str, Any]) -> Judge:
+    """Make the judge of a preset (see `find_preset`) with the options that the user set."""
+    settable, preset = options_of(name), find_preset(name)
     for option, value in options.items():
-        if option not in known:
+        if option not in settable:
             raise InputError(
                 f"the judge {name!r} has no option {option!r}",
                 field="-J",
-                expected=f"one of {', '.join(known)}" if known else "no options for this judge",
+                expected=f"one of {', '.join(settable)}" if settable else "no options for this judge",
                 found=f"{option}={value}",
-                remedy=did_you_mean(option, known),
+                remedy=did_you_mean(option, settable),
             )
     try:
-        return build(chosen.kind, {**chosen.config, **options})
+        return build(preset.kind, {**preset.config, **options})
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(
             f"the judge {name!r} cannot be made: {error!r}",
             field="--judge",
-            expected="a class that `from_config` makes from {} and the options in `settable`",
+            expected="a class whose `from_config` takes {} and the options in `settable`",
             found=dict(options),
         ) from error

@@ -1,14 +1,14 @@
-"""Rated texts for DSPy's own optimizers and `dspy.Evaluate`: examples of groups, the metric, and feedback in words.
+"""Rated texts for DSPy's own optimizers and `dspy.Evaluate`: one example a group, the metric, and textual feedback.
 
     train = examples(corpus("sample"), aspects=["coherence"])
     dspy.Evaluate(devset=train, metric=group_agreement)(judge)          # 100 x the summary-level correlation
     dspy.GEPA(metric=group_agreement, failure_score=-1, ...).compile(judge, trainset=train)
 
-One example is one source with its candidates in one aspect, because a correlation is one of several scores.
+One example is one source with its candidates in one aspect, because a correlation needs several scores.
 
-A correlation does not say which candidates are in the wrong order, nor whether the first score or the debate is the
-cause. Both follow from the ratings and the transcripts, which contain the score before and after each critique.
-Feedback contains no texts under evaluation and no replies, so that these cannot give instructions to a tuner's LM.
+A correlation does not say which candidates are in the wrong order, nor whether the first score or the debate put them
+there. Feedback takes both from the ratings and the transcripts, which contain the score before and after each critique.
+It quotes neither texts under evaluation nor replies, so that these cannot give instructions to a tuner's LM.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from debate_judge.programs.roles.parsing import escape
 
 _CANDIDATE = re.compile(r"^\[\[ ## candidate_(\d+) ## \]\]\n", re.MULTILINE)
 
-FAILED = -1.0
-"""The metric of a group that tells nothing because scores are missing: no correlation is lower."""
+FAILURE_SCORE = -1.0
+"""The metric of a group for which too few scores exist, like DSPy's `failure_score`: no correlation is lower."""
 
 
 def corpus(spec: str | Path, *, task: Task | str | None = None, columns: Iterable[str] = ()) -> Corpus:
@@ -44,8 +44,8 @@ def corpus(spec: str | Path, *, task: Task | str | None = None, columns: Iterabl
 
     Args:
         spec: What the command line takes as --data.
-        task: The task of a file, if it is not to be inferred; a task, the name of a built-in one, or a task file.
-        columns: `NAME=COLUMN` for each column of the file that has another name than ours.
+        task: The task of a file: a `Task`, the name of a built-in one, or a task file; by default it is inferred.
+        columns: `NAME=COLUMN` for each column whose name in the file differs from ours.
 
     Raises:
         InputError: There is no such data, or it cannot be used.
@@ -54,7 +54,7 @@ def corpus(spec: str | Path, *, task: Task | str | None = None, columns: Iterabl
 
 
 class Examples(list[dspy.Example]):
-    """Examples, and how many groups are none."""
+    """Examples, and the number of groups left out."""
 
     def __init__(self, examples: Iterable[dspy.Example], left_out: dict[str, int]) -> None:
         super().__init__(examples)
@@ -82,39 +82,39 @@ def examples(
         seed: Of the split.
 
     Raises:
-        InputError: An aspect or a part that there is not, or no group has candidates that are rated differently.
+        InputError: There is no such aspect or part, or no group has candidates that are rated differently.
     """
-    chosen = [corpus.task.aspect(name) for name in corpus.chosen_aspects(aspects)]
+    chosen_aspects = [corpus.task.aspect(name) for name in corpus.chosen_aspects(aspects)]
     if part is not None:
         if part not in PARTS:
             raise InputError("unknown part", field="part", expected=", ".join(PARTS), found=part)
-        corpus = getattr(split(corpus, aspects=[aspect.name for aspect in chosen], seed=seed), part)
-    made = [
+        corpus = getattr(split(corpus, aspects=[aspect.name for aspect in chosen_aspects], seed=seed), part)
+    group_examples = [
         call_example(corpus.task, aspect.name, group, [c.text for c in group.candidates], group.ratings(aspect.name))
-        for aspect in chosen
+        for aspect in chosen_aspects
         for group in corpus.groups
         if group.has_distinct_ratings(aspect.name)
     ]
-    if not made:
+    if not group_examples:
         raise InputError(
             "no source has candidates that are rated differently",
             file=corpus.origin.location,
             field="aspects",
             expected="several rated candidates of a source, for a correlation within it",
-            found=", ".join(aspect.name for aspect in chosen),
+            found=", ".join(aspect.name for aspect in chosen_aspects),
             remedy="debate compile tunes a judge on sources with one candidate each",
         )
-    left_out = {a.name: sum(not group.has_distinct_ratings(a.name) for group in corpus.groups) for a in chosen}
-    return Examples(made, left_out)
+    left_out = {a.name: sum(not group.has_distinct_ratings(a.name) for group in corpus.groups) for a in chosen_aspects}
+    return Examples(group_examples, left_out)
 
 
 def call_example(
     task: Task, aspect: str, source: RatedGroup | Item, texts: Sequence[str], ratings: Sequence[float | None]
 ) -> dspy.Example:
-    """An example with the arguments of a judge's call about texts of one source, and the mean rating of each."""
+    """An example with the arguments of a judge's call about texts of one source, and the mean rating of each text."""
     fields: dict[str, Any] = {"source": source.source, "texts": list(texts), "aspect": aspect}
     if task != next((known for known in TASKS.values() if any(a.name == aspect for a in known.aspects)), None):
-        # A name where it suffices, because examples may be written to files as demonstrations.
+        # A built-in task by its name, because DSPy may write examples to files as demonstrations.
         fields["task"] = task.name if TASKS.get(task.name) == task else task
     if source.context:
         fields["context"] = source.context
@@ -134,23 +134,22 @@ def group_agreement(
 ) -> float | dspy.Prediction:
     """The correlation of the scores of one source's texts with their ratings, from -1 to 1; a metric for DSPy.
 
-    The mean over examples is the summary-level correlation, so `dspy.Evaluate` prints 100 times that. It is the same
-    number for optimizers, with or without a trace, because nothing distinguishes their evaluations from a user's.
-    Texts without a score are left out, as in all agreement of this project, and equal scores count 0. Where too little
-    is scored for a correlation, the value is `FAILED`, and never None or NaN. DSPy itself scores a program that raises
-    with its own `failure_score`, 0 by default: give `failure_score=-1` to `dspy.Evaluate` and `dspy.GEPA`. With
-    `dspy.BootstrapFewShot`, for which any value but 0 is a success, give `metric_threshold`.
+    The mean over examples is the summary-level correlation, and `dspy.Evaluate` prints 100 times that. With a trace the
+    value is the same. Texts without a score are left out, as in all agreement of this project; where all scores are
+    equal, the value is 0, and where too few texts have one, `FAILURE_SCORE`; it is never None or NaN. DSPy scores a
+    program that raises with its own `failure_score`, 0 by default: give `failure_score=-1` to `dspy.Evaluate` and
+    `dspy.GEPA`. With `dspy.BootstrapFewShot`, for which any value but 0 is a success, give `metric_threshold`.
 
     Args:
         gold: From `examples`.
         pred: Of a judge: `scores`, and for feedback `judgements`.
-        trace: Of the whole call; not used.
-        pred_name: The predictor that feedback is wanted for.
-        pred_trace: The call of this predictor that the feedback is shown with.
+        trace: Not used.
+        pred_name: The predictor that GEPA wants feedback for; without it there is none.
+        pred_trace: The call of this predictor that the feedback belongs to.
         statistic: Another correlation, by `functools.partial`.
 
     Returns:
-        The correlation; where feedback is wanted, a prediction with `score` and `feedback`.
+        The correlation; with `pred_name` a prediction with `score` and `feedback`.
     """
     pairs = [
         (rating, score)
@@ -158,33 +157,36 @@ def group_agreement(
         if rating is not None and score is not None and math.isfinite(score)
     ]
     ratings, scores = [rating for rating, _ in pairs], [score for _, score in pairs]
-    value = FAILED
+    value = FAILURE_SCORE
     if len(set(ratings)) > 1:
         value = correlation(ratings, scores, statistic) or 0.0
     if pred_name is None:
         return value
-    called = pred_trace[0][1] if pred_trace else {}
-    shown = _numbers_shown(gold.texts, called.get("candidates") or "")
-    lines = [_about_call(gold, pred.scores, called.get("candidate"), shown), group_feedback(gold, pred, shown)]
+    call_inputs = pred_trace[0][1] if pred_trace else {}
+    prompt_numbers = _numbers_in_prompt(gold.texts, call_inputs.get("candidates") or "")
+    lines = [
+        _call_feedback(gold, pred.scores, call_inputs.get("candidate"), prompt_numbers),
+        group_feedback(gold, pred, prompt_numbers),
+    ]
     feedback = "\n".join([f"{statistic} correlation of the scores with the ratings: {value:.2f}", *filter(None, lines)])
     return dspy.Prediction(score=value, feedback=feedback)
 
 
-def _numbers_shown(texts: Sequence[str], candidates: str) -> dict[int, int]:
-    """Place of a text in the example -> its number in a prompt about several; empty where the prompt is about one."""
+def _numbers_in_prompt(texts: Sequence[str], candidates: str) -> dict[int, int]:
+    """Index of a text in the example -> its number in a prompt about several candidates; empty for other prompts."""
     _, *pieces = _CANDIDATE.split(candidates)
     numbers = {text.strip(): int(number) for number, text in zip(pieces[::2], pieces[1::2], strict=True)}
     return {n: numbers[escaped] for n, text in enumerate(texts) if (escaped := escape(text).strip()) in numbers}
 
 
-def _about_call(
-    gold: dspy.Example, scores: Sequence[float | None], candidate: str | None, shown: Mapping[int, int]
+def _call_feedback(
+    gold: dspy.Example, scores: Sequence[float | None], candidate: str | None, prompt_numbers: Mapping[int, int]
 ) -> str:
-    """What the raters and the judge said of the texts that a call was about."""
-    places = list(shown) or [n for n, text in enumerate(gold.texts) if escape(text) == candidate][:1]
+    """The ratings and scores of the texts that a call was about, a line for each."""
+    indices = list(prompt_numbers) or [n for n, text in enumerate(gold.texts) if escape(text) == candidate][:1]
     lines = []
-    for place in places:
-        rating, score, number = gold.ratings[place], scores[place], shown.get(place, place + 1)
+    for index in indices:
+        rating, score, number = gold.ratings[index], scores[index], prompt_numbers.get(index, index + 1)
         if rating is not None:
             judged = "; the judge has no score for it"
             if score is not None:
@@ -194,62 +196,62 @@ def _about_call(
     return "\n".join(lines)
 
 
-# --- feedback in words ---
+# --- textual feedback ---
 
-WORST = 5
-"""Most pairs in the wrong order that are named: those with the largest difference of ratings."""
+MAX_PAIRS = 5
+"""Most pairs in the wrong order that feedback lists: those with the largest difference of ratings."""
 
-Rated = tuple[int, float, float]
-"""(number of a candidate in the example, from 1; mean rating; the judge's score)."""
+RatedScore = tuple[int, float, float]
+"""(number that feedback gives the candidate; mean rating; the judge's score)."""
 
 
 def group_feedback(
-    example: dspy.Example, prediction: dspy.Prediction, shown: Mapping[int, int] = MappingProxyType({})
+    example: dspy.Example, prediction: dspy.Prediction, prompt_numbers: Mapping[int, int] = MappingProxyType({})
 ) -> str:
     """Describe which candidates of a group are in the wrong order, and what the debate did to each score.
 
     Args:
         example: Rated texts, with `ratings`.
         prediction: With `judgements`, one per text.
-        shown: Place in the example -> number in a prompt, for feedback on that prompt; others are then left out.
+        prompt_numbers: Index in the example -> number in a prompt; feedback is then about these candidates only.
 
     Returns:
-        A statement on each line; candidates are named by their number in the prompt or else in the example.
+        A statement on each line; candidates have their number in the prompt, or else their number in the example.
     """
-    final: list[Rated] = []
-    first: list[Rated] = []
+    final: list[RatedScore] = []
+    first: list[RatedScore] = []
     lines: list[str] = []
     effects: Counter[str] = Counter()
-    for place, (judgement, rating) in enumerate(zip(prediction.judgements, example.ratings, strict=True)):
-        if shown and place not in shown:
+    for index, (judgement, rating) in enumerate(zip(prediction.judgements, example.ratings, strict=True)):
+        if prompt_numbers and index not in prompt_numbers:
             continue
-        number = shown.get(place, place + 1)
+        number = prompt_numbers.get(index, index + 1)
         if isinstance(judgement, Unscored):
             lines.append(f"Candidate {number} has no score: {judgement.reason}.")
         elif rating is not None:
             opening = judgement.transcript.until(0).score
             final.append((number, rating, judgement.score))
             first.append((number, rating, judgement.score if opening is None else opening))
-            lines += _debate(number, rating, judgement, effects)
+            lines += _debate_feedback(number, rating, judgement, effects)
     balance = [
         "Turns that answered a critique or broke a tie: "
         f"{effects['toward']} moved a score toward the raters' mean, {effects['away']} away from it, "
         f"{effects['across']} to its other side at equal distance; {effects['unmoved']} left it as it was."
     ]
-    return "\n".join([*_order(final, first, debated=bool(effects)), *(balance if effects else []), *lines])
+    return "\n".join([*_order_feedback(final, first, debated=bool(effects)), *(balance if effects else []), *lines])
 
 
-def _order(final: Sequence[Rated], first: Sequence[Rated], *, debated: bool) -> list[str]:
-    """How many pairs are in the wrong order before and after the debate, and the worst of them."""
-    differing = sum(a[1] != b[1] for a, b in combinations(final, 2))
-    if not differing:
+def _order_feedback(final: Sequence[RatedScore], first: Sequence[RatedScore], *, debated: bool) -> list[str]:
+    """The number of pairs in the wrong order, before the debate, too, if there was one; and `MAX_PAIRS` of them."""
+    rated_apart = sum(a[1] != b[1] for a, b in combinations(final, 2))
+    if not rated_apart:
         return ["The raters set no two of the scored candidates apart."]
     wrong, tied = _pairs_in_wrong_order(final), sum(a[1] != b[1] and a[2] == b[2] for a, b in combinations(final, 2))
-    summary = f"Pairs that the raters set apart: {differing}; in the wrong order: {len(wrong)}; scored alike: {tied}"
+    summary = f"Pairs that the raters set apart: {rated_apart}; in the wrong order: {len(wrong)}; scored alike: {tied}"
     if debated:
         summary += f"; in the wrong order by the scores before the debate: {len(_pairs_in_wrong_order(first))}"
     lines = [f"{summary}."]
-    for lower, higher in wrong[:WORST]:
+    for lower, higher in wrong[:MAX_PAIRS]:
         lines.append(
             f"Candidate {lower[0]} has {lower[2]:g} and candidate {higher[0]} has {higher[2]:g}, but the raters put "
             f"candidate {lower[0]} lower by {higher[1] - lower[1]:.2f} ({lower[1]:.2f} and {higher[1]:.2f})."
@@ -257,15 +259,15 @@ def _order(final: Sequence[Rated], first: Sequence[Rated], *, debated: bool) -> 
     return lines
 
 
-def _pairs_in_wrong_order(rated: Sequence[Rated]) -> list[tuple[Rated, Rated]]:
-    """The lower rated candidate of each pair first; pairs with the largest difference of ratings first."""
+def _pairs_in_wrong_order(rated: Sequence[RatedScore]) -> list[tuple[RatedScore, RatedScore]]:
+    """(lower rated, higher rated), pairs with the largest difference of ratings first."""
     pairs = [(a, b) if a[1] < b[1] else (b, a) for a, b in combinations(rated, 2)]
     wrong = [(lower, higher) for lower, higher in pairs if lower[1] < higher[1] and lower[2] > higher[2]]
     return sorted(wrong, key=lambda pair: pair[0][1] - pair[1][1])
 
 
-def _debate(number: int, rating: float, verdict: Verdict, effects: Counter[str]) -> Iterator[str]:
-    """What each critique and the Tie-breaker did to a score; the directions are counted in `effects`."""
+def _debate_feedback(number: int, rating: float, verdict: Verdict, effects: Counter[str]) -> Iterator[str]:
+    """How each critique and the Tie-breaker changed a score; adds the kinds of change to `effects`."""
     turns = [turn for turn in verdict.transcript.turns if turn.role in ("scorer", "tie-breaker")]
     scored = [(turn, turn.score) for turn in turns if turn.score is not None]
     for (_, before), (turn, after) in pairwise(scored):

@@ -1,8 +1,8 @@
 """An LM for dry runs, which estimate the cost of a job: the offline LM's replies, at assumed lengths.
 
-How many calls a debate takes depends on what its roles reply. In the lower case of an estimate every Critic is content
-at once, or has scored blind as the Scorer did; in the upper case none ever is; in the expected case the offline LM
-decides. A new field that decides how long a debate lasts needs one line in `EXTREMES`.
+How many calls a debate takes depends on its replies. In the lower case of an estimate every Critic agrees at once, or
+scores blind what the Scorer did; in the upper case no Critic ever agrees; in the expected case the offline LM decides.
+A new field that decides how long a debate lasts needs an entry in `OVERRIDES`.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from debate_judge.programs.lm.local_engine import LocalEngine
 from debate_judge.programs.lm.reply import Reply
 from debate_judge.programs.offline import engine as offline
 from debate_judge.programs.offline import other_roles
-from debate_judge.programs.offline.roles import BLIND, CONTRARY, Prompt, parse, render
+from debate_judge.programs.offline.roles import BLIND_PHRASE, CONTRARY_ROLE, Prompt, parse, render
 from debate_judge.programs.roles import parsing as replies
 
 REPLY_TOKENS = (80, 250, 800)
-"""Assumed length of a reply in tokens (all free-text fields together): lower, expected, upper case."""
+"""Assumed length of a reply in tokens, all free-text fields together, in the lower, expected and upper case."""
 
-AMONG_OTHERS = 0.25
-"""Assumed share of that length for each score of a reply about several candidates or aspects."""
+SHARE_PER_SCORE = 0.25
+"""Assumed length for each score of a reply about several candidates or aspects, as a share of `REPLY_TOKENS`."""
 
-SPOKEN = frozenset({"rationale", "review", "feedback", "reasoning", "opinion", "steps", "summary"})
-"""Fields that the offline LM knows and that hold free text; its others hold a short value. Whether a field that it does
-not know is free text follows from its type and description."""
+FREE_TEXT_FIELDS = frozenset({"rationale", "review", "feedback", "reasoning", "opinion", "steps", "summary"})
+"""The free-text fields among those that the offline LM knows; the others hold a short value. Whether an unknown field
+is free text follows from its type and description."""
 
-_ABOUT_NO_ITEM = frozenset({"task", "aspect", "role"})
+_ITEM_INDEPENDENT_INPUTS = frozenset({"task", "aspect", "role"})
 """Inputs of a prompt that is the same for all items."""
 
 _FILLER = "These words stand for what an LM would go on to say. "
@@ -41,91 +41,92 @@ _FILLER = "These words stand for what an LM would go on to say. "
 class EstimateCase:
     name: Literal["lower", "expected", "upper"]
     reply_tokens: int
-    """Assumed length of a reply."""
-    distinct: bool = True
-    """Whether different prompts get different replies, as from an LM that writes freely. With equal replies later
-    prompts can become equal, too, which are then asked once."""
+    """Assumed length of a reply in tokens."""
+    distinct_replies: bool = True
+    """Whether different prompts get different replies, as from a real LM. Equal replies can make later prompts equal,
+    which are then sent only once."""
 
 
 @dataclass(frozen=True, slots=True)
 class ItemReply(Reply):
-    """A reply to a prompt about one item. Other prompts are asked once, however many items there are."""
+    """A reply to a prompt about items. Any other prompt is sent once, however many items there are."""
 
 
-Change = Callable[[Prompt, str], dict[str, str]]
-"""(prompt, the offline LM's text of a field) -> fields to write instead, by name."""
+FieldOverride = Callable[[Prompt, str], dict[str, str]]
+"""(prompt, the offline LM's text of a field) -> name of a field -> its text in place of the offline LM's."""
 
 
-def _contradicting(prompt: Prompt, written: str) -> dict[str, str]:
-    """The opposite of what was said last, so that no three who speak in turn ever agree."""
+def _opposite_verdict(prompt: Prompt, written: str) -> dict[str, str]:
+    """The opposite of the last verdict in the debate, so that the three speakers of a state never agree."""
     debate = prompt.input("debate")
     denied = debate.rfind("factuality True") > debate.rfind("factuality False")
     return {"factuality": str(not denied), "severity": "1"}
 
 
-def _many_claims(prompt: Prompt, written: str) -> dict[str, str]:
-    """Twice as many, as far as the prompt allows that many."""
+def _twice_as_many_claims(prompt: Prompt, written: str) -> dict[str, str]:
+    """Twice as many claims as the offline LM's, up to the prompt's maximum."""
     lines = written.splitlines()
     if lines == ["NONE"]:
         return {"claims": written}
     twice = [claim for line in lines for claim in (line, f"Besides: {line}")]
-    return {"claims": "\n".join(twice[: other_roles.most_claims(prompt)])}
+    return {"claims": "\n".join(twice[: other_roles.max_claims(prompt)])}
 
 
 def _none_disputed(prompt: Prompt, written: str) -> dict[str, str]:
-    return {"decisions": replies.NO_ISSUE, **dict.fromkeys(other_roles.named(prompt, "decisions"), "")}
+    return {"decisions": replies.NO_ISSUE, **dict.fromkeys(other_roles.cell_names(prompt, "decisions"), "")}
 
 
 def _all_disputed(prompt: Prompt, written: str) -> dict[str, str]:
-    names = other_roles.named(prompt, "decisions")
+    names = other_roles.cell_names(prompt, "decisions")
     return {**dict.fromkeys(names, "An issue."), "decisions": "\n".join(f"{name}: TOO HIGH" for name in names)}
 
 
-EXTREMES: Mapping[str, tuple[Change, Change]] = MappingProxyType(
+OVERRIDES: Mapping[str, tuple[FieldOverride, FieldOverride]] = MappingProxyType(
     {
         "decision": (lambda *_: {"decision": replies.NO_ISSUE}, lambda *_: {"decision": "ISSUE"}),
         "decisions": (_none_disputed, _all_disputed),
-        "factuality": (lambda *_: {"factuality": "True", "severity": "0"}, _contradicting),
+        "factuality": (lambda *_: {"factuality": "True", "severity": "0"}, _opposite_verdict),
         "claims": (
             lambda _, written: {"claims": "\n".join(written.splitlines()[: -(-len(written.splitlines()) // 2)])},
-            _many_claims,
+            _twice_as_many_claims,
         ),
     }
 )
-"""Requested field -> how the lower and the upper case fill it in, for debates as short and as long as possible."""
+"""Requested field -> its texts in the lower and in the upper case, for debates as short and as long as possible."""
 
 
 class DryRunEngine(LocalEngine):
-    """An engine that answers according to a case of the estimate; of a call's settings only `logprobs` and `max_tokens`
-    have an effect."""
+    """An engine for one case of the estimate; of a call's settings only `logprobs` and `max_tokens` have an effect."""
 
     def __init__(self, case: EstimateCase) -> None:
         self._case = case
 
     def answer(self, system: str, user: str, settings: Mapping[str, Any]) -> Reply:
         case, prompt = self._case, parse(system, user)
-        if BLIND in prompt.role and case.name != "expected":
-            # Its distance from the Scorer's score decides whether there is a debate.
-            prompt = replace(prompt, role="" if case.name == "lower" else CONTRARY)
-        known = offline.known_fields(prompt)
-        fields = offline.fill_in(prompt, known)
-        spoken = [n for n in fields if n in SPOKEN or (n not in known and offline.is_text(prompt, n))]
+        if BLIND_PHRASE in prompt.role and case.name != "expected":
+            # The blind score's distance from the Scorer's decides whether there is a debate.
+            prompt = replace(prompt, role="" if case.name == "lower" else CONTRARY_ROLE)
+        answered_fields = offline.answered_fields(prompt)
+        fields = offline.complete_fields(prompt, answered_fields)
+        free_text = [
+            n for n in fields if n in FREE_TEXT_FIELDS or (n not in answered_fields and offline.is_free_text(prompt, n))
+        ]
         tokens = case.reply_tokens
         if case.name != "expected":
-            for name in [name for name in prompt.outputs if name in EXTREMES]:
-                fields |= EXTREMES[name][case.name == "upper"](prompt, fields[name])
+            for name in [name for name in prompt.outputs if name in OVERRIDES]:
+                fields |= OVERRIDES[name][case.name == "upper"](prompt, fields[name])
         if prompt.input("candidates"):
             fields = {name: text for name, text in fields.items() if text}
-            spoken = [name for name in fields if name == "review" or name.startswith("candidate_")]
-            tokens = max(tokens, round(tokens * other_roles.cell_count(prompt) * AMONG_OTHERS))
-        weighed = bool(settings.get("logprobs")) and "score" in fields
-        if weighed:
+            free_text = [name for name in fields if name == "review" or name.startswith("candidate_")]
+            tokens = max(tokens, round(tokens * other_roles.cell_count(prompt) * SHARE_PER_SCORE))
+        with_logprobs = bool(settings.get("logprobs")) and "score" in fields
+        if with_logprobs:
             fields["score"] = f"{round(float(fields['score']))}"
-        _lengthen(case, fields, spoken, user, min(tokens, settings.get("max_tokens") or tokens))
+        _pad(case, fields, free_text, user, min(tokens, settings.get("max_tokens") or tokens))
         text = render(prompt, fields)
-        kind = Reply if set(prompt.inputs) <= _ABOUT_NO_ITEM else ItemReply
-        logprobs = _certain(text, fields["score"]) if weighed else None
-        return kind(text, tokens_of(system) + tokens_of(user), tokens_of(text), logprobs=logprobs)
+        reply_type = Reply if set(prompt.inputs) <= _ITEM_INDEPENDENT_INPUTS else ItemReply
+        logprobs = _certain_logprobs(text, fields["score"]) if with_logprobs else None
+        return reply_type(text, tokens_of(system) + tokens_of(user), tokens_of(text), logprobs=logprobs)
 
 
 def tokens_of(text: str) -> int:
@@ -133,19 +134,19 @@ def tokens_of(text: str) -> int:
     return round(len(text.encode("utf-8", "surrogatepass")) * TOKENS_PER_BYTE)
 
 
-def _lengthen(case: EstimateCase, fields: dict[str, str], spoken: Sequence[str], user: str, tokens: int) -> None:
-    """Fill up the `spoken` fields to `tokens` in all; in the lower case longer ones are cut."""
-    mark = hashlib.blake2b(user.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
-    for name in spoken:
-        size = round(tokens / TOKENS_PER_BYTE / len(spoken))
-        text = f"{fields[name]} ({mark})" if case.distinct else fields[name]
+def _pad(case: EstimateCase, fields: dict[str, str], free_text: Sequence[str], user: str, tokens: int) -> None:
+    """Fill the `free_text` fields up to `tokens` in all; in the lower case cut them to that length."""
+    digest = hashlib.blake2b(user.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
+    for name in free_text:
+        size = round(tokens / TOKENS_PER_BYTE / len(free_text))
+        text = f"{fields[name]} ({digest})" if case.distinct_replies else fields[name]
         missing = size - len(text.encode("utf-8", "surrogatepass"))
         if missing > 0:
             text += " " + (_FILLER * (missing // len(_FILLER) + 1))[:missing].strip()
         fields[name] = text[:size] if case.name == "lower" else text
 
 
-def _certain(text: str, score: str) -> tuple[tuple[tuple[str, float], ...], ...]:
+def _certain_logprobs(text: str, score: str) -> tuple[tuple[tuple[str, float], ...], ...]:
     """Log-probabilities that give the score's token the probability 1."""
     start = text.rindex(score)
     parts = (text[:start], score, text[start + len(score) :])

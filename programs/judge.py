@@ -1,10 +1,10 @@
-"""The contract of judges: their input, their output, and the methods that every judge has.
+"""The contract of judges: what they are given, what they return, and the methods that every judge has.
 
     judge(source="The article ...", text="Its summary ...", aspect="coherence")      # score, reason, judgement
     judge(source="The article ...", texts=["...", "..."], aspect="coherence")        # scores, reasons, judgements
 
-Judges and exports (`runs.export.loaded`) are called like this: keywords in, a `dspy.Prediction` out, and an
-`InputError` for what cannot be asked.
+Judges and exports (`runs.export.loaded`) are called like this: keywords in, a `dspy.Prediction` out; arguments that
+cannot be used are an `InputError`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import dspy
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Granularity
+from debate_judge.programs.grouping import CallTexts, find_aspect, group_into_questions
 from debate_judge.programs.grouping import Item as Item
-from debate_judge.programs.grouping import Texts, find_aspect, grouped
 from debate_judge.programs.grouping import corpus_items as corpus_items
 from debate_judge.programs.grouping import items_of as items_of
 from debate_judge.programs.lm.loop import gather, run
@@ -37,7 +37,7 @@ class Verdict:
 
     score: float
     rounds: int
-    """Completed rounds, that is Critic replies; at most n."""
+    """Replies of the Critic; at most n."""
     stop_reason: StopReason
     calls: float
     """LM calls that led to this verdict, cached or not; a call that several candidates share counts with its share."""
@@ -45,10 +45,10 @@ class Verdict:
 
     @property
     def reason(self) -> str:
-        """What was said for this score: in a debate the last Scorer's rationale, or the Tie-breaker's."""
+        """The rationale of the score: in a debate that of the Scorer's last turn, or the Tie-breaker's."""
         scored = [turn for turn in self.transcript.turns if turn.score is not None]
-        matching = [turn for turn in scored if turn.score == self.score] or scored
-        return matching[-1].text if matching else ""
+        with_this_score = [turn for turn in scored if turn.score == self.score] or scored
+        return with_this_score[-1].text if with_this_score else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class DebateConfig:
 
     def __post_init__(self) -> None:
         # An export may come from anywhere, and each round is paid for.
-        whole_number("rounds", self.rounds, most=MAX_ROUNDS)
+        whole_number("rounds", self.rounds, maximum=MAX_ROUNDS)
         yes_or_no("tie_breaker", self.tie_breaker)
 
 
@@ -88,31 +88,31 @@ class _JudgeMeta(type(dspy.Module), ABCMeta):  # type: ignore[misc]
 class Judge(dspy.Module, metaclass=_JudgeMeta):
     """Base class of all judges. Scoring, tuning, search and export use only the attributes and methods defined here.
 
-    A judge turns an item into a transcript (`converse`), and a transcript into a judgement (`verdict`). The two steps
-    are separate so that one transcript can be read at several numbers of rounds without a further LM call.
+    A judge turns items into transcripts (`converse`), and a transcript into a judgement (`judgement`). These are two
+    steps, so that one transcript gives the judgement after any smaller number of rounds without a further LM call.
 
-    A subclass must have `converse` and `config`; `programs.testing.check_judge` tests the rest of the contract.
+    A subclass must define `converse` and `config`; `programs.testing.check_judge` tests the rest of the contract.
     """
 
     kind: ClassVar[str]
     """Name of the class in exports: its key in `programs.JUDGE_CLASSES`, or its `module:Class` if it has none."""
     settable: ClassVar[tuple[str, ...]] = ()
-    """Entries of its configuration that a user may set as options."""
+    """Names in `config` that a user may set as options."""
     packages: ClassVar[tuple[str, ...]] = ()
     """Distributions that only this judge needs."""
     on_scale: ClassVar[bool] = True
-    """Whether scores lie on the aspect's scale; if not, they are reported as given."""
+    """Whether scores lie on the aspect's scale; if not, they are never rounded."""
     shows_examples: ClassVar[bool] = False
     """Whether its prompts can show rated examples (`programs.roles.examples`)."""
     nearest_examples: int = 0
     """Number of rated examples in a prompt, those most similar to the item; 0 shows all examples for every item."""
     compares: bool = False
-    """Whether candidates in pairs are compared (`converse`) and not scored one by one. The score of each is then
-    its outcome: the upper end of the aspect's scale for a win, the middle for a tie, the lower end for a loss."""
+    """Whether the two candidates of a pair are compared in one `converse` and not scored one by one. The score of each
+    is its outcome: the upper end of the aspect's scale for a win, the middle for a tie, the lower end for a loss."""
     together: int = 0
-    """Most candidates of one source that are judged in one conversation (`converse`); 0 judges each alone."""
+    """Most candidates of one source that are judged in one `converse`; 0 judges each alone."""
     joint: bool = False
-    """Whether one conversation covers all aspects that the candidates are judged in."""
+    """Whether one `converse` covers all aspects that the candidates are judged in."""
     order: int = 0
     """Seed of the order in which candidates are shown together."""
 
@@ -127,20 +127,20 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
         self.debate_config = debate_config or DebateConfig()
 
     def forward(self, *positional: object, **keywords: Any) -> dspy.Prediction:
-        """Judge a text, or several of one source; call the judge itself, as any DSPy program.
+        """Judge a text, or several of one source. Like any DSPy program, call the judge itself.
 
-        It may be called in any thread, and where an event loop is running; `acall` is the same on a loop.
+        It may be called in any thread, also while an event loop is running; `acall` is its asynchronous form.
 
         Args:
-            positional: Refused: all arguments have keywords.
+            positional: Refused: all arguments are keywords.
             keywords: `source` (empty where texts are judged by themselves), `text` or a list of `texts`, `aspect` (a
                 name or an `Aspect`, see `programs.grouping.find_aspect`), and optionally `task`, `context` (a text that
                 belongs to the source) and `references`.
 
         Returns:
             `score`, `reason` and `judgement`; for `texts` the lists `scores`, `reasons` and `judgements`. A yes/no
-            aspect has `decision` (`decisions`) as well, and the `cut` from which on a score is a yes. A text without a
-            score has the score None, and the reason says why.
+            aspect has `decision` (`decisions`) as well, and `cut`, the lowest score that is a yes. Where a text could
+            not be scored, the score is None and the reason says why.
 
         Raises:
             InputError: An argument cannot be used, or no LM is configured.
@@ -149,42 +149,42 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
         return run(self.aforward(*positional, **keywords))
 
     async def aforward(self, *positional: object, **keywords: Any) -> dspy.Prediction:
-        texts = Texts.of(positional, keywords)
+        texts = CallTexts.from_arguments(positional, keywords)
         task, aspect = find_aspect(keywords.get("aspect"), keywords.get("task"))
         require_lm(self.predictors())
         judgements = await self.judge_all(texts.items(task, [aspect]))
         scores = [judgement.score if isinstance(judgement, Verdict) else None for judgement in judgements]
         cut = cut_of(aspect) if self.on_scale else None
-        return answer(texts.several, scores, [reason_of(judgement) for judgement in judgements], judgements, cut)
+        return call_result(texts.as_lists, scores, [reason_of(judgement) for judgement in judgements], judgements, cut)
 
     @abstractmethod
     async def converse(self, items: Sequence[Item], rounds: int) -> list[Transcript]:
-        """Ask the LM about candidates of one source, in the order given, with at most `rounds` rounds of debate.
+        """Ask the LM about one question's items: candidates of one source, in the order given.
 
         Args:
             items: Of one aspect; for `joint` judges of several aspects, candidate by candidate.
             rounds: Most rounds of debate, where the judge has rounds.
 
         Returns:
-            A transcript for each item. A call about several items counts in each with an equal share; a failure of one
-            item does not end the others.
+            A transcript for each item. Each transcript counts an equal share of a call about several items; the failure
+            of one item does not end the others.
         """
 
     async def break_ties(self, items: Sequence[Item], transcripts: Sequence[Transcript]) -> list[Transcript]:
-        """Let a Tie-breaker decide the debates of `converse` that ended without agreement; without one, return them."""
+        """Let a Tie-breaker decide the debates of `converse` that ended without agreement; by default there is none."""
         return list(transcripts)
 
-    def verdict(self, transcript: Transcript, rounds: int) -> Judgement:
-        """The judgement that follows from a transcript's first `rounds` rounds; unscored if it failed in these."""
+    def judgement(self, transcript: Transcript, rounds: int) -> Judgement:
+        """The judgement after the first `rounds` rounds of a transcript; unscored if one of them failed."""
         transcript = transcript.until(rounds)
         failure = transcript.failure
         if failure is not None:
             detail = f"{failure.role}, round {failure.round}: {failure.detail}"
             return Unscored(failure.reason, detail, transcript.calls, transcript)
-        return self.read_verdict(transcript, rounds)
+        return self.verdict(transcript, rounds)
 
-    def read_verdict(self, transcript: Transcript, rounds: int) -> Verdict:
-        """The verdict that follows from a transcript without a failure: by default its latest score."""
+    def verdict(self, transcript: Transcript, rounds: int) -> Verdict:
+        """The verdict on a transcript of at most `rounds` rounds without a failure: by default its last score."""
         scores = [turn.score for turn in transcript.turns if turn.score is not None]
         if not scores:
             raise ValueError(f"the judge {self.kind!r} recorded neither a score nor a failure")
@@ -194,7 +194,7 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
         )
 
     def variants(self, personas: Mapping[str, str]) -> dict[str, Judge]:
-        """The judges that a search may choose from, by name; for a debate one for each persona."""
+        """Name -> judge: what a search may choose from; for a debate one judge for each persona."""
         return {"default": self}
 
     def with_debate(self, *, rounds: int | None = None, tie_breaker: bool | None = None) -> Judge:
@@ -206,62 +206,62 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
         return copy
 
     def joint_key(self) -> str | None:
-        """A key that is equal for judges of different aspects whose calls can be shared; None if none can."""
+        """A key that is equal for judges of different aspects that can share calls; None if this one shares none."""
         return None
 
-    def jointly(self, judges: Mapping[str, Judge]) -> Judge:
-        """The judge to ask about several aspects at once; `judges` by aspect, all with this one's `joint_key`."""
+    def joint_judge(self, judges: Mapping[str, Judge]) -> Judge:
+        """One judge for several aspects, from `judges` by aspect, which all have this one's `joint_key`."""
         return self
 
-    def members(self) -> Mapping[str, Judge]:
-        """What `jointly` was given; empty where this judge speaks for all aspects."""
+    def judges_by_aspect(self) -> Mapping[str, Judge]:
+        """The judges that `joint_judge` was given; empty if this judge is the same for all aspects."""
         return {}
 
     def dry_run_copy(self) -> Judge:
-        """A copy for dry runs, which uses no paid service except the LM."""
+        """A copy for dry runs, which replace the LM: the copy replaces all other paid services."""
         return self.deepcopy()
 
     def tunable(self) -> tuple[str, ...]:
-        """Names of the predictors whose instructions a tuner may rewrite, with the judge's present `debate_config`."""
+        """Names of the predictors whose instructions a tuner may rewrite, for the present `debate_config`."""
         return tuple(name for name, _ in self.named_predictors())
 
     @abstractmethod
     def config(self) -> dict[str, Any]:
-        """Constructor arguments as JSON values; with the DSPy state they rebuild the judge."""
+        """Constructor arguments as JSON values; they and the DSPy state rebuild the judge."""
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Judge:
-        """Rebuild a judge from `config`; entries that are missing have the constructor's defaults."""
+        """Rebuild a judge from `config`; missing entries have the constructor's defaults."""
         return cls(**config)
 
     async def judge(self, items: Sequence[Item]) -> list[Judgement]:
-        """Judge items that `converse` may take at once, according to `debate_config`."""
+        """Judge one question's items, with the rounds and the Tie-breaker of `debate_config`."""
         transcripts = await self.converse(items, self.debate_config.rounds)
         if self.debate_config.tie_breaker:
             transcripts = await self.break_ties(items, transcripts)
-        return [self.verdict(transcript, self.debate_config.rounds) for transcript in transcripts]
+        return [self.judgement(transcript, self.debate_config.rounds) for transcript in transcripts]
 
     async def judge_all(self, items: Sequence[Item]) -> list[Judgement]:
-        """Judge any items, in the groups in which a compile and a scoring run ask about them."""
-        grouping = grouped(self, items)
-        return grouping.by_item(await gather(self.judge(table.items) for table in grouping.tables))
+        """Judge any items, in the same questions as a compile and a scoring run ask."""
+        grouping = group_into_questions(self, items)
+        return grouping.by_item(await gather(self.judge(question.items) for question in grouping.questions))
 
     async def smoke_test(self, items: Sequence[Item]) -> Transcript:
-        """Ask every role about items that `converse` may take at once; the transcript has a failure if all failed."""
-        return first_without_failure(await self.converse(items, min(self.debate_config.rounds, 1)))
+        """Ask every role about one question's items; the result is the first transcript without a failure, if any."""
+        return first_success(await self.converse(items, min(self.debate_config.rounds, 1)))
 
     def state_names(self, state: Iterable[str]) -> dict[str, str]:
-        """Name of a predictor -> its name in a state, which may be one of older exports (`scorer.predict`)."""
+        """Name of a predictor -> its key in a DSPy state, which in older exports is another (`scorer.predict`)."""
         predictor_names = {name for name, _ in self.named_predictors()}
         return {name if name in predictor_names else name.removesuffix(".predict"): name for name in state}
 
     def instructions(self) -> dict[str, str]:
-        """Predictor name -> its present instructions."""
+        """Predictor name -> its instructions."""
         return {name: predictor.signature.instructions for name, predictor in self.named_predictors()}
 
 
 class ItemJudge(Judge):
-    """A judge that asks about each item by itself."""
+    """A judge that asks about each item separately."""
 
     @abstractmethod
     async def converse_about(self, item: Item, rounds: int) -> Transcript:
@@ -271,18 +271,18 @@ class ItemJudge(Judge):
         return await gather(self.converse_about(item, rounds) for item in items)
 
 
-def first_without_failure(transcripts: Sequence[Transcript]) -> Transcript:
-    """The first transcript without a failure; if all have one, the first: then it is the LM's and not an item's."""
+def first_success(transcripts: Sequence[Transcript]) -> Transcript:
+    """The first transcript without a failure; the first one if all failed, which then is the fault of the LM."""
     return min(transcripts, key=lambda transcript: transcript.failure is not None)
 
 
 def reason_of(judgement: Judgement) -> str:
-    """What was said for a score, or why there is none."""
+    """The rationale of a score, or why there is none."""
     return judgement.reason if isinstance(judgement, Verdict) else f"{judgement.reason}: {judgement.detail}"
 
 
 def round_to_granularity(judgement: Judgement, aspect: Aspect, granularity: Granularity) -> float | None:
-    """The score of a finished judgement in the given granularity, or None if it has no score. Needs no LM call."""
+    """The score of a judgement, rounded; None if it has none."""
     return None if isinstance(judgement, Unscored) else aspect.scale.at(judgement.score, granularity)
 
 
@@ -290,7 +290,7 @@ def round_to_granularity(judgement: Judgement, aspect: Aspect, granularity: Gran
 
 
 def require_lm(predictors: Iterable[Any]) -> None:
-    """Refuse to ask without an LM; judges without predictors need none."""
+    """Refuse predictors without an LM when none is configured; judges without predictors need none."""
     if dspy.settings.lm is None and any(predictor.lm is None for predictor in predictors):
         raise InputError(
             "no LM is configured",
@@ -302,24 +302,20 @@ def require_lm(predictors: Iterable[Any]) -> None:
 
 
 def cut_of(aspect: Aspect) -> float | None:
-    """The least score that means yes: the middle of a scale of two values; None for other scales."""
+    """The lowest score that is a yes: the middle of a scale of two values; None for other scales."""
     return (aspect.scale.low + aspect.scale.high) / 2 if aspect.scale.binary else None
 
 
-def answer(
-    several: bool,
+def call_result(
+    as_lists: bool,
     scores: Sequence[float | None],
     reasons: Sequence[str],
     judgements: Sequence[object],
     cut: float | None,
 ) -> dspy.Prediction:
-    """The result of a call about one aspect, in lists if `several`; with decisions where there is a `cut`."""
+    """The prediction that a call about one aspect returns, with decisions if there is a `cut`."""
     fields: dict[str, list[Any]] = {"score": [*scores], "reason": [*reasons], "judgement": [*judgements]}
     if cut is not None:
         fields["decision"] = [None if score is None else score >= cut for score in scores]
-    values = (
-        {f"{name}s": field_values for name, field_values in fields.items()}
-        if several
-        else {n: field_values[0] for n, field_values in fields.items()}
-    )
-    return dspy.Prediction(**values, **({} if cut is None else {"cut": cut}))
+    result = {f"{n}s": values for n, values in fields.items()} if as_lists else {n: v[0] for n, v in fields.items()}
+    return dspy.Prediction(**result, **({} if cut is None else {"cut": cut}))

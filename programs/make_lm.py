@@ -1,4 +1,4 @@
-"""Makes the LM that a spec names: `offline`, an OpenAI-compatible endpoint, or any other that DSPy or LiteLLM knows."""
+"""Makes the LM that a spec names: `offline`, a server that speaks OpenAI's protocol, or any that LiteLLM knows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.engine import Transport
 from debate_judge.programs.lm.http.address import (
-    COMPATIBLE,
+    OPENAI_COMPATIBLE,
     address_of,
     base_variable,
     key_variable,
@@ -24,24 +24,24 @@ from debate_judge.programs.lm.reply import ReplyStore
 from debate_judge.programs.lm.sql.postgresql import database_address
 from debate_judge.programs.lm.store import SqlStore
 
-_REPLIES = "DEBATE_REPLIES"
+_REPLIES_VARIABLE = "DEBATE_REPLIES"
 
 OFFLINE = "offline"
-"""The spec of the embedded stand-in, which computes its answers from text statistics."""
+"""The spec of the offline LM, which computes its replies from text statistics."""
 
 
 def open_replies(folder: Path, spec: str, database: str | None = None) -> SqlStore:
-    """Open the replies of an LM: those of a folder, and where a team shares a database those of all its machines.
+    """Open the store of an LM's replies: a folder, or a database that a team shares.
 
     Args:
-        folder: Of `programs.lm.reply.replies_folder`.
-        spec: The LM. Those of the offline LM stay in the folder: to compute one takes less time than to fetch it.
-        database: postgresql://USER@HOST/DATABASE; by default what the variable DEBATE_REPLIES says, if it is set.
+        folder: From `programs.lm.reply.replies_folder`.
+        spec: The LM. Replies of the offline LM stay in the folder: to compute one takes less time than to fetch it.
+        database: postgresql://USER@HOST/DATABASE; by default the value of the variable DEBATE_REPLIES, if it is set.
     """
-    address = database_address(database, "replies", _REPLIES)
+    address = database_address(database, "replies", _REPLIES_VARIABLE)
     if address is None or spec == OFFLINE:
         return SqlStore(folder, lm=folder.name)
-    return SqlStore(folder, address, named="replies" if database else _REPLIES, lm=folder.name)
+    return SqlStore(folder, address, field="replies" if database else _REPLIES_VARIABLE, lm=folder.name)
 
 
 def make_lm(
@@ -60,14 +60,14 @@ def make_lm(
 
     Args:
         spec: `offline`, or PROVIDER/MODEL such as `openai/gpt-6-luna` or `anthropic/claude-sonnet-4-5`.
-        api_base: Address of an OpenAI-compatible server for that provider name.
+        api_base: Address of the provider's server; by default from the environment, or else the provider's own.
         store: Keeps replies, so that no call is paid for twice; in memory by default.
         concurrency: Most calls in flight.
         temperature: Sampling temperature; 0 as in DEBATE, appendix E.1. Not sent to reasoning models.
         max_tokens: Longest reply, in tokens. Not sent to reasoning models.
         options: Rate limits, retries, budget, prices.
-        engine: Answers in place of the spec's own engine, without network or key. Calls keep their identity, so
-            replies in the store are found.
+        engine: Answers in place of the spec's own engine, without network or key. Call keys stay the same, so replies
+            in the store are found.
         flag: The flag that the spec comes from, for messages.
 
     Raises:
@@ -81,10 +81,10 @@ def make_lm(
 
         return JudgeLM(offline.MODEL, engine=engine or offline.OfflineEngine(), price=Price(0.0, 0.0, 0.0), **common)
     # The offline LM starts a fifth faster without these.
-    from debate_judge.programs.lm.batch.engine import BatchEngine, warn_of_jobs
+    from debate_judge.programs.lm.batch.engine import BatchEngine, warn_of_running_jobs
     from debate_judge.programs.lm.http.chat_completions import OpenAICompatible
 
-    api_base = server_of(spec, api_base)
+    api_base = server_address(spec, api_base)
     if is_reasoning_model(spec):
         temperature = max_tokens = None
     transport = engine or transport_for(spec, api_base, flag)
@@ -98,11 +98,11 @@ def make_lm(
         **common,
     )
     if isinstance(transport, OpenAICompatible):
-        transport.on_rate_limits = lambda pace: lm.recorded.limiter.on_rate_limits(pace)
+        transport.on_rate_limits = lambda limits: lm.recorded.limiter.on_rate_limits(limits)
     if engine is None and options.batch is not None:
         lm.recorded.batches = BatchEngine(spec, api_base, options, lm.store, lm.meter, lm.recorded.probe)
     elif engine is None:
-        warn_of_jobs(lm.store)
+        warn_of_running_jobs(lm.store)
     return lm
 
 
@@ -113,7 +113,7 @@ def _require_usable(spec: str, flag: str, options: LMOptions) -> None:
             field="batch",
             expected="--lm openai/MODEL with --config batch=openai",
             found=spec,
-            remedy="leave batch away, or choose such an LM",
+            remedy="leave batch out, or choose such an LM",
         )
     if spec != OFFLINE and "/" not in spec:
         raise InputError(
@@ -126,46 +126,48 @@ def _require_usable(spec: str, flag: str, options: LMOptions) -> None:
 
 
 def transport_for(spec: str, api_base: str | None, flag: str) -> Transport:
-    """What makes one attempt at a call to PROVIDER/MODEL."""
-    prefix = spec.partition("/")[0]
-    if prefix not in COMPATIBLE:
+    """The transport for PROVIDER/MODEL, which makes one attempt at a call."""
+    provider = spec.partition("/")[0]
+    if provider not in OPENAI_COMPATIBLE:
         from debate_judge.programs.lm.http.other_providers import LiteLLM
 
         return LiteLLM(spec, api_base, flag)
     from debate_judge.programs.lm.http.chat_completions import OpenAICompatible
 
-    # Pasted with a line break, it would be no header.
+    # A line break that was pasted with the key is not allowed in a header.
     key = (os.environ.get(key_variable(spec)) or "").strip() or None
     if key and not (key.isascii() and key.isprintable()):
-        # Not quoted, for it may be nearly the key.
+        # The value is not shown, because it may be the key but for one character.
         raise InputError(
             "the key has a character that HTTP does not allow",
             field=key_variable(spec),
-            expected="letters, digits and signs of ASCII",
+            expected="printable ASCII characters",
             remedy="set the variable to the key as the provider shows it",
         )
     return OpenAICompatible(
-        api_base or COMPATIBLE[prefix], key, needs=key_variable(spec) if prefix == "openai" and not api_base else None
+        api_base or OPENAI_COMPATIBLE[provider],
+        key,
+        key_variable=key_variable(spec) if provider == "openai" and not api_base else None,
     )
 
 
 def is_reasoning_model(spec: str) -> bool:
-    """Whether a model of OpenAI's refuses a temperature and a limit on its replies."""
+    """Whether the model is one of OpenAI's that refuse a temperature and a limit on the reply's length."""
     family = spec.rpartition("/")[2].lower()
     return re.match(r"(o[1345](-(mini|nano|pro))?(-\d{4}-\d{2}-\d{2})?$|gpt-[5-9](?!.*-chat))", family) is not None
 
 
-def server_of(spec: str, api_base: str | None) -> str | None:
-    """The address of the server of PROVIDER/MODEL, from the flag or the environment; None is the provider's default."""
-    given, variable = address_of(api_base), base_variable(spec)
-    if given is not None or spec.partition("/")[0] not in COMPATIBLE:
-        # LiteLLM looks into the environment by itself.
-        return given
+def server_address(spec: str, api_base: str | None) -> str | None:
+    """The address of the server of PROVIDER/MODEL, from the flag or the environment; None is the provider's own."""
+    address, variable = address_of(api_base), base_variable(spec)
+    if address is not None or spec.partition("/")[0] not in OPENAI_COMPATIBLE:
+        # LiteLLM reads the environment itself.
+        return address
     return address_of(os.environ.get(variable), variable)
 
 
 def _price(spec: str, api_base: str | None, options: LMOptions) -> Price | None:
-    price = price_of(spec, options.prices, listed=api_base is None)
+    price = price_of(spec, options.prices, use_litellm=api_base is None)
     if price is None and options.budget.usd is not None:
         raise InputError(
             f"the price of {spec} is unknown",
@@ -178,5 +180,5 @@ def _price(spec: str, api_base: str | None, options: LMOptions) -> Price | None:
 
 
 def offline_lm() -> JudgeLM:
-    """The embedded stand-in for an LM: it computes text statistics, without a key and without a network."""
+    """A stand-in for an LM that computes its replies from text statistics, without a key and without a network."""
     return make_lm(OFFLINE)

@@ -27,7 +27,7 @@ from debate_judge.programs.lm.reply import Messages, Reply
 from debate_judge.programs.make_lm import make_lm
 
 Script = Callable[[str], str]
-"""Text of the last user message -> reply; it may raise the errors that an engine may raise."""
+"""Text of the last user message -> reply. It may raise what an engine may raise."""
 
 
 def sample_items() -> list[Item]:
@@ -40,17 +40,17 @@ def sample_items() -> list[Item]:
 def check_judge(judge: Judge, items: Sequence[Item] | None = None) -> None:
     """Assert what scoring, tuning, search and export rely on, with the offline LM:
 
-    1. Every item gets a verdict whose score lies on the aspect's scale (a metric's may lie elsewhere) and whose calls
-       are those of its transcript.
-    2. A transcript can be read at any smaller number of rounds, and never costs more there.
+    1. Every item gets a verdict whose score lies on the aspect's scale (unless `on_scale` is False) and whose calls are
+       those of its transcript.
+    2. A transcript gives a judgement after any smaller number of rounds, which counts no more calls.
     3. A judge that is rebuilt from its configuration, which is plain JSON, and its DSPy state has the same
-       configuration and instructions, and gives the same judgements again.
-    4. What a tuner may rewrite and what it may try are predictors that exist; variants are judges of the same kind.
+       configuration and instructions, and gives the same scores again.
+    4. What a tuner may rewrite are predictors that exist; variants are judges of the same kind.
     5. Its kind leads back to its class, so that an export of it can be loaded.
 
     Args:
-        judge: The judge, fresh from its constructor.
-        items: What to ask it about; by default `sample_items`.
+        judge: A judge as its constructor returns it.
+        items: The items to judge; by default `sample_items`.
     """
     items = sample_items() if items is None else items
     first = judged(judge, items)
@@ -61,28 +61,28 @@ def check_judge(judge: Judge, items: Sequence[Item] | None = None) -> None:
     config = json.loads(json.dumps(judge.config()))
     again = type(judge).from_config(config)
     again.load_state(json.loads(json.dumps(judge.dump_state())))
-    _require(again.config() == judge.config(), "rebuilt, its configuration is another", again.config())
-    _require(again.instructions() == judge.instructions(), "rebuilt, its instructions are others", again.instructions())
+    _require(again.config() == judge.config(), "rebuilt, it has another configuration", again.config())
+    _require(again.instructions() == judge.instructions(), "rebuilt, it has other instructions", again.instructions())
     scores, repeated = (
         [judgement.score for judgement in judgements if isinstance(judgement, Verdict)]
         for judgements in (first, judged(again, items))
     )
     _require(repeated == scores, "rebuilt, it gives other scores", repeated)
-    known = set(judge.instructions())
-    _require(set(judge.tunable()) <= known, "`tunable` names predictors that do not exist", judge.tunable())
+    predictors = set(judge.instructions())
+    _require(set(judge.tunable()) <= predictors, "`tunable` names predictors that do not exist", judge.tunable())
     kinds = {variant.kind for variant in judge.variants({"mine": "Be kind."}).values()}
     _require(kinds == {judge.kind}, "its variants are of other kinds", kinds)
-    _require(judge_class(judge.kind) is type(judge), "its kind leads to another class", judge_class(judge.kind))
+    _require(judge_class(judge.kind) is type(judge), "its kind names another class", judge_class(judge.kind))
 
 
 def _check_verdict(judge: Judge, item: Item, verdict: Verdict) -> None:
     where = f"{item.candidate}, {item.aspect.name}"
-    fits = not judge.on_scale or item.aspect.scale.contains(verdict.score)
-    _require(fits, f"{where}: the score is not on the scale {item.aspect.scale}", verdict.score)
+    contained = not judge.on_scale or item.aspect.scale.contains(verdict.score)
+    _require(contained, f"{where}: the score is not on the scale {item.aspect.scale}", verdict.score)
     calls = verdict.transcript.calls
     _require(verdict.calls == calls, f"{where}: its transcript counts {calls} calls", verdict.calls)
     for rounds in range(judge.debate_config.rounds + 1):
-        shorter = judge.verdict(verdict.transcript.until(rounds), rounds)
+        shorter = judge.judgement(verdict.transcript.until(rounds), rounds)
         _require(shorter.calls <= verdict.calls, f"{where}: {rounds} rounds cost more than all", shorter.calls)
 
 
@@ -100,8 +100,8 @@ def judged(judge: Judge, items: Sequence[Item]) -> list[Judgement]:
         return asyncio.run(work())
 
 
-def _require(holds: bool, problem: str, actual: object) -> None:
-    if not holds:
+def _require(condition: bool, problem: str, actual: object) -> None:
+    if not condition:
         raise AssertionError(f"{problem}; found {actual!r}")
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-Role = str
+RoleName = str
 """Name of a role: scorer, critic or tie-breaker in a debate; other judges have their own."""
 
-BLIND_CRITIC: Role = "blind critic"
-"""The Critic while it scores by itself, before it has seen a score."""
+BLIND_CRITIC: RoleName = "blind critic"
+"""The Critic in the turn in which it scores by itself, before it has seen a score."""
 
 UnscoredReason = Literal[
     "unreadable reply",
@@ -30,23 +30,22 @@ UnscoredReason = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One parsed reply. Round 0 is the Scorer's opening; round i is the i-th Critic reply and the Scorer's answer."""
+    """One parsed reply. Round 0 is the Scorer's first turn; round i is the Critic's i-th reply and the revision."""
 
-    role: Role
+    role: RoleName
     round: int
     text: str
     score: float | None = None
     no_issue: bool = False
     calls: float = 1
-    """LM calls that this turn took: 2 if the first reply was unreadable. A call about several candidates counts with
-    its share."""
+    """LM calls that this turn took: 2 if the first reply was unreadable; of a call about several items, its share."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
     """Why a debate ended early, and where."""
 
-    role: Role
+    role: RoleName
     round: int
     reason: UnscoredReason
     detail: str
@@ -60,18 +59,18 @@ class Transcript:
     turns: tuple[Turn, ...] = ()
     failure: Failure | None = field(default=None)
     sizes: tuple[tuple[int, int], ...] = ()
-    """For a debate about several scores: after each round, `together` and `joint`. They become smaller where a call is
-    repeated about fewer. Such a debate has one entry for every round, also after this score was settled."""
+    """For a debate about several scores: `together` and `joint` after each round, also in rounds after this score was
+    settled. They become smaller where a failed call is split."""
 
-    def add(self, spoken: Turn | Failure) -> Transcript:
+    def add(self, addition: Turn | Failure) -> Transcript:
         """The transcript with one more turn, or with the failure that ended it."""
-        if isinstance(spoken, Failure):
-            return replace(self, failure=spoken)
-        return replace(self, turns=(*self.turns, spoken))
+        if isinstance(addition, Failure):
+            return replace(self, failure=addition)
+        return replace(self, turns=(*self.turns, addition))
 
     def until(self, rounds: int) -> Transcript:
         """The transcript as it was after `rounds` rounds."""
-        last_round = max((spoken.round for spoken in (*self.turns, self.failure) if spoken is not None), default=0)
+        last_round = max((entry.round for entry in (*self.turns, self.failure) if entry is not None), default=0)
         if last_round <= rounds and len(self.sizes) <= rounds + 1:
             return self
         turns = tuple(t for t in self.turns if t.round <= rounds)
@@ -95,12 +94,12 @@ class Transcript:
 
     @property
     def settled(self) -> bool:
-        """Whether the Critic has said that there is no issue."""
+        """Whether the Critic has found no issue."""
         return any(t.no_issue for t in self.turns)
 
     @property
     def rounds(self) -> int:
-        """Rounds that the Critic has spoken in."""
+        """Rounds in which the Critic has replied."""
         return max((t.round for t in self.turns if t.role in ("critic", BLIND_CRITIC)), default=0)
 
     @property
@@ -108,11 +107,11 @@ class Transcript:
         return sum(t.calls for t in self.turns) + (self.failure.calls if self.failure else 0)
 
     def __str__(self) -> str:
-        """The debate as the roles read it: a paragraph for each turn, oldest first, so that the text only grows."""
+        """The debate as prompts show it: a paragraph for each turn, oldest first, so that the text only grows."""
         return "\n\n".join(_line(turn) for turn in self.turns)
 
-    def visible_to(self, role: Role) -> Transcript:
-        """What a role is shown. Only the Critic sees its blind score, so that no other role compromises with it."""
+    def visible_to(self, role: RoleName) -> Transcript:
+        """The turns that a role sees. Only the Critic sees its blind score, so no other role compromises with it."""
         sees_blind = role in ("critic", BLIND_CRITIC)
         return replace(self, turns=tuple(t for t in self.turns if sees_blind or t.role != BLIND_CRITIC))
 
@@ -123,7 +122,7 @@ EMPTY = Transcript()
 def _line(turn: Turn) -> str:
     # On one line, so that no text can pose as another speaker's turn.
     text = " ".join(turn.text.split())
-    speaker = turn.role.capitalize()
+    name = turn.role.capitalize()
     if turn.score is None:
-        return f"{speaker}, round {turn.round}: {text}"
-    return f"{speaker}, round {turn.round}, score {turn.score:g}: {text}"
+        return f"{name}, round {turn.round}: {text}"
+    return f"{name}, round {turn.round}, score {turn.score:g}: {text}"

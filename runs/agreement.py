@@ -80,7 +80,7 @@ def _run(flags: AgreementFlags) -> int:
 
     _check_output(flags)
     file, scale = Path(flags.file), _parse_scale(flags.scale)
-    rated = read_rated(file, scale=scale, only=flags.aspects, sources=flags.sources)
+    rated = read_rated(file, scale=scale, aspects=flags.aspects, sources=flags.sources)
     scores = scores_of(rated.rows)
     with StepProgress("resampling", flags.resamples * len(scores)) as bar:
         table = agreement_table(scores, resamples=flags.resamples, seed=flags.seed, progress=bar.advance)
@@ -184,7 +184,7 @@ def _render(table: AgreementTable) -> list[Printed]:
 
 def _level_table(table: AgreementTable, level: Level) -> DataTable:
     from debate_judge.data.agreement.intervals import METHODS
-    from debate_judge.data.agreement.tables import NAMES, STATISTICS
+    from debate_judge.data.agreement.tables import STATISTIC_NAMES, STATISTICS
     from debate_judge.runs.reports.tables import DataTable
     from debate_judge.runs.reports.text import interval
 
@@ -196,7 +196,7 @@ def _level_table(table: AgreementTable, level: Level) -> DataTable:
     if level == "summary":
         conventions = {"ranked": "value_without_constant"} if any(cell.constant for cell in cells) else {}
         conventions |= {"all = 0": "value_undefined_as_zero"} if any(cell.undefined for cell in cells) else {}
-    names = [NAMES[s] for s in STATISTICS]
+    names = [STATISTIC_NAMES[s] for s in STATISTICS]
     header = ["aspect", *names, *(f"{name}, {convention}" for convention in conventions for name in names)]
     body = []
     for name, figures in by_aspect.items():

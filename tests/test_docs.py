@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from debate_judge.data.tasks import TASKS
-from debate_judge.programs import preset
+from debate_judge.programs import build_preset
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.runs.export import process
 from debate_judge.runs.export.folder import save
@@ -32,7 +32,7 @@ EXPORT = "runs/store/exports/my-judge"
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the export that the page names."""
     task = TASKS["summarization"]
-    judges = {name: AspectJudge(preset("single", {})) for name in ("coherence", "fluency")}
+    judges = {name: AspectJudge(build_preset("single", {})) for name in ("coherence", "fluency")}
     save(tmp_path / EXPORT, CompiledJudge(task, judges), lm={"spec": "offline"}, evidence={}, name="my-judge")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(process, "_judges", {})

@@ -18,8 +18,8 @@ import pytest
 from debate_judge import Aspect, Debate, Scale, Task, corpus, examples, group_agreement, offline_lm
 from debate_judge.data.agreement.tables import GroupScores, agreement_table
 from debate_judge.data.errors import InputError
-from debate_judge.programs import preset
-from debate_judge.programs.devset import FAILED
+from debate_judge.programs import build_preset
+from debate_judge.programs.devset import FAILURE_SCORE
 from debate_judge.programs.judge import Unscored, Verdict
 from debate_judge.programs.lm import loop
 from debate_judge.programs.roles.role import RoleLastAdapter
@@ -120,13 +120,13 @@ def test_context_and_references_reach_the_judge() -> None:
         Debate(rounds=0)(source="s", text="t", aspect="groundedness", context="Elms are trees.")
     assert "Elms are trees." in lm.prompts[0]
     with dspy.context(lm=None):
-        found = preset("rouge-l", {})(source="s", text="a b", aspect="fluency", references=["a b"])
+        found = build_preset("rouge-l", {})(source="s", text="a b", aspect="fluency", references=["a b"])
     assert found.score == 1
 
 
 @pytest.mark.parametrize("name", ["geval", "chateval-single", "chateval", "hallucination-single", "single"])
 def test_judges_of_all_kinds_are_called_alike(name: str, offline: Any) -> None:
-    found = preset(name, {})(source=SOURCE, texts=[TEXT, TEXT], aspect="consistency")
+    found = build_preset(name, {})(source=SOURCE, texts=[TEXT, TEXT], aspect="consistency")
     assert len(found.scores) == 2
     assert found.scores[0] == found.scores[1] is not None
     assert all(found.reasons)
@@ -239,8 +239,8 @@ def test_parts_are_those_of_a_compile() -> None:
         ([3, 2, 1], -1.0),
         ([2, 2, 2], 0.0),
         ([1, None, 3], 1.0),
-        ([None, None, 3], FAILED),
-        ([None, None, None], FAILED),
+        ([None, None, 3], FAILURE_SCORE),
+        ([None, None, None], FAILURE_SCORE),
         ([1, float("nan"), 3], 1.0),
     ],
 )

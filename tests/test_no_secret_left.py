@@ -33,7 +33,7 @@ IN_USE = {
     "SERPER_API_KEY": KEY[::-1],
     "MLFLOW_TRACKING_PASSWORD": "tracking-" + PASSWORD,
 }
-ONCE = LMOptions(retries=1, attempt=0.5, deadline=0.6, first_wait=0.01, longest_wait=0.02, patience=0.01)
+ONCE = LMOptions(retries=1, attempt_timeout=0.5, deadline=0.6, first_wait=0.01, max_wait=0.02, max_outage=0.01)
 
 
 @pytest.fixture(autouse=True)

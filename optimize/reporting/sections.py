@@ -73,7 +73,7 @@ def compile_report(result: Result) -> tuple[Report, DebateTexts]:
         "Agreement by rounds and persona": _rounds(plan, searches),
         "Agreement against cost": _cost(plan, searches),
         "What mattered in the search": _importances(next(iter(searches.values()))),
-        "Human against judge": tuple(beside_ratings(plan.data.aspects, judged["compiled"])),
+        "Scores against ratings": tuple(beside_ratings(plan.data.aspects, judged["compiled"])),
         "Cost": _costs(result),
         "Reproduce": _reproduce(plan),
     }
@@ -230,7 +230,7 @@ def _point(outcome: Outcome) -> CostPoint:
 
 def _costs(result: Result) -> list[ReportBlock]:
     meter = result.lm.meter
-    requested, executed = meter.asked.total(), meter.executed.total()
+    requested, executed = meter.requested.total(), meter.executed.total()
     note = f"LM calls: {requested:,} asked, {executed:,} executed now, the rest were recalled from the store."
     return [Paragraph(note), cost_block(meter, result.lm.price)]
 

@@ -58,8 +58,8 @@ def table(result: Result) -> list[Printed]:
         *_curve(result),
         *_guides(result),
         *_pruned(result),
-        f"LM calls: {meter.asked.total()} asked, {meter.executed.total()} executed now, the rest were recalled from "
-        f"the store",
+        f"LM calls: {meter.requested.total()} asked, {meter.executed.total()} executed now, the rest were recalled "
+        f"from the store",
         "",
         *cost_table(cost_rows(meter, result.lm.price)),
     ]

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from statistics import stdev
 from typing import TYPE_CHECKING
 
-from debate_judge.data.agreement.differences import correct
+from debate_judge.data.agreement.differences import holm_adjusted
 from debate_judge.data.agreement.intervals import METHODS
-from debate_judge.data.agreement.results import WHY_NONE, Difference
+from debate_judge.data.agreement.results import WHY_NO_P_VALUE, Difference
 from debate_judge.optimize.evaluation.comparison import MAPPED, HeldOut, above_zero, costs_more, procedure_note
 from debate_judge.optimize.evaluation.held_out import COMPARED
 from debate_judge.optimize.reporting.formatting import describe
@@ -71,7 +71,7 @@ def evidence_tables(result: Result) -> dict[str, list[DataTable | str]]:
     names = [*headings(result).values(), MAPPED_HEADING][: len(held_out.absolute_agreement)]
     by_title: dict[str, list[DataTable | str]] = {"Decisions": [*decisions.tables(held_out.decisions)]}
     if held_out.absolute_agreement:
-        by_title["Level and decisions"] = [absolute_agreement.table(held_out.absolute_agreement, names)]
+        by_title["Absolute agreement"] = [absolute_agreement.table(held_out.absolute_agreement, names)]
     if held_out.raters:
         by_title["Judge vs. individual raters"] = [raters.table(held_out.raters, plan.data.level, plan.statistic)]
     if result.calibration:
@@ -95,7 +95,7 @@ def verdict(result: Result) -> list[str]:
         + ("." if above_zero(good) else ": agreement above chance is not shown."),
         f"Is it better than a single call of the same LM? {better} {_by_aspect(held_out)}",
         f"Where does the difference come from? {_sources_of_gain(held_out)}",
-        *_closer(held_out),
+        *_absolute_agreement(held_out),
         *_rater_comparison(held_out),
         f"What does it cost? {calls:.1f} LM calls per item, against {single:.1f} for a single call.",
         *_read_alone(held_out),
@@ -138,10 +138,14 @@ def gains(result: Result) -> list[str]:
         "single call that knows the same": held_out.over_informed,
         f"uncompiled {result.kind}": held_out.over_uncompiled,
     }
-    corrected = correct([difference.p_value for difference in differences.values()])
+    corrected = holm_adjusted([difference.p_value for difference in differences.values()])
     gain = held_out.gain
     how = METHODS[gain.method] if gain.method else "no interval"
-    why = WHY_NONE if corrected[0] is None else f"p by sign flips, corrected for {len(differences)} comparisons (Holm)"
+    why = (
+        WHY_NO_P_VALUE
+        if corrected[0] is None
+        else f"p by sign flips, corrected for {len(differences)} comparisons (Holm)"
+    )
     return [
         *(
             f"Compiled minus {name}: {interval(difference)}, {p_text(p)}"
@@ -217,8 +221,8 @@ def _read_alone(held_out: HeldOut) -> list[str]:
     ]
 
 
-def _closer(held_out: HeldOut) -> list[str]:
-    """Level and decisions, where scores are on the raters' scale."""
+def _absolute_agreement(held_out: HeldOut) -> list[str]:
+    """Absolute agreement, where scores are on the raters' scale."""
     changes = (
         absolute_agreement.summary_text(held_out.absolute_agreement, "compiled", MAPPED)
         if held_out.absolute_agreement

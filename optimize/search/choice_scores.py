@@ -72,7 +72,7 @@ class _Debates:
         if transcript is None:
             return None
         if (item, rounds) not in self.verdicts:
-            self.verdicts[item, rounds] = judge.verdict(transcript, rounds)
+            self.verdicts[item, rounds] = judge.judgement(transcript, rounds)
         return self.verdicts[item, rounds]
 
 

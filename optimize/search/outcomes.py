@@ -16,7 +16,7 @@ import numpy as np
 
 from debate_judge.data.agreement.correlations import Floats
 from debate_judge.data.agreement.tables import GroupScores, Level
-from debate_judge.data.inference.absolute_agreement import Bounds, Objective
+from debate_judge.data.inference.absolute_agreement import AbsoluteScale, Objective
 from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.points import LEARNT, NO_KNOWLEDGE, JudgeVariant, Point, Space
 from debate_judge.optimize.search.pooling import Evaluated, group_values, pooled, pooled_means
@@ -88,8 +88,8 @@ class Criterion:
     level: Level
     max_unscored: float = 1.0
     """Share of the texts that a chosen point may leave without a score, where others leave fewer."""
-    bounds: Mapping[str, Bounds] = field(default_factory=dict)
-    """Aspect -> what closeness is measured against; empty where the objective is a correlation."""
+    absolute_scales: Mapping[str, AbsoluteScale] = field(default_factory=dict)
+    """Aspect -> what absolute agreement is measured against; empty where the objective is a correlation."""
 
 
 class Outcomes:
@@ -208,7 +208,7 @@ class Outcomes:
     def by_group(self, aspect: str, groups: Sequence[GroupScores]) -> dict[str, float]:
         """What each group contributes to the agreement (`pooling.group_values`)."""
         criterion = self.criterion
-        return group_values(groups, criterion.objective, criterion.level, criterion.bounds.get(aspect))
+        return group_values(groups, criterion.objective, criterion.level, criterion.absolute_scales.get(aspect))
 
     def untuned(self, point: Point) -> Point | None:
         """The evaluated point that has learnt nothing and is otherwise most like this one; None for such a point."""

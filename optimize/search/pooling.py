@@ -20,7 +20,7 @@ import numpy as np
 from debate_judge.data.agreement.bootstrap import pseudo_values
 from debate_judge.data.agreement.correlations import Floats, correlations
 from debate_judge.data.agreement.tables import GroupScores, Level, Statistic
-from debate_judge.data.inference.absolute_agreement import MEASURES, Bounds, Objective, objective_value
+from debate_judge.data.inference.absolute_agreement import MEASURES, AbsoluteScale, Objective, objective_value
 
 BLOCKS = 25
 """Parts of the data that a pooled correlation is recomputed without, to see how much it rests on each."""
@@ -125,7 +125,7 @@ def _noise(values: Floats) -> float:
 
 
 def group_values(
-    groups: Sequence[GroupScores], objective: Objective, level: Level, bounds: Bounds | None = None
+    groups: Sequence[GroupScores], objective: Objective, level: Level, absolute_scale: AbsoluteScale | None = None
 ) -> dict[str, float]:
     """What each group contributes to the agreement, so that its mean is the agreement.
 
@@ -142,12 +142,12 @@ def group_values(
         groups: Ratings and scores.
         objective: What is maximized.
         level: Of a correlation, and of the error.
-        bounds: Of the aspect, for an objective that is no correlation.
+        absolute_scale: Of the aspect, for an objective that is no correlation.
     """
     if level == "sample":
-        return _pseudo_values(groups, objective, bounds)
+        return _pseudo_values(groups, objective, absolute_scale)
     if objective == "mae":
-        return _nearness(groups, bounds)
+        return _nearness(groups, absolute_scale)
     ranked = [group for group in groups if len({r for r in group.ratings if r is not None}) > 1]
     if not ranked:
         return {}
@@ -157,13 +157,13 @@ def group_values(
         for column, (rating, score) in enumerate(zip(group.ratings, group.scores, strict=True)):
             if rating is not None and score is not None:
                 ratings[row, column], scores[row, column] = rating, score
-    values = np.nan_to_num(_of_rows(ratings, scores, objective, bounds))
+    values = np.nan_to_num(_of_rows(ratings, scores, objective, absolute_scale))
     return {group.group: float(value) for group, value in zip(ranked, values, strict=True)}
 
 
-def _nearness(groups: Sequence[GroupScores], bounds: Bounds | None) -> dict[str, float]:
+def _nearness(groups: Sequence[GroupScores], absolute_scale: AbsoluteScale | None) -> dict[str, float]:
     """1 less the mean error as a share of the scale, by group."""
-    span = cast(Bounds, bounds).span
+    span = cast(AbsoluteScale, absolute_scale).width
     by_group = {}
     for group in groups:
         rated = [(r, s) for r, s in zip(group.ratings, group.scores, strict=True) if r is not None]
@@ -172,7 +172,9 @@ def _nearness(groups: Sequence[GroupScores], bounds: Bounds | None) -> dict[str,
     return by_group
 
 
-def _pseudo_values(groups: Sequence[GroupScores], objective: Objective, bounds: Bounds | None) -> dict[str, float]:
+def _pseudo_values(
+    groups: Sequence[GroupScores], objective: Objective, absolute_scale: AbsoluteScale | None
+) -> dict[str, float]:
     blocks = min(BLOCKS, len(groups))
     pairs = [
         (number % blocks, rating, score)
@@ -184,14 +186,14 @@ def _pseudo_values(groups: Sequence[GroupScores], objective: Objective, bounds: 
         return {str(block): 0.0 for block in range(blocks)}
     block, rating, score = (np.array(column, dtype=float) for column in zip(*pairs, strict=True))
     found = pseudo_values(
-        lambda x, y: _of_rows(x, y, objective, bounds)[None], rating, score, block.astype(np.intp), blocks
+        lambda x, y: _of_rows(x, y, objective, absolute_scale)[None], rating, score, block.astype(np.intp), blocks
     )
     return {str(number): float(value) for number, value in enumerate(found[0])}
 
 
-def _of_rows(ratings: Floats, scores: Floats, objective: Objective, bounds: Bounds | None) -> Floats:
-    if bounds is not None and objective in MEASURES:
-        return objective_value(objective, ratings, scores, bounds)
+def _of_rows(ratings: Floats, scores: Floats, objective: Objective, absolute_scale: AbsoluteScale | None) -> Floats:
+    if absolute_scale is not None and objective in MEASURES:
+        return objective_value(objective, ratings, scores, absolute_scale)
     with np.errstate(invalid="ignore"):
         values: Floats = correlations(ratings, scores, [cast(Statistic, objective)])[0]
     return values

@@ -15,8 +15,8 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import make_folder
 from debate_judge.optimize.search.outcomes import Outcome, PrunedPoint
 from debate_judge.optimize.search.points import Point, Reading, Space
-from debate_judge.programs.lm.redaction import clean_text
-from debate_judge.programs.lm.sql.postgresql import connect, exclusive_lock, sqlalchemy_address, unreachable
+from debate_judge.programs.lm.redaction import redact_text
+from debate_judge.programs.lm.sql.postgresql import connect, exclusive_lock, sqlalchemy_address, unusable_database
 
 if TYPE_CHECKING:
     import optuna
@@ -159,7 +159,7 @@ def _opened(storage: Path | str) -> Iterator[optuna.storages.BaseStorage]:
             raise InputError(
                 "the database holds tables of something else, or of another version of Optuna",
                 field=STUDIES,
-                found=clean_text(storage),
+                found=redact_text(storage),
                 remedy="give the studies a database of their own",
             ) from error
 
@@ -202,7 +202,7 @@ def _explained(storage: Path | str | None) -> Iterator[None]:
     try:
         yield
     except (SQLAlchemyError, StorageInternalError) as error:
-        raise unreachable(str(storage), STUDIES, error) from error
+        raise unusable_database(str(storage), STUDIES, error) from error
     except OSError as error:
         raise InputError(
             "the study's file cannot be used",

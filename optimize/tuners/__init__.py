@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dspy.teleprompt.teleprompt import Teleprompter
 
     from debate_judge.data.agreement.tables import Statistic
-    from debate_judge.data.inference.absolute_agreement import Bounds, Objective
+    from debate_judge.data.inference.absolute_agreement import AbsoluteScale, Objective
     from debate_judge.programs.judge import Judge
     from debate_judge.runs.runner.runner import JudgeRunner
 
@@ -48,8 +48,8 @@ class Tuning:
     statistic: Statistic
     """The correlation within a group that is optimized."""
     objective: Objective | None = None
-    """What a guide is compared by, if that is no correlation; `bounds` are then those of the aspects."""
-    bounds: Mapping[str, Bounds] = field(default_factory=dict)
+    """What a guide is compared by, if that is no correlation; `absolute_scales` are then those of the aspects."""
+    absolute_scales: Mapping[str, AbsoluteScale] = field(default_factory=dict)
     runner: JudgeRunner
     reflection: dspy.BaseLM
     """The LM that writes guides and instructions (`--reflection-lm`)."""

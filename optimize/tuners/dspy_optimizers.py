@@ -32,11 +32,11 @@ from debate_judge.optimize.tuners import Tuned, Tuner, Tuning, details_of, with_
 from debate_judge.optimize.tuners.guide import GuideOptimizer
 from debate_judge.optimize.tuners.guide_author import unquoted
 from debate_judge.optimize.tuners.rated_material import RatedCandidate, RatedSource
-from debate_judge.programs import named_object
-from debate_judge.programs.devset import FAILED, group_agreement
+from debate_judge.programs import import_object
+from debate_judge.programs.devset import FAILURE_SCORE, group_agreement
 from debate_judge.programs.judge import Item, Judge, Verdict
 from debate_judge.programs.lm import loop
-from debate_judge.programs.lm.errors import fatal
+from debate_judge.programs.lm.errors import is_fatal
 from debate_judge.runs.runner.billing import STAGE
 from debate_judge.runs.runner.progress import ItemPass
 
@@ -101,7 +101,7 @@ class StockOptimizer(Teleprompter):
         roles = [name for name, _ in program.named_predictors() if name.removeprefix("judge.") in tunable]
         offered = {
             "metric": _metric(tuning),
-            "failure_score": FAILED,
+            "failure_score": FAILURE_SCORE,
             "prompt_model": tuning.reflection,
             "reflection_lm": tuning.reflection,
             "task_model": tuning.runner.lm,
@@ -187,7 +187,7 @@ def class_tuner(name: str) -> Tuner:
     Raises:
         InputError: It cannot be imported, or has no `compile`.
     """
-    optimizer = named_object(name, "--tuner", "an optimizer", "dspy:COPRO or my_package.my_module:MyOptimizer")
+    optimizer = import_object(name, "--tuner", "an optimizer", "dspy:COPRO or my_package.my_module:MyOptimizer")
     if not isinstance(optimizer, type) or not callable(getattr(optimizer, "compile", None)):
         raise InputError(
             f"{name!r} is not an optimizer",
@@ -292,7 +292,7 @@ class _Watch(BaseCallback):
             raise Abort from self._error
 
     def on_lm_end(self, call_id: str, outputs: Any, exception: BaseException | None = None) -> None:
-        if isinstance(exception, Exception) and fatal(exception):
+        if isinstance(exception, Exception) and is_fatal(exception):
             self._end_with(exception)
 
     def _end_with(self, error: BaseException | None) -> None:

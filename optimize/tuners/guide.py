@@ -154,13 +154,13 @@ class GuideOptimizer(Teleprompter):
         rated = []
         for example in examples:
             example_transcripts = [next(transcripts) for _ in example.questions]
-            scores = [_score(judge.verdict(t, rounds)) for t in example_transcripts]
+            scores = [_score(judge.judgement(t, rounds)) for t in example_transcripts]
             rated.append(_Rated(example, example_transcripts, self._metric(example, scores)))
         return rated
 
     def _metric(self, example: dspy.Example, scores: Sequence[float | None]) -> float:
-        bounds = self._tuning.bounds.get(example.questions[0].aspect.name)
-        return group_metric(example.ratings, scores, self._tuning.objective or self._tuning.statistic, bounds)
+        absolute_scale = self._tuning.absolute_scales.get(example.questions[0].aspect.name)
+        return group_metric(example.ratings, scores, self._tuning.objective or self._tuning.statistic, absolute_scale)
 
     def _proposal(self, student: Judge, rated: Sequence[_Rated], unseen: Sequence[int]) -> _Proposal | None:
         """A guide written without the examples `unseen`, with its gain on these."""

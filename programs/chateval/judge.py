@@ -290,7 +290,7 @@ class ChatEval(ItemJudge):
     ) -> None:
         _check_roles(roles)
         one_of("communication", communication, COMMUNICATION)
-        whole_number("turns", turns, least=1, most=MAX_ROUNDS + 1)
+        whole_number("turns", turns, minimum=1, maximum=MAX_ROUNDS + 1)
         if communication == "none" and turns > 1:
             raise InputError(
                 "referees who do not see each other's messages take one turn", field="turns", expected="1", found=turns
@@ -298,7 +298,7 @@ class ChatEval(ItemJudge):
         super().__init__(DebateConfig(rounds=turns - 1))
         self.texts = dict(roles)
         self.communication = communication
-        self.samples = whole_number("samples", samples, least=1, most=MAX_SAMPLES)
+        self.samples = whole_number("samples", samples, minimum=1, maximum=MAX_SAMPLES)
         self.both_orders = yes_or_no("both_orders", both_orders)
         self.compares = yes_or_no("comparing", comparing)
         self.roles = {name: Referee(name, text, alone=communication == "none") for name, text in roles.items()}
@@ -344,7 +344,7 @@ class ChatEval(ItemJudge):
         # In the paper's numbering, from 1: h_n goes to H_m for m >= n, m > 1.
         return names[: names.index(name) + 1] if name != names[0] else ()
 
-    def read_verdict(self, transcript: Transcript, rounds: int) -> Verdict:
+    def verdict(self, transcript: Transcript, rounds: int) -> Verdict:
         """The mean of the referees' latest scores; where one of them failed, the item is unscored."""
         latest = {turn.role: turn.score for turn in transcript.turns if turn.score is not None}
         score = math.fsum(latest.values()) / len(latest)

@@ -33,7 +33,7 @@ from debate_judge.programs.debate.table import (
     TieBreaker,
     TieBreaking,
 )
-from debate_judge.programs.judge import DebateConfig, Item, Judge, StopReason, Verdict, first_without_failure
+from debate_judge.programs.judge import DebateConfig, Item, Judge, StopReason, Verdict, first_success
 from debate_judge.programs.lm.loop import gather
 from debate_judge.programs.option_values import whole_number, yes_or_no
 from debate_judge.programs.roles.examples import shown
@@ -123,7 +123,7 @@ class Debate(Judge):
                 await table.turn(Critic, table.debated())
             if self.debate_config.tie_breaker:
                 await table.turn(TieBreaker, table.debated())
-        return first_without_failure([transcript for table in tables for transcript in table.transcripts])
+        return first_success([transcript for table in tables for transcript in table.transcripts])
 
     async def _tables(
         self, items: Sequence[Item], transcripts: Sequence[Transcript] | None = None, *, whole: bool = False
@@ -163,7 +163,7 @@ class Debate(Judge):
             else self.prompt_parts(item, table)
         )
 
-    def read_verdict(self, transcript: Transcript, rounds: int) -> Verdict:
+    def verdict(self, transcript: Transcript, rounds: int) -> Verdict:
         last, score = transcript.turns[-1], transcript.score
         if last.role == "tie-breaker" and last.score is not None:
             return Verdict(last.score, transcript.rounds, "tie-breaker", transcript.calls, transcript)
@@ -196,13 +196,13 @@ class Debate(Judge):
             parts.append(self.tie_breaker.signature.instructions)
         return json.dumps([self.debate_config.rounds, self.together, self.order, *parts])
 
-    def jointly(self, judges: Mapping[str, Judge]) -> Judge:
+    def joint_judge(self, judges: Mapping[str, Judge]) -> Judge:
         shared = copy(self)
         # In `_Members`, where DSPy does not look for predictors: it sees those of the first judge only.
         shared._members = _Members({name: judge for name, judge in judges.items() if isinstance(judge, Debate)})
         return shared
 
-    def members(self) -> Mapping[str, Judge]:
+    def judges_by_aspect(self) -> Mapping[str, Judge]:
         return self._members.by_aspect
 
     def tunable(self) -> tuple[str, ...]:

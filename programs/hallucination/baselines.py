@@ -97,7 +97,7 @@ class HallucinationCheck(ItemJudge):
     def __init__(self, self_check: bool = False, examples: int = 0) -> None:
         super().__init__(DebateConfig(rounds=0))
         self.self_check = yes_or_no("self_check", self_check)
-        self.examples = whole_number("examples", examples, most=len(EXAMPLES) if self_check else 0)
+        self.examples = whole_number("examples", examples, maximum=len(EXAMPLES) if self_check else 0)
         self.checker = Role("checker", Checking, SELF_CHECK if self_check else PLAIN)
 
     async def converse_about(self, item: Item, rounds: int) -> Transcript:

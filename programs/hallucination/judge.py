@@ -335,7 +335,7 @@ class Hallucination(ItemJudge):
         }
         return await role.ask(item, read_view, round=turn, debate="\n\n".join(map(str, heard)), inputs=inputs)
 
-    def read_verdict(self, transcript: Transcript, rounds: int) -> Verdict:
+    def verdict(self, transcript: Transcript, rounds: int) -> Verdict:
         """The score of the worst claim, by the last opinion about each; without any claim the highest score."""
         states: dict[int, list[ClaimTurn]] = {}
         for turn in transcript.turns:

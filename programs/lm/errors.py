@@ -5,24 +5,25 @@ from __future__ import annotations
 import dspy
 from dspy import lm15
 
-from debate_judge.programs.lm.redaction import clean_text
+from debate_judge.programs.lm.redaction import redact_text
 
 NOT_LISTENING = "nothing listens"
-"""`provider_code` of a failure to connect to a port of this machine: the server is not running."""
-STRAY = "stray answer"
-"""`provider_code` of a failure in which something other than the call's answer came: the server may charge for it."""
-BROKEN = "broken answer"
-"""`provider_code` of a failure in which an answer had begun and was not whole, or was no HTTP: it may be charged."""
+"""`provider_code` if no server listens on a port of this machine."""
+MISMATCHED = "mismatched response"
+"""`provider_code` if something other than the response to the request came; the server may charge for the request."""
+INCOMPLETE = "incomplete response"
+"""`provider_code` if the response was incomplete or not HTTP; the server may charge for it."""
+MAY_BE_CHARGED = (MISMATCHED, INCOMPLETE)
 
 
 class ProviderDownError(dspy.LMError):
-    """The provider has answered no call for too long. Earlier replies are kept; run the command again later."""
+    """The provider has answered no call for `LMOptions.max_outage` seconds. Earlier replies are stored."""
 
     default_code = "provider_down"
 
 
 class BudgetSpentError(dspy.LMError):
-    """The next call might exceed the budget. What was answered before is kept; run again with a larger one."""
+    """The next call might exceed the budget. Earlier replies are stored."""
 
     default_code = "budget_spent"
 
@@ -38,20 +39,20 @@ _FATAL = (
 )
 
 
-def fatal(error: Exception) -> bool:
+def is_fatal(error: Exception) -> bool:
     """Whether every other call would fail too: a wrong key, an unknown model, an outage, a spent budget."""
     return isinstance(error, _FATAL)
 
 
-def concerns_all_calls(error: Exception) -> bool:
-    """Whether any other call would meet this error too: it is fatal, and no matter of what this call asks for."""
+def affects_all_calls(error: Exception) -> bool:
+    """Whether it is fatal for all calls of the LM, not only for those that ask for the same feature."""
     # A judge may want a feature that the LM lacks, such as log-probabilities, beside others that do without.
     if isinstance(error, lm15.LM15Error):
         error = lm_error(error, "")
-    return fatal(error) and not isinstance(error, dspy.LMUnsupportedFeatureError)
+    return is_fatal(error) and not isinstance(error, dspy.LMUnsupportedFeatureError)
 
 
-_CLASSES: tuple[tuple[type[lm15.LM15Error], type[dspy.LMError]], ...] = (
+_DSPY_CLASSES: tuple[tuple[type[lm15.LM15Error], type[dspy.LMError]], ...] = (
     (lm15.ContextLengthError, dspy.ContextWindowExceededError),
     (lm15.AuthError, dspy.LMAuthError),
     (lm15.BillingError, dspy.LMBillingError),
@@ -65,59 +66,59 @@ _CLASSES: tuple[tuple[type[lm15.LM15Error], type[dspy.LMError]], ...] = (
     (lm15.ConfigurationError, dspy.LMConfigurationError),
     (lm15.TransportError, dspy.LMTransportError),
 )
-"""What an engine raises -> what DSPy makes of it; the first that fits."""
+"""Class of an engine's error -> DSPy's class for it; the first match counts."""
 
 
 def lm_error(error: Exception, model: str, key: str | None = None) -> dspy.LMError:
-    """Convert what an engine raised into DSPy's class for it, with neither `key` nor another secret in it."""
-    clean = clean_error(error, key)
-    if isinstance(clean, dspy.LMError):
-        return clean
-    kind = next((ours for theirs, ours in _CLASSES if isinstance(clean, theirs)), dspy.LMUnexpectedError)
+    """Convert an engine's error into DSPy's class for it, without `key` and other secrets."""
+    redacted = redact_error(error, key)
+    if isinstance(redacted, dspy.LMError):
+        return redacted
+    error_class = next((own for raised, own in _DSPY_CLASSES if isinstance(redacted, raised)), dspy.LMUnexpectedError)
     details = ("provider", "provider_code", "status", "request_id", "retry_after")
-    return kind(message=clean.message, model=model, **{name: getattr(clean, name) for name in details})
+    return error_class(message=redacted.message, model=model, **{name: getattr(redacted, name) for name in details})
 
 
-def clean_error(error: Exception, key: str | None = None) -> lm15.LM15Error | dspy.LMError:
-    """An engine's error, with neither `key` nor another secret in it."""
+def redact_error(error: Exception, key: str | None = None) -> lm15.LM15Error | dspy.LMError:
+    """An engine's error without `key` and other secrets."""
     if isinstance(error, dspy.LMError):
         return error
     if not isinstance(error, lm15.LM15Error):
-        kind = lm15.TimeoutError if isinstance(error, TimeoutError) else lm15.LM15Error
-        return kind(clean_text(str(error) or "no answer in time", key))
-    error.message = clean_text(error.message, key)
+        error_class = lm15.TimeoutError if isinstance(error, TimeoutError) else lm15.LM15Error
+        return error_class(redact_text(str(error) or "no answer in time", key))
+    error.message = redact_text(error.message, key)
     error.args = (error.message,)
     return error
 
 
-def retryable(error: BaseException) -> bool:
+def is_retryable(error: BaseException) -> bool:
     """Whether another attempt may succeed."""
     return isinstance(error, lm15.RETRYABLE_ERRORS) or dspy.is_retryable_lm_error(error)
 
 
-_ADVICE = "\n\n  To fix:"
-"""Where DSPy's advice begins, which is for those who make its objects themselves."""
+_DSPY_ADVICE = "\n\n  To fix:"
+"""Beginning of DSPy's own advice in its errors, which is for programmers."""
 
 
 def describe(error: dspy.LMError, spec: str) -> str:
-    """What a command says when `error` has ended its run; `spec` is the LM's, PROVIDER/MODEL."""
-    return f"error: the LM failed: {str(error).partition(_ADVICE)[0].strip()}\n  remedy:   {remedy(error, spec)}"
+    """The message of a command whose run was ended by `error`; `spec` is the LM, PROVIDER/MODEL."""
+    return f"error: the LM failed: {str(error).partition(_DSPY_ADVICE)[0].strip()}\n  remedy:   {remedy(error, spec)}"
 
 
 def remedy(error: dspy.LMError, spec: str) -> str:
-    """What the user can do about an error that ended a run; `spec` is the LM's, PROVIDER/MODEL."""
+    """What the user can do about an error that ended a run; `spec` is the LM, PROVIDER/MODEL."""
     variable = f"{spec.partition('/')[0].upper()}_API_KEY"
-    again = "run the command again; it resumes, and finished calls are not paid for again"
+    resume = "run the command again; it resumes, and finished calls are not paid for again"
     if isinstance(error, (dspy.LMAuthError, dspy.LMNotConfiguredError)):
-        return f"give a valid key in the environment variable {variable}, then {again}"
+        return f"give a valid key in the environment variable {variable}, then {resume}"
     if isinstance(error, dspy.LMUnsupportedModelError):
-        return f"check the model's name after the slash in {spec!r}, and the address if you gave one, then {again}"
+        return f"check the model's name after the slash in {spec!r}, and the address if you gave one, then {resume}"
     if isinstance(error, dspy.LMBillingError):
-        return f"the account behind {variable} has no credit left: add some, then {again}"
+        return f"the account behind {variable} has no credit left: add some, then {resume}"
     if isinstance(error, BudgetSpentError):
-        return f"raise --budget and {again}"
+        return f"raise --budget and {resume}"
     if error.provider_code == NOT_LISTENING:
         return f"start the server, or correct its address (--api-base, {spec.partition('/')[0].upper()}_API_BASE)"
     if isinstance(error, ProviderDownError):
-        return f"wait until the provider answers, then {again}"
-    return f"fix the problem and {again}"
+        return f"wait until the provider answers, then {resume}"
+    return f"fix the problem and {resume}"

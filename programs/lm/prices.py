@@ -1,4 +1,4 @@
-"""What tokens cost: the user's table first, then the one that LiteLLM brings along. Unknown is not free."""
+"""Prices of models: from the user's table, else from LiteLLM's; None for an unknown model, never 0."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from debate_judge.data.files import reading
 from debate_judge.data.files.records import Record
 
 EXAMPLE_LM = "openai/gpt-6-luna"
-"""The LM that messages and pages name as an example: one that its provider has not announced to retire."""
+"""The LM that messages and pages name as an example; not one that its provider is about to retire."""
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """US dollars for a million tokens."""
+    """US dollars per million tokens."""
 
     input: float
     cached: float
     """Input tokens that the provider served from its prefix cache."""
     output: float
 
-    def of(self, fresh: float, cached: float, output: float) -> float:
-        """US dollars for so many tokens of each kind."""
+    def cost(self, fresh: float, cached: float, output: float) -> float:
+        """US dollars for numbers of uncached input, cached input and output tokens."""
         return (fresh * self.input + cached * self.cached + output * self.output) / 1e6
 
     def batch(self) -> Price:
-        """The price in a batch job: half. Not every model is given a discount on cached input there, so none counts."""
+        """The price in a batch job: half, without a discount on cached input, because not every model has one there."""
         return Price(self.input / 2, self.input / 2, self.output / 2)
 
 
-def price_of(model: str, table: Path | None = None, *, listed: bool = True) -> Price | None:
+def price_of(model: str, table: Path | None = None, *, use_litellm: bool = True) -> Price | None:
     """The price of a model, or None where it is unknown.
 
     Args:
@@ -42,27 +42,27 @@ def price_of(model: str, table: Path | None = None, *, listed: bool = True) -> P
         table: TOML file with a section for each model, named like `model` or without its provider:
 
             ["openai/gpt-6-luna"]
-            input = 0.10     # US dollars for a million tokens
+            input = 0.10     # US dollars per million tokens
             cached = 0.01    # like input if left out
             output = 0.50
-        listed: Whether to look into LiteLLM's table, which is no help for a server of one's own.
+        use_litellm: Whether to look into LiteLLM's table; its prices do not apply to a server of the user's own.
 
     Raises:
         InputError: The table is not TOML, or a section lacks a number or has another field.
     """
     sections = None if table is None else reading.toml(table, "table of prices")
-    user_prices = {} if sections is None else {name: _price(sections.child(name)) for name in sections.values}
+    user_prices = {} if sections is None else {name: _read_price(sections.child(name)) for name in sections.values}
     if (price := user_prices.get(model) or user_prices.get(model.partition("/")[2])) is not None:
         return price
-    info = (_listed().get(model) or _listed().get(model.partition("/")[2]) or {}) if listed else {}
+    info = (_litellm_table().get(model) or _litellm_table().get(model.partition("/")[2]) or {}) if use_litellm else {}
     if not isinstance(info.get("input_cost_per_token"), (int, float)):
         return None
-    first, output = info["input_cost_per_token"], info.get("output_cost_per_token") or 0.0
+    input_price, output = info["input_cost_per_token"], info.get("output_cost_per_token") or 0.0
     cached = info.get("cache_read_input_token_cost")
-    return Price(1e6 * first, 1e6 * (first if cached is None else cached), 1e6 * output)
+    return Price(1e6 * input_price, 1e6 * (input_price if cached is None else cached), 1e6 * output)
 
 
-def _price(record: Record) -> Price:
+def _read_price(record: Record) -> Price:
     record.refuse_others(("input", "cached", "output"))
     prices = {name: record.number(name) for name in ("input", "output", *record.values)}
     for name, value in prices.items():
@@ -73,8 +73,8 @@ def _price(record: Record) -> Price:
 
 
 @lru_cache(maxsize=1)
-def _listed() -> dict[str, dict[str, Any]]:
-    """LiteLLM's local table, without importing LiteLLM, which would take seconds and ask the network."""
+def _litellm_table() -> dict[str, dict[str, Any]]:
+    """LiteLLM's local table, without importing LiteLLM, which would take seconds and use the network."""
     spec = importlib.util.find_spec("litellm")
     if spec is None or spec.origin is None:
         return {}

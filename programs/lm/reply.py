@@ -31,10 +31,10 @@ class Reply:
     """Input tokens that the provider served from its prefix cache; `input_tokens` includes them."""
     finish: str = "stop"
     logprobs: Sequence[Sequence[tuple[str, float]]] | None = None
-    """Where the call asked for them: for each token, that token and the others that were likely there."""
+    """If requested: for each token, that token and the most likely alternatives, with log-probabilities."""
 
     def __post_init__(self) -> None:
-        # What is used must be what is recalled: neither UTF-8 nor PostgreSQL can hold every text of Python.
+        # A reply must be the same when it comes from the store: UTF-8 and PostgreSQL cannot hold every Python string.
         if not self.text.isascii() or "\0" in self.text:
             object.__setattr__(self, "text", _storable(self.text))
         if not self.finish.isalnum():
@@ -48,24 +48,24 @@ def _storable(text: str) -> str:
 def validated_reply(
     text: object, tokens: tuple[object, object, object] = (0, 0, 0), finish: object = "stop", logprobs: object = None
 ) -> Reply:
-    """A reply of what a server has sent or a store has kept, fit to be kept and counted.
+    """A reply from untrusted values, of a server or an old file.
 
-    Counts that are none are taken for unknown, which is 0, and log-probabilities that are none for absent; in a text
-    what UTF-8 or a database cannot hold is replaced.
+    Invalid counts become 0 (unknown), invalid log-probabilities None; characters that UTF-8 or a database cannot hold
+    are replaced.
 
     Args:
-        text: The reply's.
-        tokens: Input, output, and of the input those from the provider's prefix cache.
-        finish: How it ended.
+        text: The reply's text.
+        tokens: Input tokens, output tokens, and those of the input that came from the provider's prefix cache.
+        finish: Its finish reason.
         logprobs: As in `Reply`.
 
     Raises:
-        ValueError: The text is none.
+        ValueError: Text or finish reason is not a string.
     """
     if not isinstance(text, str) or not isinstance(finish, str):
         raise ValueError("not a text")
-    given, written, cached = map(_count, tokens)
-    return Reply(text, given, written, min(cached, given), finish, _tokens(logprobs))
+    input_tokens, output_tokens, cached_tokens = map(_count, tokens)
+    return Reply(text, input_tokens, output_tokens, min(cached_tokens, input_tokens), finish, _logprobs(logprobs))
 
 
 def _count(value: Any) -> int:
@@ -76,7 +76,7 @@ def _count(value: Any) -> int:
     return number if 0 <= number < 10**15 else 0
 
 
-def _tokens(value: Any) -> tuple[tuple[tuple[str, float], ...], ...] | None:
+def _logprobs(value: Any) -> tuple[tuple[tuple[str, float], ...], ...] | None:
     try:
         cleaned = tuple(tuple((_storable(token), float(p)) for token, p in alternatives) for alternatives in value)
     except (TypeError, ValueError, OverflowError, AttributeError):
@@ -85,67 +85,67 @@ def _tokens(value: Any) -> tuple[tuple[tuple[str, float], ...], ...] | None:
 
 
 class StoreError(InputError):
-    """A store cannot be read or written any more, so that the run must not go on."""
+    """A store cannot be read or written; the run must end."""
 
 
 class ReplyStore(Protocol):
-    """Where replies are kept. `programs.lm.store.SqlStore` keeps them in a database."""
+    """Stores replies by the keys of their calls. `programs.lm.store.SqlStore` is one in a database."""
 
     async def get(self, key: str) -> Reply | None:
         """The reply that is stored under a key."""
         ...
 
-    async def take(self, key: str) -> Reply | bool:
-        """The stored reply; True if this process now holds the call's claim, False while another process does.
+    async def get_or_claim(self, key: str) -> Reply | bool:
+        """The stored reply; else True if this process now holds the call's claim, False while another process does.
 
-        Cancelled, it leaves no claim behind.
+        If it is cancelled, no claim is left behind.
         """
         ...
 
     async def put(self, key: str, role: str, reply: Reply) -> None:
-        """Keep a reply, committed when this returns, and end the claim of its call."""
+        """Store a reply, committed when this returns, and end the claim of its call."""
         ...
 
     async def release(self, key: str) -> None:
-        """Give up the claim of a call that has brought no reply."""
+        """End the claim of a call that has failed."""
         ...
 
     def close(self) -> None: ...
 
 
-_FIRST_WAIT, _LONGEST_WAIT = 0.02, 0.5
-"""Seconds between two looks at a claim that another process holds; a call to an LM takes seconds."""
+_FIRST_POLL, _MAX_POLL = 0.02, 0.5
+"""Seconds between two polls of a claim that another process holds; a call to an LM takes seconds."""
 
 
-async def reply_or_claim(store: ReplyStore, key: str) -> Reply | None:
-    """Wait while another process holds the claim of a call; its reply, or None if the claim is now this process's."""
-    pause = _FIRST_WAIT
-    while (answer := await store.take(key)) is False:
+async def wait_or_claim(store: ReplyStore, key: str) -> Reply | None:
+    """Wait while another process holds the claim of a call; its reply, or None if this process now holds the claim."""
+    pause = _FIRST_POLL
+    while (outcome := await store.get_or_claim(key)) is False:
         await asyncio.sleep(pause)
-        pause = min(1.5 * pause, _LONGEST_WAIT)
-    return None if answer is True else answer
+        pause = min(1.5 * pause, _MAX_POLL)
+    return None if outcome is True else outcome
 
 
 class InMemoryStore:
     """A store that lasts as long as the process. It has no claims.
 
     Args:
-        room: Most replies to keep; the oldest are forgotten first. None keeps all.
+        max_replies: The oldest replies beyond this number are dropped. None keeps all.
     """
 
-    def __init__(self, room: int | None = None) -> None:
-        self._room = room
+    def __init__(self, max_replies: int | None = None) -> None:
+        self._max_replies = max_replies
         self._replies: dict[str, Reply] = {}
 
     async def get(self, key: str) -> Reply | None:
         return self._replies.get(key)
 
-    async def take(self, key: str) -> Reply | bool:
+    async def get_or_claim(self, key: str) -> Reply | bool:
         return self._replies.get(key) or True
 
     async def put(self, key: str, role: str, reply: Reply) -> None:
         self._replies[key] = reply
-        if self._room is not None and len(self._replies) > self._room:
+        if self._max_replies is not None and len(self._replies) > self._max_replies:
             del self._replies[next(iter(self._replies))]
 
     async def release(self, key: str) -> None:

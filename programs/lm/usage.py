@@ -12,10 +12,10 @@ from debate_judge.programs.lm.reply import Reply
 
 @dataclass(frozen=True, slots=True)
 class CallTag:
-    """What a request cannot carry; nothing of it is sent. Equal requests with a tag are one call, made once."""
+    """What the engine knows of a call besides its request. Equal requests with equal tags are one call, made once."""
 
     role: str = "proposer"
-    """Who speaks, for the accounts."""
+    """Role in the debate, for the accounts."""
     round: int = 0
     """Round of the debate, for the accounts."""
     sample: int | None = None
@@ -28,22 +28,22 @@ CALL_TAG: ContextVar[CallTag | None] = ContextVar("call_tag", default=None)
 
 @dataclass
 class Tokens:
-    """Calls and tokens by what they cost."""
+    """Numbers of calls and tokens, by price."""
 
     calls: int = 0
     """Executed."""
     cache_hits: int = 0
-    """Replies that the store gave: paid for earlier, or by another caller of this run."""
+    """Replies from the store: paid for by an earlier run, or by another caller of this run."""
     fresh: int = 0
     """Input at the full price."""
     cached: int = 0
     """Input that the provider served from its prefix cache."""
     output: int = 0
     stored_input: int = 0
-    """Input of the replies that the store gave."""
+    """Input of the replies from the store."""
     stored_output: int = 0
     batch_fresh: int = 0
-    """Of the above, what went out in batch jobs, at half the price."""
+    """Of the above, those of batch jobs, at half the price."""
     batch_cached: int = 0
     batch_output: int = 0
     batch_stored_input: int = 0
@@ -53,20 +53,20 @@ class Tokens:
 
     @property
     def stored(self) -> int:
-        """Tokens that were not paid again."""
+        """Tokens of the replies from the store."""
         return self.stored_input + self.stored_output
 
     def cost(self, price: Price) -> float:
         """US dollars spent on what was executed."""
         fresh, cached, output = self.batch_fresh, self.batch_cached, self.batch_output
-        direct = price.of(self.fresh - fresh, self.cached - cached, self.output - output)
-        return direct + price.batch().of(fresh, cached, output)
+        direct = price.cost(self.fresh - fresh, self.cached - cached, self.output - output)
+        return direct + price.batch().cost(fresh, cached, output)
 
     def saved(self, price: Price) -> float:
         """US dollars that the store's replies would have cost without any cache."""
-        read, output = self.batch_stored_input, self.batch_stored_output
-        direct = price.of(self.stored_input - read, 0, self.stored_output - output)
-        return direct + price.batch().of(read, 0, output)
+        stored, output = self.batch_stored_input, self.batch_stored_output
+        direct = price.cost(self.stored_input - stored, 0, self.stored_output - output)
+        return direct + price.batch().cost(stored, 0, output)
 
     def __add__(self, other: Tokens) -> Tokens:
         return Tokens(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
@@ -74,22 +74,22 @@ class Tokens:
 
 @dataclass
 class Meter:
-    """Counts by role and round. Replies from the store cost nothing again. Other threads may read it."""
+    """Counts calls and tokens by role and round. Other threads may read it."""
 
-    asked: Counter[str] = field(default_factory=Counter)
+    requested: Counter[str] = field(default_factory=Counter)
     executed: Counter[str] = field(default_factory=Counter)
     accounts: dict[tuple[str, int], Tokens] = field(default_factory=dict)
     """(role, round) -> what its calls used."""
     prices: dict[str, Price | None] = field(default_factory=dict)
-    """Role -> price, for roles that another LM plays than all others."""
+    """Role -> price, for roles of a second LM."""
 
-    def ask(self, role: str) -> None:
-        self.asked[role] += 1
+    def count_request(self, role: str) -> None:
+        self.requested[role] += 1
 
-    def spend(self, role: str, reply: Reply, *, round: int = 0, batch: bool = False) -> None:
-        """Count a reply that was executed."""
+    def count_reply(self, role: str, reply: Reply, *, round: int = 0, batch: bool = False) -> None:
+        """Count a reply of an executed call."""
         self.executed[role] += 1
-        tokens = self._of(role, round)
+        tokens = self._account(role, round)
         tokens.calls += 1
         tokens.uncounted += not (reply.input_tokens or reply.output_tokens)
         tokens.fresh += reply.input_tokens - reply.cached_tokens
@@ -100,9 +100,9 @@ class Meter:
             tokens.batch_cached += reply.cached_tokens
             tokens.batch_output += reply.output_tokens
 
-    def hit(self, role: str, reply: Reply, *, round: int = 0, batch: bool = False) -> None:
-        """Count a reply that the store gave; `batch` says how it would have been asked for."""
-        tokens = self._of(role, round)
+    def count_hit(self, role: str, reply: Reply, *, round: int = 0, batch: bool = False) -> None:
+        """Count a reply from the store; `batch`: whether it would have been requested in a batch job."""
+        tokens = self._account(role, round)
         tokens.cache_hits += 1
         tokens.stored_input += reply.input_tokens
         tokens.stored_output += reply.output_tokens
@@ -110,12 +110,12 @@ class Meter:
             tokens.batch_stored_input += reply.input_tokens
             tokens.batch_stored_output += reply.output_tokens
 
-    def copied(self) -> tuple[Counter[str], Counter[str], dict[tuple[str, int], Tokens]]:
-        """What was asked, executed and used, as of now, for another process."""
+    def snapshot(self) -> tuple[Counter[str], Counter[str], dict[tuple[str, int], Tokens]]:
+        """A copy of `requested`, `executed` and `accounts`, for another process."""
         accounts = {key: replace(tokens) for key, tokens in self.accounts.copy().items()}
-        return self.asked.copy(), self.executed.copy(), accounts
+        return self.requested.copy(), self.executed.copy(), accounts
 
-    def _of(self, role: str, round: int) -> Tokens:
+    def _account(self, role: str, round: int) -> Tokens:
         return self.accounts.setdefault((role, round), Tokens())
 
     @property
@@ -146,5 +146,5 @@ class Meter:
 
     def cost(self, price: Price) -> dict[str, float]:
         """Role -> US dollars spent on its executed calls."""
-        known = {role: self.prices.get(role, price) for role in self.tokens}
-        return {role: self.tokens[role].cost(used) for role, used in known.items() if used is not None}
+        prices = {role: self.prices.get(role, price) for role in self.tokens}
+        return {role: self.tokens[role].cost(used) for role, used in prices.items() if used is not None}

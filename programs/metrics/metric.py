@@ -83,8 +83,8 @@ class Metric(ItemJudge):
             return EMPTY.add(Failure(self.kind, 0, "metric error", f"the value is {value}", 0))
         return EMPTY.add(Turn(self.kind, 0, "", score=value, calls=0))
 
-    def read_verdict(self, transcript: Transcript, rounds: int) -> Verdict:
-        return replace(super().read_verdict(transcript, rounds), stop_reason="metric")
+    def verdict(self, transcript: Transcript, rounds: int) -> Verdict:
+        return replace(super().verdict(transcript, rounds), stop_reason="metric")
 
     def dry_run_copy(self) -> Judge:
         """A metric that computes nothing: a dry run counts LM calls, and a metric makes none."""
@@ -206,7 +206,7 @@ class BertScore(ModelMetric):
 
     def __init__(self, model: str, layers: int | None = None, device: str = "auto") -> None:
         super().__init__(model, device)
-        self.layers = None if layers is None else whole_number("layers", layers, least=1)
+        self.layers = None if layers is None else whole_number("layers", layers, minimum=1)
 
     def measure(self, text: str, others: tuple[str, ...]) -> float:
         return _bert_score(self.model, self.layers, self.device, text, others)

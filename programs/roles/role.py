@@ -21,7 +21,7 @@ from dspy.lm15 import Config, LM15Error, Message, Request, Response
 from debate_judge.data.schema import Aspect, Task
 from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.client import JudgeLM
-from debate_judge.programs.lm.errors import fatal
+from debate_judge.programs.lm.errors import is_fatal
 from debate_judge.programs.lm.usage import CALL_TAG, CallTag
 from debate_judge.programs.roles import parsing as replies
 from debate_judge.programs.transcript import Failure, UnscoredReason
@@ -346,7 +346,7 @@ async def call(
     except UnusableError as error:
         return ReplyFailure(error.args[0], f"the LM ended its reply with {error.args[0]!r}", 1, divisible=True)
     except dspy.LMError as error:
-        if fatal(error):
+        if is_fatal(error):
             raise
         too_long = isinstance(error, dspy.ContextWindowExceededError)
         # A failure of the server does not divide a table: a later run would ask about it as a whole, and the scores

@@ -141,7 +141,7 @@ def _asked(flags: CarryFlags) -> list[PlannedScoring]:
 
 
 def _carried(flags: CarryFlags) -> Carried:
-    from debate_judge.data.inference.non_inferiority import Margins, ScoreMeaning, compare_lms
+    from debate_judge.data.inference.non_inferiority import Margins, ScoreScale, compare_lms
 
     plan = _plan(flags)
     new, part = plan.with_new, plan.with_new.corpus
@@ -149,7 +149,7 @@ def _carried(flags: CarryFlags) -> Carried:
     before, source, more = _old_scores(plan.with_old, flags.old)
     judges = new.export.judge.aspects
     scales = {
-        a.name: ScoreMeaning(a.scale, judges[a.name].judge.on_scale, judges[a.name].calibration) for a in new.aspects
+        a.name: ScoreScale(a.scale, judges[a.name].judge.on_scale, judges[a.name].calibration) for a in new.aspects
     }
     margins, (statistic, level) = Margins(flags.margin, flags.shift), objective(new.export, part)
     comparison = compare_lms(before, scored.scores, scales, margins, statistic=statistic, level=level, seed=flags.seed)
@@ -195,7 +195,7 @@ def _old_scores(planned: PlannedScoring, old: str) -> tuple[Scores, Literal["ask
 
 def _write(planned: PlannedScoring, scored: ScoredCorpus, made: Carried, name: str | None) -> Path:
     """The judge with the new LM as an export of its own."""
-    from debate_judge.data.inference.non_inferiority import ScoreMeaning, cross_fitted
+    from debate_judge.data.inference.non_inferiority import ScoreScale, cross_fitted
     from debate_judge.programs.compiled import CompiledJudge
     from debate_judge.runs.export.folder import save
     from debate_judge.runs.export.recorded import RECORDED, record, recorded_in
@@ -217,11 +217,11 @@ def _write(planned: PlannedScoring, scored: ScoredCorpus, made: Carried, name: s
         calibration = aspects[aspect].calibration
         if calibration is not None:
             scale = export.judge.task.aspect(aspect).scale
-            meaning = ScoreMeaning(scale, aspects[aspect].judge.on_scale, calibration)
-            mapped[aspect] = cross_fitted(groups, meaning) if crossed else calibration.applied(groups)
+            meaning = ScoreScale(scale, aspects[aspect].judge.on_scale, calibration)
+            mapped[aspect] = cross_fitted(groups, meaning) if crossed else calibration.map_groups(groups)
     seen = recorded.seen if recorded is not None else frozenset()
     evidence: dict[str, Any] = {
-        "exported": {"judge": "carried", "why": f"{comparison.verdict}: {comparison.why}"},
+        "exported": {"judge": "carried", "why": f"{comparison.verdict}: {comparison.reason}"},
         "held_out" if made.held_out else "compared": {
             "carried": comparison.new.to_json(),
             "old_lm": comparison.old.to_json(),
@@ -260,13 +260,14 @@ def _shown(made: Carried, flags: CarryFlags) -> tuple[dict[str, Any], list[Print
     comparison = made.comparison
     part = f"{made.sources} {'held-out ' if made.held_out else ''}sources"
     lines: list[Printed] = [
-        f"{comparison.verdict}: {comparison.why}",
+        f"{comparison.verdict}: {comparison.reason}",
         f"{made.lms[0]} (old, {made.old}) and {made.lms[1]} (new) on {part}",
     ]
     lines += [f"note: {note}" for note in made.notes]
-    if comparison.verdict == "recompile" and comparison.enough is not None:
+    if comparison.verdict == "recompile" and comparison.sufficient_sources is not None:
         lines.append(
-            f"with {comparison.enough} sources an LM that is as good as the old one is shown to be so in 80 % of cases"
+            f"with {comparison.sufficient_sources} sources an LM that is as good as the old one is shown to be so in "
+            "80 % of cases"
         )
     header = ["aspect", "old", "new", "difference", "shift", "spread", "old-new", "error old", "new", "refitted"]
     rows = [
@@ -277,7 +278,7 @@ def _shown(made: Carried, flags: CarryFlags) -> tuple[dict[str, Any], list[Print
             interval(aspect.difference),
             interval(aspect.shift, "+"),
             _plain(aspect.spread),
-            _plain(aspect.between),
+            _plain(aspect.lm_agreement),
             *(_plain(None if m is None else m.value) for m in (aspect.error, aspect.error_new, aspect.error_refitted)),
         ]
         for name, aspect in comparison.aspects.items()

@@ -118,7 +118,7 @@ def _read(flags: MeasureFlags) -> tuple[Scores, dict[str, Scale]]:
         return scores_of(external.rows), {aspect.name: aspect.scale for aspect in aspects}
     from debate_judge.runs.evaluation.score_files import read_rated
 
-    return scores_of(read_rated(Path(flags.file), only=flags.aspects, sources=flags.sources).rows), {}
+    return scores_of(read_rated(Path(flags.file), aspects=flags.aspects, sources=flags.sources).rows), {}
 
 
 def _at_random(corpus: Corpus) -> Corpus:
@@ -168,10 +168,11 @@ def _notes(table: SystemsTable) -> list[Printed]:
     notes: list[Printed] = []
     if table.left_out:
         notes.append(f"left out for lack of ratings: {', '.join(table.left_out)}")
-    if table.drawn is not None and table.drawn.p_value < SUSPICIOUS:
+    if table.rated_minus_others is not None and table.rated_minus_others.p_value < SUSPICIOUS:
         notes.append(
-            f"the judge scores rated sources {table.drawn.value:+.2f} away from the others (p = "
-            f"{table.drawn.p_value:.3f}): if they were not drawn at random, neither kind of mean holds for all sources"
+            f"the judge scores rated sources {table.rated_minus_others.value:+.2f} away from the others (p = "
+            f"{table.rated_minus_others.p_value:.3f}): if they were not drawn at random, neither kind of mean holds "
+            "for all sources"
         )
     return notes
 

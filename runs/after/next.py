@@ -162,7 +162,7 @@ def _drawn(flags: NextFlags) -> NextSources:
     """Choose the sources, and write the file to rate in."""
     import numpy as np
 
-    from debate_judge.data.inference.source_sampling import cluster_texts, drawn, inclusion_probabilities
+    from debate_judge.data.inference.source_sampling import cluster_texts, inclusion_probabilities, systematic_sample
 
     _require_rating_file(flags.out)
     ratings, capped = _budget(flags)
@@ -175,7 +175,7 @@ def _drawn(flags: NextFlags) -> NextSources:
     count = _affordable(distances, cost, ratings)
     probabilities = inclusion_probabilities(distances, count)
     kinds = cluster_texts([group.source or group.judged for group in groups], count, flags.seed)
-    places = drawn(probabilities, kinds, np.random.default_rng(flags.seed))
+    places = systematic_sample(probabilities, kinds, np.random.default_rng(flags.seed))
     # All sources are no choice.
     by_distance = chosen and count < len(groups)
     sources = NextSources(
@@ -256,11 +256,11 @@ def _raters_needed(export: Export, aspects: Sequence[str]) -> dict[str, int]:
 
 def _planned(choice: _Choice, flags: NextFlags) -> list[PlannedScoring]:
     """The exported judge and the single call, from which it was not shown to differ in all aspects."""
-    from debate_judge.programs import preset
+    from debate_judge.programs import build_preset
     from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 
     exported = choice.export.judge
-    single, debate = AspectJudge(preset("single", {})), AspectJudge(preset("debate", {}))
+    single, debate = AspectJudge(build_preset("single", {})), AspectJudge(build_preset("debate", {}))
 
     def plain(name: str) -> bool:
         judge = exported.aspects[name].judge

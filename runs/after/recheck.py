@@ -42,7 +42,7 @@ from debate_judge.runs.reports.text import interval
 
 if TYPE_CHECKING:
     from debate_judge.data.agreement.results import Agreement, GroupScores
-    from debate_judge.data.inference.drift import Drift, MarginVerdict, SampleFigure, ScoreChange, TwoSampleDifference
+    from debate_judge.data.inference.drift import Drift, MarginVerdict, SampleEstimate, ScoreChange, TwoSampleDifference
     from debate_judge.data.schema import Aspect, Corpus
     from debate_judge.runs.export.manifest import Export
     from debate_judge.runs.export.recorded import RecordedScores
@@ -150,7 +150,7 @@ def _asked(flags: RecheckFlags) -> list[PlannedScoring]:
 
 
 def _rechecked(flags: RecheckFlags) -> Rechecked:
-    from debate_judge.data.inference.drift import causes, margin_verdict, measure_drift
+    from debate_judge.data.inference.drift import margin_verdict, measure_drift, shown_causes
 
     plan = _plan(flags)
     export, part, recorded = plan.new.export, plan.new.corpus, plan.recorded
@@ -173,7 +173,7 @@ def _rechecked(flags: RecheckFlags) -> Rechecked:
         difference,
         drift,
         changed,
-        tuple(causes(drift, changed)),
+        tuple(shown_causes(drift, changed)),
         tuple(plan.notes),
     )
 
@@ -219,22 +219,22 @@ def _differences(
     Raises:
         InputError: There is nothing to compare with.
     """
-    from debate_judge.data.inference.drift import agreement_figure, compare_samples, published_figure
+    from debate_judge.data.inference.drift import agreement_estimate, compare_samples, estimate_from_interval
     from debate_judge.runs.export.recorded import held_out_figure
 
     statistic, level = objective(export, part)
 
-    def figure(scores: Mapping[str, Any], names: Sequence[str]) -> SampleFigure | None:
+    def figure(scores: Mapping[str, Any], names: Sequence[str]) -> SampleEstimate | None:
         if any(name not in scores for name in names):
             return None
-        return agreement_figure({name: scores[name] for name in names}, statistic, level, seed=seed)
+        return agreement_estimate({name: scores[name] for name in names}, statistic, level, seed=seed)
 
     differences = {}
     for name, names in [*((name, [name]) for name in new), (AVERAGE, list(new))]:
         then = figure(old, names)
         # Of an export that keeps no scores: the standard error is what its interval tells.
         if then is None and (told := held_out_figure(export.manifest, names, statistic, level)) is not None:
-            then = published_figure(told.value, told.low, told.high, told.groups)
+            then = estimate_from_interval(told.value, told.low, told.high, told.groups)
         differences[name] = compare_samples(figure(new, names), then)
     if differences[AVERAGE] is None:
         raise InputError(
@@ -253,7 +253,7 @@ def _on_raters_scale(
     """Old and new scores of an aspect on one scale, and whether that is the raters'."""
     aspect_judge = export.judge.aspects[aspect.name]
     if aspect_judge.calibration is not None and aspect.name in recorded.mapped:
-        return recorded.mapped[aspect.name], aspect_judge.calibration.applied(new), True
+        return recorded.mapped[aspect.name], aspect_judge.calibration.map_groups(new), True
     return recorded.scores[aspect.name], new, aspect_judge.judge.on_scale
 
 

@@ -19,7 +19,7 @@ from debate_judge.programs.lm.usage import Meter
 from debate_judge.runs.distributed.output_folder import OutputFolder
 from debate_judge.runs.distributed.units import ReadingOptions, Unit, read_unit
 from debate_judge.runs.flags.parser import EXIT_INPUT, EXIT_LM
-from debate_judge.runs.scoring.output import PROVIDER_FAILED, JsonLines, Row, ResultLayout, RowTotals, json_value
+from debate_judge.runs.scoring.output import PROVIDER_FAILED, JsonLines, ResultLayout, Row, RowTotals, json_value
 from debate_judge.runs.scoring.settings import ScoreFlags
 from debate_judge.runs.scoring.tables import cell_text
 
@@ -229,7 +229,7 @@ class ScoringActor:
         self._stopping.wait(_REPORT_INTERVAL)
         if self._failure is not None:
             return None
-        return ActorReport(Meter(*self._judge.lm.meter.copied()), dict(self._scored_items))
+        return ActorReport(Meter(*self._judge.lm.meter.snapshot()), dict(self._scored_items))
 
     def stop(self) -> ActorReport | None:
         """Take no further item, and wait until the calls in flight are answered and stored."""

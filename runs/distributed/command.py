@@ -118,7 +118,7 @@ def _run_actors(
 ) -> None:
     # Closed first, so that its replies are on disk before an actor looks for them.
     judge.close()
-    totals.meters["driver"] = Meter(*judge.lm.meter.copied())
+    totals.meters["driver"] = Meter(*judge.lm.meter.snapshot())
     # No more actors than units, so that none holds a share of the limits without work.
     jobs = divide_job(job, _budget_left(job.options.budget, judge), min(flags.actors, len(remaining)))
     address = flags.address or os.environ.get("RAY_ADDRESS")

@@ -154,7 +154,7 @@ class RunTotals:
         """The counts of all actors together."""
         requested, executed, accounts = Counter[str](), Counter[str](), dict[tuple[str, int], Tokens]()
         for actor_meter in self.meters.copy().values():
-            requested.update(actor_meter.asked)
+            requested.update(actor_meter.requested)
             executed.update(actor_meter.executed)
             for key, tokens in actor_meter.accounts.items():
                 accounts[key] = accounts.get(key, Tokens()) + tokens

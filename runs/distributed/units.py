@@ -315,7 +315,7 @@ def _source_boundaries(file: InputFile, columns: Columns, offsets: Sequence[int]
 
 
 def _source(line: bytes, columns: Columns) -> tuple[object, ...] | None:
-    """The key that groups which may share calls have in common, see `programs.grouping.source_of`; None if no group."""
+    """The key that groups which may share calls have in common, by `programs.grouping.source_key`; None if no group."""
     values = _json_object(line)
     if values is None:
         return None

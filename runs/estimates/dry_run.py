@@ -21,7 +21,7 @@ from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.prices import Price, price_of
 from debate_judge.programs.lm.reply import Reply, ReplyStore
 from debate_judge.programs.lm.store import FILE, SqlStore
-from debate_judge.programs.make_lm import OFFLINE, make_lm, server_of
+from debate_judge.programs.make_lm import OFFLINE, make_lm, server_address
 from debate_judge.runs.runner.billing import STAGE
 from debate_judge.runs.runner.debate_cache import DebateCache
 from debate_judge.runs.runner.runner import JudgeRunner
@@ -128,7 +128,7 @@ class Ledger:
         stored = self._now.get(key)
         return await self._paid.get(key) if stored is None and self._paid is not None else stored
 
-    async def take(self, key: str) -> Reply | bool:
+    async def get_or_claim(self, key: str) -> Reply | bool:
         reply = await self.get(key)
         return True if reply is None else reply
 
@@ -177,8 +177,8 @@ class EstimateTarget:
         spec = self.immediate.get(role, self.spec)
         if spec == OFFLINE:
             return Price(0.0, 0.0, 0.0)
-        server = server_of(spec, self.api_base if spec == self.spec else None)
-        price = price_of(spec, self.options.prices, listed=server is None)
+        server = server_address(spec, self.api_base if spec == self.spec else None)
+        price = price_of(spec, self.options.prices, use_litellm=server is None)
         return price.batch() if price is not None and self.options.batch and role not in self.immediate else price
 
 
@@ -236,7 +236,7 @@ def dry_run_all(
             rows: dict[str, CallTotals] = {}
             for (stage_row, role), used in ledger.used.items():
                 price = target.price(role)
-                usd = None if price is None else price.of(used.input, 0.0, used.output)
+                usd = None if price is None else price.cost(used.input, 0.0, used.output)
                 name = row(stage_row, role)
                 rows[name] = rows.get(name, CallTotals()) + replace(used, usd=usd)
             by_case.append(rows)

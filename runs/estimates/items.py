@@ -11,7 +11,7 @@ from pathlib import Path
 from debate_judge.data.schema import Aspect, RatedGroup, fingerprint
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge, shared_judges
 from debate_judge.programs.dry_run import REPLY_TOKENS, EstimateCase
-from debate_judge.programs.grouping import Question, grouped
+from debate_judge.programs.grouping import Question, group_into_questions
 from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.reply import replies_folder
@@ -134,7 +134,7 @@ def estimate_scoring(
             count += len(batch)
             for shared_judge, sample in samples.items():
                 batch_items = [item for item in batch if item.aspect.name in shared_judge.aspects]
-                for question in grouped(shared_judge.judge, batch_items, pairs=False).tables:
+                for question in group_into_questions(shared_judge.judge, batch_items, compare_pairs=False).questions:
                     sample.add(question)
 
     def work(case: EstimateCase, runner: JudgeRunner, ledger: Ledger) -> None:

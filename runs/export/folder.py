@@ -24,7 +24,7 @@ from typing import Any
 from debate_judge.data.errors import InputError
 from debate_judge.programs.compiled import CompiledJudge
 from debate_judge.programs.lm.http.address import without_credentials
-from debate_judge.programs.lm.redaction import clean
+from debate_judge.programs.lm.redaction import redact
 from debate_judge.programs.roles.examples import examples_of
 from debate_judge.runs.export.from_mlflow import DEFAULT_STORE, MLflowStore, fetch, in_mlflow
 from debate_judge.runs.export.loaded import LoadedJudge, open_judge
@@ -102,7 +102,7 @@ def save(
         "lm": _lm_record(lm),
         **({"columns": dict(judge.task.columns)} if judge.task.columns else {}),
         "versions": _versions(),
-        "evidence": _portable(clean(evidence)),
+        "evidence": _portable(redact(evidence)),
     }
     folder.parent.mkdir(parents=True, exist_ok=True)
     temporary = folder.parent / f".{folder.name}.{uuid.uuid4().hex[:8]}"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from debate_judge.data.errors import InputError
-from debate_judge.programs.lm.redaction import clean_text
+from debate_judge.programs.lm.redaction import redact_text
 from debate_judge.runs.export.manifest import Export, read
 from debate_judge.runs.mlflow_setup import prepare_mlflow, sqlite_file, use_tracking_uri
 
@@ -92,10 +92,10 @@ def _downloaded(uri: str, expected: str, place: MLflowStore) -> Iterator[str]:
             copy = download_artifacts(artifact_uri=uri, dst_path=copies)
         except Exception as error:
             raise InputError(
-                f"MLflow could not provide {uri}: {clean_text(str(error))}",
+                f"MLflow could not provide {uri}: {redact_text(str(error))}",
                 field="tracking URI",
                 expected=expected,
-                found=clean_text(store),
+                found=redact_text(store),
                 remedy=_REMEDY,
             ) from error
         yield copy

@@ -21,8 +21,15 @@ import dspy
 from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.schema import ALL, Aspect, Task
 from debate_judge.programs.compiled import CompiledJudge, ScoreScale, shared_judges
-from debate_judge.programs.grouping import Item, Question, Texts, checked_references, checked_text, grouped
-from debate_judge.programs.judge import Judge, Judgement, answer, cut_of
+from debate_judge.programs.grouping import (
+    CallTexts,
+    Item,
+    Question,
+    checked_references,
+    checked_text,
+    group_into_questions,
+)
+from debate_judge.programs.judge import Judge, Judgement, call_result, cut_of
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.loop import run
 from debate_judge.programs.lm.options import LMOptions
@@ -134,7 +141,7 @@ class LoadedJudge(dspy.Module):
 
     async def aforward(self, *positional: object, **keywords: Any) -> dspy.Prediction:
         scale: ScoreScale = keywords.pop("scale", "judge")
-        texts = Texts.of(positional, keywords)
+        texts = CallTexts.from_arguments(positional, keywords)
         aspects = self._asked(keywords.get("aspect"), keywords.get("task"))
         compiled = self.compiled
         compiled.require_calibrated(aspects, scale)
@@ -147,8 +154,8 @@ class LoadedJudge(dspy.Module):
             # A cut is on the judge's own scale.
             cut = self.cut(aspect) if scale == "judge" else None
             values, reasons = [score.score for score in scores], [score.reason for score in scores]
-            answers[aspect.name] = answer(
-                texts.several, values, reasons, [judgement for _, judgement in of_aspect], cut
+            answers[aspect.name] = call_result(
+                texts.as_lists, values, reasons, [judgement for _, judgement in of_aspect], cut
             )
         if keywords.get("aspect") is not None:
             return answers[aspects[0].name]
@@ -166,8 +173,8 @@ class LoadedJudge(dspy.Module):
         names = {item.aspect.name for item in items}
         for shared in shared_judges({name: judge for name, judge in self.judges.items() if name in names}):
             shared_items = [item for item in items if item.aspect.name in shared.aspects]
-            grouping = grouped(shared.judge, shared_items, pairs=False)
-            calls = [ask(shared.judge, table) for table in grouping.tables]
+            grouping = group_into_questions(shared.judge, shared_items, compare_pairs=False)
+            calls = [ask(shared.judge, table) for table in grouping.questions]
             waiting = calls if runner is None else [asyncio.wrap_future(runner.submit(call)) for call in calls]
             judgements |= zip(shared_items, grouping.by_item(await asyncio.gather(*waiting)), strict=True)
         return [judgements[item] for item in items]
@@ -363,7 +370,7 @@ class LoadedJudge(dspy.Module):
                 near = [key for key in row if isinstance(key, str) and key not in _ROW]
                 remedy = did_you_mean(name, near, f"did you mean {{}}? rename it to {name}")
                 raise InputError(f"row {number} needs a {name}", field=name, expected="a text", remedy=remedy)
-        text = checked_text("text", row["text"], filled=True, where=where)
+        text = checked_text("text", row["text"], nonempty=True, where=where)
         source = checked_text("source", row["source"], where=where)
         context = checked_text("context", row.get("context") or "", where=where)
         references = checked_references(row.get("references") or None, where)
@@ -431,7 +438,7 @@ def open_judge(
     """Connect an export to its LM; the arguments are those of `runs.export.folder.load` and `programs.lm.options`."""
     spec, api_base, settings = lm_of(export, lm, api_base, max_tokens)
     # Limited, so that the memory of a long-running service does not grow.
-    recent = InMemoryStore(room=10_000)
+    recent = InMemoryStore(max_replies=10_000)
 
     def connect(opened: ExitStack) -> JudgeRunner:
         kept = recent if store is None else opened.enter_context(closing(open_replies(store, spec, replies)))

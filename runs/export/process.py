@@ -67,7 +67,7 @@ def judge_of_process(folder: str | Path, config: Mapping[str, Any]) -> LoadedJud
             common = {"lm": None, "api_base": None, "concurrency": 16, "store": None}
             if "store" in given:
                 given["store"] = replies_folder(given["store"], spec)
-            judge = open_judge(export, options=LMOptions.of(**limits), **{**common, **given})
+            judge = open_judge(export, options=LMOptions.from_settings(**limits), **{**common, **given})
             _judges[identity] = judge
         return judge
 

@@ -303,8 +303,8 @@ def held_out_intervals(
             continue
         every, kept = (
             agreement_table({"x": scores}, levels=(at,), resamples=200).aspects["x"][at][statistic]
-            for scores in (groups, list(measured.kept.values()))
+            for scores in (groups, list(measured.scores.values()))
         )
-        errors = (error_and_bias(scores)[0] for scores in (groups, list(measured.kept.values())))
+        errors = (error_and_bias(scores)[0] for scores in (groups, list(measured.scores.values())))
         by_aspect[aspect.name] = HeldOutIntervals(measured, every, kept, *errors)
     return by_aspect

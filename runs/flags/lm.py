@@ -11,7 +11,7 @@ from debate_judge.programs.lm.reply import replies_folder
 from debate_judge.runs.flags.declaration import flag_group, setting
 
 _USUAL = LMOptions()
-_RETRIED = _USUAL.deadline / _USUAL.attempt
+_RETRIED = _USUAL.deadline / _USUAL.attempt_timeout
 """The time that a call may take with its retries, as a multiple of an attempt's."""
 
 MAX_TOKENS = "longest reply, in tokens; a reply that is cut off is requested again with four times as many"
@@ -73,7 +73,7 @@ class PaceFlags:
         affects_results=False,
     )
     timeout: float = setting(
-        _USUAL.attempt,
+        _USUAL.attempt_timeout,
         f"time limit of one attempt of a call; with its retries a call may take {_RETRIED:g} times as long",
         gt=0,
         metavar="SECONDS",
@@ -116,11 +116,11 @@ def limits(flags: PaceFlags) -> LMOptions:
     Raises:
         InputError: A value cannot be used.
     """
-    return LMOptions.of(
+    return LMOptions.from_settings(
         rpm=flags.rpm,
         tpm=flags.tpm,
         budget=flags.budget,
-        attempt=flags.timeout,
+        attempt_timeout=flags.timeout,
         deadline=flags.timeout * _RETRIED,
         prices=flags.prices,
         batch=flags.batch if isinstance(flags, LimitFlags) else None,

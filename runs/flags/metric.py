@@ -38,7 +38,7 @@ class MetricChoice:
             text: What the user gave.
             levels: The levels that there are, besides `auto`.
             several: Whether there may be several correlations, joined by commas.
-            closest: Whether a measure of closeness may stand in place of the correlation.
+            absolute_measure: Whether a measure of absolute agreement may stand in place of the correlation.
 
         Raises:
             InputError: It is neither.

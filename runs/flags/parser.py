@@ -15,7 +15,7 @@ from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.files.reading import toml
 from debate_judge.data.files.records import Record
 from debate_judge.programs.lm.http.address import NoServerError
-from debate_judge.programs.lm.redaction import clean_text
+from debate_judge.programs.lm.redaction import redact_text
 from debate_judge.runs.flags.declaration import REMOVED_FLAGS, SettingField, nearest, result_settings, setting_fields
 from debate_judge.runs.flags.invocation import as_invoked, command
 from debate_judge.runs.flags.text_layout import filled, paragraphs, print_error, width_of
@@ -123,7 +123,7 @@ class _Parser(ArgumentParser):
                 if not setting_field.is_flag and flag in (f"--{words}", f"--no-{words}"):
                     if setting_field.kind is bool:
                         value = str(flag == f"--{words}").lower()
-                    given = shlex.quote(f"{words}={clean_text(value) or setting_field.option('const') or 'VALUE'}")
+                    given = shlex.quote(f"{words}={redact_text(value) or setting_field.option('const') or 'VALUE'}")
                     remedy = f"it is a key of --config: give --config {given}, or write it in a TOML file"
                     raise InputError("not a flag", field=flag, remedy=remedy)
 
@@ -266,7 +266,7 @@ def _unknown(declaration: type, text: str) -> NoReturn:
         "unknown setting",
         field=key,
         expected="KEY=VALUE with a key of docs/settings.md or the name of a flag, or a TOML file",
-        found=clean_text(text),
+        found=redact_text(text),
         remedy=nearest(declaration, key),
     )
 
@@ -322,7 +322,7 @@ def _text(value: object) -> str:
 def _portable(text: str) -> str:
     start, equals, path = text.rpartition("=")
     path = path if "://" in path or not Path(path).is_absolute() else Path(path).name
-    return clean_text(start + equals + path)
+    return redact_text(start + equals + path)
 
 
 def _frozen(value: object) -> object:

@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 
 from debate_judge.programs.compiled import ScoreScale
-from debate_judge.programs.grouping import Item, source_of
+from debate_judge.programs.grouping import Item, source_key
 from debate_judge.programs.lm import loop
 from debate_judge.programs.transcript import EMPTY
 from debate_judge.runs.export.folder import load
@@ -179,7 +179,7 @@ class SourceBatcher:
 
 def _question(items: Sequence[Item]) -> tuple[object, ...]:
     """What texts that are asked about together have in common."""
-    return (*source_of(items[0]), *(item.aspect.name for item in items))
+    return (*source_key(items[0]), *(item.aspect.name for item in items))
 
 
 def _pass_on(done: asyncio.Task[list[Score]], items: Sequence[Item], answer: asyncio.Future[dict[Item, Score]]) -> None:

@@ -1,4 +1,4 @@
-"""Level and decisions as a table, as JSON and as metrics. Only renders; every number comes in finished."""
+"""Absolute agreement as a table, as JSON and as metrics. Only renders; every number comes in finished."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from debate_judge.runs.reports.tables import DataTable
 from debate_judge.runs.reports.text import interval
 
 AbsoluteAgreementByJudge = Mapping[str, Mapping[str, AbsoluteAgreement]]
-"""Judge -> aspect or average -> how close its scores are; the first judge is what the others are compared with."""
+"""Judge -> aspect or average -> its absolute agreement; the others are compared with the first judge."""
 
 _NAMES = {"mae": "mean absolute error", "kappa": "kappa of decisions"}
 _SHORT = {"mae": "error", "ccc": "CCC", "kappa": "kappa"}
 
-_WHAT = (
+_MEASURES_TEXT = (
     "over all candidates, with 95 % intervals over sources: mean absolute error in points (lower is better), "
     "concordance with the mean rating (1 only where every score is its rating), and Cohen's kappa of the decision that "
     "a score and a mean rating are at least the cut"
@@ -31,48 +31,43 @@ def table(by_judge: AbsoluteAgreementByJudge, headings: Sequence[str]) -> DataTa
             if aspect == AVERAGE and len(aspects) == 2:
                 continue
             at = f" at {aspect_figures.cut:g}" if measure == "kappa" and aspect_figures.cut is not None else ""
-            figures = [interval(of_judge[aspect].figures[measure]) for of_judge in by_judge.values()]
+            figures = [interval(of_judge[aspect].measures[measure]) for of_judge in by_judge.values()]
             rows.append([f"{_SHORT[measure]}{at}, {aspect}", *figures])
-    return DataTable(["measure, aspect", *headings], rows, f"Level and decisions on held-out, {_WHAT}")
+    return DataTable(["measure, aspect", *headings], rows, f"Absolute agreement on held-out, {_MEASURES_TEXT}")
 
 
-def by_judge(figures_by_judge: AbsoluteAgreementByJudge) -> DataTable:
+def table_by_judge(by_judge: AbsoluteAgreementByJudge) -> DataTable:
     """A row for each judge, and a column for each measure: on average over aspects, or of the only aspect."""
     rows = []
-    for judge, by_aspect in figures_by_judge.items():
+    for judge, by_aspect in by_judge.items():
         figures = by_aspect[AVERAGE] if len(by_aspect) > 2 else next(iter(by_aspect.values()))
-        cells = [interval(figures.figures[m]) + _moved(figures.changes.get(m)) for m in MEASURES]
+        cells = [interval(figures.measures[m]) + _change_text(figures.changes.get(m)) for m in MEASURES]
         rows.append([judge, *cells, str(figures.candidates)])
-    cuts = {
-        aspect: figures.cut
-        for aspect, figures in next(iter(figures_by_judge.values())).items()
-        if figures.cut is not None
-    }
-    caption = f"Level and decisions, {_WHAT}; in parentheses the change from the first judge, paired by source"
+    cuts = {aspect: figures.cut for aspect, figures in next(iter(by_judge.values())).items() if figures.cut is not None}
+    caption = f"Absolute agreement, {_MEASURES_TEXT}; in parentheses the change from the first judge, paired by source"
     at = f"at {next(iter(cuts.values())):g}" if len(set(cuts.values())) == 1 else "at each aspect's cut"
     return DataTable(["judge", "error", "CCC", f"kappa {at}", "scores"], rows, caption)
 
 
-def _moved(change: Measure | None) -> str:
+def _change_text(change: Measure | None) -> str:
     return "" if change is None or change.value is None else f" ({interval(change, '+')})"
 
 
 def summary_text(by_judge: AbsoluteAgreementByJudge, judge: str, mapped: str) -> str:
-    """What learning changed besides the order, on average over aspects: the changes of a judge from the first one, and
-    its
-    figures as `mapped`, the same with scores on the raters' scale.
+    """Error and kappa of a judge against those of the first one, on average over aspects; `mapped` names the entry of
+    the same judge with scores on the raters' scale.
     """
     figures, first = by_judge[judge][AVERAGE], next(iter(by_judge.values()))[AVERAGE]
     parts = []
     for measure in ("mae", "kappa"):
-        now, before, change = figures.figures[measure], first.figures[measure], figures.changes.get(measure)
+        now, before, change = figures.measures[measure], first.measures[measure], figures.changes.get(measure)
         if now.value is None or before.value is None or change is None:
             continue
-        shown = change.low is not None and change.high is not None and not change.low <= 0 <= change.high
-        by = interval(change) if shown else f"no change shown, {interval(change)}"
-        after = by_judge[mapped][AVERAGE].figures[measure].value if mapped in by_judge else None
-        more = "" if after is None else f"; {after:.2f} on the raters' scale"
-        parts.append(f"{_NAMES[measure]} {now.value:.2f} against {before.value:.2f} ({by}{more})")
+        significant = change.low is not None and change.high is not None and not change.low <= 0 <= change.high
+        difference = interval(change) if significant else f"no change shown, {interval(change)}"
+        after = by_judge[mapped][AVERAGE].measures[measure].value if mapped in by_judge else None
+        on_raters_scale = "" if after is None else f"; {after:.2f} on the raters' scale"
+        parts.append(f"{_NAMES[measure]} {now.value:.2f} against {before.value:.2f} ({difference}{on_raters_scale})")
     return "; ".join(parts)
 
 
@@ -83,15 +78,15 @@ def to_json(by_judge: AbsoluteAgreementByJudge) -> dict[str, dict[str, object]]:
 def averages(by_judge: AbsoluteAgreementByJudge, judge: str) -> dict[str, float | None]:
     """Measure -> a judge's value on average over aspects; empty for a judge that is not on the raters' scale."""
     return (
-        {measure: by_judge[judge][AVERAGE].figures[measure].value for measure in MEASURES} if judge in by_judge else {}
+        {measure: by_judge[judge][AVERAGE].measures[measure].value for measure in MEASURES} if judge in by_judge else {}
     )
 
 
 def metrics(by_judge: AbsoluteAgreementByJudge) -> dict[str, float | None]:
     """Metric name -> value, as runs hold them: `closeness/JUDGE/ASPECT/mae`."""
     return {
-        f"closeness/{judge}/{aspect}/{measure}": figures.figures[measure].value
-        for judge, by in by_judge.items()
-        for aspect, figures in by.items()
+        f"closeness/{judge}/{aspect}/{measure}": figures.measures[measure].value
+        for judge, by_aspect in by_judge.items()
+        for aspect, figures in by_aspect.items()
         for measure in MEASURES
     }

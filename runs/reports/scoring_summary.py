@@ -23,8 +23,8 @@ def scored_summary(meter: Meter, price: Price | None, out: object, tally: RowTot
     for reason, count in tally.unscored.most_common():
         example = tally.examples.get(reason)
         lines.append(f"  {count} unscored: {reason}" + (f", e.g. {example}" if example is not None else ""))
-    lines.append(f"LM calls: {meter.asked.total()} asked, {meter.executed.total()} executed")
-    if meter.asked:
+    lines.append(f"LM calls: {meter.requested.total()} asked, {meter.executed.total()} executed")
+    if meter.requested:
         lines += ["", *cost_table(cost_rows(meter, price))]
     return lines
 
@@ -43,7 +43,7 @@ def uncertainty_summary(
         row = [aspect, f"{measured.texts}", f"{100 * measured.covered:.0f} %", f"{measured.width:.2f}"]
         if widest is not None:
             share_left = spans.abstained[aspect] / max(1, spans.scored[aspect])
-            row += [f"{100 * measured.left:.0f} %", interval(intervals.everything), interval(intervals.kept)]
+            row += [f"{100 * measured.left_share:.0f} %", interval(intervals.everything), interval(intervals.kept)]
             row += ["–" if error is None else f"{error.value:.2f}" for error in (intervals.error, intervals.error_kept)]
             row += [f"{100 * share_left:.0f} %"]
         rows.append(row)

@@ -44,7 +44,7 @@ class JudgeUsage:
 
     def usd(self, price: Price) -> float:
         """US dollars for all of it."""
-        return price.of(self.fresh, self.cached, self.output)
+        return price.cost(self.fresh, self.cached, self.output)
 
 
 @contextmanager
@@ -79,7 +79,7 @@ class UsageByJudge:
         self._awaited: dict[str, list[JudgeUsage]] = {}
 
     def __getattr__(self, name: str) -> Any:
-        """`run` and `run_now` of a store that is a database."""
+        """`run` and `run_sync` of a store that is a database."""
         return getattr(self._store, name)
 
     async def get(self, key: str) -> Reply | None:
@@ -87,12 +87,12 @@ class UsageByJudge:
         self._charge(key, reply)
         return reply
 
-    async def take(self, key: str) -> Reply | bool:
-        answer = await self._store.take(key)
-        if isinstance(answer, Reply):
+    async def get_or_claim(self, key: str) -> Reply | bool:
+        outcome = await self._store.get_or_claim(key)
+        if isinstance(outcome, Reply):
             # Another process has brought it since `get`.
-            self._charge(key, answer)
-        return answer
+            self._charge(key, outcome)
+        return outcome
 
     def _charge(self, key: str, reply: Reply | None) -> None:
         usage = _USAGE.get()

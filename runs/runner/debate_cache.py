@@ -87,7 +87,7 @@ _Known = dict[Hashable, _Debate]
 def _name(judge: Judge) -> str:
     """Fingerprint of all that decides what a judge says: its class, configuration and state, and those of the judges
     that speak for single aspects in it; but not how many rounds it would hold by itself."""
-    known = [_state(judge), {aspect: _state(member) for aspect, member in judge.members().items()}]
+    known = [_state(judge), {aspect: _state(member) for aspect, member in judge.judges_by_aspect().items()}]
     return fingerprint(json.dumps(known, sort_keys=True, default=str))
 
 

@@ -15,7 +15,7 @@ import dspy
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Corpus
 from debate_judge.programs.compiled import shared_judges
-from debate_judge.programs.grouping import Question, grouped
+from debate_judge.programs.grouping import Question, group_into_questions
 from debate_judge.programs.judge import Item, Judge, corpus_items
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.make_lm import OFFLINE
@@ -58,7 +58,7 @@ class PreflightCheck:
     @classmethod
     def of(cls, name: str, judge: Judge, items: Sequence[Item]) -> PreflightCheck:
         """The trial on new items, as the judge is asked about them."""
-        return cls(name, judge, grouped(judge, items, pairs=False).tables, new=True)
+        return cls(name, judge, group_into_questions(judge, items, compare_pairs=False).questions, new=True)
 
 
 def preflight_checks(
@@ -75,7 +75,9 @@ def preflight_checks(
         scales = {aspect.scale: [aspect] for aspect in reversed(about)}
         for aspect_names in [about] if judge.joint else scales.values():
             items = [item for aspect in aspect_names for item in corpus_items(corpus, aspect)]
-            made.append(PreflightCheck(name, judge, longest(grouped(judge, items, pairs=False).tables)))
+            made.append(
+                PreflightCheck(name, judge, longest(group_into_questions(judge, items, compare_pairs=False).questions))
+            )
     return made
 
 

@@ -247,7 +247,7 @@ class RunProgress(ProgressDisplay):
 
     @property
     def begun(self) -> bool:
-        return bool(self._passes or self._step or self.lm.meter.asked)
+        return bool(self._passes or self._step or self.lm.meter.requested)
 
     def summary(self) -> str:
         parts = []
@@ -297,7 +297,7 @@ class RunProgress(ProgressDisplay):
     def _waiting(self) -> float | None:
         """Seconds since the first call, where no reply has come yet and some patience is over."""
         meter = self.lm.meter
-        if meter.executed.total() or meter.total.cache_hits or not meter.asked.total():
+        if meter.executed.total() or meter.total.cache_hits or not meter.requested.total():
             self._asked_at = None
             return None
         if self._asked_at is None:

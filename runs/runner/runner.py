@@ -23,7 +23,7 @@ import dspy
 from debate_judge.data.agreement.tables import GroupScores
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Corpus, Granularity
-from debate_judge.programs.grouping import Question, grouped
+from debate_judge.programs.grouping import Question, group_into_questions
 from debate_judge.programs.judge import Item, Judge, Judgement, Unscored, Verdict, round_to_granularity
 from debate_judge.programs.lm import loop
 from debate_judge.programs.lm.client import JudgeLM
@@ -167,41 +167,41 @@ class JudgeRunner:
 
         Items that the judge wants to be asked about together are (`programs.grouping`).
         """
-        grouping = grouped(judge, items)
+        grouping = group_into_questions(judge, items)
 
         def ask(table: Question) -> Awaitable[list[Transcript]]:
             return judge.converse(table.items, rounds)
 
         if self.memory is None:
-            return grouping.by_item(self._each(grouping.tables, ask, what))
+            return grouping.by_item(self._each(grouping.questions, ask, what))
         return grouping.by_item(
-            self.memory.debates(judge, rounds, grouping.tables, lambda tables: self._each(tables, ask, what))
+            self.memory.debates(judge, rounds, grouping.questions, lambda tables: self._each(tables, ask, what))
         )
 
     def break_tie(
         self, judge: Judge, items: Sequence[Item], transcripts: Sequence[Transcript], what: str = "tie-breaks"
     ) -> list[Transcript]:
         """Let the Tie-breaker decide each debate that is still open; the others are returned unchanged."""
-        grouping = grouped(judge, items)
+        grouping = group_into_questions(judge, items)
         held_debates = {
             t.key: table_transcripts
-            for t, table_transcripts in zip(grouping.tables, grouping.by_table(transcripts), strict=True)
+            for t, table_transcripts in zip(grouping.questions, grouping.by_question(transcripts), strict=True)
         }
 
         def ask(tables: Sequence[Question]) -> list[list[Transcript]]:
             return self._each(tables, lambda table: judge.break_ties(table.items, held_debates[table.key]), what)
 
         if self.memory is None:
-            return grouping.by_item(ask(grouping.tables))
-        debates = [held_debates[table.key] for table in grouping.tables]
-        return grouping.by_item(self.memory.tie_breaks(judge, debates, grouping.tables, ask))
+            return grouping.by_item(ask(grouping.questions))
+        debates = [held_debates[table.key] for table in grouping.questions]
+        return grouping.by_item(self.memory.tie_breaks(judge, debates, grouping.questions, ask))
 
     def judge(self, judge: Judge, items: Sequence[Item], what: str = "items") -> list[Judgement]:
         """Judge each item by the judge's own rules."""
         transcripts = self.converse(judge, items, judge.debate_config.rounds, what)
         if judge.debate_config.tie_breaker:
             transcripts = self.break_tie(judge, items, transcripts)
-        return [judge.verdict(t, judge.debate_config.rounds) for t in transcripts]
+        return [judge.judgement(t, judge.debate_config.rounds) for t in transcripts]
 
     def _each(self, items: Sequence[Question], work: Callable[[Question], Awaitable[T]], what: str) -> list[T]:
         done = run_shared_pass(self, [PassJob("", work, items)], what)

@@ -16,7 +16,7 @@ from itertools import groupby, islice
 
 from debate_judge.data.schema import Aspect, RatedGroup, Task
 from debate_judge.programs.compiled import CompiledJudge, ScoreScale, shared_judges
-from debate_judge.programs.grouping import Question, grouped, items_of, source_of
+from debate_judge.programs.grouping import Question, group_into_questions, items_of, source_key
 from debate_judge.programs.judge import Item, Judge, Judgement, Unscored, reason_of
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.transcript import Transcript
@@ -72,9 +72,9 @@ def _score_of(judge: CompiledJudge, item: Item, judgement: Judgement, scale: Sco
     if isinstance(judgement, Unscored):
         return Score(None, None, None, None, judgement.reason, judgement.detail, *rest)
     chosen = judge.aspects[item.aspect.name]
-    judge_score = chosen.reported(judgement, item.aspect)
+    judge_score = chosen.reported_score(judgement, item.aspect)
     value = (
-        chosen.calibration.at(judge_score)
+        chosen.calibration.map_score(judge_score)
         if scale == "raters" and chosen.calibration and judge_score is not None
         else judge_score
     )
@@ -134,7 +134,7 @@ MAX_GROUPED = 512
 
 def group_by_source(items: Iterable[Item]) -> Iterator[list[Item]]:
     """Items of one source that follow one another, at most `MAX_GROUPED` at once."""
-    for _, consecutive in groupby(items, key=source_of):
+    for _, consecutive in groupby(items, key=source_key):
         while some := list(islice(consecutive, MAX_GROUPED)):
             yield some
 
@@ -191,7 +191,7 @@ class _InFlight:
             self._ask(judge, [new])
             return
         first = next((entry.item for waiting in self._gathered.values() for entry in waiting), new.item)
-        if source_of(first) != source_of(new.item) or len(self._gathered.get(aspect, ())) == MAX_GROUPED:
+        if source_key(first) != source_key(new.item) or len(self._gathered.get(aspect, ())) == MAX_GROUPED:
             self._ask_all()
         self._gathered.setdefault(aspect, []).append(new)
 
@@ -201,11 +201,11 @@ class _InFlight:
         self._gathered.clear()
 
     def _ask(self, judge: Judge, pending: Sequence[_PendingItem]) -> None:
-        grouping = grouped(judge, [entry.item for entry in pending], pairs=False)
-        futures = [self._runner.submit(_judge(self._runner, judge, table)) for table in grouping.tables]
+        grouping = group_into_questions(judge, [entry.item for entry in pending], compare_pairs=False)
+        futures = [self._runner.submit(_judge(self._runner, judge, table)) for table in grouping.questions]
         for future in futures:
             future.add_done_callback(partial(_pass_on, self.fatal))
-        for entry, (table, place) in zip(pending, grouping.places, strict=True):
+        for entry, (table, place) in zip(pending, grouping.positions, strict=True):
             entry.judged, entry.place = futures[table], place
 
 

@@ -33,7 +33,7 @@ from debate_judge.runs.flags.lm import limits, require_server
 from debate_judge.runs.flags.parser import RESUMES
 from debate_judge.runs.flags.text_layout import say
 from debate_judge.runs.runner.streaming import Score, group_items, score_of
-from debate_judge.runs.scoring.output import LongRows, Row, ResultLayout, RowTotals, WideRows
+from debate_judge.runs.scoring.output import LongRows, ResultLayout, Row, RowTotals, WideRows
 from debate_judge.runs.scoring.settings import EXIT_UNSCORED, ScoreFlags, ServeFlags
 
 # --- new texts: the groups of a file, one at a time, all of the judge's task ---
@@ -79,8 +79,12 @@ def new_records(
     )
     if sources is not None:
         records = SourceSelection.of(sources).stream(records, lambda: sum(1 for _ in _silently(path, task, columns)))
+    return _without_repeats(records, on_error)
+
+
+def _without_repeats(entries: Iterable[GroupRecord], on_error: ErrorHandler | None) -> Iterator[GroupRecord]:
     lines: dict[bytes, int] = {}
-    for entry in records:
+    for entry in entries:
         with errors_to(on_error):
             keys = _new_keys(entry, lines)
             lines.update(dict.fromkeys(keys, entry.record.line))
@@ -143,7 +147,7 @@ class RowIntervals:
         if score.score is None:
             self.abstained[name] += 1
             return replace(score, to_people=True)
-        interval = self._intervals[name].at(score.score)
+        interval = self._intervals[name].interval(score.score)
         too_wide = self._max_width is not None and interval.width > self._max_width
         self.abstained[name] += too_wide
         return replace(score, low=interval.low, high=interval.high, to_people=too_wide)

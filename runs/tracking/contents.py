@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from debate_judge.programs.lm.redaction import clean_text
+from debate_judge.programs.lm.redaction import redact_text
 from debate_judge.programs.transcript import Transcript
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def log_dataset(split: str, corpus: Corpus, digest: str) -> None:
         def to_dict(self) -> dict[str, str]:
             return {**super().to_dict(), "profile": json.dumps(counts)}
 
-    location = clean_text(corpus.origin.location)
+    location = redact_text(corpus.origin.location)
     source_type, source_key = ("http", "url") if "://" in location else ("local", "uri")
     source = get_dataset_source_from_json(json.dumps({source_key: location}), source_type)
     ratings = [ColSpec("double", name) for name in corpus.rated_aspects()]

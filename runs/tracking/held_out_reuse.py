@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from pydantic import BaseModel, Field, ValidationError
 
-from debate_judge.data.agreement.intervals import critical
+from debate_judge.data.agreement.intervals import t_quantile
 from debate_judge.data.agreement.results import Agreement
 from debate_judge.data.schema import Corpus, fingerprint
 
@@ -124,7 +124,7 @@ def inflation(times: int, agreement: Agreement) -> float | None:
         return 0.0
     if agreement.low is None or agreement.high is None:
         return None
-    standard_error = (agreement.high - agreement.low) / (2 * critical(agreement.groups))
+    standard_error = (agreement.high - agreement.low) / (2 * t_quantile(agreement.groups))
     return standard_error * expected_largest(times)
 
 

@@ -23,7 +23,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from debate_judge.data.errors import InputError
-from debate_judge.programs.lm.redaction import clean_text
+from debate_judge.programs.lm.redaction import redact_text
 from debate_judge.programs.lm.sql.postgresql import connect, exclusive_lock, sqlalchemy_address, uses_psycopg
 from debate_judge.runs.export.from_mlflow import embedded_uri
 from debate_judge.runs.mlflow_setup import prepare_mlflow, sqlite_file
@@ -60,7 +60,7 @@ class TrackingStore:
         # The UI imports LiteLLM, which fetches a price list first and, where there is no network, never returns. It
         # also starts eight processes, of 330 MB each, for jobs of MLflow's own judges.
         variables = "LITELLM_LOCAL_MODEL_COST_MAP=True MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false"
-        return f"{variables} mlflow ui --backend-store-uri {shlex.quote(clean_text(self.uri))}"
+        return f"{variables} mlflow ui --backend-store-uri {shlex.quote(redact_text(self.uri))}"
 
 
 def open_tracking_store(uri: str | None, store: Path, experiment: str) -> TrackingStore:
@@ -120,9 +120,9 @@ def tracking_errors(uri: str) -> Iterator[None]:
         yield
     except (MlflowException, SQLAlchemyError) as error:
         raise InputError(
-            "the tracking store cannot be used: " + clean_text(str(error).strip().splitlines()[0]),
+            "the tracking store cannot be used: " + redact_text(str(error).strip().splitlines()[0]),
             field="tracking URI",
-            found=clean_text(uri),
+            found=redact_text(uri),
             remedy="repair the store as its message says, or leave the URI out for the embedded store",
         ) from error
 
@@ -167,7 +167,7 @@ def _open(uri: str, store: Path, experiment: str) -> TrackingStore:
     if existing.lifecycle_stage != "active":
         raise InputError(
             f"the experiment {experiment!r} has been deleted in this tracking store",
-            found=clean_text(uri),
+            found=redact_text(uri),
             remedy=f"mlflow experiments restore --experiment-id {existing.experiment_id}, with MLFLOW_TRACKING_URI set",
         )
     for name, value in experiment_tags(existing.tags).items():
@@ -239,7 +239,7 @@ def _malformed(uri: str) -> InputError:
         "not a tracking URI",
         field="tracking URI",
         expected="http(s)://HOST:PORT, sqlite:///FILE, postgresql://…, mysql://…, mssql://… or databricks",
-        found=clean_text(uri),
+        found=redact_text(uri),
         remedy="correct it, or leave it out for the embedded store",
     )
 
@@ -247,8 +247,8 @@ def _malformed(uri: str) -> InputError:
 def _unreachable(uri: str, why: str) -> InputError:
     start = "start it (mlflow server --port 5000)" if is_server(uri) else "start it"
     return InputError(
-        f"the tracking server cannot be reached: {clean_text(why)}",
+        f"the tracking server cannot be reached: {redact_text(why)}",
         field="tracking URI",
-        found=clean_text(uri),
+        found=redact_text(uri),
         remedy=f"{start}, correct the address, or leave it out for the embedded store",
     )

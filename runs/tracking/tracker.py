@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from debate_judge.programs.lm.redaction import clean_text
+from debate_judge.programs.lm.redaction import redact_text
 from debate_judge.runs.mlflow_setup import use_tracking_uri
 from debate_judge.runs.tracking.contents import TracedDebate, log_dataset, log_debates, register_prompts
 from debate_judge.runs.tracking.shared_view import RUNS_QUERY, VIEW_KEY
@@ -137,12 +137,9 @@ class Tracker:
         return f"{self._experiment_link()}/runs?{RUNS_QUERY}&viewStateShareKey={VIEW_KEY}"
 
     def _experiment_link(self) -> str:
-        host = (
-            clean_text(self.tracking_store.uri).rstrip("/")
-            if self.tracking_store.has_server
-            else "http://127.0.0.1:5000"
-        )
-        return f"{host}/#/experiments/{self.tracking_store.experiment_id}"
+        store = self.tracking_store
+        host = redact_text(store.uri).rstrip("/") if store.has_server else "http://127.0.0.1:5000"
+        return f"{host}/#/experiments/{store.experiment_id}"
 
     # Each of these is queued for the writing thread.
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from debate_judge.programs.lm.redaction import clean, clean_text
+from debate_judge.programs.lm.redaction import redact, redact_text
 
 CHOICE_METRIC = "choice_agreement"
 """Metric of trials and compiles: agreement on the sources that points are chosen by; biased upwards for the best. One
@@ -30,8 +30,8 @@ def mlflow_name(text: str) -> str:
 
 def text_values(values: Mapping[str, object]) -> dict[str, str]:
     """Settings as texts: secrets are removed, None is left out, lists and dicts become JSON."""
-    cleaned = {mlflow_name(name): clean(value, name) for name, value in values.items() if value is not None}
-    return {name: value if isinstance(value, str) else _compact(value) for name, value in cleaned.items()}
+    redacted = {mlflow_name(name): redact(value, name) for name, value in values.items() if value is not None}
+    return {name: value if isinstance(value, str) else _compact(value) for name, value in redacted.items()}
 
 
 def _compact(value: object) -> str:
@@ -70,4 +70,4 @@ def first_line(error: BaseException | None) -> str:
     """An error in one line, without secrets."""
     lines = str(error).strip().splitlines()
     text = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
-    return clean_text(text)[:500]
+    return redact_text(text)[:500]

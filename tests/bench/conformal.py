@@ -55,7 +55,7 @@ def of_set(population: Population, seed: int) -> Draw:
     half = len(order) // 2
     calibration = fit_calibration(population.groups(0, order[:half].tolist()), SCALE, on_scale=False)
     assert calibration is not None
-    mapped = np.vectorize(calibration.at)(population.judges[0])
+    mapped = np.vectorize(calibration.map_score)(population.judges[0])
 
     def draw(rng: np.random.Generator, sources: int) -> list[GroupScores]:
         which = rng.choice(order[half:], size=sources)
@@ -81,7 +81,7 @@ def coverage(draw: Draw, sources: int, level: float, replicates: int, seed: int)
         assert found is not None
         for group in draw(rng, NEW):
             for rating, score in zip(group.ratings, group.scores, strict=True):
-                span = found.at(float(score or 0))
+                span = found.interval(float(score or 0))
                 inside.append(span.low - 1e-9 <= float(rating or 0) <= span.high + 1e-9)
                 widths.append(span.width)
     return float(np.mean(inside)), float(np.mean(widths))

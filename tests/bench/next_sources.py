@@ -34,7 +34,12 @@ from debate_judge import data  # noqa: E402
 from debate_judge.data.agreement.correlations import Floats, correlations  # noqa: E402
 from debate_judge.data.agreement.results import GroupScores  # noqa: E402
 from debate_judge.data.inference.conformal import fit_intervals  # noqa: E402
-from debate_judge.data.inference.source_sampling import cluster_texts, drawn, inclusion_probabilities, rank_distance  # noqa: E402
+from debate_judge.data.inference.source_sampling import (  # noqa: E402
+    cluster_texts,
+    inclusion_probabilities,
+    rank_distance,
+    systematic_sample,
+)
 from debate_judge.data.schema import Corpus, Scale  # noqa: E402
 from debate_judge.programs import JUDGES, build  # noqa: E402
 from debate_judge.programs.judge import corpus_items  # noqa: E402
@@ -96,7 +101,7 @@ class Pool:
             assert found is not None
             # To a tenth of a point, so that few have to be looked up.
             tenths = [[round(s, 1) for s in g.scores if s is not None] for g in groups]
-            at = {tenth: found.at(tenth).width for own in tenths for tenth in own}
+            at = {tenth: found.interval(tenth).width for own in tenths for tenth in own}
             widths.append([np.mean([at[tenth] for tenth in own]) for own in tenths])
         return np.mean(widths, axis=0)
 
@@ -140,7 +145,7 @@ def simulated(pool: Pool, size: int, draws: int, seed: int) -> dict[str, dict[st
             for design in DESIGNS:
                 priority = priorities.get(design.partition(",")[0], np.ones(len(order)))[rest]
                 chances = inclusion_probabilities(priority, size)
-                which = drawn(chances, kinds if "kinds" in design else np.zeros_like(kinds), rng)
+                which = systematic_sample(chances, kinds if "kinds" in design else np.zeros_like(kinds), rng)
                 found = [_weighted(v[:, rest[which]], chances[which]) for v in (apart, agreement[second])]
                 squares[design][:, place] += [(f - t) ** 2 / draws for f, t in zip(found, true, strict=True)]
                 plain = _weighted(apart[:, rest[which]], np.ones(size))

@@ -73,7 +73,7 @@ def covered(draw: Draw, truth: Floats, rated: int, replicates: int, seed: int) -
         ratings = np.where(np.arange(len(ratings))[:, None] < rated, ratings, np.nan)
         one, (a, b) = int(rng.integers(systems)), pairs[rng.integers(len(pairs))]
         for name, chosen, contrast in (("mean", [one], [1.0]), ("difference", [a, b], [1.0, -1.0])):
-            found = ppi_estimate(ratings[:, chosen], scores[:, chosen], np.array(contrast), ends=(1, 5))
+            found = ppi_estimate(ratings[:, chosen], scores[:, chosen], np.array(contrast), value_range=(1, 5))
             assert found is not None
             true = float(np.array(contrast) @ truth[chosen])
             hits.setdefault(name, []).append(found.low <= true <= found.high)

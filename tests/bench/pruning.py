@@ -31,7 +31,7 @@ from debate_judge.optimize.search.outcomes import Criterion
 from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, Point, Space
 from debate_judge.optimize.search.pooling import group_values
 from debate_judge.optimize.search.study import BREADTHS, SearchPlan, Strategy, Study
-from debate_judge.programs import preset
+from debate_judge.programs import build_preset
 from debate_judge.programs.debate.personas import PERSONAS
 from debate_judge.programs.lm.store import SqlStore
 from debate_judge.programs.make_lm import OFFLINE, make_lm
@@ -104,7 +104,7 @@ def space_of(judges: Collection[str], own: str) -> Space:
 
 def recorded(corpus: Corpus, runner: JudgeRunner) -> tuple[Space, dict[str, Recorded]]:
     """Aspect -> what every point of the untuned debate does on a corpus."""
-    base = preset("debate", {})
+    base = build_preset("debate", {})
     own = str(base.config()["persona"])
     judges = base.variants({name: persona.text for name, persona in PERSONAS.items()})
     space = space_of(list(judges), own)

@@ -29,7 +29,7 @@ from debate_judge.data.schema import Corpus
 from debate_judge.optimize.search.choice_scores import ChoiceScores, CrossFitted
 from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, Point, Space
 from debate_judge.optimize.search.pooling import Evaluated, group_values, pooled
-from debate_judge.programs import preset
+from debate_judge.programs import build_preset
 from debate_judge.programs.debate.personas import PERSONAS
 from debate_judge.programs.lm.store import SqlStore
 from debate_judge.programs.make_lm import OFFLINE, make_lm
@@ -66,7 +66,7 @@ class Scored:
 
 def scored(corpus: Corpus, runner: JudgeRunner) -> Scored:
     """Score all points of the untuned debate on a corpus."""
-    base = preset("debate", {})
+    base = build_preset("debate", {})
     own = str(base.config()["persona"])
     judges = base.variants({name: persona.text for name, persona in PERSONAS.items()})
     space = Space((NO_KNOWLEDGE,), (own, *(n for n in judges if n != own)), tuple(range(ROUNDS + 1)), (False, True))

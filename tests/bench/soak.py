@@ -48,7 +48,7 @@ from debate_judge.runs.scoring import scorer
 
 if sys.argv[2] == "mix":
     scorer.limits = lambda arguments: LMOptions(
-        attempt=5.0, retries=8, first_wait=0.05, longest_wait=0.5, patience=120.0
+        attempt_timeout=5.0, retries=8, first_wait=0.05, max_wait=0.5, max_outage=120.0
     )
 code = score.main(sys.argv[3:])
 Path(sys.argv[1]).write_text(re.search(r"VmHWM:\\s*(\\d+)", Path("/proc/self/status").read_text())[1])

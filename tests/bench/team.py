@@ -43,11 +43,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 async def _measure(name: str, store: SqlStore, count: int) -> None:
     async def make(key: str) -> None:
-        assert await store.take(key) is True
+        assert await store.get_or_claim(key) is True
         await store.put(key, "scorer", REPLY)
 
     async def recall(key: str) -> None:
-        assert await store.take(key) == REPLY
+        assert await store.get_or_claim(key) == REPLY
 
     keys = [f"{number:032x}" for number in range(count)]
     for what, work in (("claimed and stored", make), ("recalled", recall)):

@@ -30,11 +30,11 @@ sys.path.insert(0, str(ROOT))
 from debate_judge.data.agreement.correlations import Floats, correlations  # noqa: E402
 from debate_judge.data.agreement.results import GroupScores  # noqa: E402
 from debate_judge.data.inference.drift import (  # noqa: E402
-    agreement_figure,
+    agreement_estimate,
     compare_samples,
     margin_verdict,
 )
-from debate_judge.data.inference.non_inferiority import Margins, ScoreMeaning, compare_lms  # noqa: E402
+from debate_judge.data.inference.non_inferiority import Margins, ScoreScale, compare_lms  # noqa: E402
 from debate_judge.data.schema import Scale  # noqa: E402
 from debate_judge.runs.reports.tables import DataTable  # noqa: E402
 from debate_judge.runs.reports.terminal import show  # noqa: E402
@@ -126,14 +126,14 @@ def noise_for(population: Sources, loss: float) -> float:
 
 def carried(sample: Sources, noise: float, which: Sequence[int]) -> str:
     old, new = sample.groups(0, NOISE, which), sample.groups(1, noise, which)
-    meaning = ScoreMeaning(Scale(1, 5), False, None)
+    meaning = ScoreScale(Scale(1, 5), False, None)
     return compare_lms(old, new, dict.fromkeys(old, meaning), Margins(CARRY)).verdict
 
 
 def rechecked(sample: Sources, noise: float, old: Sequence[int], new: Sequence[int]) -> str:
     """The old sources have the scores of the first judge, the new ones those of the second."""
     then, now = sample.groups(0, NOISE, old), sample.groups(1, noise, new)
-    figures = [agreement_figure(scores, "spearman", "summary") for scores in (now, then)]
+    figures = [agreement_estimate(scores, "spearman", "summary") for scores in (now, then)]
     return margin_verdict(compare_samples(*figures), RECHECK)
 
 

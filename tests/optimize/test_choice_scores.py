@@ -38,7 +38,7 @@ def test_all_points_are_read_off_one_debate_per_variant_and_one_tie_break_per_n(
     shared = 24
     assert len(lm.prompts) == len(set(lm.prompts)) == debates - shared + ties
     # And nothing is even asked twice by the readings themselves: what was asked beyond is this test's own.
-    assert lm.meter.asked.total() == 2 * debates + ties
+    assert lm.meter.requested.total() == 2 * debates + ties
 
 
 def test_a_reading_is_what_a_debate_of_that_kind_says() -> None:

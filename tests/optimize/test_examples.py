@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from debate_judge.data.agreement.tables import GroupScores, agreement_table
-from debate_judge.data.inference.absolute_agreement import Bounds, Objective
+from debate_judge.data.inference.absolute_agreement import AbsoluteScale, Objective
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.optimize.examples import BATCH, examples, group_metric
 
@@ -102,10 +102,10 @@ def test_the_metric_of_a_group(ratings: list[float | None], scores: list[float |
 @pytest.mark.parametrize(
     ("objective", "expected"), [("mae", 1 - 3 / 3 / 4), ("kappa", 2 / 3), ("ccc", (2 / 3 / (4 / 3 + 1) + 1) / 2)]
 )
-def test_the_metric_of_a_group_may_be_closeness(objective: Objective, expected: float) -> None:
-    value = group_metric([2, 3, 4, None], [1, 3, 2, 5], objective, Bounds(4.0, 4.0))
+def test_the_metric_of_a_group_may_be_absolute(objective: Objective, expected: float) -> None:
+    value = group_metric([2, 3, 4, None], [1, 3, 2, 5], objective, AbsoluteScale(4.0, 4.0))
     assert value == pytest.approx(expected)
-    assert group_metric([2, 3], [None, None], objective, Bounds(4.0, 4.0)) == 0
+    assert group_metric([2, 3], [None, None], objective, AbsoluteScale(4.0, 4.0)) == 0
 
 
 def test_the_mean_of_the_metric_is_the_summary_level_correlation() -> None:

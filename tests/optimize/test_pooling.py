@@ -8,7 +8,7 @@ from scipy import stats
 
 from debate_judge.data.agreement.correlations import Floats
 from debate_judge.data.agreement.tables import GroupScores
-from debate_judge.data.inference.absolute_agreement import Bounds
+from debate_judge.data.inference.absolute_agreement import AbsoluteScale
 from debate_judge.optimize.search.pooling import MANY_GROUPS, Evaluated, group_values, pooled, pooled_means
 
 RNG = np.random.default_rng
@@ -107,7 +107,7 @@ def test_the_error_within_groups_counts_a_missing_score_as_wrong_by_the_whole_sc
         ],
         "mae",
         "summary",
-        Bounds(4.0, 4.0),
+        AbsoluteScale(4.0, 4.0),
     )
     assert found == pytest.approx({"off by one": 0.75, "silent": 0, "unranked": 1, "half": 0.5})
 

@@ -11,7 +11,7 @@ import optuna
 import pytest
 
 from debate_judge.data.agreement.tables import GroupScores
-from debate_judge.data.inference.absolute_agreement import Bounds, Objective
+from debate_judge.data.inference.absolute_agreement import AbsoluteScale, Objective
 from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.outcomes import Criterion, Outcome, Outcomes, SearchResult
 from debate_judge.optimize.search.points import Point, Space
@@ -30,7 +30,7 @@ from tests.optimize.searches import (
     varied,
 )
 
-BOUNDS = {"a": Bounds(5.0, 4.0)}
+ABSOLUTE_SCALES = {"a": AbsoluteScale(5.0, 4.0)}
 
 # --- the starting points ---
 
@@ -191,7 +191,7 @@ def test_what_is_maximized_decides_between_order_and_level(objective: Objective,
             return {"a": [replace(g, scores=scored(g.ratings)) for g in found["a"]]}, calls
 
     space = Space(("none",), ("strict",), (0, 1), (False,), ("given",))
-    criterion = Criterion(objective, "summary" if objective in ("spearman", "mae") else "sample", 1.0, BOUNDS)
+    criterion = Criterion(objective, "summary" if objective in ("spearman", "mae") else "sample", 1.0, ABSOLUTE_SCALES)
     outcomes = Outcomes({"a": cast(ChoiceScores, Levels(lambda p: 0.0))}, space, criterion)
     for n in (0, 1):
         outcomes.evaluate(Point("none", "strict", n, False, "given"))

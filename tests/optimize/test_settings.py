@@ -51,7 +51,7 @@ def test_a_metric_is_a_level_and_a_correlation(given: str, level: str, correlati
 
 
 @pytest.mark.parametrize("measure", ["mae", "ccc", "kappa"])
-def test_a_compile_may_maximize_closeness(measure: str) -> None:
+def test_a_compile_may_maximize_absolute_agreement(measure: str) -> None:
     found = settings("--metric", f"summary/{measure}").chosen_by
     assert (found.absolute_measure, found.level) == (measure, "summary")
     # What is shown of agreement stays a correlation.
@@ -77,7 +77,7 @@ def test_a_call_may_take_three_times_as_long_as_an_attempt(
     given: dict[str, float], attempt: float, deadline: float
 ) -> None:
     options = limits(Settings(**given))
-    assert (options.attempt, options.deadline) == (attempt, deadline)
+    assert (options.attempt_timeout, options.deadline) == (attempt, deadline)
 
 
 # --- from Python ---

@@ -19,13 +19,13 @@ from tests.batch_server import BatchServer
 
 HURRY = LMOptions(
     batch="openai",
-    batch_pace=BatchTiming(quiet=0.05, first_poll=0.001, longest_poll=0.004, patience=20.0),
+    batch_timing=BatchTiming(quiet_period=0.05, first_poll=0.001, max_poll=0.004, max_outage=20.0),
     first_wait=0.005,
-    longest_wait=0.02,
+    max_wait=0.02,
 )
 """Waits short enough for a test."""
 
-IMPATIENT = replace(HURRY, batch_pace=replace(HURRY.batch_pace, patience=0.2))
+IMPATIENT = replace(HURRY, batch_timing=replace(HURRY.batch_timing, max_outage=0.2))
 """For services that stay down."""
 
 ONE_ROUND = {("scorer", "0"): 20, ("critic", "1"): 20, ("scorer", "1"): 10}
@@ -51,7 +51,7 @@ def resumed(folder: Path, server: BatchServer, what: list[Item], options: LMOpti
 def recorded(folder: Path) -> list[BatchJob]:
     """The jobs that the store in a folder knows."""
     with closing(SqlStore(folder)) as store:
-        return store.run_now(recorded_jobs)
+        return store.run_sync(recorded_jobs)
 
 
 def scores(judgements: list[Judgement]) -> list[float | None]:

@@ -14,7 +14,7 @@ from tests.faulty_server import FaultyServer
 
 ASPECT = Aspect("clarity", "Is the text easy to follow?", Scale(1, 5))
 TASK = Task("notes", "letter", "note", (ASPECT,))
-HURRY = LMOptions(attempt=60.0, first_wait=0.01, longest_wait=0.2, retries=8)
+HURRY = LMOptions(attempt_timeout=60.0, first_wait=0.01, max_wait=0.2, retries=8)
 """Waits short enough for a test. A real provider deserves the defaults.
 
 An attempt has all the time it wants: an answer that comes after its attempt was given up is paid for and asked for

@@ -25,7 +25,7 @@ from tests.programs.faults import answer, expected, items
 
 pytestmark = pytest.mark.integration
 
-SLOW = replace(HURRY, batch_pace=replace(HURRY.batch_pace, quiet=0.6))
+SLOW = replace(HURRY, batch_timing=replace(HURRY.batch_timing, quiet_period=0.6))
 """Waits for calls long enough for a machine that is busy with other things, where the number of jobs is what counts."""
 
 

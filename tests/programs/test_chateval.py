@@ -85,7 +85,7 @@ def test_the_printed_one_by_one_follows_algorithm_1_to_the_letter() -> None:
     ]
     order = [("alpha", 0), ("beta", 0), ("gamma", 0), ("alpha", 1), ("beta", 1), ("gamma", 1)]
     assert [(t.role, t.round) for t in transcript.turns] == order
-    assert lm.meter.asked == {"alpha": 2, "beta": 2, "gamma": 2}
+    assert lm.meter.requested == {"alpha": 2, "beta": 2, "gamma": 2}
 
 
 def test_simultaneous_talk_follows_algorithm_2() -> None:
@@ -142,8 +142,8 @@ def test_the_final_score_is_the_average_of_the_latest_scores() -> None:
     judge = ChatEval(ROLES, "simultaneous", turns=2)
     transcript = hold(numbered(), only(judge.converse([ITEM], 1)))
     # Turn 1: 1, 2, 3. Turn 2: 2, 3, 4.
-    assert judge.verdict(transcript, 1) == Verdict(3.0, 1, "rounds over", 6, transcript)
-    first = judge.verdict(transcript.until(0), 0)
+    assert judge.judgement(transcript, 1) == Verdict(3.0, 1, "rounds over", 6, transcript)
+    first = judge.judgement(transcript.until(0), 0)
     assert isinstance(first, Verdict)
     assert (first.score, first.rounds, first.calls) == (2.0, 0, 3)
 

@@ -90,7 +90,7 @@ def test_a_comparison_of_two_turns_holds_the_one_of_one_turn() -> None:
     judgements = judged(judge, lm, items)
     assert values(judgements) == [0, 1]
     assert len(lm.prompts) == 8
-    shorter = [judge.verdict(j.transcript.until(0), 0) for j in judgements]
+    shorter = [judge.judgement(j.transcript.until(0), 0) for j in judgements]
     assert values(shorter) == [1, 0]
     assert [j.calls for j in shorter] == [2, 2]
     heard = {section(p, "debate") for p in lm.prompts if section(p, "answer_1") == "7" and section(p, "debate")}
@@ -106,7 +106,7 @@ def test_a_failure_leaves_both_unscored_from_its_turn_on() -> None:
     assert all(isinstance(j, Unscored) and j.detail.startswith("alpha, round 1: score_1") for j in judgements)
     # Turn 1: 2 referees in 2 orders. Turn 2: 2 who are asked twice in the one order, 2 in the other.
     assert sum(j.calls for j in judgements) == len(lm.prompts) == 10
-    assert values([judge.verdict(j.transcript.until(0), 0) for j in judgements]) == [1, 0]
+    assert values([judge.judgement(j.transcript.until(0), 0) for j in judgements]) == [1, 0]
 
 
 def test_other_groups_are_scored_one_by_one() -> None:

@@ -128,7 +128,7 @@ def test_one_debate_to_the_maximum_answers_every_smaller_n_at_no_call() -> None:
         transcript = hold(lm, only(judge.converse([item], 3)))
         spent = len(lm.prompts)
         for n in range(4):
-            read = judge.verdict(transcript.until(n), n)
+            read = judge.judgement(transcript.until(n), n)
             fresh = scripted_lm(moody)
             assert summary(read) == summary(hold(fresh, only(Debate(debate_config=DebateConfig(n)).judge([item]))))
             # What a verdict says it costs is what it costs.
@@ -151,7 +151,7 @@ def test_a_tie_at_a_smaller_n_costs_one_call_more_and_only_where_it_is_open() ->
             fresh = hold(
                 scripted_lm(moody), only(Debate(debate_config=DebateConfig(n, tie_breaker=True)).judge([item]))
             )
-            assert summary(judge.verdict(settled, n)) == summary(fresh)
+            assert summary(judge.judgement(settled, n)) == summary(fresh)
             stopped.add(fresh.reason if isinstance(fresh, Unscored) else fresh.stop_reason)
     assert {"tie-breaker", "no issue"} <= stopped
 

@@ -109,7 +109,7 @@ def test_what_comes_late_on_a_connection_is_never_the_answer_to_the_next_call(fa
 def test_an_answer_that_never_comes_is_given_up_and_asked_for_again(fault: str) -> None:
     work = items(6)
     with FaultyServer(answer, lambda body, attempt: fault if attempt == 0 else None) as server:
-        judgements = judge(lm_at(server, options=replace(HURRY, attempt=0.2)), work)
+        judgements = judge(lm_at(server, options=replace(HURRY, attempt_timeout=0.2)), work)
     assert [j.score for j in judgements if isinstance(j, Verdict)] == [expected(item) for item in work]
 
 
@@ -182,7 +182,7 @@ def test_what_was_spent_is_told_by_role_and_kind(tmp_path: Path) -> None:
     )
     again = second.meter.tokens["scorer"]
     assert (again.fresh, again.cached, again.output, again.stored) == (0, 0, 0, 720)
-    assert second.meter.asked == first.meter.asked
+    assert second.meter.requested == first.meter.requested
     assert not second.meter.executed
 
 

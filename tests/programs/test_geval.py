@@ -47,7 +47,7 @@ def notes(number: int, aspect: Aspect = CLARITY) -> list[Item]:
 def test_steps_are_derived_once_for_each_aspect_and_reused() -> None:
     lm = rater(latency=0.01)
     judgements = hold(lm, judge_all(GEval(), [*notes(3), *notes(3, WARMTH)]))
-    assert lm.meter.asked == {"steps": 2, "scorer": 6}
+    assert lm.meter.requested == {"steps": 2, "scorer": 6}
     forms = [(section(p, "aspect").split()[0], section(p, "steps")) for p in lm.prompts if "candidate" in headers(p)]
     assert sorted(forms) == 3 * [("clarity", "1. Read for clarity.")] + 3 * [("warmth", "1. Read for warmth.")]
     # Of each aspect, one item caused the derivation and counts it.

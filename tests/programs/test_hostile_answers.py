@@ -20,7 +20,7 @@ from tests.programs.engines import QUESTION, SPECS, reply_to
 
 pytestmark = pytest.mark.integration
 
-ONCE = LMOptions(retries=0, attempt=60.0, first_wait=0.01, patience=0.01)
+ONCE = LMOptions(retries=0, attempt_timeout=60.0, first_wait=0.01, max_outage=0.01)
 """A server that fails the control call as well counts as down."""
 
 
@@ -47,7 +47,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_answer_without_end_is_given_up(kind: str) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with HostileServer(lambda _: endless(kind)) as server:
-        lm = make_lm("openai/m", api_base=server.url, options=replace(ONCE, attempt=1.0))
+        lm = make_lm("openai/m", api_base=server.url, options=replace(ONCE, attempt_timeout=1.0))
         with pytest.raises(dspy.LMError, match=r"too long|incomplete response|no answer in time|no call was answered"):
             by_ask(lm)
         # What is on its way when the client hangs up lies in the buffers of the system. Extensions of a chunk and
@@ -79,7 +79,7 @@ def test_an_answer_that_drips_is_given_up_at_the_deadline() -> None:
                 await asyncio.sleep(0.02)
 
     with Dripping(lambda _: []) as server:
-        options = replace(ONCE, attempt=0.5)
+        options = replace(ONCE, attempt_timeout=0.5)
         with pytest.raises(dspy.LMError, match=r"no answer in time|no call was answered"):
             by_ask(make_lm("openai/m", api_base=server.url, options=options))
 
@@ -121,7 +121,7 @@ def test_a_proxy_is_trusted_no_more(kind: str, monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setenv("http_proxy", server.origin)
         monkeypatch.delenv("no_proxy", raising=False)
         monkeypatch.delenv("NO_PROXY", raising=False)
-        lm = make_lm("openai/m", api_base="http://elsewhere.invalid/v1", options=replace(ONCE, attempt=2.0))
+        lm = make_lm("openai/m", api_base="http://elsewhere.invalid/v1", options=replace(ONCE, attempt_timeout=2.0))
         with pytest.raises(dspy.LMError):
             by_ask(lm)
         assert server.sent < len(server.requests) * (BODY_LIMIT + 16 * 2**20)

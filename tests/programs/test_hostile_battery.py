@@ -119,7 +119,7 @@ def courses(judge: str, form: str, texts: Sequence[str]) -> Iterator[tuple[str, 
     config = {**JUDGES[judge].config}
     if "rounds" in config:
         config["rounds"] = min(config["rounds"], 2)
-    options = LMOptions(attempt=60.0)
+    options = LMOptions(attempt_timeout=60.0)
     # The first item pays for what is asked once, such as the steps of an evaluation.
     texts = ("First.", HARMLESS, *texts)
     work = [Item(str(n), "c", TASK, ASPECT, f"Letter {n}.", text) for n, text in enumerate(texts)]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from dspy import lm15
 
-from debate_judge.programs import preset
+from debate_judge.programs import build_preset
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import Judgement, Unscored, Verdict
 from tests.fakes import Script, debater, requested, section
@@ -144,7 +144,7 @@ def test_only_disputed_cells_are_revised_and_debated_further() -> None:
 
 
 def test_the_configuration_holds_it_and_variants_and_exports_have_it() -> None:
-    judge = preset("debate", {"joint": True, "together": 4, "order": 2})
+    judge = build_preset("debate", {"joint": True, "together": 4, "order": 2})
     assert isinstance(judge, Debate)
     assert {(v.joint, v.together, v.order) for v in judge.variants({"a": "A.", "b": "B."}).values()} == {(True, 4, 2)}
     assert Debate.from_config(judge.config()).joint

@@ -16,7 +16,7 @@ import dspy
 import pytest
 
 from debate_judge.programs.lm.errors import BudgetSpentError
-from debate_judge.programs.lm.limits.limiter import NOTHING, Budget, Limiter, RateLimits, TokenNeed
+from debate_judge.programs.lm.limits.limiter import NO_TOKENS, Budget, Limiter, RateLimits, TokenEstimate
 from debate_judge.programs.lm.options import BudgetCaps, LMOptions
 
 
@@ -89,8 +89,8 @@ class World:
         """At rest: if anybody waits, the first of them may not go yet, and something will wake him when he may."""
         limiter = self.limiter
         assert limiter.in_flight == self.inside
-        assert limiter.in_flight or limiter._failed is None, "calls would fail for ever"
-        waiting = [(future, need) for future, need in limiter._waiting if not future.done()]
+        assert limiter.in_flight or limiter._failure is None, "calls would fail for ever"
+        waiting = [(future, estimate) for future, estimate in limiter._waiting if not future.done()]
         if not waiting:
             return
         delay = limiter._delay(now, waiting[0][1])
@@ -105,14 +105,14 @@ class World:
         rng, limiter = self.rng, self.limiter
         await asyncio.sleep(rng.uniform(0, 20))
         again = True
-        first = False
+        front = False
         while again:
-            need = TokenNeed(rng.uniform(1, 5000), 100, 100) if rng.random() < 0.5 else NOTHING
+            estimate = TokenEstimate(rng.uniform(1, 5000), 100, 100) if rng.random() < 0.5 else NO_TOKENS
             task = asyncio.current_task()
             assert task is not None
             self.queue.append(task)
             try:
-                await limiter.acquire(need, first=first)
+                await limiter.acquire(estimate, front=front)
             except dspy.LMError:
                 return
             finally:
@@ -120,14 +120,14 @@ class World:
             self.inside += 1
             self.entered += 1
             sent = asyncio.get_running_loop().time()
-            again = first = False
+            again = front = False
             try:
                 assert self.inside <= self.concurrency
                 await asyncio.sleep(rng.expovariate(2.0))
-                again = first = self.outcome(sent)
+                again = front = self.outcome(sent)
             finally:
                 self.inside -= 1
-                limiter.release(need)
+                limiter.release(estimate)
                 if self.queue and rng.random() < 0.1:
                     # Perhaps the one who was let through a moment ago and does not know it yet.
                     self.queue[0].cancel()
@@ -136,20 +136,20 @@ class World:
         """What the call did to the limiter; whether it comes back at once."""
         limiter, chance = self.limiter, self.rng.random()
         if self.calm or chance < 0.5:
-            limiter.succeeded()
+            limiter.on_success()
             if self.budget is not None:
                 self.budget.charge((100.0, 20.0), 0)
         elif chance < 0.7:
-            limiter.congested(sent, self.rng.uniform(0.1, 30) if self.rng.random() < 0.3 else 0.0)
+            limiter.on_overload(sent, self.rng.uniform(0.1, 30) if self.rng.random() < 0.3 else 0.0)
             return True
         elif chance < 0.92:
-            limiter.fail(dspy.LMAuthError("no"))
+            limiter.fail_all(dspy.LMAuthError("no"))
         elif chance < 0.94:
             limiter.on_rate_limits(
                 RateLimits(self.rng.choice((None, 60.0, 6000.0)), self.rng.choice((None, 20_000.0, 500_000.0)))
             )
         else:
-            limiter.used(TokenNeed(100.0), self.rng.uniform(0, 3000))
+            limiter.correct(TokenEstimate(100.0), self.rng.uniform(0, 3000))
         return False
 
 
@@ -178,10 +178,10 @@ def test_whoever_may_go_goes_and_every_place_comes_back(seed: int) -> None:
         limiter = world.limiter
         assert world.entered > 0, number
         assert limiter.in_flight == world.inside == 0, number
-        assert limiter._failed is None, number
+        assert limiter._failure is None, number
         assert all(future.done() for future, _ in limiter._waiting), number
         if world.budget is not None:
-            assert world.budget._held == pytest.approx([0, 0, 0], abs=1e-6), number
+            assert world.budget._reserved == pytest.approx([0, 0, 0], abs=1e-6), number
 
 
 NO = dspy.LMAuthError("the key was revoked")
@@ -194,7 +194,7 @@ def test_after_an_error_for_all_no_call_goes_until_those_in_flight_have_come_bac
             await limiter.acquire()
         waiting = asyncio.create_task(limiter.acquire())
         await asyncio.sleep(0)
-        limiter.fail(NO)
+        limiter.fail_all(NO)
         with pytest.raises(dspy.LMAuthError):
             await waiting
         limiter.release()
@@ -202,7 +202,7 @@ def test_after_an_error_for_all_no_call_goes_until_those_in_flight_have_come_bac
             await limiter.acquire()
         limiter.release()
         with pytest.raises(dspy.LMAuthError):
-            await limiter.acquire(first=True)
+            await limiter.acquire(front=True)
         assert limiter.in_flight == 1
         limiter.release()
         await limiter.acquire()
@@ -214,9 +214,9 @@ def test_after_an_error_for_all_no_call_goes_until_those_in_flight_have_come_bac
 def test_a_spent_budget_refuses_one_call_and_not_the_smaller_ones_after_it() -> None:
     async def work() -> None:
         limiter = Limiter(2, None, Budget(BudgetCaps(tokens=1000), None))
-        small = TokenNeed(10, 100, 100)
+        small = TokenEstimate(10, 100, 100)
         await limiter.acquire(small)
-        large = asyncio.create_task(limiter.acquire(TokenNeed(10, 2000, 100)))
+        large = asyncio.create_task(limiter.acquire(TokenEstimate(10, 2000, 100)))
         await asyncio.sleep(0)
         assert not large.done()
         limiter.release(small)

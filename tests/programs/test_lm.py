@@ -15,7 +15,7 @@ from dspy.lm15 import Response
 
 from debate_judge.programs.judge import Unscored
 from debate_judge.programs.lm.client import JudgeLM, Reply
-from debate_judge.programs.lm.errors import BROKEN, STRAY, BudgetSpentError
+from debate_judge.programs.lm.errors import INCOMPLETE, MISMATCHED, BudgetSpentError
 from debate_judge.programs.lm.options import BudgetCaps, LMOptions
 from debate_judge.programs.lm.reply import InMemoryStore
 from debate_judge.programs.lm.store import SqlStore
@@ -46,7 +46,7 @@ def test_a_call_that_fails_is_not_stored() -> None:
         ask(lm, QUESTION)
     assert ask(lm, QUESTION)[0].text == "better"
     assert len(engine.requests) == 2
-    assert (lm.meter.asked["scorer"], lm.meter.executed["scorer"]) == (2, 1)
+    assert (lm.meter.requested["scorer"], lm.meter.executed["scorer"]) == (2, 1)
 
 
 def test_an_error_of_the_engines_own_is_no_reply() -> None:
@@ -64,7 +64,7 @@ async def gathered(lm: JudgeLM, engine: Engine, *questions: list[dict[str, Any]]
     """Ask all at once; the engine answers only when nothing else moves."""
     engine.gate = threading.Event()
     tasks = [asyncio.create_task(reply_to(lm, question)) for question in questions]
-    while lm.meter.asked.total() < len(questions):
+    while lm.meter.requested.total() < len(questions):
         await asyncio.sleep(0.001)
     await asyncio.sleep(0.05)
     engine.gate.set()
@@ -76,7 +76,7 @@ def test_identical_calls_in_flight_are_executed_once() -> None:
     replies = asyncio.run(gathered(lm, engine, QUESTION, QUESTION, OTHER, QUESTION))
     assert [r.text for r in replies] == ["answer 1", "answer 1", "answer 2", "answer 1"]
     assert len(engine.requests) == 2
-    assert (lm.meter.asked["scorer"], lm.meter.executed["scorer"]) == (4, 2)
+    assert (lm.meter.requested["scorer"], lm.meter.executed["scorer"]) == (4, 2)
 
 
 def test_who_waits_for_a_call_that_fails_asks_himself() -> None:
@@ -100,7 +100,7 @@ def test_a_call_that_is_cancelled_while_its_request_is_out_keeps_the_answer() ->
         engine.gate = threading.Event()
         first = asyncio.create_task(reply_to(lm, QUESTION))
         second = asyncio.create_task(reply_to(lm, QUESTION))
-        while not engine.requests or lm.meter.asked.total() < 2:
+        while not engine.requests or lm.meter.requested.total() < 2:
             await asyncio.sleep(0.001)
         first.cancel()
         await asyncio.wait([first])
@@ -186,7 +186,7 @@ def test_the_meter_counts_by_role_what_was_asked_and_what_was_spent() -> None:
     lm, _ = judge_lm()
     ask(lm, QUESTION, QUESTION, role="scorer")
     ask(lm, OTHER, role="critic")
-    assert lm.meter.asked == {"scorer": 2, "critic": 1}
+    assert lm.meter.requested == {"scorer": 2, "critic": 1}
     assert lm.meter.executed == {"scorer": 1, "critic": 1}
     # 10 tokens in, 4 of them from the provider's cache, and 3 out, for each of two calls.
     assert (lm.meter.input_tokens, lm.meter.cached_tokens, lm.meter.output_tokens) == (20, 8, 6)
@@ -196,8 +196,8 @@ def test_the_meter_counts_by_role_what_was_asked_and_what_was_spent() -> None:
     ("lost", "paid"),
     [
         (lm15.TimeoutError("no answer came in time"), 2),
-        (lm15.TransportError("the answer broke off", provider_code=BROKEN), 2),
-        (lm15.TransportError("the answer to something else", provider_code=STRAY), 2),
+        (lm15.TransportError("the answer broke off", provider_code=INCOMPLETE), 2),
+        (lm15.TransportError("the answer to something else", provider_code=MISMATCHED), 2),
         (lm15.ServerError("oops", status=500), 1),
     ],
     ids=lambda value: getattr(value, "provider_code", None) or type(value).__name__,
@@ -231,7 +231,7 @@ def test_no_probe_is_sent_past_the_budget() -> None:
 
 
 def test_replies_in_memory_take_no_more_than_their_room() -> None:
-    lm, engine = judge_lm(store=InMemoryStore(room=2))
+    lm, engine = judge_lm(store=InMemoryStore(max_replies=2))
     first, second, third = ([{"role": "user", "content": f"{number}?"}] for number in range(3))
     ask(lm, first, second, third, third, second, first)
     assert [request.messages[-1].text for request in engine.requests] == ["0?", "1?", "2?", "0?"]

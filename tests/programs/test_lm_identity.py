@@ -124,8 +124,8 @@ def test_what_dspys_modules_ask_is_metered() -> None:
     lm("Propose.")
     again = JudgeLM("test/m", engine=Engine(), store=store)
     again("Propose.")
-    assert (lm.meter.asked["proposer"], lm.meter.executed["proposer"]) == (1, 1)
-    assert (again.meter.asked["proposer"], again.meter.executed["proposer"]) == (1, 0)
+    assert (lm.meter.requested["proposer"], lm.meter.executed["proposer"]) == (1, 1)
+    assert (again.meter.requested["proposer"], again.meter.executed["proposer"]) == (1, 0)
 
 
 def test_a_failure_of_dspys_modules_is_not_stored() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Scale, Task
-from debate_judge.programs import build, preset
+from debate_judge.programs import build, build_preset
 from debate_judge.programs.judge import Item, Verdict
 from debate_judge.programs.metrics import metric
 from debate_judge.programs.metrics.metric import Metric
@@ -130,12 +130,12 @@ def as_if_installed(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("as_if_installed")
 def test_what_bartscore_compares() -> None:
     about = item("text", "one", "two", source="source", context="context")
-    faithful = preset("bartscore", {})
+    faithful = build_preset("bartscore", {})
     assert isinstance(faithful, Metric)
     assert faithful.reference_texts(about) == ("source\n\ncontext",)
     assert faithful.reference_texts(item("text", "one", source="source")) == ("source",)
     for direction in ("precision", "recall", "f"):
-        judge = preset("bartscore", {"direction": direction})
+        judge = build_preset("bartscore", {"direction": direction})
         assert isinstance(judge, Metric)
         assert judge.reference_texts(about) == ("one", "two")
         assert judge.reference_texts(item("text", context="context")) == ("context",)
@@ -146,7 +146,7 @@ def test_a_model_that_is_not_there_is_said_once_and_ends_the_run(name: str, tmp_
     skip_without(name)
     options = {"model": str(tmp_path / "nothing")} | ({"layers": 2} if name == "bertscore" else {})
     with pytest.raises(InputError, match="could not be loaded") as caught:
-        asyncio.run(only(preset(name, options).judge([item("the cat", "a cat")])))
+        asyncio.run(only(build_preset(name, options).judge([item("the cat", "a cat")])))
     assert "model=FOLDER" in str(caught.value.remedy)
 
 
@@ -158,7 +158,7 @@ def test_the_weights_are_loaded_once(name: str, tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(metric, "_load", lambda kind, model, load: loads.append(model) or original(kind, model, load))
     folder = tiny_bert(tmp_path) if name == "bertscore" else tiny_bart(tmp_path)
     options = {"model": str(folder), "device": "cpu"} | ({"layers": 2} if name == "bertscore" else {})
-    judge = preset(name, options)
+    judge = build_preset(name, options)
     for text in ("the cat", "a dog", "the mat"):
         for aspect in (0, 1):
             assert isinstance(asyncio.run(only(judge.deepcopy().judge([item(text, "a cat", aspect=aspect)]))), Verdict)

@@ -10,7 +10,7 @@ import pytest
 
 from debate_judge import data
 from debate_judge.data.schema import Corpus
-from debate_judge.programs import preset
+from debate_judge.programs import build_preset
 from debate_judge.programs.judge import Item, Verdict, corpus_items
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.testing import check_judge
@@ -34,7 +34,7 @@ def judged(name: str, items: list[Item], **options: object) -> tuple[list[tuple[
     """Scores with rounds and reason, the calls that were made, and the calls that the verdicts count."""
     lm = make_lm("offline")
     with JudgeRunner(lm, progress=False) as runner:
-        judgements = runner.judge(preset(name, options), items)
+        judgements = runner.judge(build_preset(name, options), items)
     found = [(j.score, j.rounds, j.stop_reason) for j in judgements if isinstance(j, Verdict)]
     return found, lm.meter.executed, sum(j.calls for j in judgements)
 
@@ -50,4 +50,4 @@ def test_side_by_side_gives_the_scores_that_each_candidate_has_alone(name: str, 
 
 
 def test_such_a_judge_keeps_the_contract() -> None:
-    check_judge(preset("debate+tiebreak", {"together": 4, "joint": True}))
+    check_judge(build_preset("debate+tiebreak", {"together": 4, "joint": True}))

@@ -81,7 +81,7 @@ def test_an_outage_that_lasts_ends_the_run_to_be_resumed(tmp_path: Path) -> None
 
     with FaultyServer(answer, script) as server:
         with pytest.raises(ProviderDownError, match="no call was answered for"):
-            resumed(tmp_path, server, replace(HURRY, patience=1.5), work)
+            resumed(tmp_path, server, replace(HURRY, max_outage=1.5), work)
         server.come_back()
         judgements = resumed(tmp_path, server, HURRY, work)
     assert [j.score for j in judgements if isinstance(j, Verdict)] == [expected(item) for item in work]
@@ -91,14 +91,14 @@ def test_an_outage_that_lasts_ends_the_run_to_be_resumed(tmp_path: Path) -> None
 @pytest.mark.parametrize("fault", ["500", "429", "garbage"])
 def test_a_server_that_only_fails_ends_the_run_not_the_items(fault: str) -> None:
     with FaultyServer(answer, lambda body, attempt: fault) as server, pytest.raises(ProviderDownError):
-        judge(lm_at(server, options=replace(HURRY, patience=1.2)), items(50))
+        judge(lm_at(server, options=replace(HURRY, max_outage=1.2)), items(50))
 
 
 def test_nothing_listens_there() -> None:
     with FaultyServer(answer) as server:
         pass
     with pytest.raises(ProviderDownError, match="cannot reach the server"):
-        judge(lm_at(server, options=replace(HURRY, patience=0.3)), items(5))
+        judge(lm_at(server, options=replace(HURRY, max_outage=0.3)), items(5))
 
 
 def test_an_item_that_always_fails_does_not_keep_the_others() -> None:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import dspy
 import pytest
 
-from debate_judge.programs import JUDGES, build, named, preset
+from debate_judge.programs import JUDGES, build, build_preset, find_preset
 from debate_judge.programs.judge import DebateConfig, Item, ItemJudge
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.metrics.metric import Metric
@@ -103,7 +103,7 @@ def test_what_breaks_the_contract_is_named() -> None:
         def tunable(self) -> tuple[str, ...]:
             return ("nobody",)
 
-    with pytest.raises(AssertionError, match="rebuilt, its configuration is another"):
+    with pytest.raises(AssertionError, match="rebuilt, it has another configuration"):
         check_judge(Loose())
     with pytest.raises(AssertionError, match=r"`tunable` names predictors that do not exist; found \('nobody"):
         check_judge(Boasting())
@@ -114,8 +114,8 @@ def test_what_breaks_the_contract_is_named() -> None:
 
 def test_a_place_is_a_name(module: str) -> None:
     name = f"{module}:Small"
-    assert named(name).kind == name
-    assert preset(name, {"score_mode": "sampled:2"}).config()["score_mode"] == "sampled:2"
+    assert find_preset(name).kind == name
+    assert build_preset(name, {"score_mode": "sampled:2"}).config()["score_mode"] == "sampled:2"
     judge = build(name, {**JUDGES["debate"].config, "rounds": 1})
     assert (judge.kind, judge.debate_config) == (name, DebateConfig(1, False))
 

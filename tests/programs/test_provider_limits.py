@@ -18,7 +18,7 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.mark.parametrize(
-    ("headers", "spec", "pace"),
+    ("headers", "spec", "limits"),
     [
         (
             {"x-ratelimit-limit-requests": "10000", "x-ratelimit-limit-tokens": "2000000"},
@@ -32,8 +32,8 @@ pytestmark = pytest.mark.integration
         ({}, "openai/m", None),
     ],
 )
-def test_limits_that_an_answer_names(headers: dict[str, str], spec: str, pace: RateLimits | None) -> None:
-    assert limits_from_headers(headers, spec) == pace
+def test_limits_that_an_answer_names(headers: dict[str, str], spec: str, limits: RateLimits | None) -> None:
+    assert limits_from_headers(headers, spec) == limits
 
 
 ANSWER = json.dumps({"choices": [{"message": {"content": "Yes."}, "finish_reason": "stop"}]}).encode()
@@ -52,13 +52,13 @@ def asked(address: str, options: LMOptions) -> JudgeLM:
 
 
 @pytest.mark.parametrize(
-    ("options", "pace"),
+    ("options", "limits"),
     [
         (LMOptions(), RateLimits(120, 90_000)),
         (LMOptions(rpm=600), RateLimits(600, 90_000)),
         (LMOptions(rpm=60, tpm=1_000_000), RateLimits(60, 1_000_000)),
     ],
 )
-def test_what_the_answers_name_holds_unless_the_user_said_otherwise(options: LMOptions, pace: RateLimits) -> None:
+def test_what_the_answers_name_holds_unless_the_user_said_otherwise(options: LMOptions, limits: RateLimits) -> None:
     with HostileServer(lambda _: [sized(ANSWER, *LIMITS)]) as server:
-        assert asked(server.url, options).recorded.limiter.pace == pace
+        assert asked(server.url, options).recorded.limiter.limits == limits

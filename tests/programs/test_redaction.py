@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from dspy import lm15
 
-from debate_judge.programs.lm.errors import clean_error, lm_error
+from debate_judge.programs.lm.errors import lm_error, redact_error
 from debate_judge.programs.lm.http.chat_completions import read_reply
-from debate_judge.programs.lm.redaction import clean, clean_text
+from debate_judge.programs.lm.redaction import redact, redact_text
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ from debate_judge.programs.lm.redaction import clean, clean_text
     ],
 )
 def test_names_that_make_a_value_a_secret(name: str, value: Any, expected: Any) -> None:
-    assert clean(value, name) == expected
+    assert redact(value, name) == expected
 
 
 @pytest.mark.parametrize(
@@ -45,23 +45,23 @@ def test_names_that_make_a_value_a_secret(name: str, value: Any, expected: Any) 
     ],
 )
 def test_secrets_inside_a_text(text: str, expected: str) -> None:
-    assert clean_text(text).replace("api_key=[removed]", "[removed]") == expected
+    assert redact_text(text).replace("api_key=[removed]", "[removed]") == expected
 
 
 def test_the_value_of_a_secret_variable_is_removed_wherever_it_stands(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_SERVICE_TOKEN", "unusual-4711")
     monkeypatch.setenv("OTHER_TOKEN", "short")
-    assert clean_text("x unusual-4711 y short") == "x [removed] y short"
+    assert redact_text("x unusual-4711 y short") == "x [removed] y short"
 
 
 def test_the_working_directory_is_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PWD", "/home/someone")
-    assert clean_text("sqlite:////home/someone/runs.db") == "sqlite:////home/someone/runs.db"
+    assert redact_text("sqlite:////home/someone/runs.db") == "sqlite:////home/someone/runs.db"
 
 
 def test_a_key_that_was_pasted_with_a_line_break_is_removed_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "unusual-4711\n")
-    assert clean_text("no such key: unusual-4711.") == "no such key: [removed]."
+    assert redact_text("no such key: unusual-4711.") == "no such key: [removed]."
 
 
 @pytest.mark.parametrize("variable", ["HTTPS_PROXY", "OPENAI_API_BASE", "MLFLOW_TRACKING_URI"])
@@ -70,7 +70,7 @@ def test_the_password_of_an_address_in_the_environment_is_removed(
     variable: str, shown: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(variable, "http://me:p%40ss-word@host:3128/v1")
-    assert clean_text(f"refused with {shown}, sorry") == "refused with [removed], sorry"
+    assert redact_text(f"refused with {shown}, sorry") == "refused with [removed], sorry"
 
 
 def test_half_a_key_is_not_shown_where_an_answer_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,6 +87,6 @@ def test_an_error_that_no_library_has_a_class_for_is_cleaned(monkeypatch: pytest
 
 
 def test_a_key_is_removed_however_short_it_is() -> None:
-    found = clean_error(lm15.AuthError("bad key k3y: see http://me:k3y@host"), "k3y")
+    found = redact_error(lm15.AuthError("bad key k3y: see http://me:k3y@host"), "k3y")
     assert "k3y" not in str(found)
     assert "bad key" in str(found)

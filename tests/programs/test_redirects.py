@@ -41,7 +41,7 @@ def test_the_key_of_a_web_search_follows_no_redirect(status: str) -> None:
 @pytest.mark.parametrize("status", MOVED)
 def test_a_batch_upload_follows_no_redirect(status: str) -> None:
     async def upload(url: str) -> None:
-        options = LMOptions(first_wait=0.01, longest_wait=0.02, batch_pace=BatchTiming(patience=0.1))
+        options = LMOptions(first_wait=0.01, max_wait=0.02, batch_timing=BatchTiming(max_outage=0.1))
         service = BatchService(url, "sk-redirect-test-key", "openai/m", options)
         try:
             await service.upload(b'{"private": "text"}\n', "x.jsonl")
@@ -57,7 +57,7 @@ def test_a_batch_upload_follows_no_redirect(status: str) -> None:
 
 @pytest.mark.parametrize("spec", SPECS)
 def test_nor_does_a_call(spec: str) -> None:
-    options = LMOptions(retries=0, first_wait=0.01, patience=0.01)
+    options = LMOptions(retries=0, first_wait=0.01, max_outage=0.01)
     with HostileServer(lambda _: [sized(b"{}")]) as other, redirect("307 Temporary", other) as server:
         with pytest.raises(dspy.LMError):
             ask(make_lm(spec, api_base=server.url, options=options), QUESTION)
@@ -79,7 +79,7 @@ FORMS = (
 @pytest.mark.parametrize("form", FORMS, ids=repr)
 def test_no_form_of_retry_after_costs_a_call(form: str, spec: str) -> None:
     """Refused twice, whatever the server says about the wait, and then answered."""
-    waits = LMOptions(first_wait=0.01, longest_wait=0.02)
+    waits = LMOptions(first_wait=0.01, max_wait=0.02)
     ok = {
         "openai/m": b'{"id": "a", "choices": [{"message": {"content": "fine"}}]}',
         "anthropic/m": b'{"id": "a", "type": "message", "role": "assistant", "model": "m", "stop_reason": "end_turn", '

@@ -164,6 +164,6 @@ def test_a_metric_is_reported_as_given(granularity: Any) -> None:
         return
     chosen = AspectJudge(RougeL(), granularity)
     (found,) = judged(RougeL(), item("the cat ran", "the cat sat down"))
-    reported = chosen.reported(found, ASPECTS[0])
+    reported = chosen.reported_score(found, ASPECTS[0])
     assert reported is not None
     assert 0 < reported < 1

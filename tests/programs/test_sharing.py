@@ -29,7 +29,7 @@ def test_a_call_that_waits_for_another_process_takes_no_place_and_may_be_cancell
     async def go() -> None:
         other, store = SqlStore(tmp_path), SqlStore(tmp_path)
         lm, engine = judge_lm(store=store, concurrency=1)
-        assert await other.take(call_key(lm, QUESTION)) is True
+        assert await other.get_or_claim(call_key(lm, QUESTION)) is True
         waiting = [asyncio.create_task(reply_to(lm, QUESTION)) for _ in range(2)]
         await asyncio.sleep(0.1)
         assert (await reply_to(lm, OTHER)).text == "answer 1"
@@ -41,7 +41,7 @@ def test_a_call_that_waits_for_another_process_takes_no_place_and_may_be_cancell
         await other.put(call_key(lm, QUESTION), "scorer", Reply("theirs"))
         assert (await waiting[1]).text == "theirs"
         assert len(engine.requests) == 1
-        assert (lm.meter.asked.total(), lm.meter.executed.total()) == (3, 1)
+        assert (lm.meter.requested.total(), lm.meter.executed.total()) == (3, 1)
         other.close()
         store.close()
 

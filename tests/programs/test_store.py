@@ -18,7 +18,7 @@ from sqlalchemy import Connection, insert, select, update
 from debate_judge.programs.hallucination.evidence import SearchProvider, stored_snippets
 from debate_judge.programs.lm import loop
 from debate_judge.programs.lm import store as sql
-from debate_judge.programs.lm.reply import InMemoryStore, Reply, ReplyStore, StoreError, reply_or_claim
+from debate_judge.programs.lm.reply import InMemoryStore, Reply, ReplyStore, StoreError, wait_or_claim
 from debate_judge.programs.lm.sql.tables import BATCH_JOBS, CLAIMS
 from debate_judge.programs.lm.sql.tables import REPLIES as REPLY_TABLE
 from debate_judge.programs.lm.store import SqlStore
@@ -39,7 +39,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
     def opening() -> SqlStore:
         # Machines of a team have folders of their own.
         folder = tmp_path / str(len(stores)) if address else tmp_path
-        stores.append(SqlStore(folder, address, lm="openai_m", named="replies" if address else "--store"))
+        stores.append(SqlStore(folder, address, lm="openai_m", field="replies" if address else "--store"))
         return stores[-1]
 
     yield opening
@@ -55,10 +55,10 @@ def test_what_is_put_is_found(tmp_path: Path, make: Callable[[Path], ReplyStore]
     async def go() -> None:
         for number, reply in enumerate(REPLIES):
             assert await store.get(key(number)) is None
-            assert await store.take(key(number)) is True
+            assert await store.get_or_claim(key(number)) is True
             await store.put(key(number), "scorer", reply)
             assert await store.get(key(number)) == reply
-            assert await store.take(key(number)) == reply
+            assert await store.get_or_claim(key(number)) == reply
 
     with closing(make(tmp_path)) as store:
         asyncio.run(go())
@@ -112,12 +112,12 @@ def test_a_row_that_was_changed_is_not_used_and_asked_for_again(
 ) -> None:
     store = opened()
     fill(store, *REPLIES)
-    store.run_now(harm)
+    store.run_sync(harm)
     with caplog.at_level(logging.WARNING):
         assert get(store, key(0)) is None
         assert get(store, key(0)) is None
     assert [("checksum" in r.getMessage(), r.levelname) for r in caplog.records] == [(True, "WARNING")]
-    assert asyncio.run(store.take(key(0))) is True
+    assert asyncio.run(store.get_or_claim(key(0))) is True
     put(store, key(0), REPLIES[0])
     assert get(opened(), key(0)) == REPLIES[0]
     assert get(store, key(3)) == REPLIES[3]
@@ -129,17 +129,17 @@ def test_a_row_that_was_changed_is_not_used_and_asked_for_again(
 def test_a_claim_excludes_others_until_the_reply_comes_or_it_is_released(opened: Open) -> None:
     async def go() -> None:
         first, second = opened(), opened()
-        assert await first.take(key(1)) is True
-        assert await first.take(key(2)) is True
-        assert await second.take(key(1)) is False
+        assert await first.get_or_claim(key(1)) is True
+        assert await first.get_or_claim(key(2)) is True
+        assert await second.get_or_claim(key(1)) is False
         assert await second.get(key(1)) is None
-        waiting = asyncio.create_task(reply_or_claim(second, key(1)))
+        waiting = asyncio.create_task(wait_or_claim(second, key(1)))
         await asyncio.sleep(0.05)
         await first.put(key(1), "scorer", REPLIES[0])
         assert await waiting == REPLIES[0]
         await first.release(key(2))
-        assert await reply_or_claim(second, key(2)) is None
-        assert await first.take(key(2)) is False
+        assert await wait_or_claim(second, key(2)) is None
+        assert await first.get_or_claim(key(2)) is False
 
     asyncio.run(go())
 
@@ -148,7 +148,7 @@ def test_many_that_claim_at_once_are_granted_each_call_once(opened: Open) -> Non
     async def go() -> list[list[bool | Reply]]:
         stores = [opened() for _ in range(4)]
         return await asyncio.gather(
-            *(asyncio.gather(*(store.take(key(number)) for number in range(200))) for store in stores)
+            *(asyncio.gather(*(store.get_or_claim(key(number)) for number in range(200))) for store in stores)
         )
 
     assert [sum(granted) for granted in zip(*asyncio.run(go()), strict=True)] == [1] * 200
@@ -164,13 +164,13 @@ def test_a_claim_that_no_one_waits_for_any_more_is_given_back(
     async def go() -> None:
         first, second = opened(), opened()
         for number in range(200):
-            task = asyncio.create_task(first.take(key(number)))
+            task = asyncio.create_task(first.get_or_claim(key(number)))
             await asyncio.sleep(number % 50 / 20_000)
             task.cancel()
             (taken,) = await asyncio.gather(task, return_exceptions=True)
             if taken is True:
                 await first.release(key(number))
-            assert await asyncio.wait_for(reply_or_claim(second, key(number)), 10) is None
+            assert await asyncio.wait_for(wait_or_claim(second, key(number)), 10) is None
 
     run(go())
 
@@ -178,9 +178,9 @@ def test_a_claim_that_no_one_waits_for_any_more_is_given_back(
 def test_a_store_that_is_closed_holds_no_claim(opened: Open) -> None:
     async def go() -> None:
         first, second = opened(), opened()
-        assert await first.take(key(1)) is True
+        assert await first.get_or_claim(key(1)) is True
         first.close()
-        assert await second.take(key(1)) is True
+        assert await second.get_or_claim(key(1)) is True
 
     asyncio.run(go())
 
@@ -214,22 +214,22 @@ def test_the_claim_of_an_owner_that_is_gone_is_free(
 ) -> None:
     """That of another machine when it has expired, that of a process of this machine at once."""
     first, second = opened(), opened()
-    mine, place = first._owner, sql._machine()
-    asyncio.run(first.take(key(1)))
+    mine, place = first._owner, sql._machine_id()
+    asyncio.run(first.get_or_claim(key(1)))
     # No process has such a number.
-    values = {"owner": owner or f"{place}/{2**22 + 1}/1/x", "expires": second.run_now(second._now) + 100.0}
-    second.run_now(lambda c: c.execute(update(CLAIMS).where(CLAIMS.c.owner == mine).values(values)) and None)
+    values = {"owner": owner or f"{place}/{2**22 + 1}/1/x", "expires": second.run_sync(second._now) + 100.0}
+    second.run_sync(lambda c: c.execute(update(CLAIMS).where(CLAIMS.c.owner == mine).values(values)) and None)
     if owner:
-        assert asyncio.run(second.take(key(1))) is False
-        second.run_now(lambda c: c.execute(update(CLAIMS).values(expires=second._now(c) - 1.0)) and None)
-    assert asyncio.run(second.take(key(1))) is True
+        assert asyncio.run(second.get_or_claim(key(1))) is False
+        second.run_sync(lambda c: c.execute(update(CLAIMS).values(expires=second._now(c) - 1.0)) and None)
+    assert asyncio.run(second.get_or_claim(key(1))) is True
 
 
 def test_a_claim_that_is_held_for_long_is_renewed(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sql, "_RENEW", 0.01)
+    monkeypatch.setattr(sql, "_RENEWAL_INTERVAL", 0.01)
     store, other = opened(), opened()
-    asyncio.run(store.take(key(1)))
-    other.run_now(lambda c: c.execute(update(CLAIMS).values(expires=other._now(c) + 1.0)) and None)
+    asyncio.run(store.get_or_claim(key(1)))
+    other.run_sync(lambda c: c.execute(update(CLAIMS).values(expires=other._now(c) + 1.0)) and None)
 
     async def renewed() -> None:
         while await other.run(lambda c: c.execute(select(CLAIMS.c.expires)).scalar_one() < other._now(c) + 10.0):
@@ -277,7 +277,7 @@ def test_work_in_a_transaction_is_undone_alone(opened: Open) -> None:
 
     store = opened()
     asyncio.run(go())
-    assert store.run_now(lambda connection: connection.execute(select(BATCH_JOBS)).all()) == [("t", 1.0, "{}")]
+    assert store.run_sync(lambda connection: connection.execute(select(BATCH_JOBS)).all()) == [("t", 1.0, "{}")]
 
 
 # --- PostgreSQL ---
@@ -305,11 +305,11 @@ def test_a_database_that_goes_away_ends_the_run_which_resumes_when_it_is_back(
 
 def test_tables_of_something_else_are_refused(opened: Open) -> None:
     store = opened()
-    store.run_now(lambda c: c.exec_driver_sql("DROP TABLE store_version") and None)
+    store.run_sync(lambda c: c.exec_driver_sql("DROP TABLE store_version") and None)
     with pytest.raises(StoreError, match="another program"):
         opened()
-    store.run_now(lambda c: c.exec_driver_sql("CREATE TABLE store_version (version INTEGER)") and None)
-    store.run_now(lambda c: c.exec_driver_sql("INSERT INTO store_version VALUES (99)") and None)
+    store.run_sync(lambda c: c.exec_driver_sql("CREATE TABLE store_version (version INTEGER)") and None)
+    store.run_sync(lambda c: c.exec_driver_sql("INSERT INTO store_version VALUES (99)") and None)
     with pytest.raises(StoreError, match="version 99"):
         opened()
 

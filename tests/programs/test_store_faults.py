@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from debate_judge.data.errors import InputError
-from debate_judge.programs.lm.reply import Reply, StoreError, reply_or_claim, validated_reply
+from debate_judge.programs.lm.reply import Reply, StoreError, validated_reply, wait_or_claim
 from debate_judge.programs.lm.sql import legacy_import
 from debate_judge.programs.lm.store import FILE, SqlStore
 from debate_judge.runs import compare
@@ -39,7 +39,7 @@ from debate_judge.programs.lm.reply import Reply
 from debate_judge.programs.lm.store import SqlStore
 store = SqlStore(Path(sys.argv[1]))
 async def go():
-    assert await store.take("f" * 32) is True
+    assert await store.get_or_claim("f" * 32) is True
     number = 0
     while True:
         await store.put(f"{number:032x}", "scorer", Reply("x" * (number % 5000)))
@@ -59,11 +59,11 @@ def test_a_killed_process_leaves_every_reply_that_it_was_given_and_no_claim(tmp_
     while last < 300:
         last = int(writer.stdout.readline())
     with closing(SqlStore(tmp_path)) as store:
-        assert asyncio.run(store.take("f" * 32)) is False
+        assert asyncio.run(store.get_or_claim("f" * 32)) is False
         os.kill(writer.pid, signal.SIGKILL)
         written = writer.stdout.read().splitlines(keepends=True)
         # Not even waited for by its parent.
-        assert asyncio.run(asyncio.wait_for(reply_or_claim(store, "f" * 32), 5)) is None
+        assert asyncio.run(asyncio.wait_for(wait_or_claim(store, "f" * 32), 5)) is None
         writer.wait()
         last = int(([f"{last}\n"] + [line for line in written if line.endswith("\n")])[-1])
         assert get_all(store, last + 1) == [Reply("x" * (number % 5000)) for number in range(last + 1)]
@@ -121,7 +121,7 @@ def test_a_file_that_is_damaged_or_of_something_else_is_refused_and_left_alone(c
 
 
 def full(store: SqlStore, pages: int) -> None:
-    store.run_now(lambda connection: connection.exec_driver_sql(f"PRAGMA max_page_count={pages}").all() and None)
+    store.run_sync(lambda connection: connection.exec_driver_sql(f"PRAGMA max_page_count={pages}").all() and None)
 
 
 def test_a_full_disk_is_an_error_and_what_was_refused_is_put_when_there_is_room(tmp_path: Path) -> None:
@@ -234,7 +234,7 @@ def test_an_import_that_was_interrupted_starts_over(tmp_path: Path, monkeypatch:
         return row(line, lm)
 
     with monkeypatch.context() as patch:
-        patch.setattr(legacy_import, "_AT_ONCE", 1)
+        patch.setattr(legacy_import, "_CHUNK_SIZE", 1)
         patch.setattr(legacy_import, "_row", interrupted)
         with pytest.raises(KeyboardInterrupt):
             SqlStore(tmp_path)

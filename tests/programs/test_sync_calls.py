@@ -23,7 +23,7 @@ from tests.faulty_server import FaultyServer
 from tests.programs.engines import Engine, reply_to, response
 from tests.stores import count
 
-ONCE = LMOptions(retries=2, first_wait=0.01, patience=0.01)
+ONCE = LMOptions(retries=2, first_wait=0.01, max_outage=0.01)
 
 
 class Noting(Engine):

@@ -12,7 +12,7 @@ from dspy import lm15
 
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import Persona
-from debate_judge.programs.grouping import grouped
+from debate_judge.programs.grouping import group_into_questions
 from debate_judge.programs.judge import DebateConfig, Item, Unscored, Verdict
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.roles.examples import RatedExample, with_examples
@@ -143,9 +143,9 @@ def test_a_text_that_is_refused_takes_nobody_along() -> None:
 
 def test_texts_without_a_source_are_no_candidates_of_one() -> None:
     alone = [replace(item, source="", context="", group=str(i)) for i, item in enumerate(items("a", "b"))]
-    assert [len(table.items) for table in grouped(table_judge(), alone).tables] == [1, 1]
+    assert [len(table.items) for table in group_into_questions(table_judge(), alone).questions] == [1, 1]
     together = [replace(item, group="g") for item in alone]
-    assert [len(table.items) for table in grouped(table_judge(), together).tables] == [2]
+    assert [len(table.items) for table in group_into_questions(table_judge(), together).questions] == [2]
 
 
 def replying(change: Callable[[str, str], str]) -> Script:

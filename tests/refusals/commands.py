@@ -87,7 +87,7 @@ COMPILE = [
     row("a result in the place of a folder", "compile --config json=judge", "json", "cannot be written"),
     row("a result of too long a name", f"compile --config json={'x' * 300}.json", "json", "cannot be written"),
     row("a store below a file", "compile --store rated.jsonl/store", "--store", "cannot be written"),
-    row("an LM without batch jobs", "compile --config batch=openai", "batch", "leave batch away"),
+    row("an LM without batch jobs", "compile --config batch=openai", "batch", "leave batch out"),
     row("an unknown batch service", "compile --config batch=azure --lm openai/m", "batch", "azure"),
     row("nobody tracks there", "compile --tracking-uri http://127.0.0.1:9", "tracking URI", "127.0.0.1:9"),
     row(
@@ -161,7 +161,7 @@ COMPARE = [
         ("--lm nonsense", "--lm", "nonsense"),
         ("--probes lenght", "--probes", "lenght"),
         ("--json rated.jsonl/t.json", "--json", "cannot be written"),
-        ("--config batch=openai --judges single --lm anthropic/claude", "batch", "leave batch away"),
+        ("--config batch=openai --judges single --lm anthropic/claude", "batch", "leave batch out"),
         ("--store rated.jsonl/store", "--store", "cannot be written"),
     )
 ] + [
@@ -259,7 +259,7 @@ OTHERS = [
         row(f"score {more}", f"score support --in scored.jsonl --out o.jsonl {more}", field, keyword)
         for more, field, keyword in (
             ("--in absent.jsonl", None, "no such file"),
-            ("--in .", None, "no such file"),
+            ("--in .", None, "format"),
             ("--out scores.txt", "--out", ".parquet"),
             ("--out scored.jsonl", None, "the same"),
             ("--config transcripts=o.jsonl", None, "the same"),
@@ -268,6 +268,7 @@ OTHERS = [
             ("--config max-unscored=7", "max-unscored", "from 0 to 1"),
         )
     ),
+    row("another task", "score judge --in new.jsonl --out o.jsonl --config task=dialogue", "task", "dialogue"),
     row("a missing aspect", "score judge --in new.jsonl --out o.jsonl --aspects tone", "aspects", "tone"),
     row("no map of raters", "score support --in new.jsonl --out o.jsonl --scale raters", "scale", "no map"),
     row("no interval", "score bare --in new.jsonl --out o.jsonl --config interval=0.9", "interval", "interval"),

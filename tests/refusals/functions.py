@@ -182,7 +182,7 @@ def external(name: str, field: str | None, keyword: str, **third: Any) -> object
 
 
 def read_peer() -> object:
-    return read_external(Path("peer.jsonl"), "peer", RATED, TASK.aspects, known=RATED)
+    return read_external(Path("peer.jsonl"), "peer", RATED, TASK.aspects, full_corpus=RATED)
 
 
 SCORED = [

@@ -8,7 +8,7 @@ from typing import Any
 
 from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners import tuner_named
-from debate_judge.programs import preset
+from debate_judge.programs import build_preset
 from debate_judge.programs.chateval.judge import ChatEval
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.geval.judge import GEval
@@ -91,7 +91,7 @@ SETTINGS = [
 OPTIONS = (
     [row(f"-J {text!r}", flags("-J", "turns=2", "-J", text), "-J", "") for text in ("turns", "=3", "turns=1", "")]
     + [
-        row(f"{judge} {option}", lambda j=judge, o=option: preset(j, flags("-J", o)()), field, keyword)  # type: ignore[misc, arg-type]
+        row(f"{judge} {option}", lambda j=judge, o=option: build_preset(j, flags("-J", o)()), field, keyword)  # type: ignore[misc, arg-type]
         for judge, option, field, keyword in (
             ("chateval", "both-orders=False", "both_orders", "true or false"),
             ("chateval", "comparing=no", "comparing", "true or false"),
@@ -150,7 +150,7 @@ JUDGES = [
         ("rounds below nothing", given(Debate, rounds=-1), "rounds", ""),
     )
 ] + [
-    row(f"judge {name}", lambda n=name: preset(n, {}), None, keyword, files={"own_refused.py": OWN})  # type: ignore[misc]
+    row(f"judge {name}", lambda n=name: build_preset(n, {}), None, keyword, files={"own_refused.py": OWN})  # type: ignore[misc]
     for name, keyword in (
         ("debat", "'debate'"),
         ("no_such_module_here:X", "PYTHONPATH"),

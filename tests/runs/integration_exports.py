@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from debate_judge.data.schema import Aspect, Scale, Task
-from debate_judge.programs import preset
+from debate_judge.programs import build_preset
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.runs.export.folder import save
 from tests.fakes import requested, section
@@ -19,7 +19,7 @@ TASK = Task("support", "customer message", "reply", (TONE, HELP))
 
 def save_judge(folder: Path, *, together: int = 0, lm: str = "scripted/lm") -> Path:
     """An export that scores `tone` and `help` by single calls, up to `together` candidates in one."""
-    judge = preset("single", {"together": together} if together else {})
+    judge = build_preset("single", {"together": together} if together else {})
     judges = {aspect.name: AspectJudge(judge) for aspect in TASK.aspects}
     return save(folder, CompiledJudge(TASK, judges), lm={"spec": lm}, evidence={}, name="mine")
 

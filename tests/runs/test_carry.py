@@ -58,7 +58,7 @@ def test_an_lm_with_the_same_ranks_and_other_scores_gets_a_new_map(tmp_path: Pat
     assert aspect["error_refitted"]["value"] < 0.05 < aspect["error_new"]["value"]
     calibration = read("store/exports/new").judge.aspects["coherence"].calibration
     assert calibration is not None
-    assert calibration.at(0.6 * 4 + 0.4) == pytest.approx(4, abs=0.02)
+    assert calibration.map_score(0.6 * 4 + 0.4) == pytest.approx(4, abs=0.02)
 
 
 def test_an_lm_that_loses_more_than_the_users_margin_is_not_carried(

@@ -187,7 +187,7 @@ def test_exports_with_the_same_folder_name_go_by_their_paths(tmp_path: Path) -> 
     ]
     found = entrants(named_judges([str(f) for f in folders]), SETUP.aspects)
     assert [c.name for c in found] == [str(f) for f in folders]
-    assert [c.held_out for c in found] == ["a", "b"]
+    assert [c.held_out_fingerprint for c in found] == ["a", "b"]
     assert entrants(named_judges([str(folders[0])]), SETUP.aspects)[0].name == "mine"
     with pytest.raises(InputError, match="does not judge"):
         entrants(named_judges([str(folders[0])]), (COHERENCE, FLUENCY))

@@ -15,10 +15,10 @@ PRICE = Price(input=1.0, cached=0.5, output=4.0)
 
 def meter() -> Meter:
     found = Meter()
-    found.spend("scorer", Reply("a", 1000, 100, 600))
-    found.hit("scorer", Reply("b", 500, 50))
-    found.spend("scorer", Reply("c", 200, 20), round=1)
-    found.spend("critic", Reply("d", 300, 30), round=1)
+    found.count_reply("scorer", Reply("a", 1000, 100, 600))
+    found.count_hit("scorer", Reply("b", 500, 50))
+    found.count_reply("scorer", Reply("c", 200, 20), round=1)
+    found.count_reply("critic", Reply("d", 300, 30), round=1)
     return found
 
 
@@ -48,7 +48,7 @@ def test_the_table_says_what_is_not_known() -> None:
     free = printed(*cost_table(cost_rows(meter(), Price(0.0, 0.0, 0.0))))
     assert "dollars" not in free
     uncounted = meter()
-    uncounted.spend("scorer", Reply("e"))
+    uncounted.count_reply("scorer", Reply("e"))
     assert "did not report" not in priced
     assert "did not report the tokens of 1 calls" in printed(*cost_table(cost_rows(uncounted, PRICE)))
 
@@ -56,5 +56,5 @@ def test_the_table_says_what_is_not_known() -> None:
 def test_an_lm_without_a_price_is_not_billed_at_the_other_ones() -> None:
     found = meter()
     found.prices["reflection"] = None
-    found.spend("reflection", Reply("f", 1000, 100))
+    found.count_reply("reflection", Reply("f", 1000, 100))
     assert set(found.cost(PRICE)) == {"scorer", "critic"}

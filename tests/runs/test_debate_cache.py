@@ -28,7 +28,7 @@ def scores(judge: Judge, lm: ScriptedLM, memory: DebateCache | None, *rounds: in
     with JudgeRunner(lm, progress=False, memory=memory) as runner:
         for n in rounds:
             held = runner.break_tie(judge, ITEMS, [t.until(n) for t in runner.converse(judge, ITEMS, n)])
-            found.append([v.score for t in held if isinstance(v := judge.verdict(t, n), Verdict)])
+            found.append([v.score for t in held if isinstance(v := judge.judgement(t, n), Verdict)])
     return found
 
 

@@ -129,7 +129,7 @@ def test_loads_from_mlflow_by_address(tmp_path: Path, monkeypatch: pytest.Monkey
     for store in (MLflowStore(uri), MLflowStore(folder=tmp_path / "runs/store")):
         found = entrants(named_judges(["single", *addresses[1:], str(folder)], store), TASK.aspects[:1])
         assert [one.name for one in found] == ["single", "mine", "toy/1", "toy@champion", "x"]
-        assert {one.held_out is None for one in found[1:]} == {False}
+        assert {one.held_out_fingerprint is None for one in found[1:]} == {False}
 
 
 @pytest.mark.parametrize("name", JUDGES)

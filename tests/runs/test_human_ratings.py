@@ -14,7 +14,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.optimize.rated_data import load
 from debate_judge.optimize.settings import Settings
-from debate_judge.programs import preset
+from debate_judge.programs import build_preset
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.runs.after.common import corpus_for, find_export
 from debate_judge.runs.after.recheck import RecheckFlags
@@ -61,7 +61,7 @@ def test_what_people_assessed_is_rated_data(store: str, capsys: pytest.CaptureFi
 def test_commands_after_a_compile_take_them_and_exports_from_the_store_that_is_named(
     store: str, tmp_path: Path
 ) -> None:
-    judge = CompiledJudge(TASK, {"helpfulness": AspectJudge(preset("single", {}))})
+    judge = CompiledJudge(TASK, {"helpfulness": AspectJudge(build_preset("single", {}))})
     folder = save(tmp_path / "mine", judge, lm={"spec": "offline"}, evidence={}, name="mine")
     with mlflow.start_run() as run:
         mlflow.log_artifacts(str(folder), "export")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from debate_judge.programs import preset
+from debate_judge.programs import build_preset
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import Item, Verdict
@@ -40,7 +40,7 @@ def script(prompt: str) -> str:
 
 
 def judge(together: int, guide: str = "", joint: bool = True, name: str = "single") -> Debate:
-    found = preset(name, {"together": together, "joint": joint})
+    found = build_preset(name, {"together": together, "joint": joint})
     assert isinstance(found, Debate)
     scorer = found.scorer
     scorer.signature = scorer.signature.with_instructions(with_guide(scorer.signature.instructions, guide))

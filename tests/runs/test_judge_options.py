@@ -9,7 +9,7 @@ import pytest
 
 from debate_judge.data.errors import InputError
 from debate_judge.optimize.settings import Settings
-from debate_judge.programs import JUDGES, options_of, preset
+from debate_judge.programs import JUDGES, build_preset, options_of
 from debate_judge.programs.chateval.judge import ROLES, ChatEval
 from debate_judge.runs.flags.parser import make_parser, read
 
@@ -39,7 +39,7 @@ def test_flags_become_options(arguments: tuple[str, ...], expected: dict[str, An
 def test_roles_of_a_file_sit_in_its_order(tmp_path: Path) -> None:
     file = tmp_path / "roles.toml"
     file.write_text('librarian = "You keep books."\ncoach = "You train a team."\n', encoding="utf-8")
-    judge = preset("chateval", of("-J", f"roles={file}"))
+    judge = build_preset("chateval", of("-J", f"roles={file}"))
     assert isinstance(judge, ChatEval)
     assert judge.texts == {"librarian": "You keep books.", "coach": "You train a team."}
     assert judge.instructions()["roles['coach']"].startswith("You train a team.")
@@ -48,13 +48,13 @@ def test_roles_of_a_file_sit_in_its_order(tmp_path: Path) -> None:
 def test_a_role_of_the_file_can_be_everybodys(tmp_path: Path) -> None:
     file = tmp_path / "roles.toml"
     file.write_text('librarian = "You keep books."\ncoach = "You train a team."\n', encoding="utf-8")
-    judge = preset("chateval", of("-J", f"roles={file}", "-J", "same-role=coach"))
+    judge = build_preset("chateval", of("-J", f"roles={file}", "-J", "same-role=coach"))
     assert isinstance(judge, ChatEval)
     assert judge.texts == {"coach-1": "You train a team.", "coach-2": "You train a team."}
 
 
 def test_one_built_in_role_for_all_keeps_their_number() -> None:
-    judge = preset("chateval", of("-J", "same-role=annotator"))
+    judge = build_preset("chateval", of("-J", "same-role=annotator"))
     assert isinstance(judge, ChatEval)
     assert judge.texts == {f"annotator-{i}": ROLES["annotator"] for i in (1, 2, 3)}
 
@@ -62,7 +62,7 @@ def test_one_built_in_role_for_all_keeps_their_number() -> None:
 @pytest.mark.parametrize("name", JUDGES)
 def test_every_option_of_a_judge_is_kept_in_its_configuration(name: str) -> None:
     try:
-        config = preset(name, {}).config()
+        config = build_preset(name, {}).config()
     except InputError as error:
         pytest.skip(str(error))
     assert set(options_of(name)) - {"same_role"} <= set(config)

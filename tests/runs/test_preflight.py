@@ -12,7 +12,7 @@ from dspy import lm15
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
-from debate_judge.programs import preset
+from debate_judge.programs import build_preset
 from debate_judge.programs.grouping import Question
 from debate_judge.programs.judge import Item, Judge, corpus_items
 from debate_judge.programs.make_lm import make_lm
@@ -48,7 +48,7 @@ def of_one(name: str, judge: Judge, about: Corpus, aspects: list[Aspect]) -> lis
 
 def check(lm: ScriptedLM, name: str = "debate+tiebreak", **options: str) -> None:
     with JudgeRunner(lm, progress=False) as runner:
-        preflight(runner, of_one(name, preset(name, options), corpus(), [TONE]))
+        preflight(runner, of_one(name, build_preset(name, options), corpus(), [TONE]))
 
 
 def test_every_role_speaks_once_about_the_longest_item() -> None:
@@ -62,8 +62,8 @@ def test_every_role_speaks_once_about_the_longest_item() -> None:
 def test_the_offline_stand_in_and_judges_without_roles_are_not_tried() -> None:
     lm = make_lm("offline")
     with JudgeRunner(lm, progress=False) as runner:
-        preflight(runner, of_one("debate", preset("debate", {}), corpus(), [TONE]))
-        assert not lm.meter.asked
+        preflight(runner, of_one("debate", build_preset("debate", {}), corpus(), [TONE]))
+        assert not lm.meter.requested
     silent = scripted_lm(debater())
     check(silent, "rouge-l")
     assert not silent.prompts
@@ -112,9 +112,9 @@ def test_of_new_texts_a_long_one_stops_nothing() -> None:
 
     questions = longest(alone(corpus_items(corpus(), TONE)))
     with JudgeRunner(scripted_lm(script), progress=False) as runner:
-        preflight(runner, [PreflightCheck("tone", preset("debate", {}), questions, new=True)])
+        preflight(runner, [PreflightCheck("tone", build_preset("debate", {}), questions, new=True)])
         with pytest.raises(InputError, match="does not fit"):
-            preflight(runner, [PreflightCheck("tone", preset("debate", {}), questions)])
+            preflight(runner, [PreflightCheck("tone", build_preset("debate", {}), questions)])
 
 
 def test_one_item_that_fails_by_itself_stops_nothing() -> None:
@@ -131,9 +131,9 @@ def test_expected_scores_without_probabilities_are_told_with_the_other_modes() -
 
 def test_each_scale_is_tried() -> None:
     both = replace(corpus(), groups=corpus().groups[:1])
-    found = of_one("single", preset("single", {}), both, [TONE, HELP])
+    found = of_one("single", build_preset("single", {}), both, [TONE, HELP])
     assert [t.questions[0].items[0].aspect.name for t in found] == ["help", "tone"]
-    assert len(of_one("single", preset("single", {}), both, [TONE, replace(TONE, name="other")])) == 1
+    assert len(of_one("single", build_preset("single", {}), both, [TONE, replace(TONE, name="other")])) == 1
 
 
 # --- judges whose calls are shared ---
@@ -172,7 +172,7 @@ def of_groups(*sizes: int) -> Corpus:
 def test_a_table_is_tried_where_calls_are_shared(options: dict[str, Any], source: str, shown: int, cells: int) -> None:
     """That of the longest group, or where each candidate is read by itself, of the longest candidate."""
     lm = scripted_lm(joint_reading(lambda *_: 2, lambda *_: "TOO LOW"))
-    judge = preset("debate+tiebreak", options)
+    judge = build_preset("debate+tiebreak", options)
     with JudgeRunner(lm, progress=False) as runner:
         preflight(runner, of_one("debate", judge, of_groups(2, 4, 1), [TONE, HELP])[:1])
     assert [requested(prompt)[-1] for prompt in lm.prompts][:1] == ["scores"]
@@ -186,7 +186,7 @@ def test_a_table_is_tried_where_calls_are_shared(options: dict[str, Any], source
 @pytest.mark.parametrize("options", [{"together": 4}, {"joint": True}])
 def test_an_lm_that_cannot_keep_the_form_of_a_table_is_told_before_anything_is_spent(options: dict[str, Any]) -> None:
     lm = scripted_lm(broken)
-    judge = preset("single", options)
+    judge = build_preset("single", options)
     with JudgeRunner(lm, progress=False) as runner, pytest.raises(InputError) as told:
         preflight(runner, of_one("single", judge, of_groups(2, 4, 3), [TONE, HELP]))
     assert "cannot play the scorer: unreadable reply" in str(told.value)

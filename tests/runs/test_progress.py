@@ -47,8 +47,8 @@ def progress(clock: Callable[[], float], price: Price | None = None) -> RunProgr
 
 def spend(shown: RunProgress, calls: int) -> None:
     for _ in range(calls):
-        shown.lm.meter.ask("scorer")
-        shown.lm.meter.spend("scorer", Reply("4", 1000, 0, 100))
+        shown.lm.meter.count_request("scorer")
+        shown.lm.meter.count_reply("scorer", Reply("4", 1000, 0, 100))
 
 
 def test_step_items_agreement_calls_money_and_time_in_one_line(clock: Clock) -> None:
@@ -123,7 +123,7 @@ def test_the_first_reply_is_waited_for_aloud(clock: Clock) -> None:
     clock.now += 8
     shown.tick(stream, terminal=False)
     assert stream.getvalue() == "", "nothing has been asked"
-    shown.lm.meter.ask("scorer")
+    shown.lm.meter.count_request("scorer")
     for _ in range(12):
         shown.tick(stream, terminal=False)
         clock.now += 1

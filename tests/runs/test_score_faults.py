@@ -32,7 +32,7 @@ ROOT = Path(__file__).parent.parent.parent
 TASK = Task("notes", "letter", "note", (Aspect("clarity", "Is the text easy to follow?", Scale(1, 5)),))
 COUNT = 150
 
-HURRY = {"attempt": 60.0, "retries": 4, "first_wait": 0.01, "longest_wait": 0.2}
+HURRY = {"attempt_timeout": 60.0, "retries": 4, "first_wait": 0.01, "max_wait": 0.2}
 """Waits short enough for a test."""
 
 SCALED = """
@@ -79,14 +79,14 @@ class Command:
         name: str = "out",
         *more: str,
         key: str = "sk-1",
-        patience: float = 60.0,
+        max_outage: float = 60.0,
         process: bool = False,
     ) -> Done:
         out = self.folder / f"{name}.jsonl"
         flags = {"--in": self.source, "--out": out, "--store": self.folder / name}
         flags |= {"--api-base": server.url, "--concurrency": "8"}
         arguments = [str(self.program), *(str(part) for pair in flags.items() for part in pair), *more]
-        limits = {**HURRY, "patience": patience}
+        limits = {**HURRY, "max_outage": max_outage}
         if not process:
             err = io.StringIO()
             with pytest.MonkeyPatch.context() as patch, redirect_stderr(err):
@@ -190,7 +190,7 @@ def test_a_server_that_stays_away_ends_the_run_and_leaves_no_row_for_it(
         return None if way == "gone" else way
 
     with FaultyServer(answer, script, latency=0.002) as server:
-        stopped = command(server, f"away-{way}", patience=2.0)
+        stopped = command(server, f"away-{way}", max_outage=2.0)
         assert stopped.code == EXIT_LM
         assert "no call was answered for" in stopped.err
         assert "Traceback" not in stopped.err

@@ -55,7 +55,7 @@ def test_calls_that_several_judges_need_are_made_once_even_while_they_fly() -> N
     # Scorer, Critic objects, Scorer, Critic content: four calls an item, whoever asks.
     assert lm.meter.executed == {"scorer": 12, "critic": 12}
     assert len(lm.prompts) == len(set(lm.prompts)) == 24
-    assert lm.meter.asked.total() == 24 + 24 + 6
+    assert lm.meter.requested.total() == 24 + 24 + 6
 
 
 def test_each_judge_is_charged_what_it_would_have_used_alone() -> None:
@@ -80,7 +80,7 @@ def test_a_reply_is_charged_once_at_the_price_of_what_was_cached_to_whoever_wait
     asker, bringer, store = JudgeUsage(), JudgeUsage(), UsageByJudge(InMemoryStore())
     with charged_to(asker):
         assert asyncio.run(store.get("0" * 32)) is None
-        assert asyncio.run(store.take("0" * 32)) is True
+        assert asyncio.run(store.get_or_claim("0" * 32)) is True
     # The replies of a batch job come in a task that another judge may have started.
     with charged_to(bringer):
         asyncio.run(store.put("0" * 32, "scorer", Reply("4", 100, 10, 60)))

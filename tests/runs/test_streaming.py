@@ -54,7 +54,7 @@ class Engine:
 def test_a_wrong_key_ends_the_stream_although_an_earlier_item_still_waits() -> None:
     engine = Engine()
     # The answer that never comes is waited for until its attempt is given up.
-    lm = JudgeLM("test/m", engine=engine, options=LMOptions(attempt=0.2, retries=0))
+    lm = JudgeLM("test/m", engine=engine, options=LMOptions(attempt_timeout=0.2, retries=0))
     compiled = CompiledJudge(TASK, {"clarity": AspectJudge(Debate(debate_config=DebateConfig(0)))})
     work = [Item(str(i), "c", TASK, ASPECT, f"letter {i}", f"note {i}") for i in range(20)]
     got: list[Judgement] = []

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from debate_judge.programs import preset
+from debate_judge.programs import build_preset
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.judge import Item, Verdict
 from debate_judge.programs.lm.store import SqlStore
@@ -27,9 +27,12 @@ from tests.runs.together_command import TASK, TONE, arguments, exported, rows_of
 
 
 def compiled(together: int = 4, alone: bool = False) -> CompiledJudge:
-    judges = {"tone": preset("single", {"together": together}), "help": preset("single", {"together": together})}
+    judges = {
+        "tone": build_preset("single", {"together": together}),
+        "help": build_preset("single", {"together": together}),
+    }
     if alone:
-        judges["help"] = preset("single", {})
+        judges["help"] = build_preset("single", {})
     return CompiledJudge(TASK, {name: AspectJudge(judge) for name, judge in judges.items()})
 
 

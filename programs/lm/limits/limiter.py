@@ -1,10 +1,9 @@
-"""When a call may go out: how many are in flight, how fast they follow one another, which of a source goes ahead.
+"""When a call may be sent: concurrency, rate limits, the budget, and prefix warm-up.
 
-The unit is a call, not an item: all debates run at once, and each sends its next call as soon as it is ready, first
-come, first served. The number in flight adapts like a TCP window (additive increase, multiplicative decrease): a
-refusal for being too fast cuts it, every success widens it a little, up to the concurrency that the user allows.
-A budget is never exceeded: the most that a call may cost is reserved before it, its real cost charged after. Nothing
-here changes a result.
+The unit is a call, not an item: all debates run concurrently, and their calls are served first come, first served. The
+number in flight adapts like a TCP window (additive increase, multiplicative decrease): a rate-limit response (429) cuts
+it, every success widens it a little, up to the concurrency that the user allows. A budget is never exceeded: the
+maximum cost of a call is reserved before it, its real cost charged after. Nothing here changes a result.
 """
 
 from __future__ import annotations
@@ -24,37 +23,38 @@ from debate_judge.programs.lm.options import BudgetCaps, LMOptions
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import Messages, Reply
 
-_CUT = 0.3
-"""Share of the window that a refusal takes away where refusals are common; rare ones take less, in proportion."""
-_COMMON = 0.1
-"""Share of refusals from which they are common."""
-_MEMORY = 32
-"""Calls over which that share is taken."""
-_GROWTH = 16
+_MAX_CUT = 0.3
+"""Share of the window that an overload response (429, 503, 529, timeout) takes away where they are common; rare ones
+take less, in proportion."""
+_COMMON_SHARE = 0.1
+"""Share of overload responses from which they are common."""
+_SHARE_WINDOW = 32
+"""Number of recent calls over which that share is averaged."""
+_GROWTH_WINDOWS = 16
 """Fastest growth: the number of windows of successes in which concurrency grows from none to its maximum."""
 _GROWTH_ACCELERATION = 1.5
-"""After a cut the window grows by one place for each window's worth of successes, and faster by this each time."""
-_INSTANT = 1e-6
-"""Seconds below which a wait counts as none: the clock can hardly measure it."""
+"""After a cut the window grows by one slot for each window's worth of successes, each time faster by this factor."""
+_MIN_WAIT = 1e-6
+"""Seconds; shorter waits count as none: the clock can hardly measure them."""
 
 
 TOKENS_PER_BYTE = 0.27
-"""Tokens per byte of UTF-8 text, until the first reply gives a measured ratio: about a quarter in English."""
+"""Tokens per byte of UTF-8 text, until the first reply gives a measured ratio."""
 
 
 @dataclass(frozen=True, slots=True)
-class TokenNeed:
-    """The tokens that a call is expected to use, and the most it can use."""
+class TokenEstimate:
+    """The tokens that a call is expected to use, and the most that it can use."""
 
     tokens: float = 0.0
     """Expected, input and output together."""
-    most_input: float = 0.0
-    most_output: float = 0.0
+    max_input: float = 0.0
+    max_output: float = 0.0
     batch: bool = False
-    """Whether it goes out in a batch job, at half the price."""
+    """Whether it is sent in a batch job, at half the price."""
 
 
-NOTHING = TokenNeed()
+NO_TOKENS = TokenEstimate()
 
 
 class TokenEstimator:
@@ -62,45 +62,49 @@ class TokenEstimator:
 
     def __init__(self) -> None:
         # Half a token per byte is more than any usual text needs.
-        self._mean, self._most = TOKENS_PER_BYTE, 0.5
-        self._mean_output, self._most_output = 300.0, 1000.0
-        self._seen = 0
+        self._mean_per_byte, self._max_per_byte = TOKENS_PER_BYTE, 0.5
+        self._mean_output, self._max_output = 300.0, 1000.0
+        self._count = 0
 
-    def need(self, size: int, max_tokens: int | None) -> TokenNeed:
-        """The need of a call with `size` bytes of text and a reply of at most `max_tokens`, if that is set."""
-        most_output = max_tokens or 4 * self._most_output
-        mean_output = min(self._mean_output, most_output)
+    def estimate(self, size: int, max_tokens: int | None) -> TokenEstimate:
+        """The estimate for a call with `size` bytes of text and a reply of at most `max_tokens`, if that is set."""
+        max_output = max_tokens or 4 * self._max_output
+        mean_output = min(self._mean_output, max_output)
         # Servers add some tokens around each message.
-        return TokenNeed(size * self._mean + mean_output, size * self._most + 32, most_output)
+        return TokenEstimate(size * self._mean_per_byte + mean_output, size * self._max_per_byte + 32, max_output)
 
-    def used(self, size: int, reply: Reply) -> tuple[float, float]:
-        """Input and output tokens of a call of `size` bytes, estimated if the provider does not report them."""
+    def observe(self, size: int, reply: Reply) -> tuple[float, float]:
+        """Learn from the reply to a call of `size` bytes.
+
+        Returns:
+            Its input and output tokens, estimated if the provider does not report them.
+        """
         if not reply.input_tokens:
-            return size * self._mean, reply.output_tokens or len(reply.text.encode()) * self._mean
+            return size * self._mean_per_byte, reply.output_tokens or len(reply.text.encode()) * self._mean_per_byte
         if size:
             ratio = reply.input_tokens / size
-            weight = max(0.05, 1 / (1 + self._seen))
-            self._mean += weight * (ratio - self._mean)
+            weight = max(0.05, 1 / (1 + self._count))
+            self._mean_per_byte += weight * (ratio - self._mean_per_byte)
             self._mean_output += weight * (reply.output_tokens - self._mean_output)
-            self._most = max(1.1 * ratio, self._most if self._seen else 0.0)
-            self._most_output = max(self._most_output, float(reply.output_tokens))
-            self._seen += 1
+            self._max_per_byte = max(1.1 * ratio, self._max_per_byte if self._count else 0.0)
+            self._max_output = max(self._max_output, float(reply.output_tokens))
+            self._count += 1
         return reply.input_tokens, reply.output_tokens
 
 
 def _add(account: list[float], amounts: Sequence[float]) -> None:
-    # In place, for the budget of another model has the same lists.
+    # In place, because the budget of another model shares the lists.
     account[:] = [a + b for a, b in zip(account, amounts, strict=True)]
 
 
 class Budget:
-    """Keeps a run within its caps, calls in flight included. Belongs to the loop of all LM calls."""
+    """Keeps a run within its caps, calls in flight included. Belongs to one event loop."""
 
     def __init__(self, budget: BudgetCaps, price: Price | None) -> None:
         self._budget = budget
         self._set_price(price)
-        self._paid = [0.0, 0.0, 0.0]
-        self._held = [0.0, 0.0, 0.0]
+        self._spent = [0.0, 0.0, 0.0]
+        self._reserved = [0.0, 0.0, 0.0]
 
     def shared(self, price: Price | None) -> Budget:
         """The same caps and the same account, for the calls of another model at its own price."""
@@ -113,43 +117,43 @@ class Budget:
             raise ValueError("a budget in money needs a price")
         self._price = price or Price(0.0, 0.0, 0.0)
 
-    def admits(self, need: TokenNeed) -> bool:
-        """Whether this call can be made without exceeding any cap, whatever comes of those in flight."""
-        budget, most = self._budget, self.most(need)
+    def admits(self, estimate: TokenEstimate) -> bool:
+        """Whether this call can be made without exceeding any cap, whatever those in flight will cost."""
+        budget, cost = self._budget, self.max_cost(estimate)
         caps = (budget.calls, budget.tokens, budget.usd)
         return all(
-            cap is None or paid + reserved + wanted <= cap * (1 + 1e-12)
-            for cap, paid, reserved, wanted in zip(caps, self._paid, self._held, most, strict=True)
+            cap is None or spent + reserved + needed <= cap * (1 + 1e-12)
+            for cap, spent, reserved, needed in zip(caps, self._spent, self._reserved, cost, strict=True)
         )
 
-    def reserve(self, need: TokenNeed) -> None:
-        """Reserve the most that a call may cost."""
-        _add(self._held, self.most(need))
+    def reserve(self, estimate: TokenEstimate) -> None:
+        """Reserve the maximum cost of a call."""
+        _add(self._reserved, self.max_cost(estimate))
 
-    def release(self, need: TokenNeed) -> None:
+    def release(self, estimate: TokenEstimate) -> None:
         """Undo `reserve` for a call that is over."""
-        _add(self._held, [-most for most in self.most(need)])
+        _add(self._reserved, [-amount for amount in self.max_cost(estimate)])
 
     def charge(self, used: tuple[float, float], cached: int, *, batch: bool = False) -> None:
         """Charge a reply: its input and output tokens, `cached` of the input at the lower price."""
-        cost = self._at(batch).of(used[0] - cached, cached, used[1])
-        _add(self._paid, (1.0, used[0] + used[1], cost))
+        cost = self._price_for(batch).cost(used[0] - cached, cached, used[1])
+        _add(self._spent, (1.0, used[0] + used[1], cost))
 
-    def forfeit(self, need: TokenNeed) -> None:
-        """Charge a request that was sent and whose answer is lost: the most that it may have cost."""
-        _add(self._paid, self.most(need))
+    def charge_maximum(self, estimate: TokenEstimate) -> None:
+        """Charge a request that was sent and whose answer is lost: its maximum cost."""
+        _add(self._spent, self.max_cost(estimate))
 
-    def most(self, need: TokenNeed) -> tuple[float, float, float]:
-        """Calls, tokens and US dollars that a call may take at most."""
-        cost = self._at(need.batch).of(need.most_input, 0.0, need.most_output)
-        return 1.0, need.most_input + need.most_output, cost
+    def max_cost(self, estimate: TokenEstimate) -> tuple[float, float, float]:
+        """Calls (1), tokens and US dollars that a call can cost at most."""
+        cost = self._price_for(estimate.batch).cost(estimate.max_input, 0.0, estimate.max_output)
+        return 1.0, estimate.max_input + estimate.max_output, cost
 
-    def _at(self, batch: bool) -> Price:
+    def _price_for(self, batch: bool) -> Price:
         return self._price.batch() if batch else self._price
 
-    def spent(self) -> BudgetSpentError:
+    def spent_error(self) -> BudgetSpentError:
         """The error for a spent budget, with what was used of each cap."""
-        budget, (calls, tokens, usd) = self._budget, self._paid
+        budget, (calls, tokens, usd) = self._budget, self._spent
         lines = []
         if budget.calls is not None:
             lines.append(f"{calls:,.0f} of {budget.calls:,} calls")
@@ -162,7 +166,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class RateLimits:
-    """Limits of an account; None is none that is known."""
+    """Rate limits of an account; None where unknown."""
 
     rpm: float | None = None
     """Requests per minute."""
@@ -171,11 +175,11 @@ class RateLimits:
 
 
 def limits_from_headers(headers: Mapping[str, str], spec: str) -> RateLimits | None:
-    """The limits per minute that an answer of OpenAI's protocol names, or None where it names none."""
-    texts = [headers.get(f"x-ratelimit-limit-{what}", "") for what in ("requests", "tokens")]
+    """The rate limits in the headers of OpenAI's protocol, or None where there are none."""
+    texts = [headers.get(f"x-ratelimit-limit-{unit}", "") for unit in ("requests", "tokens")]
     rpm, tpm = (float(text) if text.isdecimal() and int(text) > 0 else None for text in texts)
     if spec.startswith("groq/"):
-        # It counts requests by the day under the same name.
+        # Its header of this name is about requests per day.
         rpm = None
     return None if rpm is None and tpm is None else RateLimits(rpm, tpm)
 
@@ -187,28 +191,28 @@ class Bucket:
         # A bucket that holds b and fills at r lets through b - 1 + 60 r whole units a minute at most.
         self._burst = min(max(1.0, per_minute / 60), per_minute) if per_minute >= 1 else 1.0
         self._rate = (per_minute - self._burst + 1.0 if per_minute >= 1 else per_minute) / 60.0
-        self._level, self._at = self._burst, time.monotonic()
+        self._level, self._updated = self._burst, time.monotonic()
 
     def wait(self, now: float, amount: float) -> float:
-        """Seconds until `amount` may be taken; a call larger than the bucket goes when it is full."""
-        if now > self._at:
-            self._level = min(self._burst, self._level + (now - self._at) * self._rate)
-            self._at = now
+        """Seconds until `amount` may be taken; an amount larger than the bucket may when it is full."""
+        if now > self._updated:
+            self._level = min(self._burst, self._level + (now - self._updated) * self._rate)
+            self._updated = now
         seconds = (min(amount, self._burst) - self._level) / self._rate
-        return seconds if seconds > _INSTANT else 0.0
+        return seconds if seconds > _MIN_WAIT else 0.0
 
     def take(self, amount: float) -> None:
-        """Take `amount`, or give back a negative one; the level may fall below zero, then others wait longer."""
+        """Take `amount`, or give back a negative one. The level may fall below zero; then the next ones wait longer."""
         self._level = min(self._burst, self._level - amount)
 
 
 class Limiter:
-    """Lets calls through. Belongs to one event loop; cancelling a waiting call is safe.
+    """Gives calls slots: limits concurrency and rate. Belongs to one event loop; cancelling a waiting call is safe.
 
     Args:
-        concurrency: Most calls in flight.
+        concurrency: Maximum number of calls in flight.
         options: Requests and tokens per minute.
-        budget: Asked before each call; when nothing is left of it and nothing is in flight, all waiting calls fail.
+        budget: Checked before each call; when a call exceeds it and nothing is in flight, all waiting calls fail.
     """
 
     def __init__(self, concurrency: int, options: LMOptions | None = None, budget: Budget | None = None) -> None:
@@ -218,182 +222,182 @@ class Limiter:
         """Calls that may be in flight now."""
         self.in_flight = 0
         self._budget = budget
-        self._own = RateLimits(options.rpm, options.tpm)
-        self.pace = RateLimits()
-        """The limits in force: the user's, else the provider's."""
-        self._requests: Bucket | None = None
-        self._tokens: Bucket | None = None
+        self._user_limits = RateLimits(options.rpm, options.tpm)
+        self.limits = RateLimits()
+        """The rate limits in force: the user's, else the provider's."""
+        self._request_bucket: Bucket | None = None
+        self._token_bucket: Bucket | None = None
         self.on_rate_limits(RateLimits())
-        self._waiting: deque[tuple[asyncio.Future[None], TokenNeed]] = deque()
-        self._closed_until = 0.0
-        self._cut_at = 0.0
-        self._step = max(1.0, concurrency / _GROWTH)
-        self._share = 0.0
-        self._epoch = options.first_wait
-        self._failed: Exception | None = None
-        """What `fail` was called with, while calls are in flight: a run hears of it some turns of the loop later, and
+        self._waiting: deque[tuple[asyncio.Future[None], TokenEstimate]] = deque()
+        self._paused_until = 0.0
+        self._last_cut = 0.0
+        self._growth = max(1.0, concurrency / _GROWTH_WINDOWS)
+        self._overload_share = 0.0
+        self._cut_interval = options.first_wait
+        self._failure: Exception | None = None
+        """The error of `fail_all`, while calls are in flight: the run notices it some iterations of the loop later and
         must not send more meanwhile. Never set while nothing is in flight, so that a later run starts afresh."""
         self._timer: asyncio.TimerHandle | None = None
 
-    async def acquire(self, need: TokenNeed = NOTHING, *, first: bool = False) -> None:
-        """Wait for a place.
+    async def acquire(self, estimate: TokenEstimate = NO_TOKENS, *, front: bool = False) -> None:
+        """Wait for a slot.
 
         Args:
-            need: What the call will use.
-            first: Whether it goes before all waiting calls, as one that has waited for its turn before.
+            estimate: The tokens of the call.
+            front: Whether it goes before all waiting calls, as a retry does.
 
         Raises:
             BudgetSpentError: Nothing is in flight, and the budget does not allow this call.
-            Exception: The error that `fail` was called with.
+            Exception: The error of `fail_all`.
         """
-        if self._failed is not None:
-            raise self._failed
-        if not self._waiting and self._delay(time.monotonic(), need) == 0.0:
-            self.take(need)
+        if self._failure is not None:
+            raise self._failure
+        if not self._waiting and self._delay(time.monotonic(), estimate) == 0.0:
+            self.acquire_nowait(estimate)
             return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        (self._waiting.appendleft if first else self._waiting.append)((future, need))
-        self._pump()
+        (self._waiting.appendleft if front else self._waiting.append)((future, estimate))
+        self._wake()
         try:
             await future
         except asyncio.CancelledError:
             if future.done() and not future.cancelled() and future.exception() is None:
-                # Let through and cancelled in the same turn of the loop: the place goes to the next.
-                self.release(need)
+                # It got its slot and was cancelled in the same iteration of the loop: the slot goes to the next call.
+                self.release(estimate)
             else:
-                self._pump()
+                self._wake()
             raise
 
-    def release(self, need: TokenNeed = NOTHING, *, unused: bool = False, pass_on: bool = True) -> None:
-        """Give a place back.
+    def release(self, estimate: TokenEstimate = NO_TOKENS, *, unsent: bool = False, wake: bool = True) -> None:
+        """Release a slot.
 
         Args:
-            need: As it was acquired with.
-            unused: Whether nothing was sent, so that the limits per minute are as before.
-            pass_on: Whether waiting calls may take it; False if the same call acquires it again at once.
+            estimate: What it was acquired with.
+            unsent: Whether nothing was sent, so that the rate limits are as before.
+            wake: Whether waiting calls may take it; False if the same call acquires it again at once.
         """
         self.in_flight -= 1
         if not self.in_flight:
-            self._failed = None
+            self._failure = None
         if self._budget is not None:
-            self._budget.release(need)
-        if unused:
-            self.used(need, 0.0)
-            if self._requests is not None:
-                self._requests.take(-1.0)
-        if pass_on:
-            self._pump()
+            self._budget.release(estimate)
+        if unsent:
+            self.correct(estimate, 0.0)
+            if self._request_bucket is not None:
+                self._request_bucket.take(-1.0)
+        if wake:
+            self._wake()
 
-    def take(self, need: TokenNeed = NOTHING) -> None:
-        """Take a place without waiting for it."""
+    def acquire_nowait(self, estimate: TokenEstimate = NO_TOKENS) -> None:
+        """Take a slot without waiting for it, even above the limits."""
         self.in_flight += 1
         if self._budget is not None:
-            self._budget.reserve(need)
-        if self._requests is not None:
-            self._requests.take(1.0)
-        if self._tokens is not None:
-            self._tokens.take(need.tokens)
+            self._budget.reserve(estimate)
+        if self._request_bucket is not None:
+            self._request_bucket.take(1.0)
+        if self._token_bucket is not None:
+            self._token_bucket.take(estimate.tokens)
 
-    def on_rate_limits(self, pace: RateLimits) -> None:
-        """Keep to the provider's limits, except where the user has set their own."""
-        pace = RateLimits(self._own.rpm or pace.rpm, self._own.tpm or pace.tpm)
-        if pace.rpm != self.pace.rpm:
-            self._requests = None if pace.rpm is None else Bucket(pace.rpm)
-        if pace.tpm != self.pace.tpm:
-            self._tokens = None if pace.tpm is None else Bucket(pace.tpm)
-        self.pace = pace
+    def on_rate_limits(self, limits: RateLimits) -> None:
+        """Adopt the provider's rate limits, except where the user has set their own."""
+        limits = RateLimits(self._user_limits.rpm or limits.rpm, self._user_limits.tpm or limits.tpm)
+        if limits.rpm != self.limits.rpm:
+            self._request_bucket = None if limits.rpm is None else Bucket(limits.rpm)
+        if limits.tpm != self.limits.tpm:
+            self._token_bucket = None if limits.tpm is None else Bucket(limits.tpm)
+        self.limits = limits
 
-    def used(self, need: TokenNeed, tokens: float) -> None:
-        """Correct the estimated tokens of a call to those that it used."""
-        if self._tokens is not None:
-            self._tokens.take(tokens - need.tokens)
+    def correct(self, estimate: TokenEstimate, tokens: float) -> None:
+        """Replace the estimated tokens of a call by those that it used."""
+        if self._token_bucket is not None:
+            self._token_bucket.take(tokens - estimate.tokens)
 
-    def succeeded(self) -> None:
+    def on_success(self) -> None:
         """Record that a call was answered: the window grows."""
-        self._share -= self._share / max(_MEMORY, self.window)
+        self._overload_share -= self._overload_share / max(_SHARE_WINDOW, self.window)
         if self.window < self.concurrency:
-            self._step = min(
-                self._step * _GROWTH_ACCELERATION ** (1 / self.window), max(1.0, self.concurrency / _GROWTH)
+            self._growth = min(
+                self._growth * _GROWTH_ACCELERATION ** (1 / self.window), max(1.0, self.concurrency / _GROWTH_WINDOWS)
             )
-            self.window = min(float(self.concurrency), self.window + self._step / self.window)
+            self.window = min(float(self.concurrency), self.window + self._growth / self.window)
 
-    def congested(self, sent: float, wait: float = 0.0) -> None:
-        """Record that a call met a rate limit, or timed out: the window shrinks.
+    def on_overload(self, sent: float, wait: float = 0.0) -> None:
+        """Record that a call met a rate limit or an overloaded server, or timed out: the window shrinks.
 
         Args:
             sent: When it was sent, on the clock of `time.monotonic`.
-            wait: Seconds for which the server wants no call at all.
+            wait: Seconds for which the server accepts no call (Retry-After).
         """
         now = time.monotonic()
-        self._closed_until = max(self._closed_until, now + wait)
-        self._share += (1.0 - self._share) / max(_MEMORY, self.window)
-        # All calls of one burst meet the same limit. Were each to cut the window, one burst would close it.
-        if sent < self._cut_at or now < self._cut_at + self._epoch:
+        self._paused_until = max(self._paused_until, now + wait)
+        self._overload_share += (1.0 - self._overload_share) / max(_SHARE_WINDOW, self.window)
+        # All calls of one burst meet the same limit: it cuts the window once.
+        if sent < self._last_cut or now < self._last_cut + self._cut_interval:
             return
-        cut = _CUT * min(1.0, self._share / _COMMON)
-        self._cut_at, self._step = now, 1.0
+        cut = _MAX_CUT * min(1.0, self._overload_share / _COMMON_SHARE)
+        self._last_cut, self._growth = now, 1.0
         self.window = max(1.0, (1.0 - cut) * min(self.window, self.in_flight))
 
-    def fail(self, error: Exception) -> None:
-        """Let all waiting calls fail with `error`, which any of them would meet as well.
+    def fail_all(self, error: Exception) -> None:
+        """Fail all waiting calls with `error`, which each of them would meet as well.
 
-        So do calls that come later, until all that are in flight now have come back.
+        Later calls fail, too, until none is in flight any more.
         """
-        self._failed = error if self.in_flight else None
+        self._failure = error if self.in_flight else None
         waiting, self._waiting = self._waiting, deque()
         for future, _ in waiting:
             if not future.done():
                 future.set_exception(error)
 
-    def _delay(self, now: float, need: TokenNeed) -> float:
-        """Seconds until a call may go: 0 now, infinite when a place must become free first."""
-        if self.in_flight >= int(self.window) or (self._budget is not None and not self._budget.admits(need)):
+    def _delay(self, now: float, estimate: TokenEstimate) -> float:
+        """Seconds until a call may be sent: 0 now, infinite if a slot or the budget must become free first."""
+        if self.in_flight >= int(self.window) or (self._budget is not None and not self._budget.admits(estimate)):
             return math.inf
-        delay = max(0.0, self._closed_until - now)
-        if self._requests is not None:
-            delay = max(delay, self._requests.wait(now, 1.0))
-        if self._tokens is not None:
-            delay = max(delay, self._tokens.wait(now, need.tokens))
+        delay = max(0.0, self._paused_until - now)
+        if self._request_bucket is not None:
+            delay = max(delay, self._request_bucket.wait(now, 1.0))
+        if self._token_bucket is not None:
+            delay = max(delay, self._token_bucket.wait(now, estimate.tokens))
         return delay
 
-    def _pump(self) -> None:
-        """Let through as many calls as may go; called again by everything that could change this."""
+    def _wake(self) -> None:
+        """Give slots to waiting calls as far as the limits allow; called whenever that may have changed."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         now = time.monotonic() if self._waiting else 0.0
         while self._waiting:
-            future, need = self._waiting[0]
+            future, estimate = self._waiting[0]
             if not future.done():
-                delay = self._delay(now, need)
+                delay = self._delay(now, estimate)
                 if delay == math.inf and self.in_flight == 0 and self._budget is not None:
-                    self.fail(self._budget.spent())
+                    self.fail_all(self._budget.spent_error())
                     return
                 if delay > 0.0:
                     if delay < math.inf:
-                        self._timer = asyncio.get_running_loop().call_later(delay, self._pump)
+                        self._timer = asyncio.get_running_loop().call_later(delay, self._wake)
                     return
-                self.take(need)
+                self.acquire_nowait(estimate)
                 future.set_result(None)
             self._waiting.popleft()
 
 
 SOURCE: ContextVar[str] = ContextVar("source", default="")
-"""The text that the calls of the running task are about, and have in common with calls of others."""
+"""The source text that the calls of the running task share with those of other tasks."""
 
 PREFIX_LIFETIME = 300.0
 """Seconds after its last use for which a prefix counts as cached: hosted providers promise five minutes or more."""
 
-_REMEMBERED = 100_000
-"""Sources; a judge that serves for months must not grow."""
+_MAX_PREFIXES = 100_000
+"""Bounds the memory of a judge that serves for months."""
 
 
 class PrefixWarmup:
-    """Of the calls about one source the first goes ahead, so that the others find it in the provider's prefix cache.
+    """Sends the first call about a source before the others, so that these find it in the provider's prefix cache.
 
-    Sent all at once they would miss it together, for a prefix can be reused only when the request that brought it has
-    been answered. Waiting takes no place in the limiter: calls about other sources fill the places meanwhile. The
-    outcome of the first call does not matter: after its first attempt all others go. Belongs to one event loop.
+    Sent all at once they would all miss the cache, because a prefix can be reused only after the request that had it
+    first was answered. Waiting takes no slot of the limiter: calls about other sources use the slots meanwhile. The
+    outcome of the first call does not matter: after its first attempt all others follow. Belongs to one event loop.
     """
 
     def __init__(self) -> None:
@@ -401,17 +405,17 @@ class PrefixWarmup:
         self._cached: OrderedDict[int, float] = OrderedDict()
 
     @asynccontextmanager
-    async def turn(self, messages: Messages) -> AsyncIterator[None]:
-        """Wait until a call may be sent; leaving the context says that it has been tried."""
+    async def in_order(self, messages: Messages) -> AsyncIterator[None]:
+        """Wait until a call may be sent; leaving the context means that it was attempted."""
         source = SOURCE.get()
         if not source or source not in messages[-1]["content"]:
             yield
             return
         prefix = hash(source)
-        leads = False
+        is_first = False
         if self._cached.get(prefix, -math.inf) <= time.monotonic() - PREFIX_LIFETIME:
-            leads = prefix not in self._first
-            if leads:
+            is_first = prefix not in self._first
+            if is_first:
                 self._first[prefix] = asyncio.Event()
             else:
                 await self._first[prefix].wait()
@@ -420,7 +424,7 @@ class PrefixWarmup:
         finally:
             self._cached[prefix] = time.monotonic()
             self._cached.move_to_end(prefix)
-            if len(self._cached) > _REMEMBERED:
+            if len(self._cached) > _MAX_PREFIXES:
                 self._cached.popitem(last=False)
-            if leads:
+            if is_first:
                 self._first.pop(prefix).set()
