@@ -111,7 +111,7 @@ def _read(flags: MeasureFlags) -> tuple[Scores, dict[str, Scale]]:
         corpus = _at_random(
             rated_texts.load(rated_file(flags.file, flags.tracking_uri), flags.task, flags.columns, flags.sources)
         )
-        names = corpus.chosen_aspects(flags.aspects)
+        names = corpus.select_aspects(flags.aspects)
         require_ratings(corpus, names)
         aspects = tuple(corpus.task.aspect(name) for name in names)
         external = read_external(Path(flags.scores), "scores", corpus, aspects)
@@ -123,7 +123,9 @@ def _read(flags: MeasureFlags) -> tuple[Scores, dict[str, Scale]]:
 
 def _at_random(corpus: Corpus) -> Corpus:
     """Sources that were chosen to be rated count as unrated: means of ratings are of sources drawn at random."""
-    return replace(corpus, groups=tuple(g if g.sampling_probability is None else g.unrated for g in corpus.groups))
+    return replace(
+        corpus, groups=tuple(g if g.sampling_probability is None else g.without_ratings for g in corpus.groups)
+    )
 
 
 def _asked(flags: MeasureFlags) -> list[PlannedScoring]:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from xml.sax.saxutils import quoteattr
 
 from debate_judge.data.errors import InputError
-from debate_judge.data.files.writing import opening, require_file
+from debate_judge.data.files.writing import require_writable, write_errors
 from debate_judge.data.schema import RatedGroup, Task
 from debate_judge.runs.after.common import (
     AfterFlags,
@@ -174,7 +174,7 @@ def _drawn(flags: NextFlags) -> NextSources:
     cost = np.array([len(group.candidates) for group in groups]) * sum(raters.values())
     count = _affordable(distances, cost, ratings)
     probabilities = inclusion_probabilities(distances, count)
-    kinds = cluster_texts([group.source or group.judged for group in groups], count, flags.seed)
+    kinds = cluster_texts([group.source or group.all_texts for group in groups], count, flags.seed)
     places = systematic_sample(probabilities, kinds, np.random.default_rng(flags.seed))
     # All sources are no choice.
     by_distance = chosen and count < len(groups)
@@ -216,7 +216,7 @@ def _read(flags: NextFlags) -> _Choice:
     settled = {} if flags.aspects else _settled_aspects(export)
     task, recorded = export.judge.task, recorded_in(export.manifest)
     read_groups = new_groups(flags.pool, task, flags.task, flags.columns, flags.sources)
-    everything = [replace(group.unrated, sampling_probability=None) for group in read_groups]
+    everything = [replace(group.without_ratings, sampling_probability=None) for group in read_groups]
     known = frozenset() if recorded is None else recorded.known
     groups = tuple(group for group in everything if group.source_id not in known)
     if not groups:
@@ -349,7 +349,7 @@ def _require_rating_file(out: str | None) -> None:
         raise InputError(
             "not a file format for ratings", field="--out", expected="a .csv table, or .json tasks", found=out
         )
-    require_file(out, "--out")
+    require_writable(out, "--out")
 
 
 def _write_rating_file(out: str, task: Task, groups: Sequence[RatedGroup], raters: Mapping[str, int]) -> None:
@@ -359,7 +359,7 @@ def _write_rating_file(out: str, task: Task, groups: Sequence[RatedGroup], rater
     makes an annotation, and sees the task's labels and rubrics.
     """
     rows, path = list(_rows(groups)), Path(out)
-    with opening(path, "--out"):
+    with write_errors(path, "--out"):
         if path.suffix.lower() == ".json":
             tasks = [{"data": row} for row in rows]
             path.write_text(json.dumps(tasks, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")

@@ -197,7 +197,7 @@ class ScoringActor:
             self._keep(unit, path, rows, complete=not unread and not PROVIDER_FAILED & rows.unscored.keys())
         if unread > _SHOWN:
             errors.append(f"{unit.file.name}: {unread - _SHOWN:,} further lines that cannot be read")
-        return UnitDone(unit.name, rows, tuple(errors), unread, notes.line())
+        return UnitDone(unit.name, rows, tuple(errors), unread, notes.text())
 
     def _write(self, unit: str, groups: Iterator[RatedGroup], path: Path) -> RowTotals:
         """Score groups into a file of JSON lines."""

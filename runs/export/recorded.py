@@ -63,7 +63,7 @@ class RecordedScores:
 
 def group_hash(group: RatedGroup, aspects: Sequence[Aspect]) -> str:
     """The source's, except for a pair: a source may have several."""
-    return fingerprint(group.key_among(aspects))
+    return fingerprint(group.unique_key(aspects))
 
 
 def candidate_hashes(group: RatedGroup) -> tuple[str, ...]:

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 from filelock import FileLock, Timeout
 
 from debate_judge.data.errors import InputError
-from debate_judge.data.files.writing import opening
+from debate_judge.data.files.writing import write_errors
 from debate_judge.runs.scoring.tables import TABLES, cell, format_of, write_table
 
 if TYPE_CHECKING:
@@ -410,7 +410,7 @@ def open_results(
 def _exclusive(path: Path, flag: str, lock: Path | None = None) -> Iterator[FileIO]:
     """Open a file to read and append, unbuffered, so that a row has left the process when its write returns."""
     file_lock = FileLock(f"{lock or path}.lock", timeout=0)
-    with opening(path, flag):
+    with write_errors(path, flag):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             file_lock.acquire()
