@@ -135,7 +135,7 @@ def test_other_tables_are_no_pairs(row: dict[str, Any]) -> None:
 
 def test_unrated_pairs_can_be_scored(tmp_path: Path) -> None:
     path = written(tmp_path / "new.jsonl", ROW | {"winner": None})
-    (entry,) = iter_groups(path, PAIRS, data.files.columns.Columns.of(["source=question"]))
+    (entry,) = iter_groups(path, PAIRS, data.files.columns.ColumnNames.parse(["source=question"]))
     assert [c.ratings for c in entry.group.candidates] == [{}, {}]
 
 
