@@ -24,7 +24,7 @@ from debate_judge.programs import JUDGE_CLASSES
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.roles.examples import examples_of, rendered
 from debate_judge.runs.export import folder
-from debate_judge.runs.export.recorded import RECORDED, record
+from debate_judge.runs.export.recorded import RECORDED, record_scores
 from debate_judge.runs.flags.declaration import changed_settings
 from debate_judge.runs.reports import absolute_agreement as absolute_agreement_tables
 from debate_judge.runs.reports import calibration as calibration_tables
@@ -82,11 +82,11 @@ def export(result: Result) -> None:
 def _recorded(result: Result) -> dict[str, Any]:
     """The exported judge's held-out scores, for what is measured after the compile."""
     held_out, name, splits = result.held_out, result.exported.name, result.plan.data.splits
-    return record(
+    return record_scores(
         result.plan.data.measured,
         held_out.scores[name],
         held_out.calibrated if name == "compiled" else {},
-        by="folds" if held_out.folds else "export",
+        scored_by="folds" if held_out.folds else "export",
         seen={group.source_id for part in (splits.train, splits.dev) for group in part.groups},
     )
 

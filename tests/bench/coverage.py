@@ -11,8 +11,6 @@ order in every group, so that they are equally good: the share of p-values below
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -33,7 +31,7 @@ from debate_judge.data.agreement.levels import summary_level, system_level  # no
 from debate_judge.data.agreement.tables import GroupScores, agreement_table  # noqa: E402
 from debate_judge.runs.reports.tables import DataTable  # noqa: E402
 from debate_judge.runs.reports.terminal import show  # noqa: E402
-from tests.bench.rated_populations import Floats, Population, exchanged, populations  # noqa: E402
+from tests.bench.rated_populations import Floats, Population, exchanged, parser_of, populations, write_figures  # noqa: E402
 
 SIZES = (5, 7, 10, 20, 50)
 RESAMPLES = 400
@@ -261,12 +259,8 @@ def mean(found: Sequence[Mapping[str, Mapping[int, Sequence[float]]]]) -> dict[s
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", action="append", help="a rated set, as in compile.py; may be given several times")
+    parser = parser_of(__doc__, 400)
     parser.add_argument("--groups", default=",".join(map(str, SIZES)))
-    parser.add_argument("--replicates", type=int, default=400, help="samples per aspect and number of groups")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json")
     given = parser.parse_args(argv)
     sizes = [int(n) for n in given.groups.split(",")]
     covered, wrong = [], []
@@ -279,9 +273,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
     show(f"\nmean over {len(covered)} aspects: coverage\n", table(mean(covered), sizes))
     show(f"\nmean over {len(wrong)} aspects: p < .05 for equal judges\n", table(mean(wrong), sizes))
-    if given.json:
-        record = {"coverage": mean(covered), "type_one": mean(wrong), "replicates": given.replicates}
-        Path(given.json).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    record = {"coverage": mean(covered), "type_one": mean(wrong), "replicates": given.replicates}
+    write_figures(record, given.json)
     return 0
 
 

@@ -1,6 +1,6 @@
 """What choosing the sources that people rate next saves against drawing them at random.
 
-    python -m tests.bench.next_sources --data summeval=PATH --data dialogues.jsonl --draws 200
+    python -m tests.bench.next_sources --data summeval=PATH --data dialogues.jsonl --replicates 200
 
 The sources of all sets, which are rated for one task, form a pool; the offline LM scores it once, by eight judges. In
 each draw 20 sources are those that a compile knew, and 10, 20 or 40 of the others are rated: at random, spread over
@@ -14,8 +14,6 @@ whole pool, with these weights and without, as a compile chooses.
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -47,6 +45,7 @@ from debate_judge.programs.make_lm import make_lm  # noqa: E402
 from debate_judge.runs.reports.tables import DataTable  # noqa: E402
 from debate_judge.runs.reports.terminal import show  # noqa: E402
 from debate_judge.runs.runner.runner import JudgeRunner, group_scores  # noqa: E402
+from tests.bench.rated_populations import parser_of, write_figures  # noqa: E402
 
 SIZES = (10, 20, 40)
 KNOWN = 20
@@ -170,23 +169,19 @@ def _weighted(values: Floats, chances: Floats) -> float:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", action="append", required=True, help="rated sets of one task; repeatable")
-    parser.add_argument("--draws", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", help="also write the figures here")
-    given = parser.parse_args(argv)
-    pool = scored(given.data)
-    found = {size: simulated(pool, size, given.draws, given.seed) for size in SIZES if size <= len(pool.texts) - KNOWN}
+    given = parser_of(__doc__, 200).parse_args(argv)
+    pool = scored(given.data or ["sample"])
+    found = {
+        size: simulated(pool, size, given.replicates, given.seed) for size in SIZES if size <= len(pool.texts) - KNOWN
+    }
     header = ["rated", "sources", "difference", "agreement", "given away", "unweighted"]
     rows = [
         [str(size), design, *(f"{value:.{digits}f}" for value, digits in zip(one.values(), (2, 2, 4, 4), strict=True))]
         for size, by in found.items()
         for design, one in by.items()
     ]
-    show(DataTable(header, rows), f"{given.draws} draws from {len(pool.texts) - KNOWN} sources")
-    if given.json:
-        Path(given.json).write_text(json.dumps(found, indent=2))
+    show(DataTable(header, rows), f"{given.replicates} draws from {len(pool.texts) - KNOWN} sources")
+    write_figures(found, given.json)
     return 0
 
 
