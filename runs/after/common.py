@@ -385,7 +385,7 @@ def _estimate(planned: Sequence[PlannedScoring], lengths: str) -> int:
         items = (item for group in groups for item in group_items(judge.task, group, scoring.aspects))
         estimate, count = estimate_scoring(target, judge, scoring.aspects, items)
         show(f"{scoring.title}: {count:,} items of {len(groups):,} sources")
-        show(*render(estimate, "role", assumed=scoring is planned[-1]))
+        show(*render(estimate, "role", with_assumptions=scoring is planned[-1]))
     return 0
 
 
