@@ -11,7 +11,7 @@ from typing import Any
 from debate_judge.data.agreement.differences import statistical_power
 from debate_judge.data.agreement.tables import compare
 from debate_judge.data.errors import InputError
-from debate_judge.data.files.writing import opening
+from debate_judge.data.files.writing import write_errors
 from debate_judge.optimize.context import CompilePlan
 from debate_judge.optimize.evaluation.comparison import folds_json
 from debate_judge.optimize.evaluation.held_out import COMPARED
@@ -145,7 +145,7 @@ def _write_report(result: Result, tracker: Tracker, report: Report, texts: Debat
         shared = keep(report, texts, files, Path(result.plan.settings.store), full=full)
         if full:
             readme = result.export / "README.md"
-            with opening(readme, "report"), readme.open("a", encoding="utf-8") as out:
+            with write_errors(readme, "report"), readme.open("a", encoding="utf-8") as out:
                 out.write(_WITH_TEXTS)
     except InputError as error:
         logger.warning("no report: %s", error)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from debate_judge.data.errors import InputError
-from debate_judge.data.files.writing import require_file, write_json
+from debate_judge.data.files.writing import require_writable, write_json
 from debate_judge.runs.flags.common import SEED, SOURCES, SourcesText, resampling
 from debate_judge.runs.flags.declaration import command_settings, setting
 from debate_judge.runs.flags.parser import exit_code, settings_of
@@ -155,7 +155,7 @@ def _check_output(flags: AgreementFlags) -> None:
     if out.exists() and Path(flags.file).exists() and out.samefile(flags.file):
         remedy = "give it another name"
         raise InputError("the output would replace the input", field="--json", found=flags.json, remedy=remedy)
-    require_file(out, "--json")
+    require_writable(out, "--json")
 
 
 def _parse_scale(text: str | None) -> Scale | None:

@@ -104,45 +104,45 @@ def _guess(flags: CheckFlags) -> GuessedTask | None:
     """The guessed task; None if a task is named."""
     from itertools import chain
 
-    from debate_judge.data.files.columns import Columns
-    from debate_judge.data.files.formats import RecordFile, stem_of
-    from debate_judge.data.files.groups import within_limits
+    from debate_judge.data.files.columns import ColumnNames
+    from debate_judge.data.files.formats import RecordFile, short_name
+    from debate_judge.data.files.groups import limit_memory
     from debate_judge.data.files.layouts import long_rows
     from debate_judge.data.files.task_file import guess_task
 
-    file, columns = _recognized_file(flags), Columns.of(flags.columns)
+    file, columns = _recognized_file(flags), ColumnNames.parse(flags.columns)
     if flags.task is not None or not isinstance(file, RecordFile):
         return None
     records = file.records()
     first = next(records, None)
-    if first is None or "task" in columns.find(tuple(map(str, first.values)), ("task",))[0]:
+    if first is None or "task" in columns.match(tuple(map(str, first.values)), ("task",))[0]:
         return None
-    records = within_limits(long_rows(chain([first], records), columns), flags.file)
-    return guess_task(records, columns, stem_of(flags.file))
+    records = limit_memory(long_rows(chain([first], records), columns), flags.file)
+    return guess_task(records, columns, short_name(flags.file))
 
 
 def _recognized_file(flags: CheckFlags) -> RecordFile | str:
     """The file with its format, marked so that reading does not log it; a public data set stays a name."""
     from debate_judge.data import LOADERS
-    from debate_judge.data.files.formats import known, recognized
+    from debate_judge.data.files.formats import detect_format, has_known_format
     from debate_judge.runs.human_ratings import rated_file
 
     file = rated_file(flags.file, flags.tracking_uri)
     if not isinstance(file, str):
         return file
-    is_user_file = file.partition("=")[0] not in LOADERS and known(file)
-    return replace(recognized(file), usual=True) if is_user_file else file
+    is_user_file = file.partition("=")[0] not in LOADERS and has_known_format(file)
+    return replace(detect_format(file), is_default=True) if is_user_file else file
 
 
 def _save(path: str | None, guess: GuessedTask | None) -> bool:
-    from debate_judge.data.files.writing import opening
+    from debate_judge.data.files.writing import write_errors
 
     if path is None or guess is None:
         return False
     if Path(path).suffix != ".toml" or Path(path).exists():
         problem = "a file is there already" if Path(path).exists() else "not the name of a task file"
         raise InputError(problem, field="--write-task", expected="a new file ending in .toml", found=path)
-    with opening(Path(path), "--write-task"):
+    with write_errors(Path(path), "--write-task"):
         Path(path).write_text(guess.toml(), encoding="utf-8")
     return True
 
@@ -161,7 +161,7 @@ def _task(corpus: Corpus, guess: GuessedTask | None, saved: bool, flags: CheckFl
 
 
 def _counts(statistics: CorpusStatistics) -> list[Printed]:
-    fewest, middle, most = statistics.per_group
+    fewest, middle, most = statistics.group_sizes
     size = f"{most}" if fewest == most else f"{fewest} to {most}, median {middle:g}"
     unit = "sources" if statistics.sources else "texts without a source"
     if 0 < statistics.sources < statistics.groups:
@@ -169,20 +169,22 @@ def _counts(statistics: CorpusStatistics) -> list[Printed]:
     rows = [["groups", f"{statistics.groups:,} {unit}, {statistics.candidates:,} candidates ({size} a group)"]]
     with_fields = {"a context": statistics.contexts, "references": statistics.references}
     rows += [[name, f"{count:,} of {statistics.groups:,} groups"] for name, count in with_fields.items() if count]
-    if statistics.chosen:
+    if statistics.selected:
         rows.append(
             [
                 "chosen",
-                f"{statistics.chosen:,} groups were selected for rating by a rule: they are in train or dev, "
+                f"{statistics.selected:,} groups were selected for rating by a rule: they are in train or dev, "
                 f"never held out",
             ]
         )
     if statistics.comments:
         rows.append(["comments", f"{statistics.comments:,} of raters"])
-    repeated = f"{statistics.repeated:,} candidates repeat a text" + (" of their group" if statistics.sources else "")
+    repeated = f"{statistics.repeated_texts:,} candidates repeat a text" + (
+        " of their group" if statistics.sources else ""
+    )
     joined, sets = statistics.near_duplicates
     near = f"{joined:,} groups in {sets:,} sets, each kept in one part of a split" if joined else "none"
-    rows += [["duplicates", repeated if statistics.repeated else "none"], ["near-duplicates", near]]
+    rows += [["duplicates", repeated if statistics.repeated_texts else "none"], ["near-duplicates", near]]
     return [DataTable(["data", "how it is read"], rows)]
 
 
@@ -205,7 +207,7 @@ def _aspects(statistics: CorpusStatistics) -> list[Printed]:
         ]
         rows.append([aspect.aspect.name, *cells])
     lines = [line for aspect in statistics.aspects for line in _distribution(aspect)]
-    within = "of one group" if statistics.per_group[2] > 1 else "of the whole file"
+    within = "of one group" if statistics.group_sizes[2] > 1 else "of the whole file"
     note = f"(tied pairs: two candidates {within} with equal mean ratings, which no judge can rank)"
     return [DataTable(header, rows), "", *lines, note]
 
@@ -256,7 +258,7 @@ def _feasibility(corpus: Corpus, seed: int) -> tuple[list[str], list[str]]:
     from debate_judge.data.folds import default_folds
     from debate_judge.data.requirements import require_enough_rated, require_ratings
 
-    names = corpus.chosen_aspects()
+    names = corpus.select_aspects()
     if not names:
         return [], []
     lines = ["", "What a compile could show"]
@@ -291,13 +293,13 @@ def _feasibility(corpus: Corpus, seed: int) -> tuple[list[str], list[str]]:
 
 def _splits(corpus: Corpus, aspects: Sequence[str], seed: int) -> Splits:
     """The default split of a compile; with folds, its held-out part is empty."""
-    from debate_judge.data.folds import default_folds, fold
+    from debate_judge.data.folds import default_folds, make_folds
     from debate_judge.data.splits import split
 
     count = default_folds(corpus)
     if count == 1:
         return split(corpus, aspects=aspects, seed=seed)
-    return fold(corpus, aspects=aspects, seed=seed, count=count).whole
+    return make_folds(corpus, aspects=aspects, seed=seed, count=count).final
 
 
 def _detectable_differences(held_out: int, aspects: int) -> list[str]:
@@ -344,7 +346,7 @@ def _next_command(
     # A saved task file has the names of the columns.
     words += ["--columns", shlex.quote(",".join(columns))] if columns and not saved else []
     words += ["--config", f"sources={flags.sources}"] if flags.sources else []
-    words += ["--aspects", shlex.quote(",".join(compilable))] if len(compilable) < len(corpus.chosen_aspects()) else []
+    words += ["--aspects", shlex.quote(",".join(compilable))] if len(compilable) < len(corpus.select_aspects()) else []
     lead = "Save the task (--write-task), correct it, then see" if guess and not (saved or guess.built_in) else "See"
     return [
         f"{lead} what a compile would cost; nothing is spent:",

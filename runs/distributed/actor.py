@@ -197,7 +197,7 @@ class ScoringActor:
             self._save(unit, path, rows, complete=not unreadable and not PROVIDER_FAILED & rows.unscored.keys())
         if unreadable > _MAX_ERRORS_SHOWN:
             errors.append(f"{unit.file.name}: {unreadable - _MAX_ERRORS_SHOWN:,} further lines that cannot be read")
-        return UnitResult(unit.name, rows, tuple(errors), unreadable, notes.line())
+        return UnitResult(unit.name, rows, tuple(errors), unreadable, notes.text())
 
     def _write(self, unit: str, groups: Iterator[RatedGroup], path: Path) -> RowTotals:
         """Score groups into a file of JSON lines."""

@@ -79,9 +79,9 @@ def _first_groups(
     for unit in units_to_try:
         notes = ReadingNotes(unit.file.name)
         first, _ = scorer.peek(read_unit(unit, options, notes, lambda _: None))
-        if notes.line() and notes.line() not in totals.reported:
-            totals.reported.add(notes.line())
-            say(notes.line())
+        if notes.text() and notes.text() not in totals.reported:
+            totals.reported.add(notes.text())
+            say(notes.text())
         if first:
             return first
     return []

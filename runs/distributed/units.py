@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from debate_judge.data.errors import ErrorHandler, InputError
-from debate_judge.data.files.columns import Columns, ReadingNotes
-from debate_judge.data.files.formats import HUB, TEXT_TABLES, HubName, RecordFile, first_line, recognized
+from debate_judge.data.files.columns import ColumnNames, ReadingNotes
+from debate_judge.data.files.formats import HUB, TEXT_TABLES, HubName, RecordFile, detect_format, first_line_of
 from debate_judge.data.files.reading import jsonl
 from debate_judge.data.files.records import Record
 from debate_judge.data.schema import RatedGroup, Task
@@ -125,7 +125,7 @@ def storage_errors(name: str, field: str = "--in") -> Iterator[None]:
             "cannot be reached",
             file=name,
             field=field,
-            found=f"{type(error).__name__}: {first_line(error)}",
+            found=f"{type(error).__name__}: {first_line_of(error)}",
             remedy="check the address and its key (s3:// needs the package s3fs, gs:// gcsfs, hf:// huggingface_hub), "
             "and run the command again: it resumes",
         ) from error
@@ -174,7 +174,7 @@ def with_fingerprints(files: Sequence[InputFile]) -> list[InputFile]:
 
 def _fingerprint(file: InputFile, progress: StepProgress) -> str:
     if file.from_hub:
-        return HubName.of(file.place).fingerprint()
+        return HubName.parse(file.place).fingerprint()
     digest = hashlib.blake2b(digest_size=16)
     with storage_errors(file.name), open_input(file.place) as opened:
         if file.remote:
@@ -215,7 +215,7 @@ def _units(file: InputFile, name: str, columns: Sequence[str], size: int, shares
     if file.size > size or file.from_hub:
         if has_group_per_line(file, columns):
             starts = [*range(0, file.size, size), file.size]
-            starts = _source_boundaries(file, Columns.of(columns), starts) if shares_calls else starts
+            starts = _source_boundaries(file, ColumnNames.parse(columns), starts) if shares_calls else starts
         elif lines := count_lines(file, full_read=True):
             total = file.size or lines * _HUB_ROW_BYTES
             count = min(MAX_TABLE_UNITS, -(-total // size))
@@ -250,7 +250,7 @@ def count_lines(file: InputFile, full_read: bool = False) -> int | None:
             return count_newlines(file) + 1
         elif full_read and not file.remote:
             with suppress(InputError):
-                return max((record.line for record in recognized(file.place).records()), default=None)
+                return max((record.line for record in detect_format(file.place).records()), default=None)
     return None
 
 
@@ -278,7 +278,7 @@ def has_group_per_line(file: InputFile, columns: Sequence[str]) -> bool:
                 return False
             first = _json_object(line)
             if first is not None:
-                return "candidates" in Columns.of(columns).find(tuple(first), ("candidates",))[0]
+                return "candidates" in ColumnNames.parse(columns).match(tuple(first), ("candidates",))[0]
     return False
 
 
@@ -290,7 +290,7 @@ def _json_object(line: bytes) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _source_boundaries(file: InputFile, columns: Columns, offsets: Sequence[int]) -> list[int]:
+def _source_boundaries(file: InputFile, columns: ColumnNames, offsets: Sequence[int]) -> list[int]:
     """For each offset the next one at which a line begins whose source differs from that of the line before.
 
     The driver finds them; each line is read at most once.
@@ -314,12 +314,12 @@ def _source_boundaries(file: InputFile, columns: Columns, offsets: Sequence[int]
     return [*starts, file.size]
 
 
-def _source(line: bytes, columns: Columns) -> tuple[object, ...] | None:
+def _source(line: bytes, columns: ColumnNames) -> tuple[object, ...] | None:
     """The key that groups which may share calls have in common, by `programs.grouping.source_key`; None if no group."""
     values = _json_object(line)
     if values is None:
         return None
-    names = columns.find(tuple(values), ("group", "task", "source", "context"))[0]
+    names = columns.match(tuple(values), ("group", "task", "source", "context"))[0]
     group, task, source, context = (values.get(names.get(n, "")) for n in ("group", "task", "source", "context"))
     return task, source or group, context
 
@@ -363,7 +363,7 @@ def read_unit(unit: Unit, options: ReadingOptions, notes: ReadingNotes, on_error
                 if line >= first:
                     yield group
     except InputError as error:
-        on_error(error if error.line is None else error.changed(problem=f"{error.problem}; what follows is not read"))
+        on_error(error if error.line is None else error.replaced(problem=f"{error.problem}; what follows is not read"))
 
 
 def all_groups(flags: ScoreFlags, task: Task) -> Iterator[RatedGroup]:
@@ -409,7 +409,7 @@ def _groups(
     def in_input(error: InputError) -> InputError:
         if error.file not in (copy.place, copy.name):
             return error
-        return error.changed(file=copy.name, line=None if error.line is None else error.line + lines_before())
+        return error.replaced(file=copy.name, line=None if error.line is None else error.line + lines_before())
 
     def report(error: InputError) -> None:
         on_error(in_input(error))
@@ -418,11 +418,11 @@ def _groups(
 
     def records() -> Iterator[Record]:
         # Not recognized anew: a range may begin with a line that looks like another format.
-        read = jsonl(Path(copy.place), report) if group_per_line else recognized(copy.place).records()
+        read = jsonl(Path(copy.place), report) if group_per_line else detect_format(copy.place).records()
         return (replace(record, file=copy.name) for record in read)
 
     try:
-        file = RecordFile(copy.name, "JSON", True, records) if group_per_line else recognized(copy.place)
+        file = RecordFile(copy.name, "JSON", True, records) if group_per_line else detect_format(copy.place)
         file = replace(file, name=copy.name, records=records)
         group_records = new_records(
             file,

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 from filelock import FileLock, Timeout
 
 from debate_judge.data.errors import InputError
-from debate_judge.data.files.writing import opening
+from debate_judge.data.files.writing import write_errors
 from debate_judge.runs.scoring.tables import TABLES, cell_text, format_of, write_table
 
 if TYPE_CHECKING:
@@ -413,7 +413,7 @@ def open_results(
 def _exclusive(path: Path, flag: str, lock: Path | None = None) -> Iterator[FileIO]:
     """Open a file to read and append under a lock, unbuffered, so that a written row survives a kill."""
     file_lock = FileLock(f"{lock or path}.lock", timeout=0)
-    with opening(path, flag):
+    with write_errors(path, flag):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             file_lock.acquire()

@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from debate_judge.data.errors import ErrorHandler, InputError, errors_to
-from debate_judge.data.files.columns import Columns, ReadingNotes
+from debate_judge.data.errors import ErrorHandler, InputError, redirect_errors
+from debate_judge.data.files.columns import ColumnNames, ReadingNotes
 from debate_judge.data.files.formats import RecordFile
 from debate_judge.data.files.groups import iter_groups
-from debate_judge.data.files.rated_rows import GroupRecord
+from debate_judge.data.files.rated_rows import LocatedGroup
 from debate_judge.data.files.task_file import find_task
 from debate_judge.data.inference.conformal import ConformalIntervals
 from debate_judge.data.schema import RatedGroup, Task
@@ -54,7 +54,7 @@ def new_records(
     keep: bool = False,
     notes: ReadingNotes | None = None,
     on_error: ErrorHandler | None = None,
-) -> Iterator[GroupRecord]:
+) -> Iterator[LocatedGroup]:
     """Stream the groups of a file, each with the record that it begins with; ratings are not needed.
 
     A hash of each candidate is kept in memory, about 100 bytes, so that a duplicate is noticed in a file of any length.
@@ -74,24 +74,30 @@ def new_records(
     """
     if only_task is not None and only_task != task.name and find_task(only_task).name != task.name:
         raise InputError("the judge is for another task", field="task", expected=task.name, found=only_task)
-    records: Iterator[GroupRecord] = iter_groups(
-        path, task, Columns.of(columns), refuse_others=only_task is None, keep=keep, notes=notes, on_error=on_error
+    records: Iterator[LocatedGroup] = iter_groups(
+        path,
+        task,
+        ColumnNames.parse(columns),
+        refuse_other_tasks=only_task is None,
+        keep_columns=keep,
+        notes=notes,
+        on_error=on_error,
     )
     if sources is not None:
-        records = SourceSelection.of(sources).stream(records, lambda: sum(1 for _ in _silently(path, task, columns)))
+        records = SourceSelection.parse(sources).select(records, lambda: sum(1 for _ in _silently(path, task, columns)))
     return _without_repeats(records, on_error)
 
 
-def _without_repeats(entries: Iterable[GroupRecord], on_error: ErrorHandler | None) -> Iterator[GroupRecord]:
+def _without_repeats(entries: Iterable[LocatedGroup], on_error: ErrorHandler | None) -> Iterator[LocatedGroup]:
     lines: dict[bytes, int] = {}
     for entry in entries:
-        with errors_to(on_error):
+        with redirect_errors(on_error):
             keys = _new_keys(entry, lines)
             lines.update(dict.fromkeys(keys, entry.record.line))
             yield entry
 
 
-def _new_keys(entry: GroupRecord, lines: Mapping[bytes, int]) -> list[bytes]:
+def _new_keys(entry: LocatedGroup, lines: Mapping[bytes, int]) -> list[bytes]:
     """The hashes of a group's candidates, none of which may be in `lines`."""
     keys = [_candidate_key(entry.group.id, candidate.id) for candidate in entry.group.candidates]
     for candidate, key in zip(entry.group.candidates, keys, strict=True):
@@ -108,12 +114,12 @@ def count_candidates(path: str | Path, task: Task, columns: Iterable[str], sourc
     """How many candidates `new_groups` yields; nothing is said about the file."""
     records = _silently(path, task, columns)
     if sources is not None:
-        records = SourceSelection.of(sources).stream(records, lambda: sum(1 for _ in _silently(path, task, columns)))
+        records = SourceSelection.parse(sources).select(records, lambda: sum(1 for _ in _silently(path, task, columns)))
     return sum(len(entry.group.candidates) for entry in records)
 
 
-def _silently(path: str | Path | RecordFile, task: Task, columns: Iterable[str]) -> Iterator[GroupRecord]:
-    return iter_groups(path, task, Columns.of(columns), notes=ReadingNotes(""))
+def _silently(path: str | Path | RecordFile, task: Task, columns: Iterable[str]) -> Iterator[LocatedGroup]:
+    return iter_groups(path, task, ColumnNames.parse(columns), notes=ReadingNotes(""))
 
 
 def _candidate_key(group: str, candidate: str) -> bytes:
