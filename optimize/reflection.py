@@ -43,7 +43,7 @@ def reflection_lm(settings: Settings, lm: JudgeLM, engine: LocalEngine | None = 
         options=NO_LIMITS if engine is not None else replace(limits(settings), batch=None),
         engine=engine,
         flag="--reflection-lm",
-    ).sharing(lm, REFLECTION)
+    ).share_run(lm, REFLECTION)
 
 
 def preflight_reflection(settings: Settings, lm: JudgeLM) -> None:

@@ -11,7 +11,7 @@ from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.engine import Transport
 from debate_judge.programs.lm.http.address import (
-    COMPATIBLE,
+    OPENAI_COMPATIBLE,
     address_of,
     base_variable,
     key_variable,
@@ -41,7 +41,7 @@ def open_replies(folder: Path, spec: str, database: str | None = None) -> SqlSto
     address = database_address(database, "replies", _REPLIES_VARIABLE)
     if address is None or spec == OFFLINE:
         return SqlStore(folder, lm=folder.name)
-    return SqlStore(folder, address, named="replies" if database else _REPLIES_VARIABLE, lm=folder.name)
+    return SqlStore(folder, address, field="replies" if database else _REPLIES_VARIABLE, lm=folder.name)
 
 
 def make_lm(
@@ -81,7 +81,7 @@ def make_lm(
 
         return JudgeLM(offline.MODEL, engine=engine or offline.OfflineEngine(), price=Price(0.0, 0.0, 0.0), **common)
     # The offline LM starts a fifth faster without these.
-    from debate_judge.programs.lm.batch.engine import BatchEngine, warn_of_jobs
+    from debate_judge.programs.lm.batch.engine import BatchEngine, warn_of_running_jobs
     from debate_judge.programs.lm.http.chat_completions import OpenAICompatible
 
     api_base = server_address(spec, api_base)
@@ -102,7 +102,7 @@ def make_lm(
     if engine is None and options.batch is not None:
         lm.recorded.batches = BatchEngine(spec, api_base, options, lm.store, lm.meter, lm.recorded.probe)
     elif engine is None:
-        warn_of_jobs(lm.store)
+        warn_of_running_jobs(lm.store)
     return lm
 
 
@@ -128,7 +128,7 @@ def _require_usable(spec: str, flag: str, options: LMOptions) -> None:
 def transport_for(spec: str, api_base: str | None, flag: str) -> Transport:
     """The transport for PROVIDER/MODEL, which makes one attempt at a call."""
     provider = spec.partition("/")[0]
-    if provider not in COMPATIBLE:
+    if provider not in OPENAI_COMPATIBLE:
         from debate_judge.programs.lm.http.other_providers import LiteLLM
 
         return LiteLLM(spec, api_base, flag)
@@ -145,9 +145,9 @@ def transport_for(spec: str, api_base: str | None, flag: str) -> Transport:
             remedy="set the variable to the key as the provider shows it",
         )
     return OpenAICompatible(
-        api_base or COMPATIBLE[provider],
+        api_base or OPENAI_COMPATIBLE[provider],
         key,
-        needs=key_variable(spec) if provider == "openai" and not api_base else None,
+        key_variable=key_variable(spec) if provider == "openai" and not api_base else None,
     )
 
 
@@ -160,7 +160,7 @@ def is_reasoning_model(spec: str) -> bool:
 def server_address(spec: str, api_base: str | None) -> str | None:
     """The address of the server of PROVIDER/MODEL, from the flag or the environment; None is the provider's own."""
     address, variable = address_of(api_base), base_variable(spec)
-    if address is not None or spec.partition("/")[0] not in COMPATIBLE:
+    if address is not None or spec.partition("/")[0] not in OPENAI_COMPATIBLE:
         # LiteLLM reads the environment itself.
         return address
     return address_of(os.environ.get(variable), variable)

@@ -55,4 +55,4 @@ def count(store: SqlStore | Path) -> int:
     if isinstance(store, Path):
         with closing(SqlStore(store)) as opened:
             return count(opened)
-    return store.run_now(lambda connection: connection.execute(select(func.count()).select_from(TABLE)).scalar_one())
+    return store.run_sync(lambda connection: connection.execute(select(func.count()).select_from(TABLE)).scalar_one())

@@ -73,7 +73,7 @@ def compile_report(result: Result) -> tuple[Report, DebateTexts]:
         "Agreement by rounds and persona": _rounds(plan, searches),
         "Agreement against cost": _cost(plan, searches),
         "What mattered in the search": _importances(next(iter(searches.values()))),
-        "Human against judge": tuple(beside_ratings(plan.data.aspects, judged["compiled"])),
+        "Scores against ratings": tuple(beside_ratings(plan.data.aspects, judged["compiled"])),
         "Cost": _costs(result),
         "Reproduce": _reproduce(plan),
     }

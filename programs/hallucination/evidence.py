@@ -371,5 +371,5 @@ async def stored_snippets(search: SearchProvider, query: str, limit: int) -> lis
     async def find() -> Reply:
         return Reply(json.dumps(await search.snippets(query, limit), ensure_ascii=False))
 
-    results: list[str] = json.loads((await lm.once(key, "search", find)).text)
+    results: list[str] = json.loads((await lm.get_or_create(key, "search", find)).text)
     return results

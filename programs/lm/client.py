@@ -1,4 +1,4 @@
-"""The LM that all roles ask: a `dspy.LM` whose engine records replies and keeps within limits."""
+"""The LM of all roles: a `dspy.LM` whose engine stores replies and keeps within limits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class JudgeLM(dspy.LM):
-    """A `dspy.LM` with a store of replies, limits and accounts. Make one with `make_lm`.
+    """A `dspy.LM` with a store of replies, limits and usage accounts. Make one with `make_lm`.
 
     A call with a tag (`programs.lm.usage.CallTag`) is made and stored once; without one, equal requests are new
     samples.
@@ -33,11 +33,11 @@ class JudgeLM(dspy.LM):
     Args:
         model: Model string as DSPy knows it.
         engine: Makes one attempt at a call, asynchronously.
-        endpoint: Where the calls go, so that two servers with one model name never share replies.
-        store: Replies already paid for; in memory by default.
-        concurrency: Most calls in flight.
-        options: Pace, retries, budget.
-        price: Of the model, where it is known.
+        endpoint: Address of the server, so that two servers with one model name never share replies.
+        store: Stores replies; in memory by default.
+        concurrency: Maximum number of calls in flight.
+        options: Limits, retries, budget.
+        price: Of the model, if it is known.
     """
 
     def __init__(
@@ -52,15 +52,15 @@ class JudgeLM(dspy.LM):
         price: Price | None = None,
         **kwargs: Any,
     ) -> None:
-        logging.getLogger("dspy.clients.lm").addFilter(_is_needed)
+        logging.getLogger("dspy.clients.lm").addFilter(_keep_warning)
         self.recorded = RecordedEngine(
             model, endpoint, engine, InMemoryStore() if store is None else store,
             concurrency=concurrency, options=options or LMOptions(), price=price,
             warmup=not isinstance(engine, LocalEngine),
         )  # fmt: skip
         self.endpoint, self.price, self.concurrency = endpoint, price, concurrency
-        self._seconds: list[JudgeLM] = []
-        # DSPy's own cache and retries stay off: the engine does their work.
+        self._second_lms: list[JudgeLM] = []
+        # DSPy's own cache and retries are off: the engine has both.
         super().__init__(
             model,
             engine=_SynchronousEngine(self.recorded),
@@ -72,52 +72,52 @@ class JudgeLM(dspy.LM):
         self.recorded.defaults = {name: value for name, value in self.kwargs.items() if value is not None}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> JudgeLM:
-        # Optimizers copy programs together with what they hold; connections and counters are not copied.
+        # Optimizers deep-copy programs; connections and counters must not be copied.
         return self
 
     @property
     def store(self) -> ReplyStore:
-        """Where its replies are kept."""
+        """The store of its replies."""
         return self.recorded.store
 
     @property
     def meter(self) -> Meter:
-        """Counts its calls and tokens, with those of the other LM of its run."""
+        """Counts its calls and tokens, together with those of the second LM of its run."""
         return self.recorded.meter
 
     @property
     def batches(self) -> BatchEngine | None:
-        """Where its calls go in batch jobs, if they do."""
+        """Makes its calls in batch jobs, or None."""
         return self.recorded.batches
 
     @property
     def destination(self) -> str | None:
-        """Where the calls go, for people; None where nothing leaves the process."""
+        """Address of the server, for messages; None if calls are answered inside the process."""
         return None if isinstance(self.recorded.transport, LocalEngine) else destination(self.model, self.endpoint)
 
-    def sharing(self, first: JudgeLM, role: str) -> JudgeLM:
-        """Make this LM, before its first call, the second one of the run of `first`: they share counts and budget.
+    def share_run(self, first: JudgeLM, role: str) -> JudgeLM:
+        """Before the first call: make this the second LM of the run of `first`, with the same accounts and budget.
 
         Args:
             first: The LM of the run.
-            role: What the accounts call the calls of DSPy's own modules to this one.
+            role: Role of the calls of DSPy's own modules to this LM, in the usage accounts.
         """
-        self.recorded.share(first.recorded, role, self.price)
+        self.recorded.share_run(first.recorded, role, self.price)
         self.meter.prices[role] = self.price
-        first._seconds.append(self)
+        first._second_lms.append(self)
         return self
 
     def without_batches(self) -> JudgeLM:
-        """The same LM, with the same store, counts and limits, whose calls go out at once and in no batch job."""
+        """The same LM with direct calls instead of batch jobs; store, accounts and limits are shared."""
         return self._variant(self.recorded.variant(batches=None))
 
     def another_sample(self, number: int, temperature: float) -> JudgeLM:
-        """The same LM, limiter, budget and store, whose calls are not those of any other number.
+        """The same LM with call keys of their own for each `number`; limiter, budget and store are shared.
 
-        The number goes into the identity of the calls and not into the calls; an LM without a temperature (reasoning
-        models, the offline LM) is given none.
+        The number enters the keys and not the requests. An LM without a temperature (reasoning models, the offline LM)
+        gets none.
         """
-        # Not the tag's sample: a judge that samples by itself uses it, and its samples would be the same each time.
+        # Not the tag's sample: a judge that draws several samples sets it, and its samples would be the same each time.
         engine = self.recorded.variant(endpoint=f"{self.recorded.endpoint} repeat {number}")
         return self._variant(engine, **({} if self.kwargs.get("temperature") is None else {"temperature": temperature}))
 
@@ -126,9 +126,9 @@ class JudgeLM(dspy.LM):
         variant.recorded = engine
         return variant
 
-    async def once(self, key: str, role: str, find: Callable[[], Awaitable[Reply]]) -> Reply:
-        """What is stored under `key`, or what `find` returns: called once for all that ask, in other processes too."""
-        return await self.recorded.once(key, role, find)
+    async def get_or_create(self, key: str, role: str, create: Callable[[], Awaitable[Reply]]) -> Reply:
+        """The reply stored under `key`, else that of `create`, which one caller of all processes executes."""
+        return await self.recorded.get_or_create(key, role, create)
 
     async def acall(self, *arguments: Any, **keywords: Any) -> Any:
         try:
@@ -146,14 +146,14 @@ class JudgeLM(dspy.LM):
         """End all calls and close the connections, those of the second LM included.
 
         Args:
-            drain: Whether to wait for the answers that are on their way: they are paid for.
+            drain: Whether to wait for the replies to requests that were sent: they are paid for.
         """
-        for lm in (self, *self._seconds):
+        for lm in (self, *self._second_lms):
             await lm.recorded.aclose(drain=drain)
 
 
 class _SynchronousEngine:
-    """DSPy's synchronous engine of a `JudgeLM`: the same calls, for threads that wait for them."""
+    """DSPy's synchronous engine of a `JudgeLM`: blocks the calling thread until the asynchronous one has replied."""
 
     def __init__(self, engine: RecordedEngine) -> None:
         self._engine = engine
@@ -166,10 +166,10 @@ class _SynchronousEngine:
 
 
 def _unwrapped(error: dspy.LMUnexpectedError) -> Exception:
-    """What the user can correct, e.g. a full disk, which DSPy takes for an error of the engine; else the error."""
+    """The `InputError` behind an error, e.g. of a full disk, which DSPy wraps as an unexpected one; else the error."""
     return error.__cause__ if isinstance(error.__cause__, InputError) else error
 
 
-def _is_needed(record: logging.LogRecord) -> bool:
-    """Whether to show a warning of DSPy's; one tells the user to raise a limit that the engine raises by itself."""
+def _keep_warning(record: logging.LogRecord) -> bool:
+    """Whether to show a warning of DSPy's: not the advice to raise `max_tokens`, which the engine does by itself."""
     return "response was truncated" not in record.getMessage()

@@ -126,7 +126,7 @@ class RecordedEngine:
         self._batch_limiter = Limiter(sys.maxsize, LMOptions(), self._budget)
         self._outages = OutageWatch(self.model, self._options, self.probe)
 
-    def share(self, other: RecordedEngine, role: str, price: Price | None) -> None:
+    def share_run(self, other: RecordedEngine, role: str, price: Price | None) -> None:
         """Before the first call: count in the meter of `other`, as `role`, and use its budget, at `price`."""
         self.meter, self.role = other.meter, role
         self._budget = None if other._budget is None else other._budget.shared(price)
@@ -176,12 +176,12 @@ class RecordedEngine:
         self._repeats[base_key] += 1
         return untagged_key(self.endpoint, request, self._repeats[base_key])
 
-    async def once(self, key: str, role: str, find: Callable[[], Awaitable[Reply]]) -> Reply:
-        """As `JudgeLM.once`."""
+    async def get_or_create(self, key: str, role: str, create: Callable[[], Awaitable[Reply]]) -> Reply:
+        """See `JudgeLM.get_or_create`."""
 
         async def make(call: _Call) -> Reply:
             if (reply := await self._wait_or_claim(call)) is None:
-                reply = await find()
+                reply = await create()
                 await self._put(call, reply)
             return reply
 
@@ -404,7 +404,7 @@ class RecordedEngine:
         await self._batch_limiter.acquire(estimate)
         try:
             assert self.batches is not None
-            reply = await self.batches.ask(call.key, call.tag.role, call.messages, call.settings)
+            reply = await self.batches.call(call.key, call.tag.role, call.messages, call.settings)
             # The batch engine has stored it already. Charge it before its reservation ends.
             self.meter.count_reply(call.tag.role, reply, round=call.tag.round, batch=True)
             self._charge(reply, estimate, call.size)

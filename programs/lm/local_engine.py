@@ -12,8 +12,9 @@ from debate_judge.programs.lm.reply import Messages, Reply
 
 
 class LocalEngine:
-    """An engine that answers inside the process. A subclass has `answer`, which must not block: it runs on the event
-    loop.
+    """An engine that answers inside the process.
+
+    A subclass defines `answer`, which must not block: it runs on the event loop.
     """
 
     def answer(self, system: str, user: str, settings: Mapping[str, Any]) -> Reply:
@@ -22,7 +23,7 @@ class LocalEngine:
         Args:
             system: The system text, empty if there is none.
             user: The last user text; earlier turns (demonstrations) are not read.
-            settings: Of the call.
+            settings: Those of the call.
         """
         raise NotImplementedError
 

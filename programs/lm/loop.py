@@ -1,6 +1,6 @@
-"""The one event loop of all LM traffic: a daemon thread of this process, started when it is first needed.
+"""The event loop of all LM calls, in a daemon thread of this process that is started on first use.
 
-Synchronous code calls `run`. Context variables are copied, so DSPy's settings, traces, callbacks and usage hold on the
+Synchronous code calls `run`. Context variables are copied, so DSPy's settings, traces, callbacks and usage apply on the
 loop, too.
 """
 
@@ -19,20 +19,20 @@ import dspy
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-_INLINE = "dspy.clients.execution"
-"""DSPy's module that hands two functions to a thread in every call, though of texts they take some 50 microseconds."""
+_INLINE_MODULE = "dspy.clients.execution"
+"""DSPy's module that runs two functions in another thread in every call, though they take some 50 microseconds."""
 
 _loops: dict[int, asyncio.AbstractEventLoop] = {}
-"""Process id -> its loop: one that was forked cannot use its parent's, which has no thread there."""
+"""Process id -> its loop: a forked process cannot use its parent's, whose thread it does not have."""
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    """Runs what is of `_INLINE` on the spot: the hops between threads cost 0.1 ms of CPU a call, twice the work."""
+    """Runs functions of `_INLINE_MODULE` directly: a thread switch costs 0.1 ms of CPU, twice their time."""
 
     def run_in_executor(self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
         # `asyncio.to_thread` wraps the function so that it runs in a copy of the context.
-        work = func.args[0] if isinstance(func, partial) and func.args else func
-        if getattr(work, "__module__", "") != _INLINE:
+        function = func.args[0] if isinstance(func, partial) and func.args else func
+        if getattr(function, "__module__", "") != _INLINE_MODULE:
             return super().run_in_executor(executor, func, *args)
         future: asyncio.Future[T] = self.create_future()
         try:
@@ -44,35 +44,35 @@ class _Loop(asyncio.SelectorEventLoop):
 
 def event_loop() -> asyncio.AbstractEventLoop:
     """The loop of this process, running."""
-    process = os.getpid()
-    if process not in _loops:
-        made = _Loop()
-        # Of threads that come here at the same time, one sets it.
-        if _loops.setdefault(process, made) is made:
-            threading.Thread(target=made.run_forever, name="debate-loop", daemon=True).start()
+    pid = os.getpid()
+    if pid not in _loops:
+        new_loop = _Loop()
+        # Concurrent threads may come here; one of them sets it.
+        if _loops.setdefault(pid, new_loop) is new_loop:
+            threading.Thread(target=new_loop.run_forever, name="debate-loop", daemon=True).start()
         else:
-            made.close()
-    return _loops[process]
+            new_loop.close()
+    return _loops[pid]
 
 
-def submit(work: Coroutine[Any, Any, T]) -> Future[T]:
-    """Start `work` on the loop, in a copy of the caller's context; its result comes by the future."""
+def submit(coro: Coroutine[Any, Any, T]) -> Future[T]:
+    """Start `coro` on the loop, in a copy of the caller's context."""
     # The callback that makes the task runs in a copy of this thread's context, and so does the task.
-    return asyncio.run_coroutine_threadsafe(work, event_loop())
+    return asyncio.run_coroutine_threadsafe(coro, event_loop())
 
 
-def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run `work` on the loop and wait for its result; an interrupt here cancels it there.
+def run(coro: Coroutine[Any, Any, T]) -> T:
+    """Run `coro` on the loop and wait for its result; an interrupt here cancels it there.
 
-    It may be called in any thread, also in one whose own loop is running (a notebook's), which it holds up meanwhile.
+    May be called in any thread, also in one with a running loop of its own (a notebook's), which it blocks meanwhile.
 
     Raises:
         RuntimeError: It is called on the loop itself, which would wait for itself.
     """
     if is_current():
-        work.close()
+        coro.close()
         raise RuntimeError("synchronous call on the loop of all LM calls; await `acall` instead")
-    future = submit(work)
+    future = submit(coro)
     try:
         return future.result()
     except BaseException:
@@ -80,30 +80,30 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         raise
 
 
-async def on_loop(work: Coroutine[Any, Any, T]) -> T:
-    """Await `work` on the loop, from whatever loop it is called on; cancelling this cancels it there."""
-    return await (work if is_current() else asyncio.wrap_future(submit(work)))
+async def on_loop(coro: Coroutine[Any, Any, T]) -> T:
+    """Await `coro` on the loop, from any loop; cancelling this cancels it there."""
+    return await (coro if is_current() else asyncio.wrap_future(submit(coro)))
 
 
 def is_current() -> bool:
-    """Whether this code runs on the loop."""
+    """Whether the caller runs on the loop."""
     try:
         return asyncio.get_running_loop() is _loops.get(os.getpid())
     except RuntimeError:
         return False
 
 
-async def gather(works: Iterable[Awaitable[T]]) -> list[T]:
-    """`asyncio.gather`, with what DSPy traces in the order of the works: optimizers draw calls from a trace, and may
-    not depend on which reply came first."""
+async def gather(awaitables: Iterable[Awaitable[T]]) -> list[T]:
+    """`asyncio.gather`, with DSPy's trace in the order of the arguments: optimizers sample calls from the trace, which
+    must not depend on which reply came first."""
     trace = dspy.settings.trace
     if trace is None:
-        return list(await asyncio.gather(*works))
+        return list(await asyncio.gather(*awaitables))
 
-    async def traced(work: Awaitable[T]) -> tuple[T, list[Any]]:
+    async def traced(awaitable: Awaitable[T]) -> tuple[T, list[Any]]:
         with dspy.context(trace=[]):
-            return await work, dspy.settings.trace
+            return await awaitable, dspy.settings.trace
 
-    done = await asyncio.gather(*map(traced, works))
+    done = await asyncio.gather(*map(traced, awaitables))
     trace.extend(call for _, calls in done for call in calls)
     return [result for result, _ in done]

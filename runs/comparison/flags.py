@@ -8,7 +8,7 @@ from pydantic import AfterValidator
 
 from debate_judge.data.schema import ALL
 from debate_judge.programs import JUDGES
-from debate_judge.runs.evaluation.perturbations import PROBES
+from debate_judge.runs.evaluation.perturbations import PERTURBATIONS
 from debate_judge.runs.flags.common import EXPORT, JSON_FILE, REPLIES, REPORT, SEED, STORE, DataFlags, resampling
 from debate_judge.runs.flags.declaration import command_settings, flag_group, setting, unknown_name
 from debate_judge.runs.flags.judge import PERSONAS_FILE
@@ -16,20 +16,20 @@ from debate_judge.runs.flags.lm import MAX_TOKENS, EndpointFlags, EstimateFlags,
 from debate_judge.runs.flags.metric import CUT, MetricChoice
 
 
-def _known_probes(names: tuple[str, ...]) -> tuple[str, ...]:
+def _check_probes(names: tuple[str, ...]) -> tuple[str, ...]:
     for name in names:
-        if name not in (*PROBES, ALL):
-            raise unknown_name("probe", "--probes", name, tuple(PROBES))
-    return tuple(PROBES) if ALL in names else tuple(dict.fromkeys(names))
+        if name not in (*PERTURBATIONS, ALL):
+            raise unknown_name("probe", "--probes", name, tuple(PERTURBATIONS))
+    return tuple(PERTURBATIONS) if ALL in names else tuple(dict.fromkeys(names))
 
 
-def metric_of(text: str) -> MetricChoice:
-    """The level and the correlations that a comparison shows."""
+def parse_metric(text: str) -> MetricChoice:
+    """Parse `--metric`: the level and the correlations that a comparison shows."""
     return MetricChoice.of(text, ("summary", "sample", "system"), several=True)
 
 
-def _known_metric(text: str) -> str:
-    metric_of(text)
+def _check_metric(text: str) -> str:
+    parse_metric(text)
     return text
 
 
@@ -45,11 +45,11 @@ class PartFlags:
 
 @flag_group("judges")
 class EntrantFlags:
-    """The judges of the table, those whose scores come from a file among them."""
+    """The judges of the table, including those whose scores come from a file."""
 
     judges: tuple[str, ...] = setting(
         ("rouge-l", "single", "debate"),
-        f"comma-separated: {', '.join(JUDGES)}, or {EXPORT}; each with settings of its own in brackets, such as "
+        f"comma-separated: {', '.join(JUDGES)}, or {EXPORT}; each may have settings in brackets, such as "
         "debate[rounds=2,persona=plain] or debate[rounds=0|1|2]",
     )
     external: tuple[str, ...] = setting(
@@ -80,11 +80,11 @@ class JudgesLMFlags(EndpointFlags):
 class TableFlags:
     """What is measured and shown."""
 
-    probes: Annotated[tuple[str, ...], AfterValidator(_known_probes)] = setting(
+    probes: Annotated[tuple[str, ...], AfterValidator(_check_probes)] = setting(
         (),
-        f"bias probes: score the candidates manipulated as well, comma-separated: {', '.join(PROBES)}, or all",
+        f"bias probes: score perturbed candidates as well, comma-separated: {', '.join(PERTURBATIONS)}, or all",
     )
-    metric: Annotated[str, AfterValidator(_known_metric)] = setting(
+    metric: Annotated[str, AfterValidator(_check_metric)] = setting(
         "auto",
         "agreement to show: within sources (summary), pooled (sample) or over systems (system), and the correlations",
         metavar="LEVEL/CORRELATION,...",
@@ -94,7 +94,7 @@ class TableFlags:
     baseline: str | None = setting(None, "judge that the others are compared with", shown="the first one")
     resamples: int = resampling()
     style: Literal["text", "markdown"] = setting("text", "format of the tables", affects_results=False)
-    published: bool = setting(False, "also show what papers print for this set, in a table of its own")
+    published: bool = setting(False, "also show the figures that papers print for this set, in a second table")
     report: Literal["none", "plain", "full"] = REPORT
     name: str | None = setting(None, "name of the run in MLflow", affects_results=False)
     tracking_uri: str | None = setting(

@@ -1,4 +1,4 @@
-"""Figures that papers printed for judges on public sets (`published.toml`), shown beside ours and labelled.
+"""Figures that papers printed for judges on public sets (`published.toml`), as tables of their own.
 
 They were not computed here: other LMs, all items of a set and not a held-out part, other conventions.
 """
@@ -15,7 +15,7 @@ from typing import Any
 from debate_judge.data.agreement.tables import Statistic
 from debate_judge.data.schema import Corpus, Level
 from debate_judge.runs.comparison.results import EvalSetup
-from debate_judge.runs.comparison.table import SYMBOLS, number
+from debate_judge.runs.comparison.table import SYMBOLS, format_value
 from debate_judge.runs.reports.tables import DataTable
 
 MEASURES = {
@@ -25,19 +25,19 @@ MEASURES = {
     "recall": "recall",
     "f1": "F1",
 }
-"""What a row of decisions holds, in this order, and how it is headed."""
+"""Measure -> its heading, in the order of a row of decisions."""
 
-_TITLE = ("published, not run here", "LM")
+_FIRST_COLUMNS = ("published, not run here", "LM")
 
 
 @dataclass(frozen=True)
 class PublishedRow:
-    """One judge as a paper printed it."""
+    """The figures of one judge in a paper."""
 
     judge: str
     lm: str
     values: tuple[float | None, ...]
-    """None: not printed."""
+    """None where none is printed."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,9 @@ class PublishedTable:
 
     source: str
     data: tuple[str, ...]
-    """Names that the set has after --data."""
+    """Names of the set for `--data`."""
     convention: str
-    """What is known of how the figures were computed."""
+    """How the figures were computed, as far as the paper says."""
     rows: tuple[PublishedRow, ...]
     level: Level | None = None
     statistics: tuple[Statistic, ...] = ()
@@ -56,7 +56,7 @@ class PublishedTable:
     task: str = ""
 
     def cell(self, row: PublishedRow, aspect: str | None, statistic: Statistic) -> float | None:
-        """A printed correlation, or None; no aspect stands for the average."""
+        """A printed correlation, or None; an aspect of None is the average."""
         if statistic not in self.statistics or (aspect is not None and aspect not in self.aspects):
             return None
         column = 0 if aspect is None else 1 + self.aspects.index(aspect)
@@ -67,20 +67,22 @@ class PublishedTable:
 def published() -> tuple[PublishedTable, ...]:
     """All tables."""
     text = resources.files(__package__).joinpath("published.toml").read_text(encoding="utf-8")
-    return tuple(_read(entry) for entries in tomllib.loads(text).values() for entry in entries)
+    return tuple(_read(evaluated) for entries in tomllib.loads(text).values() for evaluated in entries)
 
 
-def _read(entry: dict[str, Any]) -> PublishedTable:
+def _read(evaluated: dict[str, Any]) -> PublishedTable:
     rows = tuple(
         PublishedRow(judge, lm, tuple(None if value == "–" else value for value in values))
-        for judge, lm, *values in entry.pop("rows")
+        for judge, lm, *values in evaluated.pop("rows")
     )
-    data = entry.pop("data")
-    more: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()}
-    return PublishedTable(data=(data,) if isinstance(data, str) else tuple(data), rows=rows, **more)
+    data = evaluated.pop("data")
+    fields: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in evaluated.items()
+    }
+    return PublishedTable(data=(data,) if isinstance(data, str) else tuple(data), rows=rows, **fields)
 
 
-def matching_tables(setup: EvalSetup) -> list[PublishedTable]:
+def matching_correlation_tables(setup: EvalSetup) -> list[PublishedTable]:
     """The tables of correlations of the same set, level and at least one of the statistics."""
     return [
         table
@@ -98,23 +100,23 @@ def matching_decision_tables(corpus: Corpus) -> list[PublishedTable]:
 
 def published_tables(setup: EvalSetup) -> list[DataTable]:
     """The matching correlations as one table, with a note on their limits, and each matching table of decisions."""
-    tables, made = matching_tables(setup), matching_decision_tables(setup.corpus)
-    return [*([_correlations(tables, setup)] if tables else []), *map(_decisions, made)]
+    tables, decision_tables = matching_correlation_tables(setup), matching_decision_tables(setup.corpus)
+    return [*([_correlations(tables, setup)] if tables else []), *map(_decisions, decision_tables)]
 
 
 def no_published_figures(setup: EvalSetup) -> str | None:
     """A message that no published figures match; None where some do."""
-    if matching_tables(setup) or matching_decision_tables(setup.corpus):
+    if matching_correlation_tables(setup) or matching_decision_tables(setup.corpus):
         return None
-    about = f"{setup.corpus.origin.name} at {setup.level} level in {' or '.join(setup.statistics)}"
-    return f"no published figures are kept for {about}"
+    statistics = " or ".join(setup.statistics)
+    return f"no published figures are kept for {setup.corpus.origin.name} at {setup.level} level in {statistics}"
 
 
 def _correlations(tables: list[PublishedTable], setup: EvalSetup) -> DataTable:
     def cells(table: PublishedTable, row: PublishedRow, aspect: str | None) -> str:
         if aspect is not None and aspect not in table.aspects:
             return "–"
-        return "/".join(number(table.cell(row, aspect, s)) for s in setup.statistics)
+        return "/".join(format_value(table.cell(row, aspect, s)) for s in setup.statistics)
 
     marks, names = "/".join(SYMBOLS[s] for s in setup.statistics), [a.name for a in setup.aspects]
     rows = [
@@ -124,25 +126,25 @@ def _correlations(tables: list[PublishedTable], setup: EvalSetup) -> DataTable:
             *(cells(table, row, name) for name in names),
             # An average of other aspects than those of the table above would mislead.
             cells(table, row, None) if not table.aspects or set(table.aspects) == set(names) else "–",
-            f"[{place}]",
+            f"[{format_value}]",
         ]
-        for place, table in enumerate(tables, 1)
+        for format_value, table in enumerate(tables, 1)
         for row in table.rows
     ]
-    header = [*_TITLE, *(f"{name} {marks}" for name in names), f"average {marks}", "source"]
+    header = [*_FIRST_COLUMNS, *(f"{name} {marks}" for name in names), f"average {marks}", "source"]
     caption = "\n".join(f"[{i}] {table.source}: {table.convention}" for i, table in enumerate(tables, 1))
     return DataTable(header, rows, caption, keys=2)
 
 
 def _decisions(table: PublishedTable) -> DataTable:
     printed = [i for i in range(len(MEASURES)) if any(row.values[i] is not None for row in table.rows)]
-    rows = [[row.judge, row.lm, *(number(row.values[i]) for i in printed)] for row in table.rows]
-    header = [*_TITLE, *(list(MEASURES.values())[i] for i in printed)]
+    rows = [[row.judge, row.lm, *(format_value(row.values[i]) for i in printed)] for row in table.rows]
+    header = [*_FIRST_COLUMNS, *(list(MEASURES.values())[i] for i in printed)]
     return DataTable(header, rows, f"{table.source}: {table.convention}", keys=2)
 
 
 def published_json(setup: EvalSetup) -> dict[str, Any]:
-    """The fitting tables as plain values."""
+    """The matching tables as plain values."""
 
     def correlations(table: PublishedTable, row: PublishedRow) -> dict[str, Any]:
         cells = {name: {s: table.cell(row, name, s) for s in table.statistics} for name in (None, *table.aspects)}
@@ -151,7 +153,7 @@ def published_json(setup: EvalSetup) -> dict[str, Any]:
     def decisions(table: PublishedTable, row: PublishedRow) -> dict[str, Any]:
         return dict(zip(MEASURES, row.values, strict=True))
 
-    def plain(
+    def table_json(
         table: PublishedTable, figures: Callable[[PublishedTable, PublishedRow], dict[str, Any]]
     ) -> dict[str, Any]:
         rows = [
@@ -160,7 +162,7 @@ def published_json(setup: EvalSetup) -> dict[str, Any]:
         level = {"level": table.level} if table.level else {}
         return {"source": table.source, "data": table.data[-1], **level, "convention": table.convention, "rows": rows}
 
-    record = {"published": [plain(table, correlations) for table in matching_tables(setup)]}
-    if made := matching_decision_tables(setup.corpus):
-        record["published_decisions"] = [plain(table, decisions) for table in made]
+    record = {"published": [table_json(table, correlations) for table in matching_correlation_tables(setup)]}
+    if decision_tables := matching_decision_tables(setup.corpus):
+        record["published_decisions"] = [table_json(table, decisions) for table in decision_tables]
     return record

@@ -1,6 +1,6 @@
-"""The report of a comparison: what its page says, and where it is written, as files and as a run in MLflow.
+"""The report of a comparison: its sections, and its output as files and as a run in MLflow.
 
-A further section is a further entry in `comparison_report`.
+To add a section, add an entry in `comparison_report`.
 """
 
 from __future__ import annotations
@@ -49,74 +49,74 @@ from debate_judge.runs.reports.html.report_files import ReportFiles, keep
 from debate_judge.runs.reports.tables import DataTable, markdown
 from debate_judge.runs.reports.text import correlation_label, interval, p_text, with_ends
 
-_MAX_DRAWN = 6
-"""Judges whose scores are drawn beside the ratings; all can be looked through."""
+_MAX_CHARTED = 6
+"""Judges with charts of scores against ratings; the page lists the debates of all judges."""
 
 
 @dataclass(frozen=True)
-class ComparedJudges:
-    """A comparison with all views of its table."""
+class RenderedComparison:
+    """A comparison with the tables and the JSON of all its views."""
 
     comparison: Comparison
     legend: str
     tables: tuple[tuple[str, DataTable], ...] = ()
-    """Section and table of all that the data and the flags call for besides."""
+    """(section, table) of each view besides the correlations."""
     record: Mapping[str, Any] = field(default_factory=dict)
-    """All of it as the JSON of `--json`, every number finite or null."""
+    """The JSON of `--json`, every number finite or null."""
     effects: Mapping[str, ProbeEffects] = field(default_factory=dict)
-    """Judge -> what bias probes did to its scores."""
+    """Judge -> effects of the bias probes."""
 
 
 def comparison_report(
-    arguments: CompareFlags, work: ComparisonPlan, compared: ComparedJudges, lm: JudgeLM
+    flags: CompareFlags, plan: ComparisonPlan, rendered: RenderedComparison, lm: JudgeLM
 ) -> tuple[Report, DebateTexts]:
-    """What the page shows, without the texts of the data, and these."""
-    comparison, setup = compared.comparison, work.setup
-    identity = fingerprint(["comparison", compared.record])
-    judged = {result.name: _judged(setup, result.entry) for result in comparison.results}
-    debates, texts = debates_of(setup.corpus, setup.aspects, judged, identity)
+    """The report without the texts of the data, and those texts."""
+    comparison, setup = rendered.comparison, plan.setup
+    identity = fingerprint(["comparison", rendered.record])
+    judged_scores = {result.name: _judged_scores(setup, result.judge) for result in comparison.results}
+    debates, texts = debates_of(setup.corpus, setup.aspects, judged_scores, identity)
     sections: dict[str, list[ReportBlock]] = {
-        "Result": _result(comparison),
-        "Agreement": _agreement(compared),
-        "Agreement against cost": _cost(comparison),
-        "Agreement by rounds": _rounds(comparison, work.entrants),
+        "Result": _verdict(comparison),
+        "Agreement": _agreement(rendered),
+        "Agreement against cost": _cost_chart(comparison),
+        "Agreement by rounds": _rounds_charts(comparison, plan.entrants),
     }
-    for section, table in compared.tables:
+    for section, table in rendered.tables:
         sections.setdefault(section, []).append(table)
     sections |= {
-        "Human against judge": _beside(setup, judged),
-        "Cost": _costs(comparison, lm),
-        "Reproduce": _reproduce(arguments, work),
+        "Scores against ratings": _score_charts(setup, judged_scores),
+        "Cost": _cost_tables(comparison, lm),
+        "Reproduce": _reproduce(flags, plan),
     }
     name = setup.corpus.origin.name
     report = Report(
         "comparison",
         f"compare-{name}-{identity[:8]}",
-        f"{name}: {len(judged)} judges, {work.setting.lm}",
+        f"{name}: {len(judged_scores)} judges, {plan.context.lm}",
         identity,
         tuple(Section(t, tuple(blocks), t != "Reproduce") for t, blocks in sections.items() if blocks),
         debates,
-        stand_in=work.setting.note if work.setting.lm == OFFLINE else "",
+        stand_in=plan.context.lm_note if plan.context.lm == OFFLINE else "",
         labels=labels_of(setup.corpus.task),
     )
     return report, texts
 
 
-def _judged(setup: EvalSetup, entry: EvaluatedJudge) -> JudgedScores:
-    return JudgedScores(entry.scores, entry.judgements, setup.on_scale(entry))
+def _judged_scores(setup: EvalSetup, judge: EvaluatedJudge) -> JudgedScores:
+    return JudgedScores(judge.scores, judge.judgements, setup.on_scale(judge))
 
 
-def _result(comparison: Comparison) -> list[ReportBlock]:
+def _verdict(comparison: Comparison) -> list[ReportBlock]:
     best = comparison.best[AVERAGE]
-    marked = (
+    best_text = (
         f"{best}, on average: it differs from every other judge (p < 0.05, Holm over all columns)."
         if best
         else "These sources cannot tell: no judge differs from every other one on average (p < 0.05, Holm over all "
         "columns)."
     )
-    blocks: list[ReportBlock] = [Paragraph(marked, "Which judge is the best?")]
+    blocks: list[ReportBlock] = [Paragraph(best_text, "Which judge is the best?")]
     lines = [
-        f"{name}: {interval(difference)}, {p_text(comparison.corrected[name])}"
+        f"{name}: {interval(difference)}, {p_text(comparison.corrected_p_values[name])}"
         for name, difference in comparison.differences.items()
     ]
     if lines:
@@ -125,16 +125,16 @@ def _result(comparison: Comparison) -> list[ReportBlock]:
     return blocks
 
 
-def _agreement(compared: ComparedJudges) -> list[ReportBlock]:
-    comparison, setup = compared.comparison, compared.comparison.setup
+def _agreement(rendered: RenderedComparison) -> list[ReportBlock]:
+    comparison, setup = rendered.comparison, rendered.comparison.setup
     first = setup.statistics[0]
     series = tuple(
-        LineSeries(result.name, tuple(Span.of(result.at(setup, column)[first]) for column in setup.columns))
+        LineSeries(result.name, tuple(Span.of(result.agreement(setup, column)[first]) for column in setup.columns))
         for result in comparison.results
     )
-    label = correlation_label(comparison.results[0].at(setup, setup.columns[-1])[first])
+    label = correlation_label(comparison.results[0].agreement(setup, setup.columns[-1])[first])
     blocks: list[ReportBlock] = [
-        judges_table(comparison, all_intervals=True, caption=compared.legend),
+        judges_table(comparison, all_intervals=True, caption=rendered.legend),
         JudgesChart("Agreement with the raters", label, setup.columns, series),
     ]
     if comparison.differences:
@@ -147,137 +147,137 @@ def _agreement(compared: ComparedJudges) -> list[ReportBlock]:
     return blocks
 
 
-def _rounds(comparison: Comparison, entrants: Sequence[Entrant]) -> list[ReportBlock]:
-    """A chart for each judge that took part with every number of rounds from 0 on, e.g. `debate[rounds=0|1|2]`."""
+def _rounds_charts(comparison: Comparison, entrants: Sequence[Entrant]) -> list[ReportBlock]:
+    """A chart for each judge that is compared with every number of rounds from 0 on, e.g. `debate[rounds=0|1|2]`."""
     setup, first = comparison.setup, comparison.setup.statistics[0]
     results = {result.name: result for result in comparison.results}
     by_judge: dict[str, dict[int, str]] = {}
     for entrant in entrants:
         if "rounds" in entrant.settings and entrant.name in results:
-            by_judge.setdefault(entrant.without("rounds"), {})[entrant.settings["rounds"]] = entrant.name
+            by_judge.setdefault(entrant.name_without("rounds"), {})[entrant.settings["rounds"]] = entrant.name
     blocks: list[ReportBlock] = []
     for judge, names in by_judge.items():
         if len(names) > 1 and sorted(names) == list(range(len(names))):
             results_by_rounds = [results[names[n]] for n in range(len(names))]
             series = [
-                LineSeries(c, tuple(Span.of(entrant.at(setup, c)[first]) for entrant in results_by_rounds))
+                LineSeries(c, tuple(Span.of(result.agreement(setup, c)[first]) for result in results_by_rounds))
                 for c in setup.columns
             ]
-            label = correlation_label(results_by_rounds[-1].at(setup, setup.columns[-1])[first])
+            label = correlation_label(results_by_rounds[-1].agreement(setup, setup.columns[-1])[first])
             blocks.append(LineChart(f"{judge}: agreement by the number of rounds n", label, tuple(series)))
     return blocks
 
 
-def _cost(comparison: Comparison) -> list[ReportBlock]:
+def _cost_chart(comparison: Comparison) -> list[ReportBlock]:
     setup, first = comparison.setup, comparison.setup.statistics[0]
     points = []
     for result in comparison.results:
-        value = result.at(setup, AVERAGE)[first].value
-        if value is not None and result.entry.calls is not None:
-            points.append(CostPoint(result.entry.calls, value, result.name))
+        value = result.agreement(setup, AVERAGE)[first].value
+        if value is not None and result.judge.calls is not None:
+            points.append(CostPoint(result.judge.calls, value, result.name))
     front: list[CostPoint] = []
     for point in sorted(points, key=lambda p: (p.calls, -p.agreement)):
         if not front or point.agreement > front[-1].agreement:
             front.append(point)
     if len(points) < 2:
         return []
-    label = correlation_label(comparison.results[0].at(setup, AVERAGE)[first])
+    label = correlation_label(comparison.results[0].agreement(setup, AVERAGE)[first])
     return [CostChart("Average agreement", label, tuple(points), tuple(front))]
 
 
-def _beside(setup: EvalSetup, judged: Mapping[str, JudgedScores]) -> list[ReportBlock]:
+def _score_charts(setup: EvalSetup, judged_scores: Mapping[str, JudgedScores]) -> list[ReportBlock]:
     blocks: list[ReportBlock] = []
-    for name in list(judged)[:_MAX_DRAWN]:
-        blocks += [Paragraph("", name), *beside_ratings(setup.aspects, judged[name])]
+    for name in list(judged_scores)[:_MAX_CHARTED]:
+        blocks += [Paragraph("", name), *beside_ratings(setup.aspects, judged_scores[name])]
     return blocks
 
 
-def _costs(comparison: Comparison, lm: JudgeLM) -> list[ReportBlock]:
+def _cost_tables(comparison: Comparison, lm: JudgeLM) -> list[ReportBlock]:
     rows = []
     for result in comparison.results:
-        entry = result.entry
-        used = [getattr(entry.usage, name) for name in ("fresh", "cached", "output")] if entry.usage else []
-        per_item = [f"{count / max(1, entry.items):,.0f}" for count in used] or ["–"] * 3
+        judge = result.judge
+        used = [getattr(judge.usage, name) for name in ("fresh", "cached", "output")] if judge.usage else []
+        per_item = [f"{count / max(1, judge.items):,.0f}" for count in used] or ["–"] * 3
         usd = "–" if result.usd is None else f"{result.usd:.4g}"
-        rows.append([result.name, "–" if entry.calls is None else f"{entry.calls:.2f}", *per_item, usd])
+        rows.append([result.name, "–" if judge.calls is None else f"{judge.calls:.2f}", *per_item, usd])
     header = ("judge", "LM calls per item", "input fresh", "input cached", "output", "$ per 1,000 items")
-    note = "Per item, tokens that each judge would use alone; a call that several need is made once."
+    note = "Tokens per item that each judge would use alone; a call that several judges need is made once."
     return [DataTable(header, rows, note), cost_block(lm.meter, lm.price)]
 
 
-def _reproduce(arguments: CompareFlags, work: ComparisonPlan) -> list[ReportBlock]:
-    corpus, setting = work.setup.corpus, work.setting
-    part = f"{len(corpus.groups)} groups, {setting.where}, fingerprint {corpus.digest}"
+def _reproduce(flags: CompareFlags, plan: ComparisonPlan) -> list[ReportBlock]:
+    corpus, context = plan.setup.corpus, plan.context
+    part = f"{len(corpus.groups)} groups, {context.part_title}, fingerprint {corpus.digest}"
     rows = [
-        ("seed", str(arguments.seed)),
-        ("LM", setting.lm + (f" ({setting.note})" if setting.lm == OFFLINE else "")),
+        ("seed", str(flags.seed)),
+        ("LM", context.lm + (f" ({context.lm_note})" if context.lm == OFFLINE else "")),
         ("data", f"{corpus.origin.name}, {part}"),
     ]
-    return reproduce_blocks(as_command("compare", arguments), rows)
+    return reproduce_blocks(as_command("compare", flags), rows)
 
 
-# --- where it is written ---
+# --- output ---
 
 
-def write_report(arguments: CompareFlags, work: ComparisonPlan, compared: ComparedJudges, lm: JudgeLM) -> None:
-    """Write the report, log the run, and say where they are.
+def write_report(flags: CompareFlags, plan: ComparisonPlan, rendered: RenderedComparison, lm: JudgeLM) -> None:
+    """Write the report, log the run, and print where they are.
 
-    A comparison is not lost because its report or run cannot be kept: that is a warning.
+    If that fails there is a warning only, so that the comparison itself is not lost.
     """
     from debate_judge.runs.tracking.tracker import TrackingError
 
-    store = Path(arguments.store)
+    store = Path(flags.store)
     shared: dict[str, str] = {}
     try:
-        report, texts = comparison_report(arguments, work, compared, lm)
-        if arguments.report != "none":
-            files = files_of(arguments, report.name)
-            shared = keep(report, texts, files, store, full=arguments.report == "full")
+        report, texts = comparison_report(flags, plan, rendered, lm)
+        if flags.report != "none":
+            files = report_file_paths(flags, report.name)
+            shared = keep(report, texts, files, store, full=flags.report == "full")
             print(f"\nreport: {files.page}", file=sys.stderr)
-        if arguments.tracking_uri is not None or (store / "mlflow.db").is_file():
-            where = _log(arguments, work, compared, report, shared)
-            print("\nrun: " + "\n     then open ".join(filter(None, where)), file=sys.stderr)
+        if flags.tracking_uri is not None or (store / "mlflow.db").is_file():
+            log_lines = _log(flags, plan, rendered, report, shared)
+            print("\nrun: " + "\n     then open ".join(filter(None, log_lines)), file=sys.stderr)
     except (InputError, TrackingError) as error:
-        what = "run" if shared else "report"
-        print(f"\nwarning: the {what} could not be kept: {error}", file=sys.stderr)
+        output = "run" if shared else "report"
+        print(f"\nwarning: the {output} could not be kept: {error}", file=sys.stderr)
 
 
-def files_of(arguments: CompareFlags, name: str) -> ReportFiles:
-    """Beside the file of results, named after it; else in a folder of the store."""
-    if arguments.json is not None:
-        return ReportFiles(Path(arguments.json).parent, f"{Path(arguments.json).stem}-report")
-    return ReportFiles(Path(arguments.store) / "comparisons" / name)
+def report_file_paths(flags: CompareFlags, name: str) -> ReportFiles:
+    """Next to the file of `--json` and named after it; else in a folder of the store."""
+    if flags.json is not None:
+        return ReportFiles(Path(flags.json).parent, f"{Path(flags.json).stem}-report")
+    return ReportFiles(Path(flags.store) / "comparisons" / name)
 
 
 def _log(
-    arguments: CompareFlags, work: ComparisonPlan, compared: ComparedJudges, report: Report, shared: Mapping[str, str]
+    flags: CompareFlags, plan: ComparisonPlan, rendered: RenderedComparison, report: Report, shared: Mapping[str, str]
 ) -> tuple[str | None, str]:
-    """One run for the comparison, and one in it for each judge, with the names of metrics that compiles have."""
+    """Log a run with a nested run for each judge; metric names are those of compiles. Returns how to open it."""
     from debate_judge.runs.tracking.tracker import Tracker
 
-    comparison, setup = compared.comparison, work.setup
-    corpus, store = Path(arguments.data.partition("=")[0]).stem, Path(arguments.store)
-    name, lm = arguments.name or report.name, {"lm": work.setting.lm}
-    with Tracker(uri=arguments.tracking_uri, store=store, experiment=f"debate/{corpus}", run_name=name) as tracker:
+    comparison, setup = rendered.comparison, plan.setup
+    corpus, store = Path(flags.data.partition("=")[0]).stem, Path(flags.store)
+    name, lm = flags.name or report.name, {"lm": plan.context.lm}
+    with Tracker(uri=flags.tracking_uri, store=store, experiment=f"debate/{corpus}", run_name=name) as tracker:
         lm["aspects"] = ",".join(aspect.name for aspect in setup.aspects)
-        tracker.settings(result_settings(arguments) | lm, changed_settings(arguments, ("data", "judges")) | lm)
-        tracker.tags({"identity": report.identity, "level": setup.level, "note": report.stand_in or None})
-        if work.setting.held_out:
-            tracker.dataset("held_out", setup.corpus, work.setting.held_out)
-        tracker.describe("\n\n".join(filter(None, [report.stand_in, markdown(judges_table(comparison))])))
+        tracker.log_settings(result_settings(flags) | lm, changed_settings(flags, ("data", "judges")) | lm)
+        tracker.set_tags({"identity": report.identity, "level": setup.level, "note": report.stand_in or None})
+        if plan.context.held_out_fingerprint:
+            tracker.log_dataset("held_out", setup.corpus, plan.context.held_out_fingerprint)
+        tracker.set_description("\n\n".join(filter(None, [report.stand_in, markdown(judges_table(comparison))])))
         for result in comparison.results:
-            average = result.at(setup, AVERAGE)[setup.statistics[0]]
+            average = result.agreement(setup, AVERAGE)[setup.statistics[0]]
             metrics = {
                 **with_ends("agreement", average),
-                "calls_per_item": result.entry.calls,
+                "calls_per_item": result.judge.calls,
                 "unscored": float(average.unscored),
                 **absolute_agreement_tables.averages(comparison.absolute_agreement, result.name),
             }
-            tracker.trial(result.name, {"judge": result.name, **lm}, metrics)
-        for judge, effects in compared.effects.items():
-            tracker.metrics(probe_metrics(effects, judge, whole=True))
-            tracker.details(probe_metrics(effects, judge, whole=False))
-        tracker.json("comparison.json", compared.record)
+            tracker.log_trial(result.name, {"judge": result.name, **lm}, metrics)
+        for judge, effects in rendered.effects.items():
+            tracker.log_metrics(probe_metrics(effects, judge, pooled=True))
+            tracker.log_details(probe_metrics(effects, judge, pooled=False))
+        tracker.log_json("comparison.json", rendered.record)
         for path, text in shared.items():
-            tracker.text(path, text)
+            tracker.log_text(path, text)
         return tracker.ui_command, tracker.run_link()

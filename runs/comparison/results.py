@@ -1,4 +1,4 @@
-"""Comparison of judges on the same items: agreement, paired differences, and their significance."""
+"""Comparison of judges on the same items: agreement, paired differences and corrected p-values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
-from debate_judge.data.agreement.differences import correct_named, power_of
+from debate_judge.data.agreement.differences import holm_adjusted_by_name, statistical_power
 from debate_judge.data.agreement.raters import RaterAgreement, compare_with_raters
 from debate_judge.data.agreement.tables import (
     LEVELS,
@@ -28,7 +28,7 @@ from debate_judge.runs.runner.progress import RunProgress
 T = TypeVar("T")
 
 AVERAGE = "average"
-"""The column beside the aspects."""
+"""Name of the column with averages over aspects."""
 
 
 @dataclass(frozen=True)
@@ -39,54 +39,54 @@ class EvalSetup:
     aspects: tuple[Aspect, ...]
     level: Level
     statistics: tuple[Statistic, ...]
-    """Shown in this order; intervals, differences and marks refer to the first."""
+    """In the order of the table; intervals, differences and stars refer to the first."""
     resamples: int = 10_000
     seed: int = 0
-    """Of the resampling."""
+    """Seed of the resampling."""
     cuts: Mapping[str, float] = field(default_factory=dict)
-    """Aspect -> the least value that is a yes where decisions are compared; empty: none are."""
+    """Aspect -> the cut of yes/no decisions, for absolute agreement; without cuts that is not computed."""
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The aspects, and `AVERAGE` where there are several: one aspect is its own."""
+        """The aspects, and `AVERAGE` where there are several."""
         names = tuple(a.name for a in self.aspects)
         return names if len(names) == 1 else (*names, AVERAGE)
 
     def agreement(self, scores: Scores, levels: Sequence[Level] | None = None) -> AgreementTable:
-        """Agreement at the given levels, by default at the one that is shown."""
+        """Agreement at the given levels, by default at `level`."""
         levels = (self.level,) if levels is None else levels
         return agreement_table(scores, resamples=self.resamples, seed=self.seed, levels=levels)
 
     def difference(self, a: Scores, b: Scores) -> Difference:
-        """Agreement of `a` minus that of `b`, paired."""
-        how: Any = {"level": self.level, "resamples": self.resamples, "seed": self.seed}
-        return compare(a, b, statistic=self.statistics[0], **how)
+        """Agreement of `a` minus that of `b`, paired by group."""
+        options: Any = {"level": self.level, "resamples": self.resamples, "seed": self.seed}
+        return compare(a, b, statistic=self.statistics[0], **options)
 
     def compare_with_raters(self, scores: Scores, *, on_scale: bool) -> dict[str, RaterAgreement]:
-        """Aspect -> how a judge stands beside single raters, in the first statistic."""
-        how: Any = {"level": self.level, "resamples": self.resamples, "seed": self.seed}
+        """Aspect -> a judge's agreement compared with that of individual raters, in the first statistic."""
+        options: Any = {"level": self.level, "resamples": self.resamples, "seed": self.seed}
         return {
-            name: compare_with_raters(groups, statistic=self.statistics[0], on_scale=on_scale, **how)
+            name: compare_with_raters(groups, statistic=self.statistics[0], on_scale=on_scale, **options)
             for name, groups in scores.items()
         }
 
-    def on_scale(self, entry: EvaluatedJudge) -> bool:
-        """Whether a judge's scores are on the raters' scale; those from a file may lie on any."""
-        return entry.on_scale and all(
+    def on_scale(self, judge: EvaluatedJudge) -> bool:
+        """Whether all scores of a judge are on the raters' scale; scores from a file may not be."""
+        return judge.on_scale and all(
             aspect.scale.contains(score)
             for aspect in self.aspects
-            for group in entry.scores[aspect.name]
+            for group in judge.scores[aspect.name]
             for score in group.scores
             if score is not None
         )
 
-    def absolute_agreement(self, entries: Mapping[str, EvaluatedJudge]) -> dict[str, dict[str, AbsoluteAgreement]]:
-        """Absolute agreement of the judges that score on the raters' scale; changes are from the first of them."""
-        judges = {name: entry.scores for name, entry in entries.items() if self.on_scale(entry)}
-        if not judges or not self.cuts:
+    def absolute_agreement(self, judges: Mapping[str, EvaluatedJudge]) -> dict[str, dict[str, AbsoluteAgreement]]:
+        """Absolute agreement of the judges that score on the raters' scale, and their changes from the first one."""
+        scores = {name: judge.scores for name, judge in judges.items() if self.on_scale(judge)}
+        if not scores or not self.cuts:
             return {}
-        one_scale = len({aspect.scale for aspect in self.aspects}) == 1
-        return absolute_agreement(judges, self.cuts, one_scale=one_scale, seed=self.seed)
+        same_scale = len({aspect.scale for aspect in self.aspects}) == 1
+        return absolute_agreement(scores, self.cuts, same_scale=same_scale, seed=self.seed)
 
 
 @dataclass(frozen=True)
@@ -94,28 +94,28 @@ class JudgeResult:
     """One row of the table."""
 
     name: str
-    entry: EvaluatedJudge
+    judge: EvaluatedJudge
     table: AgreementTable
     usd: float | None
-    """US dollars for a thousand items."""
+    """US dollars per thousand items."""
 
-    def at(self, setup: EvalSetup, column: str) -> dict[Statistic, Agreement]:
-        """Agreement in an aspect, or `AVERAGE`, at the level that is compared at."""
+    def agreement(self, setup: EvalSetup, column: str) -> dict[Statistic, Agreement]:
+        """Agreement in an aspect, or on `AVERAGE`, at the level of the comparison."""
         return (self.table.average if column == AVERAGE else self.table.aspects[column])[setup.level]
 
     def to_json(self) -> dict[str, object]:
-        entry = self.entry
-        usage, items = entry.usage, max(1, entry.items)
+        judge = self.judge
+        usage, items = judge.usage, max(1, judge.items)
         tokens = None if usage is None else {k: getattr(usage, k) / items for k in ("fresh", "cached", "output")}
         return {
             "agreement": self.table.to_json(),
-            "lm_calls_per_item": entry.calls,
+            "lm_calls_per_item": judge.calls,
             "tokens_per_item": tokens,
             "usd_per_1000_items": self.usd,
-            "together": entry.together,
-            "joint": entry.joint,
-            "unscored": dict(entry.unscored),
-            "note": entry.note,
+            "together": judge.together,
+            "joint": judge.joint,
+            "unscored": dict(judge.unscored),
+            "note": judge.note,
         }
 
 
@@ -127,13 +127,13 @@ class Comparison:
     results: tuple[JudgeResult, ...]
     baseline: str
     differences: Mapping[str, Difference]
-    """Entrant -> its difference to the baseline in the first statistic, averaged over aspects."""
-    corrected: Mapping[str, float | None]
-    """Entrant -> p-value of that difference, corrected for the number of entrants (Holm); None below six groups."""
+    """Entrant -> its difference to the baseline in the first statistic, on average over aspects."""
+    corrected_p_values: Mapping[str, float | None]
+    """Entrant -> p-value of that difference, corrected over entrants (Holm); None below six groups."""
     absolute_agreement: Mapping[str, Mapping[str, AbsoluteAgreement]]
     """Entrant -> aspect or `AVERAGE` -> absolute agreement; the baseline first, if it is on the raters' scale."""
     best: Mapping[str, str | None]
-    """Aspect, or `AVERAGE` -> the entrant that differs from every other one, or None. One family of comparisons."""
+    """Aspect, or `AVERAGE` -> the entrant that differs from every other one, or None; corrected over all columns."""
     failed: Mapping[str, str] = field(default_factory=dict)
     """Entrant -> why it has no row."""
 
@@ -141,13 +141,13 @@ class Comparison:
         differences = {
             name: {
                 **asdict(d),
-                "p_corrected": self.corrected[name],
-                "power": None if (power := power_of(d)) is None else asdict(power),
+                "p_corrected": self.corrected_p_values[name],
+                "power": None if (power := statistical_power(d)) is None else asdict(power),
             }
             for name, d in self.differences.items()
         }
         return {
-            "judges": {s.name: s.to_json() for s in self.results},
+            "judges": {result.name: result.to_json() for result in self.results},
             "level": self.setup.level,
             "statistics": list(self.setup.statistics),
             "baseline": self.baseline,
@@ -159,7 +159,7 @@ class Comparison:
 
 def compare_all(
     setup: EvalSetup,
-    entries: Mapping[str, EvaluatedJudge],
+    judges: Mapping[str, EvaluatedJudge],
     *,
     baseline: str,
     price: Price | None = None,
@@ -169,36 +169,36 @@ def compare_all(
     """Agreement of each entrant, its paired difference to the baseline with corrected p-values, and the best.
 
     Args:
-        setup: What was compared on.
-        entries: Entrant -> its scores.
-        baseline: The entrant that the others are compared with; without an entry there are no differences.
-        price: Of the LM, where it is known.
-        failed: Entrant -> why it has no entry.
-        progress: Shows how far it is.
+        setup: The groups, aspects and statistics.
+        judges: Entrant -> its scores.
+        baseline: The entrant that the others are compared with; if it has no scores, there are no differences.
+        price: The LM's price, where it is known.
+        failed: Entrant -> why it has no scores.
+        progress: Shows progress.
     """
     columns = setup.columns
-    base = entries.get(baseline)
-    others = [name for name in entries if base is not None and name != baseline]
-    steps = len(entries) + len(others) + len(columns)
-    with progress.over("intervals", steps) if progress else nullcontext() as shown:
+    base = judges.get(baseline)
+    others = [name for name in judges if base is not None and name != baseline]
+    steps = len(judges) + len(others) + len(columns)
+    with progress.over("intervals", steps) if progress else nullcontext() as bar:
 
         def step(value: T) -> T:
-            if shown:
-                shown.advance()
+            if bar:
+                bar.advance()
             return value
 
         results = tuple(
-            JudgeResult(name, entry, step(setup.agreement(entry.scores, LEVELS)), entry.usd_per_thousand(price))
-            for name, entry in entries.items()
+            JudgeResult(name, judge, step(setup.agreement(judge.scores, LEVELS)), judge.usd_per_thousand(price))
+            for name, judge in judges.items()
         )
-        differences = {name: step(setup.difference(entries[name].scores, base.scores)) for name in others if base}
+        differences = {name: step(setup.difference(judges[name].scores, base.scores)) for name in others if base}
         comparisons = {column: step(_column_comparison(setup, results, column)) for column in columns}
-    corrected = correct_named({name: d.p_value for name, d in differences.items()})
+    corrected = holm_adjusted_by_name({name: d.p_value for name, d in differences.items()})
     best = _best(comparisons)
     best.setdefault(AVERAGE, best[columns[0]])
-    first = {baseline: base} if base is not None else {}
-    close = setup.absolute_agreement({**first, **entries})
-    return Comparison(setup, results, baseline, differences, corrected, close, best, dict(failed or {}))
+    # The baseline first: changes are from the first judge.
+    absolute = setup.absolute_agreement({**({} if base is None else {baseline: base}), **judges})
+    return Comparison(setup, results, baseline, differences, corrected, absolute, best, dict(failed or {}))
 
 
 ColumnComparison = tuple[str, Mapping[str, float | None]]
@@ -209,12 +209,12 @@ def _column_comparison(setup: EvalSetup, results: Sequence[JudgeResult], column:
     statistic = setup.statistics[0]
 
     def value(result: JudgeResult) -> float | None:
-        return result.at(setup, column)[statistic].value
+        return result.agreement(setup, column)[statistic].value
 
     def scores(result: JudgeResult) -> Scores:
-        return result.entry.scores if column == AVERAGE else {column: result.entry.scores[column]}
+        return result.judge.scores if column == AVERAGE else {column: result.judge.scores[column]}
 
-    ranked = sorted((s for s in results if value(s) is not None), key=lambda s: -(value(s) or 0.0))
+    ranked = sorted((r for r in results if value(r) is not None), key=lambda r: -(value(r) or 0.0))
     if len(ranked) < 2:
         return None
     first, others = ranked[0], ranked[1:]
@@ -224,19 +224,14 @@ def _column_comparison(setup: EvalSetup, results: Sequence[JudgeResult], column:
 def _best(comparisons: Mapping[str, ColumnComparison | None]) -> dict[str, str | None]:
     """Column -> the entrant that differs from every other one (p < 0.05, Holm over all columns), or None.
 
-    All marks of a table are read at once. Corrected within each column only, many tables of equally good judges would
-    have a mark somewhere.
+    All stars of a table are read at once. Corrected within each column only, many tables of equally good judges would
+    have a star somewhere.
     """
-    family = {
-        (column, other): p for column, compared in comparisons.items() if compared for other, p in compared[1].items()
-    }
-    corrected = correct_named(family)
+    family = {(column, other): p for column, result in comparisons.items() if result for other, p in result[1].items()}
+    corrected = holm_adjusted_by_name(family)
 
-    def marked(column: str, comparison: ColumnComparison) -> bool:
+    def is_best(column: str, comparison: ColumnComparison) -> bool:
         p_values = [corrected[column, other] for other in comparison[1]]
         return all(p is not None and p < 0.05 for p in p_values)
 
-    return {
-        column: compared[0] if compared and marked(column, compared) else None
-        for column, compared in comparisons.items()
-    }
+    return {column: result[0] if result and is_best(column, result) else None for column, result in comparisons.items()}

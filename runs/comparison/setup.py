@@ -1,4 +1,4 @@
-"""From the command line of a comparison to what is compared; everything is checked before a call is made."""
+"""From the settings of a comparison to a plan; everything is checked before a call is made."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from debate_judge import data
 from debate_judge.data.agreement.decisions import DecisionRule, find_decision_rules
 from debate_judge.data.agreement.tables import Level, Statistic
 from debate_judge.data.errors import InputError
-from debate_judge.data.files.writing import require_file
+from debate_judge.data.files.writing import require_writable
 from debate_judge.data.inference.absolute_agreement import decision_cuts
 from debate_judge.data.requirements import aspects_to_judge, require_level
 from debate_judge.data.schema import Corpus
 from debate_judge.data.splits import split
 from debate_judge.programs.make_lm import OFFLINE
-from debate_judge.runs.comparison.flags import CompareFlags, metric_of
+from debate_judge.runs.comparison.flags import CompareFlags, parse_metric
 from debate_judge.runs.comparison.results import EvalSetup
-from debate_judge.runs.evaluation.entrants import Entrant, NamedJudge, entrants, expected, named_judges
-from debate_judge.runs.evaluation.perturbations import PROBES, Perturbation
+from debate_judge.runs.evaluation.entrants import Entrant, NamedJudge, entrants, expected_judges, named_judges
+from debate_judge.runs.evaluation.perturbations import PERTURBATIONS, Perturbation
 from debate_judge.runs.evaluation.rows import EvaluatedJudge
 from debate_judge.runs.evaluation.score_files import read_external
 from debate_judge.runs.export.from_mlflow import MLflowStore
-from debate_judge.runs.export.lm_choice import lm_of
+from debate_judge.runs.export.lm_choice import resolve_lm
 from debate_judge.runs.flags.metric import AUTO
 from debate_judge.runs.human_ratings import rated_file
 
@@ -34,34 +34,34 @@ class ComparisonContext:
     """Part of the data, split and LM of a comparison."""
 
     part: str
-    """all or held-out."""
+    """`all` or `held-out`."""
     groups_in_file: int
     seed: int
-    """Of the split."""
-    held_out: str
-    """Fingerprint of the held-out part, or empty for all groups."""
+    """Seed of the split."""
+    held_out_fingerprint: str
+    """Empty where the part is `all`."""
     lm: str
-    """Its spec."""
+    """PROVIDER/MODEL, or offline."""
 
     @property
-    def where(self) -> str:
-        """The part, worded for titles."""
+    def part_title(self) -> str:
+        """The part as titles name it."""
         return "held-out" if self.part == "held-out" else "all groups"
 
     @property
-    def note(self) -> str:
-        """The line under a figure."""
+    def lm_note(self) -> str:
+        """The LM, or that it is a stand-in, for notes."""
         if self.lm == OFFLINE:
             return "offline LM: transparent text statistics, a stand-in, not a language model"
         return f"LM: {self.lm}"
 
-    def about(self, setup: EvalSetup) -> dict[str, Any]:
-        """Data, part and LM as plain values."""
+    def to_json(self, setup: EvalSetup) -> dict[str, Any]:
+        """Data, part and LM as JSON values."""
         corpus = setup.corpus
         return {
             "data": {
                 "name": corpus.origin.name,
-                # Only the last part of the path: a published file should not reveal where a user keeps data.
+                # Only the file's name: a published result should not reveal where a user keeps data.
                 "location": Path(corpus.origin.location).name,
                 "task": corpus.task.name,
                 "aspects": [a.name for a in setup.aspects],
@@ -75,23 +75,23 @@ class ComparisonContext:
         }
 
 
-def part_of(corpus: Corpus, aspects: Sequence[str], part: str, seed: int) -> tuple[Corpus, str]:
-    """The groups that are compared on, and the fingerprint of the held-out part if it is these."""
+def select_part(corpus: Corpus, aspects: Sequence[str], part: str, seed: int) -> tuple[Corpus, str]:
+    """The groups to compare on, and their fingerprint if they are the held-out part, else an empty one."""
     if part == "all":
         return corpus, ""
     try:
         parts = split(corpus, aspects=aspects, seed=seed)
     except InputError as error:
         remedy = "--part all compares on all groups, which is no evidence for a judge that was tuned on some of them"
-        raise error.changed(remedy=f"{error.remedy}; {remedy}" if error.remedy else remedy) from None
+        raise error.replaced(remedy=f"{error.remedy}; {remedy}" if error.remedy else remedy) from None
     return parts.held_out, parts.fingerprints["held_out"]
 
 
-def split_warning(held_out: str | None, setting: ComparisonContext) -> str | None:
-    """A warning about an export whose held-out groups were not those of this table; None for other judges."""
-    if held_out is None or held_out == setting.held_out:
+def split_warning(held_out: str | None, context: ComparisonContext) -> str | None:
+    """A warning about an export with other held-out groups than this comparison; None for other judges."""
+    if held_out is None or held_out == context.held_out_fingerprint:
         return None
-    if setting.part == "all":
+    if context.part == "all":
         return "tuned or selected on some of these groups, if it was compiled on these data"
     return (
         "compiled on another split or other data: some of these groups may be among those that it was tuned or "
@@ -101,67 +101,71 @@ def split_warning(held_out: str | None, setting: ComparisonContext) -> str | Non
 
 @dataclass(frozen=True)
 class ComparisonPlan:
-    """What a command line asks for, checked before a call is made."""
+    """A checked comparison: the judges, the groups, and the LM that is to be asked."""
 
     setup: EvalSetup
     entrants: tuple[Entrant, ...]
     external: Mapping[str, EvaluatedJudge]
-    """Judge -> its scores from a file."""
+    """Name -> scores from a file."""
     baseline: str
     decision_rules: Mapping[str, DecisionRule]
-    """Aspect -> the decision that the data call for, for aspects whose ratings are categories."""
-    setting: ComparisonContext
-    probes: tuple[Perturbation, ...]
+    """Aspect -> its decision, for aspects whose ratings are categories."""
+    context: ComparisonContext
+    perturbations: tuple[Perturbation, ...]
     api_base: str | None
     sampling: Mapping[str, Any]
-    """Temperature and longest reply."""
+    """`temperature` and `max_tokens`."""
 
 
-def prepare(arguments: CompareFlags) -> ComparisonPlan:
-    """Load and check everything."""
-    named = named_judges(arguments.judges, MLflowStore(arguments.tracking_uri, Path(arguments.store)))
-    lm, api_base, sampling = _lm(arguments, named)
-    file = rated_file(arguments.data, arguments.tracking_uri)
-    corpus = data.load(file, arguments.task, arguments.columns, arguments.sources)
-    names = aspects_to_judge(corpus, arguments.aspects or _judged_by_all(corpus, named))
-    level, statistics = _metric(arguments, corpus)
+def prepare(flags: CompareFlags) -> ComparisonPlan:
+    """Load the data and the judges, and check all settings.
+
+    Raises:
+        InputError: A setting, the data or a judge cannot be used.
+    """
+    named = named_judges(flags.judges, MLflowStore(flags.tracking_uri, Path(flags.store)))
+    lm, api_base, sampling = _lm(flags, named)
+    file = rated_file(flags.data, flags.tracking_uri)
+    corpus = data.load(file, flags.task, flags.columns, flags.sources)
+    names = aspects_to_judge(corpus, flags.aspects or _judged_by_all(corpus, named))
+    level, statistics = _metric(flags, corpus)
     aspects = tuple(corpus.task.aspect(name) for name in names)
-    named_entrants = entrants(named, aspects, Path(arguments.personas) if arguments.personas else None)
-    part, held_out = part_of(corpus, names, arguments.part, arguments.seed)
+    named_entrants = entrants(named, aspects, Path(flags.personas) if flags.personas else None)
+    part, held_out = select_part(corpus, names, flags.part, flags.seed)
     decision_rules = find_decision_rules(corpus.groups, aspects)
-    cuts = decision_cuts(aspects, decision_rules, arguments.cut)
-    setup = EvalSetup(part, aspects, level, statistics, arguments.resamples, arguments.seed, cuts)
-    external = _external(arguments.external, setup, corpus, {c.name for c in named_entrants})
-    work = ComparisonPlan(
+    cuts = decision_cuts(aspects, decision_rules, flags.cut)
+    setup = EvalSetup(part, aspects, level, statistics, flags.resamples, flags.seed, cuts)
+    external = _external(flags.external, setup, corpus, {c.name for c in named_entrants})
+    plan = ComparisonPlan(
         setup,
         tuple(named_entrants),
         external,
-        _baseline(arguments.baseline, [*(c.name for c in named_entrants), *external]),
+        _baseline(flags.baseline, [*(c.name for c in named_entrants), *external]),
         decision_rules,
-        ComparisonContext(arguments.part, len(corpus.groups), arguments.seed, held_out, lm),
-        tuple(PROBES[name] for name in arguments.probes),
+        ComparisonContext(flags.part, len(corpus.groups), flags.seed, held_out, lm),
+        tuple(PERTURBATIONS[name] for name in flags.probes),
         api_base,
         sampling,
     )
-    require_file(arguments.json, "--json")
-    return work
+    require_writable(flags.json, "--json")
+    return plan
 
 
-def _lm(arguments: CompareFlags, named: Sequence[NamedJudge]) -> tuple[str, str | None, dict[str, Any]]:
-    """Spec, address and sampling: those of the first export, unless others are given."""
-    spec, api_base, sampling = arguments.lm or OFFLINE, arguments.api_base, {"temperature": 0.0, "max_tokens": 2000}
+def _lm(flags: CompareFlags, named: Sequence[NamedJudge]) -> tuple[str, str | None, dict[str, Any]]:
+    """Spec, address and sampling settings: the user's, else those of the first export."""
+    spec, api_base, sampling = flags.lm or OFFLINE, flags.api_base, {"temperature": 0.0, "max_tokens": 2000}
     export = next((judge.export for judge in named if judge.export is not None), None)
-    if export is not None and arguments.lm is None:
-        spec, api_base, compiled_sampling = lm_of(export, None, api_base)
+    if export is not None and flags.lm is None:
+        spec, api_base, compiled_sampling = resolve_lm(export, None, api_base)
         sampling |= compiled_sampling
-    given = {"temperature": arguments.temperature, "max_tokens": arguments.max_tokens}
-    return spec, api_base, sampling | {name: value for name, value in given.items() if value is not None}
+    overrides = {"temperature": flags.temperature, "max_tokens": flags.max_tokens}
+    return spec, api_base, sampling | {name: value for name, value in overrides.items() if value is not None}
 
 
 def _judged_by_all(corpus: Corpus, named: Sequence[NamedJudge]) -> list[str]:
-    """The rated aspects that every export judges; none, for the usual ones, where there is no export."""
+    """The rated aspects that every export judges; empty without exports, which stands for the default aspects."""
     exports = [judge.export for judge in named if judge.export is not None]
-    rated = corpus.chosen_aspects() if exports else ()
+    rated = corpus.select_aspects() if exports else ()
     judged = [name for name in rated if all(name in export.judge.aspects for export in exports)]
     if not judged and exports:
         raise InputError(
@@ -173,37 +177,39 @@ def _judged_by_all(corpus: Corpus, named: Sequence[NamedJudge]) -> list[str]:
     return judged
 
 
-def _external(given: Sequence[str], setup: EvalSetup, whole: Corpus, taken: Set[str]) -> dict[str, EvaluatedJudge]:
-    """Judge -> scores from its file."""
+def _external(
+    named_files: Sequence[str], setup: EvalSetup, full_corpus: Corpus, names_taken: Set[str]
+) -> dict[str, EvaluatedJudge]:
+    """Name -> scores from the file."""
     by_name: dict[str, EvaluatedJudge] = {}
-    for text in given:
+    for text in named_files:
         name, equals, path = text.partition("=")
         if not (equals and name.strip() and path):
             raise InputError("not an external judge", field="--external", expected="NAME=FILE", found=text)
         name = name.strip()
-        if name in taken or name in by_name:
+        if name in names_taken or name in by_name:
             raise InputError("two judges of one name", field="--external", expected="another name", found=name)
-        by_name[name] = read_external(Path(path), name, setup.corpus, setup.aspects, known=whole)
+        by_name[name] = read_external(Path(path), name, setup.corpus, setup.aspects, full_corpus=full_corpus)
     return by_name
 
 
-def _baseline(wanted: str | None, names: Sequence[str]) -> str:
+def _baseline(requested: str | None, names: Sequence[str]) -> str:
     if not names:
-        raise InputError("no judge is named", field="--judges", expected=expected())
-    if wanted is not None and wanted not in names:
+        raise InputError("no judge is named", field="--judges", expected=expected_judges())
+    if requested is not None and requested not in names:
         raise InputError(
-            "the baseline is not among the judges", field="baseline", expected=", ".join(names), found=wanted
+            "the baseline is not among the judges", field="baseline", expected=", ".join(names), found=requested
         )
-    return wanted or names[0]
+    return requested or names[0]
 
 
-def _metric(arguments: CompareFlags, corpus: Corpus) -> tuple[Level, tuple[Statistic, ...]]:
-    """Level and statistics; by default the two statistics of the task's published tables."""
-    metric = metric_of(arguments.metric)
+def _metric(flags: CompareFlags, corpus: Corpus) -> tuple[Level, tuple[Statistic, ...]]:
+    """Level and statistics; by default those of the published tables of the task."""
+    metric = parse_metric(flags.metric)
     level: Level = ("summary" if corpus.grouped else "sample") if metric.level == AUTO else metric.level
     if level != "system":
         require_level(corpus, level)
-    usual: tuple[Statistic, ...] = (
+    default: tuple[Statistic, ...] = (
         ("pearson", "spearman") if corpus.task.name == "dialogue" else ("spearman", "kendall")
     )
-    return level, metric.correlations or usual
+    return level, metric.correlations or default

@@ -1,11 +1,11 @@
-"""`evaluate`: several judges on the same items in one pass, the items as they are and manipulated.
+"""`evaluate`: several judges score the same items in one pass, original and perturbed.
 
-Calls that several judges need are made once, by the store of replies: a debate of two rounds is the beginning of the
-one of three, and debates of all personas open in the same way.
+Calls that several judges need are made once, because they share the store of replies: a debate of two rounds begins
+like one of three rounds, and debates with different personas begin with the same call of the Scorer.
 
-A judge that reads several candidates at once is asked about the same ones in the same places when they are manipulated.
-Of every two neighbours, one is manipulated in a first question and the other in a second one, so that a manipulated
-candidate is among unchanged ones. If all were manipulated, a judge that compares candidates would show no effect.
+For a judge that reads several candidates at once, a perturbed question has the same candidates in the same positions.
+Every other candidate is perturbed in a first question and the rest in a second one, so that perturbed candidates stand
+among original ones. If all were perturbed, a judge that compares candidates would show no effect.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from debate_judge.programs.compiled import SharedGrouping, group_by_aspect
 from debate_judge.programs.dry_run import EstimateCase
 from debate_judge.programs.grouping import Grouping, ItemPosition, Question
 from debate_judge.programs.judge import Judgement, Unscored, corpus_items
-from debate_judge.runs.estimates.dry_run import NOTHING, Estimate, EstimateTarget, Ledger, Stage, dry_run_all
-from debate_judge.runs.estimates.items import extent, sampled_groups
+from debate_judge.runs.estimates.dry_run import NOTHING, DryRunStore, Estimate, EstimateTarget, Stage, dry_run_all
+from debate_judge.runs.estimates.items import item_totals, sampled_groups
 from debate_judge.runs.evaluation.entrants import Entrant
 from debate_judge.runs.evaluation.perturbations import Perturbation
 from debate_judge.runs.evaluation.rows import EvaluatedJudge, JudgementRow
@@ -28,67 +28,65 @@ from debate_judge.runs.runner.billing import JudgeUsage, stage
 from debate_judge.runs.runner.progress import StepProgress
 from debate_judge.runs.runner.runner import JudgeRunner, PassJob, run_shared_pass
 
-SAMPLED = 96
+SAMPLED_ITEMS = 96
 """Items that each judge scores in the dry run, over all aspects."""
 
-_TURNS = 2
-"""Number of questions that the manipulated candidates of one table are divided among."""
+_HALVES = 2
+"""Perturbed questions for each original one: each perturbs every second candidate."""
 
-_Moved = Mapping[ItemPosition, tuple[Question, int]]
-"""Place of an unchanged item -> the question with the manipulated item, and its place in that question."""
-
-_Moves = Iterator[tuple[ItemPosition, tuple[Question, int]]]
+_QuestionCell = tuple[Question, int]
+"""A question and the index of an item in it."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What the judges made of the items."""
+    """The rows of all judges."""
 
     judges: Mapping[str, EvaluatedJudge]
-    """Name -> its rows, in the order in which the judges were given."""
+    """Name -> its rows, in the order of the entrants."""
     failed: Mapping[str, str] = field(default_factory=dict)
-    """Name -> why it cannot score anything at all."""
+    """Name -> why the judge cannot score any item."""
 
 
 @dataclass(frozen=True)
 class _EntrantQuestions:
-    """The questions to one judge in the aspects that share its calls."""
+    """The questions to one entrant, in aspects that share calls."""
 
     entrant: Entrant
     shared: SharedGrouping
-    """The questions about unchanged candidates."""
-    moved: Mapping[str, _Moved]
-    """Manipulation -> the questions about manipulated candidates."""
+    """The questions about original candidates."""
+    perturbed: Mapping[str, Mapping[ItemPosition, _QuestionCell]]
+    """Perturbation -> original cell -> the cell of the perturbed item."""
 
     def jobs(self, runner: JudgeRunner, usage: JudgeUsage) -> list[PassJob[Sequence[Judgement]]]:
-        """About the candidates as they are, and about the manipulated ones, which are no cost of the judge."""
+        """One job for the original candidates, and one for the perturbed ones, whose calls do not count as `usage`."""
         name, lm = self.entrant.name, self.entrant.lm(runner.lm)
-        altered = {table.key: table for moved in self.moved.values() for table, _ in moved.values()}
+        perturbed = {question.key: question for cells in self.perturbed.values() for question, _ in cells.values()}
 
-        def ask(table: Question) -> Awaitable[Sequence[Judgement]]:
-            return self.shared.judge.judge(table.items)
+        def ask(question: Question) -> Awaitable[Sequence[Judgement]]:
+            return self.shared.judge.judge(question.items)
 
         return [
             PassJob(name, ask, self.shared.grouping.questions, usage, lm),
-            PassJob(name, ask, tuple(altered.values()), None, lm),
+            PassJob(name, ask, tuple(perturbed.values()), None, lm),
         ]
 
     def rows(self, corpus: Corpus, judged: Mapping[str, Sequence[Judgement]]) -> Iterator[JudgementRow]:
-        """Of the candidates as they are, then manipulation by manipulation."""
+        """The rows of the original candidates, then those of each perturbation."""
         ratings = {(g.id, c.id): c.ratings for g in corpus.groups for c in g.candidates}
         sources = {g.id: g.source_id for g in corpus.groups}
         grouping = self.shared.grouping
-        plain = {place: (grouping.questions[place[0]], place[1]) for place in grouping.positions}
-        for probe, moved in {"": plain, **self.moved}.items():
-            for item, unchanged in zip(self.shared.items, grouping.positions, strict=True):
-                if unchanged not in moved:
+        original = {cell: (grouping.questions[cell[0]], cell[1]) for cell in grouping.positions}
+        for perturbation, cells in {"": original, **self.perturbed}.items():
+            for item, cell in zip(self.shared.items, grouping.positions, strict=True):
+                if cell not in cells:
                     continue
-                table, place = moved[unchanged]
-                judgement, name = judged[table.key][place], item.aspect.name
+                question, position = cells[cell]
+                judgement, name = judged[question.key][position], item.aspect.name
                 score = self.entrant.aspects[name].reported_score(judgement, item.aspect)
                 raters = tuple(ratings[item.group, item.candidate].get(name, ()))
-                where = (self.entrant.name, item.group, item.candidate, name)
-                yield JudgementRow(*where, raters, score, judgement, probe, place, sources[item.group])
+                key = (self.entrant.name, item.group, item.candidate, name)
+                yield JudgementRow(*key, raters, score, judgement, perturbation, position, sources[item.group])
 
 
 def evaluate(
@@ -96,100 +94,105 @@ def evaluate(
     entrants: Sequence[Entrant],
     corpus: Corpus,
     aspects: Sequence[Aspect],
-    probes: Sequence[Perturbation] = (),
+    perturbations: Sequence[Perturbation] = (),
     seed: int = 0,
 ) -> Evaluation:
-    """Judge all candidates with all judges.
+    """Score all candidates with all entrants.
 
     Args:
-        runner: Its LM's store must be a `runs.runner.billing.UsageByJudge`, or nothing is charged.
+        runner: Its LM's store must be a `runs.runner.billing.UsageByJudge`, or no usage is counted.
         entrants: The judges.
-        corpus: What is judged.
-        aspects: In which aspects.
-        probes: Manipulations under which the candidates are judged as well.
-        seed: Of the wording of manipulations.
+        corpus: The candidates and their ratings.
+        aspects: The aspects to score.
+        perturbations: Perturbations under which the candidates are scored as well.
+        seed: Seed of the choice among templates.
 
     Raises:
-        dspy.LMError: The LM failed for good; what was answered is in its store.
+        dspy.LMError: The LM cannot be used; replies so far are in its store.
         InputError: No judge can score anything.
     """
     items = {aspect.name: corpus_items(corpus, aspect) for aspect in aspects}
     usages = {entrant.name: JudgeUsage() for entrant in entrants}
     requests = [
         _EntrantQuestions(
-            entrant, shared, {probe.name: dict(_changed(shared.grouping, probe, seed)) for probe in probes}
+            entrant,
+            shared,
+            {change.name: dict(_perturbed_cells(shared.grouping, change, seed)) for change in perturbations},
         )
         for entrant in entrants
         for shared in group_by_aspect({name: request.judge for name, request in entrant.aspects.items()}, items)
     ]
     jobs = [job for request in requests for job in request.jobs(runner, usages[request.entrant.name])]
-    done = run_shared_pass(runner, jobs, "judges")
-    if entrants and len(done.failed) == len(entrants):
-        raise next(iter(done.failed.values()))
+    shared_pass = run_shared_pass(runner, jobs, "judges")
+    if entrants and len(shared_pass.failed) == len(entrants):
+        raise next(iter(shared_pass.failed.values()))
     judged: dict[str, dict[str, Sequence[Judgement]]] = {entrant.name: {} for entrant in entrants}
-    for job, results in zip(jobs, done.results, strict=True):
-        # Of a judge that failed there are none.
+    for job, results in zip(jobs, shared_pass.results, strict=True):
+        # A judge that failed has no results.
         judged[job.owner] |= dict(zip((question.key for question in job.items), results, strict=False))
     judges: dict[str, EvaluatedJudge] = {}
     for entrant in entrants:
-        if entrant.name not in done.failed:
+        if entrant.name not in shared_pass.failed:
             entrant_requests = [request for request in requests if request.entrant is entrant]
             rows = [row for request in entrant_requests for row in request.rows(corpus, judged[entrant.name])]
-            different = sum(len({item.key for item in request.shared.items}) for request in entrant_requests)
-            judges[entrant.name] = _evaluated(entrant, rows, aspects, usages[entrant.name], different)
-    if judges and all(request.note for request in judges.values()):
+            distinct_items = sum(len({item.key for item in request.shared.items}) for request in entrant_requests)
+            judges[entrant.name] = _evaluated_judge(entrant, rows, aspects, usages[entrant.name], distinct_items)
+    if judges and all(judge.note for judge in judges.values()):
         name, first = next(iter(judges.items()))
         raise InputError(f"no judge could score anything; {name} {first.note}")
-    return Evaluation(judges, {name: problem(error) for name, error in done.failed.items()})
+    return Evaluation(judges, {name: one_line(error) for name, error in shared_pass.failed.items()})
 
 
-def problem(error: Exception) -> str:
-    """An error in one line."""
+def one_line(error: Exception) -> str:
+    """The message of an error in one line."""
     return " ".join(str(error).split())
 
 
-def _evaluated(
+def _evaluated_judge(
     entrant: Entrant, rows: Sequence[JudgementRow], aspects: Sequence[Aspect], usage: JudgeUsage, items: int
 ) -> EvaluatedJudge:
-    # Aspects that share calls stand beside each other.
+    # The rows come by shared calls, not in the order of the aspects.
     order = {aspect.name: number for number, aspect in enumerate(aspects)}
-    plain_rows = sorted((row for row in rows if not row.probe), key=lambda row: order[row.aspect])
-    missing = [row.judgement for row in plain_rows if isinstance(row.judgement, Unscored)]
-    note = f"scored nothing: {missing[0].detail}" if missing and len(missing) == len(plain_rows) else None
+    original = sorted((row for row in rows if not row.perturbation), key=lambda row: order[row.aspect])
+    unscored = [row.judgement for row in original if isinstance(row.judgement, Unscored)]
+    note = f"scored nothing: {unscored[0].detail}" if unscored and len(unscored) == len(original) else None
     on_scale = all(judge.judge.on_scale for judge in entrant.aspects.values())
-    return EvaluatedJudge(tuple(plain_rows), tuple(row for row in rows if row.probe), usage, items, note, on_scale)
+    perturbed = tuple(row for row in rows if row.perturbation)
+    return EvaluatedJudge(tuple(original), perturbed, usage, items, note, on_scale)
 
 
-# --- manipulated candidates ---
+# --- perturbed questions ---
 
 
-def _changed(grouping: Grouping, probe: Perturbation, seed: int) -> _Moves:
-    for number, table in enumerate(grouping.questions):
-        if probe.change is None:
-            yield from _reversed(number, table)
+def _perturbed_cells(
+    grouping: Grouping, perturbation: Perturbation, seed: int
+) -> Iterator[tuple[ItemPosition, _QuestionCell]]:
+    """Each original cell that the perturbation changes, with the cell of the perturbed item."""
+    for number, question in enumerate(grouping.questions):
+        if perturbation.edit is None:
+            yield from _reversed_order(number, question)
             continue
-        texts = table.texts
         # In a question about several aspects, a candidate has the same text in all of them.
-        first = {item.text: item for item in reversed(table.items)}
-        new = {text: probe.applied(first[text], seed).text for text in texts}
-        for turn in range(_TURNS):
-            mine = {text for text in texts[turn::_TURNS] if new[text] != text}
-            mixed = [replace(item, text=new[item.text]) if item.text in mine else item for item in table.items]
-            question = Question(tuple(mixed))
-            yield from (((number, place), (question, place)) for place, i in enumerate(table.items) if i.text in mine)
+        first = {item.text: item for item in reversed(question.items)}
+        edited = {text: perturbation.apply(first[text], seed).text for text in question.texts}
+        for offset in range(_HALVES):
+            half = {text for text in question.texts[offset::_HALVES] if edited[text] != text}
+            items = [replace(item, text=edited[item.text]) if item.text in half else item for item in question.items]
+            perturbed = Question(tuple(items))
+            yield from (((number, i), (perturbed, i)) for i, item in enumerate(question.items) if item.text in half)
 
 
-def _reversed(number: int, table: Question) -> _Moves:
-    place_of = {text: place for place, text in enumerate(table.texts)}
-    order = sorted(range(len(table.items)), key=lambda place: -place_of[table.items[place].text])
-    question = Question(tuple(table.items[place] for place in order))
+def _reversed_order(number: int, question: Question) -> Iterator[tuple[ItemPosition, _QuestionCell]]:
+    rank = {text: i for i, text in enumerate(question.texts)}
+    order = sorted(range(len(question.items)), key=lambda i: -rank[question.items[i].text])
+    perturbed = Question(tuple(question.items[i] for i in order))
     for new, old in enumerate(order):
-        # The candidate in the middle keeps its place.
-        if 2 * place_of[table.items[old].text] != len(place_of) - 1:
-            yield (number, old), (question, new)
+        # The candidate in the middle keeps its position.
+        if 2 * rank[question.items[old].text] != len(rank) - 1:
+            yield (number, old), (perturbed, new)
 
 
-# --- before anything is spent ---
+# --- cost estimate ---
 
 
 def estimate_evaluation(
@@ -197,28 +200,29 @@ def estimate_evaluation(
     corpus: Corpus,
     aspects: Sequence[Aspect],
     entrants: Sequence[Entrant],
-    probes: Sequence[Perturbation] = (),
+    perturbations: Sequence[Perturbation] = (),
     seed: int = 0,
 ) -> Estimate:
-    """Estimate an evaluation: a row for each judge, and one for each manipulation by all judges together.
+    """Estimate an evaluation: a row for each entrant, and one for each perturbation with all entrants.
 
-    A call that an earlier row needs too is counted there alone.
+    A call that several rows need is counted in the first of them.
     """
-    sample = replace(corpus, groups=sampled_groups(corpus.groups, max(1, SAMPLED // len(aspects))))
-    # All aspects have the same texts, so one of them tells how the sample stands for all items.
-    extents = [extent(corpus_items(each, aspects[0])) for each in (corpus, sample)]
-    # One after the other, so that shared calls are those of the first.
-    rows: list[tuple[str, Sequence[Entrant], Sequence[Perturbation]]] = [(each.name, [each], []) for each in entrants]
-    rows += [(f"probe {probe.name}", entrants, [probe]) for probe in probes]
+    sample = replace(corpus, groups=sampled_groups(corpus.groups, max(1, SAMPLED_ITEMS // len(aspects))))
+    # All aspects have the same texts, so that the items of one show how the sample is scaled up.
+    totals = [item_totals(corpus_items(part, aspects[0])) for part in (corpus, sample)]
+    # One after the other, so that a shared call is counted in the first row.
+    rows: list[tuple[str, Sequence[Entrant], Sequence[Perturbation]]] = [(e.name, [e], []) for e in entrants]
+    rows += [(f"probe {perturbation.name}", entrants, [perturbation]) for perturbation in perturbations]
     steps = StepProgress("dry run", 3 * len(rows))
 
-    def work(case: EstimateCase, runner: JudgeRunner, ledger: Ledger) -> None:
-        for name, judges, applied in rows:
+    def work(case: EstimateCase, runner: JudgeRunner, store: DryRunStore) -> None:
+        for name, row_entrants, row_perturbations in rows:
+            copies = [entrant.dry_run_copy() for entrant in row_entrants]
             with stage(name):
-                evaluate(runner, [each.dry_run_copy() for each in judges], sample, aspects, applied, seed)
+                evaluate(runner, copies, sample, aspects, row_perturbations, seed)
             steps.advance()
 
     with steps:
-        estimate = dry_run_all(target, {name: Stage.of(name, *extents) for name, _, _ in rows}, work)
-    # A judge that asks no LM has its row too.
+        estimate = dry_run_all(target, {name: Stage.of(name, *totals) for name, _, _ in rows}, work)
+    # A judge that makes no LM calls has its row, too.
     return replace(estimate, rows={name: estimate.rows.get(name, NOTHING) for name, _, _ in rows})

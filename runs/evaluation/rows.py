@@ -1,4 +1,4 @@
-"""The rows of the table of judgements, and their summary for one judge."""
+"""The rows of the table of judgements, judge x item, and those of one judge with what they cost."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Scores = Mapping[str, Sequence[GroupScores]]
 
 @dataclass(frozen=True, slots=True)
 class JudgementRow:
-    """What one judge made of one item."""
+    """A judge's score of one item, with the ratings."""
 
     judge: str
     group: str
@@ -31,17 +31,17 @@ class JudgementRow:
     score: float | None
     """As the judge reports it; None where it left the item unscored."""
     judgement: Judgement | None = field(default=None, repr=False)
-    """What the score was read off; None for scores from a file."""
-    probe: str = ""
-    """How the candidate was manipulated; empty for the candidate as it is."""
-    place: int = 0
-    """Of the item in its question, which may be about several candidates."""
+    """The judge's answer; None for scores from a file."""
+    perturbation: str = ""
+    """Name of the perturbation of the candidate; empty for the original candidate."""
+    position: int = 0
+    """Index of the item in its question, which may be about several candidates."""
     source: str = field(default="", repr=False)
-    """What the group shares with others of its source (`GroupScores.source`)."""
+    """Identifier of the source, equal for all groups of one source (`GroupScores.source`)."""
 
 
 def scores_of(rows: Iterable[JudgementRow]) -> dict[str, list[GroupScores]]:
-    """Aspect -> the rows of one judge as groups, both in the order of the rows."""
+    """Aspect -> the rows of one judge by group; aspects and groups in the order of the rows."""
     by_aspect: dict[str, dict[str, list[JudgementRow]]] = {}
     for row in rows:
         by_aspect.setdefault(row.aspect, {}).setdefault(row.group, []).append(row)
@@ -64,29 +64,29 @@ def _group(name: str, rows: Sequence[JudgementRow]) -> GroupScores:
 
 @dataclass(frozen=True)
 class EvaluatedJudge:
-    """The rows of one judge, and what they took."""
+    """The rows of one judge, and the LM tokens that it used."""
 
     rows: tuple[JudgementRow, ...] = field(repr=False)
-    """About the candidates as they are, aspect by aspect, in corpus order."""
-    probed: tuple[JudgementRow, ...] = field(default=(), repr=False)
-    """Its rows about manipulated candidates."""
+    """About the original candidates, aspect by aspect, in corpus order."""
+    perturbed: tuple[JudgementRow, ...] = field(default=(), repr=False)
+    """About perturbed candidates."""
     usage: JudgeUsage | None = None
-    """Tokens of the calls that it needed; None for scores from a file."""
+    """Tokens of the calls for `rows`; None for scores from a file."""
     items: int = 0
     """Number of distinct items that `usage` covers."""
     note: str | None = None
-    """A remark for the legend of the table."""
+    """For the legend of the table."""
     on_scale: bool = True
     """Whether the scores lie on the scales of the aspects."""
 
     @cached_property
     def scores(self) -> dict[str, list[GroupScores]]:
-        """Aspect -> the scores as they are reported, beside the ratings."""
+        """Aspect -> scores and ratings by group."""
         return scores_of(self.rows)
 
     @cached_property
     def judgements(self) -> dict[str, list[Judgement]]:
-        """Aspect -> what the scores were read off, in corpus order; empty for scores from a file."""
+        """Aspect -> the judge's answers in corpus order; empty for scores from a file."""
         by_aspect: dict[str, list[Judgement]] = {}
         for row in self.rows:
             if row.judgement is not None:
@@ -95,7 +95,7 @@ class EvaluatedJudge:
 
     @cached_property
     def calls(self) -> float | None:
-        """LM calls per item, executed or not; None for scores from a file."""
+        """LM calls per item, including replies from the store; None for scores from a file."""
         judgements = [row.judgement for row in self.rows if row.judgement is not None]
         return calls_per_item(judgements) if judgements else None
 
@@ -119,8 +119,8 @@ class EvaluatedJudge:
         """Most aspects that were judged in one conversation."""
         return max((row.judgement.transcript.joint for row in self.rows if row.judgement), default=1)
 
-    def noted(self, note: str | None) -> EvaluatedJudge:
-        """The same with a note, if there is one."""
+    def with_note(self, note: str | None) -> EvaluatedJudge:
+        """A copy with a note; a note of None changes nothing."""
         return replace(self, note=note or self.note)
 
     def usd_per_thousand(self, price: Price | None) -> float | None:

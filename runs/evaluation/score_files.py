@@ -1,7 +1,7 @@
-"""Rows of the table from files: scores beside ratings, and scores of another judge for a rated corpus.
+"""Reads rows of the table from files: scores with ratings, and scores of an external judge for a rated corpus.
 
-Rows of {group, candidate, aspect, score}, as `runs/score.py` writes them, with `rating` where the file has the ratings,
-too. Scores for a corpus may also stand in one row per candidate with a column for each aspect.
+Rows are {group, candidate, aspect, score}, as `runs/score.py` writes them, and have `rating` in a file of scores and
+ratings. Scores for a corpus may also be in one row per candidate with a column for each aspect.
 """
 
 from __future__ import annotations
@@ -13,39 +13,39 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from debate_judge.data.errors import InputError, did_you_mean
-from debate_judge.data.files.formats import rows
+from debate_judge.data.files.formats import read_records
 from debate_judge.data.files.records import Record
 from debate_judge.data.schema import ALL, Aspect, Corpus, Scale
 from debate_judge.data.sources import SourceSelection
 from debate_judge.programs.roles import parsing
 from debate_judge.runs.evaluation.rows import EvaluatedJudge, JudgementRow
 
-_Place = tuple[str, str, str]
+_RowKey = tuple[str, str, str]
 """Group, candidate, aspect."""
 
-_ONCE = "keep one row for each group, candidate and aspect"
+_REMEDY_DUPLICATE = "keep one row for each group, candidate and aspect"
 
 JUDGE = "scores"
-"""Name of the judge whose scores a file of ratings holds."""
+"""Name of the judge whose scores a file of scores and ratings has."""
 
 
-# --- scores beside ratings ---
+# --- scores with ratings ---
 
 
 @dataclass(frozen=True)
 class RatedFile:
-    """What a file of scores and ratings held."""
+    """The rows of a file of scores and ratings."""
 
     rows: tuple[JudgementRow, ...]
     """In the order of the file."""
     samples: int = 0
-    """Recorded replies that were read in place of scores."""
+    """Recorded replies that were parsed, where rows have these in place of a score."""
     unreadable: int = 0
-    """Of these, the ones without a score on the scale; they are left out of a row's mean."""
+    """Of the samples, those without a score on the scale; they are left out of a row's mean."""
 
 
 def read_rated(
-    path: Path, *, scale: Scale | None = None, only: tuple[str, ...] = (), sources: str | None = None
+    path: Path, *, scale: Scale | None = None, aspects: tuple[str, ...] = (), sources: str | None = None
 ) -> RatedFile:
     """Read rows of {group, candidate, aspect, rating, score}.
 
@@ -56,46 +56,46 @@ def read_rated(
     Args:
         path: The file.
         scale: Of recorded replies.
-        only: The aspects that are wanted; none, or `ALL`, for all.
-        sources: Which groups, as `data.sources.SourceSelection` reads it, in the order in which they first occur.
+        aspects: Names of the aspects to read; none, or `ALL`, for all.
+        sources: Which groups, in the syntax of `data.sources.SourceSelection`, in the order of their first rows.
 
     Raises:
         InputError: The file cannot be read, a row is not usable, or none is left.
     """
-    only = () if only == (ALL,) else only
+    aspects = () if aspects == (ALL,) else aspects
     counts: Counter[str] = Counter()
-    by_place: dict[_Place, JudgementRow] = {}
-    for record in rows(path):
+    by_key: dict[_RowKey, JudgementRow] = {}
+    for record in read_records(path):
         aspect = record.text("aspect")
-        if only and aspect not in only:
+        if aspects and aspect not in aspects:
             continue
         group, candidate = record.identifier("group"), record.identifier("candidate")
-        if (group, candidate, aspect) in by_place:
+        if (group, candidate, aspect) in by_key:
             raise record.error(
                 f"candidate {candidate!r} of group {group!r} occurs twice for aspect {aspect!r}",
                 "candidate",
-                remedy=_ONCE,
+                remedy=_REMEDY_DUPLICATE,
             )
         ratings, score = tuple(record.numbers("rating")), _score(record, scale, counts)
-        by_place[group, candidate, aspect] = JudgementRow(JUDGE, group, candidate, aspect, ratings, score)
-    if not by_place:
+        by_key[group, candidate, aspect] = JudgementRow(JUDGE, group, candidate, aspect, ratings, score)
+    if not by_key:
         raise InputError(
             "no row to compute on", file=path, expected="rows of group, candidate, aspect, rating, score",
-            found=f"none of aspect {', '.join(only)}" if only else "an empty file",
+            found=f"none of aspect {', '.join(aspects)}" if aspects else "an empty file",
         )  # fmt: skip
-    kept = tuple(by_place.values())
+    kept = tuple(by_key.values())
     if sources is not None:
         order = list(dict.fromkeys(row.group for row in kept))
-        first, last = SourceSelection.of(sources).places(len(order), path)
-        wanted = set(order[first - 1 : last])
-        kept = tuple(row for row in kept if row.group in wanted)
-    aspects = dict.fromkeys(row.aspect for row in kept)
-    if missing := [aspect for aspect in only if aspect not in aspects]:
+        first, last = SourceSelection.parse(sources).bounds(len(order), path)
+        selected = set(order[first - 1 : last])
+        kept = tuple(row for row in kept if row.group in selected)
+    present = dict.fromkeys(row.aspect for row in kept)
+    if missing := [aspect for aspect in aspects if aspect not in present]:
         raise InputError(
             f"the file has no row of aspect {missing[0]!r}",
             file=path,
             field="aspect",
-            expected="one of its aspects: " + ", ".join(aspects) if aspects else None,
+            expected="one of its aspects: " + ", ".join(present) if present else None,
         )
     if not any(row.ratings and row.score is not None for row in kept):
         raise InputError("no row has both a rating and a score", file=path, expected="at least two such rows")
@@ -113,49 +113,49 @@ def _score(record: Record, scale: Scale | None, counts: Counter[str]) -> float |
 
 
 def _mean_of_samples(record: Record, scale: Scale, counts: Counter[str]) -> float | None:
-    # An LM that said nothing gave a reply, too: one that cannot be read.
+    # An empty reply is a sample, too: an unreadable one.
     texts = record.texts("samples", blank=True)
-    read = [parsing.parse_score(text, scale, record.text("aspect")) for text in texts]
-    values = [value for value in read if not isinstance(value, parsing.Unreadable)]
+    parsed = [parsing.parse_score(text, scale, record.text("aspect")) for text in texts]
+    values = [value for value in parsed if not isinstance(value, parsing.Unreadable)]
     counts["samples"] += len(texts)
     counts["unreadable"] += len(texts) - len(values)
     return math.fsum(values) / len(values) if values else None
 
 
-# --- scores of another judge ---
+# --- scores of an external judge ---
 
 
 def read_external(
-    path: Path, name: str, corpus: Corpus, aspects: Sequence[Aspect], *, known: Corpus | None = None
+    path: Path, name: str, corpus: Corpus, aspects: Sequence[Aspect], *, full_corpus: Corpus | None = None
 ) -> EvaluatedJudge:
     """Read the scores of a judge that does not run here.
 
     Args:
         path: A .jsonl, .json or .csv file.
-        name: Of the judge.
-        corpus: What is compared, e.g. the held-out part.
-        aspects: In these aspects.
-        known: The corpus that `corpus` is a part of; rows about its other groups are left out and counted. By
+        name: The judge's name.
+        corpus: The groups that judges are compared on, e.g. the held-out part.
+        aspects: The aspects that judges are compared in.
+        full_corpus: The corpus that `corpus` is a part of; rows about its other groups are left out and counted. By
             default there are no others.
 
     Raises:
         InputError: The file cannot be read, names a group, candidate or aspect that the data do not have, has two
             scores for one item or one that is no finite number, or has no score for any item.
     """
-    reader = _Reader(known or corpus, aspects)
-    places = [(g.id, c.id, a.name) for a in aspects for g in corpus.groups for c in g.candidates]
-    compared, score_of, lines, ignored = set(places), dict[_Place, float | None](), dict[_Place, int](), 0
-    for record in rows(path):
+    reader = _Reader(full_corpus or corpus, aspects)
+    keys = [(g.id, c.id, a.name) for a in aspects for g in corpus.groups for c in g.candidates]
+    compared, score_of, lines, ignored = set(keys), dict[_RowKey, float | None](), dict[_RowKey, int](), 0
+    for record in read_records(path):
         scores = dict(reader.read(record))
-        for place in scores:
-            if place in lines:
+        for key in scores:
+            if key in lines:
                 raise record.error(
-                    f"a second score for candidate {place[1]!r} of group {place[0]!r}, {place[2]}",
+                    f"a second score for candidate {key[1]!r} of group {key[0]!r}, {key[2]}",
                     "candidate",
-                    found=f"the first is in line {lines[place]}",
-                    remedy=_ONCE,
+                    found=f"the first is in line {lines[key]}",
+                    remedy=_REMEDY_DUPLICATE,
                 )
-            lines[place] = record.line
+            lines[key] = record.line
         score_of |= scores
         ignored += not compared & set(scores)
     ratings = {(g.id, c.id): c.ratings for g in corpus.groups for c in g.candidates}
@@ -170,7 +170,7 @@ def read_external(
             score_of.get((g, c, aspect)),
             source=sources[g],
         )
-        for g, c, aspect in places
+        for g, c, aspect in keys
     )
     if all(row.score is None for row in table):
         raise InputError(
@@ -183,11 +183,11 @@ def read_external(
 
 
 def _coverage(table: Sequence[JudgementRow], aspects: Sequence[str], ignored: int) -> str:
-    """The counts in a sentence, e.g. `118 of 120 items have a score; 40 rows are about others`."""
+    """How many items the file covers, e.g. `118 of 120 items have a score; 40 rows are about groups or aspects ...`."""
     covered = Counter(row.aspect for row in table if row.score is not None)
     text = f"{covered.total()} of {len(table)} items have a score"
-    if bare := [aspect for aspect in aspects if not covered[aspect]]:
-        text += f", none in {', '.join(bare)}"
+    if uncovered := [aspect for aspect in aspects if not covered[aspect]]:
+        text += f", none in {', '.join(uncovered)}"
     if ignored:
         text += f"; {ignored} rows are about groups or aspects that are not compared here"
     return text
@@ -196,40 +196,40 @@ def _coverage(table: Sequence[JudgementRow], aspects: Sequence[str], ignored: in
 class _Reader:
     """Reads the scores of a record; the first record decides which layout the file has."""
 
-    def __init__(self, known: Corpus, aspects: Sequence[Aspect]) -> None:
+    def __init__(self, full_corpus: Corpus, aspects: Sequence[Aspect]) -> None:
         self.wanted = tuple(a.name for a in aspects)
-        self._named = tuple(a.name for a in known.task.aspects)
-        self._candidates = {group.id: {c.id: None for c in group.candidates} for group in known.groups}
+        self._task_aspects = tuple(a.name for a in full_corpus.task.aspects)
+        self._candidates = {group.id: {c.id: None for c in group.candidates} for group in full_corpus.groups}
         self._wide: bool | None = None
 
-    def read(self, record: Record) -> Iterator[tuple[_Place, float | None]]:
+    def read(self, record: Record) -> Iterator[tuple[_RowKey, float | None]]:
         if self._wide is None:
             self._wide = "aspect" not in record.values
             if self._wide:
                 self._check_columns(record)
         if self._wide == ("aspect" in record.values):
             raise record.error(
-                "a row of another layout than the first",
+                "this row has another layout than the first one",
                 expected="an aspect and its score in every row, or a column for each aspect in every row",
                 found=", ".join(map(str, record.values)) or "no fields",
             )
         group = record.choice("group", self._candidates, "give the file that the scores were made for as --data")
         candidate = record.choice("candidate", self._candidates[group])
         if not self._wide:
-            yield (group, candidate, record.choice("aspect", self._named)), record.optional_number("score")
+            yield (group, candidate, record.choice("aspect", self._task_aspects)), record.optional_number("score")
             return
-        for aspect in self._named:
+        for aspect in self._task_aspects:
             if aspect in record.values:
                 yield (group, candidate, aspect), record.optional_number(aspect)
 
     def _check_columns(self, record: Record) -> None:
         columns = [str(name) for name in record.values]
         for aspect in self.wanted:
-            others = [c for c in columns if c not in self._named]
-            near = None if aspect in columns else did_you_mean(aspect, others, "did you mean {}?")
-            if near is not None:
-                raise record.error(f"no column for the aspect {aspect!r}", found=", ".join(columns), remedy=near)
-        if not set(self._named) & set(columns):
+            others = [c for c in columns if c not in self._task_aspects]
+            remedy = None if aspect in columns else did_you_mean(aspect, others, "did you mean {}?")
+            if remedy is not None:
+                raise record.error(f"no column for the aspect {aspect!r}", found=", ".join(columns), remedy=remedy)
+        if not set(self._task_aspects) & set(columns):
             raise record.error(
                 "neither an aspect and its score nor a column for each aspect",
                 expected="group, candidate, aspect, score; or group, candidate and columns " + ", ".join(self.wanted),

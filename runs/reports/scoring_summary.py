@@ -18,8 +18,8 @@ from debate_judge.runs.scoring.scorer import RowIntervals
 def scored_summary(meter: Meter, price: Price | None, out: object, tally: RowTotals) -> list[Printed]:
     """Rows in `out`, what has no score and why, calls and what they cost."""
     lines: list[Printed] = [f"{tally.rows} items in {out}: {tally.rows - tally.unscored.total()} scored"]
-    if 0 < tally.kept < tally.rows:
-        lines.append(f"  {tally.kept} of them were already present")
+    if 0 < tally.existing < tally.rows:
+        lines.append(f"  {tally.existing} of them were already present")
     for reason, count in tally.unscored.most_common():
         example = tally.examples.get(reason)
         lines.append(f"  {count} unscored: {reason}" + (f", e.g. {example}" if example is not None else ""))
@@ -39,11 +39,15 @@ def uncertainty_summary(
     header += ["left", "agreement", "of the rest", "error", "of the rest", "left here"] if widest is not None else []
     rows = []
     for aspect, intervals in held_out.items():
-        measured = intervals.measured
+        measured = intervals.abstention
         row = [aspect, f"{measured.texts}", f"{100 * measured.covered:.0f} %", f"{measured.width:.2f}"]
         if widest is not None:
-            share_left = spans.left[aspect] / max(1, spans.scored[aspect])
-            row += [f"{100 * measured.left:.0f} %", interval(intervals.everything), interval(intervals.kept)]
+            share_left = spans.abstained[aspect] / max(1, spans.scored[aspect])
+            row += [
+                f"{100 * measured.left_share:.0f} %",
+                interval(intervals.agreement),
+                interval(intervals.agreement_kept),
+            ]
             row += ["–" if error is None else f"{error.value:.2f}" for error in (intervals.error, intervals.error_kept)]
             row += [f"{100 * share_left:.0f} %"]
         rows.append(row)

@@ -79,7 +79,7 @@ class UsageByJudge:
         self._awaited: dict[str, list[JudgeUsage]] = {}
 
     def __getattr__(self, name: str) -> Any:
-        """`run` and `run_now` of a store that is a database."""
+        """`run` and `run_sync` of a store that is a database."""
         return getattr(self._store, name)
 
     async def get(self, key: str) -> Reply | None:

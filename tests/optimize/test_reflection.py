@@ -42,7 +42,7 @@ def test_both_spend_one_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = Settings(lm="openai/gpt-4o-mini", reflection_lm="openai/gpt-4o", budget="calls=2")
     engine = scripted_lm(lambda _: "OK").scripted
     lm = make_lm(settings.lm, options=limits(settings), engine=engine)
-    second = make_lm("openai/gpt-4o", engine=engine).sharing(lm, REFLECTION)
+    second = make_lm("openai/gpt-4o", engine=engine).share_run(lm, REFLECTION)
     lm("first")
     second("second")
     for one in (lm, second):
@@ -52,7 +52,7 @@ def test_both_spend_one_budget(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_bill_has_its_calls_in_a_row_of_their_own_at_its_own_price() -> None:
     lm = make_lm("openai/gpt-4o-mini", engine=scripted_lm(lambda _: "OK").scripted)
-    second = make_lm("openai/gpt-4o", engine=scripted_lm(lambda _: "OK").scripted).sharing(lm, REFLECTION)
+    second = make_lm("openai/gpt-4o", engine=scripted_lm(lambda _: "OK").scripted).share_run(lm, REFLECTION)
     lm.meter.count_reply("scorer", Reply("", 1000, 100))
     second.meter.count_reply(REFLECTION, Reply("", 1000, 100))
     rows = {row["role"]: row["usd"] for row in cost_rows(lm.meter, lm.price)}

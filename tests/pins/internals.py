@@ -15,7 +15,7 @@ from debate_judge.programs.offline.engine import OfflineEngine
 def stored_keys(store: Path, lm: str) -> list[str]:
     """The keys of all calls whose replies a `--store` folder holds for an LM, as 32 hexadecimal digits, sorted."""
     with closing(open_replies(replies_folder(store, lm), lm)) as replies:
-        return sorted(replies.run_now(lambda connection: list(connection.scalars(text("select key from replies")))))
+        return sorted(replies.run_sync(lambda connection: list(connection.scalars(text("select key from replies")))))
 
 
 def offline_answer(system: str, user: str) -> str:

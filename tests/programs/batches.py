@@ -51,7 +51,7 @@ def resumed(folder: Path, server: BatchServer, what: list[Item], options: LMOpti
 def recorded(folder: Path) -> list[BatchJob]:
     """The jobs that the store in a folder knows."""
     with closing(SqlStore(folder)) as store:
-        return store.run_now(recorded_jobs)
+        return store.run_sync(recorded_jobs)
 
 
 def scores(judgements: list[Judgement]) -> list[float | None]:

@@ -7,8 +7,8 @@ import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
-from debate_judge.programs.lm.http.chat_completions import id_of
-from debate_judge.programs.lm.http.connections import Answer, Connections, MismatchedAnswerError
+from debate_judge.programs.lm.http.chat_completions import completion_id
+from debate_judge.programs.lm.http.connections import ConnectionPool, HttpResponse, MismatchedResponseError
 
 Pieces = Sequence[bytes | None]
 """What a server writes, one piece after the other; None closes the connection."""
@@ -49,11 +49,11 @@ class Server:
 
 
 @asynccontextmanager
-async def serving(script: Script) -> AsyncIterator[tuple[Server, Connections]]:
+async def serving(script: Script) -> AsyncIterator[tuple[Server, ConnectionPool]]:
     server = Server(script)
     listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
     server.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/v1"
-    pool = Connections(server.url, {"Authorization": "Bearer k"}, id_of)
+    pool = ConnectionPool(server.url, {"Authorization": "Bearer k"}, completion_id)
     try:
         yield server, pool
     finally:
@@ -79,21 +79,21 @@ def good(body: bytes) -> bytes:
     return http(completion(body, f"id of {body.decode()}"))
 
 
-def owner(answer: Answer) -> str:
+def owner(answer: HttpResponse) -> str:
     found: str = json.loads(answer.body)["choices"][0]
     return found
 
 
-async def ask(pool: Connections, names: Sequence[str]) -> list[str]:
+async def ask(pool: ConnectionPool, names: Sequence[str]) -> list[str]:
     """Whose answers come, one call after the other."""
     return [owner(await post(pool, name.encode())) for name in names]
 
 
-async def post(pool: Connections, body: bytes) -> Answer:
+async def post(pool: ConnectionPool, body: bytes) -> HttpResponse:
     """Post as a caller does: once more where something else than the answer came, and then it must come."""
     try:
         return await pool.post(body)
-    except MismatchedAnswerError:
+    except MismatchedResponseError:
         return await pool.post(body)
 
 

@@ -44,7 +44,7 @@ def foreign(lines: Lines) -> Lines:
 
 
 def endless_line(lines: Lines) -> Lines:
-    return [lines[0][:-1] + b" " * 2 * service.LONGEST_LINE + lines[0][-1:], *lines[1:]]
+    return [lines[0][:-1] + b" " * 2 * service.MAX_LINE_BYTES + lines[0][-1:], *lines[1:]]
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_an_answer_that_cannot_be_trusted_is_asked_for_again(
     tamper: Callable[[Lines], Lines], again: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Longer than all other lines together, and short enough for a test.
-    monkeypatch.setattr(service, "LONGEST_LINE", 200_000)
+    monkeypatch.setattr(service, "MAX_LINE_BYTES", 200_000)
     work = items(6)
     with BatchServer(answer) as server:
         right = scores(judge(lm_at(server), work, rounds=0))
@@ -74,7 +74,7 @@ def test_lines_about_no_call_of_the_job_are_passed_over(rubbish: bytes) -> None:
 
 @pytest.mark.parametrize("kind", ["body", "body until closed", "body of 1 GB", "trailers", "head"])
 def test_an_answer_without_end_is_refused(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "LONGEST_ANSWER", 2**20)
+    monkeypatch.setattr(service, "MAX_RESPONSE_BYTES", 2**20)
     with HostileServer(lambda _: endless(kind)) as server:
         refuse(server)
         assert server.sent < 100 * 2**20 * len(server.requests)

@@ -103,7 +103,7 @@ def test_replies_that_nobody_waits_for_any_more_are_kept(tmp_path: Path) -> None
         with closing(SqlStore(tmp_path)) as store:
             lm = lm_at(server, store=store)
             judge(lm, work[:1], rounds=0)
-            assert store.run_now(lambda database: database.scalar(select(func.count()).select_from(REPLIES))) == 20
+            assert store.run_sync(lambda database: database.scalar(select(func.count()).select_from(REPLIES))) == 20
             assert (lm.meter.executed["scorer"], lm.meter.executed["earlier jobs"]) == (1, 19)
         assert scores(resumed(tmp_path, server, work)) == [expected(item) for item in work]
         assert server.made_calls == ONE_ROUND
@@ -157,7 +157,7 @@ def test_a_job_of_another_account_is_not_paid_again_without_a_word(tmp_path: Pat
         # Who shares the store and wants other calls is not concerned.
         assert None not in scores(resumed(tmp_path, server, items(6)[3:]))
         with closing(SqlStore(tmp_path)) as store:
-            store.run_now(lambda database: database.execute(delete(BATCH_JOBS)) and None)
+            store.run_sync(lambda database: database.execute(delete(BATCH_JOBS)) and None)
         assert None not in scores(resumed(tmp_path, server, items(3)))
 
 
@@ -177,7 +177,7 @@ def test_where_a_record_of_jobs_cannot_be_read_nothing_is_paid(tmp_path: Path) -
     with BatchServer(answer) as server:
         with closing(SqlStore(tmp_path)) as store:
             row = {"token": "t", "made": 1.0, "record": "{"}
-            store.run_now(lambda database: database.execute(insert(BATCH_JOBS).values(row)) and None)
+            store.run_sync(lambda database: database.execute(insert(BATCH_JOBS).values(row)) and None)
         assert scores(resumed(tmp_path, server, items(3))) == [None] * 3
         assert not server.made
 

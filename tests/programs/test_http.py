@@ -10,8 +10,8 @@ import aiohttp
 import pytest
 
 from debate_judge.programs.lm.http import connections as module
-from debate_judge.programs.lm.http.chat_completions import id_of
-from debate_judge.programs.lm.http.connections import Connections
+from debate_judge.programs.lm.http.chat_completions import completion_id
+from debate_judge.programs.lm.http.connections import ConnectionPool
 from tests.programs.scripted_server import NAMES, Pieces, ask, completion, good, http, serving
 
 pytestmark = pytest.mark.integration
@@ -92,21 +92,21 @@ def test_no_connection_is_an_error_of_its_own() -> None:
         async with serving(lambda number, request, body: []) as (server, _):
             url = server.url
         with pytest.raises(aiohttp.ClientConnectorError):
-            await Connections(url, {}, id_of).post(b"")
+            await ConnectionPool(url, {}, completion_id).post(b"")
 
     asyncio.run(run())
 
 
 def test_a_key_that_no_header_can_hold_is_refused_and_not_shown() -> None:
     with pytest.raises(ValueError, match="does not allow") as caught:
-        Connections("http://127.0.0.1:1/v1", {"Authorization": "Bearer sk-1\nX: y"}, id_of)
+        ConnectionPool("http://127.0.0.1:1/v1", {"Authorization": "Bearer sk-1\nX: y"}, completion_id)
     assert "sk-1" not in str(caught.value)
 
 
 def test_user_and_password_of_the_address_are_sent_as_basic_authentication() -> None:
     async def run() -> None:
         async with serving(lambda number, request, body: [good(body)]) as (server, _):
-            pool = Connections(server.url.replace("//", "//me:p%40ss@"), {}, id_of)
+            pool = ConnectionPool(server.url.replace("//", "//me:p%40ss@"), {}, completion_id)
             await pool.post(b"a")
             await pool.aclose()
             assert b"\r\nAuthorization: Basic bWU6cEBzcw==\r\n" in server.heads[0]

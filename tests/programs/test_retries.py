@@ -10,7 +10,7 @@ from dspy import lm15
 from tenacity import AsyncRetrying, RetryCallState
 
 from debate_judge.programs.lm.errors import lm_error
-from debate_judge.programs.lm.http.chat_completions import refused
+from debate_judge.programs.lm.http.chat_completions import interpret_error
 from debate_judge.programs.lm.limits.failures import RetryWait, retry_after
 
 
@@ -79,14 +79,14 @@ def test_what_the_server_asks_for_is_waited_at_least_but_no_longer_than_the_long
 )
 def test_an_error_answer_has_a_type(status: int, text: str, kind: str) -> None:
     with pytest.raises(Exception, match=f"HTTP {status}") as caught:
-        refused(status, text, None)
+        interpret_error(status, text, None)
     assert type(lm_error(caught.value, "openai/m")).__name__ == kind
 
 
 def test_no_error_holds_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "unusual-4711")
     with pytest.raises(Exception, match="unusual-4711") as caught:
-        refused(401, "Incorrect key: unusual-4711, or short", None)
+        interpret_error(401, "Incorrect key: unusual-4711, or short", None)
     text = str(lm_error(caught.value, "openai/m", "short"))
     assert "unusual-4711" not in text
     assert "short" not in text

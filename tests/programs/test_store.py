@@ -39,7 +39,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
     def opening() -> SqlStore:
         # Machines of a team have folders of their own.
         folder = tmp_path / str(len(stores)) if address else tmp_path
-        stores.append(SqlStore(folder, address, lm="openai_m", named="replies" if address else "--store"))
+        stores.append(SqlStore(folder, address, lm="openai_m", field="replies" if address else "--store"))
         return stores[-1]
 
     yield opening
@@ -112,7 +112,7 @@ def test_a_row_that_was_changed_is_not_used_and_asked_for_again(
 ) -> None:
     store = opened()
     fill(store, *REPLIES)
-    store.run_now(harm)
+    store.run_sync(harm)
     with caplog.at_level(logging.WARNING):
         assert get(store, key(0)) is None
         assert get(store, key(0)) is None
@@ -214,22 +214,22 @@ def test_the_claim_of_an_owner_that_is_gone_is_free(
 ) -> None:
     """That of another machine when it has expired, that of a process of this machine at once."""
     first, second = opened(), opened()
-    mine, place = first._owner, sql._machine()
+    mine, place = first._owner, sql._machine_id()
     asyncio.run(first.get_or_claim(key(1)))
     # No process has such a number.
-    values = {"owner": owner or f"{place}/{2**22 + 1}/1/x", "expires": second.run_now(second._now) + 100.0}
-    second.run_now(lambda c: c.execute(update(CLAIMS).where(CLAIMS.c.owner == mine).values(values)) and None)
+    values = {"owner": owner or f"{place}/{2**22 + 1}/1/x", "expires": second.run_sync(second._now) + 100.0}
+    second.run_sync(lambda c: c.execute(update(CLAIMS).where(CLAIMS.c.owner == mine).values(values)) and None)
     if owner:
         assert asyncio.run(second.get_or_claim(key(1))) is False
-        second.run_now(lambda c: c.execute(update(CLAIMS).values(expires=second._now(c) - 1.0)) and None)
+        second.run_sync(lambda c: c.execute(update(CLAIMS).values(expires=second._now(c) - 1.0)) and None)
     assert asyncio.run(second.get_or_claim(key(1))) is True
 
 
 def test_a_claim_that_is_held_for_long_is_renewed(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sql, "_RENEW", 0.01)
+    monkeypatch.setattr(sql, "_RENEWAL_INTERVAL", 0.01)
     store, other = opened(), opened()
     asyncio.run(store.get_or_claim(key(1)))
-    other.run_now(lambda c: c.execute(update(CLAIMS).values(expires=other._now(c) + 1.0)) and None)
+    other.run_sync(lambda c: c.execute(update(CLAIMS).values(expires=other._now(c) + 1.0)) and None)
 
     async def renewed() -> None:
         while await other.run(lambda c: c.execute(select(CLAIMS.c.expires)).scalar_one() < other._now(c) + 10.0):
@@ -277,7 +277,7 @@ def test_work_in_a_transaction_is_undone_alone(opened: Open) -> None:
 
     store = opened()
     asyncio.run(go())
-    assert store.run_now(lambda connection: connection.execute(select(BATCH_JOBS)).all()) == [("t", 1.0, "{}")]
+    assert store.run_sync(lambda connection: connection.execute(select(BATCH_JOBS)).all()) == [("t", 1.0, "{}")]
 
 
 # --- PostgreSQL ---
@@ -305,11 +305,11 @@ def test_a_database_that_goes_away_ends_the_run_which_resumes_when_it_is_back(
 
 def test_tables_of_something_else_are_refused(opened: Open) -> None:
     store = opened()
-    store.run_now(lambda c: c.exec_driver_sql("DROP TABLE store_version") and None)
+    store.run_sync(lambda c: c.exec_driver_sql("DROP TABLE store_version") and None)
     with pytest.raises(StoreError, match="another program"):
         opened()
-    store.run_now(lambda c: c.exec_driver_sql("CREATE TABLE store_version (version INTEGER)") and None)
-    store.run_now(lambda c: c.exec_driver_sql("INSERT INTO store_version VALUES (99)") and None)
+    store.run_sync(lambda c: c.exec_driver_sql("CREATE TABLE store_version (version INTEGER)") and None)
+    store.run_sync(lambda c: c.exec_driver_sql("INSERT INTO store_version VALUES (99)") and None)
     with pytest.raises(StoreError, match="version 99"):
         opened()
 

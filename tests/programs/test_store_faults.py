@@ -121,7 +121,7 @@ def test_a_file_that_is_damaged_or_of_something_else_is_refused_and_left_alone(c
 
 
 def full(store: SqlStore, pages: int) -> None:
-    store.run_now(lambda connection: connection.exec_driver_sql(f"PRAGMA max_page_count={pages}").all() and None)
+    store.run_sync(lambda connection: connection.exec_driver_sql(f"PRAGMA max_page_count={pages}").all() and None)
 
 
 def test_a_full_disk_is_an_error_and_what_was_refused_is_put_when_there_is_room(tmp_path: Path) -> None:
@@ -234,7 +234,7 @@ def test_an_import_that_was_interrupted_starts_over(tmp_path: Path, monkeypatch:
         return row(line, lm)
 
     with monkeypatch.context() as patch:
-        patch.setattr(legacy_import, "_AT_ONCE", 1)
+        patch.setattr(legacy_import, "_CHUNK_SIZE", 1)
         patch.setattr(legacy_import, "_row", interrupted)
         with pytest.raises(KeyboardInterrupt):
             SqlStore(tmp_path)
@@ -243,12 +243,12 @@ def test_an_import_that_was_interrupted_starts_over(tmp_path: Path, monkeypatch:
 
 
 def test_an_estimate_knows_what_an_older_version_has_paid(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    from debate_judge.runs.estimates.dry_run import _paid
+    from debate_judge.runs.estimates.dry_run import _stored_replies
 
-    with _paid(tmp_path) as store:
+    with _stored_replies(tmp_path) as store:
         assert store is None
     (tmp_path / "x.replies").write_bytes(b"".join(LINES))
-    with caplog.at_level(logging.WARNING), _paid(tmp_path) as store:
+    with caplog.at_level(logging.WARNING), _stored_replies(tmp_path) as store:
         assert store is not None
         assert get_all(store, 4) == READ
     assert not caplog.records

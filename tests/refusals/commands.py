@@ -248,7 +248,7 @@ OTHERS = [
         "already",
         files={"a.csv": "source,text,tone\ns,x,1\nt,y,2\nu,z,3\n"},
     ),
-    row("no task to guess", "check sample --write-task new.toml", "--write-task", "nothing to guess"),
+    row("no task to guess", "check sample --write-task new.toml", "--write-task", "none is guessed"),
     row("no report", "report judge", None, "no report"),
     row("another report", "report .", None, "report", "report.json", files={"report.json": '{"format": "else"}'}),
     row("a report of no version", "report .", None, "report", "report.json", files={"report.json": '{"version": 0}'}),
@@ -259,7 +259,7 @@ OTHERS = [
         row(f"score {more}", f"score support --in scored.jsonl --out o.jsonl {more}", field, keyword)
         for more, field, keyword in (
             ("--in absent.jsonl", None, "no such file"),
-            ("--in .", None, "no such file"),
+            ("--in .", None, "format"),
             ("--out scores.txt", "--out", ".parquet"),
             ("--out scored.jsonl", None, "the same"),
             ("--config transcripts=o.jsonl", None, "the same"),
@@ -268,6 +268,7 @@ OTHERS = [
             ("--config max-unscored=7", "max-unscored", "from 0 to 1"),
         )
     ),
+    row("another task", "score judge --in new.jsonl --out o.jsonl --config task=dialogue", "task", "dialogue"),
     row("a missing aspect", "score judge --in new.jsonl --out o.jsonl --aspects tone", "aspects", "tone"),
     row("no map of raters", "score support --in new.jsonl --out o.jsonl --scale raters", "scale", "no map"),
     row("no interval", "score bare --in new.jsonl --out o.jsonl --config interval=0.9", "interval", "interval"),

@@ -38,7 +38,7 @@ def setup(*groups: Sequence[int], aspects: Sequence[Aspect] = (COHERENCE,), resa
     return EvalSetup(corpus(*groups), tuple(aspects), "summary", ("spearman", "kendall"), resamples)
 
 
-def entry(on: EvalSetup, **scores: Callable[[float, int], float | None]) -> EvaluatedJudge:
+def evaluated_judge(on: EvalSetup, **scores: Callable[[float, int], float | None]) -> EvaluatedJudge:
     """Scores as functions of the rating and the number of the group."""
     return EvaluatedJudge(
         tuple(

@@ -42,7 +42,7 @@ def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
         made: LMOptions = usual(cls, **values)
         return replace(made, batch_timing=HURRY.batch_timing, first_wait=HURRY.first_wait)
 
-    monkeypatch.setattr(LMOptions, "of", classmethod(hurried))
+    monkeypatch.setattr(LMOptions, "from_settings", classmethod(hurried))
 
 
 def scoring(folder: Path, server: BatchServer, count: int) -> list[str]:
@@ -98,7 +98,7 @@ from debate_judge.programs.lm.options import BatchTiming, LMOptions
 from debate_judge.runs import score
 from debate_judge.runs.scoring import scorer
 
-scorer.limits = lambda arguments: LMOptions(batch="openai", batch_pace=BatchTiming(quiet_period=0.05, first_poll=0.05))
+scorer.limits = lambda arguments: LMOptions(batch="openai", batch_timing=BatchTiming(0.05, 0.05))
 sys.exit(score.main(sys.argv[1:]))
 """
 """The command, which looks at its jobs more often."""

@@ -13,7 +13,7 @@ import pytest
 
 from debate_judge.data.errors import InputError
 from debate_judge.optimize.cli import main
-from debate_judge.programs.lm.http.address import COMPATIBLE, default_address
+from debate_judge.programs.lm.http.address import OPENAI_COMPATIBLE, default_address
 from debate_judge.runs.flags.invocation import COMMANDS
 from debate_judge.runs.flags.lm import require_server
 
@@ -59,7 +59,7 @@ def test_a_server_of_this_machine_that_is_not_running_is_told_before_anything_is
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     address, store = f"http://localhost:{closed_port()}/v1", ["--store", str(tmp_path)]
-    monkeypatch.setitem(COMPATIBLE, "hosted_vllm", address)
+    monkeypatch.setitem(OPENAI_COMPATIBLE, "hosted_vllm", address)
     monkeypatch.delenv("HOSTED_VLLM_API_BASE", raising=False)
     there = ["--lm", "openai/m", "--api-base", address, *store]
     calls = {
@@ -81,7 +81,7 @@ def test_which_server_must_be_running(tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / "replies" / "openai_m" / "0001.jsonl").touch()
     require_server("openai/m", address, str(tmp_path))
     # Without an address it is that of the environment, by LiteLLM's variables, or the provider's usual one.
-    monkeypatch.setitem(COMPATIBLE, "hosted_vllm", address)
+    monkeypatch.setitem(OPENAI_COMPATIBLE, "hosted_vllm", address)
     monkeypatch.delenv("HOSTED_VLLM_API_BASE", raising=False)
     monkeypatch.setenv("OPENAI_API_BASE", address)
     monkeypatch.setenv("OLLAMA_API_BASE", address)

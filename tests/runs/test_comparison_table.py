@@ -10,11 +10,11 @@ import pytest
 from debate_judge.programs.judge import Verdict
 from debate_judge.programs.transcript import Transcript, Turn
 from debate_judge.runs.comparison.results import AVERAGE, Comparison, compare_all
-from debate_judge.runs.comparison.table import judges_table, money
+from debate_judge.runs.comparison.table import format_usd, judges_table
 from debate_judge.runs.evaluation.rows import EvaluatedJudge
 from debate_judge.runs.reports.absolute_agreement import table_by_judge
 from tests.printed_output import printed
-from tests.runs.rated_corpora import COHERENCE, FLUENCY, entry, setup
+from tests.runs.rated_corpora import COHERENCE, FLUENCY, evaluated_judge, setup
 
 MANY = setup(*([1, 2, 3, 4, 5] for _ in range(24)), aspects=(COHERENCE, FLUENCY), resamples=2000)
 
@@ -51,20 +51,23 @@ def compared(entries: Mapping[str, EvaluatedJudge], baseline: str) -> Comparison
 
 def test_the_best_of_a_column_is_marked_where_it_differs_from_every_other() -> None:
     entries = {
-        "a": entry(MANY, coherence=right, fluency=right),
-        "b": entry(MANY, coherence=torn, fluency=right),
-        "c": entry(MANY, coherence=wrong, fluency=wrong),
+        "a": evaluated_judge(MANY, coherence=right, fluency=right),
+        "b": evaluated_judge(MANY, coherence=torn, fluency=right),
+        "c": evaluated_judge(MANY, coherence=wrong, fluency=wrong),
     }
     assert compared(entries, "a").best == {"coherence": "a", "fluency": None, AVERAGE: "a"}
 
 
 def test_differences_are_to_the_baseline_and_corrected() -> None:
-    judges = {name: entry(MANY, coherence=one, fluency=one) for name, one in (("a", torn), ("b", right), ("c", torn))}
+    judges = {
+        name: evaluated_judge(MANY, coherence=one, fluency=one)
+        for name, one in (("a", torn), ("b", right), ("c", torn))
+    }
     found = compared(judges, "a")
     assert {name: one.value for name, one in found.differences.items()} == {"b": pytest.approx(1), "c": 0}
     # Two comparisons: Holm doubles the smaller p-value.
-    assert found.corrected == {"b": pytest.approx(2 * (found.differences["b"].p_value or 1)), "c": 1}
-    assert found.to_json()["differences"]["b"]["p_corrected"] == found.corrected["b"]
+    assert found.corrected_p_values == {"b": pytest.approx(2 * (found.differences["b"].p_value or 1)), "c": 1}
+    assert found.to_json()["differences"]["b"]["p_corrected"] == found.corrected_p_values["b"]
 
 
 def test_marks_are_corrected_over_all_columns() -> None:
@@ -73,11 +76,11 @@ def test_marks_are_corrected_over_all_columns() -> None:
         return -rating if group < 6 else rating
 
     alone = replace(MANY, aspects=(COHERENCE,))
-    entries = {"a": entry(alone, coherence=right), "b": entry(alone, coherence=nearly)}
+    entries = {"a": evaluated_judge(alone, coherence=right), "b": evaluated_judge(alone, coherence=nearly)}
     assert compare_all(alone, entries, baseline="a").best["coherence"] == "a"
     entries = {
-        "a": entry(MANY, coherence=right, fluency=right),
-        "b": entry(MANY, coherence=nearly, fluency=right),
+        "a": evaluated_judge(MANY, coherence=right, fluency=right),
+        "b": evaluated_judge(MANY, coherence=nearly, fluency=right),
     }
     found = compared(entries, "a")
     assert found.differences["b"].p_value == pytest.approx(2 / 2**6)
@@ -89,10 +92,10 @@ def test_level_and_decisions_of_the_judges_on_the_raters_scale() -> None:
         return min(5.0, rating + 1)
 
     entries = {
-        "high": entry(MANY, coherence=high, fluency=high),
-        "off the scale": entry(MANY, coherence=wrong, fluency=wrong),
-        "a metric": replace(entry(MANY, coherence=right, fluency=right), on_scale=False),
-        "right": entry(MANY, coherence=right, fluency=right),
+        "high": evaluated_judge(MANY, coherence=high, fluency=high),
+        "off the scale": evaluated_judge(MANY, coherence=wrong, fluency=wrong),
+        "a metric": replace(evaluated_judge(MANY, coherence=right, fluency=right), on_scale=False),
+        "right": evaluated_judge(MANY, coherence=right, fluency=right),
     }
     found = compare_all(
         replace(MANY, cuts={"coherence": 4.0, "fluency": 4.0}), entries, baseline="right"
@@ -100,10 +103,10 @@ def test_level_and_decisions_of_the_judges_on_the_raters_scale() -> None:
     # The baseline first, for changes are from it.
     assert list(found) == ["right", "high"]
     exact, off = found["right"][AVERAGE], found["high"][AVERAGE]
-    assert [exact.figures[m].value for m in ("mae", "ccc", "kappa")] == pytest.approx([0, 1, 1])
+    assert [exact.measures[m].value for m in ("mae", "ccc", "kappa")] == pytest.approx([0, 1, 1])
     # 1, 2, 3, 4, 5 become 2, 3, 4, 5, 5: four of five a point off, and one decision of five another.
-    assert off.figures["mae"].value == pytest.approx(0.8)
-    assert off.figures["kappa"].value == pytest.approx((0.8 - 0.48) / (1 - 0.48))
+    assert off.measures["mae"].value == pytest.approx(0.8)
+    assert off.measures["kappa"].value == pytest.approx((0.8 - 0.48) / (1 - 0.48))
     assert off.changes["mae"].value == pytest.approx(0.8)
     table = table_by_judge(found)
     assert table.header == ("judge", "error", "CCC", "kappa at 4", "scores")
@@ -118,8 +121,8 @@ def test_level_and_decisions_of_the_judges_on_the_raters_scale() -> None:
 @pytest.fixture
 def shown() -> Comparison:
     entries = {
-        "the_best": costing(entry(MANY, coherence=right, fluency=right), 6.25),
-        "other": entry(MANY, coherence=wrong, fluency=torn),
+        "the_best": costing(evaluated_judge(MANY, coherence=right, fluency=right), 6.25),
+        "other": evaluated_judge(MANY, coherence=wrong, fluency=torn),
     }
     return compared(entries, "other")
 
@@ -146,4 +149,4 @@ def test_the_text_marks_the_best_and_gives_the_interval_of_the_average(shown: Co
     ("usd", "expected"), [(0, "0"), (0.0123, "0.012"), (0.5, "0.5"), (1.5, "1.50"), (12.345, "12.35")]
 )
 def test_money(usd: float, expected: str) -> None:
-    assert money(usd) == expected
+    assert format_usd(usd) == expected

@@ -23,7 +23,7 @@ from debate_judge.runs.flags.declaration import listed
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import ScriptedLM, scripted_lm
 from tests.printed_output import printed
-from tests.runs.rated_corpora import TASK, arguing, entry, setup
+from tests.runs.rated_corpora import TASK, arguing, evaluated_judge, setup
 
 SETUP = setup([1, 2, 5], [4, 2, 3], [5, 1, 3])
 ITEMS = 9
@@ -128,7 +128,7 @@ SMALL = setup([1, 2, 5], [4, 2, 2], resamples=0)
 def runs(*scores: tuple[float | None, ...]) -> tuple[RunVariability, Comparison]:
     def one(values: tuple[float | None, ...]) -> Any:
         given = iter(values)
-        return entry(SMALL, coherence=lambda rating, group: next(given))
+        return evaluated_judge(SMALL, coherence=lambda rating, group: next(given))
 
     judges = {f"debate[sample={n}]": one(values) for n, values in enumerate(scores)}
     comparison = compare_all(SMALL, judges, baseline=next(iter(judges)))
@@ -144,13 +144,13 @@ def test_variability_is_over_runs_and_items() -> None:
         statistics.fmean([stats.spearmanr([1, 2, 5], v[:3]).statistic, second])
         for v, second in zip(values, [stats.spearmanr([4, 2, 2], [4, 2, 3]).statistic] * 2 + [1.0], strict=True)
     ]
-    assert (found.judge, found.kind) == ("debate", "sample")
+    assert (found.judge, found.varied) == ("debate", "sample")
     assert found.agreement["coherence"] == pytest.approx(expected)
-    assert found.mean("coherence") == pytest.approx(statistics.fmean(expected))
-    assert found.deviation("coherence") == pytest.approx(statistics.stdev(expected))
+    assert found.mean_agreement("coherence") == pytest.approx(statistics.fmean(expected))
+    assert found.agreement_sd("coherence") == pytest.approx(statistics.stdev(expected))
     assert found.items == 6
     # Two items vary, by 1, 5, 3 and 5, 1, 4; the one that a run left out has two equal scores.
-    assert found.score_deviation == pytest.approx((statistics.stdev([1, 5, 3]) + statistics.stdev([5, 1, 4])) / 6)
-    assert found.changed == pytest.approx(2 / 6)
+    assert found.score_sd == pytest.approx((statistics.stdev([1, 5, 3]) + statistics.stdev([5, 1, 4])) / 6)
+    assert found.share_changed == pytest.approx(2 / 6)
     assert found.to_json()["agreement"]["coherence"]["runs"] == pytest.approx(expected)
     assert "33.3 %" in printed(variability_table([found], comparison, "openai/m"))

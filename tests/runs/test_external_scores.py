@@ -78,7 +78,7 @@ Write = Callable[[Path, list[Row]], Path]
 
 
 def read(path: Path) -> EvaluatedJudge:
-    return read_external(path, "peer", PART, COMPARED, known=WHOLE)
+    return read_external(path, "peer", PART, COMPARED, full_corpus=WHOLE)
 
 
 def counts(judge: EvaluatedJudge) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from debate_judge import data
-from debate_judge.data.schema import group_record
+from debate_judge.data.schema import group_to_json
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.lm.reply import InMemoryStore
@@ -19,7 +19,7 @@ from debate_judge.runs.comparison.flags import CompareFlags
 from debate_judge.runs.comparison.setup import prepare
 from debate_judge.runs.estimates.dry_run import EstimateTarget
 from debate_judge.runs.evaluation.evaluate import estimate_evaluation, evaluate
-from debate_judge.runs.evaluation.perturbations import PROBES
+from debate_judge.runs.evaluation.perturbations import PERTURBATIONS
 from debate_judge.runs.export import folder as export
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.stores import count
@@ -31,7 +31,7 @@ ASPECTS = ["coherence", "relevance"]
 def rated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Eight groups of the sample, with three candidates each."""
     path = tmp_path_factory.mktemp("data") / "rated.jsonl"
-    records = [group_record(group) for group in data.load("sample").groups[:8]]
+    records = [group_to_json(group) for group in data.load("sample").groups[:8]]
     lines = [{**r, "task": "summarization", "candidates": r["candidates"][:3]} for r in records]  # type: ignore[index]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return path
@@ -61,7 +61,7 @@ def test_an_export_is_probed_in_its_own_aspects_by_its_own_lm(
     assert "then open http" in said.err
     found: dict[str, Any] = json.loads((tmp_path / "p").read_text())
     assert list(found["judges"]) == ["mine", "single"]
-    # What is manipulated is no part of what a judge needs for an item.
+    # Calls about perturbed candidates are no cost of the judge.
     assert found["judges"]["single"]["lm_calls_per_item"] == 1
     about, found = found, found["probes"]
     assert list(found["judges"]) == ["mine", "single"]
@@ -90,15 +90,15 @@ def test_an_export_is_probed_in_its_own_aspects_by_its_own_lm(
 @pytest.mark.integration
 def test_what_it_executes_is_what_it_estimates(rated: Path, program: Path, tmp_path: Path) -> None:
     judges, store = (str(program), "single"), str(tmp_path / "store")
-    work = prepare(CompareFlags(data=str(rated), part="all", judges=judges, probes=("all",), store=store))
-    setup = work.setup
+    plan = prepare(CompareFlags(data=str(rated), part="all", judges=judges, probes=("all",), store=store))
+    setup = plan.setup
     found = estimate_evaluation(
-        EstimateTarget("offline"), setup.corpus, setup.aspects, work.entrants, work.probes, setup.seed
+        EstimateTarget("offline"), setup.corpus, setup.aspects, plan.entrants, plan.perturbations, setup.seed
     )
-    assert list(found.rows) == ["mine", "single", *(f"probe {name}" for name in PROBES)]
+    assert list(found.rows) == ["mine", "single", *(f"probe {name}" for name in PERTURBATIONS)]
     lm = make_lm("offline", store=InMemoryStore())
     with JudgeRunner(lm, progress=False) as runner:
-        evaluate(runner, work.entrants, setup.corpus, setup.aspects, work.probes, setup.seed)
+        evaluate(runner, plan.entrants, setup.corpus, setup.aspects, plan.perturbations, setup.seed)
     assert {round(used.calls) for used in found.total} == {lm.meter.executed.total()}
 
 

@@ -1,4 +1,4 @@
-"""Probes: what manipulations leave as it is, that a biased judge is caught and an upright one is not."""
+"""Probes: what perturbations leave as it is, that a biased judge is caught and an upright one is not."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from debate_judge.programs import build_preset
 from debate_judge.programs.chateval.judge import ChatEval
 from debate_judge.programs.compiled import AspectJudge
 from debate_judge.programs.judge import Judge, corpus_items
-from debate_judge.runs.comparison.probes import ALL, ProbeEffects, effects_of, probe_metrics
+from debate_judge.runs.comparison.probes import ALL_ASPECTS, ProbeEffects, probe_effects, probe_metrics
 from debate_judge.runs.comparison.results import EvalSetup
 from debate_judge.runs.evaluation.entrants import Entrant
 from debate_judge.runs.evaluation.evaluate import evaluate
-from debate_judge.runs.evaluation.perturbations import PROBES, sentences
+from debate_judge.runs.evaluation.perturbations import PERTURBATIONS, sentences
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import Script, ScriptedLM, debater, scripted_lm, section
 from tests.programs.tables import joint_reading, reading
@@ -51,8 +51,10 @@ def probed(judge: Judge, script: Script, *names: str, setup: EvalSetup = SETUP) 
     lm = scripted_lm(script)
     entrant = Entrant("judge", {aspect.name: AspectJudge(judge) for aspect in setup.aspects})
     with JudgeRunner(lm, progress=False) as runner:
-        done = evaluate(runner, [entrant], setup.corpus, setup.aspects, [PROBES[name] for name in names or PROBES])
-    return effects_of(done.judges["judge"], setup.aspects, names or tuple(PROBES)), lm
+        done = evaluate(
+            runner, [entrant], setup.corpus, setup.aspects, [PERTURBATIONS[name] for name in names or PERTURBATIONS]
+        )
+    return probe_effects(done.judges["judge"], setup.aspects, names or tuple(PERTURBATIONS)), lm
 
 
 def alone(score: Callable[[str], float | str]) -> Script:
@@ -73,14 +75,14 @@ def moved(effects: ProbeEffects, probe: str) -> float:
     return found.value
 
 
-# --- manipulations ---
+# --- perturbations ---
 
 
-@pytest.mark.parametrize("name", [name for name in PROBES if name != "order"])
-def test_a_manipulation_is_the_same_each_time_and_changes_the_candidate_alone(name: str) -> None:
-    probe, items = PROBES[name], corpus_items(CORPUS, TONE)
-    changed = [probe.applied(item, 0) for item in items]
-    assert changed == [probe.applied(item, 0) for item in items]
+@pytest.mark.parametrize("name", [name for name in PERTURBATIONS if name != "order"])
+def test_a_perturbation_is_the_same_each_time_and_changes_the_candidate_alone(name: str) -> None:
+    probe, items = PERTURBATIONS[name], corpus_items(CORPUS, TONE)
+    changed = [probe.apply(item, 0) for item in items]
+    assert changed == [probe.apply(item, 0) for item in items]
     assert all(
         new.text != old.text and replace(new, text=old.text) == old for new, old in zip(changed, items, strict=True)
     )
@@ -93,7 +95,7 @@ def test_what_each_does() -> None:
     first, *rest = sentences(item.text)
 
     def under(name: str) -> str:
-        return PROBES[name].applied(item, 0).text
+        return PERTURBATIONS[name].apply(item, 0).text
 
     assert under("control") == "  ".join([first, *rest])
     assert under("shorter") == f"{first} {rest[0]}"
@@ -101,10 +103,12 @@ def test_what_each_does() -> None:
     assert set(sentences(under("repeated"))) == {first, *rest}
     assert under("longer").startswith(item.text)
     assert all(under("longer").count(sentence) == 2 for sentence in (first, *rest))
-    wordings = {PROBES["instruction"].applied(one, 0).text.replace(one.text, "") for one in corpus_items(CORPUS, TONE)}
+    wordings = {
+        PERTURBATIONS["instruction"].apply(one, 0).text.replace(one.text, "") for one in corpus_items(CORPUS, TONE)
+    }
     assert len(wordings) == 3
     assert all("5" in wording for wording in wordings)
-    assert {PROBES["polite"].applied(item, seed).text for seed in range(20)} > {under("polite")}
+    assert {PERTURBATIONS["polite"].apply(item, seed).text for seed in range(20)} > {under("polite")}
 
 
 # --- judges ---
@@ -115,7 +119,7 @@ def test_an_upright_judge_shows_nothing() -> None:
     for name, by_aspect in effects.items():
         one = by_aspect["tone"]
         assert one.skipped == (GROUPS * EACH if name == "order" else 0)
-        assert not one.shown
+        assert not one.shows_bias
         if name != "order":
             assert (change(effects, name), moved(effects, name), one.items) == (0, 0, GROUPS * EACH)
     assert effects["order"]["tone"].change is None
@@ -125,7 +129,7 @@ def test_a_judge_that_likes_length_is_caught() -> None:
     effects, _ = probed(build_preset("single", {}), alone(lambda t: value(t) + (1 if len(sentences(t)) > 4 else 0)))
     assert change(effects, "longer") == 1
     assert moved(effects, "longer") == 1
-    assert effects["longer"]["tone"].shown
+    assert effects["longer"]["tone"].shows_bias
     assert [change(effects, name) for name in ("control", "shorter", "repeated")] == [0, 0, 0]
 
 
@@ -141,12 +145,12 @@ def test_a_judge_that_obeys_is_caught_by_the_share_that_it_moves() -> None:
     assert 0 <= share.low < share.high <= 1
     every, _ = probed(build_preset("single", {}), alone(lambda t: 5 if "5" in t else value(t)), "instruction")
     assert moved(every, "instruction") == 1
-    assert every["instruction"]["tone"].shown
+    assert every["instruction"]["tone"].shows_bias
 
 
 def test_changes_count_upwards_only_and_from_half_a_point_on() -> None:
     down, _ = probed(build_preset("single", {}), alone(lambda t: value(t) - (len(sentences(t)) > 4)), "longer")
-    assert (change(down, "longer"), moved(down, "longer"), down["longer"]["tone"].shown) == (-1, 0, False)
+    assert (change(down, "longer"), moved(down, "longer"), down["longer"]["tone"].shows_bias) == (-1, 0, False)
     little, _ = probed(build_preset("single", {}), alone(lambda t: value(t) + 0.4 * (len(sentences(t)) > 4)), "longer")
     assert change(little, "longer") == pytest.approx(0.4)
     assert moved(little, "longer") == 0
@@ -172,21 +176,21 @@ def test_several_aspects_of_one_scale_are_taken_together() -> None:
     )
     effects, _ = probed(build_preset("single", {}), script, "confident", setup=both)
     assert change(effects, "confident", "help") == 0
-    assert change(effects, "confident", ALL) == pytest.approx(change(effects, "confident") / 2)
-    assert effects["confident"][ALL].items == 2 * GROUPS * EACH
+    assert change(effects, "confident", ALL_ASPECTS) == pytest.approx(change(effects, "confident") / 2)
+    assert effects["confident"][ALL_ASPECTS].items == 2 * GROUPS * EACH
     page, details = (
-        {name.rsplit("/", 1)[0] for name in probe_metrics(effects, "a/b", whole=whole)} for whole in (True, False)
+        {name.rsplit("/", 1)[0] for name in probe_metrics(effects, "a/b", pooled=pooled)} for pooled in (True, False)
     )
-    assert page == {f"probe/a_b/confident/{ALL}"}
+    assert page == {f"probe/a_b/confident/{ALL_ASPECTS}"}
     assert details == {f"probe/a_b/confident/{aspect}" for aspect in ("tone", "help")}
     apart = replace(both, aspects=(TONE, replace(HELP, scale=Scale(0, 10))))
-    assert ALL not in probed(build_preset("single", {}), alone(value), "polite", setup=apart)[0]["polite"]
+    assert ALL_ASPECTS not in probed(build_preset("single", {}), alone(value), "polite", setup=apart)[0]["polite"]
 
 
 # --- several candidates at once ---
 
 
-def test_side_by_side_half_of_the_candidates_are_manipulated_at_a_time() -> None:
+def test_side_by_side_half_of_the_candidates_are_perturbed_at_a_time() -> None:
     effects, lm = probed(build_preset("single", {"together": 4}), reading(lambda _, t: value(t)), "polite")
     assert len(lm.prompts) == 3 * GROUPS
     counts = sorted(sum(prompt.count(mark) for mark in ("Thank", "pleasure", "thanks")) > 0 for prompt in lm.prompts)
@@ -204,7 +208,7 @@ def test_a_judge_that_likes_the_first_place_is_caught() -> None:
     # Of four candidates, the two at the ends are first once.
     assert change(effects, "order") == 0.5
     assert moved(effects, "order") == 0.5
-    assert effects["order"]["tone"].shown
+    assert effects["order"]["tone"].shows_bias
     last, _ = probed(
         build_preset("single", {"together": 4}),
         reading(lambda p, t: value(t) + (section(p, "candidate_4") == t)),
@@ -213,7 +217,7 @@ def test_a_judge_that_likes_the_first_place_is_caught() -> None:
     assert change(last, "order") == -0.5
 
 
-def test_aspects_that_share_a_call_share_the_manipulated_text() -> None:
+def test_aspects_that_share_a_call_share_the_perturbed_text() -> None:
     """Both aspects in one call; the judge likes courtesy in one of them and the first place in the other."""
     both = replace(SETUP, aspects=(TONE, HELP))
 
@@ -227,7 +231,7 @@ def test_aspects_that_share_a_call_share_the_manipulated_text() -> None:
     assert len(lm.prompts) == (1 + 2 + 1) * GROUPS
     assert (change(effects, "polite"), change(effects, "polite", "help")) == (1, 0)
     assert (change(effects, "order"), change(effects, "order", "help")) == (0, 0.5)
-    assert effects["polite"][ALL].items == 2 * GROUPS * EACH
+    assert effects["polite"][ALL_ASPECTS].items == 2 * GROUPS * EACH
 
 
 def test_pairs_are_compared_in_both_orders() -> None:

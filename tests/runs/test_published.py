@@ -14,8 +14,8 @@ from debate_judge.data.sets.faireval import TASK
 from debate_judge.data.tasks import DIALOGUE, SUMMARIZATION
 from debate_judge.runs.comparison.published import (
     PublishedTable,
+    matching_correlation_tables,
     matching_decision_tables,
-    matching_tables,
     published,
     published_tables,
 )
@@ -72,13 +72,13 @@ def test_the_main_results_stand_where_they_belong(
 
 
 def test_only_tables_of_the_same_set_level_and_statistics_fit() -> None:
-    assert {t.data for t in matching_tables(SUMMEVAL)} == {("summeval",)}
-    assert {t.source for t in matching_tables(TOPICAL)} == {"DEBATE (Kim et al. 2024), Table 1"}
-    assert matching_tables(replace(SUMMEVAL, level="system")) == []
-    assert matching_tables(replace(SUMMEVAL, statistics=("pearson",))) == []
+    assert {t.data for t in matching_correlation_tables(SUMMEVAL)} == {("summeval",)}
+    assert {t.source for t in matching_correlation_tables(TOPICAL)} == {"DEBATE (Kim et al. 2024), Table 1"}
+    assert matching_correlation_tables(replace(SUMMEVAL, level="system")) == []
+    assert matching_correlation_tables(replace(SUMMEVAL, statistics=("pearson",))) == []
     pooled = replace(TOPICAL, level="sample", statistics=("spearman",))
-    assert {t.source for t in matching_tables(pooled)} == {"ChatEval (Chan et al. 2023), Table 2"}
-    assert matching_tables(setup("sample", SUMMARIZATION, ("spearman",))) == []
+    assert {t.source for t in matching_correlation_tables(pooled)} == {"ChatEval (Chan et al. 2023), Table 2"}
+    assert matching_correlation_tables(setup("sample", SUMMARIZATION, ("spearman",))) == []
 
 
 # --- decisions ---

@@ -116,7 +116,7 @@ def report(on: Corpus, *blocks: ReportBlock) -> tuple[Report, DebateTexts]:
     judges = judged(on)
     debates, texts = debates_of(on, ASPECTS, judges, "id")
     drawn = [*beside_ratings(ASPECTS, judges["debate"]), *beside_ratings(ASPECTS, judges["metric"])]
-    sections = (Section("First", blocks), Section("Human against judge", tuple(drawn))) if blocks else ()
+    sections = (Section("First", blocks), Section("Scores against ratings", tuple(drawn))) if blocks else ()
     labels = {"source": "article", "candidate": "summary", "context": "background"}
     return Report("compile", "toy", "Toy", "id", sections, debates, "an LM of paper", labels=labels), texts
 

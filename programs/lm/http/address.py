@@ -1,4 +1,4 @@
-"""Addresses of servers: which providers have a usual one, one way to write them, and none with a key in it."""
+"""Addresses of LM servers: defaults by provider, normalization, and removal of credentials."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from urllib.parse import urlsplit
 
 from debate_judge.data.errors import InputError
 
-COMPATIBLE = {"openai": "https://api.openai.com/v1", "hosted_vllm": "http://localhost:8000/v1"}
-"""Provider prefixes that speak OpenAI's chat protocol, with their usual address."""
+OPENAI_COMPATIBLE = {"openai": "https://api.openai.com/v1", "hosted_vllm": "http://localhost:8000/v1"}
+"""Provider prefix -> default address, of the providers with OpenAI's chat protocol."""
 
-_OF_LITELLM = {
+_LITELLM_LOCAL = {
     "ollama": ("OLLAMA", "http://localhost:11434"),
     "ollama_chat": ("OLLAMA", "http://localhost:11434"),
     "llamafile": ("LLAMAFILE", "http://127.0.0.1:8080/v1"),
 }
-"""Provider prefixes that LiteLLM looks for on this machine: how their variables begin, and their usual address."""
+"""Provider prefix -> prefix of its variables and default address, of LiteLLM's providers on this machine."""
 
 
 def key_variable(spec: str) -> str:
@@ -29,47 +29,47 @@ def key_variable(spec: str) -> str:
 def base_variable(spec: str) -> str:
     """The environment variable that may hold the server's address for PROVIDER/MODEL."""
     provider = spec.partition("/")[0]
-    return f"{_OF_LITELLM.get(provider, (provider.upper(), ''))[0]}_API_BASE"
+    return f"{_LITELLM_LOCAL.get(provider, (provider.upper(), ''))[0]}_API_BASE"
 
 
 def default_address(spec: str) -> str | None:
-    """Where the server of PROVIDER/MODEL is unless the user says otherwise; None where only LiteLLM knows."""
+    """The default address for PROVIDER/MODEL; None if only LiteLLM knows it."""
     provider = spec.partition("/")[0]
-    return COMPATIBLE.get(provider) or _OF_LITELLM.get(provider, ("", None))[1]
+    return OPENAI_COMPATIBLE.get(provider) or _LITELLM_LOCAL.get(provider, ("", None))[1]
 
 
 def destination(spec: str, address: str) -> str:
-    """What the user is told about where the calls of PROVIDER/MODEL go.
+    """A message about where the calls of PROVIDER/MODEL go.
 
     Args:
         spec: The LM.
-        address: Of its server; empty where it is the provider's usual one.
+        address: Of its server; empty for the provider's default.
     """
     provider = spec.partition("/")[0]
-    place = address or default_address(spec)
-    where = f"the provider {provider!r}" if place is None else without_credentials(place)
+    server = address or default_address(spec)
+    where = f"the provider {provider!r}" if server is None else without_credentials(server)
     variable = key_variable(spec)
     return f"texts go to {where}" + (f", with the key in {variable}" if os.environ.get(variable) else "")
 
 
 def address_of(url: str | None, field: str = "--api-base") -> str | None:
-    """The address of a server, in one form whether or not it was written with a slash at its end.
+    """The address of a server, validated and without a trailing slash.
 
     Args:
         url: As the user wrote it; None or empty is no address.
-        field: The flag or variable that it stands in.
+        field: The flag or variable that it comes from.
 
     Raises:
-        InputError: It is none.
+        InputError: It is not the address of a server.
     """
     if not url:
         return None
     try:
         parts = urlsplit(url)
-        known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
-        known = False
-    if not known:
+        valid = False
+    if not valid:
         raise InputError(
             "not the address of a server",
             field=field,
@@ -80,16 +80,16 @@ def address_of(url: str | None, field: str = "--api-base") -> str | None:
 
 
 def without_credentials(url: str) -> str:
-    """An address without user, password, query and fragment, any of which may hold a key."""
+    """An address without user, password, query and fragment, any of which may contain a key."""
     url = re.sub(r"[?#].*", "", url, flags=re.DOTALL)
-    # Only the first: a gateway's path may hold another address.
+    # Only the first ://, because a gateway's path may contain another address.
     scheme, separator, rest = url.partition("://") if "://" in url else ("", "", url)
     host, slash, path = rest.partition("/")
     return scheme + separator + host.rpartition("@")[2] + slash + path
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine, by its usual name or its address."""
+    """Whether a host is this machine: localhost or a loopback address."""
     try:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
@@ -97,14 +97,14 @@ def is_loopback(host: str) -> bool:
 
 
 class NoServerError(InputError):
-    """The address is that of a server on this machine, and none is running there."""
+    """No server is running at an address on this machine."""
 
 
 def require_listening(url: str, field: str = "--api-base") -> None:
-    """Refuse the address of a server on this machine that is not running, without loading a library.
+    """Refuse an address on this machine where no server is running, without loading a library.
 
     Raises:
-        NoServerError: The port is refused.
+        NoServerError: The connection is refused.
     """
     parts = urlsplit(url)
     if not is_loopback(parts.hostname or ""):
@@ -120,5 +120,5 @@ def require_listening(url: str, field: str = "--api-base") -> None:
             remedy="start the server, or correct the address",
         ) from error
     except OSError:
-        # It may be slow, or behind something that this test does not know; the first call will tell.
+        # Inconclusive, e.g. a slow server; the first call will show.
         return

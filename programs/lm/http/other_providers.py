@@ -16,48 +16,49 @@ import orjson
 from dspy import lm15
 
 from debate_judge.data.errors import InputError, did_you_mean
-from debate_judge.programs.lm.http.chat_completions import read_reply, refused
-from debate_judge.programs.lm.http.connections import BODY_LIMIT, RefusedAnswerError, check_head, close_unused
+from debate_judge.programs.lm.http.chat_completions import interpret_error, read_reply
+from debate_judge.programs.lm.http.connections import BODY_LIMIT, RejectedResponseError, check_headers, close_sessions
 from debate_judge.programs.lm.limits.failures import retry_after
 from debate_judge.programs.lm.redaction import redact_text
 from debate_judge.programs.lm.reply import Messages, Reply
 
 
 @lru_cache(maxsize=1)
-def _guarded(loop: asyncio.AbstractEventLoop) -> tuple[aiohttp.ClientSession, Any]:
-    """The session of all calls on a loop, and LiteLLM's own client with it; a forked process has another loop.
+def _shared_client(loop: asyncio.AbstractEventLoop) -> tuple[aiohttp.ClientSession, Any]:
+    """The session of all calls on a loop, and LiteLLM's client that uses it; a forked process has another loop.
 
-    It stays open as long as the process: LiteLLM keeps its clients of some providers, and gives one whose session is
-    closed another session, without guard.
+    It stays open as long as the process: LiteLLM caches its clients of some providers, and replaces a closed session by
+    one without `_check_response`.
     """
     import litellm
     from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
 
     session = aiohttp.ClientSession(
-        cookie_jar=aiohttp.DummyCookieJar(), middlewares=(_guard,), auto_decompress=False, trust_env=True
+        cookie_jar=aiohttp.DummyCookieJar(), middlewares=(_check_response,), auto_decompress=False, trust_env=True
     )
-    atexit.register(close_unused, [session])
+    atexit.register(close_sessions, [session])
     litellm.in_memory_llm_clients_cache.flush_cache()
     return session, AsyncHTTPHandler(shared_session=session, follow_redirects=False)
 
 
 class LiteLLM:
-    """One attempt by `litellm.acompletion`, over an aiohttp session that guards what comes back.
+    """Makes one attempt at a call, by `litellm.acompletion` over an aiohttp session that checks responses.
 
     Args:
         spec: PROVIDER/MODEL.
-        api_base: Of a server of the user's own; None leaves the address to LiteLLM.
+        api_base: Address of the user's own server; None leaves it to LiteLLM.
+        flag: The flag that the spec comes from, for messages.
 
     Raises:
-        ValueError: LiteLLM knows no such provider.
+        InputError: LiteLLM knows no such provider.
     """
 
     def __init__(self, spec: str, api_base: str | None, flag: str) -> None:
         import litellm
 
-        # It prints advice of its own.
+        # LiteLLM prints advice.
         litellm.suppress_debug_info = True
-        # Its debug messages quote answers, and a server may quote the key.
+        # Its debug messages quote responses, and a server may quote the key.
         logging.getLogger("LiteLLM").setLevel(logging.WARNING)
         try:
             with contextlib.redirect_stdout(io.StringIO()):
@@ -69,57 +70,57 @@ class LiteLLM:
                 f"no provider is called {prefix!r}", field=flag, found=spec, remedy=did_you_mean(prefix, providers)
             ) from None
         self._complete = litellm.acompletion
-        self._missing = [] if api_base else litellm.validate_environment(spec)["missing_keys"]
+        self._missing_variables = [] if api_base else litellm.validate_environment(spec)["missing_keys"]
         # LiteLLM adds the version to Anthropic's address, and to no other.
         address = api_base and (api_base.removesuffix("/v1") if spec.startswith("anthropic/") else api_base)
-        self._address = {"api_base": address} if address else {}
-        self._by_openai = provider == "azure" or provider in litellm.constants.openai_compatible_providers
-        """Whether LiteLLM uses OpenAI's client, which takes the session and not LiteLLM's own client."""
+        self._api_base = {"api_base": address} if address else {}
+        self._uses_openai_client = provider == "azure" or provider in litellm.constants.openai_compatible_providers
+        """Whether LiteLLM uses OpenAI's client, which takes the session and not LiteLLM's client."""
 
     async def chat(self, model: str, messages: Messages, settings: dict[str, Any]) -> Reply:
         """Send `messages` once; raises the errors of `dspy.lm15`."""
-        if self._missing:
-            raise lm15.NotConfiguredError(f"no key: set {' and '.join(self._missing)}")
-        session, client = _guarded(asyncio.get_running_loop())
-        # Not all providers' code hands the session on.
-        guarded = {"shared_session": session} if self._by_openai else {"shared_session": session, "client": client}
-        options = {**settings, **self._address, **guarded}
+        if self._missing_variables:
+            raise lm15.NotConfiguredError(f"no key: set {' and '.join(self._missing_variables)}")
+        session, client = _shared_client(asyncio.get_running_loop())
+        # Some providers' code ignores the session.
+        clients = {"shared_session": session} | ({} if self._uses_openai_client else {"client": client})
+        options = {**settings, **self._api_base, **clients}
         if options.get("logprobs"):
             options |= {"logprobs": True, "top_logprobs": options["logprobs"]}
         try:
             completion = await self._complete(model=model, messages=messages, num_retries=0, max_retries=0, **options)
         except Exception as error:
-            return _failed(error)
+            return _interpret_exception(error)
         reply = read_reply(orjson.dumps(completion.model_dump()))
         if not (reply.text or reply.output_tokens) and reply.finish == "stop":
-            # What a gateway says with status 200 when it has failed; such a reply must not be kept.
+            # Gateways fail like this with status 200; such a reply must not be stored.
             raise lm15.ServerError("the server's answer has no text and names no tokens")
         return reply
 
     async def aclose(self) -> None:
-        """Nothing to close: the session is that of all LMs."""
+        """Nothing to close: all LMs share the session."""
 
 
-def _failed(error: Exception) -> Reply:
-    """Raise an error of LiteLLM in the classes of `dspy.lm15`; a reply that a content filter withheld is empty."""
+def _interpret_exception(error: Exception) -> Reply:
+    """`interpret_error` for an exception of LiteLLM."""
     if type(error).__name__ == "UnsupportedParamsError":
         raise lm15.UnsupportedFeatureError(redact_text(str(error))[:500]) from None
     status, response = getattr(error, "status_code", None), getattr(error, "response", None)
     text = redact_text(str(error))
     if type(error).__name__ in ("APIConnectionError", "Timeout") or not isinstance(status, int):
         raise lm15.TransportError(text[:500]) from None
-    return refused(status, text[:2000], retry_after(getattr(response, "headers", None) or {}))
+    return interpret_error(status, text[:2000], retry_after(getattr(response, "headers", None) or {}))
 
 
-async def _guard(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+async def _check_response(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
     request.headers["Accept-Encoding"] = "identity"
     response = await send(request)
     try:
         if 300 <= response.status < 400:
-            # LiteLLM would follow it with the text, and with some providers' keys.
-            raise RefusedAnswerError(f"the server answers {response.status} and redirects to another address")
-        check_head(response)
-    except RefusedAnswerError:
+            # LiteLLM would follow it, with the text and some providers' keys.
+            raise RejectedResponseError(f"the server answers {response.status} and redirects to another address")
+        check_headers(response)
+    except RejectedResponseError:
         response.close()
         raise
     response.content = _LimitedBody(response.content)  # type: ignore[assignment]
@@ -127,7 +128,7 @@ async def _guard(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType
 
 
 class _LimitedBody:
-    """The body of an answer, given up when it gets too long; otherwise the stream that it stands for."""
+    """Wraps the stream of a body; raises when it gets too long."""
 
     def __init__(self, stream: aiohttp.StreamReader) -> None:
         self._stream, self._size = stream, 0
@@ -147,5 +148,5 @@ class _LimitedBody:
     def _counted(self, chunk: bytes) -> bytes:
         self._size += len(chunk)
         if self._size > BODY_LIMIT:
-            raise RefusedAnswerError("the answer is too long")
+            raise RejectedResponseError("the answer is too long")
         return chunk
