@@ -137,7 +137,7 @@ AGENTS: Mapping[str, str] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class Assessment:
+class ClaimAssessment:
     """An agent's opinion on a claim, with its verdict."""
 
     text: str
@@ -156,7 +156,9 @@ class ClaimTurn(Turn):
     severity: int = 0
 
     @classmethod
-    def from_reply(cls, agent: str, turn: int, reply: RoleReply[Assessment], score: float, claim: int = 1) -> ClaimTurn:
+    def from_reply(
+        cls, agent: str, turn: int, reply: RoleReply[ClaimAssessment], score: float, claim: int = 1
+    ) -> ClaimTurn:
         """The turn of an agent's reply."""
         value = reply.value
         return cls(agent, turn, value.text, score, False, reply.calls, claim, value.factual, value.severity)
@@ -179,7 +181,7 @@ class Claim:
         return replace(answer, detail=f"claim {self.number}: {answer.detail}").as_failure(role, turn)
 
 
-def read_assessment(fields: Fields) -> Assessment | parsing.Unreadable:
+def read_assessment(fields: Fields) -> ClaimAssessment | parsing.Unreadable:
     """Parse opinion, factuality and severity; a severity that contradicts the verdict is refused."""
     factual = parsing.parse_score(fields["factuality"], Scale(0, 1))
     if isinstance(factual, parsing.Unreadable) or factual not in (0, 1):
@@ -191,10 +193,10 @@ def read_assessment(fields: Fields) -> Assessment | parsing.Unreadable:
         return parsing.Unreadable(f"a factual claim cannot have an error of severity {severity:g}")
     if not factual and severity == 0:
         return parsing.Unreadable("a claim that is not factual has an error: its severity cannot be 0")
-    return Assessment(fields["opinion"], factual == 1, int(severity))
+    return ClaimAssessment(fields["opinion"], factual == 1, int(severity))
 
 
-def claim_score(assessment: Assessment, scale: Scale) -> float:
+def claim_score(assessment: ClaimAssessment, scale: Scale) -> float:
     """The score of a claim on an aspect's scale, graded by severity: factual claims are on the upper half of the scale
     and hallucinated ones on the lower, so that the middle separates the verdicts."""
     span = scale.high - scale.low
@@ -329,7 +331,7 @@ class Hallucination(ItemJudge):
 
     async def _assess(
         self, agent: str, item: Item, claim: Claim, evidence: Evidence, visible: Sequence[ClaimTurn], turn: int
-    ) -> RoleReply[Assessment] | ReplyFailure:
+    ) -> RoleReply[ClaimAssessment] | ReplyFailure:
         role: Role = getattr(self, agent)
         ground = _NONE if not evidence.text else _SEARCHED if evidence.method == evidences.SEARCHED else _GIVEN
         inputs = {
