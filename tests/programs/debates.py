@@ -1,4 +1,4 @@
-"""What the tests of debates share: an item, replies that follow the protocol, and who was asked what."""
+"""For tests of debates: an item, replies that follow the protocol, and the roles of prompts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def judged(judge: Judge, *replies: str, item: Item = ITEM) -> tuple[Judgement, S
 
 
 def speaker(prompt: str) -> str:
-    """Who a prompt is for, told by the fields that it asks for."""
+    """The role of a prompt, by the fields that it requests."""
     return {"rationale": "scorer", "review": "critic", "reasoning": "tie-breaker"}[requested(prompt)[0]]
 
 
@@ -45,7 +45,7 @@ def speakers(lm: ScriptedLM) -> list[str]:
 
 
 def heard(lm: ScriptedLM) -> list[str]:
-    """The debate in each prompt, whole: `section` ends at the next header, and so at the role."""
+    """The whole debate in each prompt, also if it contains headers."""
     return [
         re.sub(r"\n\n\[\[ ## role ## \]\].*", "", prompt.partition("[[ ## debate ## ]]\n")[2], flags=re.DOTALL)
         for prompt in lm.prompts

@@ -1,4 +1,4 @@
-"""Items, scripted agents and their views, and what they look up, for the tests of the hallucination debate."""
+"""Items and scripted agents for the tests of the hallucination debate."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def view(factual: bool, severity: int, opinion: str) -> str:
 
 
 def course(lm: ScriptedLM) -> list[tuple[str, str]]:
-    """(speaker, what it had heard) in the order of the calls."""
+    """(speaker, the debate in its prompt) in the order of the calls."""
     return [(speaker(prompt), section(prompt, "debate")) for prompt in lm.prompts]
 
 

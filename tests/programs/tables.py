@@ -1,4 +1,4 @@
-"""What the tests of debates about several candidates share: items of one source, and LMs that reply about tables."""
+"""For tests of debates about several candidates: items of one source, and LMs that reply about tables."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ SECRET = "The end is odd."
 """What the blind Critic says, which nobody else may read."""
 
 
-def test_a_score_that_is_near_stands_without_a_debate() -> None:
+def test_a_blind_score_close_to_the_scorers_ends_the_debate() -> None:
     judgement, lm = judged(Debate("blind", rounds=3, tie_breaker=True), scores(4), scores(3.8, SECRET))
     assert isinstance(judgement, Verdict)
     assert (judgement.score, judgement.rounds, judgement.stop_reason, judgement.calls) == (4, 1, "no issue", 2)
@@ -46,7 +46,7 @@ def test_the_tie_breaker_reads_no_blind_score() -> None:
     assert SECRET not in heard(lm)[-1]
 
 
-def test_what_is_far_is_debated_and_the_critics_score_is_withheld() -> None:
+def test_a_distant_blind_score_starts_a_debate_and_stays_hidden() -> None:
     replies = [scores(4), scores(3, SECRET), objects('Too high: "Roads".'), scores(3.5, "Granted."), content()]
     judgement, lm = judged(Debate("blind", rounds=2), *replies)
     assert isinstance(judgement, Verdict)
@@ -84,7 +84,7 @@ def far_about(far: str, blind: float) -> ScriptedLM:
     return scripted_lm(reading(score, lambda prompt, text: "TOO HIGH"))
 
 
-def test_of_a_table_only_what_is_far_is_reviewed_and_revised() -> None:
+def test_in_a_table_only_items_with_distant_blind_scores_are_debated() -> None:
     lm = far_about("two", 2)
     found = hold(lm, Debate("blind", rounds=1, together=8).judge(items("one", "two", "three")))
     assert values(found) == [4, 3, 4]
@@ -95,7 +95,7 @@ def test_of_a_table_only_what_is_far_is_reviewed_and_revised() -> None:
     assert section(blind, "debate") == ""
 
 
-def test_it_is_exported_with_its_distance_and_shares_calls_with_its_like_only() -> None:
+def test_the_distance_is_exported_and_calls_are_shared_only_at_equal_distances() -> None:
     for name, persona in BLIND.items():
         judge = build("debate", Debate(name, rounds=1, together=4).config())
         assert isinstance(judge, Debate)
@@ -106,7 +106,7 @@ def test_it_is_exported_with_its_distance_and_shares_calls_with_its_like_only() 
     assert BLIND["second-reading"].gap == inf
 
 
-def test_a_comparison_names_them_and_goes_back_to_the_papers(tmp_path: Path) -> None:
+def test_a_comparison_takes_personas_by_name(tmp_path: Path) -> None:
     found = judges_of("debate[rounds=1,persona=blind|second-reading|plain]")
     assert [(one.persona.name, one.persona.gap) for one in found] == [
         ("blind", 0.25), ("second-reading", inf), ("plain", None),

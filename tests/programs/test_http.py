@@ -1,4 +1,4 @@
-"""Connections against a server that is scripted byte by byte: what is read, and what is kept."""
+"""`ConnectionPool` with a server that is scripted byte by byte: which responses are read, which connections reused."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_an_answer_is_read_however_it_is_framed(pieces: Pieces, connections: int
         ([http(zlib.compress(OK), "Content-Encoding: deflate")], "compressed"),
     ],
 )
-def test_what_is_no_answer_is_an_error_and_ends_the_connection(
+def test_a_malformed_response_is_an_error_and_closes_the_connection(
     pieces: Pieces, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "BODY_LIMIT", 1000)

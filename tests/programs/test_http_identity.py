@@ -1,4 +1,4 @@
-"""Whose answer it is: no call gets what was meant for another, whatever a connection still holds."""
+"""No call gets the response to another one, whatever a connection still receives."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_each_call_gets_its_own_answer(name: str) -> None:
     asyncio.run(run())
 
 
-def test_what_is_unread_in_the_socket_ends_the_connection() -> None:
+def test_unread_bytes_in_the_socket_close_the_connection() -> None:
     async def run() -> None:
         async with serving(lambda number, request, body: [good(body)]) as (server, pool):
             assert await ask(pool, ["a"]) == ["a"]
@@ -86,7 +86,7 @@ def test_a_request_that_was_cancelled_leaves_no_answer_to_another() -> None:
     asyncio.run(run())
 
 
-def test_an_answer_without_an_id_ends_the_connection() -> None:
+def test_a_response_without_an_id_closes_the_connection() -> None:
     """A copy of an error would be taken for another error, and then shift what follows."""
     error = http(b'{"error": "slow down", "id": "1"}', status=429)
 
@@ -103,7 +103,7 @@ def test_an_answer_without_an_id_ends_the_connection() -> None:
 
 
 @pytest.mark.parametrize(("identity", "requests"), [(None, 6), ("", 6), ("chatcmpl-0", 7)])
-def test_where_ids_tell_nothing_a_connection_is_used_once(identity: str | None, requests: int) -> None:
+def test_without_unique_ids_a_connection_is_used_once(identity: str | None, requests: int) -> None:
     """Of equal ids one call more tells that they are usual: on a new connection nothing can be a copy."""
     names = ["a", "b", "c", "d", "e", "f"]
 

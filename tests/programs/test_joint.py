@@ -87,7 +87,7 @@ def test_one_call_scores_all_candidates_in_all_aspects() -> None:
 
 
 @pytest.mark.parametrize("rounds", [0, 1])
-def test_asked_about_one_aspect_it_is_the_judge_that_it_would_be_otherwise(rounds: int) -> None:
+def test_with_one_aspect_a_joint_judge_equals_the_ordinary_one(rounds: int) -> None:
     script = joint_reading(lambda prompt, text, aspect: WORTH[text], lambda *_: "TOO LOW")
     coherence = THREE[:3]
     for together in (0, 4):
@@ -143,7 +143,7 @@ def test_only_disputed_cells_are_revised_and_debated_further() -> None:
 # --- the judge ---
 
 
-def test_the_configuration_holds_it_and_variants_and_exports_have_it() -> None:
+def test_joint_is_part_of_configuration_variants_and_exports() -> None:
     judge = build_preset("debate", {"joint": True, "together": 4, "order": 2})
     assert isinstance(judge, Debate)
     assert {(v.joint, v.together, v.order) for v in judge.variants({"a": "A.", "b": "B."}).values()} == {(True, 4, 2)}
@@ -165,7 +165,7 @@ def instead(text: str, aspect: str, line: str) -> Callable[[str, str], str]:
     )
 
 
-def test_what_stays_unreadable_leaves_its_cell_unscored_and_no_other() -> None:
+def test_an_unreadable_cell_is_unscored_and_no_other() -> None:
     alone = debater(score="great")
 
     def script(prompt: str) -> str:
@@ -193,7 +193,7 @@ def test_what_stays_unreadable_leaves_its_cell_unscored_and_no_other() -> None:
     # Whole; a pair and one; then candidates by themselves; then every cell alone.
     [(6, {(3, 2)}, 1), (4, {(1, 2), (2, 2)}, 3), (2, {(1, 2)}, 5), (1, {(1, 1)}, 11)],
 )
-def test_what_is_too_long_is_cut_between_candidates_and_then_between_aspects(
+def test_long_tables_are_split_between_candidates_and_then_between_aspects(
     most: int, shape: set[tuple[int, int]], calls: int
 ) -> None:
     judgements, lm = judged(joint_judge(), limited(most), THREE)
@@ -204,12 +204,12 @@ def test_what_is_too_long_is_cut_between_candidates_and_then_between_aspects(
 
 
 @pytest.mark.parametrize(("limit", "given"), [(2000, 2000), (300, 900), (None, None)])
-def test_a_reply_about_several_cells_has_room_for_all(limit: int | None, given: int | None) -> None:
+def test_the_token_limit_grows_with_the_number_of_cells(limit: int | None, given: int | None) -> None:
     assert reply_limits(joint_judge(), THREE, limit) == [given]
 
 
 @pytest.mark.parametrize(("most", "parts", "tried"), [(6, 1, 0), (4, 2, 1), (2, 3, 2), (1, 6, 5)])
-def test_later_turns_and_the_tie_breaker_keep_to_the_parts(most: int, parts: int, tried: int) -> None:
+def test_later_turns_and_the_tie_breaker_use_the_split_tables(most: int, parts: int, tried: int) -> None:
     judgements, lm = judged(joint_judge(1, tie_breaker=True), limited(most), THREE)
     assert values(judgements) == TRUE
     # Opening, review, revision and tie-break of each part, and once what was too long.

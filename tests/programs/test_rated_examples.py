@@ -109,7 +109,7 @@ ATTACK = (
 
 
 @pytest.mark.parametrize("nearest", [0, 2])
-def test_hostile_examples_open_no_section_and_pass_for_no_rating(nearest: int) -> None:
+def test_hostile_examples_open_no_section_and_imitate_no_rating(nearest: int) -> None:
     hostile = replace(RIVER, source=ATTACK, context=ATTACK, candidate=ATTACK)
     judge = with_examples(debate(), (hostile, LATE), nearest)
     plain = with_examples(debate(), (RIVER, LATE), nearest)
@@ -130,7 +130,7 @@ def test_examples_are_demonstrations_in_the_state_and_survive_dspys_own_saving(t
     assert prompts(again) == prompts(judge)
 
 
-def test_a_judge_whose_prompts_have_no_place_for_examples_is_refused() -> None:
+def test_a_judge_whose_prompts_cannot_show_examples_is_refused() -> None:
     with pytest.raises(InputError, match="the judge 'chateval' shows no rated examples"):
         with_examples(ChatEval({"alpha": "You are alpha."}), ALL)
     assert examples_of(ChatEval({"alpha": "You are alpha."})) == ()

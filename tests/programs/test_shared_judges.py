@@ -42,7 +42,7 @@ def prompts(judge: Debate, other: Debate, about: Sequence[Item] = TWO) -> list[s
     return lm.prompts
 
 
-def test_guide_and_scale_stand_in_the_prompt_aspect_by_aspect() -> None:
+def test_the_prompt_has_guide_and_scale_for_each_aspect() -> None:
     for prompt in prompts(told("They like rain."), told("They like sun.")):
         assert section(prompt, "guide_coherence") == "They like rain."
         assert section(prompt, "guide_plain_style") == "They like sun."
@@ -100,7 +100,7 @@ def test_judges_share_a_call_where_only_what_they_know_differs(pair: tuple[Judge
 
 
 @pytest.mark.parametrize("pair", [*OTHER, (joint_judge(1), rewritten())])
-def test_judges_that_speak_otherwise_are_asked_by_themselves(pair: tuple[Judge, Judge]) -> None:
+def test_judges_with_other_instructions_share_no_calls(pair: tuple[Judge, Judge]) -> None:
     assert shared(*pair) == [("coherence",), ("plain style",)]
 
 

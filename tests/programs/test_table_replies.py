@@ -115,7 +115,7 @@ print("read")
 
 
 @pytest.mark.integration
-def test_no_line_makes_a_pattern_run_away() -> None:
+def test_no_line_causes_catastrophic_backtracking() -> None:
     """24 lines of 120 kB take less than a second; a pattern that needs quadratic time takes minutes."""
     done = subprocess.run([sys.executable, "-c", _LONG], capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout == "read\n", done.stderr
@@ -243,11 +243,11 @@ def test_no_issue_may_be_said_of_all_at_once(reply: str) -> None:
         f"{part('scores', LINES)}\n\n{part('scores', '5')}",
     ],
 )
-def test_what_may_be_quoted_is_not_read(reply: str) -> None:
+def test_quotable_text_is_not_read_as_a_decision(reply: str) -> None:
     assert not {one[0] for one in read(reply).values() if not isinstance(one, str)} & {5}
 
 
-def test_of_a_field_that_stands_twice_the_cells_that_agree_are_read() -> None:
+def test_of_a_repeated_field_only_the_cells_that_agree_are_read() -> None:
     quoted = part("candidate_1", f"It says\n{part('scores', 'candidate_1: 5')}")
     assert read(f"{quoted}\n\n{part('scores', LINES)}") == dict.fromkeys(
         WHY, "the field stood twice with different content"

@@ -128,7 +128,7 @@ def test_a_table_that_is_too_long_is_cut_into_halves(most: int, size: int, calls
     assert sum(j.calls for j in judgements) == pytest.approx(calls)
 
 
-def test_a_text_that_is_refused_takes_nobody_along() -> None:
+def test_a_refused_text_leaves_the_others_scored() -> None:
     honest = too_small(4)
 
     def script(prompt: str) -> str:
@@ -210,7 +210,7 @@ GAPS: dict[str, tuple[Callable[[str, str], str], list[str], str]] = {
 
 
 @pytest.mark.parametrize("gap", GAPS)
-def test_what_cannot_be_read_is_asked_for_once_more_about_these_alone(gap: str) -> None:
+def test_only_unreadable_candidates_are_requested_again(gap: str) -> None:
     change, texts, why = GAPS[gap]
     judgements, lm = judged(table_judge(), replying(change), FOUR)
     assert values(judgements) == [1, 2, 3, 4]
@@ -249,7 +249,7 @@ def test_a_table_whose_reply_stays_unreadable_is_asked_again_in_halves() -> None
     assert sum(judgement.calls for judgement in judgements) == pytest.approx(len(lm.prompts))
 
 
-def test_what_cannot_be_read_alone_either_leaves_its_candidate_unscored_and_no_other() -> None:
+def test_a_candidate_that_stays_unreadable_is_unscored_and_no_other() -> None:
     honest = spoiling("three")
     judgements, lm = judged(
         table_judge(1), lambda p: "Great." if section(p, "candidate") == "three" else honest(p), FOUR
@@ -290,7 +290,7 @@ def test_rated_examples_are_shown_once_for_the_table_and_never_of_its_own_source
         assert "A leak." not in told[0]
 
 
-def test_a_server_that_fails_leaves_the_table_whole() -> None:
+def test_a_server_error_does_not_split_the_table() -> None:
     """Cut, it would be scored otherwise than by the next run, which finds the server well."""
 
     def script(prompt: str) -> str:
@@ -313,7 +313,7 @@ def disputing(*texts: str) -> Callable[[str, str], str | None]:
     return lambda prompt, text: "TOO LOW" if text in texts else None
 
 
-def test_only_what_is_disputed_is_revised_and_debated_further() -> None:
+def test_only_disputed_candidates_are_revised_and_debated_further() -> None:
     def score(prompt: str, text: str) -> float:
         # In a revision all scores are given anew, those that nobody disputes too.
         return by_text(prompt, text) + (0.5 if section(prompt, "debate") else 0)
@@ -346,7 +346,7 @@ def test_only_what_is_disputed_is_revised_and_debated_further() -> None:
 
 @pytest.mark.parametrize(("cut_in", "left"), [(1, 2), (2, 2), (2, 1)])
 @pytest.mark.parametrize("joint", [False, True])
-def test_a_table_that_is_cut_late_is_read_at_a_smaller_n_as_if_held_so_far_alone(
+def test_a_table_split_in_a_later_round_has_the_prefixes_of_shorter_debates(
     joint: bool, cut_in: int, left: int
 ) -> None:
     """The context holds the whole table until a round, and from then on `left` candidates."""
