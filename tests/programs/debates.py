@@ -14,19 +14,19 @@ TASK = Task("summarization", "news article", "summary", (COHERENCE,))
 ITEM = Item("g1", "c1", TASK, COHERENCE, "Rain fell. Roads closed.", "Roads closed after rain.")
 
 
-def scores(value: object, why: str = "Because.") -> str:
+def score_reply(value: object, why: str = "Because.") -> str:
     return f"[[ ## rationale ## ]]\n{why}\n\n[[ ## score ## ]]\n{value}"
 
 
-def objects(feedback: str = "Too high.") -> str:
+def issue_reply(feedback: str = "Too high.") -> str:
     return f"[[ ## review ## ]]\nStep by step.\n\n[[ ## decision ## ]]\nISSUE\n\n[[ ## feedback ## ]]\n{feedback}"
 
 
-def content() -> str:
+def no_issue_reply() -> str:
     return "[[ ## review ## ]]\nStep by step.\n\n[[ ## decision ## ]]\nNO ISSUE\n\n[[ ## feedback ## ]]\n"
 
 
-def settles(value: object, side: str = "Critic") -> str:
+def tie_break_reply(value: object, side: str = "Critic") -> str:
     return f"[[ ## reasoning ## ]]\nAll told.\n\n[[ ## side ## ]]\n{side}\n\n[[ ## final_score ## ]]\n{value}"
 
 
@@ -44,7 +44,7 @@ def speakers(lm: ScriptedLM) -> list[str]:
     return [speaker(prompt) for prompt in lm.prompts]
 
 
-def heard(lm: ScriptedLM) -> list[str]:
+def debates_shown(lm: ScriptedLM) -> list[str]:
     """The whole debate in each prompt, also if it contains headers."""
     return [
         re.sub(r"\n\n\[\[ ## role ## \]\].*", "", prompt.partition("[[ ## debate ## ]]\n")[2], flags=re.DOTALL)
@@ -52,7 +52,7 @@ def heard(lm: ScriptedLM) -> list[str]:
     ]
 
 
-def summary(judgement: Judgement) -> tuple[object, ...]:
+def outcome_of(judgement: Judgement) -> tuple[object, ...]:
     if isinstance(judgement, Unscored):
         return (judgement.reason, judgement.detail, judgement.calls, str(judgement.transcript))
     return (judgement.score, judgement.rounds, judgement.stop_reason, judgement.calls, str(judgement.transcript))

@@ -31,11 +31,11 @@ def speaker(prompt: str) -> str:
     return next(name for start, name in SPEAKERS.items() if role.startswith(start))
 
 
-def view(factual: bool, severity: int, opinion: str) -> str:
+def view_reply(factual: bool, severity: int, opinion: str) -> str:
     return f"[[ ## opinion ## ]]\n{opinion}\n\n[[ ## factuality ## ]]\n{factual}\n\n[[ ## severity ## ]]\n{severity}"
 
 
-def course(lm: ScriptedLM) -> list[tuple[str, str]]:
+def calls_of(lm: ScriptedLM) -> list[tuple[str, str]]:
     """(speaker, the debate in its prompt) in the order of the calls."""
     return [(speaker(prompt), section(prompt, "debate")) for prompt in lm.prompts]
 

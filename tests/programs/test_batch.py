@@ -1,4 +1,4 @@
-"""Whole debates in batch jobs: the replies of direct calls, in few jobs, none of them paid twice, whatever happens."""
+"""Whole debates in batch jobs: the same replies as direct calls, in few jobs, and none paid for twice."""
 
 from __future__ import annotations
 

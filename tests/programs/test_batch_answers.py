@@ -1,4 +1,4 @@
-"""Answers with something wrong: none is taken for another's or read without end; what is missing is asked again."""
+"""Malformed, ambiguous and oversized answers of a batch service: none is used, and missing ones are requested again."""
 
 from __future__ import annotations
 

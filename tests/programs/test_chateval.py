@@ -1,4 +1,4 @@
-"""ChatEval against its algorithms: who is asked what, in which order, having heard which messages, and the figures."""
+"""ChatEval against its published algorithms: the order of calls, the messages in each prompt, and the scores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ChatEval as a judge of pairs: who saw what in both orders, whose majority counts, and what each candidate gets."""
+"""ChatEval as a judge of pairs: both orders, majorities, and the score of each candidate."""
 
 from __future__ import annotations
 

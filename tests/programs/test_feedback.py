@@ -1,4 +1,4 @@
-"""What is said about a group's scores: which candidates are out of order, and what the debate did."""
+"""Feedback on a group's scores: which candidates are out of order, and the effect of the debate."""
 
 from __future__ import annotations
 

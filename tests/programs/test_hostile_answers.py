@@ -1,4 +1,4 @@
-"""Answers without an end, and bombs, over real HTTP: whoever calls, the call fails and nothing grows."""
+"""Endless and compressed responses over real HTTP: the call fails, and memory does not grow."""
 
 from __future__ import annotations
 

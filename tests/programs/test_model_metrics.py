@@ -1,4 +1,4 @@
-"""BERTScore and BARTScore by their definitions, over tiny models made here; no real weights are had."""
+"""BERTScore and BARTScore against their definitions, with tiny models that are built here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a prompt is laid out, what it says its texts are, and that it has the same bytes by either way through DSPy."""
+"""The layout of prompts, and that they have the same bytes through both ways of DSPy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a provider allows: as its answers name it, and never above what the user set."""
+"""A provider's rate limits: read from headers, and never above what the user set."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from debate_judge.programs.roles.parsing import (
     sections,
 )
 from debate_judge.programs.roles.parsing import FIELDS as KNOWN
-from tests.programs.tables import items, part
+from tests.programs.tables import block, items
 
 FIVE = Scale(1, 5)
 FIELDS = ("rationale", "score")
@@ -136,7 +136,7 @@ def test_no_text_causes_catastrophic_backtracking() -> None:
 
 
 def marked(fields: dict[str, str]) -> str:
-    return "\n\n".join(part(name, text) for name, text in fields.items())
+    return "\n\n".join(block(name, text) for name, text in fields.items())
 
 
 def test_a_tag_that_hides_a_field_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""Keys and texts go to the address that the user gave, and to no other that a server names."""
+"""Keys and texts are never sent to another address that a server redirects to."""
 
 from __future__ import annotations
 

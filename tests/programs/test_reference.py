@@ -1,4 +1,4 @@
-"""Metrics without a model: their values, what they compare with, and how they stand among the judges."""
+"""Metrics without a model: their values, what they compare with, and how they are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a call is repeated, and how long it waits: Retry-After, backoff."""
+"""Waits before retries: Retry-After and backoff; classes of errors."""
 
 from __future__ import annotations
 

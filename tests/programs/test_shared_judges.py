@@ -1,4 +1,4 @@
-"""Judges of several aspects that are asked at once: which of them share a call, and what each aspect brings to it."""
+"""Judges of several aspects in shared calls: which of them share a call, and the prompt of each aspect."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from debate_judge.programs.geval.judge import GEval
 from debate_judge.programs.judge import DebateConfig, Item, Judge
 from debate_judge.programs.roles.guide import with_guide
 from tests.fakes import section
-from tests.programs.tables import cells, joint_judge, joint_reading, judged, values
+from tests.programs.tables import cells, joint_judge, joint_table_script, judged, values
 
 TWO = cells("one", "two")
 NAMES = ("coherence", "plain style")
@@ -36,7 +36,7 @@ def shared(*judges: Judge) -> list[tuple[str, ...]]:
 def prompts(judge: Debate, other: Debate, about: Sequence[Item] = TWO) -> list[str]:
     (one,) = shared_judges(dict(zip(NAMES, (judge, other), strict=True)))
     assert isinstance(one.judge, Debate)
-    script = joint_reading(lambda *_: 3, lambda *_: "TOO LOW")
+    script = joint_table_script(lambda *_: 3, lambda *_: "TOO LOW")
     judgements, lm = judged(one.judge, script, about)
     assert values(judgements) == [3] * 4
     return lm.prompts

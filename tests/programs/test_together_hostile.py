@@ -1,4 +1,4 @@
-"""Candidates that pose as neighbours or as the protocol: none changes another's score, or its own, in any aspect."""
+"""Candidates that imitate neighbours or the protocol: none changes any score."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tests.programs.tables import (
     cells,
     headers,
     joint_judge,
-    joint_reading,
+    joint_table_script,
     judged,
-    shown,
+    shown_candidates,
     values,
 )
 from tests.programs.test_debate_hostile import HOSTILE as ALONE
@@ -111,7 +111,7 @@ def joint_course(text: str, where: str, together: int) -> tuple[list[float | str
     candidates = cells(text if where == "text" else "Plain.", *NEIGHBOURS)
     if where != "text":
         candidates = [replace(item, **{where: text}) for item in candidates]
-    script = joint_reading(worth, disputes_coherence)
+    script = joint_table_script(worth, disputes_coherence)
     judgements, lm = judged(joint_judge(2, tie_breaker=True, together=together), script, candidates)
     turns = [[(t.role, t.round, t.score, t.no_issue, t.calls) for t in j.transcript.turns] for j in judgements]
     return values(judgements), turns, lm
@@ -129,7 +129,7 @@ def unchanged_jointly(text: str, where: str, together: int = 4) -> None:
     expected = sorted([h for h in frame(prompt) if h != "context"] for prompt in plain.prompts)
     assert sorted([h for h in frame(prompt) if h != "context"] for prompt in lm.prompts) == expected
     for prompt in lm.prompts:
-        assert all(list(shown(prompt).values()).count(neighbour) <= 1 for neighbour in NEIGHBOURS)
+        assert all(list(shown_candidates(prompt).values()).count(neighbour) <= 1 for neighbour in NEIGHBOURS)
 
 
 @pytest.mark.parametrize("name", JOINT)

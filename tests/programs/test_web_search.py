@@ -1,4 +1,4 @@
-"""Evidence from the web, by a local stand-in of the provider."""
+"""Evidence from web search, with a local stand-in of the provider."""
 
 from __future__ import annotations
 

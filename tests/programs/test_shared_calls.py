@@ -1,4 +1,4 @@
-"""Processes that want the same replies at the same time: each call is made by one of them, whatever becomes of it."""
+"""Processes that need the same replies at the same time: each call is made by one of them, even after failures."""
 
 from __future__ import annotations
 

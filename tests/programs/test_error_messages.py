@@ -1,4 +1,4 @@
-"""What a command says when an error ends its run."""
+"""Messages of commands whose run was ended by an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A judge of the user's own: what its class must have, how it is named, what offline LM and dry run make of it."""
+"""A user's own judge: the required methods, its name, the offline LM and the dry run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an odd server sends is read as far as it goes, and what is kept can be read by every later run."""
+"""Validation of replies from odd servers: what is usable is kept, and every stored reply can be read again."""
 
 from __future__ import annotations
 
