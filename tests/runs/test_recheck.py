@@ -16,9 +16,16 @@ from debate_judge.data.agreement.tables import agreement_table
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Candidate, RatedGroup
 from debate_judge.data.tasks import PAIRS
-from debate_judge.runs.after.common import recorded_scores
+from debate_judge.runs.after.common import recorded_scores_for
 from debate_judge.runs.export.manifest import Export
-from debate_judge.runs.export.recorded import RECORDED, cuts_in, exported_name, objective_in, record, recorded_in
+from debate_judge.runs.export.recorded import (
+    RECORDED,
+    cuts_in,
+    exported_judge_name,
+    objective_in,
+    record_scores,
+    recorded_scores_in,
+)
 from tests.runs.known_judges import LMS, RATED, SEEN, asked, command, export, file_of
 
 __all__ = ["asked"]
@@ -112,14 +119,14 @@ def test_an_export_tells_several_pairs_of_a_source_apart() -> None:
     )
     corpus = replace(RATED, task=PAIRS, groups=groups)
     scores = {"preference": [GroupScores(g.id, ("a", "b"), (1.0, 0.0), (0.9, 0.2)) for g in groups]}
-    manifest = {"evidence": {RECORDED: record(corpus, scores, {}, by="export", seen=())}}
-    recorded = recorded_in(manifest)
+    manifest = {"evidence": {RECORDED: record_scores(corpus, scores, {}, scored_by="export", seen=())}}
+    recorded = recorded_scores_in(manifest)
     assert recorded is not None
     assert recorded.sources == {group.source_id for group in groups}
     table = agreement_table(recorded.scores, levels=("summary",), resamples=50)
     assert table.aspects["preference"]["summary"]["pearson"].groups == 12
     # Compared with another LM's, they rest on sources.
-    kept = recorded_scores(cast(Export, SimpleNamespace(manifest=manifest)), corpus, PAIRS.aspects)["preference"]
+    kept = recorded_scores_for(cast(Export, SimpleNamespace(manifest=manifest)), corpus, PAIRS.aspects)["preference"]
     assert [(group.group, group.cluster) for group in kept] == [(group.id, group.source_id) for group in groups]
     assert {group.scores for group in kept} == {(0.9, 0.2)}
 
@@ -134,14 +141,14 @@ def of_group(**changed: object) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("evidence", "read", "field"),
     [
-        ({RECORDED: 5}, recorded_in, "recorded"),
-        ({RECORDED: {"by": "us", "seen": [], "aspects": {}}}, recorded_in, "recorded.by"),
-        (of_group(scores=[2, "3"]), recorded_in, "recorded.aspects.tone[0].scores[1]"),
-        (of_group(scores=[2]), recorded_in, "recorded.aspects.tone[0]"),
-        (of_group(texts=["a", "a"]), recorded_in, "recorded.aspects.tone[0].candidate"),
-        (of_group(source="\ud800"), recorded_in, "recorded.aspects.tone[0].source"),
+        ({RECORDED: 5}, recorded_scores_in, "recorded"),
+        ({RECORDED: {"by": "us", "seen": [], "aspects": {}}}, recorded_scores_in, "recorded.by"),
+        (of_group(scores=[2, "3"]), recorded_scores_in, "recorded.aspects.tone[0].scores[1]"),
+        (of_group(scores=[2]), recorded_scores_in, "recorded.aspects.tone[0]"),
+        (of_group(texts=["a", "a"]), recorded_scores_in, "recorded.aspects.tone[0].candidate"),
+        (of_group(source="\ud800"), recorded_scores_in, "recorded.aspects.tone[0].source"),
         ({"exported": {"judge": "x"}, "decisions": {"x": {"tone": {"cut": "3"}}}}, cuts_in, "decisions.x.tone.cut"),
-        ({"exported": "compiled"}, exported_name, "exported"),
+        ({"exported": "compiled"}, exported_judge_name, "exported"),
         ({"objective": {"level": "all"}}, lambda manifest: objective_in(manifest, "summary"), "objective.level"),
     ],
 )
