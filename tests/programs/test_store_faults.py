@@ -243,12 +243,12 @@ def test_an_import_that_was_interrupted_starts_over(tmp_path: Path, monkeypatch:
 
 
 def test_an_estimate_counts_replies_of_older_versions_as_paid(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    from debate_judge.runs.estimates.dry_run import _paid
+    from debate_judge.runs.estimates.dry_run import _stored_replies
 
-    with _paid(tmp_path) as store:
+    with _stored_replies(tmp_path) as store:
         assert store is None
     (tmp_path / "x.replies").write_bytes(b"".join(LINES))
-    with caplog.at_level(logging.WARNING), _paid(tmp_path) as store:
+    with caplog.at_level(logging.WARNING), _stored_replies(tmp_path) as store:
         assert store is not None
         assert get_all(store, 4) == READ
     assert not caplog.records
