@@ -153,8 +153,8 @@ def _sampled_split(plan: CompilePlan) -> Splits:
 def _sampled_folds(plan: CompilePlan, folds: Folds) -> CompileData:
     """The data with a sample of each fold, the same wherever the fold is held out, chosen by or learnt from."""
     data, sampled_ids = plan.data, set[str]()
-    count = SAMPLE_ITEMS // len(data.aspects) // len(folds.parts)
-    for held_out in (splits.held_out for splits in folds.parts):
+    count = SAMPLE_ITEMS // len(data.aspects) // len(folds.folds)
+    for held_out in (splits.held_out for splits in folds.folds):
         ranked = [group for group in held_out.groups if data.discriminates(group, data.aspects)]
         others = [group for group in held_out.groups if not data.discriminates(group, data.aspects)]
         for groups in (ranked, others):
@@ -171,8 +171,8 @@ def _sampled_folds(plan: CompilePlan, folds: Folds) -> CompileData:
             held_out=take(splits.held_out),
         )
 
-    sampled_folds = Folds(sampled_split(folds.whole), tuple(tuple(map(sampled_split, half)) for half in folds.halves))
-    return replace(data, corpus=take(data.corpus), splits=sampled_folds.whole, folds=sampled_folds)
+    sampled_folds = Folds(sampled_split(folds.final), tuple(tuple(map(sampled_split, half)) for half in folds.halves))
+    return replace(data, corpus=take(data.corpus), splits=sampled_folds.final, folds=sampled_folds)
 
 
 def make_stages(plan: CompilePlan, sample: CompilePlan) -> dict[str, Stage]:
@@ -210,7 +210,7 @@ def _choice_corpora(plan: CompilePlan, unit: Sequence[Aspect], *, ranked: bool =
     """The sources that a unit's judge is chosen by, of all folds together."""
     if not plan.data.folds:
         return plan.choice_corpora(unit, ranked=ranked)
-    choices = [plan.for_fold(splits, 1).choice_corpora(unit, ranked=ranked) for splits in plan.data.folds.parts]
+    choices = [plan.for_fold(splits, 1).choice_corpora(unit, ranked=ranked) for splits in plan.data.folds.folds]
     parts: dict[ChoicePart, Corpus] = {}
     for part in PARTS:
         ids = {group.id for choice in choices for group in choice[part].groups}

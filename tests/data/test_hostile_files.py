@@ -11,8 +11,8 @@ import pytest
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.files import formats, groups, reading, workbook
-from debate_judge.data.files.columns import Columns
-from debate_judge.data.files.formats import rows
+from debate_judge.data.files.columns import ColumnNames
+from debate_judge.data.files.formats import read_records
 from debate_judge.data.files.groups import iter_groups, load
 from debate_judge.data.files.task_file import guess_task
 from tests.data.files_of_rows import TASK
@@ -56,7 +56,7 @@ def test_a_workbook_that_unpacks_to_more_than_is_allowed(tmp_path: Path, monkeyp
     text = b"x" * (160 << 20)
     cell = b'<row r="9"><c r="A9" t="inlineStr"><is><t>' + text + b"</t></is></c></row>"
     path = with_sheet(tmp_path / "a.xlsx", added(cell))
-    monkeypatch.setattr(workbook, "BYTES", 128 << 20)
+    monkeypatch.setattr(workbook, "MAX_MEMORY", 128 << 20)
     with pytest.raises(InputError, match="more than 128 MB"):
         load(path, TASK)
 
@@ -64,7 +64,7 @@ def test_a_workbook_that_unpacks_to_more_than_is_allowed(tmp_path: Path, monkeyp
 @pytest.mark.integration
 def test_a_workbook_that_takes_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = with_sheet(tmp_path / "a.xlsx", lambda sheet: sheet)
-    monkeypatch.setattr(workbook, "SECONDS", 0)
+    monkeypatch.setattr(workbook, "MAX_SECONDS", 0)
     with pytest.raises(InputError, match="more than 0 seconds"):
         load(path, TASK)
 
@@ -107,7 +107,7 @@ def test_more_rows_than_rated_data_have(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_an_endless_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "LONGEST_LINE", 1 << 20)
+    monkeypatch.setattr(reading, "MAX_LINE_BYTES", 1 << 20)
     for encoding in ("utf-8", "utf-16"):
         (tmp_path / "a.jsonl").write_text('{"text": "' + "x" * (2 << 20) + '"}\n{"text": "y"}\n', encoding=encoding)
         with pytest.raises(InputError, match="line 1: a line of more than 1 MB"):
@@ -141,7 +141,7 @@ def test_more_aspects_than_anyone_rates(tmp_path: Path) -> None:
     names = [f"key{i}" for i in range(101)]
     (tmp_path / "a.csv").write_text("text," + ",".join(names) + "\n" + "x" + ",1" * 101 + "\ny" + ",2" * 101 + "\n")
     with pytest.raises(InputError, match=r"(?s)too many columns look like ratings.*101"):
-        guess_task(rows(tmp_path / "a.csv"), Columns(), "a")
+        guess_task(read_records(tmp_path / "a.csv"), ColumnNames(), "a")
 
 
 def test_long_sources_and_zero_bytes_are_honest(tmp_path: Path) -> None:
