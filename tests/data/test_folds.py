@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from debate_judge.data.errors import InputError
 from debate_judge.data.folds import FOLDS, MIN_SOURCES_FOR_SPLIT, Folds, default_folds, fold
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.data.splits import Splits
@@ -92,11 +91,3 @@ def test_near_duplicates_stay_in_one_fold() -> None:
 )
 def test_how_many_folds_a_corpus_has(sources: int, expected: int) -> None:
     assert default_folds(many(sources)) == expected
-
-
-def test_single_candidates_need_ratings_that_differ_in_train_and_dev() -> None:
-    assert len(all_of(fold(singles(20), aspects=["tone"], seed=0, count=6))) == 6
-    with pytest.raises(InputError, match="too few ratings of tone"):
-        fold(singles(12), aspects=["tone"], seed=0, count=4)
-    with pytest.raises(InputError, match="all ratings of tone in the part train are equal"):
-        fold(corpus(*(group(str(i), 3) for i in range(24))), aspects=["tone"], seed=0, count=4)

@@ -189,14 +189,6 @@ def test_another_program_is_kept_beside(tmp_path: Path) -> None:
     assert read(tmp_path / f"x.{mark[:8]}").fingerprint == mark
 
 
-def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "x").mkdir()
-    (tmp_path / "x" / "thesis.tex").write_text("years of work")
-    with pytest.raises(InputError, match="something else"):
-        write(tmp_path / "x")
-    assert [p.name for p in tmp_path.rglob("*")] == ["x", "thesis.tex"]
-
-
 def test_what_cannot_be_written_leaves_the_old_export(tmp_path: Path) -> None:
     write(tmp_path / "x")
     with pytest.raises(ValueError, match="JSON"):
