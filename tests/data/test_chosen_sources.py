@@ -6,7 +6,6 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-
 from debate_judge import data
 from debate_judge.data.folds import fold
 from debate_judge.data.schema import Corpus, RatedGroup, group_record

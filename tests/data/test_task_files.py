@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-
 from debate_judge.data.files.task_file import RESERVED, read_task
 from debate_judge.data.schema import Scale
 from debate_judge.data.tasks import DIALOGUE, SUMMARIZATION, TASKS

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-
 from debate_judge.data.files.writing import require_file, write_json
 
 
