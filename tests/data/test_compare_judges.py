@@ -171,7 +171,7 @@ def test_below_six_groups_there_is_no_p_value_and_the_text_says_why(level: Level
     a, b = random_groups(701, noise=0.2, groups=5), random_groups(702, noise=3.0, groups=5)
     found = compare({"x": a}, {"x": b}, level=level, resamples=50)
     assert found.p_value is None
-    assert str(found).endswith("over 5 groups, no p: with fewer than 6 groups none can be below 0.05")
+    assert "no p: with fewer than 6" in str(found)
     six = compare({"x": random_groups(701, noise=0.2, groups=6)}, {"x": random_groups(702, noise=3.0, groups=6)})
     assert six.p_value is not None
     assert "p = " in str(six)

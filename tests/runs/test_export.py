@@ -102,7 +102,7 @@ def test_rated_examples_are_exported_only_with_permission_and_then_told(tmp_path
     )
     judge = replace(judge, aspects={**judge.aspects, "tone": tone})
     # Without them it would be another judge than the one whose evidence it carries.
-    with pytest.raises(InputError, match="the judge of 'tone' shows rated examples") as error:
+    with pytest.raises(InputError, match="rated examples") as error:
         write(tmp_path / "x", judge)
     assert "export-examples" in str(error.value)
     assert not (tmp_path / "x").exists()
@@ -112,7 +112,7 @@ def test_rated_examples_are_exported_only_with_permission_and_then_told(tmp_path
     assert any("PRIVATE" in prompt for _, prompt in asked_by(kept.judge))
     entries = kept.manifest["aspects"]
     assert [entry.get("holds_texts") for entry in entries.values()] == [{"rated_examples": 1}, None, None]
-    assert "Its prompts show 1 rated texts of that data" in (tmp_path / "x" / "README.md").read_text(encoding="utf-8")
+    assert "1 rated texts" in (tmp_path / "x" / "README.md").read_text(encoding="utf-8")
 
 
 def test_no_secret_and_no_path_of_this_machine_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,7 +79,7 @@ def test_what_has_no_score_never_enters_a_mean_as_none(judge: LoadedJudge) -> No
     metric = ProgramMetric(judge, source="message", text="reply", failure_score=-1)
     found = metric(dspy.Example(message="m"), dspy.Prediction(reply="unreadable 3"))
     assert found.score == -1
-    assert "tone has no score: unreadable reply" in found.feedback
+    assert "unreadable reply" in found.feedback
     assert list(metric.unscored) == ["unreadable 3"]
 
 
