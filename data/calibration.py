@@ -5,8 +5,8 @@ map predicts a text's mean rating from its score. It is fitted by isotonic regre
 the least squared error (Barlow, Bartholomew, Bremner and Brunk 1972). That is a step function, which would turn all
 scores on a step into ties. So each step is replaced by one knot at the mean of its scores, with straight lines between
 knots (centered isotonic regression, Oron and Flournoy 2017). What is still flat, such as the ends beyond the first and
-last knot, gets a small slope (`ORDER`). So no two scores become equal or change places, and the rank correlations of an
-aspect stay what they are.
+last knot, gets a small slope (`IDENTITY_WEIGHT`). So no two scores become equal or change their order, and the rank
+correlations of an aspect do not change.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from debate_judge.data.agreement.classification import Measure
 from debate_judge.data.agreement.correlations import Floats
 from debate_judge.data.agreement.raters import differences_by_group, error_and_bias, mean_over_groups
 from debate_judge.data.agreement.results import GroupScores
-from debate_judge.data.agreement.tables import agreement_table
+from debate_judge.data.agreement.tables import level_correlation
 from debate_judge.data.errors import InputError
-from debate_judge.data.schema import Level, Scale
+from debate_judge.data.schema import ROUNDING_ERROR, Level, Scale
 
-ORDER = 0.001
-"""Weight of the score's own place on its scale in the mapped score, the rest being the fitted map. It moves a mapped
+IDENTITY_WEIGHT = 0.001
+"""Weight of the linear map of the score's own scale in the mapped score; the rest is the fitted map. It moves a mapped
 score by at most this share of the scale: .004 of a point on a scale from 1 to 5."""
 
 _DIGITS = 9
-"""Decimals that scores are rounded to; scores that are then equal are fitted as one."""
+"""Decimals that scores are rounded to before the fit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +42,9 @@ class Calibration:
     knots: tuple[tuple[float, float], ...]
     """(score, mapped score), both increasing."""
     groups: int
-    """Groups that it was fitted on."""
+    """Number of groups that it was fitted on."""
     candidates: int
-    """Candidates that it was fitted on."""
+    """Number of candidates that it was fitted on."""
 
     def __post_init__(self) -> None:
         if not self.knots or not all(math.isfinite(2 * value) for knot in self.knots for value in knot):
@@ -52,17 +52,17 @@ class Calibration:
         if any(before[i] >= after[i] for before, after in pairwise(self.knots) for i in (0, 1)):
             raise InputError("the knots of a calibration do not increase", field="knots")
 
-    def at(self, score: float) -> float:
+    def map_score(self, score: float) -> float:
         """The mapped score."""
-        place = bisect_right(self.knots, score, key=lambda knot: knot[0])
-        if place in (0, len(self.knots)):
-            return self.knots[max(0, place - 1)][1]
-        (x0, y0), (x1, y1) = self.knots[place - 1 : place + 1]
+        i = bisect_right(self.knots, score, key=lambda knot: knot[0])
+        if i in (0, len(self.knots)):
+            return self.knots[max(0, i - 1)][1]
+        (x0, y0), (x1, y1) = self.knots[i - 1 : i + 1]
         return y0 + (y1 - y0) * (score - x0) / (x1 - x0)
 
-    def applied(self, groups: Sequence[GroupScores]) -> list[GroupScores]:
+    def map_groups(self, groups: Sequence[GroupScores]) -> list[GroupScores]:
         """The groups with every score mapped."""
-        return [replace(g, scores=tuple(None if s is None else self.at(s) for s in g.scores)) for g in groups]
+        return [replace(g, scores=tuple(None if s is None else self.map_score(s) for s in g.scores)) for g in groups]
 
 
 def fit_calibration(groups: Sequence[GroupScores], scale: Scale, *, on_scale: bool = True) -> Calibration | None:
@@ -72,15 +72,15 @@ def fit_calibration(groups: Sequence[GroupScores], scale: Scale, *, on_scale: bo
         groups: Scores and ratings of one aspect, on sources whose ratings the judge was not tuned on.
         scale: The scale of the ratings.
         on_scale: Whether the scores are on it, too. Other scores keep their order only between the lowest and the
-            highest fitted one.
+            highest fitted score.
 
     Returns:
         None without a candidate that has both score and rating.
     """
-    used = [
+    pairs_by_group = [
         [(s, r) for s, r in zip(g.scores, g.ratings, strict=True) if s is not None and r is not None] for g in groups
     ]
-    pairs = [pair for rescaled in used for pair in rescaled]
+    pairs = [pair for group_pairs in pairs_by_group for pair in group_pairs]
     if not pairs:
         return None
     steps = _steps(np.array(pairs), scale)
@@ -91,12 +91,15 @@ def fit_calibration(groups: Sequence[GroupScores], scale: Scale, *, on_scale: bo
         xs = sorted({low, *xs, high})
         rescaled = [scale.low + (scale.high - scale.low) * (x - low) / (high - low) for x in xs]
         fitted = np.interp(xs, [x for x, _ in steps], [y for _, y in steps])
-        steps = [(x, float((1 - ORDER) * y + ORDER * o)) for x, y, o in zip(xs, fitted, rescaled, strict=True)]
-    return Calibration(tuple(steps), sum(map(bool, used)), len(pairs))
+        steps = [
+            (x, float((1 - IDENTITY_WEIGHT) * y + IDENTITY_WEIGHT * o))
+            for x, y, o in zip(xs, fitted, rescaled, strict=True)
+        ]
+    return Calibration(tuple(steps), sum(map(bool, pairs_by_group)), len(pairs))
 
 
 def _steps(pairs: Floats, scale: Scale) -> list[tuple[float, float]]:
-    """The steps of the isotonic regression as (mean of the step's scores, height), from the lowest on.
+    """The steps of the isotonic regression as (mean of the step's scores, height), in increasing order.
 
     Args:
         pairs: Scores and ratings, shape (candidates, 2).
@@ -104,8 +107,8 @@ def _steps(pairs: Floats, scale: Scale) -> list[tuple[float, float]]:
     """
     from scipy.optimize import isotonic_regression
 
-    scores, place, counts = np.unique(np.round(pairs[:, 0], _DIGITS), return_inverse=True, return_counts=True)
-    means = np.bincount(place, weights=pairs[:, 1]) / counts
+    scores, step_of_pair, counts = np.unique(np.round(pairs[:, 0], _DIGITS), return_inverse=True, return_counts=True)
+    means = np.bincount(step_of_pair, weights=pairs[:, 1]) / counts
     fitted = isotonic_regression(means, weights=counts)
     heights = np.clip(fitted.x, scale.low, scale.high)
     steps: list[tuple[float, float]] = []
@@ -118,21 +121,21 @@ def _steps(pairs: Floats, scale: Scale) -> list[tuple[float, float]]:
 
 @dataclass(frozen=True, slots=True)
 class CalibrationEffect:
-    """How far a judge's scores are from the ratings before and after calibration, on sources that it was not fitted on.
+    """Error, bias and rank correlation before and after calibration, on sources that it was not fitted on.
 
-    None where undefined, e.g. for the error of scores that are not on the raters' scale.
+    None where undefined, e.g. the error of scores that are not on the raters' scale.
     """
 
     calibration: Calibration
     error: Measure | None
     """Mean absolute difference of score and mean rating, before."""
     error_after: Measure | None
-    """The same after calibration; so with all `_after` fields."""
+    """The same after calibration, as all `_after` fields."""
     change: Measure | None
-    """`error_after` minus `error`, with the interval of the paired differences."""
+    """`error_after` minus `error`, with an interval of the paired differences."""
     rms: float | None
-    """Root of the mean squared difference, before. The map is fitted to reduce this one; where most ratings are at one
-    end of the scale, the mean absolute difference may grow."""
+    """Root mean squared difference, before. The map minimizes this one; where most ratings are at one end of the scale,
+    the mean absolute difference may grow."""
     rms_after: float | None
     bias: Measure | None
     """Mean of score minus rating, before."""
@@ -146,7 +149,7 @@ class CalibrationEffect:
         """Whether rank correlation is the same before and after."""
         if self.spearman is None or self.spearman_after is None:
             return self.spearman is self.spearman_after
-        return math.isclose(self.spearman, self.spearman_after, abs_tol=1e-9)
+        return math.isclose(self.spearman, self.spearman_after, abs_tol=ROUNDING_ERROR)
 
     def to_json(self) -> dict[str, object]:
         names = ("error", "error_after", "change", "bias", "bias_after")
@@ -159,7 +162,7 @@ class CalibrationEffect:
         return {**record, **ranks, "fitted_on": fitted, "knots": [list(knot) for knot in self.calibration.knots]}
 
 
-def effect_of(
+def calibration_effect(
     calibration: Calibration,
     groups: Sequence[GroupScores],
     level: Level,
@@ -171,31 +174,27 @@ def effect_of(
 
     Args:
         calibration: The map.
-        groups: One aspect's groups with the judge's own scores; the map was fitted on others.
+        groups: One aspect's groups with the judge's own scores, from other sources than the map was fitted on.
         level: Level of the rank correlation.
         on_scale: Whether the judge's own scores are on the raters' scale.
-        mapped: The groups with mapped scores, if they are not all mapped by `calibration` (folds have a map each).
+        mapped: The groups with mapped scores, where `calibration` does not map all of them (each fold has its own map).
     """
-    mapped = calibration.applied(groups) if mapped is None else mapped
+    mapped = calibration.map_groups(groups) if mapped is None else mapped
     before = error_and_bias(groups) if on_scale else (None, None)
     after = error_and_bias(mapped)
-    ranks = [
-        agreement_table({"x": variant}, levels=(level,), resamples=0).aspects["x"][level]["spearman"].value
-        for variant in (groups, mapped)
-    ]
-    old, new = differences_by_group(groups), differences_by_group(mapped)
-    changes = [np.abs(b) - np.abs(a) for a, b in zip(old, new, strict=True)]
+    errors, mapped_errors = differences_by_group(groups), differences_by_group(mapped)
+    changes = [np.abs(b) - np.abs(a) for a, b in zip(errors, mapped_errors, strict=True)]
     return CalibrationEffect(
         calibration,
         error=before[0],
         error_after=after[0],
         change=mean_over_groups(changes) if on_scale and changes else None,
-        rms=_rms(old) if on_scale else None,
-        rms_after=_rms(new),
+        rms=_rms(errors) if on_scale else None,
+        rms_after=_rms(mapped_errors),
         bias=before[1],
         bias_after=after[1],
-        spearman=ranks[0],
-        spearman_after=ranks[1],
+        spearman=level_correlation(groups, "spearman", level),
+        spearman_after=level_correlation(mapped, "spearman", level),
     )
 
 

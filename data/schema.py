@@ -20,8 +20,8 @@ Granularity = Literal["given", "half", "whole"]
 
 GRANULARITIES: tuple[Granularity, ...] = ("given", "half", "whole")
 
-_ROUNDING = 1e-9
-"""Share by which decimal fractions may differ, e.g. 0.3 - 0.1 from 0.2."""
+ROUNDING_ERROR = 1e-9
+"""Smaller differences of numbers around 1 are rounding errors, e.g. of 0.3 - 0.1 and 0.2."""
 
 ALL = "all"
 """What a user names instead of aspects to have every one."""
@@ -48,7 +48,7 @@ class Scale:
     def __post_init__(self) -> None:
         if not all(math.isfinite(v) for v in (self.low, self.high, self.step)):
             raise InputError("a scale needs finite numbers", found=(self.low, self.high, self.step))
-        if self.low >= self.high or not 0 < self.step <= (self.high - self.low) * (1 + _ROUNDING):
+        if self.low >= self.high or not 0 < self.step <= (self.high - self.low) * (1 + ROUNDING_ERROR):
             raise InputError(
                 "not a scale",
                 expected="low < high and 0 < step <= high - low",
@@ -61,7 +61,7 @@ class Scale:
     @property
     def binary(self) -> bool:
         """Whether this is a scale of two values, so that yes and no are ratings on it."""
-        return math.isclose(self.step, self.high - self.low, rel_tol=_ROUNDING)
+        return math.isclose(self.step, self.high - self.low, rel_tol=ROUNDING_ERROR)
 
     def at(self, value: float, granularity: Granularity) -> float:
         """Round `value`, which is on the scale, to the granularity; halves go up, and the result is on the scale."""

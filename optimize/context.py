@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from debate_judge.data.agreement.decisions import DecisionRule
-from debate_judge.data.agreement.results import NAMES
+from debate_judge.data.agreement.results import STATISTIC_NAMES
 from debate_judge.data.agreement.tables import Difference, GroupScores, Level, Statistic, compare
 from debate_judge.data.errors import InputError
 from debate_judge.data.folds import Folds
-from debate_judge.data.inference.absolute_agreement import MAXIMIZED, AbsoluteScale, Objective
+from debate_judge.data.inference.absolute_agreement import OBJECTIVE_DESCRIPTIONS, AbsoluteScale, Objective
 from debate_judge.data.schema import Aspect, Corpus, RatedGroup
 from debate_judge.data.splits import Splits
 from debate_judge.optimize.search.choice_scores import ChoicePart
@@ -124,9 +124,9 @@ class CompilePlan:
         """What the figures of the search are, e.g. `summary-level Spearman`."""
         absolute_measure = self.settings.chosen_by.absolute_measure
         return (
-            f"{self.data.level}-level {NAMES[self.statistic]}"
+            f"{self.data.level}-level {STATISTIC_NAMES[self.statistic]}"
             if absolute_measure is None
-            else MAXIMIZED[absolute_measure]
+            else OBJECTIVE_DESCRIPTIONS[absolute_measure]
         )
 
     @property

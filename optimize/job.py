@@ -164,14 +164,16 @@ def open_run(plan: CompilePlan, *, progress: bool = True) -> Iterator[Run]:
     """
     settings = plan.settings
     require_reachable(plan.study)
-    with _runner(plan, progress=progress) as runner, _tracker(plan) as tracker:
-        announce(plan, tracker)
-        runner.progress.phases = plan.phases
-        run = Run.of(plan, runner, tracker, reflection_lm(settings, runner.lm))
-        if settings.preflight:
-            preflight(runner, _preflight_checks(plan))
-            preflight_reflection(settings, run.reflection)
-        yield run
+    with _runner(plan, progress=progress) as runner:
+        # Before the tracker: settings that name no LM leave no run.
+        reflection = reflection_lm(settings, runner.lm)
+        with _tracker(plan) as tracker:
+            announce(plan, tracker)
+            runner.progress.phases = plan.phases
+            if settings.preflight:
+                preflight(runner, _preflight_checks(plan))
+                preflight_reflection(settings, reflection)
+            yield Run.of(plan, runner, tracker, reflection)
 
 
 def _start(settings: Settings, options: Mapping[str, Any]) -> Judge:

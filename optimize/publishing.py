@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from debate_judge.data.agreement.differences import power_of
+from debate_judge.data.agreement.differences import statistical_power
 from debate_judge.data.agreement.tables import compare
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import opening
@@ -24,7 +24,7 @@ from debate_judge.programs import JUDGE_CLASSES
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.roles.examples import examples_of, rendered
 from debate_judge.runs.export import folder
-from debate_judge.runs.export.recorded import RECORDED, record
+from debate_judge.runs.export.recorded import RECORDED, record_scores
 from debate_judge.runs.flags.declaration import changed_settings
 from debate_judge.runs.reports import absolute_agreement as absolute_agreement_tables
 from debate_judge.runs.reports import calibration as calibration_tables
@@ -82,11 +82,11 @@ def export(result: Result) -> None:
 def _recorded(result: Result) -> dict[str, Any]:
     """The exported judge's held-out scores, for what is measured after the compile."""
     held_out, name, splits = result.held_out, result.exported.name, result.plan.data.splits
-    return record(
+    return record_scores(
         result.plan.data.measured,
         held_out.scores[name],
         held_out.calibrated if name == "compiled" else {},
-        by="folds" if held_out.folds else "export",
+        scored_by="folds" if held_out.folds else "export",
         seen={group.source_id for part in (splits.train, splits.dev) for group in part.groups},
     )
 
@@ -250,7 +250,7 @@ def _metrics(result: Result) -> dict[str, float | None]:
 
 def _details(result: Result) -> dict[str, float | None]:
     held_out, tried = result.held_out, next(iter(result.searches.values()))
-    meter, power = result.lm.meter, power_of(held_out.gain)
+    meter, power = result.lm.meter, statistical_power(held_out.gain)
     return {
         **{f"held_out/{name}/lm_calls_per_item": held_out.calls_per_item(name) for name in COMPARED},
         **{f"gain/{aspect}": gain.value for aspect, gain in held_out.gains.items()},

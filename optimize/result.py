@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from debate_judge.data.agreement.differences import power_of
+from debate_judge.data.agreement.differences import statistical_power
 from debate_judge.data.agreement.results import Agreement
 from debate_judge.data.calibration import CalibrationEffect
 from debate_judge.optimize.context import CompilePlan
@@ -142,7 +142,7 @@ class Result:
             "closeness": absolute_agreement_tables.to_json(held_out.absolute_agreement),
             "calibration": calibration_tables.to_json(self.calibration),
             "raters": rater_tables.to_json(held_out.raters),
-            "gain": {**asdict(gain), "power": None if (power := power_of(gain)) is None else asdict(power)},
+            "gain": {**asdict(gain), "power": None if (power := statistical_power(gain)) is None else asdict(power)},
             "gains": {aspect: asdict(aspect_gain) for aspect, aspect_gain in held_out.gains.items()},
             "gain_of_knowledge": asdict(held_out.of_knowledge),
             "gain_over_informed_single": asdict(held_out.over_informed),

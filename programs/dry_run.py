@@ -18,7 +18,7 @@ from debate_judge.programs.lm.local_engine import LocalEngine
 from debate_judge.programs.lm.reply import Reply
 from debate_judge.programs.offline import engine as offline
 from debate_judge.programs.offline import other_roles
-from debate_judge.programs.offline.roles import BLIND, CONTRARY, Prompt, parse, render
+from debate_judge.programs.offline.roles import BLIND_PHRASE, CONTRARY_ROLE, Prompt, parse, render
 from debate_judge.programs.roles import parsing as replies
 
 REPLY_TOKENS = (80, 250, 800)
@@ -69,15 +69,15 @@ def _twice_as_many_claims(prompt: Prompt, written: str) -> dict[str, str]:
     if lines == ["NONE"]:
         return {"claims": written}
     twice = [claim for line in lines for claim in (line, f"Besides: {line}")]
-    return {"claims": "\n".join(twice[: other_roles.most_claims(prompt)])}
+    return {"claims": "\n".join(twice[: other_roles.max_claims(prompt)])}
 
 
 def _none_disputed(prompt: Prompt, written: str) -> dict[str, str]:
-    return {"decisions": replies.NO_ISSUE, **dict.fromkeys(other_roles.named(prompt, "decisions"), "")}
+    return {"decisions": replies.NO_ISSUE, **dict.fromkeys(other_roles.cell_names(prompt, "decisions"), "")}
 
 
 def _all_disputed(prompt: Prompt, written: str) -> dict[str, str]:
-    names = other_roles.named(prompt, "decisions")
+    names = other_roles.cell_names(prompt, "decisions")
     return {**dict.fromkeys(names, "An issue."), "decisions": "\n".join(f"{name}: TOO HIGH" for name in names)}
 
 
@@ -103,13 +103,13 @@ class DryRunEngine(LocalEngine):
 
     def answer(self, system: str, user: str, settings: Mapping[str, Any]) -> Reply:
         case, prompt = self._case, parse(system, user)
-        if BLIND in prompt.role and case.name != "expected":
+        if BLIND_PHRASE in prompt.role and case.name != "expected":
             # The blind score's distance from the Scorer's decides whether there is a debate.
-            prompt = replace(prompt, role="" if case.name == "lower" else CONTRARY)
-        known_fields = offline.known_fields(prompt)
-        fields = offline.fill_in(prompt, known_fields)
+            prompt = replace(prompt, role="" if case.name == "lower" else CONTRARY_ROLE)
+        answered_fields = offline.answered_fields(prompt)
+        fields = offline.complete_fields(prompt, answered_fields)
         free_text = [
-            n for n in fields if n in FREE_TEXT_FIELDS or (n not in known_fields and offline.is_text(prompt, n))
+            n for n in fields if n in FREE_TEXT_FIELDS or (n not in answered_fields and offline.is_free_text(prompt, n))
         ]
         tokens = case.reply_tokens
         if case.name != "expected":

@@ -184,7 +184,7 @@ def _render(table: AgreementTable) -> list[Printed]:
 
 def _level_table(table: AgreementTable, level: Level) -> DataTable:
     from debate_judge.data.agreement.intervals import METHODS
-    from debate_judge.data.agreement.tables import NAMES, STATISTICS
+    from debate_judge.data.agreement.tables import STATISTIC_NAMES, STATISTICS
     from debate_judge.runs.reports.tables import DataTable
     from debate_judge.runs.reports.text import interval
 
@@ -196,7 +196,11 @@ def _level_table(table: AgreementTable, level: Level) -> DataTable:
     if level == "summary":
         other = {"ranked": "value_without_constant"} if any(cell.constant for cell in cells) else {}
         other |= {"all = 0": "value_undefined_as_zero"} if any(cell.undefined for cell in cells) else {}
-    header = ["aspect", *(NAMES[s] for s in STATISTICS), *(f"{NAMES[s]}, {name}" for name in other for s in STATISTICS)]
+    header = [
+        "aspect",
+        *(STATISTIC_NAMES[s] for s in STATISTICS),
+        *(f"{STATISTIC_NAMES[s]}, {name}" for name in other for s in STATISTICS),
+    ]
     body = []
     for name, figures in by_aspect.items():
         more = [getattr(figures[s], value) for value in other.values() for s in STATISTICS]

@@ -66,7 +66,7 @@ def _estimate(flags: ScoreFlags) -> int:
     from debate_judge.runs.estimates.dry_run import reply_tokens
     from debate_judge.runs.estimates.items import estimate_scoring, scoring_target
     from debate_judge.runs.estimates.table import render
-    from debate_judge.runs.export.loaded import chosen_aspects
+    from debate_judge.runs.export.loaded import select_aspects
     from debate_judge.runs.runner.streaming import group_items
     from debate_judge.runs.scoring.scorer import find_export
 
@@ -80,7 +80,7 @@ def _estimate(flags: ScoreFlags) -> int:
         max_tokens=flags.max_tokens,
         reply_tokens=reply_tokens(flags.estimate or ""),
     )
-    task, aspects = export.judge.task, chosen_aspects(export.judge, flags.aspects or None)
+    task, aspects = export.judge.task, select_aspects(export.judge, flags.aspects or None)
     items = (item for group in _groups(flags, task) for item in group_items(task, group, aspects))
     estimate, count = estimate_scoring(target, export.judge, aspects, items)
     notes = [f"{count:,} items to score; equal items are asked about once, and answers in --store cost nothing."]
@@ -99,7 +99,7 @@ def _groups(flags: ScoreFlags, task: Task) -> Iterator[RatedGroup]:
 
 
 def _score(flags: ScoreFlags, scorer: TextScorer) -> int:
-    from debate_judge.runs.export.recorded import held_out_intervals
+    from debate_judge.runs.export.recorded import evaluate_intervals
     from debate_judge.runs.reports.scoring_summary import scored_summary, uncertainty_summary
     from debate_judge.runs.scoring.output import open_results
     from debate_judge.runs.scoring.scorer import unscored_code
@@ -131,7 +131,7 @@ def _score(flags: ScoreFlags, scorer: TextScorer) -> int:
         say(f"nothing left to do: {out} has a row for every item")
     show(*scored_summary(judge.lm.meter, judge.lm.price, flags.out, tally), to=sys.stderr)
     if flags.interval is not None:
-        held_out = held_out_intervals(judge.manifest, scorer.aspects, flags.interval, flags.abstain)
+        held_out = evaluate_intervals(judge.manifest, scorer.aspects, flags.interval, flags.abstain)
         show(*uncertainty_summary(held_out, scorer.spans, flags.interval, flags.abstain), to=sys.stderr)
     return unscored_code(flags, tally)
 

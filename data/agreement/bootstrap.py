@@ -1,9 +1,9 @@
-"""Resamples sources, for the intervals of figures that are not means over groups: leaves each out, or draws as many.
+"""Jackknife and bootstrap over sources, for the intervals of statistics that are not means over groups.
 
-The unit is a source, or a bundle of sources where there are many. A figure that every source moves a little is computed
-again without each unit (the jackknife, `pseudo_values`). Correlations over systems are not smooth in this way; they are
-computed again for units drawn with replacement (the bootstrap, `draws`). A resample is represented by how often it
-drew each unit, so figures are recomputed from draw counts of shape (units, resamples). Undefined is NaN here.
+The unit of resampling is a source, or a random bundle of sources where there are many (the delete-a-group jackknife,
+Kott 2001). Smooth statistics are recomputed without each unit (the jackknife, `pseudo_values`). Correlations over
+systems are not smooth; they are recomputed for units drawn with replacement (the bootstrap, `resample_counts`). A
+resample is the number of times that it drew each unit: counts of shape (units, resamples). Undefined is NaN here.
 """
 
 from __future__ import annotations
@@ -18,35 +18,35 @@ from debate_judge.data.agreement.correlations import Floats
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.errors import InputError
 
-Replicate = Callable[[Floats], Floats]
-"""Draw counts, shape (units, resamples) -> recomputed values, with resamples in the last dimension."""
+Resampled = Callable[[Floats], Floats]
+"""Counts of drawn units, shape (units, resamples) -> recomputed values, with resamples in the last dimension."""
 
 Indices = NDArray[np.intp]
 
-_UNITS = 512
-"""Most units that are drawn or left out; more groups are bundled."""
+_MAX_UNITS = 512
+"""Maximum number of units; more sources are put into this many random bundles."""
 
 _CHUNK = 512
 """Resamples that are computed at once."""
 
-_ENTRIES = 2**20
-"""Pairs that figures are computed of at once, counting each as often as it is in a row."""
+_CHUNK_ENTRIES = 2**20
+"""Maximum size of an array (rows x pairs) that a statistic is computed of at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupIndex:
-    """The groups of all aspects, and which of them are not independent of each other."""
+    """The groups of all aspects, with the source and the unit of resampling of each."""
 
     numbers: Mapping[str, int]
     """Group id -> number."""
-    source: Indices
-    """Number of each group's source, shape (groups,): several pairs of texts may be of one."""
-    unit: Indices
+    source_of_group: Indices
+    """Number of each group's source, shape (groups,): several pairs of texts may have the same source."""
+    unit_of_group: Indices
     """Number of the unit that each group is drawn with, shape (groups,)."""
 
     @classmethod
-    def of(cls, aspects: Mapping[str, Sequence[GroupScores]], seed: int) -> GroupIndex:
-        """Number the groups; `seed` is for the bundles where there are many.
+    def build(cls, aspects: Mapping[str, Sequence[GroupScores]], seed: int) -> GroupIndex:
+        """Number the groups, their sources and units; `seed` determines the random bundles of sources.
 
         Raises:
             InputError: No aspect, or a group id twice in one aspect.
@@ -57,8 +57,8 @@ class GroupIndex:
         for name, groups in aspects.items():
             ids = [group.group for group in groups]
             if len(set(ids)) < len(ids):
-                twice = next(aspect_ids for aspect_ids in ids if ids.count(aspect_ids) > 1)
-                raise InputError(f"group {twice!r} occurs twice in aspect {name!r}", field="group")
+                repeated = next(group_id for group_id in ids if ids.count(group_id) > 1)
+                raise InputError(f"group {repeated!r} occurs twice in aspect {name!r}", field="group")
             for group in groups:
                 source_of.setdefault(group.group, group.cluster)
         numbers = {name: number for number, name in enumerate(dict.fromkeys(source_of.values()))}
@@ -67,15 +67,15 @@ class GroupIndex:
 
     @property
     def units(self) -> int:
-        return count_units(self.unit)
+        return count_units(self.unit_of_group)
 
-    def sources(self, groups: NDArray[np.bool_]) -> int:
-        """Number of sources of these groups, shape (groups,)."""
-        return len(np.unique(self.source[groups]))
+    def count_sources(self, groups: NDArray[np.bool_]) -> int:
+        """Number of different sources among these groups; `groups` is a mask of shape (groups,)."""
+        return len(np.unique(self.source_of_group[groups]))
 
-    def by_source(self, values: Floats, groups: NDArray[np.bool_]) -> Floats:
-        """The sums of values over these groups of each source: shape (rows, groups) -> (rows, sources)."""
-        number = np.unique(self.source[groups], return_inverse=True)[1]
+    def sum_by_source(self, values: Floats, groups: NDArray[np.bool_]) -> Floats:
+        """Sum values over the groups of each source, shape (rows, groups) -> (rows, sources); `groups` is a mask."""
+        number = np.unique(self.source_of_group[groups], return_inverse=True)[1]
         return np.stack([np.bincount(number, weights=row) for row in values[:, groups]])
 
 
@@ -90,50 +90,50 @@ class Pairs:
     system: Indices
     """Index of the pair's candidate id."""
     index: GroupIndex
-    """Of all groups; a group need not have pairs."""
+    """Of all groups, including those without pairs."""
 
     @property
     def groups(self) -> int:
-        return len(self.index.unit)
+        return len(self.index.unit_of_group)
 
     @property
     def unit(self) -> Indices:
         """Index of the pair's unit."""
-        return self.index.unit[self.group]
+        return self.index.unit_of_group[self.group]
 
     @property
     def units(self) -> int:
         return self.index.units
 
     @property
-    def contributing(self) -> NDArray[np.bool_]:
-        """Which groups have pairs, shape (groups,)."""
+    def groups_with_pairs(self) -> NDArray[np.bool_]:
+        """Mask of the groups that have pairs, shape (groups,)."""
         return np.bincount(self.group, minlength=self.groups) > 0
 
 
 @dataclass(frozen=True, slots=True)
 class LevelEstimate:
-    """Values at one level, and what their intervals are computed from: `by_group` or `replicates`."""
+    """Correlations at one level, with the data for their intervals: `by_group` or `replicates`."""
 
     values: Floats
     """Shape (statistics,); 0 where the scores are constant and the ratings are not."""
     included_groups: NDArray[np.bool_]
-    """Which groups the values are computed from, shape (groups,)."""
+    """Mask of the groups that the values are computed from, shape (groups,)."""
     constant: NDArray[np.bool_]
-    """Which of these groups have constant scores, shape (groups,)."""
+    """Mask of those that have constant scores, shape (groups,)."""
     without_constant: Floats
-    """The values without these groups, shape (statistics,)."""
+    """The values without the groups of constant scores, shape (statistics,)."""
     by_group: Floats | None = None
     """Values of which `values` is the mean, shape (statistics, groups), NaN for other groups; None at system level."""
     replicates: Floats | None = None
     """At system level the values of resampled groups, shape (statistics, resamples), NaN where undefined."""
     units: int = 0
-    """Number of independent units: sources, or systems where these are drawn as well and are fewer."""
+    """Number of independent units: sources, or systems where these are resampled as well and are fewer."""
     observations: int = 0
-    """Pairs of candidates or of systems that can be in order or not."""
+    """Number of pairs of candidates, or of systems, whose order is compared."""
 
 
-def pairs_of_groups(groups: Sequence[GroupScores], index: GroupIndex) -> Pairs:
+def rated_pairs(groups: Sequence[GroupScores], index: GroupIndex) -> Pairs:
     """The candidates of one aspect that are both rated and scored."""
     systems: dict[str, int] = {}
     rows = [
@@ -142,36 +142,36 @@ def pairs_of_groups(groups: Sequence[GroupScores], index: GroupIndex) -> Pairs:
         for candidate, rating, score in zip(group.candidates, group.ratings, group.scores, strict=True)
         if rating is not None and score is not None
     ]
-    ratings, scores, at, system = zip(*rows, strict=True) if rows else ((), (), (), ())
+    ratings, scores, group, system = zip(*rows, strict=True) if rows else ((), (), (), ())
     return Pairs(
         np.array(ratings, dtype=float),
         np.array(scores, dtype=float),
-        np.array(at, dtype=np.intp),
+        np.array(group, dtype=np.intp),
         np.array(system, dtype=np.intp),
         index,
     )
 
 
-def bundle(groups: int, seed: int, most: int = _UNITS) -> Indices:
-    """Assign groups to the units of resampling: a unit each, or with more than `most` groups random bundles of them.
+def bundle(groups: int, seed: int, max_units: int = _MAX_UNITS) -> Indices:
+    """Assign each group to a unit of resampling: its own, or with more than `max_units` groups a random bundle.
 
-    Because bundles are random, the variance of their sums estimates that of the groups. 512 bundles give the width of
-    an interval a standard error of 3.1 % (1 / sqrt(2 x 511)).
+    Because bundles are random, the variance of their sums estimates that of the groups. With 512 bundles the width
+    of an interval has a standard error of 3.1 % (1 / sqrt(2 x 511)).
 
     Returns:
         Index of each group's unit, shape (groups,).
     """
-    if groups <= most:
+    if groups <= max_units:
         return np.arange(groups)
-    return np.random.default_rng(seed).permutation(groups) % most
+    return np.random.default_rng(seed).permutation(groups) % max_units
 
 
 def count_units(unit_of_group: Indices) -> int:
     return int(unit_of_group.max(initial=-1)) + 1
 
 
-def summing(values: Floats, row: Indices, unit: Indices, shape: tuple[int, int]) -> Replicate:
-    """A function from draw counts to the sums of `values` by row over the drawn units.
+def sums_by_row(values: Floats, row: Indices, unit: Indices, shape: tuple[int, int]) -> Resampled:
+    """A function from counts of drawn units to the sums of `values` in each row over these units.
 
     Args:
         values: Shape (entries,).
@@ -187,40 +187,40 @@ def summing(values: Floats, row: Indices, unit: Indices, shape: tuple[int, int])
 
 
 def pseudo_values(
-    of_rows: Callable[[Floats, Floats], Floats], x: Floats, y: Floats, unit: Indices, units: int
+    statistic: Callable[[Floats, Floats], Floats], x: Floats, y: Floats, unit: Indices, units: int
 ) -> Floats:
-    """What each unit contributes to figures of all pairs, by leaving it out: the pseudo-values of the jackknife (Tukey
-    1958; Efron and Tibshirani 1993, chapter 11), moved to the mean that they must have, which is the figure.
+    """The pseudo-values of the jackknife, from leaving out each unit (Tukey 1958; Efron and Tibshirani 1993, chapter
+    11), shifted so that their mean is the value of the statistic on all pairs.
 
     Args:
-        of_rows: Two arrays of shape (rows, pairs), NaN for what is left out -> figures of shape (figures, rows). One
-            that is undefined counts 0.
+        statistic: Two arrays of shape (rows, pairs), NaN for pairs that are left out -> values of shape (values, rows);
+            undefined ones count 0.
         x: Ratings, shape (pairs,).
         y: Scores, likewise.
         unit: Number of each pair's unit.
         units: How many there are.
 
     Returns:
-        Shape (figures, units).
+        Shape (values, units).
     """
-    whole = np.nan_to_num(of_rows(x[None], y[None]))
-    without = np.empty((len(whole), units))
+    full = np.nan_to_num(statistic(x[None], y[None]))
+    without = np.empty((len(full), units))
     if not units:
         return without
-    for part in np.array_split(np.arange(units), 1 + units * len(unit) // _ENTRIES):
-        gone = unit == part[:, None]
-        without[:, part] = np.nan_to_num(of_rows(np.where(gone, np.nan, x), np.where(gone, np.nan, y)))
-    pseudo = units * whole - (units - 1) * without
-    return np.asarray(pseudo - pseudo.mean(axis=1, keepdims=True) + whole)
+    for chunk in np.array_split(np.arange(units), 1 + units * len(unit) // _CHUNK_ENTRIES):
+        omitted = unit == chunk[:, None]
+        without[:, chunk] = np.nan_to_num(statistic(np.where(omitted, np.nan, x), np.where(omitted, np.nan, y)))
+    pseudo = units * full - (units - 1) * without
+    return np.asarray(pseudo - pseudo.mean(axis=1, keepdims=True) + full)
 
 
-def draws(units: int, resamples: int, seed: int) -> Iterator[tuple[slice, Floats]]:
-    """How often each unit is drawn, shape (units, resamples), for some resamples at a time; with their places.
+def resample_counts(units: int, resamples: int, seed: int) -> Iterator[tuple[slice, Floats]]:
+    """Bootstrap resamples in chunks: the columns of a chunk, and how often each unit is drawn, (units, chunk).
 
     Args:
         units: Number of units; each resample draws as many, with replacement.
         resamples: Number of resamples.
-        seed: Equal ones draw the same.
+        seed: Equal seeds draw the same units.
     """
     rng = np.random.default_rng(seed)
     for start in range(0, resamples, _CHUNK):

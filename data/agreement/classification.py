@@ -1,8 +1,8 @@
 """Agreement of decisions with labels: accuracy, kappa, precision, recall, F1, AUROC, with intervals.
 
-For ratings that are categories: factual or hallucinated, win, tie or loss. Correlations are in `tables.py`. The unit of
-resampling is the group, because the candidates of one source are not independent of each other. Intervals are of the
-methods `logit`, or `dirichlet` where each group has one decision (`data/agreement/intervals.py`).
+For ratings that are categories: factual or hallucinated, win, tie or loss. The unit of resampling is the source,
+because the candidates of a source are not independent of each other. The method of the intervals is `logit`, or
+`dirichlet` where each source has one decision (`data/agreement/intervals.py`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,13 @@ from numpy.typing import NDArray
 
 from debate_judge.data.agreement.bootstrap import Indices, bundle, count_units, pseudo_values
 from debate_judge.data.agreement.correlations import Floats, mid_ranks
-from debate_judge.data.agreement.intervals import CORRELATION, SHARE, Method, of_draws, of_group_correlations
+from debate_judge.data.agreement.intervals import (
+    CORRELATION_RANGE,
+    SHARE_RANGE,
+    Method,
+    logit_interval,
+    posterior_interval,
+)
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.errors import InputError
 
@@ -28,10 +34,10 @@ MEASURES = ("accuracy", "kappa", "balanced_accuracy", "precision", "recall", "f1
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The raters' label of one candidate or pair, and a judge's decision about it."""
+    """The raters' label of a candidate or pair, and the judge's decision about it."""
 
-    group: str
-    """Id of its source, the unit of resampling (`GroupScores.cluster`)."""
+    source: str
+    """Id of the source, the unit of resampling (`GroupScores.cluster`)."""
     label: str
     decided: str | None
     """None where the judge made no decision."""
@@ -41,7 +47,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One figure with its 95 % interval."""
+    """The value of a measure with its 95 % interval."""
 
     value: float | None
     """None where undefined, e.g. the precision of a judge that never decides for positive."""
@@ -49,7 +55,7 @@ class Measure:
     """Ends of the interval; None without a value, without resamples or with fewer than two groups."""
     high: float | None
     method: Method | None = None
-    """How the interval was made, see `data/agreement/intervals.py`; None without one."""
+    """Method of the interval, see `data/agreement/intervals.py`; None without one."""
 
     def to_json(self) -> dict[str, float | str | None]:
         return {"value": self.value, "low": self.low, "high": self.high, "method": self.method}
@@ -66,15 +72,15 @@ _UNDEFINED = Measure(None, None, None)
 
 @dataclass(frozen=True, slots=True)
 class Classification:
-    """All measures of one judge on one set of labels."""
+    """All measures of a judge's decisions about one aspect."""
 
     measures: dict[str, Measure]
-    """Keys out of `MEASURES`: the first three always, the others where there is a positive label."""
+    """By name in `MEASURES`: always the first three, the others only with a positive label."""
     positive: str | None
     decisions: int
-    """Decisions that the measures rest on."""
+    """Number of decisions that the measures are computed from."""
     undecided: int
-    """Labels without a decision; they are left out."""
+    """Number of labels without a decision; they are left out."""
     groups: int
 
     def to_json(self) -> dict[str, object]:
@@ -82,23 +88,23 @@ class Classification:
         return {**{name: measure.to_json() for name, measure in self.measures.items()}, **counts}
 
 
-def binary(
+def binary_decisions(
     groups: Sequence[GroupScores], threshold: float, cut: float | None = None, *, below: bool = False
 ) -> list[Decision]:
-    """Decisions about candidates: positive at or above the threshold, for raters and judge alike.
+    """Labels and decisions of candidates: positive at or above the threshold.
 
     Args:
         groups: Ratings and scores of one aspect; unrated candidates are left out.
         threshold: On the ratings, usually the middle of the scale.
         cut: On the scores, where it differs from the threshold.
-        below: Make the values below the threshold the positive ones, e.g. hallucinated; scores are then negated.
+        below: Whether values below the threshold are the positive ones, e.g. hallucinated; scores are then negated.
     """
     cut = threshold if cut is None else cut
     return [
         Decision(
             group.cluster,
-            _side(rating, threshold, below),
-            None if score is None else _side(score, cut, below),
+            _label(rating, threshold, below),
+            None if score is None else _label(score, cut, below),
             -score if below and score is not None else score,
         )
         for group in groups
@@ -107,8 +113,8 @@ def binary(
     ]
 
 
-def pairs(groups: Sequence[GroupScores], margin: float = 0.0) -> list[Decision]:
-    """Decisions about groups of two: whether the first candidate wins, ties or loses, by ratings and by scores.
+def pair_decisions(groups: Sequence[GroupScores], margin: float = 0.0) -> list[Decision]:
+    """Labels and decisions of pairs: whether the first candidate wins, ties or loses, by ratings and by scores.
 
     Args:
         groups: Of two candidates each; groups without both ratings are left out.
@@ -146,8 +152,8 @@ def classify(
     - AUROC: the probability that a positive one has a higher score than a negative one, equal scores counting half;
       undefined if a decision has no score.
 
-    Where each group has one decision, intervals come from draws of the posterior of the confusion matrix and not from
-    leaving out groups, except that of AUROC, which cannot be computed from the matrix.
+    Where each source has one decision, intervals are quantiles of the posterior of the confusion matrix and not from
+    the jackknife, except that of AUROC, which cannot be computed from the matrix.
 
     Args:
         decisions: At least one.
@@ -170,64 +176,64 @@ def classify(
         np.array([names.index(str(n)) for n in side], dtype=float)
         for side in zip(*((d.label, d.decided) for d in made), strict=True)
     )
-    which = None if positive is None else names.index(positive)
-    number = {name: i for i, name in enumerate(dict.fromkeys(d.group for d in made))}
-    unit = bundle(len(number), seed)[[number[d.group] for d in made]]
+    positive_index = None if positive is None else names.index(positive)
+    number_of_group = {name: i for i, name in enumerate(dict.fromkeys(d.source for d in made))}
+    unit = bundle(len(number_of_group), seed)[[number_of_group[d.source] for d in made]]
     occurs = np.isin(np.arange(len(names)), labels)
 
     def of_rows(x: Floats, y: Floats) -> Floats:
-        return _of_tables(_confusion(x, y, len(names)), occurs, which)
+        return _measures_of_matrices(_confusion_matrices(x, y, len(names)), occurs, positive_index)
 
-    found = _with_intervals(of_rows, labels, decided, unit, intervals=resamples > 0)
-    if which is not None:
+    estimates = _with_intervals(of_rows, labels, decided, unit, intervals=resamples > 0)
+    if positive_index is not None:
         scores = np.array([math.nan if d.score is None else d.score for d in made])
-        area = _with_intervals(_auroc, (labels == which).astype(float), scores, unit, intervals=resamples > 0)
-        found += [_UNDEFINED] if np.isnan(scores).any() else area
-    if resamples and len(number) == len(made) > 1:
-        table = _confusion(labels[None], decided[None], len(names))[..., 0]
-        posterior = _from_posterior(table, which, resamples, seed)
-        found[: len(posterior)] = [
-            _UNDEFINED if m.value is None else Measure(m.value, *of_draws(m.value, d))
-            for m, d in zip(found, posterior, strict=False)
+        auroc = _with_intervals(_auroc, (labels == positive_index).astype(float), scores, unit, intervals=resamples > 0)
+        estimates += [_UNDEFINED] if np.isnan(scores).any() else auroc
+    if resamples and len(number_of_group) == len(made) > 1:
+        table = _confusion_matrices(labels[None], decided[None], len(names))[..., 0]
+        posterior = _posterior_draws(table, positive_index, resamples, seed)
+        estimates[: len(posterior)] = [
+            _UNDEFINED if m.value is None else Measure(m.value, *posterior_interval(m.value, d))
+            for m, d in zip(estimates, posterior, strict=False)
         ]
-    measures = dict(zip(MEASURES, found, strict=False))
-    return Classification(measures, positive, len(made), len(decisions) - len(made), len(number))
+    measures = dict(zip(MEASURES, estimates, strict=False))
+    return Classification(measures, positive, len(made), len(decisions) - len(made), len(number_of_group))
 
 
-def _from_posterior(table: Floats, positive: int | None, draws: int, seed: int) -> Floats:
+def _posterior_draws(table: Floats, positive: int | None, draws: int, seed: int) -> Floats:
     """The measures of confusion matrices drawn from Dirichlet(counts + 1/2), shape (measures, draws)."""
     shares = np.random.default_rng(seed).dirichlet(table.ravel() + 0.5, size=draws)
-    return _of_tables(shares.T.reshape(*table.shape, draws), table.sum(axis=1) > 0, positive)
+    return _measures_of_matrices(shares.T.reshape(*table.shape, draws), table.sum(axis=1) > 0, positive)
 
 
 def _with_intervals(
-    of_rows: Callable[[Floats, Floats], Floats], x: Floats, y: Floats, unit: Indices, *, intervals: bool
+    statistic: Callable[[Floats, Floats], Floats], x: Floats, y: Floats, unit: Indices, *, intervals: bool
 ) -> list[Measure]:
     """The measures of all decisions, in the order of `MEASURES` or AUROC alone; see `bootstrap.pseudo_values`."""
-    values, units = of_rows(x[None], y[None])[:, 0], count_units(unit)
+    values, units = statistic(x[None], y[None])[:, 0], count_units(unit)
     if not intervals or units < 2:
         return [_UNDEFINED if math.isnan(v) else Measure(v, None, None) for v in values.tolist()]
-    pseudo = pseudo_values(of_rows, x, y, unit, units)
-    found = []
-    for place, (value, row) in enumerate(zip(values.tolist(), pseudo, strict=True)):
-        ends = CORRELATION if len(values) > 1 and MEASURES[place] == "kappa" else SHARE
-        # A measure at an end of its range is taken for half a decision away from it.
-        span = of_group_correlations(value, (row - row.mean()) / units, ends, 0.5 / (len(x) + 1), "logit")
-        found.append(_UNDEFINED if math.isnan(value) else Measure(value, *span))
-    return found
+    pseudo = pseudo_values(statistic, x, y, unit, units)
+    measures = []
+    for i, (value, row) in enumerate(zip(values.tolist(), pseudo, strict=True)):
+        value_range = CORRELATION_RANGE if len(values) > 1 and MEASURES[i] == "kappa" else SHARE_RANGE
+        # A measure at an end of its range, which has no logit, is moved half a decision inwards.
+        interval = logit_interval(value, (row - row.mean()) / units, value_range, 0.5 / (len(x) + 1), "logit")
+        measures.append(_UNDEFINED if math.isnan(value) else Measure(value, *interval))
+    return measures
 
 
-# --- the measures of many rows of decisions at once, NaN where there is none; NaN where undefined ---
+# --- measures of many rows of decisions at once; NaN is a missing decision, or an undefined measure ---
 
 
-def _confusion(labels: Floats, decided: Floats, size: int) -> Floats:
+def _confusion_matrices(labels: Floats, decided: Floats, size: int) -> Floats:
     """Labels x decisions of each row, shape (labels, labels, rows)."""
     return np.array(
         [[((labels == i) & (decided == j)).sum(axis=1) for j in range(size)] for i in range(size)], dtype=float
     )
 
 
-def _of_tables(matrix: Floats, occurs: NDArray[np.bool_], positive: int | None) -> Floats:
+def _measures_of_matrices(matrix: Floats, occurs: NDArray[np.bool_], positive: int | None) -> Floats:
     """Accuracy, kappa, balanced accuracy and, with a positive label, precision, recall and F1.
 
     Args:
@@ -238,16 +244,16 @@ def _of_tables(matrix: Floats, occurs: NDArray[np.bool_], positive: int | None) 
     Returns:
         Shape (measures, tables).
     """
-    rows, columns, right = matrix.sum(axis=1), matrix.sum(axis=0), np.einsum("iir->ir", matrix)
+    rows, columns, correct = matrix.sum(axis=1), matrix.sum(axis=0), np.einsum("iir->ir", matrix)
     total = rows.sum(axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        accuracy = right.sum(axis=0) / total
+        accuracy = correct.sum(axis=0) / total
         chance = (rows * columns).sum(axis=0) / total**2
-        # Where labels and decisions are all the same one, chance agreement is 1 and kappa is 0 / 0.
+        # Where all labels and decisions are equal, chance agreement is 1 and kappa is 0 / 0.
         kappa = np.where(chance < 1, (accuracy - chance) / (1 - chance), np.nan)
-        measures = [accuracy, kappa, (right / rows)[occurs].mean(axis=0)]
+        measures = [accuracy, kappa, (correct / rows)[occurs].mean(axis=0)]
         if positive is not None:
-            hits, decided_for, labelled = right[positive], columns[positive], rows[positive]
+            hits, decided_for, labelled = correct[positive], columns[positive], rows[positive]
             measures += [hits / decided_for, hits / labelled, 2 * hits / (decided_for + labelled)]
     return np.stack(measures)
 
@@ -260,7 +266,7 @@ def _auroc(positive: Floats, scores: Floats) -> Floats:
         return ((ranks - yes * (yes - 1) / 2) / (yes * no))[None]
 
 
-def _side(value: float, threshold: float, below: bool) -> str:
+def _label(value: float, threshold: float, below: bool) -> str:
     return POSITIVE if (value >= threshold) is not below else NEGATIVE
 
 

@@ -17,10 +17,10 @@ STATISTICS: tuple[Statistic, ...] = ("pearson", "spearman", "kendall")
 Floats = NDArray[np.float64]
 
 _SHORT_ROW = 16
-"""Longest row that is ranked by comparing all its entries, which takes half the time of sorting it."""
+"""Longest row that is ranked by comparing all its entries, which is twice as fast as sorting it."""
 
 _LONGEST_ROW = 1024
-"""Longest row for which Kendall's tau compares all pairs, for all rows at once; longer rows go to scipy one by one."""
+"""Longest row for which Kendall's tau compares all pairs, for all rows at once; scipy computes that of longer rows."""
 
 
 def correlations(x: Floats, y: Floats, statistics: Sequence[Statistic]) -> Floats:
@@ -36,7 +36,7 @@ def correlations(x: Floats, y: Floats, statistics: Sequence[Statistic]) -> Float
     """
     if x.shape[1] < 2:
         return np.full((len(statistics), len(x)), np.nan)
-    return np.stack([_ROWS[name](x, y) for name in statistics])
+    return np.stack([_BY_STATISTIC[name](x, y) for name in statistics])
 
 
 def mid_ranks(x: Floats) -> Floats:
@@ -55,16 +55,16 @@ def mid_ranks(x: Floats) -> Floats:
     return ranks
 
 
-def tau_b(agree: NDArray[Any], x_differs: NDArray[Any], y_differs: NDArray[Any]) -> Floats:
+def tau_b(concordance: NDArray[Any], x_differs: NDArray[Any], y_differs: NDArray[Any]) -> Floats:
     """Kendall's tau-b from numbers of pairs of entries.
 
     Args:
-        agree: Concordant minus discordant pairs.
+        concordance: Concordant minus discordant pairs.
         x_differs: Pairs that are not tied in x.
         y_differs: Pairs that are not tied in y.
     """
     with np.errstate(invalid="ignore", divide="ignore"):
-        tau: Floats = agree / np.sqrt(x_differs) / np.sqrt(y_differs)
+        tau: Floats = concordance / np.sqrt(x_differs) / np.sqrt(y_differs)
     return tau.clip(-1.0, 1.0)
 
 
@@ -89,7 +89,7 @@ def _spearman(x: Floats, y: Floats) -> Floats:
     return _pearson(mid_ranks(x), mid_ranks(y))
 
 
-def or_none(value: float) -> float | None:
+def nan_to_none(value: float) -> float | None:
     """The value, or None where it is undefined."""
     return None if np.isnan(value) else float(value)
 
@@ -116,7 +116,7 @@ def _sign(later: Floats, earlier: Floats) -> NDArray[np.int8]:
     return (later > earlier).view(np.int8) - (later < earlier).view(np.int8)
 
 
-_ROWS: dict[Statistic, Callable[[Floats, Floats], Floats]] = {
+_BY_STATISTIC: dict[Statistic, Callable[[Floats, Floats], Floats]] = {
     "pearson": _pearson,
     "spearman": _spearman,
     "kendall": _kendall,

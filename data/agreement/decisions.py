@@ -1,6 +1,6 @@
 """Decisions that ratings define, such as factual or hallucinated, and how well a judge's scores reproduce them.
 
-Which decisions there are follows from the ratings alone, not from the name of the data set:
+Which decisions exist follows from the ratings alone, not from the name of the data set:
 
 - `binary`: every rater gave one of two values, e.g. factual or hallucinated. The midpoint between the two is the
   threshold for ratings and scores; a candidate whose raters are evenly split has no label.
@@ -28,34 +28,34 @@ from debate_judge.data.agreement.classification import (
     Classification,
     Decision,
     Measure,
-    binary,
+    binary_decisions,
     classify,
-    pairs,
+    pair_decisions,
 )
 from debate_judge.data.agreement.tables import GroupScores
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, RatedGroup
 
-Kind = Literal["binary", "pairs"]
+DecisionKind = Literal["binary", "pairs"]
 
 MARGIN = 0.0
 """Scores of a pair that differ by no more than this are a tie. 0 needs no tuning, but a judge with continuous scores
 then never ties."""
 
-LABELS: Mapping[Kind, tuple[str, ...]] = {"binary": (POSITIVE, NEGATIVE), "pairs": (WIN, TIE, LOSS)}
-"""Labels in the order in which they are shown. Win and loss are the first candidate's."""
+LABELS: Mapping[DecisionKind, tuple[str, ...]] = {"binary": (POSITIVE, NEGATIVE), "pairs": (WIN, TIE, LOSS)}
+"""Labels in the order of tables. Win and loss are those of the first candidate."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecisionRule:
-    """The decision about one aspect, and the thresholds on ratings and scores."""
+    """How ratings and scores of an aspect become labels and decisions."""
 
-    kind: Kind
+    kind: DecisionKind
     threshold: float = 0.0
     """Binary: ratings of this value or more are positive."""
     cut: float | None = 0.0
-    """Binary: scores of this value or more are positive; equal to the threshold, unless it was tuned. None where scores
-    are on another scale and nothing was tuned: then AUROC is the only measure."""
+    """Binary: scores of this value or more are positive; equal to the threshold unless it was tuned. None where scores
+    are on another scale and no cut was tuned; AUROC is then the only measure."""
     chosen_on: str = ""
     """Name of the part that the cut was tuned on, e.g. `dev`; empty if it was not tuned."""
     margin: float = MARGIN
@@ -68,21 +68,21 @@ class DecisionResult:
 
     rule: DecisionRule
     upper: Classification | None
-    """The measures; for binary decisions with values from the cut on as the positive label. None if the judge made no
+    """The measures; for binary decisions, values at or above the cut are the positive label. None if the judge made no
     decision."""
     lower: Classification | None
-    """Binary: the same with values below the cut as the positive label, e.g. hallucinated."""
+    """Binary: the same where values below the cut are the positive label, e.g. hallucinated."""
     labels: Mapping[str, int]
-    """Label -> how often the raters gave it, whether or not the judge decided."""
+    """Label -> how often the raters gave it, including candidates without a decision of the judge."""
     decisions: Mapping[str, int]
     """Label -> how often the judge decided for it; empty without a cut."""
     undecided: int
     """Number of labels for which the judge made no decision; no measure counts them."""
     sources: int
-    """Number of groups with a label, which are the units of resampling."""
+    """Number of sources with a label, the units of resampling."""
     ties: int = 0
     """Binary: number of candidates without a label because their raters are evenly split; no other field counts them.
-    (For pairs a tie is a label.)"""
+    For pairs, a tie is a label."""
 
     @property
     def majority_baseline(self) -> float:
@@ -91,7 +91,7 @@ class DecisionResult:
 
     @property
     def measures(self) -> dict[str, Measure]:
-        """Measure -> value, those that need no positive label first; empty without decisions."""
+        """By name, measures without a positive label first; empty without decisions."""
         return {} if self.upper is None else self.upper.measures
 
 
@@ -99,7 +99,7 @@ def find_decision_rules(groups: Iterable[RatedGroup], aspects: Sequence[Aspect])
     """Find the decisions that the ratings of a corpus define.
 
     Args:
-        groups: All groups of the corpus; in a part of them, ratings of several values may by chance have only two.
+        groups: All groups of the corpus; in a subset, ratings of more than two values could by chance have only two.
         aspects: The aspects to look at.
 
     Returns:
@@ -114,21 +114,21 @@ def find_decision_rules(groups: Iterable[RatedGroup], aspects: Sequence[Aspect])
         if all(g.compares(aspect) for g in rated) and any(g.has_distinct_ratings(name) for g in rated):
             rules[name] = DecisionRule("pairs")
         elif values == {scale.low, scale.high}:
-            rules[name] = _binary(scale.low, scale.high)
+            rules[name] = _binary_rule(scale.low, scale.high)
         elif all(len(g.candidates) == 2 for g in groups) and any(g.has_distinct_ratings(name) for g in groups):
             rules[name] = DecisionRule("pairs")
     return rules
 
 
 def decision_rules_from_scores(
-    aspects: Mapping[str, Sequence[GroupScores]], kind: Kind | None = None
+    aspects: Mapping[str, Sequence[GroupScores]], kind: DecisionKind | None = None
 ) -> dict[str, DecisionRule]:
     """`find_decision_rules` without a corpus: from mean ratings of two values, or groups of two candidates.
 
     Args:
         aspects: Aspect name -> groups.
-        kind: The kind of decision, instead of inferring it; the midpoint of the lowest and the highest rating is then
-            the threshold of binary decisions.
+        kind: The kind of decision; None to infer it. Given `binary`, the threshold is the midpoint of the lowest and
+            the highest rating.
 
     Raises:
         InputError: The ratings do not define decisions of this kind.
@@ -136,14 +136,14 @@ def decision_rules_from_scores(
     rules: dict[str, DecisionRule] = {}
     for name, groups in aspects.items():
         values = {r for g in groups for r in g.ratings if r is not None}
-        paired = all(len(g.ratings) == 2 for g in groups) and any(_ordered(g) for g in groups)
+        paired = all(len(g.ratings) == 2 for g in groups) and any(_has_distinct_ratings(g) for g in groups)
         if kind == "binary" and len(values) < 2:
             raise InputError(f"all ratings of {name} are equal, so there are no two classes", field=name, found=values)
         if kind == "pairs" and not paired:
             problem = f"the groups of {name} are not pairs with ratings that differ"
             raise InputError(problem, field=name, expected="two candidates of a group, one rated higher")
         if kind == "binary" or (kind is None and len(values) == 2):
-            rules[name] = _binary(min(values), max(values))
+            rules[name] = _binary_rule(min(values), max(values))
         elif kind == "pairs" or paired:
             rules[name] = DecisionRule("pairs")
     return rules
@@ -157,7 +157,7 @@ def evaluate_decisions(
     resamples: int = 1000,
     seed: int = 0,
 ) -> dict[str, DecisionResult]:
-    """Compare the decisions that follow from scores with the labels that follow from ratings.
+    """Compare a judge's decisions, derived from its scores, with the labels derived from ratings.
 
     Args:
         scores: Aspect name -> groups, of one judge.
@@ -168,33 +168,33 @@ def evaluate_decisions(
     """
     if not on_scale:
         decision_rules = {
-            name: replace(q, cut=None) if q.kind == "binary" and not q.chosen_on else q
-            for name, q in decision_rules.items()
+            name: replace(rule, cut=None) if rule.kind == "binary" and not rule.chosen_on else rule
+            for name, rule in decision_rules.items()
         }
     results = {
-        name: _decided(groups, decision_rules[name], resamples, seed)
+        name: _decision_result(groups, decision_rules[name], resamples, seed)
         for name, groups in scores.items()
         if name in decision_rules
     }
     return {name: decided for name, decided in results.items() if decided is not None}
 
 
-def with_tuned_threshold(rule: DecisionRule, groups: Sequence[GroupScores], where: str) -> DecisionRule:
+def with_tuned_cut(rule: DecisionRule, groups: Sequence[GroupScores], part: str) -> DecisionRule:
     """The decision rule with the cut on scores that has the best balanced accuracy on `groups`.
 
-    Candidate cuts are the threshold and the midpoints between neighbouring scores; of equally good ones the nearest to
-    the threshold is taken. The rule is returned unchanged for pairs, where all scored candidates have one label,
+    Possible cuts are the threshold and the midpoints between neighbouring scores; of equally good ones the nearest to
+    the threshold is taken. The rule is returned unchanged for pairs, where all scored candidates have the same label,
     and where no cut is better than the threshold.
 
     Args:
         rule: The decision rule.
         groups: Ratings and scores to tune on, e.g. of the dev sources; results must be reported on others.
-        where: Name of this part of the corpus.
+        part: Name of this part of the corpus, e.g. `dev`.
     """
     if rule.kind != "binary":
         return rule
     rated = [
-        (r, s) for g in _without_splits(groups, rule) for r, s in zip(g.ratings, g.scores, strict=True)
+        (r, s) for g in _without_evenly_split(groups, rule) for r, s in zip(g.ratings, g.scores, strict=True)
         if r is not None and s is not None
     ]  # fmt: skip
     yes = np.sort([s for r, s in rated if r >= rule.threshold])
@@ -203,54 +203,56 @@ def with_tuned_threshold(rule: DecisionRule, groups: Sequence[GroupScores], wher
         return rule
     values = np.unique([s for _, s in rated])
     cuts = np.array([rule.threshold, *((values[1:] + values[:-1]) / 2)])
-    hits = 1 - np.searchsorted(yes, cuts, side="left") / len(yes)
-    balanced = (hits + np.searchsorted(no, cuts, side="left") / len(no)) / 2
+    recall = 1 - np.searchsorted(yes, cuts, side="left") / len(yes)
+    balanced = (recall + np.searchsorted(no, cuts, side="left") / len(no)) / 2
     best = cuts[np.isclose(balanced, balanced.max(), rtol=0, atol=1e-12)]
     cut = float(best[np.argmin(np.abs(best - rule.threshold))])
-    return rule if cut == rule.threshold else replace(rule, cut=cut, chosen_on=where)
+    return rule if cut == rule.threshold else replace(rule, cut=cut, chosen_on=part)
 
 
-def _binary(low: float, high: float) -> DecisionRule:
+def _binary_rule(low: float, high: float) -> DecisionRule:
     middle = (low + high) / 2
     return DecisionRule("binary", middle, middle)
 
 
-def _ordered(group: GroupScores) -> bool:
+def _has_distinct_ratings(group: GroupScores) -> bool:
     return len({r for r in group.ratings if r is not None}) > 1
 
 
-def _decided(groups: Sequence[GroupScores], rule: DecisionRule, resamples: int, seed: int) -> DecisionResult | None:
+def _decision_result(
+    groups: Sequence[GroupScores], rule: DecisionRule, resamples: int, seed: int
+) -> DecisionResult | None:
     lower: Classification | None = None
     cut = rule.threshold if rule.cut is None else rule.cut
     ties = sum(r == rule.threshold for g in groups for r in g.ratings) if rule.kind == "binary" else 0
     if rule.kind == "pairs":
-        decisions = pairs(groups, rule.margin)
+        decisions = pair_decisions(groups, rule.margin)
         upper = _classify(decisions, None, resamples, seed)
     else:
-        groups = _without_splits(groups, rule)
-        decisions = binary(groups, rule.threshold, cut)
+        groups = _without_evenly_split(groups, rule)
+        decisions = binary_decisions(groups, rule.threshold, cut)
         upper = _classify(decisions, POSITIVE, resamples, seed)
         if rule.cut is not None:
-            lower = _classify(binary(groups, rule.threshold, cut, below=True), POSITIVE, resamples, seed)
+            lower = _classify(binary_decisions(groups, rule.threshold, cut, below=True), POSITIVE, resamples, seed)
         elif upper is not None:
             upper = replace(upper, measures={"auroc": upper.measures["auroc"]})
     if not decisions:
         return None
     names = LABELS[rule.kind]
-    labels, made = Counter(d.label for d in decisions), Counter(d.decided for d in decisions)
+    labels, decided = Counter(d.label for d in decisions), Counter(d.decided for d in decisions)
     return DecisionResult(
         rule,
         upper,
         lower,
         {name: labels[name] for name in names},
-        {} if rule.cut is None else {name: made[name] for name in names},
-        made[None],
-        len({d.group for d in decisions}),
+        {} if rule.cut is None else {name: decided[name] for name in names},
+        decided[None],
+        len({d.source for d in decisions}),
         ties,
     )
 
 
-def _without_splits(groups: Sequence[GroupScores], rule: DecisionRule) -> list[GroupScores]:
+def _without_evenly_split(groups: Sequence[GroupScores], rule: DecisionRule) -> list[GroupScores]:
     """The groups, with no rating for candidates whose raters are evenly split."""
     return [replace(g, ratings=tuple(None if r == rule.threshold else r for r in g.ratings)) for g in groups]
 

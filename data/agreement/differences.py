@@ -1,21 +1,21 @@
 """Compares two judges on the same candidates: the difference of their agreement, its interval, p-value and power.
 
-The interval is that of the paired group differences, and the p-value comes from flipping their signs: if two judges are
-equally good, exchanging their scores in a group changes nothing. So the sign of each group's difference is a fair coin,
-whatever its size (Fisher 1935, chapter 3; Pitman 1937), and the p-value is the share of all ways to flip the groups'
-signs that give a difference at least as large as the one found. This assumes no normal distribution and keeps the error
-of the first kind with any number of groups.
+The interval is that of the paired group differences, and the p-value that of a sign-flip permutation test (Fisher 1935,
+chapter 3; Pitman 1937): if two judges are equally good, the sign of each group's difference is a fair coin whatever its
+size, so the p-value is the share of all sign assignments whose difference is at least as large as the observed one.
+This assumes no normal distribution and keeps the type I error with any number of groups.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from debate_judge.data.agreement.bootstrap import (
     GroupIndex,
@@ -24,53 +24,55 @@ from debate_judge.data.agreement.bootstrap import (
     Pairs,
     bundle,
     count_units,
-    pairs_of_groups,
+    rated_pairs,
 )
 from debate_judge.data.agreement.correlations import Floats, Statistic, correlations
 from debate_judge.data.agreement.intervals import (
-    bootstrap_error,
+    bootstrap_difference_interval,
+    bootstrap_standard_error,
     detectable_difference,
     groups_to_detect,
     mean_influences,
-    of_differences,
-    of_group_differences,
     standard_error,
+    t_interval,
 )
 from debate_judge.data.agreement.levels import sample_level, summary_level, system_level
 from debate_judge.data.agreement.results import MIN_GROUPS, Difference, GroupScores
 from debate_judge.data.errors import InputError
-from debate_judge.data.schema import Level
+from debate_judge.data.schema import ROUNDING_ERROR, Level
 
-T = TypeVar("T")
 Key = TypeVar("Key")
 
 LevelFunction = Callable[[Pairs, Sequence[Statistic]], LevelEstimate]
 
+_Estimates = tuple[LevelEstimate, LevelEstimate]
+"""Both judges' estimates in one aspect."""
 
-def level_function(level: Level, *, intervals: bool = True, **how: Any) -> LevelFunction:
-    """The function that computes the values at a level; `how` are the arguments of `levels.system_level`."""
+
+def level_function(level: Level, *, intervals: bool = True, **system_options: Any) -> LevelFunction:
+    """The function that computes correlations at a level; `system_options` are arguments of `levels.system_level`."""
     if level == "system":
-        return partial(system_level, **how)
+        return partial(system_level, **system_options)
     return summary_level if level == "summary" else partial(sample_level, intervals=intervals)
 
 
 MIN_EFFECT = 0.02
 """Smallest difference in correlation that is considered relevant."""
 
-EXACT = 16
-"""Largest number of units for which all 2^16 = 65,536 ways to flip are computed."""
+MAX_EXACT_UNITS = 16
+"""Largest number of units for which all 2^16 = 65,536 sign assignments are computed."""
 
-FLIPS = 100_000
-"""Number of random ways with more units: a p-value of .05 then has a standard error of .0007."""
+RANDOM_FLIPS = 100_000
+"""Number of random sign assignments with more units: a p-value of .05 then has a standard error of .0007."""
 
 _MAX_UNITS = 256
-"""Most units that are flipped: more groups are flipped in bundles, which is as valid and hardly loses power."""
+"""Maximum number of units; more groups are flipped in random bundles, which is as valid and hardly loses power."""
 
 _CHUNK = 4096
-"""Ways that are computed at once."""
+"""Sign assignments that are computed at once."""
 
 _SYSTEM_FLIPS = 10_000
-"""Random flips at system level, where every flip has to rank all systems again."""
+"""Random sign assignments at system level, where each has to rank all systems again."""
 
 
 def compare(
@@ -82,17 +84,17 @@ def compare(
     resamples: int = 10_000,
     seed: int = 0,
     draw_systems: bool = False,
-    family: int = 1,
+    family_size: int = 1,
 ) -> Difference:
     """Agreement of judge `a` minus that of judge `b` on the same groups.
 
-    Both are compared on the same candidates and groups: a candidate that either left unscored is left out for
-    both, and so is a group (at the other levels an aspect) in which the ratings do not differ. Where only a judge's
-    scores do not differ, its correlation counts as 0.
+    Both are compared on the same candidates: one that either judge left unscored is left out for both, and so is a
+    group (at the other levels an aspect) in which all ratings are equal. Where only a judge's scores are all equal, its
+    correlation counts as 0.
 
     At summary level the interval is t on the paired group differences and the p-value flips their signs; at sample
     level the jackknife's pseudo-values take the place of group values. At system level the interval is t with the
-    bootstrap's deviation, and a flip exchanges the two judges' scores, in units of the deviation, within a group.
+    bootstrap's standard error, and a flip exchanges the two judges' standardized scores within a group.
 
     Args:
         a: Aspect name -> groups.
@@ -102,9 +104,8 @@ def compare(
         resamples: Number of times that the groups are resampled, jointly for all aspects, at system level; 0 for no
             interval at any level.
         seed: For the resampling and the flips.
-        draw_systems: At system level, resample the systems too: the interval (not the p-value) then generalises to
-        similar systems. family: Number of comparisons whose intervals are to hold together in 95 % of cases
-        (Bonferroni).
+        draw_systems: At system level, resample the systems too, so that the interval generalises to similar systems.
+        family_size: Number of comparisons whose intervals are to hold together in 95 % of cases (Bonferroni).
 
     Raises:
         InputError: the two differ in aspects, groups, candidates or ratings, or there is no aspect.
@@ -113,52 +114,62 @@ def compare(
         raise InputError(
             "two judges can only be compared on the same aspects", expected=", ".join(a), found=", ".join(b)
         )
-    index = GroupIndex.of(a, seed)
+    index = GroupIndex.build(a, seed)
     estimate = level_function(level, resamples=resamples, seed=seed, draw_systems=draw_systems)
     pairs: list[tuple[Pairs, Pairs]] = []
-    both: list[LevelEstimate] = []
+    estimates: list[_Estimates] = []
     for name in a:
-        first, second = (pairs_of_groups(g, index) for g in _on_same_candidates(a[name], b[name]))
-        estimates = [estimate(p, [statistic]) for p in (first, second)]
-        if not np.isnan(estimates[0].values[0]):
-            both += estimates
+        first, second = (rated_pairs(g, index) for g in _on_same_candidates(a[name], b[name]))
+        both = estimate(first, [statistic]), estimate(second, [statistic])
+        if not np.isnan(both[0].values[0]):
+            estimates.append(both)
             pairs.append((first, second))
-    if not both:
+    if not estimates:
         return Difference(None, None, None, None, 0)
-    value = math.fsum(x.values[0] - y.values[0] for x, y in _couples(both)) / len(pairs)
+    value = math.fsum(x.values[0] - y.values[0] for x, y in estimates) / len(pairs)
     if level != "system":
-        return _of_means(value, both, index, intervals=resamples > 0, seed=seed, family=family)
-    groups = index.sources(np.logical_or.reduce([e.included_groups for e in both]))
-    p_value = _p_of_swaps(pairs, statistic, groups, seed)
-    plain = Difference(value, None, None, p_value, groups)
-    return _of_systems(plain, value, both, family) if resamples and groups > 1 else plain
+        return _difference_of_means(value, estimates, index, seed, family_size if resamples else None)
+    groups = index.count_sources(_included_groups(estimates))
+    p_value = _system_level_p_value(pairs, statistic, groups, seed)
+    difference = Difference(value, None, None, p_value, groups)
+    if not resamples or groups < 2:
+        return difference
+    return _with_bootstrap_interval(difference, value, estimates, family_size)
 
 
-def _of_systems(found: Difference, value: float, both: Sequence[LevelEstimate], family: int) -> Difference:
+def _included_groups(estimates: Sequence[_Estimates]) -> NDArray[np.bool_]:
+    return np.asarray(np.logical_or.reduce([e.included_groups for both in estimates for e in both]))
+
+
+def _with_bootstrap_interval(
+    difference: Difference, value: float, estimates: Sequence[_Estimates], family_size: int
+) -> Difference:
     """The difference with its interval from resampled groups."""
-    replicates = [e.replicates[0] for e in both if e.replicates is not None]
-    apart = np.mean([x - y for x, y in _couples(replicates)], axis=0)
-    units = min(e.units for e in both)
-    low, high, method = of_differences(value, apart, units, family)
-    deviation = bootstrap_error(apart, units) * math.sqrt(found.groups)
-    return replace(found, low=low, high=high, method=method, deviation=deviation)
+    replicates = [
+        x.replicates[0] - y.replicates[0] for x, y in estimates if x.replicates is not None and y.replicates is not None
+    ]
+    differences = np.mean(replicates, axis=0)
+    units = min(e.units for both in estimates for e in both)
+    low, high, method = bootstrap_difference_interval(value, differences, units, family_size)
+    deviation = bootstrap_standard_error(differences, units) * math.sqrt(difference.groups)
+    return replace(difference, low=low, high=high, method=method, deviation=deviation)
 
 
 @dataclass(frozen=True, slots=True)
 class Power:
-    """The true difference that a comparison was able to detect, see `intervals.detectable_difference`."""
+    """The true difference that a comparison could detect, see `intervals.detectable_difference`."""
 
     groups: int
     """Number of groups compared on."""
     detectable: float
-    """The least true difference that a comparison like this one calls significant in 80 % of cases."""
+    """Smallest true difference that a comparison like this one finds significant in 80 % of cases."""
     more_for_small: int
-    """How many more groups it would take to detect a difference of `MIN_EFFECT`; 0 if these are enough."""
+    """Number of further groups needed to detect a difference of `MIN_EFFECT`; 0 if these are enough."""
 
 
-def power_of(difference: Difference) -> Power | None:
-    """The power of a comparison, from the standard deviation of group differences that it found; None without one."""
-    if difference.deviation is None or difference.deviation < 1e-9:
+def statistical_power(difference: Difference) -> Power | None:
+    """The power of a comparison, from the standard deviation of its group differences; None without one."""
+    if difference.deviation is None or difference.deviation < ROUNDING_ERROR:
         return None
     needed = groups_to_detect(MIN_EFFECT, difference.deviation)
     return Power(
@@ -168,50 +179,53 @@ def power_of(difference: Difference) -> Power | None:
     )
 
 
-def _of_means(
-    value: float, both: Sequence[LevelEstimate], index: GroupIndex, *, intervals: bool, seed: int, family: int
+def _difference_of_means(
+    value: float, estimates: Sequence[_Estimates], index: GroupIndex, seed: int, family_size: int | None
 ) -> Difference:
-    included_groups = np.logical_or.reduce([e.included_groups for e in both])
-    by_group = [x.by_group - y.by_group for x, y in _couples(both) if x.by_group is not None and y.by_group is not None]
+    """The difference of means over groups; without an interval where `family_size` is None."""
+    included_groups = _included_groups(estimates)
+    by_group = [x.by_group - y.by_group for x, y in estimates if x.by_group is not None and y.by_group is not None]
     shares = [np.nan_to_num(d) / np.count_nonzero(~np.isnan(d)) / len(by_group) for d in by_group]
-    p_value = p_of_mean(index.by_source(np.sum(shares, axis=0), included_groups)[0], seed)
-    influences = index.by_source(mean_influences(by_group), included_groups)[0]
+    p_value = sign_flip_p_value(index.sum_by_source(np.sum(shares, axis=0), included_groups)[0], seed)
+    influences = index.sum_by_source(mean_influences(by_group), included_groups)[0]
     groups = len(influences)
-    if not intervals or groups < 2:
+    if family_size is None or groups < 2:
         return Difference(value, None, None, p_value, groups)
-    low, high, method = of_group_differences(value, influences, family)
+    low, high, method = t_interval(value, influences, family_size)
     return Difference(value, low, high, p_value, groups, method, standard_error(influences) * math.sqrt(groups))
 
 
-def _p_of_swaps(pairs: Sequence[tuple[Pairs, Pairs]], statistic: Statistic, groups: int, seed: int) -> float | None:
+def _system_level_p_value(
+    pairs: Sequence[tuple[Pairs, Pairs]], statistic: Statistic, groups: int, seed: int
+) -> float | None:
     """The p-value at system level by exchanging the judges' scores within groups, in all aspects at once."""
-    source = pairs[0][0].index.source
+    source = pairs[0][0].index.source_of_group
     unit_of_group = flip_units(count_units(source), seed)[source]
     units = count_units(unit_of_group)
-    parts = [_systems_by_flips(*two, unit_of_group, units, statistic) for two in pairs]
+    of_aspects = [_flipped_system_difference(*judges, unit_of_group, units, statistic) for judges in pairs]
 
     def difference(signs: Floats) -> Floats:
-        total: Floats = np.sum([part(signs) for part in parts], axis=0)
+        total: Floats = np.sum([of_aspect(signs) for of_aspect in of_aspects], axis=0)
         return total
 
-    return p_of_flips(difference, groups, units, seed=seed, flips=_SYSTEM_FLIPS)
+    return permutation_p_value(difference, groups, units, seed=seed, flips=_SYSTEM_FLIPS)
 
 
-def _systems_by_flips(
+def _flipped_system_difference(
     a: Pairs, b: Pairs, unit_of_group: Indices, units: int, statistic: Statistic
 ) -> Callable[[Floats], Floats]:
-    """The difference of system-level correlations for flipped units."""
+    """A function from signs, shape (units, assignments), to differences of system-level correlations."""
     recurring = np.bincount(a.system)[a.system] > 1
     systems, system = np.unique(a.system[recurring], return_inverse=True)
     unit = unit_of_group[a.group[recurring]]
     sizes = np.bincount(system)
-    rated = np.bincount(system, weights=a.ratings[recurring]) / sizes
+    rating_means = np.bincount(system, weights=a.ratings[recurring]) / sizes
     sums = []
     for scores in (a.scores, b.scores):
         table = np.zeros((len(systems), units))
-        np.add.at(table, (system, unit), _in_deviations(scores[recurring]))
+        np.add.at(table, (system, unit), _standardized(scores[recurring]))
         sums.append(table / sizes[:, None])
-    ratings = np.round(rated, 12)
+    ratings = np.round(rating_means, 12)
 
     def correlation(weights: Floats) -> Floats:
         means = np.round(sums[0] @ weights + sums[1] @ (1 - weights), 12).T
@@ -224,8 +238,8 @@ def _systems_by_flips(
     return difference
 
 
-def _in_deviations(values: Floats) -> Floats:
-    """The values minus their mean and in units of their deviation; 0 where they do not differ."""
+def _standardized(values: Floats) -> Floats:
+    """Deviations from the mean in units of the standard deviation; 0 where all values are equal."""
     if np.ptp(values) == 0:
         return np.zeros(len(values))
     deviations = values / np.abs(values).max()
@@ -236,7 +250,7 @@ def _in_deviations(values: Floats) -> Floats:
 def _on_same_candidates(
     a: Sequence[GroupScores], b: Sequence[GroupScores]
 ) -> tuple[list[GroupScores], list[GroupScores]]:
-    """Both judges' groups in the order of `a`, unscored wherever either is."""
+    """Both judges' groups in the order of `a`, without the scores of candidates that either left unscored."""
     others = {group.group: group for group in b}
     if len(a) != len(b) or any(group.group not in others for group in a):
         raise InputError("two judges can only be compared on the same groups")
@@ -256,23 +270,19 @@ def _on_same_candidates(
     return first, second
 
 
-def _couples(values: Sequence[T]) -> Iterator[tuple[T, T]]:
-    return zip(values[::2], values[1::2], strict=True)
-
-
 # --- p-values by flipping signs, and their correction ---
 
 
 def flip_units(groups: int, seed: int) -> Indices:
     """Index of the unit that each group is flipped with, shape (groups,)."""
-    return bundle(groups, seed, most=_MAX_UNITS)
+    return bundle(groups, seed, max_units=_MAX_UNITS)
 
 
-def p_of_mean(contributions: Floats, seed: int) -> float | None:
+def sign_flip_p_value(contributions: Floats, seed: int) -> float | None:
     """The p-value of a sum of group contributions, e.g. of paired differences divided by their number.
 
     Args:
-        contributions: Of each group, shape (groups,).
+        contributions: One per group, shape (groups,).
         seed: For random flips.
 
     Returns:
@@ -281,22 +291,22 @@ def p_of_mean(contributions: Floats, seed: int) -> float | None:
     groups = len(contributions)
     unit = flip_units(groups, seed)
     summed = np.bincount(unit, weights=contributions) if groups > _MAX_UNITS else contributions
-    # Flipping 0 changes nothing, so units with 0 are left out, which makes more cases exact.
+    # Flipping a 0 changes nothing; without these units more cases are computed exactly.
     summed = summed[summed != 0]
-    return p_of_flips(lambda signs: summed @ signs, groups, len(summed), seed=seed)
+    return permutation_p_value(lambda signs: summed @ signs, groups, len(summed), seed=seed)
 
 
-def p_of_flips(
-    statistic: Callable[[Floats], Floats], groups: int, units: int, *, seed: int, flips: int = FLIPS
+def permutation_p_value(
+    statistic: Callable[[Floats], Floats], groups: int, units: int, *, seed: int, flips: int = RANDOM_FLIPS
 ) -> float | None:
     """The p-value of a statistic that is recomputed for flipped units.
 
     Args:
-        statistic: Signs of shape (units, ways) -> values of shape (ways,); flipping all signs must negate the value.
+        statistic: Signs of shape (units, assignments) -> values of shape (assignments,), odd in the signs.
         groups: Number of groups that it is computed from.
         units: Number of units that are flipped.
-        seed: For random flips.
-        flips: Number of random flips where there are more than `EXACT` units.
+        seed: For random sign assignments.
+        flips: Number of random sign assignments where there are more than `MAX_EXACT_UNITS` units.
 
     Returns:
         Two-sided; None below `MIN_GROUPS`.
@@ -304,41 +314,40 @@ def p_of_flips(
     if groups < MIN_GROUPS:
         return None
     if units < 2:
-        return 1.0  # A single unit is as large when it is flipped.
+        return 1.0  # Flipping a single unit leaves the absolute value as it is.
     from scipy.stats import permutation_test
 
     def rounded(signs: Floats, axis: int) -> Floats:
-        # Rounded, so that the last digits do not decide whether a value equal to the one found counts.
+        # Rounded, so that the last digits do not decide whether a value equals the observed one.
         return np.round(statistic(np.atleast_2d(signs).T).reshape(signs.shape[:-1]), 12)
 
-    found = permutation_test(
+    test = permutation_test(
         (np.ones(units),),
         rounded,
         permutation_type="samples",
         vectorized=True,
-        n_resamples=1 << EXACT if units <= EXACT else flips,
+        n_resamples=1 << MAX_EXACT_UNITS if units <= MAX_EXACT_UNITS else flips,
         batch=_CHUNK,
         axis=-1,
         rng=np.random.default_rng(seed),
     )
-    return float(found.pvalue)
+    return float(test.pvalue)
 
 
-def correct(p_values: Sequence[float | None]) -> list[float | None]:
-    """Adjust the p-values of one family of comparisons by Holm's step-down procedure (Holm 1979), in the given order.
+def holm_adjusted(p_values: Sequence[float | None]) -> list[float | None]:
+    """The p-values of one family of comparisons, adjusted by Holm's step-down procedure (Holm 1979), in the same order.
 
-    Comparisons with too few groups for a p-value stay None and do not count for the family, because they can never be
-    called significant.
+    Comparisons with too few groups for a p-value stay None and do not count, because they can never be significant.
     """
-    known = [(p, i) for i, p in enumerate(p_values) if p is not None]
+    defined = [(p, i) for i, p in enumerate(p_values) if p is not None]
     adjusted: list[float | None] = [None] * len(p_values)
     highest = 0.0
-    for rank, (p, i) in enumerate(sorted(known)):
-        highest = max(highest, min(1.0, (len(known) - rank) * p))
+    for rank, (p, i) in enumerate(sorted(defined)):
+        highest = max(highest, min(1.0, (len(defined) - rank) * p))
         adjusted[i] = highest
     return adjusted
 
 
-def correct_named(p_values: Mapping[Key, float | None]) -> dict[Key, float | None]:
-    """`correct`, by name."""
-    return dict(zip(p_values, correct(list(p_values.values())), strict=True))
+def holm_adjusted_by_name(p_values: Mapping[Key, float | None]) -> dict[Key, float | None]:
+    """`holm_adjusted`, by name."""
+    return dict(zip(p_values, holm_adjusted(list(p_values.values())), strict=True))

@@ -1,4 +1,4 @@
-"""Agreement at each level, with what its intervals are computed from. Undefined is NaN here."""
+"""Correlations at each level, with the data for their intervals. Undefined is NaN here."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from debate_judge.data.agreement.bootstrap import LevelEstimate, Pairs, draws, pseudo_values, summing
+from debate_judge.data.agreement.bootstrap import LevelEstimate, Pairs, pseudo_values, resample_counts, sums_by_row
 from debate_judge.data.agreement.correlations import Floats, Statistic, correlations
 
-_FEW_SYSTEMS, _MIN_RESAMPLES = 256, 200
+_MANY_SYSTEMS, _MIN_RESAMPLES = 256, 200
 
 
 def summary_level(pairs: Pairs, statistics: Sequence[Statistic]) -> LevelEstimate:
@@ -28,11 +28,11 @@ def summary_level(pairs: Pairs, statistics: Sequence[Statistic]) -> LevelEstimat
     ranked = ~np.isnan(_within_groups(pairs.ratings, pairs.ratings, pairs, ["pearson"])[0])
     constant = ranked & np.isnan(values[0])
     values[:, constant] = 0.0
-    means, without = (
+    means, means_without_constant = (
         np.array([math.fsum(row) / len(row) if len(row) else math.nan for row in values[:, groups]])
         for groups in (ranked, ranked & ~constant)
     )
-    return LevelEstimate(means, ranked, constant, without, by_group=values)
+    return LevelEstimate(means, ranked, constant, means_without_constant, by_group=values)
 
 
 def sample_level(pairs: Pairs, statistics: Sequence[Statistic], *, intervals: bool = True) -> LevelEstimate:
@@ -41,18 +41,18 @@ def sample_level(pairs: Pairs, statistics: Sequence[Statistic], *, intervals: bo
     Args:
         pairs: Of one aspect.
         statistics: What to compute.
-        intervals: Whether to compute what groups contribute, which takes a correlation without each of them.
+        intervals: Whether to compute jackknife pseudo-values, which take a correlation without each unit.
     """
     if len(pairs.ratings) < 2 or np.ptp(pairs.ratings) == 0:
-        return _without_ranking(pairs, statistics)
-    found = correlations(pairs.ratings[None], pairs.scores[None], statistics)[:, 0]
-    constant = pairs.contributing & bool(np.isnan(found).any())
-    estimate = LevelEstimate(np.nan_to_num(found), pairs.contributing, constant, found)
+        return _undefined_estimate(pairs, statistics)
+    values = correlations(pairs.ratings[None], pairs.scores[None], statistics)[:, 0]
+    constant = pairs.groups_with_pairs & bool(np.isnan(values).any())
+    estimate = LevelEstimate(np.nan_to_num(values), pairs.groups_with_pairs, constant, values)
     if not intervals:
         return estimate
     _, first, unit = np.unique(pairs.unit, return_index=True, return_inverse=True)
-    by_group = np.full((len(found), pairs.groups), np.nan)
-    # The value of a unit stands at the first of its groups.
+    by_group = np.full((len(values), pairs.groups), np.nan)
+    # The pseudo-value of a unit is put at the first of its groups.
     by_group[:, pairs.group[first]] = pseudo_values(
         lambda x, y: correlations(x, y, statistics), pairs.ratings, pairs.scores, unit, len(first)
     )
@@ -70,42 +70,44 @@ def system_level(
 ) -> LevelEstimate:
     """The correlation of mean ratings with mean scores over systems; 0 where only the mean scores do not differ.
 
-    A system is a candidate id with pairs in at least two groups; with fewer than three systems there is no value.
-    Beyond 256 systems an interval rests on fewer resamples, down to 200; the statistics stay exact.
+    A system is a candidate id with pairs in at least two groups; with fewer than three systems the value is undefined.
+    Beyond 256 systems, fewer resamples are computed, down to 200.
 
     Args:
         pairs: Of one aspect.
         statistics: What to compute.
-        resamples: Number of times that the groups are drawn with replacement.
-        seed: For the draws; equal seeds draw the same groups and systems.
-        draw_systems: Let replicates draw the systems with replacement, too, so that the interval is about other systems
-            like these and not about these only.
+        resamples: Number of bootstrap resamples of the groups.
+        seed: For the resampling of groups and systems.
+        draw_systems: Whether to resample the systems, too, so that the interval generalises to similar systems.
         progress: Called with the number of resamples done since the last call.
     """
     recurring = np.bincount(pairs.system)[pairs.system] > 1
     systems = len(np.unique(pairs.system[recurring]))
     if systems < 3:
-        return _without_ranking(pairs, statistics, resamples)
+        return _undefined_estimate(pairs, statistics, resamples)
     means, rng = _system_means(pairs, recurring), np.random.default_rng(seed)
 
-    def over_systems(counts: Floats) -> Floats:
-        both = means(counts)
+    def correlate_systems(counts: Floats) -> Floats:
+        system_means = means(counts)
         if draw_systems:
-            which = rng.integers(systems, size=both[0].shape)
-            both = np.take_along_axis(both[0], which, axis=1), np.take_along_axis(both[1], which, axis=1)
-        return correlations(*both, statistics)
+            drawn_systems = rng.integers(systems, size=system_means[0].shape)
+            system_means = (
+                np.take_along_axis(system_means[0], drawn_systems, axis=1),
+                np.take_along_axis(system_means[1], drawn_systems, axis=1),
+            )
+        return correlations(*system_means, statistics)
 
     mean_ratings, mean_scores = means(np.ones((pairs.units, 1)))
     values = correlations(mean_ratings, mean_scores, statistics)[:, 0]
     if np.isnan(values).any():
-        return _without_ranking(pairs, statistics, resamples, constant=bool(np.ptp(mean_ratings) > 0))
-    most = min(resamples, max(_MIN_RESAMPLES, resamples * _FEW_SYSTEMS // max(_FEW_SYSTEMS, systems)))
+        return _undefined_estimate(pairs, statistics, resamples, constant=bool(np.ptp(mean_ratings) > 0))
+    capped = min(resamples, max(_MIN_RESAMPLES, resamples * _MANY_SYSTEMS // max(_MANY_SYSTEMS, systems)))
     replicates = np.full((len(statistics), resamples), np.nan)
-    for place, counts in draws(pairs.units, most, seed):
-        replicates[:, place] = over_systems(counts)
+    for columns, counts in resample_counts(pairs.units, capped, seed):
+        replicates[:, columns] = correlate_systems(counts)
         progress(counts.shape[1])
     included_groups = np.bincount(pairs.group[recurring], minlength=pairs.groups) > 0
-    sources = pairs.index.sources(included_groups)
+    sources = pairs.index.count_sources(included_groups)
     return LevelEstimate(
         values,
         included_groups,
@@ -118,36 +120,36 @@ def system_level(
 
 
 def _system_means(pairs: Pairs, recurring: NDArray[np.bool_]) -> Callable[[Floats], tuple[Floats, Floats]]:
-    """A function from draw counts, shape (units, resamples), to the mean ratings and mean scores of the systems of the
-    recurring pairs, each of shape (resamples, systems)."""
+    """A function from counts of drawn units, shape (units, resamples), to the mean ratings and mean scores of the
+    systems, each of shape (resamples, systems). `recurring` is the mask of the pairs that count."""
     systems, system = np.unique(pairs.system[recurring], return_inverse=True)
     shape, unit = (len(systems), pairs.units), pairs.unit[recurring]
-    summands = (np.ones(len(unit)), _in_units(pairs.ratings[recurring]), _in_units(pairs.scores[recurring]))
-    seen, rated, scored = (summing(values, system, unit, shape) for values in summands)
+    summands = (np.ones(len(unit)), _in_ranges(pairs.ratings[recurring]), _in_ranges(pairs.scores[recurring]))
+    candidate_counts, rating_sums, score_sums = (sums_by_row(values, system, unit, shape) for values in summands)
 
     def means(counts: Floats) -> tuple[Floats, Floats]:
-        drawn = seen(counts)
+        candidates = candidate_counts(counts)
         with np.errstate(invalid="ignore"):
-            # Rounded, because equal means of different values may differ in their last digits, which would break ties.
-            return np.round(rated(counts) / drawn, 13).T, np.round(scored(counts) / drawn, 13).T
+            # Rounded, because equal means of different values may differ in their last digits and would not tie.
+            return np.round(rating_sums(counts) / candidates, 13).T, np.round(score_sums(counts) / candidates, 13).T
 
     return means
 
 
-def _without_ranking(
+def _undefined_estimate(
     pairs: Pairs, statistics: Sequence[Statistic], resamples: int = 0, *, constant: bool = False
 ) -> LevelEstimate:
     """The estimate where no correlation exists: undefined, or, if only the scores are constant, 0 on all groups with
     pairs."""
     values = np.full(len(statistics), 0.0 if constant else math.nan)
-    included_groups = pairs.contributing & constant
+    included_groups = pairs.groups_with_pairs & constant
     return LevelEstimate(
         values,
         included_groups,
         included_groups,
         np.full(len(statistics), math.nan),
         replicates=np.repeat(values[:, None], resamples, axis=1),
-        units=pairs.index.sources(included_groups),
+        units=pairs.index.count_sources(included_groups),
         observations=math.comb(len(pairs.ratings), 2),
     )
 
@@ -158,20 +160,22 @@ def _within_groups(x: Floats, y: Floats, pairs: Pairs, statistics: Sequence[Stat
     sizes = np.bincount(pairs.group, minlength=pairs.groups)
     order = np.argsort(pairs.group, kind="stable")
     starts = np.cumsum(sizes) - sizes
-    # Groups of similar size share one padded matrix: one call of the vectorised kernels for all of them.
+    # Groups of similar size share one padded matrix, for one vectorised call.
     widths = np.where(sizes > 1, 2.0 ** np.ceil(np.log2(np.maximum(sizes, 1))), 0).astype(np.intp)
     for width in np.unique(widths[widths > 0]):
         columns = np.arange(width)
         members = np.flatnonzero(widths == width)
-        for part in np.array_split(members, math.ceil(len(members) * width / 2**20)):
-            there = columns < sizes[part, None]
-            at = order[np.where(there, starts[part, None] + columns, 0)]
-            values[:, part] = correlations(np.where(there, x[at], np.nan), np.where(there, y[at], np.nan), statistics)
+        for chunk in np.array_split(members, math.ceil(len(members) * width / 2**20)):
+            filled = columns < sizes[chunk, None]
+            pair_of_cell = order[np.where(filled, starts[chunk, None] + columns, 0)]
+            values[:, chunk] = correlations(
+                np.where(filled, x[pair_of_cell], np.nan), np.where(filled, y[pair_of_cell], np.nan), statistics
+            )
     return values
 
 
-def _in_units(values: Floats) -> Floats:
-    """Deviations from the mean divided by the range, so that sums of their squares lose few digits to cancellation."""
+def _in_ranges(values: Floats) -> Floats:
+    """Deviations from the mean divided by the range, so that sums of squares lose few digits to cancellation."""
     width = np.ptp(values)
     units = (values - values.min()) / (width if width > 0 else 1.0)
     deviations: Floats = units - units.mean()

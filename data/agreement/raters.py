@@ -1,7 +1,7 @@
 """Compares a judge with single raters: how well the raters agree with one another, and how well the judge does.
 
-Where candidates have ratings of several raters, their mean hides how much the raters themselves disagree. A judge can
-hardly agree with a rater better than the other raters do, and noise in the mean keeps even a perfect judge below 1.
+Where candidates have ratings of several raters, their mean hides how much the raters disagree. A judge can hardly agree
+with a rater better than the other raters do, and noise in the mean keeps the correlation of a perfect judge below 1.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ import numpy as np
 from debate_judge.data.agreement.classification import Measure
 from debate_judge.data.agreement.correlations import Floats, Statistic
 from debate_judge.data.agreement.differences import compare
-from debate_judge.data.agreement.intervals import of_group_differences
+from debate_judge.data.agreement.intervals import t_interval
 from debate_judge.data.agreement.results import Agreement, Difference, GroupScores
-from debate_judge.data.agreement.tables import agreement_table
+from debate_judge.data.agreement.tables import agreement_table, level_correlation
 from debate_judge.data.schema import Level
 
-_RESAMPLES = 2000
-"""Most resamples for intervals of figures that are computed once for every rater."""
+_MAX_RESAMPLES = 2000
+"""Maximum number of resamples for statistics that are computed once for every rater."""
 
 
 @dataclass(frozen=True, slots=True)
 class RaterAgreement:
-    """One judge compared with the raters of one aspect. None where the ratings leave a figure undefined."""
+    """One judge compared with the raters of one aspect. None where a statistic is undefined."""
 
     raters: int
     """Largest number of ratings of a candidate; with fewer than two, only error and bias are defined."""
@@ -43,12 +43,12 @@ class RaterAgreement:
     kappa_of_judge: float | None
     """Quadratic-weighted kappa of the judge's rounded scores with each rater, mean over raters."""
     reliability: float | None
-    """Share of the variance of mean ratings that is not raters' noise."""
+    """Share of the variance of mean ratings that is not rater noise: ICC(1, k), see `reliability`."""
     noise_corrected: float | None
-    """The judge's correlation divided by the root of the reliability: an estimate of its correlation with mean ratings
-    free of noise. Like any such estimate it may exceed 1."""
+    """The disattenuated correlation: the judge's divided by the root of the reliability (Spearman 1904), an estimate of
+    the correlation with ratings free of noise. It may exceed 1."""
     error: Measure | None
-    """Mean absolute error on the raters' scale; None where scores have another."""
+    """Mean absolute error; None where the scores are on another scale."""
     bias: Measure | None
     """Mean of score minus rating."""
 
@@ -70,45 +70,47 @@ def compare_with_raters(
     statistic: Statistic = "spearman",
     level: Level = "summary",
     on_scale: bool = True,
-    resamples: int = _RESAMPLES,
+    resamples: int = _MAX_RESAMPLES,
     seed: int = 0,
 ) -> RaterAgreement:
     """Compare a judge with the raters of one aspect.
 
     Args:
         groups: Of one aspect, with the ratings of single raters.
-        statistic: Of the ceiling and the noise-corrected correlation.
-        level: Of both; at system level reliability and correction are not computed.
-        on_scale: Whether the scores are on the raters' scale, so that their differences have a meaning.
+        statistic: The correlation.
+        level: Where it is computed; reliability and noise correction are not defined at system level.
+        on_scale: Whether the scores are on the raters' scale, so that differences from ratings are meaningful.
         resamples: For the intervals of the ceiling at system level; 0 gives no intervals.
         seed: For these resamples.
     """
-    most = max((len(values) for g in groups for values in g.raters), default=0)
+    rater_count = max((len(values) for g in groups for values in g.raters), default=0)
     error, bias = error_and_bias(groups) if on_scale else (None, None)
-    if most < 2:
-        return RaterAgreement(most, None, None, None, None, None, None, None, None, error, bias)
-    resamples = min(resamples, _RESAMPLES)
-    humans = {f"rater {i + 1}": [_one_rater(g, i) for g in groups] for i in range(most)}
-    judged = {
-        name: [replace(h, scores=g.scores) for g, h in zip(groups, by, strict=True)] for name, by in humans.items()
+    if rater_count < 2:
+        return RaterAgreement(rater_count, None, None, None, None, None, None, None, None, error, bias)
+    resamples = min(resamples, _MAX_RESAMPLES)
+    rater_scores = {f"rater {i + 1}": [_rater_as_judge(g, i) for g in groups] for i in range(rater_count)}
+    judge_scores = {
+        name: [replace(h, scores=g.scores) for g, h in zip(groups, by, strict=True)]
+        for name, by in rater_scores.items()
     }
-    tables = [agreement_table(by, levels=(level,), resamples=resamples, seed=seed) for by in (humans, judged)]
+    tables = [
+        agreement_table(by, levels=(level,), statistics=(statistic,), resamples=resamples, seed=seed)
+        for by in (rater_scores, judge_scores)
+    ]
     ceiling, judge = (table.average[level][statistic] for table in tables)
-    correlation_value = (
-        agreement_table({"x": groups}, levels=(level,), resamples=0).aspects["x"][level][statistic].value
-    )
-    reliable = None if level == "system" else reliability(groups, level)
-    whole = all(v == round(v) for g in groups for values in g.raters for v in values)
+    correlation = level_correlation(groups, statistic, level)
+    icc = None if level == "system" else reliability(groups, level)
+    integers = all(v == round(v) for g in groups for values in g.raters for v in values)
     return RaterAgreement(
-        most,
+        rater_count,
         ceiling,
         judge,
-        compare(judged, humans, statistic=statistic, level=level, resamples=resamples, seed=seed),
+        compare(judge_scores, rater_scores, statistic=statistic, level=level, resamples=resamples, seed=seed),
         krippendorff_alpha([values for g in groups for values in g.raters]),
-        _kappa_of_raters(groups, most) if whole else None,
-        _kappa_of_judge(groups, most) if whole and on_scale else None,
-        reliable,
-        None if correlation_value is None or not reliable or reliable <= 0 else correlation_value / math.sqrt(reliable),
+        _kappa_of_raters(groups, rater_count) if integers else None,
+        _kappa_of_judge(groups, rater_count) if integers and on_scale else None,
+        icc,
+        None if correlation is None or not icc or icc <= 0 else correlation / math.sqrt(icc),
         error,
         bias,
     )
@@ -129,19 +131,18 @@ def krippendorff_alpha(ratings: Sequence[Sequence[float]]) -> float | None:
     units = [np.asarray(values, dtype=float) for values in ratings if len(values) > 1]
     if not units:
         return None
-    every = np.concatenate(units)
-    if np.ptp(every) == 0:
+    pooled = np.concatenate(units)
+    if np.ptp(pooled) == 0:
         return None
-    expected = every.var(ddof=1)
-    observed = sum(len(values) * values.var(ddof=1) for values in units) / len(every)
+    expected = pooled.var(ddof=1)
+    observed = sum(len(values) * values.var(ddof=1) for values in units) / len(pooled)
     return float(1 - observed / expected)
 
 
 def weighted_kappa(x: Sequence[float], y: Sequence[float]) -> float | None:
     """Cohen's kappa with quadratic weights (Cohen 1968) of two sequences of points.
 
-    1 - mean (x - y)^2 / the same mean if every x met every y, which is var x + var y + (mean x - mean y)^2 (Fleiss and
-    Cohen 1973).
+    1 - mean (x - y)^2 / its expectation by chance, var x + var y + (mean x - mean y)^2 (Fleiss and Cohen 1973).
 
     Returns:
         None where there is nothing to compare, or only one value.
@@ -154,11 +155,11 @@ def weighted_kappa(x: Sequence[float], y: Sequence[float]) -> float | None:
 
 
 def reliability(groups: Sequence[GroupScores], level: Level) -> float | None:
-    """The share of the variance of mean ratings that is not raters' noise.
+    """The share of the variance of mean ratings that is not rater noise.
 
     1 - E / V with V the variance of the candidates' mean ratings, within groups at summary level, and E the mean
-    squared standard error of these means: the intraclass correlation ICC(1, k) of Shrout and Fleiss (1979). A
-    correlation with the mean ratings is lower than one with their expectation by the root of it (Spearman 1904).
+    squared standard error of these means: the intraclass correlation ICC(1, k) of Shrout and Fleiss (1979). Noise
+    attenuates a correlation with the mean ratings by the root of it (Spearman 1904).
 
     Args:
         groups: Of one aspect; candidates with fewer than two ratings are left out.
@@ -175,16 +176,16 @@ def reliability(groups: Sequence[GroupScores], level: Level) -> float | None:
         by_group.append(np.array([values.mean() for values in rated]))
     if level == "sample":
         by_group = [np.concatenate(by_group)] if by_group else []
-    free = sum(max(0, len(means) - 1) for means in by_group)
-    # Equal means of different values may differ in their last digits, so that the variance is not exactly 0.
+    degrees_of_freedom = sum(max(0, len(means) - 1) for means in by_group)
+    # Equal means of different values may differ in their last digits; the variance is then not exactly 0.
     if not any(np.ptp(means) > 1e-12 * np.abs(means).max() for means in by_group if len(means)):
         return None
-    spread = sum(float(((means - means.mean()) ** 2).sum()) for means in by_group if len(means))
-    return float(1 - np.mean(errors) / (spread / free))
+    squares = sum(float(((means - means.mean()) ** 2).sum()) for means in by_group if len(means))
+    return float(1 - np.mean(errors) / (squares / degrees_of_freedom))
 
 
 def error_and_bias(groups: Sequence[GroupScores]) -> tuple[Measure, Measure] | tuple[None, None]:
-    """The mean absolute difference and the mean difference of scores and mean ratings, with t intervals over groups."""
+    """Mean absolute difference and mean difference of scores and mean ratings, with t intervals over sources."""
     differences = differences_by_group(groups)
     if not differences:
         return None, None
@@ -192,7 +193,7 @@ def error_and_bias(groups: Sequence[GroupScores]) -> tuple[Measure, Measure] | t
 
 
 def differences_by_group(groups: Sequence[GroupScores]) -> list[Floats]:
-    """Score minus mean rating of the candidates that have both, an array for each source with such candidates."""
+    """Score minus mean rating of the candidates that have both, one array per source with such candidates."""
     by_source: dict[str, list[float]] = {}
     for g in groups:
         differences = [s - r for r, s in zip(g.ratings, g.scores, strict=True) if r is not None and s is not None]
@@ -204,39 +205,39 @@ def mean_over_groups(by_group: Sequence[Floats]) -> Measure:
     """The mean over all values of non-empty groups, with a t interval over the groups."""
     count = sum(map(len, by_group))
     value = math.fsum(v for values in by_group for v in values) / count
-    # The influences on a ratio of sums, because groups differ in their numbers of candidates.
+    # Influences on a ratio of sums, because groups differ in size.
     influences = np.array([(values - value).sum() / count for values in by_group])
-    low, high, method = of_group_differences(value, influences)
+    low, high, method = t_interval(value, influences)
     return Measure(value, low, high, method)
 
 
-def _one_rater(group: GroupScores, which: int) -> GroupScores:
+def _rater_as_judge(group: GroupScores, rater: int) -> GroupScores:
     """One rater's ratings as scores, with the means of the other raters as ratings.
 
-    Raters have no names here: `which` is the place in each candidate's ratings.
+    Raters have no names here: `rater` is the index in each candidate's ratings.
     """
     others: list[float | None] = []
     rater_ratings: list[float | None] = []
     for values in group.raters or ((),) * len(group.candidates):
-        has_rating = len(values) > max(which, 1)
-        rest = [v for i, v in enumerate(values) if i != which]
-        others.append(math.fsum(rest) / len(rest) if has_rating else None)
-        rater_ratings.append(values[which] if has_rating else None)
+        has_rating = len(values) > max(rater, 1)
+        other_values = [v for i, v in enumerate(values) if i != rater]
+        others.append(math.fsum(other_values) / len(other_values) if has_rating else None)
+        rater_ratings.append(values[rater] if has_rating else None)
     return GroupScores(group.group, group.candidates, tuple(others), tuple(rater_ratings), source=group.source)
 
 
-def _kappa_of_raters(groups: Sequence[GroupScores], most: int) -> float | None:
+def _kappa_of_raters(groups: Sequence[GroupScores], rater_count: int) -> float | None:
     rows = [values for g in groups for values in g.raters]
     pairs = [
         weighted_kappa(*zip(*both, strict=True))
-        for i in range(most)
+        for i in range(rater_count)
         for j in range(i)
         if (both := [(values[i], values[j]) for values in rows if len(values) > i])
     ]
     return _mean(pairs)
 
 
-def _kappa_of_judge(groups: Sequence[GroupScores], most: int) -> float | None:
+def _kappa_of_judge(groups: Sequence[GroupScores], rater_count: int) -> float | None:
     rows = [
         (values, math.floor(score + 0.5))
         for g in groups
@@ -245,12 +246,12 @@ def _kappa_of_judge(groups: Sequence[GroupScores], most: int) -> float | None:
     ]
     kappas = [
         weighted_kappa(*zip(*both, strict=True))
-        for i in range(most)
+        for i in range(rater_count)
         if (both := [(values[i], score) for values, score in rows if len(values) > i])
     ]
     return _mean(kappas)
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    known = [v for v in values if v is not None]
-    return math.fsum(known) / len(known) if known else None
+    defined = [v for v in values if v is not None]
+    return math.fsum(defined) / len(defined) if defined else None

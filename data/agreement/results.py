@@ -1,4 +1,4 @@
-"""The values that agreement is reported in; they are computed in `data/agreement/tables.py`."""
+"""The result types of agreement, computed in `data/agreement/tables.py` and `differences.py`."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Level
 
 LEVELS: tuple[Level, ...] = ("summary", "sample", "system")
-NAMES: dict[Statistic, str] = {"pearson": "Pearson", "spearman": "Spearman", "kendall": "Kendall tau-b"}
+STATISTIC_NAMES: dict[Statistic, str] = {"pearson": "Pearson", "spearman": "Spearman", "kendall": "Kendall tau-b"}
 
 MIN_GROUPS = 6
-"""Least number for a p-value: the signs of five groups can be flipped in 2^5 = 32 ways, so no p could be below 2/32."""
+"""Least number for a p-value: five groups have 2^5 = 32 sign assignments, so no p-value could be below 2/32."""
 
-WHY_NONE = f"with fewer than {MIN_GROUPS} groups none can be below 0.05"
+WHY_NO_P_VALUE = f"with fewer than {MIN_GROUPS} groups none can be below 0.05"
 
 
 @dataclass(frozen=True, slots=True)
 class GroupScores:
-    """One aspect of one group: what the raters gave its candidates and what a judge gave them."""
+    """Ratings of the raters and scores of a judge for the candidates of a group, in one aspect."""
 
     group: str
     candidates: tuple[str, ...]
@@ -30,10 +30,10 @@ class GroupScores:
     scores: tuple[float | None, ...]
     """None where the judge left a candidate unscored."""
     raters: tuple[tuple[float, ...], ...] = ()
-    """Per candidate one value per rater, in the file's order; empty where only means are known."""
+    """For each candidate the ratings of the single raters, in the file's order; empty where only means are known."""
     source: str = ""
-    """Id of what the group shares with others that are not independent of it, as several pairs of one source; empty if
-    there is nothing. A hash, since scores are written where no text may be."""
+    """Id of the source where several groups share one, as pairs of texts do; else empty. A hash, because stored scores
+    must not contain texts."""
 
     def __post_init__(self) -> None:
         lengths = {len(self.candidates), len(self.ratings), len(self.scores), len(self.raters or self.candidates)}
@@ -49,57 +49,57 @@ class GroupScores:
 
     @property
     def cluster(self) -> str:
-        """The id of its source, the unit of resampling."""
+        """Id of the source, the unit of resampling."""
         return self.source or self.group
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """One correlation at one level, with what it rests on."""
+    """One correlation at one level, with its interval and the counts of what was left out."""
 
     statistic: Statistic
     level: Level
     value: float | None
-    """None where the ratings leave it undefined. Where the judge's scores are constant it is 0, at summary level group
-    by group; differences of judges follow the same rule."""
+    """None where all ratings are equal. Where only the judge's scores are constant it is 0, at summary level in each
+    such group; the same holds for differences of judges."""
     low: float | None
     """Ends of the 95 % interval; None without a value, without resamples or with fewer than two groups."""
     high: float | None
     groups: int
     """Number of groups that the value is computed from."""
     undefined: int
-    """Number of other groups with ratings; they are left out because the ratings of their scored candidates are all
-    equal. In an average over aspects this and the next counts are sums."""
+    """Number of rated groups that are left out because the ratings of their scored candidates are all equal. In an
+    average over aspects, this and the next counts are sums."""
     unscored: int
     """Number of candidates with a rating and no score."""
     value_undefined_as_zero: float | None
-    """At summary level the mean with undefined groups counted as 0, too; at the other levels `value`."""
+    """At summary level, the mean with undefined groups counted as 0; at the other levels, `value`."""
     constant: int = 0
     """Number of `groups` in which the judge's scores are constant."""
     value_without_constant: float | None = None
-    """The value without these groups, a convention of many published tables; None if no group is left."""
+    """The value without these groups, a convention of many papers; None if no group is left."""
     method: Method | None = None
-    """How the interval was made, see `data/agreement/intervals.py`; None without one."""
+    """Method of the interval, see `data/agreement/intervals.py`; None without one."""
 
     def to_json(self) -> dict[str, float | int | str | None]:
         names = ("value", "low", "high", "method", "groups", "constant", "undefined", "unscored")
         return {name: getattr(self, name) for name in (*names, "value_without_constant", "value_undefined_as_zero")}
 
     def __str__(self) -> str:
-        what = f"{self.level}-level {NAMES[self.statistic]} over {self.groups} groups"
-        return f"{_with_interval(self)} {what} ({self.undefined} undefined, {self.unscored} unscored)"
+        description = f"{self.level}-level {STATISTIC_NAMES[self.statistic]} over {self.groups} groups"
+        return f"{_with_interval(self)} {description} ({self.undefined} undefined, {self.unscored} unscored)"
 
 
-Table = dict[Level, dict[Statistic, Agreement]]
+AgreementByLevel = dict[Level, dict[Statistic, Agreement]]
 
 
 @dataclass(frozen=True, slots=True)
 class AgreementTable:
-    """Every statistic at every level."""
+    """Correlations of every aspect at every level, and their averages."""
 
-    aspects: dict[str, Table]
-    average: Table
-    """Over aspects; undefined as soon as one aspect is, as a mean over fewer aspects would be another quantity."""
+    aspects: dict[str, AgreementByLevel]
+    average: AgreementByLevel
+    """Mean over aspects; undefined where one aspect is, because a mean over fewer aspects would be another quantity."""
 
     def to_json(self) -> dict[str, object]:
         """Plain values: {"aspects": {aspect: {level: {statistic: {...}}}}, "average": {level: {statistic: {...}}}}."""
@@ -114,29 +114,29 @@ class Difference:
     """Agreement of one judge minus that of another, averaged over aspects."""
 
     value: float | None
-    """None where the ratings leave it undefined."""
+    """None where all ratings are equal."""
     low: float | None
     high: float | None
     p_value: float | None
     """Two-sided, for the hypothesis of no difference, by sign flips; None below `MIN_GROUPS` groups."""
     groups: int
-    """Number of independent groups that it is computed from: several of one source count once."""
+    """Number of sources that it is computed from."""
     method: Method | None = None
-    """How the interval was made; None without one."""
+    """Method of the interval; None without one."""
     deviation: float | None = None
-    """Standard deviation of the group differences: the standard error times the root of the number of groups."""
+    """Standard deviation of the group differences: the standard error times the root of the number of sources."""
 
     def __str__(self) -> str:
-        p_value = f"no p: {WHY_NONE}" if self.p_value is None else f"p = {self.p_value:.3f}"
+        p_value = f"no p: {WHY_NO_P_VALUE}" if self.p_value is None else f"p = {self.p_value:.3f}"
         return f"{_with_interval(self)} over {self.groups} groups, {p_value}"
 
 
-def _with_interval(figure: Agreement | Difference) -> str:
-    if figure.value is None:
+def _with_interval(result: Agreement | Difference) -> str:
+    if result.value is None:
         return "undefined"
-    interval = "" if figure.low is None or figure.high is None else f" [{figure.low:.2f}, {figure.high:.2f}]"
-    return f"{figure.value:.2f}{interval}"
+    interval = "" if result.low is None or result.high is None else f" [{result.low:.2f}, {result.high:.2f}]"
+    return f"{result.value:.2f}{interval}"
 
 
-def _table_json(table: Table) -> dict[str, object]:
+def _table_json(table: AgreementByLevel) -> dict[str, object]:
     return {level: {name: figure.to_json() for name, figure in row.items()} for level, row in table.items()}

@@ -1,15 +1,15 @@
-"""Absolute agreement: how close scores are to the ratings themselves, while a correlation measures their order only.
+"""Absolute agreement: how close scores are to the ratings, where correlations compare their order alone.
 
-Three measures for each judge and aspect, over the candidates of all sources that have both a score and a rating:
+Three measures for each judge and aspect, over all candidates that have both a score and a rating:
 
 - `mae`: mean absolute difference of score and mean rating, in points of the scale; lower is better.
-- `ccc`: concordance, 1 where every score is its rating; a correlation that other level and other spread lower (Lin, A
-  concordance correlation coefficient to evaluate reproducibility, 1989).
-- `kappa`: of the decision "at least CUT", made of the score and of the mean rating (Cohen, A coefficient of agreement
-  for nominal scales, 1960); undefined where all ratings fall on one side.
+- `ccc`: the concordance correlation coefficient, a correlation that differences in mean and spread lower; 1 where every
+  score equals its rating (Lin, A concordance correlation coefficient to evaluate reproducibility, 1989).
+- `kappa`: of the decision "at least CUT" by the score and by the mean rating (Cohen, A coefficient of agreement for
+  nominal scales, 1960); undefined where all ratings are on one side of the cut.
 
-Intervals rest on what each source contributes (`data.agreement.bootstrap.pseudo_values`), and those of differences
-between judges on the differences of these.
+Intervals are computed from jackknife pseudo-values over sources (`data.agreement.bootstrap.pseudo_values`), and those
+of differences between judges from paired differences of these.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from debate_judge.data.agreement.bootstrap import GroupIndex, Pairs, pairs_of_groups, pseudo_values
+from debate_judge.data.agreement.bootstrap import GroupIndex, Pairs, pseudo_values, rated_pairs
 from debate_judge.data.agreement.classification import Measure
 from debate_judge.data.agreement.correlations import Floats, Statistic
 from debate_judge.data.agreement.decisions import DecisionRule
-from debate_judge.data.agreement.intervals import Interval, of_group_correlations, of_group_differences
+from debate_judge.data.agreement.intervals import Interval, logit_interval, t_interval
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect
@@ -35,42 +35,42 @@ AbsoluteMeasure = Literal["mae", "ccc", "kappa"]
 MEASURES: tuple[AbsoluteMeasure, ...] = ("mae", "ccc", "kappa")
 
 Objective = Statistic | AbsoluteMeasure
-"""What a compile maximizes."""
+"""What a compile maximizes: a correlation, or an absolute measure in its increasing form (`objective_value`)."""
 
-MAXIMIZED: Mapping[AbsoluteMeasure, str] = {
+OBJECTIVE_DESCRIPTIONS: Mapping[AbsoluteMeasure, str] = {
     "mae": "1 less the mean absolute error as a share of the scale",
     "ccc": "concordance (CCC) of all texts",
     "kappa": "Cohen's kappa of all decisions at the cut",
 }
-"""What is maximized where these are the objective."""
+"""Measure -> what is maximized where it is the objective."""
 
 POOLED = ("ccc", "kappa")
-"""Measures of all texts together; an error is a mean over sources as well."""
+"""Measures that are defined on all texts together only; an error can also be averaged over sources."""
 
 AVERAGE = "average"
 
-_UPPER = 0.75
-"""Where on the scale the decision is cut if nobody says so: 4 of 1 to 5."""
+_DEFAULT_CUT = 0.75
+"""Default cut of the decision as a share of the scale: 4 on a scale from 1 to 5."""
 
 
 @dataclass(frozen=True, slots=True)
 class AbsoluteAgreement:
-    """The figures of one judge in one aspect, or on average over aspects."""
+    """The measures of one judge in one aspect, or averaged over aspects."""
 
     cut: float | None
-    """Of the decision; None for the average."""
+    """Cut of the decision; None for the average."""
     candidates: int
-    """That have a score and a rating."""
-    figures: Mapping[str, Measure]
-    """Measure -> its value. On average over aspects the error is undefined where their scales differ."""
+    """Number of candidates that have a score and a rating."""
+    measures: Mapping[str, Measure]
+    """By name. The average error is undefined where the aspects have different scales."""
     changes: Mapping[str, Measure]
-    """Measure -> this judge's minus the first judge's."""
+    """By name: this judge's measure minus the first judge's."""
 
     def to_json(self) -> dict[str, Any]:
         return {
             "cut": self.cut,
             "candidates": self.candidates,
-            **{name: measure.to_json() for name, measure in self.figures.items()},
+            **{name: measure.to_json() for name, measure in self.measures.items()},
             "change": {name: measure.to_json() for name, measure in self.changes.items()},
         }
 
@@ -78,15 +78,15 @@ class AbsoluteAgreement:
 def decision_cuts(
     aspects: Sequence[Aspect], decision_rules: Mapping[str, DecisionRule], cut: float | None = None
 ) -> dict[str, float]:
-    """Aspect name -> the least value that is a yes.
+    """Aspect name -> cut: values at or above it are a yes.
 
     Args:
         aspects: Of the judge.
         decision_rules: Aspect name -> the decision that its ratings define.
-        cut: The user's, for all aspects; by default the threshold of binary ratings, else three quarters up the scale.
+        cut: The user's cut for all aspects; None for the threshold of binary ratings, else three quarters of the scale.
 
     Raises:
-        InputError: The user's cut leaves nothing on one side.
+        InputError: The user's cut is not inside the scale of an aspect.
     """
     cuts = {}
     for aspect in aspects:
@@ -98,22 +98,22 @@ def decision_cuts(
                 expected=f"a number above {scale.low:g} and up to {scale.high:g}",
                 found=f"{cut:g}",
             )
-        usual = scale.low + _UPPER * (scale.high - scale.low)
+        default = scale.low + _DEFAULT_CUT * (scale.high - scale.low)
         binary = rule is not None and rule.kind == "binary"
-        cuts[aspect.name] = cut if cut is not None else rule.threshold if rule and binary else usual
+        cuts[aspect.name] = cut if cut is not None else rule.threshold if rule and binary else default
     return cuts
 
 
 @dataclass(frozen=True, slots=True)
 class _Estimate:
-    """The measures of one judge, of one aspect or on average."""
+    """The measures of one judge in one aspect, or averaged."""
 
     values: Floats
     """Shape (measures,)."""
     influences: Floats
-    """Of each unit of sources on them, shape (measures, units)."""
-    present: NDArray[np.bool_]
-    """Which units have candidates, shape (units,)."""
+    """Influence of each unit of resampling on them, shape (measures, units)."""
+    has_candidates: NDArray[np.bool_]
+    """Mask of the units that have candidates, shape (units,)."""
     candidates: int
 
 
@@ -121,109 +121,112 @@ def absolute_agreement(
     judges: Mapping[str, Mapping[str, Sequence[GroupScores]]],
     cuts: Mapping[str, float],
     *,
-    one_scale: bool,
+    same_scale: bool,
     seed: int,
 ) -> dict[str, dict[str, AbsoluteAgreement]]:
-    """Judge -> aspect or `AVERAGE` -> its figures, with 95 % intervals over sources.
+    """Judge -> aspect or `AVERAGE` -> measures with 95 % intervals over sources.
 
     Args:
         judges: Judge -> aspect -> scores on the raters' scale by group, the same groups for all; all judges are
             compared with the first.
         cuts: Aspect -> its cut (`decision_cuts`).
-        one_scale: Whether all aspects have the same scale; else there is no average error.
-        seed: Of the bundles of sources where there are many.
+        same_scale: Whether all aspects have the same scale; else the average error is undefined.
+        seed: For random bundles of sources where there are many.
     """
     first, aspects = next(iter(judges)), list(next(iter(judges.values())))
-    index = GroupIndex.of(judges[first], seed)
+    index = GroupIndex.build(judges[first], seed)
     estimates = {
-        (judge, aspect): _estimate(pairs_of_groups(by_aspect[aspect], index), cuts[aspect])
+        (judge, aspect): _estimate(rated_pairs(by_aspect[aspect], index), cuts[aspect])
         for judge, by_aspect in judges.items()
         for aspect in aspects
     }
     by_judge: dict[str, dict[str, AbsoluteAgreement]] = {}
     for judge in judges:
         by_judge[judge] = {}
-        for name, over in [*((aspect, [aspect]) for aspect in aspects), (AVERAGE, aspects)]:
-            own, base = (_averaged([estimates[j, a] for a in over]) for j in (judge, first))
-            if name == AVERAGE and not one_scale:
-                own = replace(own, values=np.array([np.nan, *own.values[1:]]))
-            changes = {} if judge == first else _changes(own, base)
-            by_judge[judge][name] = AbsoluteAgreement(cuts.get(name), own.candidates, _measures(own), changes)
+        for name, averaged_aspects in [*((aspect, [aspect]) for aspect in aspects), (AVERAGE, aspects)]:
+            estimate, baseline = (_mean_estimate([estimates[j, a] for a in averaged_aspects]) for j in (judge, first))
+            if name == AVERAGE and not same_scale:
+                estimate = replace(estimate, values=np.array([np.nan, *estimate.values[1:]]))
+            changes = {} if judge == first else _changes(estimate, baseline)
+            by_judge[judge][name] = AbsoluteAgreement(cuts.get(name), estimate.candidates, _measures(estimate), changes)
     return by_judge
 
 
 @dataclass(frozen=True, slots=True)
 class AbsoluteScale:
-    """What absolute agreement in one aspect is measured against."""
+    """The scale and cut of one aspect, for absolute measures."""
 
-    span: float
-    """From the lowest to the highest point of the scale."""
+    width: float
+    """Highest minus lowest point of the scale."""
     cut: float
     """Of the decision."""
 
 
 def objective_value(measure: AbsoluteMeasure, ratings: Floats, scores: Floats, scale: AbsoluteScale) -> Floats:
-    """A measure of each row as something to maximize, 1 at best, shape (rows,); NaN where it is undefined.
+    """A measure of each row in a form to be maximized, at most 1, shape (rows,); NaN where undefined.
 
     Args:
-        measure: Which one; of the error, its share of the scale is subtracted from 1.
-        ratings: Shape (rows, width); NaN fills up shorter rows, at the same places as in `scores`.
+        measure: Which one; the error is divided by the width of the scale and subtracted from 1.
+        ratings: Shape (rows, width); shorter rows are padded with NaN, at the same positions as in `scores`.
         scores: Likewise.
         scale: Of the aspect.
     """
-    error, ccc, kappa = _of_rows(ratings, scores, scale.cut)
-    values: Floats = {"mae": 1 - error / scale.span, "ccc": ccc, "kappa": kappa}[measure]
+    error, ccc, kappa = _measures_of_rows(ratings, scores, scale.cut)
+    values: Floats = {"mae": 1 - error / scale.width, "ccc": ccc, "kappa": kappa}[measure]
     return values
 
 
-def _of_rows(ratings: Floats, scores: Floats, cut: float) -> Floats:
+def _measures_of_rows(ratings: Floats, scores: Floats, cut: float) -> Floats:
     """The three measures of each row, shape (3, rows), from arrays as in `objective_value`."""
-    there = ~np.isnan(ratings)
-    s, r = np.where(there, scores, 0.0), np.where(there, ratings, 0.0)
-    yes, wanted = (there & (x >= cut) for x in (scores, ratings))
-    parts = (there, np.abs(s - r), s, r, s * s, r * r, s * r, yes & wanted, yes, wanted)
-    sums = np.array([part.sum(axis=1) for part in parts], dtype=float)
+    present = ~np.isnan(ratings)
+    s, r = np.where(present, scores, 0.0), np.where(present, ratings, 0.0)
+    yes, rated_yes = (present & (x >= cut) for x in (scores, ratings))
+    summands = (present, np.abs(s - r), s, r, s * s, r * r, s * r, yes & rated_yes, yes, rated_yes)
+    sums = np.array([summand.sum(axis=1) for summand in summands], dtype=float)
     with np.errstate(divide="ignore", invalid="ignore"):
-        _, error, s, r, ss, rr, sr, both, yes, wanted = sums / sums[0]
+        _, error, s, r, ss, rr, sr, both, yes, rated_yes = sums / sums[0]
         ccc = 2 * (sr - s * r) / (ss - s * s + rr - r * r + (s - r) ** 2)
-        chance = yes * wanted + (1 - yes) * (1 - wanted)
-        kappa = (1 - yes - wanted + 2 * both - chance) / (1 - chance)
-        kappa = np.where((wanted > 0) & (wanted < 1), kappa, np.nan)
+        chance = yes * rated_yes + (1 - yes) * (1 - rated_yes)
+        kappa = (1 - yes - rated_yes + 2 * both - chance) / (1 - chance)
+        kappa = np.where((rated_yes > 0) & (rated_yes < 1), kappa, np.nan)
     return np.array([error, ccc, kappa])
 
 
 def _estimate(pairs: Pairs, cut: float) -> _Estimate:
-    units, unit = np.unique(pairs.unit, return_inverse=True)
-    pseudo = pseudo_values(lambda r, s: _of_rows(r, s, cut), pairs.ratings, pairs.scores, unit, len(units))
-    present = np.isin(np.arange(pairs.units), units)
-    values = _of_rows(pairs.ratings[None], pairs.scores[None], cut)
+    units_with_pairs, unit = np.unique(pairs.unit, return_inverse=True)
+    pseudo = pseudo_values(
+        lambda r, s: _measures_of_rows(r, s, cut), pairs.ratings, pairs.scores, unit, len(units_with_pairs)
+    )
+    has_candidates = np.isin(np.arange(pairs.units), units_with_pairs)
+    values = _measures_of_rows(pairs.ratings[None], pairs.scores[None], cut)
     influences = np.zeros((len(MEASURES), pairs.units))
-    influences[:, present] = (pseudo - np.nan_to_num(values)) / max(1, len(units))
-    return _Estimate(values[:, 0], influences, present, len(unit))
+    influences[:, has_candidates] = (pseudo - np.nan_to_num(values)) / max(1, len(units_with_pairs))
+    return _Estimate(values[:, 0], influences, has_candidates, len(unit))
 
 
-def _averaged(aspects: Sequence[_Estimate]) -> _Estimate:
-    values, influences = (np.mean([getattr(one, name) for one in aspects], axis=0) for name in ("values", "influences"))
-    present = np.logical_or.reduce([one.present for one in aspects])
-    return _Estimate(values, influences, present, sum(one.candidates for one in aspects))
+def _mean_estimate(aspects: Sequence[_Estimate]) -> _Estimate:
+    values, influences = (np.mean([getattr(e, name) for e in aspects], axis=0) for name in ("values", "influences"))
+    has_candidates = np.logical_or.reduce([e.has_candidates for e in aspects])
+    return _Estimate(values, influences, has_candidates, sum(e.candidates for e in aspects))
 
 
-def _measures(found: _Estimate) -> dict[str, Measure]:
-    (error, *others), (of_error, *rest) = found.values.tolist(), found.influences[:, found.present]
-    spans = [of_group_differences(error, of_error), *map(of_group_correlations, others, rest)]
-    if spans[0].low is not None:
-        spans[0] = spans[0]._replace(low=max(0.0, spans[0].low))
-    return {name: _measure(v, span) for name, v, span in zip(MEASURES, found.values.tolist(), spans, strict=True)}
+def _measures(estimate: _Estimate) -> dict[str, Measure]:
+    values = estimate.values.tolist()
+    error, *others = estimate.influences[:, estimate.has_candidates]
+    intervals = [t_interval(values[0], error), *map(logit_interval, values[1:], others)]
+    if intervals[0].low is not None:
+        intervals[0] = intervals[0]._replace(low=max(0.0, intervals[0].low))
+    return {name: _measure(v, interval) for name, v, interval in zip(MEASURES, values, intervals, strict=True)}
 
 
-def _changes(own: _Estimate, base: _Estimate) -> dict[str, Measure]:
-    apart = (own.influences - base.influences)[:, own.present | base.present]
-    values = (own.values - base.values).tolist()
+def _changes(estimate: _Estimate, baseline: _Estimate) -> dict[str, Measure]:
+    influences = (estimate.influences - baseline.influences)[:, estimate.has_candidates | baseline.has_candidates]
+    values = (estimate.values - baseline.values).tolist()
     return {
-        name: _measure(value, of_group_differences(value, row))
-        for name, value, row in zip(MEASURES, values, apart, strict=True)
+        name: _measure(value, t_interval(value, row))
+        for name, value, row in zip(MEASURES, values, influences, strict=True)
     }
 
 
-def _measure(value: float, span: Interval) -> Measure:
-    return Measure(None, None, None) if math.isnan(value) else Measure(value, *span)
+def _measure(value: float, interval: Interval) -> Measure:
+    return Measure(None, None, None) if math.isnan(value) else Measure(value, *interval)

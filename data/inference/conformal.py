@@ -1,15 +1,15 @@
 """Intervals on the raters' scale around single scores, by split conformal prediction, one aspect at a time.
 
-Held-out texts, whose ratings neither the judge nor its map to the raters' scale has seen, tell how far ratings are from
-scores. An interval is score +- q s(score), where s is how far ratings are from scores of about this height (a kernel
-mean of the absolute residuals, drawn to that of all texts), and q a quantile of the held-out residuals in units of s
-(Papadopoulos, Gammerman and Vovk 2008; Lei et al. 2018). Each residual is measured in an s of the other sources. The
-interval is about the mean rating of the text by as many raters as rated the held-out texts.
+The calibration set is the held-out texts, whose ratings neither the judge nor its map to the raters' scale has seen. An
+interval is score +- q s(score), where s is a kernel mean of the absolute residuals of texts with similar scores, shrunk
+towards that of all texts, and q a quantile of the residuals divided by s (Papadopoulos, Gammerman and Vovk 2008; Lei et
+al. 2018). The s of each residual is computed from the other sources. The interval is for the mean rating of a text by
+as many raters as rated the held-out texts.
 
-With N texts the quantile is that of the share level (1 + 1/N). Texts of one source are not exchangeable with those of
-others, however: where misses come source by source, G sources are hardly more than G texts (Dunn, Wasserman and Ramdas
-2023; Lee, Barber and Willett 2024). So N is the number of independent texts that the misses are worth, N / (1 + (m - 1)
-rho), with m texts a source and rho the correlation of misses within a source (Kish 1965), which lies between the two.
+With N exchangeable texts, q is the quantile of level (1 + 1/N). Texts of one source are not exchangeable with those of
+others, however: where misses cluster by source, G sources are worth hardly more than G texts (Dunn, Wasserman and
+Ramdas 2023; Lee, Barber and Willett 2024). So the effective sample size N / (1 + (m - 1) rho) is used, with m texts per
+source and rho the intraclass correlation of misses (Kish 1965).
 `tests/bench/conformal.py` measures the coverage.
 """
 
@@ -24,21 +24,21 @@ from numpy.typing import NDArray
 
 from debate_judge.data.agreement.correlations import Floats
 from debate_judge.data.agreement.results import GroupScores
-from debate_judge.data.schema import Scale
+from debate_judge.data.schema import ROUNDING_ERROR, Scale
 
-_BANDWIDTH = 0.125
+_KERNEL_DEVIATION = 0.125
 """Standard deviation of the kernel, as a share of the scale."""
 
-_PRIOR = 10.0
-"""Texts that the mean of all residuals counts for in the local one."""
+_PRIOR_TEXTS = 10.0
+"""Weight of the mean residual of all texts in the local one, as a number of texts."""
 
-_LEAST = 0.05
-"""Least local spread, as a share of the mean one: ratings at the end of a scale may not differ at all."""
+_MIN_SPREAD = 0.05
+"""Least local spread, as a share of the overall one: at an end of the scale all residuals may be 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScoreInterval:
-    """The interval in which the raters' mean rating of a text is expected."""
+    """A prediction interval for the mean rating of a text."""
 
     low: float
     high: float
@@ -53,23 +53,24 @@ class ConformalIntervals:
     """The intervals of one aspect."""
 
     level: float
-    """Share of ratings that they are to hold."""
+    """Nominal coverage."""
     scale: Scale
     """Of the raters; intervals end where it does."""
     factor: float
-    """The quantile; infinite where there are too few sources for the level, and then all intervals are the scale."""
+    """The quantile q; infinite where there are too few sources for the level: all intervals are then the whole
+    scale."""
     scores: Floats
     """Held-out scores on the raters' scale, shape (texts,)."""
     residuals: Floats
-    """Rating less score, shape (texts,)."""
+    """Rating minus score, shape (texts,)."""
     source: NDArray[np.intp]
-    """Number of the source of each text."""
+    """Number of each text's source, shape (texts,)."""
 
     @property
     def sources(self) -> int:
         return len(np.unique(self.source))
 
-    def at(self, score: float) -> ScoreInterval:
+    def interval(self, score: float) -> ScoreInterval:
         """The interval around a score on the raters' scale."""
         if math.isinf(self.factor):
             return ScoreInterval(self.scale.low, self.scale.high)
@@ -79,7 +80,7 @@ class ConformalIntervals:
         return ScoreInterval(low, max(min(score + half, self.scale.high), self.scale.low))
 
     def _spread(self, at: Floats, allowed: Floats) -> Floats:
-        """The local spread at some scores, shape (scores,), from the texts that are allowed, (scores, texts)."""
+        """The local spread at scores, shape (scores,), from the texts in a mask `allowed`, shape (scores, texts)."""
         return _local_spread(at, self.scores, np.abs(self.residuals), allowed, self.scale)
 
 
@@ -89,7 +90,7 @@ def fit_intervals(groups: Sequence[GroupScores], scale: Scale, level: float = 0.
     Args:
         groups: With scores on the raters' scale.
         scale: Of the raters.
-        level: Share of ratings that the intervals are to hold, between 0 and 1.
+        level: Nominal coverage, between 0 and 1.
 
     Returns:
         None where fewer than two sources have a text with rating and score.
@@ -108,28 +109,28 @@ def fit_intervals(groups: Sequence[GroupScores], scale: Scale, level: float = 0.
     others = (source[:, None] != source[None, :]).astype(float)
     spread = _local_spread(scores, scores, np.abs(residuals), others, scale)
     in_units = np.abs(residuals) / spread
-    return ConformalIntervals(level, scale, _quantile(in_units, source, level), scores, residuals, source)
+    return ConformalIntervals(level, scale, _conformal_quantile(in_units, source, level), scores, residuals, source)
 
 
 @dataclass(frozen=True, slots=True)
 class AbstentionResult:
-    """What leaving wide intervals to people does, on held-out texts: each by intervals fitted on the other sources."""
+    """Coverage and abstention on held-out texts, each with an interval fitted on the other sources."""
 
     texts: int
     covered: float
     """Share of ratings inside the intervals."""
     width: float
     """Mean width."""
-    left: float
-    """Share of texts whose interval is wider than allowed."""
-    kept: Mapping[str, GroupScores]
-    """Group -> its scores, None for those that are left to people."""
+    left_share: float
+    """Share of texts on which the judge abstains: those with wider intervals than allowed."""
+    scores: Mapping[str, GroupScores]
+    """Group -> its scores, None where the judge abstains."""
 
 
 def evaluate_abstention(
-    groups: Sequence[GroupScores], scale: Scale, level: float, widest: float = math.inf
+    groups: Sequence[GroupScores], scale: Scale, level: float, max_width: float = math.inf
 ) -> AbstentionResult | None:
-    """Measure intervals, and what is left where those wider than `widest` are, source by source.
+    """Measure intervals, and abstention where they are wider than `max_width`, leaving out one source at a time.
 
     Returns:
         None with fewer than three sources that have ratings and scores.
@@ -141,61 +142,61 @@ def evaluate_abstention(
         fitted = fit_intervals([g for g in groups if g.cluster != group.cluster], scale, level)
         if fitted is None:
             return None
-        spans = [None if s is None else fitted.at(s) for s in group.scores]
-        for rating, span in zip(group.ratings, spans, strict=True):
+        intervals = [None if s is None else fitted.interval(s) for s in group.scores]
+        for rating, span in zip(group.ratings, intervals, strict=True):
             if rating is not None and span is not None:
-                covered.append(span.low - 1e-9 <= rating <= span.high + 1e-9)
+                covered.append(span.low - ROUNDING_ERROR <= rating <= span.high + ROUNDING_ERROR)
                 widths.append(span.width)
         scores = tuple(
-            s if span is not None and span.width <= widest else None
-            for s, span in zip(group.scores, spans, strict=True)
+            s if span is not None and span.width <= max_width else None
+            for s, span in zip(group.scores, intervals, strict=True)
         )
         kept[group.group] = replace(group, scores=scores)
     if not covered:
         return None
-    left = float(np.mean(np.array(widths) > widest))
+    left = float(np.mean(np.array(widths) > max_width))
     return AbstentionResult(len(covered), float(np.mean(covered)), float(np.mean(widths)), left, kept)
 
 
-def _local_spread(at: Floats, scores: Floats, sizes: Floats, allowed: Floats, scale: Scale) -> Floats:
-    """Mean absolute residual of texts with scores of about this height.
+def _local_spread(at: Floats, scores: Floats, residuals: Floats, allowed: Floats, scale: Scale) -> Floats:
+    """Kernel mean of the absolute residuals of texts with similar scores.
 
     Args:
         at: Scores, shape (scores,).
         scores: Of the held-out texts, shape (texts,).
-        sizes: Their absolute residuals, shape (texts,).
+        residuals: Their absolute residuals, shape (texts,).
         allowed: Which texts each score may use, 0 or 1, shape (scores, texts).
         scale: Of the raters.
     """
-    distance = (at[:, None] - scores[None, :]) / (_BANDWIDTH * (scale.high - scale.low))
+    distance = (at[:, None] - scores[None, :]) / (_KERNEL_DEVIATION * (scale.high - scale.low))
     weights = allowed * np.exp(-0.5 * distance**2)
-    mean = (allowed @ sizes) / np.maximum(allowed.sum(axis=1), 1)
-    local = (weights @ sizes + _PRIOR * mean) / (weights.sum(axis=1) + _PRIOR)
-    return np.asarray(np.maximum(np.maximum(local, _LEAST * mean), 1e-9))
+    mean = (allowed @ residuals) / np.maximum(allowed.sum(axis=1), 1)
+    local = (weights @ residuals + _PRIOR_TEXTS * mean) / (weights.sum(axis=1) + _PRIOR_TEXTS)
+    return np.asarray(np.maximum(np.maximum(local, _MIN_SPREAD * mean), ROUNDING_ERROR))
 
 
-def _quantile(sizes: Floats, source: NDArray[np.intp], level: float) -> float:
-    """The conformal quantile of residuals whose sources are not independent texts."""
-    ordered = np.sort(sizes)
+def _conformal_quantile(residuals: Floats, source: NDArray[np.intp], level: float) -> float:
+    """The conformal quantile of residuals that are correlated within sources."""
+    ordered = np.sort(residuals)
     count = len(ordered)
     plain = ordered[min(count - 1, math.ceil(level * (count + 1)) - 1)]
-    worth = _independent((sizes > plain).astype(float), source)
-    share = level * (1 + 1 / worth)
+    effective = _effective_sample_size((residuals > plain).astype(float), source)
+    share = level * (1 + 1 / effective)
     if share > 1:
         return math.inf
-    return float(ordered[min(count - 1, math.ceil(share * count - 1e-9) - 1)])
+    return float(ordered[min(count - 1, math.ceil(share * count - ROUNDING_ERROR) - 1)])
 
 
-def _independent(misses: Floats, source: NDArray[np.intp]) -> float:
-    """How many independent texts the texts are worth for the share of misses."""
-    _, place, counts = np.unique(source, return_inverse=True, return_counts=True)
+def _effective_sample_size(misses: Floats, source: NDArray[np.intp]) -> float:
+    """The effective number of texts for the share of misses, given their correlation within sources."""
+    _, source_of_text, counts = np.unique(source, return_inverse=True, return_counts=True)
     texts, groups = len(misses), len(counts)
-    inside = misses.var()
-    if inside == 0 or texts == groups:
+    variance = misses.var()
+    if variance == 0 or texts == groups:
         return float(texts)
-    means = np.bincount(place, weights=misses) / counts
+    means = np.bincount(source_of_text, weights=misses) / counts
     between = float((counts * (means - misses.mean()) ** 2).sum()) / (groups - 1)
-    within = float(((misses - means[place]) ** 2).sum()) / max(1, texts - groups)
+    within = float(((misses - means[source_of_text]) ** 2).sum()) / max(1, texts - groups)
     size = (texts - float((counts**2).sum()) / texts) / (groups - 1)
     correlation = (between - within) / (between + (size - 1) * within) if between + (size - 1) * within > 0 else 0.0
     return texts / (1 + (texts / groups - 1) * min(1.0, max(0.0, correlation)))

@@ -1,10 +1,10 @@
 """Whether a judge's agreement with raters holds on new ratings, and what changed: texts, raters or the judge.
 
 Old and new sources are two independent samples, so the difference of agreement is tested by Welch's t over sources
-(Welch, The generalization of Student's problem when several different population variances are involved, 1947). The
-samples may differ in size and spread. Means of scores and of ratings are compared in the same way. A judge with a fixed
-LM is a fixed function of the text: where its scores moved and the ratings with them, the texts changed. Where ratings
-moved apart from what the scores say, the raters changed, or what makes a text good is no longer what the judge sees.
+(Welch, The generalization of Student's problem when several different population variances are involved, 1947), and so
+are the differences of mean scores and mean ratings. A judge with a fixed LM is a fixed function of the text: if its
+scores changed and the ratings with them, the texts changed. If ratings changed relative to the scores, the raters
+changed, or their criteria did.
 """
 
 from __future__ import annotations
@@ -16,29 +16,27 @@ from typing import Literal
 
 import numpy as np
 
-from debate_judge.data.agreement.bootstrap import GroupIndex, pairs_of_groups
+from debate_judge.data.agreement.bootstrap import GroupIndex, rated_pairs
 from debate_judge.data.agreement.classification import Measure
 from debate_judge.data.agreement.correlations import Floats, Statistic
 from debate_judge.data.agreement.differences import level_function
-from debate_judge.data.agreement.intervals import bootstrap_error, critical, mean_influences, standard_error
+from debate_judge.data.agreement.intervals import bootstrap_standard_error, mean_influences, standard_error, t_quantile
 from debate_judge.data.agreement.raters import mean_over_groups
 from debate_judge.data.agreement.results import GroupScores
-from debate_judge.data.schema import Level
+from debate_judge.data.schema import ROUNDING_ERROR, Level
 
 MarginVerdict = Literal["holds", "worse", "unclear"]
 
 Scores = Mapping[str, Sequence[GroupScores]]
 """Aspect -> groups."""
 
-_ROUNDING = 1e-9
-
-_LEVEL = 0.05
-"""Of all statements on drift together (Bonferroni)."""
+_ALPHA = 0.05
+"""Significance level of all statements on drift together (Bonferroni)."""
 
 
 @dataclass(frozen=True, slots=True)
-class SampleFigure:
-    """A figure of one sample."""
+class SampleEstimate:
+    """A statistic of one sample, with its standard error."""
 
     value: float
     error: float
@@ -46,41 +44,43 @@ class SampleFigure:
     sources: int
 
     @classmethod
-    def of_values(cls, values: Floats) -> SampleFigure | None:
-        """The mean of one value a source, shape (sources,); None with fewer than two."""
+    def from_values(cls, values: Floats) -> SampleEstimate | None:
+        """The mean of one value per source, shape (sources,); None with fewer than two."""
         return (
-            cls.of_influences(float(values.mean()), (values - values.mean()) / len(values)) if len(values) > 1 else None
+            cls.from_influences(float(values.mean()), (values - values.mean()) / len(values))
+            if len(values) > 1
+            else None
         )
 
     @classmethod
-    def of_influences(cls, value: float, influences: Floats) -> SampleFigure | None:
-        """A figure with the influence of each source on it, shape (sources,); None with fewer than two."""
+    def from_influences(cls, value: float, influences: Floats) -> SampleEstimate | None:
+        """A statistic with the influence of each source on it, shape (sources,); None with fewer than two."""
         return cls(value, standard_error(influences), len(influences)) if len(influences) > 1 else None
 
     @classmethod
-    def of_ratio(cls, by_source: list[Floats]) -> SampleFigure | None:
-        """The mean over all values of all sources, each source with as many as it has."""
+    def from_ratio(cls, by_source: list[Floats]) -> SampleEstimate | None:
+        """The mean over all values, with an array of values per source; None with fewer than two sources."""
         count = sum(map(len, by_source))
         if len(by_source) < 2 or not count:
             return None
         value = math.fsum(v for values in by_source for v in values) / count
-        return cls.of_influences(value, np.array([(values - value).sum() / count for values in by_source]))
+        return cls.from_influences(value, np.array([(values - value).sum() / count for values in by_source]))
 
 
 @dataclass(frozen=True, slots=True)
 class TwoSampleDifference:
-    """The figure of the first sample minus that of the second."""
+    """The statistic of the first sample minus that of the second."""
 
     value: float
     low: float
     """Ends of the 95 % interval."""
     high: float
     p_value: float
-    """Two-sided, for no difference."""
+    """Two-sided."""
 
 
-def compare_samples(first: SampleFigure | None, second: SampleFigure | None) -> TwoSampleDifference | None:
-    """The difference of two independent samples; None where one of them is missing."""
+def compare_samples(first: SampleEstimate | None, second: SampleEstimate | None) -> TwoSampleDifference | None:
+    """Welch's t interval and test of two independent samples; None where one of them is missing."""
     from scipy.special import stdtr, stdtrit
 
     if first is None or second is None:
@@ -96,13 +96,14 @@ def compare_samples(first: SampleFigure | None, second: SampleFigure | None) -> 
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """One aspect, new minus old; means over texts, with intervals over sources. None where there is too little."""
+    """Changes in one aspect, new minus old; means over texts, with intervals over sources. None with too few
+    sources."""
 
     scores: TwoSampleDifference | None
-    """Of the judge's scores, on the raters' scale where they have a place there."""
+    """Of the judge's mean score, on the raters' scale where scores are calibrated to it."""
     ratings: TwoSampleDifference | None
     apart: TwoSampleDifference | None
-    """Of rating minus score; None where scores have no place on the raters' scale."""
+    """Of rating minus score; None where scores are not on the raters' scale."""
     score_spread: float | None
     """Standard deviation of new scores divided by that of old ones."""
     rating_spread: float | None
@@ -113,18 +114,18 @@ class Drift:
 
 @dataclass(frozen=True, slots=True)
 class ScoreChange:
-    """The judge on old texts, asked again."""
+    """How the judge's scores of old texts changed when it scored them again."""
 
     texts: int
     differ: float
     """Share of the texts with another score."""
     mean: Measure | None
-    """Of new less old score."""
+    """Of new minus old score."""
 
 
-def agreement_figure(
+def agreement_estimate(
     scores: Scores, statistic: Statistic, level: Level, *, resamples: int = 2000, seed: int = 0
-) -> SampleFigure | None:
+) -> SampleEstimate | None:
     """Agreement averaged over aspects, with its standard error over sources.
 
     Args:
@@ -135,33 +136,35 @@ def agreement_figure(
         seed: For these.
 
     Returns:
-        None where it is undefined in an aspect, or rests on fewer than two sources.
+        None where it is undefined in an aspect, or computed from fewer than two sources.
     """
-    index = GroupIndex.of(scores, seed)
-    estimate = level_function(level, resamples=resamples, seed=seed)
-    estimates = [estimate(pairs_of_groups(groups, index), [statistic]) for groups in scores.values()]
-    value = float(np.mean([level_estimate.values[0] for level_estimate in estimates]))
-    included_groups = np.logical_or.reduce([level_estimate.included_groups for level_estimate in estimates])
-    if math.isnan(value) or index.sources(included_groups) < 2:
+    index = GroupIndex.build(scores, seed)
+    level_estimate = level_function(level, resamples=resamples, seed=seed)
+    estimates = [level_estimate(rated_pairs(groups, index), [statistic]) for groups in scores.values()]
+    value = float(np.mean([e.values[0] for e in estimates]))
+    included_groups = np.logical_or.reduce([e.included_groups for e in estimates])
+    if math.isnan(value) or index.count_sources(included_groups) < 2:
         return None
-    by_group = [level_estimate.by_group for level_estimate in estimates if level_estimate.by_group is not None]
+    by_group = [e.by_group for e in estimates if e.by_group is not None]
     if by_group:
-        return SampleFigure.of_influences(value, index.by_source(mean_influences(by_group), included_groups)[0])
-    units = min(level_estimate.units for level_estimate in estimates)
-    replicates = [level_estimate.replicates[0] for level_estimate in estimates if level_estimate.replicates is not None]
-    return SampleFigure(value, bootstrap_error(np.mean(replicates, axis=0), units), units)
+        return SampleEstimate.from_influences(value, index.sum_by_source(mean_influences(by_group), included_groups)[0])
+    units = min(e.units for e in estimates)
+    replicates = [e.replicates[0] for e in estimates if e.replicates is not None]
+    return SampleEstimate(value, bootstrap_standard_error(np.mean(replicates, axis=0), units), units)
 
 
-def published_figure(value: float | None, low: float | None, high: float | None, groups: int) -> SampleFigure | None:
-    """A correlation with the standard error that its interval on Fisher's z was made from (`intervals.py`)."""
+def estimate_from_interval(
+    value: float | None, low: float | None, high: float | None, groups: int
+) -> SampleEstimate | None:
+    """A correlation with the standard error recovered from its interval on Fisher's z (`intervals.py`)."""
     if value is None or low is None or high is None or groups < 2 or not -1 < low <= high < 1:
         return None
     half = (math.atanh(high) - math.atanh(low)) / 2
-    return SampleFigure(value, half / critical(groups) * (1 - value**2), groups)
+    return SampleEstimate(value, half / t_quantile(groups) * (1 - value**2), groups)
 
 
 def margin_verdict(difference: TwoSampleDifference | None, margin: float) -> MarginVerdict:
-    """Whether new agreement is shown to be less than `margin` below the old, more than that, or neither."""
+    """Whether the interval shows that agreement fell by less than `margin`, by more, or neither."""
     if difference is None:
         return "unclear"
     if difference.high < -margin:
@@ -175,43 +178,56 @@ def measure_drift(old: Sequence[GroupScores], new: Sequence[GroupScores], on_sca
     Args:
         old: With scores on the raters' scale, if `on_scale`.
         new: Likewise.
-        on_scale: Whether rating minus score has a meaning.
+        on_scale: Whether scores are on the raters' scale, so that rating minus score is meaningful.
     """
-    kept = [[pairs for pairs in _by_source(groups) if len(pairs)] for groups in (new, old)]
+    pairs_by_source = [[pairs for pairs in _pairs_by_source(groups) if len(pairs)] for groups in (new, old)]
 
-    def moved(of: int) -> TwoSampleDifference | None:
-        return compare_samples(*(SampleFigure.of_ratio([pairs[:, of] for pairs in groups]) for groups in kept))
+    def difference_of_means(of: int) -> TwoSampleDifference | None:
+        return compare_samples(
+            *(SampleEstimate.from_ratio([pairs[:, of] for pairs in groups]) for groups in pairs_by_source)
+        )
 
-    residuals = [SampleFigure.of_ratio([pairs[:, 0] - pairs[:, 1] for pairs in groups]) for groups in kept]
+    residuals = [
+        SampleEstimate.from_ratio([pairs[:, 0] - pairs[:, 1] for pairs in groups]) for groups in pairs_by_source
+    ]
     spreads = [
-        [float(np.concatenate([pairs[:, of] for pairs in groups]).std()) if groups else 0.0 for groups in kept]
+        [
+            float(np.concatenate([pairs[:, of] for pairs in groups]).std()) if groups else 0.0
+            for groups in pairs_by_source
+        ]
         for of in (0, 1)
     ]
     ratios = [new / old if old > 0 else None for new, old in spreads]
-    return Drift(moved(1), moved(0), compare_samples(*residuals) if on_scale else None, ratios[1], ratios[0])
+    return Drift(
+        difference_of_means(1),
+        difference_of_means(0),
+        compare_samples(*residuals) if on_scale else None,
+        ratios[1],
+        ratios[0],
+    )
 
 
 def score_change(by_group: Sequence[Floats]) -> ScoreChange:
-    """Of new less old scores of the same texts, an array for each group."""
-    every = np.concatenate(by_group) if by_group else np.zeros(0)
-    differ = float(np.mean(np.abs(every) > _ROUNDING)) if len(every) else 0.0
-    return ScoreChange(len(every), differ, mean_over_groups(by_group) if by_group else None)
+    """Summarize new minus old scores of the same texts, one array per group."""
+    changes = np.concatenate(by_group) if by_group else np.zeros(0)
+    differ = float(np.mean(np.abs(changes) > ROUNDING_ERROR)) if len(changes) else 0.0
+    return ScoreChange(len(changes), differ, mean_over_groups(by_group) if by_group else None)
 
 
-def causes(drifts: Mapping[str, Drift], changed: Mapping[str, ScoreChange]) -> list[str]:
-    """What is shown to have changed, in sentences; empty where nothing is.
+def shown_causes(drifts: Mapping[str, Drift], changed: Mapping[str, ScoreChange]) -> list[str]:
+    """Sentences on what has changed significantly; empty where nothing has.
 
     Args:
         drifts: Aspect -> drift.
-        changed: Aspect -> how the judge scores old texts now.
+        changed: Aspect -> how the judge's scores of old texts changed.
     """
-    limit = _LEVEL / (2 * max(1, len(drifts)))
+    limit = _ALPHA / (2 * max(1, len(drifts)))
     sentences = []
-    for name, again in changed.items():
-        if again.differ and again.mean is not None and again.mean.value is not None:
+    for name, change in changed.items():
+        if change.differ and change.mean is not None and change.mean.value is not None:
             sentences.append(
-                f"the judge changed: it scores {100 * again.differ:.0f} % of {again.texts} old texts differently in "
-                f"{name}, by {again.mean.value:+.2f} in the mean"
+                f"the judge changed: it scores {100 * change.differ:.0f} % of {change.texts} old texts differently in "
+                f"{name}, by {change.mean.value:+.2f} in the mean"
             )
     for name, drift in drifts.items():
         if drift.scores is not None and drift.scores.p_value < limit:
@@ -221,8 +237,8 @@ def causes(drifts: Mapping[str, Drift], changed: Mapping[str, ScoreChange]) -> l
     return sentences
 
 
-def _by_source(groups: Sequence[GroupScores]) -> list[Floats]:
-    """Rating and score of the candidates that have both, shape (candidates, 2), of each source."""
+def _pairs_by_source(groups: Sequence[GroupScores]) -> list[Floats]:
+    """Rating and score of the candidates that have both, one array of shape (candidates, 2) per source."""
     by_source: dict[str, list[tuple[float, float]]] = {}
     for group in groups:
         rows = zip(group.ratings, group.scores, strict=True)

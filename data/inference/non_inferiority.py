@@ -1,9 +1,9 @@
-"""Whether a judge's evidence carries over to a new LM: both LMs' scores of the same sources, compared pair by pair.
+"""Whether a judge's measured agreement carries over to a new LM: a paired comparison on the same sources.
 
-Non-inferiority: the new LM's agreement with the raters less the old one's has a 95 % interval whose lower end is above
--margin, so that the new LM is worse by the margin or more in 2.5 % of cases at most (Piaggio et al., Reporting of
-noninferiority trials, JAMA 2012). That two figures do not differ significantly would not show this: with few sources
-nothing differs. Ranks say nothing about the level of scores, so shift, spread and error are measured beside them.
+Non-inferiority: the 95 % interval of the new LM's agreement minus the old one's has its lower end above -margin, so
+that an LM that is worse by the margin or more passes in at most 2.5 % of cases (Piaggio et al., Reporting of
+noninferiority trials, JAMA 2012). A difference that is not significant would not show this: with few sources nothing is
+significant. Correlations ignore the level of scores, so shift, spread and error are measured as well.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from debate_judge.data.agreement.correlations import Statistic
 from debate_judge.data.agreement.intervals import groups_to_detect
 from debate_judge.data.agreement.raters import differences_by_group, error_and_bias, mean_over_groups
 from debate_judge.data.agreement.results import Agreement, Difference, GroupScores
-from debate_judge.data.agreement.tables import AgreementTable, agreement_table, compare
+from debate_judge.data.agreement.tables import AgreementTable, agreement_table, compare, level_correlation
 from debate_judge.data.calibration import Calibration, fit_calibration
-from debate_judge.data.schema import Level, Scale
+from debate_judge.data.schema import ROUNDING_ERROR, Level, Scale
 
 Verdict = Literal["carry", "recalibrate", "recompile"]
 
@@ -30,93 +30,93 @@ Scores = Mapping[str, Sequence[GroupScores]]
 """Aspect -> groups."""
 
 _FOLDS = 5
-"""Parts of the sources that the error of a refitted map is measured on, each by a map of the others."""
+"""Number of folds for the error of a refitted calibration."""
 
 
 @dataclass(frozen=True, slots=True)
-class ScoreMeaning:
-    """What the scores of an aspect mean."""
+class ScoreScale:
+    """The scale of an aspect's ratings, and how scores are mapped to it."""
 
     scale: Scale
     """Of the ratings."""
     on_scale: bool
     """Whether the judge's own scores are on it."""
     calibration: Calibration | None
-    """The export's map to it."""
+    """The export's map to the scale."""
 
     @property
     def comparable(self) -> bool:
-        """Whether a difference of two scores is one on the raters' scale."""
+        """Whether mapped scores are on the raters' scale."""
         return self.on_scale or self.calibration is not None
 
-    def mapped(self, groups: Sequence[GroupScores]) -> list[GroupScores]:
-        return list(groups) if self.calibration is None else self.calibration.applied(groups)
+    def map_groups(self, groups: Sequence[GroupScores]) -> list[GroupScores]:
+        return list(groups) if self.calibration is None else self.calibration.map_groups(groups)
 
 
 @dataclass(frozen=True, slots=True)
 class Margins:
-    """What the new LM may lose."""
+    """The largest acceptable losses of the new LM."""
 
     agreement: float = 0.03
     """In correlation with the raters."""
     shift: float = 0.05
-    """In mean score and mean error, as a share of the scale; more asks for a new map to the raters' scale."""
+    """In mean score and mean error, as a share of the scale; a larger one requires a new calibration."""
 
 
 @dataclass(frozen=True, slots=True)
 class AspectComparison:
-    """One aspect; figures in points are on the raters' scale, None where scores have no place on it."""
+    """The comparison in one aspect; values in points of the raters' scale are None where scores are not on it."""
 
     old: Agreement
     new: Agreement
     difference: Difference
-    """New minus old; the intervals of all aspects hold together in 95 % of cases (Bonferroni)."""
+    """New minus old; the intervals of all aspects hold jointly in 95 % of cases (Bonferroni)."""
     shift: Measure | None
-    """Mean of new minus old score, both by the old map."""
+    """Mean of new minus old score, both by the old calibration."""
     spread: float | None
     """Standard deviation of new scores divided by that of old ones."""
-    between: float | None
+    lm_agreement: float | None
     """Correlation of new with old scores, in the same statistic and at the same level as with the raters."""
     error: Measure | None
     """Mean absolute difference of old score and rating."""
     error_new: Measure | None
-    """Of the new score, by the old map."""
+    """The same of the new score, by the old calibration."""
     error_change: Measure | None
-    """The second minus the first."""
+    """`error_new` minus `error`."""
     error_refitted: Measure | None
-    """Of the new score by a new map, on sources that it was not fitted on."""
+    """The same of the new score by a new calibration, cross-fitted over sources."""
     refitted: Calibration | None
-    """The new map, of all sources."""
+    """The new calibration, fitted on all sources."""
 
     def to_json(self) -> dict[str, object]:
         measures = ("shift", "error", "error_new", "error_change", "error_refitted")
         record: dict[str, object] = {"old": self.old.to_json(), "new": self.new.to_json()}
-        record |= {"difference": asdict(self.difference), "spread": self.spread, "between": self.between}
+        record |= {"difference": asdict(self.difference), "spread": self.spread, "between": self.lm_agreement}
         return record | {n: None if (m := getattr(self, n)) is None else m.to_json() for n in measures}
 
 
 @dataclass(frozen=True, slots=True)
 class LMComparison:
-    """The old and the new LM."""
+    """The comparison of the old and the new LM over all aspects."""
 
     verdict: Verdict
-    why: str
+    reason: str
     difference: Difference
     """Agreement of the new minus that of the old LM, averaged over aspects."""
     aspects: Mapping[str, AspectComparison]
     old: AgreementTable
     new: AgreementTable
     margins: Margins
-    enough: int | None
-    """Sources with which an equally good LM would be shown to be non-inferior in 80 % of cases; None if unknown."""
+    sufficient_sources: int | None
+    """Number of sources with which an equally good LM would pass in 80 % of cases; None if unknown."""
 
     def to_json(self) -> dict[str, Any]:
         return {
             "verdict": self.verdict,
-            "why": self.why,
+            "why": self.reason,
             "margins": asdict(self.margins),
             "difference": asdict(self.difference),
-            "sources_needed": self.enough,
+            "sources_needed": self.sufficient_sources,
             "aspects": {name: aspect.to_json() for name, aspect in self.aspects.items()},
         }
 
@@ -124,7 +124,7 @@ class LMComparison:
 def compare_lms(
     old: Scores,
     new: Scores,
-    scales: Mapping[str, ScoreMeaning],
+    scales: Mapping[str, ScoreScale],
     margins: Margins,
     *,
     statistic: Statistic = "spearman",
@@ -135,91 +135,95 @@ def compare_lms(
     """Compare two LMs behind one judge.
 
     Args:
-        old: The old LM's scores beside the ratings.
+        old: The old LM's scores with the ratings.
         new: The new LM's scores of the same candidates.
-        scales: Aspect -> what its scores mean.
-        margins: What the new LM may lose.
-        statistic: Agreement with the raters.
+        scales: Aspect -> the scale of its ratings and scores.
+        margins: The largest acceptable losses.
+        statistic: The correlation with the raters.
         level: Where it is computed.
-        resamples: For intervals at system level; 0 gives none at any.
-        seed: For these and for p-values.
+        resamples: For intervals at system level; 0 for none at any level.
+        seed: For resampling and p-values.
     """
     tables = [agreement_table(s, levels=(level,), resamples=resamples, seed=seed) for s in (old, new)]
 
     def difference(names: Sequence[str], family: int) -> Difference:
         chosen = [{name: scores[name] for name in names} for scores in (new, old)]
-        return compare(*chosen, statistic=statistic, level=level, resamples=resamples, seed=seed, family=family)
+        return compare(*chosen, statistic=statistic, level=level, resamples=resamples, seed=seed, family_size=family)
 
     aspects = {
-        name: _aspect(
+        name: _compare_aspect(
             old[name],
             new[name],
             scales[name],
             (tables[0].aspects[name][level][statistic], tables[1].aspects[name][level][statistic]),
             difference([name], len(old)),
-            (statistic, level),
+            statistic=statistic,
+            level=level,
         )
         for name in old
     }
-    whole = difference(list(old), 1)
-    verdict, why = _verdict(whole, aspects, scales, margins)
-    spread = whole.deviation
-    enough = groups_to_detect(margins.agreement, spread) if spread is not None and spread > 1e-9 else None
-    return LMComparison(verdict, why, whole, aspects, tables[0], tables[1], margins, enough)
+    overall = difference(list(old), 1)
+    verdict, reason = _verdict(overall, aspects, scales, margins)
+    spread = overall.deviation
+    sufficient = groups_to_detect(margins.agreement, spread) if spread is not None and spread > ROUNDING_ERROR else None
+    return LMComparison(verdict, reason, overall, aspects, tables[0], tables[1], margins, sufficient)
 
 
-def cross_fitted(groups: Sequence[GroupScores], scale: ScoreMeaning) -> list[GroupScores]:
-    """The groups with scores on the raters' scale, each by the map of the other parts."""
+def cross_fitted(groups: Sequence[GroupScores], scale: ScoreScale) -> list[GroupScores]:
+    """The groups with scores on the raters' scale, each mapped by a calibration of the other folds."""
     sources = dict.fromkeys(group.cluster for group in groups)
-    parts = min(_FOLDS, len(sources))
-    part_of = {source: i % parts for i, source in enumerate(sources)}
+    folds = min(_FOLDS, len(sources))
+    fold_of = {source: i % folds for i, source in enumerate(sources)}
     maps = [
-        fit_calibration([g for g in groups if part_of[g.cluster] != part], scale.scale, on_scale=scale.on_scale)
-        for part in range(parts)
+        fit_calibration([g for g in groups if fold_of[g.cluster] != fold], scale.scale, on_scale=scale.on_scale)
+        for fold in range(folds)
     ]
     return [
         mapped
         for group in groups
-        if (fitted := maps[part_of[group.cluster]]) is not None
-        for mapped in fitted.applied([group])
+        if (fitted := maps[fold_of[group.cluster]]) is not None
+        for mapped in fitted.map_groups([group])
     ]
 
 
-def _aspect(
+def _compare_aspect(
     old: Sequence[GroupScores],
     new: Sequence[GroupScores],
-    scale: ScoreMeaning,
+    scale: ScoreScale,
     agreement: tuple[Agreement, Agreement],
     difference: Difference,
-    at: tuple[Statistic, Level],
+    *,
+    statistic: Statistic,
+    level: Level,
 ) -> AspectComparison:
-    statistic, level = at
     pairs = [replace(n, ratings=o.scores, raters=()) for o, n in zip(old, new, strict=True)]
-    between = agreement_table({"x": pairs}, levels=(level,), resamples=0).aspects["x"][level][statistic].value
+    lm_agreement = level_correlation(pairs, statistic, level)
     refitted = fit_calibration(new, scale.scale, on_scale=scale.on_scale)
-    after = None if refitted is None else error_and_bias(cross_fitted(new, scale))[0]
+    error_refitted = None if refitted is None else error_and_bias(cross_fitted(new, scale))[0]
     if not scale.comparable:
-        return AspectComparison(*agreement, difference, None, None, between, None, None, None, after, refitted)
-    before, now = scale.mapped(old), scale.mapped(new)
-    both = [replace(n, ratings=o.scores, raters=()) for o, n in zip(before, now, strict=True)]
+        return AspectComparison(
+            *agreement, difference, None, None, lm_agreement, None, None, None, error_refitted, refitted
+        )
+    mapped_old, mapped_new = scale.map_groups(old), scale.map_groups(new)
+    both = [replace(n, ratings=o.scores, raters=()) for o, n in zip(mapped_old, mapped_new, strict=True)]
     differences = differences_by_group(both)
     return AspectComparison(
         *agreement,
         difference,
         mean_over_groups(differences) if differences else None,
         _spread(both),
-        between,
-        error_and_bias(before)[0],
-        error_and_bias(now)[0],
-        _error_change(before, now),
-        after,
+        lm_agreement,
+        error_and_bias(mapped_old)[0],
+        error_and_bias(mapped_new)[0],
+        _error_change(mapped_old, mapped_new),
+        error_refitted,
         refitted,
     )
 
 
-def _error_change(before: Sequence[GroupScores], now: Sequence[GroupScores]) -> Measure | None:
+def _error_change(before: Sequence[GroupScores], after: Sequence[GroupScores]) -> Measure | None:
     changes: dict[str, list[float]] = {}
-    for old, new in zip(before, now, strict=True):
+    for old, new in zip(before, after, strict=True):
         values = [
             abs(n - r) - abs(o - r)
             for r, o, n in zip(old.ratings, old.scores, new.scores, strict=True)
@@ -237,30 +241,32 @@ def _spread(both: Sequence[GroupScores]) -> float | None:
 
 
 def _verdict(
-    whole: Difference, aspects: Mapping[str, AspectComparison], scales: Mapping[str, ScoreMeaning], margins: Margins
+    overall: Difference, aspects: Mapping[str, AspectComparison], scales: Mapping[str, ScoreScale], margins: Margins
 ) -> tuple[Verdict, str]:
-    least = -margins.agreement
-    if whole.value is None or whole.low is None or whole.high is None:
+    limit = -margins.agreement
+    if overall.value is None or overall.low is None or overall.high is None:
         return "recompile", "the ratings of these sources leave the difference of the two LMs without an interval"
-    shown = f"{whole.value:+.3f} [{whole.low:+.3f}, {whole.high:+.3f}]"
-    if whole.high < least:
-        return "recompile", f"the new LM agrees less with the raters, by more than the margin: {shown}"
-    if whole.low <= least:
-        return "recompile", f"it is not shown that the new LM loses less than {margins.agreement:g}: {shown}"
-    lost = [n for n, a in aspects.items() if a.difference.high is not None and a.difference.high < least]
-    if lost:
-        return "recompile", f"the new LM agrees less with the raters, by more than the margin, in {', '.join(lost)}"
-    moved = [name for name, aspect in aspects.items() if _moved(aspect, scales[name].scale, margins.shift)]
-    if moved:
+    figures = f"{overall.value:+.3f} [{overall.low:+.3f}, {overall.high:+.3f}]"
+    if overall.high < limit:
+        return "recompile", f"the new LM agrees less with the raters, by more than the margin: {figures}"
+    if overall.low <= limit:
+        return "recompile", f"it is not shown that the new LM loses less than {margins.agreement:g}: {figures}"
+    worse = [n for n, a in aspects.items() if a.difference.high is not None and a.difference.high < limit]
+    if worse:
+        return "recompile", f"the new LM agrees less with the raters, by more than the margin, in {', '.join(worse)}"
+    shifted = [name for name, aspect in aspects.items() if _has_shifted(aspect, scales[name].scale, margins.shift)]
+    if shifted:
         return "recalibrate", (
-            f"the ranks hold ({shown}), but scores of {', '.join(moved)} may have shifted by more than "
+            f"the ranks hold ({figures}), but scores of {', '.join(shifted)} may have shifted by more than "
             f"{100 * margins.shift:g} % of the scale"
         )
-    return "carry", f"the new LM loses less than {margins.agreement:g} ({shown}), and scores have not shifted"
+    return "carry", f"the new LM loses less than {margins.agreement:g} ({figures}), and scores have not shifted"
 
 
-def _moved(aspect: AspectComparison, scale: Scale, share: float) -> bool:
+def _has_shifted(aspect: AspectComparison, scale: Scale, share: float) -> bool:
     limit = share * (scale.high - scale.low)
     ends = [] if aspect.shift is None else [aspect.shift.low, aspect.shift.high]
-    grown = None if aspect.error_change is None else aspect.error_change.high
-    return any(end is None or math.fabs(end) > limit for end in ends) or (grown is not None and grown > limit)
+    error_growth = None if aspect.error_change is None else aspect.error_change.high
+    return any(end is None or math.fabs(end) > limit for end in ends) or (
+        error_growth is not None and error_growth > limit
+    )

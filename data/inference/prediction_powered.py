@@ -1,19 +1,19 @@
-"""Prediction-powered means and differences of systems: few sources have ratings, all have a judge's scores.
+"""Prediction-powered inference (PPI) for systems: few sources have ratings, all have a judge's scores.
 
 A system's mean rating is estimated as mean(Y - w F) over rated sources + w mean(F) over the others, with Y ratings and
-F scores (Angelopoulos, Bates, Fannjiang, Jordan and Zrnic, Prediction-powered inference, Science 2023). Whatever the
-judge does, this is unbiased if the rated sources were drawn at random: w decides only how wide the interval is. It is
-tuned to the least variance (PPI++: Angelopoulos, Duchi and Zrnic 2023), w = cov(Y, F) / ((1 + n/m) var F) for n rated
-and m other sources, so scores may be on any scale. An uninformative judge gets w near 0, which gives the mean of the
+F scores (Angelopoulos, Bates, Fannjiang, Jordan and Zrnic, Prediction-powered inference, Science 2023). This is
+unbiased for any judge if the rated sources were sampled at random; w affects only the width of the interval. It
+minimizes the variance (PPI++: Angelopoulos, Duchi and Zrnic 2023): w = cov(Y, F) / ((1 + n/m) var F) for n rated and m
+other sources, so scores may be on any scale. For an uninformative judge w is near 0, which gives the mean of the
 ratings.
 
-Sources are independent of each other, texts of one source are not. So everything is a sum over sources: the estimate
-is u + w v plus constants, with one influence u and one v for each source, and w = -sum(u v) / sum(v^2). That w was
-tuned on the same sources makes the residuals too small; they are divided by 1 - h, with h the leverage of a source on
-w, as in the jackknife (MacKinnon and White 1985, HC3). Intervals are t(n - 1). Where this interval would be wider than
-that of the ratings alone, the latter is given, with w = 0. Where all ratings of a system are equal nothing varies, and
-the interval is the exact bound on the share of sources that are different, at worst at an end of the scale (Clopper and
-Pearson 1934). `tests/bench/prediction_powered.py` measures the coverage.
+Sources are independent of each other, texts of one source are not. So the estimate is a sum over sources, u + w v plus
+constants, with influences u (of ratings) and v (of scores) for each source, and w = -sum(u v) / sum(v^2). Because w was
+tuned on the same sources, residuals are too small; they are divided by 1 - h, with h the leverage of a source on w
+(HC3, MacKinnon and White 1985). Intervals are t(n - 1). Where this interval is wider than that of the ratings alone,
+the latter is given, with w = 0. Where all ratings of a system are equal, the interval is the exact bound on the share
+of sources that are different, at worst at an end of the scale (Clopper and Pearson 1934).
+`tests/bench/prediction_powered.py` measures the coverage.
 """
 
 from __future__ import annotations
@@ -28,21 +28,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from debate_judge.data.agreement.correlations import Floats
-from debate_judge.data.agreement.differences import correct_named
-from debate_judge.data.agreement.intervals import critical
+from debate_judge.data.agreement.differences import holm_adjusted_by_name
+from debate_judge.data.agreement.intervals import t_quantile
 from debate_judge.data.agreement.results import GroupScores
-from debate_judge.data.inference.drift import SampleFigure, TwoSampleDifference, compare_samples
+from debate_judge.data.inference.drift import SampleEstimate, TwoSampleDifference, compare_samples
+from debate_judge.data.schema import ROUNDING_ERROR
 
 Flags = NDArray[np.bool_]
 
 MIN_RATED_SOURCES = 3
 """Least number of rated sources for an estimate."""
 
-_ROUNDING = 1e-9
-"""Smaller standard errors than this are rounding errors."""
-
 SIGNIFICANT = 0.05
-"""Two systems are told apart if their corrected p-value is below this."""
+"""Two systems differ significantly if their adjusted p-value is below this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +51,7 @@ class PPIEstimate:
     low: float
     high: float
     weight: float
-    """Of the scores; 0 where only the ratings count."""
+    """The weight w of the scores; 0 where only the ratings count."""
     rated: int
     """Sources with a rating."""
     others: int
@@ -61,29 +59,29 @@ class PPIEstimate:
     error: float
     """Standard error."""
     alone: float
-    """The same by the ratings alone."""
+    """The estimate by the ratings alone; `alone_low` and `alone_high` are its interval."""
     alone_low: float
     alone_high: float
     saved: float
-    """How many more sources would have to be rated to get this interval by ratings alone."""
+    """Number of further sources that would have to be rated for this standard error by ratings alone."""
     p_value: float
-    """Two-sided, for the value 0."""
+    """Two-sided, for the hypothesis that the value is 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class SystemMean:
-    """One system in a table."""
+    """One row of a table of systems."""
 
     system: str
     mean: PPIEstimate
     ratings: int
     """Number of its texts that have a rating."""
     saved_ratings: float
-    """Ratings that the judge saved: `mean.saved` times the ratings that each of its sources got."""
+    """Number of ratings that the judge saved: `mean.saved` times the ratings per source."""
     best_rank: int
-    """1 + the number of systems that are shown to be better."""
+    """1 + the number of systems that are significantly better."""
     worst_rank: int
-    """The number of systems less those that are shown to be worse."""
+    """The number of systems minus those that are significantly worse."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +92,7 @@ class SystemDifference:
     second: str
     difference: PPIEstimate
     corrected: float
-    """The p-value corrected for all pairs (Holm 1979)."""
+    """The p-value, adjusted for all pairs (Holm 1979)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +108,8 @@ class SystemsTable:
     """Sources with any rating."""
     others: int
     """Sources without."""
-    drawn: TwoSampleDifference | None
-    """Mean score of rated sources minus that of the others: far from 0, the rated ones were not drawn at random."""
+    rated_minus_others: TwoSampleDifference | None
+    """Mean score of rated sources minus that of the others; far from 0, the rated ones were not sampled at random."""
 
     def to_json(self) -> dict[str, object]:
         return {
@@ -120,21 +118,21 @@ class SystemsTable:
             "left_out": list(self.left_out),
             "rated": self.rated,
             "others": self.others,
-            "rated_minus_others": None if self.drawn is None else asdict(self.drawn),
+            "rated_minus_others": None if self.rated_minus_others is None else asdict(self.rated_minus_others),
         }
 
 
 def ppi_estimate(
-    ratings: Floats, scores: Floats, contrast: Floats | None = None, *, ends: tuple[float, float] | None = None
+    ratings: Floats, scores: Floats, contrast: Floats | None = None, *, value_range: tuple[float, float] | None = None
 ) -> PPIEstimate | None:
     """Estimate a system's mean rating, or a contrast of several.
 
     Args:
         ratings: Shape (sources, systems), NaN where a text has no rating. Rated sources are a random sample of all.
-        scores: The same shape, NaN where a text has no score. A rated text without a score counts with the mean score
-            of the system's rated texts.
+        scores: The same shape, NaN where a text has no score. A rated text without a score is imputed the mean score of
+            the system's rated texts.
         contrast: Weight of each system, shape (systems,): (1, -1) for a difference; by default 1 for the only one.
-        ends: Of the raters' scale; by default the lowest and the highest rating.
+        value_range: Lowest and highest value of the raters' scale; by default the lowest and the highest rating.
 
     Returns:
         None where a system has fewer than `MIN_RATED_SOURCES` rated sources.
@@ -147,125 +145,130 @@ def ppi_estimate(
         return None
     value = float(weights @ np.nanmean(ratings, axis=0))
     influence = _centred(ratings, rated) @ weights
-    shift, judged = _shift(scores, rated, weights)
-    some = rated.any(axis=1)
-    groups, others = int(some.sum()), int((~some & ~np.isnan(scores).all(axis=1)).sum())
-    leverage = np.where(some, 1 / groups, 1 / max(others, 2))
-    error_of_ratings = math.sqrt(float((influence**2 / (1 - leverage))[some].sum()))
-    spread = float((judged**2).sum())
-    weight = max(0.0, float((influence * judged).sum()) / spread) if spread > 0 else 0.0
+    shift, score_influence = _shift(scores, rated, weights)
+    any_rated = rated.any(axis=1)
+    groups, others = int(any_rated.sum()), int((~any_rated & ~np.isnan(scores).all(axis=1)).sum())
+    leverage = np.where(any_rated, 1 / groups, 1 / max(others, 2))
+    error_of_ratings = math.sqrt(float((influence**2 / (1 - leverage))[any_rated].sum()))
+    spread = float((score_influence**2).sum())
+    weight = max(0.0, float((influence * score_influence).sum()) / spread) if spread > 0 else 0.0
     error = error_of_ratings
     if weight:
-        on_weight = np.minimum(judged**2 / spread, 1 - 1e-9)
-        residuals = (influence - weight * judged) / (1 - on_weight)
+        weight_leverage = np.minimum(score_influence**2 / spread, 1 - ROUNDING_ERROR)
+        residuals = (influence - weight * score_influence) / (1 - weight_leverage)
         error = math.sqrt(float((residuals**2 / (1 - leverage)).sum()))
         if error >= error_of_ratings:
             weight, error = 0.0, error_of_ratings
-    half = critical(groups)
+    t = t_quantile(groups)
     mean = value + weight * shift
-    if error_of_ratings < _ROUNDING:
-        low, high, p_value = _without_spread(value, groups, weights, ends or (np.nanmin(ratings), np.nanmax(ratings)))
+    if error_of_ratings < ROUNDING_ERROR:
+        low, high, p_value = _degenerate_interval(
+            value, groups, weights, value_range or (np.nanmin(ratings), np.nanmax(ratings))
+        )
         return PPIEstimate(value, low, high, 0.0, groups, others, 0.0, value, low, high, 0.0, p_value)
     return PPIEstimate(
         mean,
-        mean - half * error,
-        mean + half * error,
+        mean - t * error,
+        mean + t * error,
         weight,
         groups,
         others,
         error,
         value,
-        value - half * error_of_ratings,
-        value + half * error_of_ratings,
+        value - t * error_of_ratings,
+        value + t * error_of_ratings,
         groups * ((error_of_ratings / error) ** 2 - 1),
         float(2 * stdtr(groups - 1, -abs(mean) / error)),
     )
 
 
-def measure_systems(groups: Sequence[GroupScores], ends: tuple[float, float] | None = None) -> SystemsTable:
-    """Estimate the mean of every system of one aspect, all differences, and the ranks that these support.
+def measure_systems(groups: Sequence[GroupScores], value_range: tuple[float, float] | None = None) -> SystemsTable:
+    """Estimate the mean of every system in one aspect, all differences, and ranks from the significant ones.
 
     Args:
-        groups: Of one aspect; the ids of candidates name systems, and most groups have no ratings.
-        ends: Of the raters' scale; by default the lowest and the highest rating.
+        groups: Of one aspect; candidate ids are the systems, and most groups have no ratings.
+        value_range: Lowest and highest value of the raters' scale; by default the lowest and the highest rating.
     """
-    ratings, scores = _tables(groups)
-    every = [r for group in groups for r in group.ratings if r is not None]
-    ends = ends or (min(every, default=0.0), max(every, default=0.0))
+    ratings, scores = _ratings_and_scores_by_system(groups)
+    all_ratings = [r for group in groups for r in group.ratings if r is not None]
+    value_range = value_range or (min(all_ratings, default=0.0), max(all_ratings, default=0.0))
     names = list(ratings)
-    known = [name for name in names if int((~np.isnan(ratings[name])).sum()) >= MIN_RATED_SOURCES]
+    estimable = [name for name in names if int((~np.isnan(ratings[name])).sum()) >= MIN_RATED_SOURCES]
     means: dict[str, PPIEstimate] = {}
-    for name in known:
-        estimate = ppi_estimate(ratings[name][:, None], scores[name][:, None], ends=ends)
+    for name in estimable:
+        estimate = ppi_estimate(ratings[name][:, None], scores[name][:, None], value_range=value_range)
         if estimate is not None:
             means[name] = estimate
     order = sorted(means, key=lambda name: -means[name].value)
     pairs: dict[tuple[str, str], PPIEstimate] = {}
     for a, b in combinations(order, 2):
         first, second = (np.column_stack([table[a], table[b]]) for table in (ratings, scores))
-        contrast = ppi_estimate(first, second, np.array([1.0, -1.0]), ends=ends)
+        contrast = ppi_estimate(first, second, np.array([1.0, -1.0]), value_range=value_range)
         if contrast is not None:
             pairs[a, b] = contrast
-    corrected = correct_named({pair: estimate.p_value for pair, estimate in pairs.items()})
+    corrected = holm_adjusted_by_name({pair: estimate.p_value for pair, estimate in pairs.items()})
     differences = [SystemDifference(a, b, estimate, corrected[a, b] or 0.0) for (a, b), estimate in pairs.items()]
-    better, worse = _shown(order, differences)
+    better, worse = _count_better_and_worse(order, differences)
     per_text = _ratings_per_text(groups)
     systems = []
     for name in order:
         texts = int((~np.isnan(ratings[name])).sum())
-        each = per_text.get(name, texts) / texts
-        place = 1 + better[name], len(order) - worse[name]
-        systems.append(SystemMean(name, means[name], texts, means[name].saved * each, *place))
+        ratings_per_source = per_text.get(name, texts) / texts
+        ranks = 1 + better[name], len(order) - worse[name]
+        systems.append(SystemMean(name, means[name], texts, means[name].saved * ratings_per_source, *ranks))
     left_out = tuple(name for name in names if name not in means)
     rated = {group.cluster for group in groups if any(r is not None for r in group.ratings)}
     others = {group.cluster for group in groups} - rated
-    check = _drawn(ratings, scores)
-    return SystemsTable(tuple(systems), tuple(differences), left_out, len(rated), len(others), check)
+    rated_minus_others = _compare_rated_with_others(ratings, scores)
+    return SystemsTable(tuple(systems), tuple(differences), left_out, len(rated), len(others), rated_minus_others)
 
 
 def _centred(values: Floats, sources: Flags) -> Floats:
-    """The influence of each source on the mean of each system over the sources `sources`, shape (sources, systems)."""
+    """The influence of each source on the mean of each system over a mask of sources, shape (sources, systems)."""
     count = np.maximum(sources.sum(axis=0), 1)
     kept = np.where(sources, values, 0.0)
     return np.asarray(np.where(sources, kept - kept.sum(axis=0) / count, 0.0) / count)
 
 
 def _shift(scores: Floats, rated: Flags, weights: Floats) -> tuple[float, Floats]:
-    """Mean score of unrated less that of rated texts, and the influences of the sources on minus this, (sources,)."""
-    known = ~np.isnan(scores)
-    inside, outside = known & rated, known & ~rated
+    """Mean score of unrated minus that of rated texts, and the influences of the sources on its negative,
+    (sources,)."""
+    scored = ~np.isnan(scores)
+    inside, outside = scored & rated, scored & ~rated
     usable = inside.any(axis=0) & outside.any(axis=0)
     if not usable.all():
-        # A system that was rated everywhere, or never scored, learns nothing from scores.
+        # Scores add nothing for a system that was rated everywhere or never scored.
         return 0.0, np.zeros(len(scores))
     means = [np.where(selected, scores, 0.0).sum(axis=0) / selected.sum(axis=0) for selected in (outside, inside)]
-    filled = np.where(rated & ~known, means[1], scores)
+    filled = np.where(rated & ~scored, means[1], scores)
     influences = (_centred(filled, rated) - _centred(scores, outside)) @ weights
     return float(weights @ (means[0] - means[1])), influences
 
 
-def _without_spread(
-    value: float, groups: int, weights: Floats, ends: tuple[float, float]
+def _degenerate_interval(
+    value: float, groups: int, weights: Floats, value_range: tuple[float, float]
 ) -> tuple[float, float, float]:
-    """Ends of the interval, and the p-value, where every source has the same value."""
-    away = 1 - 0.025 ** (1 / groups)
-    down, up = (weights @ np.where((weights > 0) == lower, ends[0], ends[1]) for lower in (True, False))
-    # All signs of the sources alike, as one of 2^groups ways to flip them (`data/agreement/differences.py`).
-    p_value = 1.0 if abs(value) < _ROUNDING else 2.0 ** (1 - groups)
-    return float(value - away * (value - down)), float(value + away * (up - value)), p_value
+    """Lower and upper end of the interval, and the p-value, where every source has the same value."""
+    bound = 1 - 0.025 ** (1 / groups)
+    lowest, highest = (
+        weights @ np.where((weights > 0) == lower, value_range[0], value_range[1]) for lower in (True, False)
+    )
+    # All signs are equal in 2 of 2^groups sign assignments (`data/agreement/differences.py`).
+    p_value = 1.0 if abs(value) < ROUNDING_ERROR else 2.0 ** (1 - groups)
+    return float(value - bound * (value - lowest)), float(value + bound * (highest - value)), p_value
 
 
-def _tables(groups: Sequence[GroupScores]) -> tuple[dict[str, Floats], dict[str, Floats]]:
-    """System -> its ratings, and its scores, by source, the means where it has several; NaN where there is none."""
-    places = {source: place for place, source in enumerate(dict.fromkeys(group.cluster for group in groups))}
+def _ratings_and_scores_by_system(groups: Sequence[GroupScores]) -> tuple[dict[str, Floats], dict[str, Floats]]:
+    """System -> ratings by source, and system -> scores by source: means where it has several, NaN without one."""
+    row_of_source = {source: place for place, source in enumerate(dict.fromkeys(group.cluster for group in groups))}
     ratings: dict[str, list[list[float]]] = {}
     scores: dict[str, list[list[float]]] = {}
     for group in groups:
         for name, *values in zip(group.candidates, group.ratings, group.scores, strict=True):
             for table, value in zip((ratings, scores), values, strict=True):
-                system_table = table.setdefault(str(name), [[] for _ in places])
+                rows = table.setdefault(str(name), [[] for _ in row_of_source])
                 if value is not None:
-                    system_table[places[group.cluster]].append(float(value))
+                    rows[row_of_source[group.cluster]].append(float(value))
     return _means(ratings), _means(scores)
 
 
@@ -273,8 +276,10 @@ def _means(table: Mapping[str, Sequence[Sequence[float]]]) -> dict[str, Floats]:
     return {name: np.array([fmean(texts) if texts else np.nan for texts in values]) for name, values in table.items()}
 
 
-def _shown(order: Sequence[str], differences: Sequence[SystemDifference]) -> tuple[dict[str, int], dict[str, int]]:
-    """System -> how many are shown to be better, and how many to be worse."""
+def _count_better_and_worse(
+    order: Sequence[str], differences: Sequence[SystemDifference]
+) -> tuple[dict[str, int], dict[str, int]]:
+    """System -> number of significantly better systems, and of significantly worse ones."""
     better, worse = dict.fromkeys(order, 0), dict.fromkeys(order, 0)
     for difference in differences:
         if difference.corrected < SIGNIFICANT:
@@ -289,7 +294,7 @@ def _shown(order: Sequence[str], differences: Sequence[SystemDifference]) -> tup
 
 
 def _ratings_per_text(groups: Sequence[GroupScores]) -> dict[str, int]:
-    """System -> number of single ratings, where these are known."""
+    """System -> number of single ratings; empty where only means are known."""
     counts: dict[str, int] = {}
     for group in groups:
         for name, values in zip(group.candidates, group.raters, strict=False):
@@ -297,14 +302,18 @@ def _ratings_per_text(groups: Sequence[GroupScores]) -> dict[str, int]:
     return counts
 
 
-def _drawn(ratings: Mapping[str, Floats], scores: Mapping[str, Floats]) -> TwoSampleDifference | None:
+def _compare_rated_with_others(
+    ratings: Mapping[str, Floats], scores: Mapping[str, Floats]
+) -> TwoSampleDifference | None:
     table = np.column_stack(list(scores.values()))
-    # Each system's scores less their mean, because sources may have texts of different systems.
-    known = ~np.isnan(table)
+    # Each system's scores minus their mean, because sources may have texts of different systems.
+    scored = ~np.isnan(table)
     centred = np.where(
-        known, table - np.where(known, table, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1), np.nan
+        scored, table - np.where(scored, table, 0.0).sum(axis=0) / np.maximum(scored.sum(axis=0), 1), np.nan
     )
     rated = ~np.isnan(np.column_stack(list(ratings.values()))).all(axis=1)
-    here = known.any(axis=1)
-    means = np.where(here, np.where(known, centred, 0.0).sum(axis=1) / np.maximum(known.sum(axis=1), 1), np.nan)
-    return compare_samples(SampleFigure.of_values(means[here & rated]), SampleFigure.of_values(means[here & ~rated]))
+    has_scores = scored.any(axis=1)
+    means = np.where(has_scores, np.where(scored, centred, 0.0).sum(axis=1) / np.maximum(scored.sum(axis=1), 1), np.nan)
+    return compare_samples(
+        SampleEstimate.from_values(means[has_scores & rated]), SampleEstimate.from_values(means[has_scores & ~rated])
+    )

@@ -23,11 +23,11 @@ from dataclasses import asdict, dataclass, replace
 from statistics import fmean
 from typing import Any, Literal
 
-from debate_judge.data.agreement.decisions import DecisionResult, DecisionRule, evaluate_decisions, with_tuned_threshold
+from debate_judge.data.agreement.decisions import DecisionResult, DecisionRule, evaluate_decisions, with_tuned_cut
 from debate_judge.data.agreement.raters import RaterAgreement, compare_with_raters
 from debate_judge.data.agreement.results import Agreement
 from debate_judge.data.agreement.tables import AgreementTable, Difference, GroupScores, agreement_table
-from debate_judge.data.calibration import CalibrationEffect, effect_of
+from debate_judge.data.calibration import CalibrationEffect, calibration_effect
 from debate_judge.data.inference.absolute_agreement import AbsoluteAgreement, absolute_agreement
 from debate_judge.optimize.context import CompilePlan
 from debate_judge.optimize.evaluation.held_out import ALONE, COMPARED, HeldOutEvaluation, ScoresByJudge, joined_scores
@@ -136,7 +136,7 @@ def compare_held_out(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation]
         gain=paired_difference(scores["compiled"], scores["single"]),
         gains={
             aspect: paired_difference(
-                {aspect: aspect_scores}, {aspect: scores["single"][aspect]}, family=len(scores["compiled"])
+                {aspect: aspect_scores}, {aspect: scores["single"][aspect]}, family_size=len(scores["compiled"])
             )
             for aspect, aspect_scores in scores["compiled"].items()
         },
@@ -196,7 +196,7 @@ def _calibrated(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation]) -> 
             group.group: group
             for calibration, evaluation in zip(maps, evaluations, strict=True)
             if calibration is not None
-            for group in calibration.applied(evaluation.scores["compiled"][aspect.name])
+            for group in calibration.map_groups(evaluation.scores["compiled"][aspect.name])
         }
         if all(calibration is not None for calibration in maps):
             calibrated[aspect.name] = [mapped[group.id] for group in plan.data.measured.groups]
@@ -214,7 +214,7 @@ def _absolute_agreement(
     return absolute_agreement(
         judges,
         plan.data.cuts,
-        one_scale=len({aspect.scale for aspect in plan.data.aspects}) == 1,
+        same_scale=len({aspect.scale for aspect in plan.data.aspects}) == 1,
         seed=plan.resampling["seed"],
     )
 
@@ -254,7 +254,7 @@ def _decisions(
 def _dev_cut(evaluation: HeldOutEvaluation, aspect: str, rule: DecisionRule) -> DecisionRule:
     dev = {group.id for group in evaluation.plan.data.splits.dev.groups}
     groups = [g for g in evaluation.searches[aspect].chosen.scores[aspect] if g.group in dev]
-    return with_tuned_threshold(rule, groups, "dev")
+    return with_tuned_cut(rule, groups, "dev")
 
 
 def _one_cut(
@@ -318,7 +318,7 @@ def calibration_effects(plan: CompilePlan, judge: CompiledJudge, held_out: HeldO
         chosen, mapped = judge.aspects[aspect.name], held_out.calibrated.get(aspect.name)
         if chosen.calibration is not None and mapped is not None:
             scores = held_out.scores["compiled"][aspect.name]
-            effects[aspect.name] = effect_of(
+            effects[aspect.name] = calibration_effect(
                 chosen.calibration, scores, plan.data.level, on_scale=chosen.judge.on_scale, mapped=mapped
             )
     return effects

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from statistics import stdev
 from typing import TYPE_CHECKING
 
-from debate_judge.data.agreement.differences import correct
+from debate_judge.data.agreement.differences import holm_adjusted
 from debate_judge.data.agreement.intervals import METHODS
-from debate_judge.data.agreement.results import WHY_NONE, Difference
+from debate_judge.data.agreement.results import WHY_NO_P_VALUE, Difference
 from debate_judge.optimize.evaluation.comparison import MAPPED, HeldOut, above_zero, costs_more, procedure_note
 from debate_judge.optimize.evaluation.held_out import COMPARED
 from debate_judge.optimize.reporting.formatting import describe
@@ -138,10 +138,14 @@ def gains(result: Result) -> list[str]:
         "single call that knows the same": held_out.over_informed,
         f"uncompiled {result.kind}": held_out.over_uncompiled,
     }
-    corrected = correct([difference.p_value for difference in differences.values()])
+    corrected = holm_adjusted([difference.p_value for difference in differences.values()])
     gain = held_out.gain
     how = METHODS[gain.method] if gain.method else "no interval"
-    why = WHY_NONE if corrected[0] is None else f"p by sign flips, corrected for {len(differences)} comparisons (Holm)"
+    why = (
+        WHY_NO_P_VALUE
+        if corrected[0] is None
+        else f"p by sign flips, corrected for {len(differences)} comparisons (Holm)"
+    )
     return [
         *(
             f"Compiled minus {name}: {interval(difference)}, {p_text(p)}"

@@ -163,7 +163,7 @@ def group_values(
 
 def _nearness(groups: Sequence[GroupScores], absolute_scale: AbsoluteScale | None) -> dict[str, float]:
     """1 less the mean error as a share of the scale, by group."""
-    span = cast(AbsoluteScale, absolute_scale).span
+    span = cast(AbsoluteScale, absolute_scale).width
     by_group = {}
     for group in groups:
         rated = [(r, s) for r, s in zip(group.ratings, group.scores, strict=True) if r is not None]

@@ -1,16 +1,15 @@
 """The embedded offline LM: an engine that answers the project's prompts by text statistics.
 
-It lets everything run without a key and without a network: debates, compilation, scoring, tests. Every reply says that
-it is a stand-in. It reads only the messages it is sent, keeps nothing between calls, and gives equal answers to equal
-prompts in every process.
+With it everything runs without a key and a network: debates, compilation, scoring, tests. Every reply says that it is a
+stand-in. It uses only the messages of a call, has no state, and gives equal replies to equal prompts in every process.
 
 What it measures. In a text made from a source (a summary): how closely the words follow the source and in which order,
 repetition, truncated sentences, ungrammatical word pairs, numbers that are not in the source, and whether the source's
 most frequent early words occur. In a reply of a conversation: how specific and how varied the words are, stock phrases
 such as `I think`, run-on clauses, words in common with the conversation and with the fact.
 
-What it misses. Paraphrase lowers the score of a summary, because faithfulness and fluency are measured by copying;
-negation, exchanged roles ("X sued Y") and knowledge of the world are not recognised at all. Naturalness and
+Limitations. Paraphrase lowers the score of a summary, because faithfulness and fluency are measured by copying;
+negation, exchanged roles ("X sued Y") and world knowledge are not considered at all. Naturalness and
 understandability of a reply are little more than length, variety and self-talk: they separate human replies from
 machine replies, but hardly rank machine replies among each other (Spearman 0.1 to 0.2 there, against 0.7 for
 groundedness). Measured agreement is partly due to recognising how systems write.
@@ -43,11 +42,11 @@ from debate_judge.programs.offline import tuning as offline_tuning
 from debate_judge.programs.offline.roles import NOTHING, Prompt, parse, render
 
 MODEL = "offline/text-statistics-3"
-"""The model string, which is part of cache keys: raise the number whenever an answer changes."""
+"""The model string, which is part of the keys of calls: raise the number whenever a reply changes."""
 
-Speaker = Callable[[Prompt], dict[str, str]]
+RoleFunction = Callable[[Prompt], dict[str, str]]
 
-SPEAKERS: Mapping[str, Speaker] = MappingProxyType(
+ROLE_FUNCTIONS: Mapping[str, RoleFunction] = MappingProxyType(
     {
         "decision": offline_roles.criticise,
         "final_score": offline_roles.break_tie,
@@ -57,118 +56,119 @@ SPEAKERS: Mapping[str, Speaker] = MappingProxyType(
         "scores": other_roles.score_table,
         "score_1": other_roles.compare,
         "steps": other_roles.derive_steps,
-        "summary": other_roles.sum_up,
+        "summary": other_roles.summarize,
         "facts": other_roles.select_facts,
         "claims": other_roles.extract_claims,
         "query_1": other_roles.write_queries,
-        "factuality": other_roles.assess,
+        "factuality": other_roles.check_claim,
         "guide": offline_tuning.write_guide,
         "persona": offline_tuning.write_persona,
         "module_advice": offline_tuning.advise,
     }
 )
-"""Requested field -> the function that answers. Requests for instructions are recognised by that word in a field's
-name; all other fields are filled in by their type."""
+"""Requested field -> the function of the role that has it. Requests for instructions are recognised by that word in a
+field's name; all other fields get values by their type."""
 
 
-def fill_in(prompt: Prompt, known: Mapping[str, str]) -> dict[str, str]:
-    """Requested field -> its value, from the `known_fields` of the prompt and by the types of the others."""
+def complete_fields(prompt: Prompt, answered: Mapping[str, str]) -> dict[str, str]:
+    """Requested field -> its value: those of `answered_fields`, and those of all others by their types."""
     if prompt.input("candidates"):
-        return dict(known)
-    return {**known, **{name: fill(prompt, name) for name in prompt.outputs if not known.get(name)}}
+        return dict(answered)
+    return {**answered, **{name: value_for(prompt, name) for name in prompt.outputs if not answered.get(name)}}
 
 
-def known_fields(prompt: Prompt) -> dict[str, str]:
-    """Requested field -> its value, for the fields whose names it knows; a reply without fields has the name ""."""
-    speak = next((SPEAKERS[name] for name in prompt.outputs if name in SPEAKERS), None)
-    if speak is not None:
-        return speak(prompt)
+def answered_fields(prompt: Prompt) -> dict[str, str]:
+    """Requested field -> its value, for the fields of known roles; a reply without fields has the key ""."""
+    answer = next((ROLE_FUNCTIONS[name] for name in prompt.outputs if name in ROLE_FUNCTIONS), None)
+    if answer is not None:
+        return answer(prompt)
     if any("instruction" in name for name in prompt.outputs):
         return offline_tuning.propose(prompt)
     if prompt.outputs:
         return {}
-    wanted = "new instruction" in prompt.user and "```" in prompt.user
-    return offline_tuning.propose(prompt) if wanted else {"": NOTHING}
+    wants_instructions = "new instruction" in prompt.user and "```" in prompt.user
+    return offline_tuning.propose(prompt) if wants_instructions else {"": NOTHING}
 
 
 class OfflineEngine(LocalEngine):
-    """The stand-in as an engine of `programs.lm.client.JudgeLM`; it ignores the settings of calls."""
+    """The offline LM as an engine of `programs.lm.client.JudgeLM`; it ignores the settings of calls."""
 
     def answer(self, system: str, user: str, settings: Mapping[str, Any]) -> Reply:
         prompt = parse(system, user)
-        text = render(prompt, fill_in(prompt, known_fields(prompt)))
-        # A token is counted as four characters.
+        text = render(prompt, complete_fields(prompt, answered_fields(prompt)))
+        # Four characters count as a token.
         return Reply(text, (len(system) + len(user)) // 4, len(text) // 4)
 
 
-# --- fields that it does not know by name ---
+# --- other fields ---
 
-# Own judges and tuners may ask for any field. Its type and description in the prompt determine what fits: one of
-# several choices, a number on a scale, yes or no, a list, or a text. If there is a candidate, the value follows its
-# measured merit, except for lists and mappings.
+# Judges and tuners of users may request any field. Its type and description in the prompt determine the kind of its
+# value: one of several choices, a number on a scale, yes or no, a list, a mapping, or a text. If there is a candidate,
+# the value depends on its measured merit, except for lists and mappings.
 
-Shape = Literal["choice", "number", "flag", "list", "mapping", "text"]
+FieldKind = Literal["choice", "number", "flag", "list", "mapping", "text"]
 
 _NUMBER = re.compile(r"\b(?:number|score|rating|grade|percentage|probability)\b", re.IGNORECASE)
 _SCALE = re.compile(r"(-?\d+(?:\.\d+)?)\s*(?:to|-|–|and)\s*(-?\d+(?:\.\d+)?)")
 _FLAG = re.compile(r"\W*(?:true or false|yes or no)\b", re.IGNORECASE)
 _WORDS = r"[\w'-]+(?: [\w'-]+)?"
-_EITHER = re.compile(rf"(?:one of:? |either )?({_WORDS}(?:, {_WORDS})*),? or ({_WORDS})")
-_ENDING = re.compile(r"[,;]? (?:and nothing else|only)\W*$")
+_ALTERNATIVES = re.compile(rf"(?:one of:? |either )?({_WORDS}(?:, {_WORDS})*),? or ({_WORDS})")
+_SUFFIX = re.compile(r"[,;]? (?:and nothing else|only)\W*$")
 
 
-def shape_of(kind: str, description: str) -> Shape:
-    """The kind of value that fits into a field with this type and description in the prompt."""
-    if kind in ("int", "float"):
+def field_kind(type_name: str, description: str) -> FieldKind:
+    """The kind of value for a field with this type and description in the prompt."""
+    if type_name in ("int", "float"):
         return "number"
-    if kind == "bool":
+    if type_name == "bool":
         return "flag"
-    if kind != "str":
-        typed: Shape = "choice" if kind.startswith("Literal[") else "list" if kind.startswith("list") else "mapping"
-        return typed
+    if type_name.startswith("Literal["):
+        return "choice"
+    if type_name != "str":
+        return "list" if type_name.startswith("list") else "mapping"
     if _FLAG.match(description):
         return "flag"
-    if _choices(kind, description):
+    if _choices(type_name, description):
         return "choice"
     first = re.split(r"[:;.]", description, maxsplit=1)[0]
     numeric = _NUMBER.search(first) and (_SCALE.search(first) or re.search(r"\bone\b|scale", first))
     return "number" if numeric else "text"
 
 
-def is_text(prompt: Prompt, name: str) -> bool:
+def is_free_text(prompt: Prompt, name: str) -> bool:
     """Whether a requested field is free text."""
-    return shape_of(prompt.outputs[name], prompt.descriptions.get(name, "")) == "text"
+    return field_kind(prompt.outputs[name], prompt.descriptions.get(name, "")) == "text"
 
 
-def fill(prompt: Prompt, name: str) -> str:
+def value_for(prompt: Prompt, name: str) -> str:
     """A value for the requested field `name`."""
-    kind, description = prompt.outputs[name], prompt.descriptions.get(name, "")
-    shape = shape_of(kind, description)
-    if shape in ("list", "mapping"):
-        texts = [NOTHING] if kind in ("list", "list[str]") and prompt.input("candidate") else []
-        return json.dumps(texts) if shape == "list" else "{}"
+    type_name, description = prompt.outputs[name], prompt.descriptions.get(name, "")
+    kind = field_kind(type_name, description)
+    if kind in ("list", "mapping"):
+        texts = [NOTHING] if type_name in ("list", "list[str]") and prompt.input("candidate") else []
+        return json.dumps(texts) if kind == "list" else "{}"
     if not prompt.input("candidate"):
-        plain = {"number": "0" if kind == "int" else "0.0", "flag": "False", "text": NOTHING}
-        return plain.get(shape) or _choices(kind, description)[0]
-    case = offline_roles.case_of(prompt)
-    merit = case.merit()
-    if shape == "text":
-        return case.reasons()
-    if shape == "flag":
-        yes, no = ("yes", "no") if "yes" in description.lower() else ("True", "False")
-        return yes if merit >= 0.5 else no
-    if shape == "choice":
-        choices = _choices(kind, description)
+        defaults = {"number": "0" if type_name == "int" else "0.0", "flag": "False", "text": NOTHING}
+        return defaults.get(kind) or _choices(type_name, description)[0]
+    assessment = offline_roles.assessment_of(prompt)
+    merit = assessment.merit()
+    if kind == "text":
+        return assessment.reasons()
+    if kind == "flag":
+        positive, negative = ("yes", "no") if "yes" in description.lower() else ("True", "False")
+        return positive if merit >= 0.5 else negative
+    if kind == "choice":
+        choices = _choices(type_name, description)
         return choices[min(int(merit * len(choices)), len(choices) - 1)]
     scale = _SCALE.search(description)
-    low, high = (float(scale[1]), float(scale[2])) if scale else (case.question.low, case.question.high)
+    low, high = (float(scale[1]), float(scale[2])) if scale else (assessment.question.low, assessment.question.high)
     value = low + (high - low) * merit
-    whole = kind == "int" or "whole" in description or offline_roles.step_of(prompt.role) == 1
-    return f"{value:.0f}" if whole else f"{value:.3g}"
+    is_integer = type_name == "int" or "whole" in description or offline_roles.score_step(prompt.role) == 1
+    return f"{value:.0f}" if is_integer else f"{value:.3g}"
 
 
-def _choices(kind: str, description: str) -> list[str]:
-    if kind.startswith("Literal["):
-        return [str(choice) for choice in ast.literal_eval(f"[{kind[8:-1]}]")]
-    either = _EITHER.fullmatch(_ENDING.sub("", description.strip()))
-    return [*either[1].split(", "), either[2]] if either else []
+def _choices(type_name: str, description: str) -> list[str]:
+    if type_name.startswith("Literal["):
+        return [str(choice) for choice in ast.literal_eval(f"[{type_name[8:-1]}]")]
+    match = _ALTERNATIVES.fullmatch(_SUFFIX.sub("", description.strip()))
+    return [*match[1].split(", "), match[2]] if match else []

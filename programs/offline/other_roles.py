@@ -1,6 +1,6 @@
-"""The offline LM's roles beyond a debate about one candidate: tables of cells, G-Eval, ChatEval, hallucinations.
+"""The offline LM's other roles: debates about tables of cells, G-Eval, ChatEval, the hallucination debate.
 
-Of several candidates or aspects, each cell is judged as in a prompt about it alone.
+Each cell (candidate and aspect) of a table is judged as in a prompt about it alone.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from debate_judge.programs.offline.features import STOP, sentences, stem, values, words
+from debate_judge.programs.offline.features import STOP_WORDS, numbers_in, sentences, stem, words
 from debate_judge.programs.offline.roles import (
-    LABEL,
     NOTHING,
+    PREFIX,
     Prompt,
+    assessment_of,
     break_tie,
-    case_of,
     criticise,
     question_of,
     score,
-    step_of,
+    score_step,
 )
 from debate_judge.programs.offline.rubric import PHRASES, rubric_for
 from debate_judge.programs.roles.guide import with_guide
@@ -27,21 +27,21 @@ from debate_judge.programs.roles.parsing import NO_ISSUE
 
 # --- tables of candidates and aspects ---
 
-_LABEL = re.compile(r"(candidate_\d+)(?:_(\w+))?")
+_CELL_NAME = re.compile(r"(candidate_\d+)(?:_(\w+))?")
 """The name of a cell: a candidate, and in prompts about several aspects one of them."""
 
-_OF_ASPECT = ("aspect", "examples", "similar")
-"""Sections that each of several aspects has, named with its label; the fourth is its guide."""
+_ASPECT_SECTIONS = ("aspect", "examples", "similar")
+"""Sections of a prompt that exist once for each aspect, with its name as suffix, besides `guide`."""
 
 
 def score_table(prompt: Prompt) -> dict[str, str]:
-    """The Scorer's reasons, and each score that is asked for."""
-    return _scored(prompt, "scores", score, "score", "rationale")
+    """The Scorer's reasons and the requested scores."""
+    return _score_cells(prompt, "scores", score, "score", "rationale")
 
 
 def break_ties(prompt: Prompt) -> dict[str, str]:
     """The Tie-breaker's reasons and final scores."""
-    return _scored(prompt, "final_scores", break_tie, "final_score", "reasoning")
+    return _score_cells(prompt, "final_scores", break_tie, "final_score", "reasoning")
 
 
 def criticise_table(prompt: Prompt) -> dict[str, str]:
@@ -51,42 +51,42 @@ def criticise_table(prompt: Prompt) -> dict[str, str]:
     decisions = dict.fromkeys(replies, NO_ISSUE)
     for name, feedback in issues.items():
         decisions[name] = "TOO HIGH" if feedback.endswith("speaks for a lower score.") else "TOO LOW"
-    reviews = (f"{name}: {reply['review'].removeprefix(LABEL)}" for name, reply in replies.items())
-    return {"review": LABEL + " ".join(reviews), "decisions": _lines(decisions), **issues}
+    reviews = (f"{name}: {reply['review'].removeprefix(PREFIX)}" for name, reply in replies.items())
+    return {"review": PREFIX + " ".join(reviews), "decisions": _lines(decisions), **issues}
 
 
-def _scored(
-    prompt: Prompt, field: str, judge: Callable[[Prompt], dict[str, str]], score: str, reasons: str
+def _score_cells(
+    prompt: Prompt, field: str, judge: Callable[[Prompt], dict[str, str]], score_field: str, reasons_field: str
 ) -> dict[str, str]:
     replies = _by_cell(prompt, field, judge)
     first = next(iter(prompt.outputs))
-    texts = {name: replies[name][reasons] for name in (first, *named(prompt, first))}
-    return {**texts, field: _lines({name: reply[score] for name, reply in replies.items()})}
+    texts = {name: replies[name][reasons_field] for name in (first, *cell_names(prompt, first))}
+    return {**texts, field: _lines({name: reply[score_field] for name, reply in replies.items()})}
 
 
 def cell_count(prompt: Prompt) -> int:
-    """Number of cells that the reply is about."""
+    """Number of cells in the reply."""
     fields = ("scores", "decisions", "final_scores")
-    return next(len(named(prompt, field)) for field in fields if field in prompt.outputs)
+    return next(len(cell_names(prompt, field)) for field in fields if field in prompt.outputs)
 
 
-def named(prompt: Prompt, field: str) -> list[str]:
-    """The names of the cells in the request for a field."""
-    return list(dict.fromkeys(match[0] for match in _LABEL.finditer(prompt.descriptions[field])))
+def cell_names(prompt: Prompt, field: str) -> list[str]:
+    """The names of the cells in the description of a field."""
+    return list(dict.fromkeys(match[0] for match in _CELL_NAME.finditer(prompt.descriptions[field])))
 
 
 def _by_cell(prompt: Prompt, field: str, judge: Callable[[Prompt], dict[str, str]]) -> dict[str, dict[str, str]]:
-    """Name of a cell for which `field` is asked -> the reply to the prompt that corresponds to it alone."""
+    """Name of a cell in the description of `field` -> the reply to the prompt about it alone."""
     debates: dict[str, list[str]] = {}
     for line in prompt.input("debate").splitlines():
         name, _, text = line.partition(": ")
         debates.setdefault(name, []).append(text)
     replies = {}
-    for name, match in {match[0]: match for match in _LABEL.finditer(prompt.descriptions[field])}.items():
+    for name, match in {match[0]: match for match in _CELL_NAME.finditer(prompt.descriptions[field])}.items():
         candidate, aspect = match[1], match[2]
         inputs = {**prompt.inputs, "candidate": prompt.input(candidate), "debate": "\n".join(debates.get(name, ()))}
         if f"aspect_{aspect}" in inputs:
-            inputs |= {section: prompt.input(f"{section}_{aspect}") for section in _OF_ASPECT}
+            inputs |= {section: prompt.input(f"{section}_{aspect}") for section in _ASPECT_SECTIONS}
             if guide := prompt.input(f"guide_{aspect}"):
                 inputs["standard"] = with_guide(prompt.input("standard"), guide)
         replies[name] = judge(replace(prompt, inputs=inputs))
@@ -99,15 +99,15 @@ def _lines(values: Mapping[str, str]) -> str:
 
 # --- other judges: G-Eval's steps, ChatEval's comparisons and summaries ---
 
-STEPS = 2
-"""Number of later rubric items in derived steps; not all, as in steps that were written before seeing any text."""
+LATER_STEPS = 2
+"""Number of later rubric items in derived steps; not all, because steps are written before any candidate is seen."""
 
 
 def derive_steps(prompt: Prompt) -> dict[str, str]:
     """Evaluation steps for an aspect: the rubric's first items and the heaviest later ones, by name."""
     question = question_of(prompt)
     rubric = rubric_for(question.kind, question.aspect)
-    heaviest = sorted((item for item in rubric.later if not item.fault), key=lambda item: -item.weight)[:STEPS]
+    heaviest = sorted((item for item in rubric.later if not item.penalty), key=lambda item: -item.weight)[:LATER_STEPS]
     steps = [f"Look at {PHRASES[item.name]}." for item in (*rubric.first, *heaviest)]
     steps.append(f"Weigh the findings and place the candidate between {question.low:g} and {question.high:g}.")
     return {"steps": "\n".join(f"{number}. {step}" for number, step in enumerate(steps, 1))}
@@ -115,103 +115,104 @@ def derive_steps(prompt: Prompt) -> dict[str, str]:
 
 def compare(prompt: Prompt) -> dict[str, str]:
     """A referee's scores of two answers, computed independently."""
-    cases = [case_of(prompt, name) for name in ("answer_1", "answer_2")]
-    first, second = (case.score(case.merit(), step_of(prompt.fineness)) for case in cases)
-    reasons = [f"answer {number}: {case.reasons().removeprefix(LABEL)}" for number, case in enumerate(cases, 1)]
-    return {"rationale": LABEL + " ".join(reasons), "score_1": first, "score_2": second}
+    answers = [assessment_of(prompt, name) for name in ("answer_1", "answer_2")]
+    step = score_step(prompt.granularity_text)
+    first, second = (answer.score(answer.merit(), step) for answer in answers)
+    reasons = [f"answer {number}: {answer.reasons().removeprefix(PREFIX)}" for number, answer in enumerate(answers, 1)]
+    return {"rationale": PREFIX + " ".join(reasons), "score_1": first, "score_2": second}
 
 
-def sum_up(prompt: Prompt) -> dict[str, str]:
-    """A summary of a discussion: the features that were named, and each speaker's latest score."""
+def summarize(prompt: Prompt) -> dict[str, str]:
+    """A summary of a discussion: the named features, and each speaker's latest score."""
     debate = prompt.input("debate")
     if not debate:
         return {"summary": NOTHING}
-    points = [phrase for phrase in PHRASES.values() if phrase in debate]
+    named = [phrase for phrase in PHRASES.values() if phrase in debate]
     heads = [line.partition(": ")[0] for line in debate.splitlines()]
     latest = {head.partition(",")[0]: head for head in heads if ", score" in head}
     return {
-        "summary": f"{LABEL}named so far: {'; '.join(points) or 'no reading'}. "
+        "summary": f"{PREFIX}named so far: {'; '.join(named) or 'no reading'}. "
         f"Latest: {'; '.join(latest.values()) or 'no score'}."
     }
 
 
 # --- the hallucination debate ---
 
-# Claims are sentences. A claim counts as supported as far as its content words and numbers stand in the evidence;
-# negation, exchanged roles and paraphrase are not seen, and nothing is known of the world.
-_ADDRESS = re.compile(r"\?|\b(?:i|i'm|i've|my|me|you|your|thanks|hello|hi)\b", re.IGNORECASE)
-_MAX_UNITS = re.compile(r"at most (\d+) claims")
-_BEFORE = re.compile(r"^\w+, factuality (True|False), severity \d", re.MULTILINE)
-_SEVEREST = 5
+# Claims are sentences. The support of a claim is the share of its content words that are in the evidence, and whether
+# its numbers are; negation, exchanged roles and paraphrase are not recognised.
+_ABOUT_SPEAKERS = re.compile(r"\?|\b(?:i|i'm|i've|my|me|you|your|thanks|hello|hi)\b", re.IGNORECASE)
+_CLAIM_LIMIT = re.compile(r"at most (\d+) claims")
+_EARLIER_VERDICT = re.compile(r"^\w+, factuality (True|False), severity \d", re.MULTILINE)
+_MAX_SEVERITY = 5
 
-_PATIENCE = 0.4
-"""Largest share of a claim's content words that may be missing from the evidence of a factual claim."""
+_MAX_MISSING = 0.4
+"""A claim is factual if at most this share of its content words is missing from the evidence."""
 
-_LEANING = 0.15
-"""What Trust adds to that share after a factual verdict, and Skeptic subtracts."""
+_AGENT_BIAS = 0.15
+"""Skeptic subtracts this from that share; Trust adds it after a factual verdict and subtracts it after another."""
 
 
 def select_facts(prompt: Prompt) -> dict[str, str]:
-    """The sentences of a reply that neither ask a question nor mention the speakers."""
-    kept = [sentence for sentence in sentences(prompt.input("candidate")) if not _ADDRESS.search(sentence)]
-    return {"facts": " ".join(kept) or "NONE"}
+    """The sentences of a reply that are not questions and do not mention the speakers."""
+    facts = [sentence for sentence in sentences(prompt.input("candidate")) if not _ABOUT_SPEAKERS.search(sentence)]
+    return {"facts": " ".join(facts) or "NONE"}
 
 
 def extract_claims(prompt: Prompt) -> dict[str, str]:
-    """The sentences of a text; if there are too many, neighbours are joined."""
-    stated = [" ".join(sentence.split()) for sentence in sentences(prompt.input("candidate"))]
-    size = -(-len(stated) // most_claims(prompt))
-    claims = [" ".join(stated[i : i + size]) for i in range(0, len(stated), max(1, size))]
+    """The sentences of a text; if there are too many, adjacent ones are joined."""
+    texts = [" ".join(sentence.split()) for sentence in sentences(prompt.input("candidate"))]
+    size = -(-len(texts) // max_claims(prompt))
+    claims = [" ".join(texts[i : i + size]) for i in range(0, len(texts), max(1, size))]
     return {"claims": "\n".join(claims) or "NONE"}
 
 
-def most_claims(prompt: Prompt) -> int:
-    """How many claims the prompt allows."""
-    limit = _MAX_UNITS.search(prompt.input("task"))
+def max_claims(prompt: Prompt) -> int:
+    """The maximum number of claims that the prompt allows."""
+    limit = _CLAIM_LIMIT.search(prompt.input("task"))
     return int(limit[1]) if limit else 1_000_000
 
 
 def write_queries(prompt: Prompt) -> dict[str, str]:
     """All content words of a claim, and its longest ones."""
-    content = [word for word in words(prompt.input("claim")) if word not in STOP] or ["claim"]
+    content = [word for word in words(prompt.input("claim")) if word not in STOP_WORDS] or ["claim"]
     longest = sorted(dict.fromkeys(content), key=lambda word: (-len(word), word))[:5]
     return {"query_1": " ".join(content), "query_2": " ".join(longest)}
 
 
-def assess(prompt: Prompt) -> dict[str, str]:
-    """An opinion about a claim by the evidence, or about a response, sentence by sentence, by the given texts."""
+def check_claim(prompt: Prompt) -> dict[str, str]:
+    """An opinion about a claim, by the evidence, or about a response, by its worst sentence and the given texts."""
     claim = prompt.input("claim")
-    # A question says nothing about its answer.
-    asks = re.search(r"^Source: (?:question|prompt)\b", prompt.input("task"))
-    given = prompt.input("context") if asks else f"{prompt.input('source')}\n{prompt.input('context')}"
-    ground = prompt.input("evidence") if claim else given
-    stated = [claim] if claim else sentences(prompt.input("candidate"))
-    known, numbers = _stems(ground), values(ground)
-    if not known or not stated:
-        opinion = f"{LABEL}nothing is given to check it with."
+    # A question is no evidence for its answer.
+    is_question = re.search(r"^Source: (?:question|prompt)\b", prompt.input("task"))
+    material = prompt.input("context") if is_question else f"{prompt.input('source')}\n{prompt.input('context')}"
+    evidence = prompt.input("evidence") if claim else material
+    texts = [claim] if claim else sentences(prompt.input("candidate"))
+    evidence_stems, numbers = _stems(evidence), numbers_in(evidence)
+    if not evidence_stems or not texts:
+        opinion = f"{PREFIX}nothing is given to check it with."
         return {"opinion": opinion, "factuality": "True", "severity": "0"}
-    absent, unseen = max((_missing(text, known), sorted(values(text) - numbers)) for text in stated)
-    before = _BEFORE.findall(prompt.input("debate"))
-    patience = _PATIENCE
+    missing, unsupported = max((_missing(text, evidence_stems), sorted(numbers_in(text) - numbers)) for text in texts)
+    earlier = _EARLIER_VERDICT.findall(prompt.input("debate"))
+    max_missing = _MAX_MISSING
     if "Skeptic agent" in prompt.role:
-        patience -= _LEANING
-    elif "Trust agent" in prompt.role and before:
-        patience += _LEANING if before[-1] == "True" else -_LEANING
-    factual = absent <= patience and not unseen
-    if "Leader" in prompt.role and len(set(before)) == 1:
-        factual = before[0] == "True"
-    severity = round(_SEVEREST * absent) + bool(unseen)
-    severity = min(severity, 3) if factual else max(1, min(severity, _SEVEREST))
-    opinion = f"{LABEL}{1 - absent:.0%} of the content words stand in what is given"
-    opinion += f"; the number {unseen[0]} does not." if unseen else "."
+        max_missing -= _AGENT_BIAS
+    elif "Trust agent" in prompt.role and earlier:
+        max_missing += _AGENT_BIAS if earlier[-1] == "True" else -_AGENT_BIAS
+    factual = missing <= max_missing and not unsupported
+    if "Leader" in prompt.role and len(set(earlier)) == 1:
+        factual = earlier[0] == "True"
+    severity = round(_MAX_SEVERITY * missing) + bool(unsupported)
+    severity = min(severity, 3) if factual else max(1, min(severity, _MAX_SEVERITY))
+    opinion = f"{PREFIX}{1 - missing:.0%} of the content words stand in what is given"
+    opinion += f"; the number {unsupported[0]} does not." if unsupported else "."
     return {"opinion": opinion, "factuality": str(factual), "severity": str(severity)}
 
 
 def _stems(text: str) -> set[str]:
-    return {stem(word) for word in words(text) if word not in STOP}
+    return {stem(word) for word in words(text) if word not in STOP_WORDS}
 
 
-def _missing(text: str, known: set[str]) -> float:
-    """The share of the content words of a text that are not known."""
+def _missing(text: str, evidence_stems: set[str]) -> float:
+    """The share of a text's content words that are not in the evidence."""
     stems = _stems(text)
-    return len(stems - known) / len(stems) if stems else 0.0
+    return len(stems - evidence_stems) / len(stems) if stems else 0.0

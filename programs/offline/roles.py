@@ -1,7 +1,7 @@
-"""Reads the prompts that the offline LM gets, writes its replies, and plays the roles of debates.
+"""The offline LM: parsing of prompts, writing of replies, and the roles of debates.
 
 It parses this project's prompts and DSPy's Chat and JSON prompts; like any LM, it knows only what is in the messages.
-The roles are stateless. Features are named by their phrase in the debate: the Scorer measures those that the Critic's
+The roles are stateless. In the debate features are named by their phrases: the Scorer measures those that the Critic's
 turns name, and computes its score anew, without using an earlier one.
 """
 
@@ -15,16 +15,16 @@ from functools import lru_cache
 from math import ceil, exp2, floor, log10
 
 from debate_judge.programs.offline import rubric as offline_rubric
-from debate_judge.programs.offline.features import Kind, measured
+from debate_judge.programs.offline.features import TextKind, measure
 from debate_judge.programs.offline.rubric import PHRASES, Features, Rubric, Weighting
 from debate_judge.programs.roles.parsing import NO_ISSUE, REQUEST
 
 # --- prompts and replies ---
 
-OURS = f"\n\n{REQUEST}"
-"""The text between the material and the requested fields (programs/roles/adapter.py)."""
+_OWN_REQUEST = f"\n\n{REQUEST}"
+"""The text between the material and the requested fields in this project's prompts (`programs.roles.role`)."""
 
-_THEIRS = "\n\nRespond with "
+_DSPY_REQUEST = "\n\nRespond with "
 _OUTPUT_LIST = re.compile(r"^\d+\. `(\w+)` \((.*?)\):(.*)", re.MULTILINE)
 _TYPE = re.compile(r" \(((?:Literal|list|dict)\b.*|int|float|bool)\)\Z", re.DOTALL)
 _ASPECT = re.compile(r"(.*?) \((-?[\d.e+-]+) to (-?[\d.e+-]+), \S+ worst, \S+ best\): ", re.DOTALL)
@@ -52,14 +52,14 @@ class Prompt:
         return self.inputs.get(name, "")
 
     @property
-    def fineness(self) -> str:
-        """The parts of the prompt that may say the granularity of scores: the end of the aspect, and the role."""
+    def granularity_text(self) -> str:
+        """The parts of the prompt that may state the granularity of scores: the end of the aspect, and the role."""
         return f"{self.input('aspect').rpartition(chr(10))[2]}\n{self.role}"
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedQuestion:
-    kind: Kind
+    kind: TextKind
     aspect: str
     low: float
     high: float
@@ -67,8 +67,8 @@ class JudgedQuestion:
 
 def parse(system: str, user: str) -> Prompt:
     """Parse the system message and the last user message of a call."""
-    material, ours, requested = user.rpartition(OURS)
-    if ours:
+    material, marker, requested = user.rpartition(_OWN_REQUEST)
+    if marker:
         inputs = _sections(material)
         outputs, descriptions = {}, {}
         for name, text in _sections(requested).items():
@@ -81,9 +81,9 @@ def parse(system: str, user: str) -> Prompt:
     _, listed, after = system.partition("Your output fields are:")
     fields, _, rest = after.partition("\nAll interactions will be structured")
     objective = rest.partition("your objective is:")[2].strip()
-    body = user.rpartition(_THEIRS)[0] or user
+    body = user.rpartition(_DSPY_REQUEST)[0] or user
     listed_fields = _OUTPUT_LIST.findall(fields) if listed else []
-    outputs = {name: kind for name, kind, _ in listed_fields}
+    outputs = {name: type_name for name, type_name, _ in listed_fields}
     descriptions = {name: text.strip() for name, _, text in listed_fields}
     wants_json = bool(outputs) and "Outputs will be a JSON object" in rest
     return Prompt(_sections(body), objective, outputs, descriptions, wants_json, user)
@@ -102,17 +102,17 @@ def question_of(prompt: Prompt) -> JudgedQuestion:
     """The question of a prompt. Any task with a context is treated as a dialogue with a fact."""
     task, aspect = prompt.input("task").lower(), prompt.input("aspect")
     is_reply = prompt.input("context") or any(word in task for word in _DIALOGUE)
-    kind: Kind = "dialogue" if is_reply else "summary"
+    kind: TextKind = "dialogue" if is_reply else "summary"
     match = _ASPECT.match(aspect)
     low, high = (float(match[2]), float(match[3])) if match else (1.0, 5.0)
     return JudgedQuestion(kind, match[1] if match else aspect, low, high)
 
 
 def render(prompt: Prompt, fields: dict[str, str]) -> str:
-    """Write the reply: the values in `fields` of all requested fields, in the requested form."""
+    """Write the reply: the values in `fields` of all requested fields, in the requested format."""
     if not prompt.outputs:
         return next(iter(fields.values()), "")
-    # For a table of candidates the prompt explains one section, and the reply has one for each.
+    # For a table of candidates the prompt describes one section, and the reply has one for each.
     filled = fields if prompt.input("candidates") else {name: fields[name] for name in prompt.outputs}
     if prompt.json:
         return json.dumps({n: _typed(v, prompt.outputs[n]) for n, v in filled.items()}, ensure_ascii=False)
@@ -123,9 +123,9 @@ def render(prompt: Prompt, fields: dict[str, str]) -> str:
 NOTHING = "Nothing to say: this offline stand-in for an LM only computes text statistics."
 
 
-def _typed(text: str, kind: str) -> object:
-    if kind in ("str", "bool"):
-        return text == "True" if kind == "bool" else text
+def _typed(text: str, type_name: str) -> object:
+    if type_name in ("str", "bool"):
+        return text == "True" if type_name == "bool" else text
     try:
         return json.loads(text)
     except ValueError:
@@ -134,11 +134,11 @@ def _typed(text: str, kind: str) -> object:
 
 # --- the debate ---
 
-LABEL = "Text statistics: "
-"""Beginning of every statement of the offline LM, so that it is not mistaken for that of a real LM."""
+PREFIX = "Text statistics: "
+"""Beginning of every statement of the offline LM, so that none is mistaken for one of a real LM."""
 
-ALL_IS_WELL = 0.75
-"""The merit above which a feature is given without a quotation."""
+NO_QUOTE_ABOVE = 0.75
+"""The merit above which a feature is named without a quotation."""
 
 _WHOLE = re.compile(r"whole (?:number|point)|integer|no decimals|without decimals", re.IGNORECASE)
 _STEPS = re.compile(r"in steps of (\d+(?:\.\d+)?)", re.IGNORECASE)
@@ -153,23 +153,23 @@ class Assessment:
     rubric: Rubric
     features: Features
     raised: frozenset[str]
-    """Names of the later items that the Critic has brought up so far."""
-    ends: tuple[float, float]
-    """The scores of merit 0 and 1: the ends of the scale, or those in a guide to the raters."""
+    """Names of the later items that the Critic has raised so far."""
+    score_range: tuple[float, float]
+    """The scores for merit 0 and 1: the ends of the scale, or those in a guide to the raters."""
 
-    def merit(self, everything: bool = False) -> float:
-        names = {item.name for item in self.rubric.later} if everything else self.raised
-        return self.rubric.weigh(self.features, names)
+    def merit(self, all_items: bool = False) -> float:
+        names = {item.name for item in self.rubric.later} if all_items else self.raised
+        return self.rubric.score(self.features, names)
 
-    def open_items(self, least: float) -> list[tuple[Weighting, float]]:
+    def open_items(self, min_change: float) -> list[tuple[Weighting, float]]:
         """The items that were not raised yet and change the score by at least `least`, with the change."""
         effects = self.rubric.effects(self.features)
-        return [(item, change) for item, change in effects if abs(change) >= least and item.name not in self.raised]
+        return [pair for pair in effects if abs(pair[1]) >= min_change and pair[0].name not in self.raised]
 
     def score(self, merit: float, step: float | None = None) -> str:
-        """The score as text: in steps from the low end of the scale, or with three digits across the scale."""
+        """The score as text: rounded to steps from the low end of the scale, or to three digits."""
         low, high = self.question.low, self.question.high
-        value = self.ends[0] + (self.ends[1] - self.ends[0]) * merit
+        value = self.score_range[0] + (self.score_range[1] - self.score_range[0]) * merit
         if step:
             value = low + step * floor((value - low) / step + 0.5)
         else:
@@ -177,43 +177,43 @@ class Assessment:
         return f"{min(high, max(low, value)):.12g}"
 
     def reasons(self, merit: float | None = None) -> str:
-        """The heaviest features of the first look, and all raised ones; `merit` if it is not theirs."""
+        """The first two features by weight, all raised ones, and `merit` (by default theirs)."""
         heaviest = sorted(self.rubric.first, key=lambda item: -item.weight)[:2]
-        taken = [self.spoken(item) for item in self.rubric.later if item.name in self.raised]
-        weighed = f"; weighed in: {'; '.join(taken)}" if taken else ""
-        shown_merit = self.merit() if merit is None else merit
-        return f"{LABEL}{'; '.join(map(self.spoken, heaviest))}{weighed}. Merit {shown_merit:.2f} of 1."
+        raised = [self.item_text(item) for item in self.rubric.later if item.name in self.raised]
+        weighed = f"; weighed in: {'; '.join(raised)}" if raised else ""
+        value = self.merit() if merit is None else merit
+        return f"{PREFIX}{'; '.join(map(self.item_text, heaviest))}{weighed}. Merit {value:.2f} of 1."
 
-    def spoken(self, item: Weighting) -> str:
-        """An item as text: with its value and, if its merit is not high, a quotation of its place in the text."""
+    def item_text(self, item: Weighting) -> str:
+        """An item as text: its value and, if its merit is not high, a quotation of its evidence."""
         feature = self.features[item.name]
-        well = (item.merit(self.features) or 0.0) > ALL_IS_WELL
-        plain = " ".join(feature.evidence.replace('"', "'").split())
-        place = f', "{plain}"' if feature.evidence and not well else ""
-        return offline_rubric.spoken(item.name, feature) + place
+        is_good = (item.merit(self.features) or 0.0) > NO_QUOTE_ABOVE
+        quotable = " ".join(feature.evidence.replace('"', "'").split())
+        quotation = f', "{quotable}"' if feature.evidence and not is_good else ""
+        return offline_rubric.feature_text(item.name, feature) + quotation
 
 
-def case_of(prompt: Prompt, candidate: str = "candidate") -> Assessment:
+def assessment_of(prompt: Prompt, candidate: str = "candidate") -> Assessment:
     """Measure the candidate of a prompt, which is in the input field `candidate`."""
     question = question_of(prompt)
-    features = measured(question.kind, prompt.input("source"), prompt.input("context"), prompt.input(candidate))
+    features = measure(question.kind, prompt.input("source"), prompt.input("context"), prompt.input(candidate))
     rubric = offline_rubric.rubric_for(question.kind, question.aspect)
     guide = offline_rubric.read_guide(f"{prompt.input('standard')}\n{prompt.role}")
-    ends = (question.low, question.high)
+    score_range = (question.low, question.high)
     if guide is not None:
-        rubric, ends = guide.applied(question.kind, rubric), (guide.low, guide.high)
-    return Assessment(question, rubric, features, _raised(prompt, rubric), ends)
+        rubric, score_range = guide.applied(question.kind, rubric), (guide.low, guide.high)
+    return Assessment(question, rubric, features, _raised(prompt, rubric), score_range)
 
 
 def _raised(prompt: Prompt, rubric: Rubric) -> frozenset[str]:
     """The later items that the prompt names: in turns of the Critic, in evaluation steps, or by other referees.
 
-    A referee also looks at one more item, chosen by the hash of its role.
+    A referee also uses one more item, chosen by the hash of its role.
     """
     text, extra = prompt.input("debate"), set()
     if "other referees" in prompt.role.lower():
-        draw = hashlib.sha256(prompt.role.encode("utf-8", "surrogatepass")).digest()[0]
-        extra = {rubric.later[draw % len(rubric.later)].name}
+        digest = hashlib.sha256(prompt.role.encode("utf-8", "surrogatepass")).digest()[0]
+        extra = {rubric.later[digest % len(rubric.later)].name}
     else:
         turns = [line for line in text.splitlines() if line.startswith("Critic, round ")]
         text = "\n".join([prompt.input("steps"), *turns])
@@ -223,71 +223,73 @@ def _raised(prompt: Prompt, rubric: Rubric) -> frozenset[str]:
 
 
 def score(prompt: Prompt) -> dict[str, str]:
-    """The Scorer, G-Eval's form and ChatEval's referee: the first look and the named items; a Critic that scores blind
-    looks at all of them."""
-    case = case_of(prompt)
-    merit = case.merit(everything=BLIND in prompt.role)
-    if prompt.role == CONTRARY:
+    """The Scorer, G-Eval's form and ChatEval's referee: score the first and the named items; a Critic that scores blind
+    uses all items."""
+    assessment = assessment_of(prompt)
+    merit = assessment.merit(all_items=BLIND_PHRASE in prompt.role)
+    if prompt.role == CONTRARY_ROLE:
         merit = float(merit < 0.5)
-    return {"rationale": case.reasons(merit), "score": case.score(merit, step_of(prompt.fineness))}
+    step = score_step(prompt.granularity_text)
+    return {"rationale": assessment.reasons(merit), "score": assessment.score(merit, step)}
 
 
-BLIND = "before you have seen any score"
-"""The words by which a Critic that scores blind is known (`programs.debate.prompts`)."""
+BLIND_PHRASE = "before you have seen any score"
+"""The words of `programs.debate.prompts` that mark a Critic that scores blind."""
 
-CONTRARY = "Give the score that is farthest from the Scorer's."
-"""Role of a dry run in which nobody agrees."""
+CONTRARY_ROLE = "Give the score that is farthest from the Scorer's."
+"""Role for a dry run in which Critic and Scorer always disagree."""
 
 
 @lru_cache(maxsize=256)
-def step_of(text: str) -> float | None:
-    """The step of the scores that are asked for, or None if any number is allowed."""
+def score_step(text: str) -> float | None:
+    """The step of the requested scores, or None if any number is allowed."""
     steps = _STEPS.search(text)
     return float(steps[1]) if steps else 1.0 if _WHOLE.search(text) else None
 
 
 def criticise(prompt: Prompt) -> dict[str, str]:
-    """The Critic: raises the next feature that was not named yet and changes the score by the persona's threshold."""
-    case = case_of(prompt)
-    least = threshold(prompt.role)
-    open_items = case.open_items(least)
-    checked = len(case.rubric.later)
+    """The Critic: raises the next feature that was not named yet and changes the score by at least the persona's
+    threshold."""
+    assessment = assessment_of(prompt)
+    minimum = threshold(prompt.role)
+    open_items = assessment.open_items(minimum)
+    checked = len(assessment.rubric.later)
     if not open_items:
-        review = f"{LABEL}none of {checked} readings would still move the score by {least:.1%} of the scale or more."
+        review = f"{PREFIX}none of {checked} readings would still move the score by {minimum:.1%} of the scale or more."
         return {"review": review, "decision": NO_ISSUE, "feedback": review}
     item, change = open_items[0]
     direction = "lower" if change < 0 else "higher"
-    review = f"{LABEL}{len(open_items)} of {checked} readings would still move the score; the first is taken up."
-    feedback = f"{LABEL}{case.spoken(item)}. This speaks for a {direction} score."
+    review = f"{PREFIX}{len(open_items)} of {checked} readings would still move the score; the first is taken up."
+    feedback = f"{PREFIX}{assessment.item_text(item)}. This speaks for a {direction} score."
     return {"review": review, "decision": "ISSUE", "feedback": feedback}
 
 
 def break_tie(prompt: Prompt) -> dict[str, str]:
-    """The Tie-breaker: weighs all features, raised or not, and sides with the role that was nearer."""
-    case = case_of(prompt)
-    now, final = case.merit(), case.merit(everything=True)
+    """The Tie-breaker: scores all features, raised or not, and sides with the role that was nearer."""
+    assessment = assessment_of(prompt)
+    so_far, final = assessment.merit(), assessment.merit(all_items=True)
     # The Scorer's latest score contains what was raised; if the other features change it, the Critic was right.
-    moved = abs(final - now) >= PLAIN_THRESHOLD / 2
-    rest = [case.spoken(item) for item, _ in case.open_items(PLAIN_THRESHOLD / 2)]
-    unheard = f" Not yet raised: {'; '.join(rest)}." if rest else " Nothing of weight was left unsaid."
-    count = len(case.rubric.items)
-    reasoning = f"{LABEL}all {count} readings give merit {final:.2f}, the debate so far {now:.2f}.{unheard}"
+    moved = abs(final - so_far) >= NEUTRAL_THRESHOLD / 2
+    rest = [assessment.item_text(item) for item, _ in assessment.open_items(NEUTRAL_THRESHOLD / 2)]
+    not_raised = f" Not yet raised: {'; '.join(rest)}." if rest else " Nothing of weight was left unsaid."
+    count = len(assessment.rubric.items)
+    reasoning = f"{PREFIX}all {count} readings give merit {final:.2f}, the debate so far {so_far:.2f}.{not_raised}"
     return {
         "reasoning": reasoning,
         "side": "Critic" if moved else "Scorer",
-        "final_score": case.score(final, step_of(prompt.fineness)),
+        "final_score": assessment.score(final, score_step(prompt.granularity_text)),
     }
 
 
-# --- how severe the Critic is, by a weighted count of stern and mild words in its persona ---
+# --- the Critic's severity: a weighted count of severe and mild words in its persona ---
 
 # An optimizer may reword a persona, so personas are not recognised by name: each wording adds or subtracts points.
-PLAIN_THRESHOLD = 0.04
-"""The least change of merit, as a share of the scale, that a Critic with a neutral persona raises."""
+NEUTRAL_THRESHOLD = 0.04
+"""The smallest change, as a share of the scale, that a Critic with a neutral persona raises."""
 
-_BOUNDS = (0.005, 0.3)
+_THRESHOLD_RANGE = (0.005, 0.3)
 
-_WORDING: tuple[tuple[str, float], ...] = (
+_SEVERITY_WORDS: tuple[tuple[str, float], ...] = (
     (r"devil'?s advocate", 1.0),
     (r"as (?:much|hard|critical(?:ly)?|strict(?:ly)?|often|severe(?:ly)?) as (?:you can|possible)", 0.5),
     (r"strict|severe|harsh|rigorous|relentless|ruthless|merciless|uncompromising|unforgiving", 0.75),
@@ -303,15 +305,15 @@ _WORDING: tuple[tuple[str, float], ...] = (
     (r"only where|only major|only grave|only serious|clearly weak|on the whole|by and large", -0.5),
     (r"benefit of the doubt", -1.25),
 )
-_PATTERNS = tuple((re.compile(pattern), points) for pattern, points in _WORDING)
+_PATTERNS = tuple((re.compile(pattern), points) for pattern, points in _SEVERITY_WORDS)
 _NEGATION = re.compile(r"\b(?:not|never|no|without|don't|neither|nor|avoid)\b(?:\W+\w+){0,2}\W*$")
 
 
 @lru_cache(maxsize=256)
 def threshold(role: str) -> float:
-    """The least change of merit that the Critic raises; each point of sternness halves it.
+    """The smallest change that the Critic raises, as a share of the scale; each point of severity halves it.
 
-    Each kind of wording counts once; right after a negation it counts half, with the opposite sign.
+    Each pattern counts once; right after a negation it counts half, with the opposite sign.
     """
     text = " ".join(role.lower().replace("’", "'").replace("no issue", "").split())
     points = 0.0
@@ -319,5 +321,5 @@ def threshold(role: str) -> float:
         match = pattern.search(text)
         if match:
             points += -value / 2 if _NEGATION.search(text[: match.start()]) else value
-    low, high = _BOUNDS
-    return min(high, max(low, PLAIN_THRESHOLD * exp2(-points)))
+    low, high = _THRESHOLD_RANGE
+    return min(high, max(low, NEUTRAL_THRESHOLD * exp2(-points)))

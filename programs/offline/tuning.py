@@ -1,13 +1,12 @@
 """The offline LM's replies to tuners: guides to the raters, and new instructions.
 
-Asked for a guide, it measures every rated text of the prompt like a candidate, fits how much each feature says about
-the ratings, and writes the weights as sentences (`programs.offline.rubric.Guide`). If a later prompt contains these
-sentences, the Scorer uses the weights and looks at the heaviest features first, and the Critic raises the others in
-their order.
+For a guide it measures every rated text of the prompt like a candidate, fits feature weights to the ratings, and writes
+the weights as sentences (`programs.offline.rubric.Guide`). If a later prompt contains these sentences, the Scorer uses
+the weights, beginning with the heaviest features, and the Critic raises the others in their order.
 
-Asked for instructions, as by DSPy's proposers, it composes them of building blocks. The hash of the prompt chooses the
-blocks, so that equal prompts get equal answers and different prompts wordings of different severity. Of the prompt's
-content only the role is recognised whose instructions are asked for.
+Instructions, as requested by DSPy's proposers, are composed of building blocks. The hash of the prompt selects the
+blocks, so that equal prompts get equal replies, and different prompts wordings of different severity. Of the content of
+the prompt only the role of the instructions is recognised.
 """
 
 from __future__ import annotations
@@ -22,79 +21,79 @@ from typing import Any
 import numpy as np
 
 from debate_judge.programs.offline import rubric as offline_rubric
-from debate_judge.programs.offline.features import Kind, measured
+from debate_judge.programs.offline.features import TextKind, measure
 from debate_judge.programs.offline.roles import NOTHING, Prompt, question_of
 from debate_judge.programs.offline.rubric import Guide
 
 # --- guides to the raters ---
 
 _SHRINKAGES = (0.05, 0.2, 0.6, 2.0)
-"""Strengths, relative to the number of ratings, with which fitted weights are shrunk to those of the aspect's rubric;
-one is chosen by cross-validation."""
+"""Ridge penalties, per rating, that shrink fitted weights to those of the aspect's rubric; one is selected by
+cross-validation."""
 
-_CAUTIOUS = 0.6
-"""The strength used with too few sources to choose one."""
+_DEFAULT_SHRINKAGE = 0.6
+"""The penalty if there are too few sources for cross-validation."""
 
 _FOLDS = 4
-"""Number of folds of that cross-validation."""
+"""Folds of the cross-validation."""
 
 _PRIOR_SPREAD = 0.7
-"""Share of the scale that the rubric's merits are assumed to span before any rating is seen."""
+"""Share of the scale that the rubric's merits span in the prior."""
 
-_MIN_SHARE = 0.02
-"""Least share of all weights that is written into a guide."""
+_MIN_WEIGHT = 0.02
+"""Smallest weight in a guide, as a share of the sum of all weights."""
 
 _EFFECT = re.compile(r"([^;:]+): (\d+)")
-"""An effect of the Critic's replies, and how often they had it."""
+"""An effect of the Critic's replies, and its count."""
 
-Table = list[Any]
+BySource = list[Any]
 """An array for each source: of merits, shape (candidates, features), or of ratings, shape (candidates,)."""
 
 
 def write_guide(prompt: Prompt) -> dict[str, str]:
-    """Write the guide that a prompt asks for; without ratings that differ, a sentence that says so."""
+    """Write the guide that a prompt requests; if all ratings are equal, a sentence that says so."""
     if "drafts" in prompt.inputs:
         return merge_guides(prompt)
     question = question_of(prompt)
     sources = _sources(prompt.input("rated"))
-    kind: Kind = "dialogue" if any(s.get("context") for s in sources) else question.kind
+    kind: TextKind = "dialogue" if any(s.get("context") for s in sources) else question.kind
     names = list(offline_rubric.ramps(kind))
-    merits, ratings = _table(sources, kind)
+    merits, ratings = _merits_and_ratings(sources, kind)
     if sources and not any(np.ptp(source_ratings) for source_ratings in ratings):
         # With one candidate per source, candidates are compared across sources.
         merits, ratings = [np.concatenate(merits)], [np.concatenate(ratings)]
     if not any(np.ptp(source_ratings) for source_ratings in ratings):
         return {"analysis": NOTHING, "guide": "The ratings shown do not differ."}
-    usual = {item.name: item.weight for item in offline_rubric.rubric_for(kind, question.aspect).items}
-    spread = _PRIOR_SPREAD * (question.high - question.low)
-    prior = [spread * usual.get(name, 0.0) / math.fsum(usual.values()) for name in names]
+    rubric_weights = {item.name: item.weight for item in offline_rubric.rubric_for(kind, question.aspect).items}
+    prior_range = _PRIOR_SPREAD * (question.high - question.low)
+    prior = [prior_range * rubric_weights.get(name, 0.0) / math.fsum(rubric_weights.values()) for name in names]
     weights = _fit(merits, ratings, np.array(prior))
     total = math.fsum(weights)
     heaviest = sorted(zip(names, weights.tolist(), strict=True), key=lambda pair: -pair[1])
-    shares = tuple((name, 10 * weight / total) for name, weight in heaviest if weight > _MIN_SHARE * total)
-    # The weights already are in points of the scale, so their sum is what lies between merit 0 and 1.
-    middle = float(np.mean(np.concatenate(merits) @ weights)) / total
-    level = float(np.mean(np.concatenate(ratings)))
+    shares = tuple((name, 10 * weight / total) for name, weight in heaviest if weight > _MIN_WEIGHT * total)
+    # The weights are in points of the scale, so their sum is the distance between the scores for merit 0 and 1.
+    mean_merit = float(np.mean(np.concatenate(merits) @ weights)) / total
+    mean_rating = float(np.mean(np.concatenate(ratings)))
     fitted = f"Weights were fitted to {sum(map(len, ratings))} rated texts of {len(sources)} sources."
-    guide = Guide(shares, level - total * middle, level + total * (1 - middle))
+    guide = Guide(shares, mean_rating - total * mean_merit, mean_rating + total * (1 - mean_merit))
     return {"analysis": f"{NOTHING} {fitted}", "guide": str(guide)}
 
 
 def write_persona(prompt: Prompt) -> dict[str, str]:
-    """A persona that is milder where more replies moved scores away from the raters than toward them, and sterner where
-    the Critic gave in too early more often than rightly."""
+    """A persona that is milder if more replies moved scores away from the raters than toward them, and severer if the
+    Critic gave in too early more often than rightly."""
     counts = {name.strip(): int(count) for name, count in _EFFECT.findall(prompt.input("effects"))}
     away, toward, early, rightly = (
         sum(count for name, count in counts.items() if name.endswith(end))
         for end in ("away from the raters", "toward the raters", "too early", "rightly")
     )
-    degree = len(_CRITIC) // 2 + (early > rightly) + (toward > away) - (rightly > early) - (away > toward)
+    severity = len(_CRITIC) // 2 + (early > rightly) + (toward > away) - (rightly > early) - (away > toward)
     fitted = f"Of its replies {toward} moved scores toward the raters and {away} away; {early} gave in too early."
-    return {"analysis": f"{NOTHING} {fitted}", "persona": f"{_CRITIC[degree]} {_CRITIC_ENDINGS[degree]}"}
+    return {"analysis": f"{NOTHING} {fitted}", "persona": f"{_CRITIC[severity]} {_CRITIC_ENDINGS[severity]}"}
 
 
 def merge_guides(prompt: Prompt) -> dict[str, str]:
-    """The mean of several guides: of each weight, and of the ends of the scale."""
+    """The mean of several guides: of each weight, and of the ends of the score range."""
     texts = re.split(r"^Guide \d+:$", prompt.input("drafts"), flags=re.MULTILINE)
     drafts = [guide for text in texts if (guide := offline_rubric.read_guide(text))]
     if not drafts:
@@ -102,8 +101,8 @@ def merge_guides(prompt: Prompt) -> dict[str, str]:
     names = dict.fromkeys(name for draft in drafts for name, _ in draft.weights)
     means = {name: _mean([dict(draft.weights).get(name, 0.0) for draft in drafts]) for name in names}
     heaviest = tuple(sorted(means.items(), key=lambda pair: -pair[1]))
-    ends = _mean([draft.low for draft in drafts]), _mean([draft.high for draft in drafts])
-    return {"guide": str(Guide(heaviest, *ends))}
+    score_range = _mean([draft.low for draft in drafts]), _mean([draft.high for draft in drafts])
+    return {"guide": str(Guide(heaviest, *score_range))}
 
 
 def _mean(numbers: Sequence[float]) -> float:
@@ -122,12 +121,12 @@ def _sources(text: str) -> list[dict[str, Any]]:
     return sources
 
 
-def _table(sources: Sequence[Mapping[str, Any]], kind: Kind) -> tuple[Table, Table]:
+def _merits_and_ratings(sources: Sequence[Mapping[str, Any]], kind: TextKind) -> tuple[BySource, BySource]:
     """The merits and the ratings of all candidates."""
     merits, ratings = [], []
     for source in sources:
-        about = str(source.get("source", "")), str(source.get("context", ""))
-        features = [measured(kind, *about, str(c.get("candidate", ""))) for c in source["candidates"]]
+        texts = str(source.get("source", "")), str(source.get("context", ""))
+        features = [measure(kind, *texts, str(c.get("candidate", ""))) for c in source["candidates"]]
         rows = [
             [ramp.merit(candidate_features) for ramp in offline_rubric.ramps(kind).values()]
             for candidate_features in features
@@ -137,36 +136,36 @@ def _table(sources: Sequence[Mapping[str, Any]], kind: Kind) -> tuple[Table, Tab
     return merits, ratings
 
 
-def _fit(merits: Table, ratings: Table, prior: Any) -> Any:
-    """Non-negative least squares within sources, shrunk to the prior: the weights in the aspect's rubric.
+def _fit(merits: BySource, ratings: BySource, prior: Any) -> Any:
+    """Non-negative ridge regression within sources, shrunk to the prior: the weights in the aspect's rubric.
 
     Within sources, because only differences between candidates of one source matter for their ranks; non-negative,
-    because each ramp already says which end is worse.
+    because each ramp has its worse end at 0.
     """
     x = [of_source - np.mean(of_source, axis=0) for of_source in merits]
     y = [of_source - np.mean(of_source) for of_source in ratings]
 
-    def unexplained(pull: float) -> float:
-        """Squared error on sources that were left out, summed over the parts."""
+    def validation_error(shrinkage: float) -> float:
+        """Squared error on the sources left out, summed over the folds."""
         total = 0.0
         for fold in range(_FOLDS):
-            kept = [i for i in range(len(x)) if i % _FOLDS != fold]
-            weights = _least_squares([x[i] for i in kept], [y[i] for i in kept], prior, pull)
+            training = [i for i in range(len(x)) if i % _FOLDS != fold]
+            weights = _least_squares([x[i] for i in training], [y[i] for i in training], prior, shrinkage)
             total += sum(float(((y[i] - x[i] @ weights) ** 2).sum()) for i in range(fold, len(x), _FOLDS))
         return total
 
-    pull = min(_SHRINKAGES, key=unexplained) if len(x) >= _FOLDS else _CAUTIOUS
-    weights = _least_squares(x, y, prior, pull)
+    shrinkage = min(_SHRINKAGES, key=validation_error) if len(x) >= _FOLDS else _DEFAULT_SHRINKAGE
+    weights = _least_squares(x, y, prior, shrinkage)
     return weights if weights.sum() > 0 else prior
 
 
-def _least_squares(x: Table, y: Table, target: Any, pull: float) -> Any:
+def _least_squares(x: BySource, y: BySource, prior: Any, shrinkage: float) -> Any:
     """Non-negative weights, shape (features,), for merits and ratings that are centred within each source."""
     from scipy.optimize import nnls
 
-    strength = math.sqrt(pull * sum(map(len, y)))
-    left = np.vstack([*x, strength * np.eye(len(target))])
-    weights, _ = nnls(left, np.concatenate([*y, strength * target]))
+    penalty = math.sqrt(shrinkage * sum(map(len, y)))
+    design = np.vstack([*x, penalty * np.eye(len(prior))])
+    weights, _ = nnls(design, np.concatenate([*y, penalty * prior]))
     return weights
 
 
@@ -190,7 +189,7 @@ _CRITIC_ENDINGS = (
     "If your objections are used up, your decision is NO ISSUE.",
     "Only if no objection can be sustained, your decision is NO ISSUE.",
 )
-"""One for each opening: a mild opening with a merciless ending makes no sense."""
+"""One for each opening, of the same severity."""
 
 _CRITIC_HABITS = (
     "Take the reasons one by one and ask where the material bears them out.",
@@ -228,19 +227,19 @@ _TIE_BREAKER_HABITS = (
 )
 
 
-_CURRENT = ("basic_instruction", "current_instruction", "attempted_instructions", "instruction")
-"""Inputs in which proposers show the instructions to replace."""
+_INSTRUCTION_INPUTS = ("basic_instruction", "current_instruction", "attempted_instructions", "instruction")
+"""Inputs in which proposers give the instructions to be replaced."""
 
 
 def propose(prompt: Prompt) -> dict[str, str]:
     """Write new instructions into every requested field with `instruction` in its name."""
-    current = next((prompt.inputs[name] for name in _CURRENT if prompt.input(name)), "")
-    openings, endings, habits = _blocks(current)
-    draw = _draw(prompt.user)
-    degree = draw[0] % len(openings)
-    order = sorted(range(len(habits)), key=lambda i: draw[1 + i])
-    chosen = [habits[i] for i in sorted(order[: 2 + draw[20] % 2])]
-    instruction = " ".join([openings[degree], *chosen, *endings[degree : degree + 1]])
+    current = next((prompt.inputs[name] for name in _INSTRUCTION_INPUTS if prompt.input(name)), "")
+    openings, endings, habits = _blocks_for(current)
+    digest = _hash_bytes(prompt.user)
+    severity = digest[0] % len(openings)
+    order = sorted(range(len(habits)), key=lambda i: digest[1 + i])
+    chosen = [habits[i] for i in sorted(order[: 2 + digest[20] % 2])]
+    instruction = " ".join([openings[severity], *chosen, *endings[severity : severity + 1]])
     if not prompt.outputs:
         return {"": f"```\n{instruction}\n```"}
     prefixes = {name: "Text:" for name in prompt.outputs if name.startswith("proposed_prefix")}
@@ -248,19 +247,19 @@ def propose(prompt: Prompt) -> dict[str, str]:
 
 
 def advise(prompt: Prompt) -> dict[str, str]:
-    """Write one habit for each named module, as SIMBA's request for advice wants."""
+    """Write one habit for each named module, as SIMBA requests."""
     try:
         modules = json.loads(prompt.input("module_names"))
     except ValueError:
         modules = []
     advice = {}
     for module in modules if isinstance(modules, list) else []:
-        habits = _blocks(str(module))[2]
-        advice[str(module)] = habits[_draw(f"{module} {prompt.user}")[0] % len(habits)]
+        habits = _blocks_for(str(module))[2]
+        advice[str(module)] = habits[_hash_bytes(f"{module} {prompt.user}")[0] % len(habits)]
     return {"module_advice": json.dumps(advice)}
 
 
-def _blocks(current: str) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+def _blocks_for(current: str) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """Openings, endings and habits for the role that the current instruction belongs to."""
     text = current.lower()
     if "no issue" in text or text.startswith("critic"):
@@ -269,12 +268,12 @@ def _blocks(current: str) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, 
         return _TIE_BREAKER, (), _TIE_BREAKER_HABITS
     if not text or "the given aspect" in text or "one aspect" in text or text.startswith("scorer"):
         return _SCORER, (), _SCORER_HABITS
-    # Instructions of another role are kept, and only get other habits.
-    kept = " ".join(current.split())
+    # Instructions of another role are kept; only their habits change.
+    opening = " ".join(current.split())
     for habit in _SCORER_HABITS:
-        kept = kept.replace(habit, "").strip()
-    return (kept,), (), _SCORER_HABITS
+        opening = opening.replace(habit, "").strip()
+    return (opening,), (), _SCORER_HABITS
 
 
-def _draw(seed: str) -> bytes:
+def _hash_bytes(seed: str) -> bytes:
     return hashlib.sha256(seed.encode("utf-8", "surrogatepass")).digest()

@@ -3,11 +3,11 @@
     python runs/after/carry.py runs/store/exports/NAME --lm openai/NEW --data ratings.csv
     python runs/after/carry.py EXPORT --lm openai/NEW --data ratings.csv --margin 0.05 --json
 
-carry: the new LM is shown to lose less agreement with the raters than the margin, and its scores are where they were.
-recalibrate: likewise, but its scores are elsewhere; the map to the raters' scale is fitted again. In both cases a new
+carry: the new LM is shown to lose less agreement with the raters than the margin, and its scores have not shifted.
+recalibrate: likewise, but its scores have shifted; the map to the raters' scale is fitted again. In both cases a new
 export is written, with the evidence of the new LM. recompile: it loses more, or this is not shown; nothing is
 written, and the exit code is 1. Where the old LM can no longer be asked, its stored replies are used, else the scores
-that the export keeps.
+in the export.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from debate_judge.runs.after.common import (
     ScoredCorpus,
     Scores,
     corpus_for,
+    export_objective,
     find_export,
-    objective,
-    recorded_scores,
+    recorded_scores_for,
     run_command,
     score_corpus,
     settings_from,
     shared_aspects,
-    unseen_part,
+    sources_to_measure,
 )
 from debate_judge.runs.flags.common import EXPORT, SEED
 from debate_judge.runs.flags.declaration import command_settings, setting
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 @command_settings
 class CarryFlags(AfterFlags):
-    """Settings of one change of LM."""
+    """Settings of `carry`."""
 
     export: str = setting(..., EXPORT, name="EXPORT", metavar="EXPORT")
     lm: str = setting(..., "the new one: PROVIDER/MODEL, or offline", metavar="LM")
@@ -60,9 +60,9 @@ class CarryFlags(AfterFlags):
         0.05, "mean shift of scores, as a share of the scale, above which the map is fitted again", gt=0, le=1
     )
     old: Literal["ask", "recorded"] = setting(
-        "ask", "the old LM: ask it (stored replies are recalled), or take the scores that the export keeps"
+        "ask", "the old LM: ask it (stored replies are used again), or take the scores in the export"
     )
-    old_api_base: str | None = setting(None, "address of the old LM, if it has one of its own", metavar="URL")
+    old_api_base: str | None = setting(None, "address of the old LM, if it has another one", metavar="URL")
     name: str | None = setting(
         None, "name of the new export", shown="the old one's with that of the LM", affects_results=False
     )
@@ -70,8 +70,8 @@ class CarryFlags(AfterFlags):
 
 
 @dataclass(frozen=True)
-class Carried:
-    """The result of a change of LM."""
+class CarryResult:
+    """The comparison of two LMs, and the export with the new one."""
 
     comparison: LMComparison
     export: Path | None
@@ -80,10 +80,10 @@ class Carried:
     """Where the old LM's scores come from."""
     sources: int
     held_out: bool
-    """Whether the judge was neither tuned nor chosen on any of these sources."""
+    """Whether the judge was neither tuned nor selected on any of these sources."""
     notes: tuple[str, ...]
     lms: tuple[str, str]
-    """The old and the new one's spec."""
+    """PROVIDER/MODEL of the old and the new LM."""
 
     @property
     def verdict(self) -> str:
@@ -95,7 +95,7 @@ class Carried:
         return {**self.comparison.to_json(), **about, "export": None if self.export is None else str(self.export)}
 
 
-def carry(export: str | Path, lm: str, **settings: Any) -> Carried:
+def carry(export: str | Path, lm: str, **settings: Any) -> CarryResult:
     """Compare an export's LM with a new one, and write a new export where the judge can be carried.
 
     Args:
@@ -107,62 +107,68 @@ def carry(export: str | Path, lm: str, **settings: Any) -> Carried:
         InputError: Settings or data cannot be used, there is nothing to compare on, or neither replies nor scores of
         the old LM. dspy.LMError: The new LM cannot be used.
     """
-    return _carried(settings_from(CarryFlags, settings, export=export, lm=lm))
+    return _carry(settings_from(CarryFlags, settings, export=export, lm=lm))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the verdict; returns the exit code (0 carry or recalibrate, 1 recompile, 2 bad input, 3 the LM failed)."""
-    return run_command("carry", __doc__, CarryFlags, argv, planned=_asked, execute=_carried, render=_shown)
+    return run_command("carry", __doc__, CarryFlags, argv, planned=_scorings, execute=_carry, render=_render)
 
 
 @dataclass(frozen=True)
 class _CarryPlan:
-    with_new: PlannedScoring
-    with_old: PlannedScoring
+    new: PlannedScoring
+    old: PlannedScoring
     held_out: bool
     notes: list[str]
 
 
 def _plan(flags: CarryFlags) -> _CarryPlan:
-    from debate_judge.runs.export.recorded import recorded_in
+    from debate_judge.runs.export.recorded import recorded_scores_in
 
     export = find_export(flags, flags.export)
     corpus = corpus_for(export, flags.data or _data_of(export), flags)
-    part, held_out, notes = unseen_part(corpus, recorded_in(export.manifest))
+    part, held_out, notes = sources_to_measure(corpus, recorded_scores_in(export.manifest))
     new = PlannedScoring.of(f"new LM, {flags.lm}", export, part, shared_aspects(export, corpus, flags.aspects), flags)
-    # The old one without a trial call, which the store would not know.
-    old = replace(new, what="old LM, as compiled", lm=None, api_base=flags.old_api_base, preflight=False)
+    # No preflight for the old LM: its calls would not be in the store.
+    old = replace(new, title="old LM, as compiled", lm=None, api_base=flags.old_api_base, preflight=False)
     return _CarryPlan(new, old, held_out, notes)
 
 
-def _asked(flags: CarryFlags) -> list[PlannedScoring]:
+def _scorings(flags: CarryFlags) -> list[PlannedScoring]:
     plan = _plan(flags)
-    return [plan.with_new, plan.with_old] if flags.old == "ask" else [plan.with_new]
+    return [plan.new, plan.old] if flags.old == "ask" else [plan.new]
 
 
-def _carried(flags: CarryFlags) -> Carried:
-    from debate_judge.data.inference.non_inferiority import Margins, ScoreMeaning, compare_lms
+def _carry(flags: CarryFlags) -> CarryResult:
+    from debate_judge.data.inference.non_inferiority import Margins, ScoreScale, compare_lms
 
     plan = _plan(flags)
-    new, part = plan.with_new, plan.with_new.corpus
+    new, part = plan.new, plan.new.corpus
     scored = score_corpus(new)
-    before, source, more = _old_scores(plan.with_old, flags.old)
+    old_scores, origin, old_notes = _old_scores(plan.old, flags.old)
     judges = new.export.judge.aspects
     scales = {
-        a.name: ScoreMeaning(a.scale, judges[a.name].judge.on_scale, judges[a.name].calibration) for a in new.aspects
+        a.name: ScoreScale(a.scale, judges[a.name].judge.on_scale, judges[a.name].calibration) for a in new.aspects
     }
-    margins, (statistic, level) = Margins(flags.margin, flags.shift), objective(new.export, part)
-    comparison = compare_lms(before, scored.scores, scales, margins, statistic=statistic, level=level, seed=flags.seed)
+    margins, (statistic, level) = Margins(flags.margin, flags.shift), export_objective(new.export, part)
+    comparison = compare_lms(
+        old_scores, scored.scores, scales, margins, statistic=statistic, level=level, seed=flags.seed
+    )
     lms = str(new.export.manifest["lm"]["spec"]), flags.lm
-    made = Carried(comparison, None, source, len(part.groups), plan.held_out, (*plan.notes, *more), lms)
-    return made if comparison.verdict == "recompile" else replace(made, export=_write(new, scored, made, flags.name))
+    result = CarryResult(comparison, None, origin, len(part.groups), plan.held_out, (*plan.notes, *old_notes), lms)
+    return (
+        result
+        if comparison.verdict == "recompile"
+        else replace(result, export=_write_export(new, scored, result, flags.name))
+    )
 
 
 def _data_of(export: Export) -> str:
     """The name of the data that an export was compiled on, where anyone can load them.
 
     Raises:
-        InputError: They are a file of the user's.
+        InputError: It was a file of the user's.
     """
     from debate_judge.data import LOADERS
     from debate_judge.runs.export.recorded import evidence_part
@@ -170,7 +176,7 @@ def _data_of(export: Export) -> str:
     name = str((evidence_part(export.manifest, "data", dict[str, Any]) or {}).get("name", ""))
     if name not in LOADERS:
         raise InputError(
-            "the data that the export was compiled on are not known here",
+            "the export was compiled on a file, whose path it does not record",
             field="--data",
             expected="a file with rated texts" + (f", such as {name}" if name else ""),
         )
@@ -178,7 +184,7 @@ def _data_of(export: Export) -> str:
 
 
 def _old_scores(planned: PlannedScoring, old: str) -> tuple[Scores, Literal["asked", "recorded"], list[str]]:
-    """The old LM's scores: asked for, which recalls stored replies, else those that the export keeps."""
+    """The old LM's scores: from the LM, whose stored replies are used again, else those recorded in the export."""
     import dspy
 
     notes: list[str] = []
@@ -190,18 +196,18 @@ def _old_scores(planned: PlannedScoring, old: str) -> tuple[Scores, Literal["ask
             notes.append(
                 f"the old LM cannot be asked ({text.splitlines()[0][:200]}); its recorded scores are used instead"
             )
-    return recorded_scores(planned.export, planned.corpus, planned.aspects), "recorded", notes
+    return recorded_scores_for(planned.export, planned.corpus, planned.aspects), "recorded", notes
 
 
-def _write(planned: PlannedScoring, scored: ScoredCorpus, made: Carried, name: str | None) -> Path:
-    """The judge with the new LM as an export of its own."""
-    from debate_judge.data.inference.non_inferiority import ScoreMeaning, cross_fitted
+def _write_export(planned: PlannedScoring, scored: ScoredCorpus, result: CarryResult, name: str | None) -> Path:
+    """Write a new export of the judge with the new LM."""
+    from debate_judge.data.inference.non_inferiority import ScoreScale, cross_fitted
     from debate_judge.programs.compiled import CompiledJudge
     from debate_judge.runs.export.folder import save
-    from debate_judge.runs.export.recorded import RECORDED, record, recorded_in
+    from debate_judge.runs.export.recorded import RECORDED, record_scores, recorded_scores_in
 
     export, part = planned.export, planned.corpus
-    comparison, manifest = made.comparison, export.manifest
+    comparison, manifest = result.comparison, export.manifest
     recalibrated = comparison.verdict == "recalibrate"
     aspects = {
         aspect: replace(aspect_judge, calibration=comparison.aspects[aspect].refitted)
@@ -209,29 +215,29 @@ def _write(planned: PlannedScoring, scored: ScoredCorpus, made: Carried, name: s
         else aspect_judge
         for aspect, aspect_judge in export.judge.aspects.items()
     }
-    recorded = recorded_in(manifest)
-    # A map that was fitted on these sources would be closer to their ratings than to those of new ones.
-    crossed = recalibrated or not made.held_out
-    mapped = {}
+    recorded = recorded_scores_in(manifest)
+    # A calibration that was fitted on these sources would fit their ratings better than those of new sources.
+    cross_fit = recalibrated or not result.held_out
+    calibrated = {}
     for aspect, groups in scored.scores.items():
         calibration = aspects[aspect].calibration
         if calibration is not None:
             scale = export.judge.task.aspect(aspect).scale
-            meaning = ScoreMeaning(scale, aspects[aspect].judge.on_scale, calibration)
-            mapped[aspect] = cross_fitted(groups, meaning) if crossed else calibration.applied(groups)
+            meaning = ScoreScale(scale, aspects[aspect].judge.on_scale, calibration)
+            calibrated[aspect] = cross_fitted(groups, meaning) if cross_fit else calibration.map_groups(groups)
     seen = recorded.seen if recorded is not None else frozenset()
     evidence: dict[str, Any] = {
-        "exported": {"judge": "carried", "why": f"{comparison.verdict}: {comparison.why}"},
-        "held_out" if made.held_out else "compared": {
+        "exported": {"judge": "carried", "why": f"{comparison.verdict}: {comparison.reason}"},
+        "held_out" if result.held_out else "compared": {
             "carried": comparison.new.to_json(),
             "old_lm": comparison.old.to_json(),
         },
         "objective": manifest["evidence"].get("objective"),
         "data": asdict(replace(part.origin, location=Path(part.origin.location).name)),
         "lm_calls_per_item": {"carried": scored.calls_per_item},
-        "carried": {**made.to_json(), "from": export.fingerprint, "export": None},
+        "carried": {**result.to_json(), "from": export.fingerprint, "export": None},
         "decisions": {"carried": _decisions(export, scored.scores)},
-        RECORDED: record(part, scored.scores, mapped, by="export", seen=seen),
+        RECORDED: record_scores(part, scored.scores, calibrated, scored_by="export", seen=seen),
     }
     slug = re.sub(r"[^\w.-]+", "-", scored.lm["spec"])
     folder = Path(planned.flags.store) / "exports" / (name or f"{manifest.get('name', 'judge')}-on-{slug}")
@@ -241,32 +247,32 @@ def _write(planned: PlannedScoring, scored: ScoredCorpus, made: Carried, name: s
 
 
 def _decisions(export: Export, scores: Scores) -> dict[str, Any]:
-    """Yes/no decisions at the old cuts, measured on the new scores."""
+    """Agreement of the new scores' decisions at the cuts of the compile."""
     from debate_judge.data.agreement.decisions import decision_rules_from_scores, evaluate_decisions
     from debate_judge.runs.export.recorded import cuts_in
     from debate_judge.runs.reports.decisions import to_json
 
-    known = cuts_in(export.manifest)
+    cuts = cuts_in(export.manifest)
     decision_rules = {
-        name: replace(rule, cut=known[name].cut)
+        name: replace(rule, cut=cuts[name].cut)
         for name, rule in decision_rules_from_scores(scores, None).items()
-        if name in known and known[name].cut is not None
+        if name in cuts and cuts[name].cut is not None
     }
     return to_json({"carried": evaluate_decisions(scores, decision_rules)})["carried"] if decision_rules else {}
 
 
-def _shown(made: Carried, flags: CarryFlags) -> tuple[dict[str, Any], list[Printed], int]:
-    """The verdict and its table."""
-    comparison = made.comparison
-    part = f"{made.sources} {'held-out ' if made.held_out else ''}sources"
+def _render(result: CarryResult, flags: CarryFlags) -> tuple[dict[str, Any], list[Printed], int]:
+    comparison = result.comparison
+    part = f"{result.sources} {'held-out ' if result.held_out else ''}sources"
     lines: list[Printed] = [
-        f"{comparison.verdict}: {comparison.why}",
-        f"{made.lms[0]} (old, {made.old}) and {made.lms[1]} (new) on {part}",
+        f"{comparison.verdict}: {comparison.reason}",
+        f"{result.lms[0]} (old, {result.old}) and {result.lms[1]} (new) on {part}",
     ]
-    lines += [f"note: {note}" for note in made.notes]
-    if comparison.verdict == "recompile" and comparison.enough is not None:
+    lines += [f"note: {note}" for note in result.notes]
+    if comparison.verdict == "recompile" and comparison.sufficient_sources is not None:
         lines.append(
-            f"with {comparison.enough} sources an LM that is as good as the old one is shown to be so in 80 % of cases"
+            f"with {comparison.sufficient_sources} sources an LM that is as good as the old one is shown to be so in "
+            "80 % of cases"
         )
     header = ["aspect", "old", "new", "difference", "shift", "spread", "old-new", "error old", "new", "refitted"]
     rows = [
@@ -276,9 +282,12 @@ def _shown(made: Carried, flags: CarryFlags) -> tuple[dict[str, Any], list[Print
             interval(aspect.new),
             interval(aspect.difference),
             interval(aspect.shift, "+"),
-            _plain(aspect.spread),
-            _plain(aspect.between),
-            *(_plain(None if m is None else m.value) for m in (aspect.error, aspect.error_new, aspect.error_refitted)),
+            _decimals(aspect.spread),
+            _decimals(aspect.lm_agreement),
+            *(
+                _decimals(None if m is None else m.value)
+                for m in (aspect.error, aspect.error_new, aspect.error_refitted)
+            ),
         ]
         for name, aspect in comparison.aspects.items()
     ]
@@ -287,12 +296,12 @@ def _shown(made: Carried, flags: CarryFlags) -> tuple[dict[str, Any], list[Print
         "spread and mean absolute error of the scores are on the raters' scale, by the old map and, refitted, by a "
         "new one"
     )
-    if made.export is not None:
-        print(f"Export      {made.export}", file=sys.stderr)
-    return made.to_json(), [*lines, "", DataTable(header, rows), "", meaning], int(comparison.verdict == "recompile")
+    if result.export is not None:
+        print(f"Export      {result.export}", file=sys.stderr)
+    return result.to_json(), [*lines, "", DataTable(header, rows), "", meaning], int(comparison.verdict == "recompile")
 
 
-def _plain(value: float | None) -> str:
+def _decimals(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f}"
 
 

@@ -1,4 +1,4 @@
-"""Shared code of the commands in this folder: settings, loading of an export and rated texts, scoring, output."""
+"""Shared code of `carry`, `recheck`, `measure` and `next`: settings, loading of exports and texts, scoring, output."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from debate_judge.runs.export.recorded import RecordedScores
 
 Scores = dict[str, list[GroupScores]]
-"""Aspect -> the judge's scores with the ratings, group by group."""
+"""Aspect -> scores and ratings by group."""
 
 # --- settings ---
 
@@ -50,13 +50,13 @@ class TextFlags:
     task: str | None = setting(None, "task or task file of the data", shown="the judge's")
     sources: SourcesText | None = SOURCES
     aspects: tuple[str, ...] = setting(
-        (), "aspects, comma-separated; by default all that are rated and that the judge knows"
+        (), "aspects, comma-separated; by default all that are rated and that the judge scores"
     )
 
 
 @flag_group("LM")
 class ScoringLMFlags(EndpointFlags, LimitFlags, EstimateFlags):
-    """The export, its LM, and where its replies are kept."""
+    """The LM of the judge, its limits, and the store of its replies."""
 
     lm: str | None = setting(None, "PROVIDER/MODEL or offline", shown="as compiled")
     store: str = STORE
@@ -90,7 +90,7 @@ R = TypeVar("R")
 
 
 def settings_from(make: Callable[..., F], settings: Mapping[str, Any], **named: Any) -> F:
-    """A command's settings as they are given in Python: what may be a list or a path is what the parser makes of it."""
+    """A command's settings from keyword arguments, where lists and paths may stand for tuples and texts."""
     if "estimate" in settings:
         raise InputError("the command line alone prints estimates", field="estimate", remedy="leave it out here")
     return make(
@@ -105,29 +105,29 @@ def settings_from(make: Callable[..., F], settings: Mapping[str, Any], **named: 
 
 
 def find_export(flags: AfterFlags, address: str) -> Export:
-    """The export at an address, see `runs.export.folder.find`."""
-    from debate_judge.runs.export.folder import find
+    """The export at an address, see `runs.export.folder.open_export`."""
+    from debate_judge.runs.export.folder import open_export
     from debate_judge.runs.export.from_mlflow import MLflowStore
 
-    return find(address, flags.judge, MLflowStore(flags.tracking_uri, Path(flags.store)))
+    return open_export(address, flags.judge, MLflowStore(flags.tracking_uri, Path(flags.store)))
 
 
 def corpus_for(export: Export, data: str, flags: AfterFlags) -> Corpus:
     """Load a rated corpus of the export's task.
 
     Raises:
-        InputError: It cannot be read, or is rated for another task.
+        InputError: It cannot be read, or is of another task.
     """
     from debate_judge import data as rated_texts
     from debate_judge.runs.human_ratings import rated_file
 
     task = export.judge.task
     builtin = data.partition("=")[0] in rated_texts.LOADERS
-    chosen = flags.task or (task.name if data == "sample" else None if builtin else task)
-    corpus = rated_texts.load(rated_file(data, flags.tracking_uri), chosen, flags.columns, flags.sources)
+    task_or_file = flags.task or (task.name if data == "sample" else None if builtin else task)
+    corpus = rated_texts.load(rated_file(data, flags.tracking_uri), task_or_file, flags.columns, flags.sources)
     if corpus.task.name != task.name:
         raise InputError(
-            "the texts are rated for a task other than the judge's",
+            "the texts are of another task than the judge's",
             file=corpus.origin.location,
             field="--task",
             expected=task.name,
@@ -137,14 +137,14 @@ def corpus_for(export: Export, data: str, flags: AfterFlags) -> Corpus:
 
 
 def shared_aspects(export: Export, corpus: Corpus, names: Sequence[str] = ()) -> tuple[Aspect, ...]:
-    """The aspects that are rated and judged.
+    """The aspects that are rated in the corpus and scored by the judge.
 
     Raises:
-        InputError: There is none, or a named one is not rated or not judged.
+        InputError: There is none, or one of `names` is not rated or not scored.
     """
-    from debate_judge.runs.export.loaded import chosen_aspects
+    from debate_judge.runs.export.loaded import select_aspects
 
-    judged = chosen_aspects(export.judge, names or None)
+    judged = select_aspects(export.judge, names or None)
     rated = corpus.rated_aspects()
     missing = [aspect.name for aspect in judged if aspect.name not in rated]
     if missing and (names or len(missing) == len(judged)):
@@ -158,8 +158,8 @@ def shared_aspects(export: Export, corpus: Corpus, names: Sequence[str] = ()) ->
     return tuple(aspect for aspect in judged if aspect.name in rated)
 
 
-def objective(export: Export, corpus: Corpus) -> tuple[Statistic, Level]:
-    """The correlation, and its level, that the export was chosen by."""
+def export_objective(export: Export, corpus: Corpus) -> tuple[Statistic, Level]:
+    """The correlation, and its level, that the export was selected by."""
     from debate_judge.runs.export.recorded import objective_in
 
     return objective_in(export.manifest, "summary" if corpus.grouped else "sample")
@@ -169,71 +169,69 @@ def random_sources(corpus: Corpus) -> tuple[Corpus, list[str]]:
     """The sources that were sampled at random, and a note about those that were selected for rating.
 
     Raises:
-        InputError: All were.
+        InputError: All sources were selected.
     """
-    kept = corpus.random_sample
-    chosen = len(corpus.groups) - len(kept.groups)
-    if not kept.groups:
+    sample = corpus.random_sample
+    selected = len(corpus.groups) - len(sample.groups)
+    if not sample.groups:
         raise InputError(
             "all sources were selected for rating, so agreement on them is no evidence about others",
             file=corpus.origin.location,
             field="drawn",
             expected="sources that were drawn at random, with nothing in this column",
-            found=f"{chosen} chosen ones",
+            found=f"{selected} selected ones",
             remedy="rate sources that `debate next` draws at random, as it does without --draw chosen",
         )
-    return kept, [
-        f"{chosen} sources were selected for rating and are left out, because agreement on them is no "
-        f"evidence about others"
-    ] * bool(chosen)
+    note = f"{selected} sources were selected for rating and are left out, because agreement on them is no evidence"
+    return sample, [f"{note} about others"] * bool(selected)
 
 
-def unseen_part(corpus: Corpus, recorded: RecordedScores | None) -> tuple[Corpus, bool, list[str]]:
+def sources_to_measure(corpus: Corpus, recorded: RecordedScores | None) -> tuple[Corpus, bool, list[str]]:
     """The sources to measure an exported judge on again.
 
     Returns:
-        Those that it was measured on, where the data have any; else those that it has never seen; else all. Whether it
-        was neither tuned nor chosen on them. What to say about them.
+        The held-out sources of the compile that the data have; without any, the sources that are new to the judge, else
+        all. Whether the judge was neither tuned nor selected on them. Notes about them.
     """
     corpus, notes = random_sources(corpus)
     if recorded is None:
         note = "the export does not say which sources it was measured on, so that all are used"
         return corpus, False, [*notes, note]
-    hashes = {group.id: group.source_id for group in corpus.groups}
-    known = [g for g in corpus.groups if hashes[g.id] in recorded.sources]
-    new = [g for g in corpus.groups if hashes[g.id] not in recorded.known]
-    if known and recorded.by == "export" and not recorded.sources & recorded.seen:
-        missing = len(recorded.sources) - len(known)
+    source_ids = {group.id: group.source_id for group in corpus.groups}
+    measured = [g for g in corpus.groups if source_ids[g.id] in recorded.sources]
+    new = [g for g in corpus.groups if source_ids[g.id] not in recorded.compile_sources]
+    if measured and recorded.scored_by == "export" and not recorded.sources & recorded.seen:
+        missing = len(recorded.sources) - len(measured)
         notes += [f"{missing} of {len(recorded.sources)} held-out sources are not in the data"] * bool(missing)
-        return replace(corpus, groups=tuple(known)), True, notes
+        return replace(corpus, groups=tuple(measured)), True, notes
     if new:
         return replace(corpus, groups=tuple(new)), True, notes
-    note = "the judge was tuned and chosen on these sources with the old LM, which favours the old LM"
+    note = "the judge was tuned and selected on these sources with the old LM, which favours the old LM"
     return corpus, False, [*notes, note]
 
 
-def recorded_scores(export: Export, part: Corpus, aspects: Sequence[Aspect]) -> Scores:
-    """The scores that an export keeps of these texts, with their present ratings and ids; None for others.
+def recorded_scores_for(export: Export, part: Corpus, aspects: Sequence[Aspect]) -> Scores:
+    """The recorded scores of these texts, None for texts without one, with the ratings and ids of `part`.
 
     Raises:
-        InputError: It keeps none of them, or only those of the judges of folds.
+        InputError: The export has no score of these texts, or only scores by the judges of folds.
     """
-    from debate_judge.runs.export.recorded import candidate_hashes, group_hash, recorded_in
+    from debate_judge.runs.export.recorded import candidate_hashes, group_hash, recorded_scores_in
 
-    recorded = recorded_in(export.manifest)
-    if recorded is None or recorded.by == "folds":
+    recorded = recorded_scores_in(export.manifest)
+    if recorded is None or recorded.scored_by == "folds":
         raise InputError(
-            "the export keeps no scores of its judge",
+            "the export has no scores of its judge",
             file=export.folder,
             field="evidence.recorded",
             expected="scores of held-out sources"
             if recorded is None
-            else "scores of the exported judge; those of folds are of other judges",
+            else "scores by the exported judge; these are by the judges of folds",
             remedy="ask the old LM, or name the store with its replies by --store; else compile the judge again",
         )
     by_aspect: Scores = {}
     for aspect in aspects:
-        known = {
+        score_of = {
             (group.group, text): score
             for group in recorded.scores.get(aspect.name, ())
             for text, score in zip(group.candidates, group.scores, strict=True)
@@ -244,8 +242,8 @@ def recorded_scores(export: Export, part: Corpus, aspects: Sequence[Aspect]) -> 
                 tuple(c.id for c in group.candidates),
                 tuple(group.ratings(aspect.name)),
                 tuple(
-                    # Earlier exports named pairs by their source as well.
-                    known.get((group_hash(group, part.task.aspects), text), known.get((group.source_id, text)))
+                    # Earlier exports identify pairs by their source, too.
+                    score_of.get((group_hash(group, part.task.aspects), text), score_of.get((group.source_id, text)))
                     for text in candidate_hashes(group)
                 ),
                 source=group.source_id,
@@ -253,19 +251,19 @@ def recorded_scores(export: Export, part: Corpus, aspects: Sequence[Aspect]) -> 
             for group in part.groups
         ]
     if not any(score is not None for groups in by_aspect.values() for group in groups for score in group.scores):
-        raise InputError("the export keeps no score of these texts", file=part.origin.location, field="--data")
+        raise InputError("the export has no score of these texts", file=part.origin.location, field="--data")
     return by_aspect
 
 
-# --- its judge's scores ---
+# --- scoring ---
 
 
 @dataclass(frozen=True)
 class PlannedScoring:
-    """An export's judge that is to score a corpus."""
+    """A corpus that an export's judge is to score."""
 
-    what: str
-    """The texts, in a word or two."""
+    title: str
+    """For the progress bar and messages."""
     export: Export
     corpus: Corpus
     aspects: Sequence[Aspect]
@@ -274,24 +272,24 @@ class PlannedScoring:
     """PROVIDER/MODEL; None for the export's own."""
     api_base: str | None
     preflight: bool
-    stored: bool = True
-    """Whether replies are kept and recalled."""
+    use_store: bool = True
+    """Whether replies are stored, and read from the store."""
 
     @classmethod
     def of(
-        cls, what: str, export: Export, corpus: Corpus, aspects: Sequence[Aspect], flags: AfterFlags
+        cls, title: str, export: Export, corpus: Corpus, aspects: Sequence[Aspect], flags: AfterFlags
     ) -> PlannedScoring:
-        """With the LM that the flags name."""
-        return cls(what, export, corpus, aspects, flags, flags.lm, flags.api_base, flags.preflight)
+        """Planned with the LM of the flags."""
+        return cls(title, export, corpus, aspects, flags, flags.lm, flags.api_base, flags.preflight)
 
     @property
     def store(self) -> Path | None:
-        return Path(self.flags.store) if self.stored else None
+        return Path(self.flags.store) if self.use_store else None
 
 
 @dataclass(frozen=True)
 class ScoredCorpus:
-    """What a judge gave a corpus."""
+    """The scores of a corpus and the LM behind them."""
 
     scores: Scores
     lm: Mapping[str, Any]
@@ -303,19 +301,19 @@ def score_corpus(planned: PlannedScoring) -> ScoredCorpus:
     """Score a corpus with an export.
 
     Raises:
-        InputError: The LM's address is only in the export, or too many items have no score.
+        InputError: Only the export gives the LM's address, or too many items have no score.
         dspy.LMError: The LM cannot be used.
     """
     from debate_judge.runs.runner.runner import calls_per_item, group_scores, require_scored
 
     export, corpus, aspects = planned.export, planned.corpus, planned.aspects
-    with _opened(planned) as judge:
-        judged = _judged(judge, planned)
+    with _open(planned) as judge:
+        judged = _judge_corpus(judge, planned)
         sampling = {name: judge.lm.kwargs.get(name) for name in ("temperature", "max_tokens")}
         spec = planned.lm or str(export.manifest["lm"]["spec"])
         lm = {"spec": spec, "api_base": judge.lm.endpoint or None, **sampling}
     for aspect in aspects:
-        what = f"items of {aspect.name} ({planned.what})"
+        what = f"items of {aspect.name} ({planned.title})"
         require_scored(judged[aspect.name], planned.flags.max_unscored, what)
     judges = export.judge.aspects
     scores = {a.name: group_scores(corpus, a, judged[a.name], judges[a.name].granularity) for a in aspects}
@@ -324,12 +322,12 @@ def score_corpus(planned: PlannedScoring) -> ScoredCorpus:
     )
 
 
-def _opened(planned: PlannedScoring) -> LoadedJudge:
-    from debate_judge.runs.export.lm_choice import lm_of
+def _open(planned: PlannedScoring) -> LoadedJudge:
+    from debate_judge.runs.export.lm_choice import resolve_lm
     from debate_judge.runs.export.loaded import open_judge
 
     flags, store = planned.flags, planned.store
-    spec, api_base, _ = lm_of(planned.export, planned.lm, planned.api_base)
+    spec, api_base, _ = resolve_lm(planned.export, planned.lm, planned.api_base)
     if store is not None:
         require_server(spec, api_base, str(store))
     judge = open_judge(
@@ -346,7 +344,7 @@ def _opened(planned: PlannedScoring) -> LoadedJudge:
     return judge
 
 
-def _judged(judge: LoadedJudge, planned: PlannedScoring) -> dict[str, list[Judgement]]:
+def _judge_corpus(judge: LoadedJudge, planned: PlannedScoring) -> dict[str, list[Judgement]]:
     from debate_judge.runs.runner.progress import RunProgress
     from debate_judge.runs.runner.streaming import group_items
 
@@ -355,18 +353,18 @@ def _judged(judge: LoadedJudge, planned: PlannedScoring) -> dict[str, list[Judge
     if planned.preflight:
         judge.smoke_test(items[: 2 * len(aspects)])
     by_aspect: dict[str, list[Judgement]] = {aspect.name: [] for aspect in aspects}
-    with RunProgress(judge.lm, shown=True) as shown, shown.over(planned.what, len(items)) as done:
+    with RunProgress(judge.lm, shown=True) as progress, progress.over(planned.title, len(items)) as bar:
         for item, judgement in judge.stream(items):
             by_aspect[item.aspect.name].append(judgement)
-            done.advance()
+            bar.advance()
     return by_aspect
 
 
 def _estimate(planned: Sequence[PlannedScoring], lengths: str) -> int:
-    """Print what the scoring would take, a table for each part of it.
+    """Print the estimate of each planned scoring.
 
     Raises:
-        InputError: Nothing would be asked, or the lengths cannot be read.
+        InputError: Nothing would be scored, or `lengths` (the value of --estimate) cannot be read.
     """
     from debate_judge.runs.estimates.dry_run import reply_tokens
     from debate_judge.runs.estimates.items import estimate_scoring, scoring_target
@@ -377,7 +375,7 @@ def _estimate(planned: Sequence[PlannedScoring], lengths: str) -> int:
         raise InputError(
             "no LM is called, so there is nothing to estimate",
             field="--estimate",
-            remedy="run the command without it: that costs nothing",
+            remedy="run the command without --estimate: it costs nothing",
         )
     for scoring in planned:
         judge, groups, tokens = scoring.export.judge, scoring.corpus.groups, reply_tokens(lengths)
@@ -386,7 +384,7 @@ def _estimate(planned: Sequence[PlannedScoring], lengths: str) -> int:
         )
         items = (item for group in groups for item in group_items(judge.task, group, scoring.aspects))
         estimate, count = estimate_scoring(target, judge, scoring.aspects, items)
-        show(f"{scoring.what}: {count:,} items of {len(groups):,} sources")
+        show(f"{scoring.title}: {count:,} items of {len(groups):,} sources")
         show(*render(estimate, "role", assumed=scoring is planned[-1]))
     return 0
 
@@ -404,19 +402,19 @@ def run_command(
     execute: Callable[[F], R],
     render: Callable[[R, F], tuple[dict[str, Any], Sequence[Printed], int]],
 ) -> int:
-    """Carry out a command of this folder.
+    """Run one of the commands of this folder; returns the exit code.
 
     Args:
-        name: Of the command.
-        description: For its help.
+        name: The command's name.
+        description: For `--help`.
         make: The class of its settings.
-        argv: The command line; None is that of the process.
-        planned: What an LM would be asked for, in this order; for the estimate.
-        execute: Asks it, and computes the result.
-        render: The result as JSON values and as tables, and the exit code.
+        argv: The command line; None for that of the process.
+        planned: The scoring that the command does, for the estimate.
+        execute: Scores and computes the result.
+        render: Result -> JSON values, tables, exit code.
     """
 
-    def work() -> int:
+    def execute_command() -> int:
         flags = settings_of(name, description, make, argv)
         if flags.json != "-":
             require_file(flags.json, "--json")
@@ -431,4 +429,4 @@ def run_command(
             write_json(flags.json, record, "--json")
         return code
 
-    return exit_code(work, RESUMES)
+    return exit_code(execute_command, RESUMES)

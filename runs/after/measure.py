@@ -1,14 +1,14 @@
-"""How good are my systems? Means on the raters' scale, from few ratings and a judge's scores of everything.
+"""How good are my systems? Means on the raters' scale, from few ratings and a judge's scores of all texts.
 
     python runs/after/measure.py rows.jsonl
     python runs/after/measure.py texts.csv --scores scores.jsonl
     python runs/after/measure.py texts.csv --program runs/store/exports/NAME --json
 
-FILE holds rows of {group, candidate, aspect, rating, score} as `debate agreement` takes them, the rating empty for
-most; or, with --scores or --program, texts of which some are rated, in any format that a compile takes. The candidate's
-id names the system. The rated sources must have been drawn at random. Each mean is that of the ratings, corrected by
-what the scores say about the sources without ratings (PPI++), with a 95 % interval over sources that is never wider
-than that of the ratings alone.
+FILE has rows of {group, candidate, aspect, rating, score} as for `debate agreement`, most without a rating; or, with
+--scores or --program, texts of which some are rated, in any format that a compile takes. The candidate's id names the
+system. The rated sources must have been drawn at random. Each mean is that of the ratings, corrected by the scores of
+the sources without ratings (PPI++), with a 95 % interval over sources that is never wider than that of the ratings
+alone.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
     from debate_judge.data.inference.prediction_powered import SystemsTable
     from debate_judge.data.schema import Corpus, Scale
 
-SUSPICIOUS = 0.01
-"""Below this p-value rated sources are said to have other scores than the rest."""
+SAMPLING_CHECK_P = 0.01
+"""p-value below which a warning says that rated sources have other scores than the rest."""
 
 
 @command_settings
 class MeasureFlags(AfterFlags):
-    """Settings of one table of systems."""
+    """Settings of `measure`."""
 
     file: str = setting(..., "rows of scores and ratings, or texts", name="FILE", metavar="FILE")
     scores: str | None = setting(None, "scores of the texts, as `debate score` writes them", metavar="SCORES")
@@ -54,28 +54,28 @@ class MeasureFlags(AfterFlags):
 
 
 def measure(file: str | Path, **settings: Any) -> dict[str, SystemsTable]:
-    """Estimate how good systems are, from few ratings and a judge's scores of everything.
+    """Estimate how good systems are, from few ratings and a judge's scores of all texts.
 
     Args:
         file: Rows of scores and ratings; with `scores` or `program`, texts of which some are rated.
         settings: Settings of `debate measure` by their names, e.g. `scores="scores.jsonl"`, `aspects=["coherence"]`.
 
     Returns:
-        Aspect -> the mean rating of every system, their differences, and the ranks that these support.
+        Aspect -> the mean rating of every system, their differences, and the ranks that the differences support.
 
     Raises:
         InputError: Settings or files cannot be used, or no system of an aspect has enough rated sources.
         dspy.LMError: The LM cannot be used.
     """
-    return _measured(settings_from(MeasureFlags, settings, file=file))
+    return _measure(settings_from(MeasureFlags, settings, file=file))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the table; returns the exit code (0 done, 2 bad input, 3 the LM failed)."""
-    return run_command("measure", __doc__, MeasureFlags, argv, planned=_asked, execute=_measured, render=_shown)
+    return run_command("measure", __doc__, MeasureFlags, argv, planned=_scorings, execute=_measure, render=_render)
 
 
-def _measured(flags: MeasureFlags) -> dict[str, SystemsTable]:
+def _measure(flags: MeasureFlags) -> dict[str, SystemsTable]:
     from debate_judge.data.inference.prediction_powered import MIN_RATED_SOURCES, measure_systems
 
     scores, scales = _read(flags)
@@ -94,13 +94,13 @@ def _measured(flags: MeasureFlags) -> dict[str, SystemsTable]:
 
 
 def _read(flags: MeasureFlags) -> tuple[Scores, dict[str, Scale]]:
-    """The scores beside the ratings, from whichever files were named, and the raters' scales where these are known."""
+    """Scores and ratings from the named files, and the aspects' scales where the files say them."""
     from debate_judge.runs.evaluation.rows import scores_of
 
     if flags.scores and flags.program:
-        raise InputError("scores come from one place", field="--scores", expected="--scores or --program")
+        raise InputError("scores come from two sources", field="--scores", expected="--scores or --program, not both")
     if flags.program:
-        (planned,) = _asked(flags)
+        (planned,) = _scorings(flags)
         return score_corpus(planned).scores, {aspect.name: aspect.scale for aspect in planned.aspects}
     if flags.scores:
         from debate_judge import data as rated_texts
@@ -108,7 +108,7 @@ def _read(flags: MeasureFlags) -> tuple[Scores, dict[str, Scale]]:
         from debate_judge.runs.evaluation.score_files import read_external
         from debate_judge.runs.human_ratings import rated_file
 
-        corpus = _at_random(
+        corpus = _unrate_selected(
             rated_texts.load(rated_file(flags.file, flags.tracking_uri), flags.task, flags.columns, flags.sources)
         )
         names = corpus.chosen_aspects(flags.aspects)
@@ -121,21 +121,20 @@ def _read(flags: MeasureFlags) -> tuple[Scores, dict[str, Scale]]:
     return scores_of(read_rated(Path(flags.file), aspects=flags.aspects, sources=flags.sources).rows), {}
 
 
-def _at_random(corpus: Corpus) -> Corpus:
-    """Sources that were chosen to be rated count as unrated: means of ratings are of sources drawn at random."""
+def _unrate_selected(corpus: Corpus) -> Corpus:
+    """The corpus without the ratings of selected sources: means of ratings need sources that were drawn at random."""
     return replace(corpus, groups=tuple(g if g.sampling_probability is None else g.unrated for g in corpus.groups))
 
 
-def _asked(flags: MeasureFlags) -> list[PlannedScoring]:
+def _scorings(flags: MeasureFlags) -> list[PlannedScoring]:
     if flags.program is None:
         return []
     export = find_export(flags, flags.program)
-    corpus = _at_random(corpus_for(export, flags.file, flags))
+    corpus = _unrate_selected(corpus_for(export, flags.file, flags))
     return [PlannedScoring.of("texts", export, corpus, shared_aspects(export, corpus, flags.aspects), flags)]
 
 
-def _shown(tables: Mapping[str, SystemsTable], flags: MeasureFlags) -> tuple[dict[str, Any], list[Printed], int]:
-    """The tables, one for each aspect."""
+def _render(tables: Mapping[str, SystemsTable], flags: MeasureFlags) -> tuple[dict[str, Any], list[Printed], int]:
     blocks: list[Printed] = []
     for aspect, table in tables.items():
         rated = f"{table.rated} rated sources and {table.others} with scores only"
@@ -168,10 +167,11 @@ def _notes(table: SystemsTable) -> list[Printed]:
     notes: list[Printed] = []
     if table.left_out:
         notes.append(f"left out for lack of ratings: {', '.join(table.left_out)}")
-    if table.drawn is not None and table.drawn.p_value < SUSPICIOUS:
+    if table.rated_minus_others is not None and table.rated_minus_others.p_value < SAMPLING_CHECK_P:
         notes.append(
-            f"the judge scores rated sources {table.drawn.value:+.2f} away from the others (p = "
-            f"{table.drawn.p_value:.3f}): if they were not drawn at random, neither kind of mean holds for all sources"
+            f"the judge scores rated sources {table.rated_minus_others.value:+.2f} away from the others (p = "
+            f"{table.rated_minus_others.p_value:.3f}): if they were not drawn at random, neither kind of mean holds "
+            "for all sources"
         )
     return notes
 

@@ -4,12 +4,12 @@
     python runs/after/next.py EXPORT --pool new.jsonl --budget 400 --out tasks.json
     python runs/after/next.py EXPORT --pool new.jsonl --budget 400 --out to-rate.csv --draw chosen
 
-The sources are sampled at random, stratified by clusters of their words. People are asked to rate the
-aspects in which the compile could not tell its judge from a single call, by as many raters as at the compile if these
-disagreed. The budget is in ratings: texts x aspects x raters; sources are rated whole. The file has a row per text with
-an empty column per aspect (.csv), or is for Label Studio (.json, and its interface .xml). With --draw chosen the
-exported judge and a single call of its LM score the pool, and the further their rankings of a source's texts are apart,
-the likelier it is drawn. A column drawn then holds the probability of each source: such sources can be learnt from, but
+The sources are sampled at random, stratified by clusters of their words. People are asked to rate the aspects in which
+the compile could not tell its judge from a single call, by as many raters as at the compile if these disagreed. The
+budget is in ratings: texts x aspects x raters; all texts of a source are rated. The file has a row per text with an
+empty column per aspect (.csv), or is for Label Studio (.json, and its interface .xml). With --draw chosen the exported
+judge and a single call of its LM score the pool, and the further their rankings of a source's texts are apart, the
+likelier it is drawn. The column `drawn` then has the probability of each source: such sources can be learnt from, but
 no command takes them as evidence.
 """
 
@@ -48,16 +48,16 @@ if TYPE_CHECKING:
     from debate_judge.data.schema import Aspect, Corpus
     from debate_judge.runs.export.manifest import Export
 
-RELIABLE = 0.8
-"""Krippendorff's alpha from which on raters are customarily taken to agree (Krippendorff 2019, chapter 12)."""
+RELIABLE_ALPHA = 0.8
+"""Krippendorff's alpha from which on ratings are customarily called reliable (Krippendorff 2019, chapter 12)."""
 
-_SHOWN = 20
-"""Sources that the table has."""
+_MAX_ROWS = 20
+"""Sources in the table."""
 
 
 @command_settings
 class NextFlags(AfterFlags):
-    """Settings of one choice of sources."""
+    """Settings of `next`."""
 
     export: str = setting(..., EXPORT, name="EXPORT", metavar="EXPORT")
     pool: str = setting(
@@ -90,18 +90,17 @@ class NextSources:
     """What people should rate next."""
 
     groups: tuple[RatedGroup, ...]
-    """The drawn sources, in random order, without ratings; `sampling_probability` is empty where they were drawn at
-    random."""
+    """The sources in random order, without ratings; `sampling_probability` is None if they were drawn at random."""
     distances: tuple[float, ...]
-    """Of each, how far apart the two judges' rankings are, from 0 to 1; empty where no judge was asked."""
+    """For each source, how far apart the two judges' rankings are, from 0 to 1; empty if no judge was asked."""
     raters: Mapping[str, int]
     """Aspect to rate -> raters of each text."""
-    settled: Mapping[str, str]
-    """Aspect that is left out -> what the compile showed."""
+    aspects_left_out: Mapping[str, str]
+    """Aspect that need not be rated -> what the compile showed."""
     pool: int
-    """Sources to choose from."""
-    known: int
-    """Sources of the pool that the compile knew, and which are left out."""
+    """Number of sources to choose from."""
+    known_sources: int
+    """Number of sources that were left out, because the compile had them."""
 
     @property
     def texts(self) -> int:
@@ -118,18 +117,24 @@ class NextSources:
             for g, distance in zip(self.groups, distances, strict=True)
         ]
         about = {"ratings": self.ratings, "texts": self.texts, "raters": dict(self.raters)}
-        return {**about, "settled": dict(self.settled), "pool": self.pool, "known": self.known, "sources": sources}
+        return {
+            **about,
+            "settled": dict(self.aspects_left_out),
+            "pool": self.pool,
+            "known": self.known_sources,
+            "sources": sources,
+        }
 
 
 @dataclass(frozen=True)
-class _Choice:
-    """What is to be chosen from, and for which aspects."""
+class _SelectionPlan:
+    """The pool to choose from, and the aspects to rate."""
 
     export: Export
     pool: Corpus
     aspects: tuple[Aspect, ...]
-    settled: Mapping[str, str]
-    known: int
+    aspects_left_out: Mapping[str, str]
+    known_sources: int
 
 
 def next_sources(export: str | Path, pool: str | Path, budget: int, **settings: Any) -> NextSources:
@@ -145,57 +150,57 @@ def next_sources(export: str | Path, pool: str | Path, budget: int, **settings: 
         InputError: Settings or texts cannot be used, or the budget is too small for a source.
         dspy.LMError: The LM cannot be used.
     """
-    return _drawn(settings_from(NextFlags, settings, export=export, pool=pool, budget=str(budget)))
+    return _select_sources(settings_from(NextFlags, settings, export=export, pool=pool, budget=str(budget)))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print what was chosen; returns the exit code (0 done, 2 bad input, 3 the LM failed)."""
-    return run_command("next", __doc__, NextFlags, argv, planned=_asked, execute=_drawn, render=_shown)
+    return run_command("next", __doc__, NextFlags, argv, planned=_scorings, execute=_select_sources, render=_render)
 
 
-def _asked(flags: NextFlags) -> list[PlannedScoring]:
+def _scorings(flags: NextFlags) -> list[PlannedScoring]:
     caps = _budget(flags)[1]
-    return _planned(_read(flags), caps) if flags.draw == "chosen" else []
+    return _pool_scorings(_read(flags), caps) if flags.draw == "chosen" else []
 
 
-def _drawn(flags: NextFlags) -> NextSources:
+def _select_sources(flags: NextFlags) -> NextSources:
     """Choose the sources, and write the file to rate in."""
     import numpy as np
 
-    from debate_judge.data.inference.source_sampling import cluster_texts, drawn, inclusion_probabilities
+    from debate_judge.data.inference.source_sampling import cluster_texts, inclusion_probabilities, systematic_sample
 
     _require_rating_file(flags.out)
     ratings, capped = _budget(flags)
-    choice = _read(flags)
-    names = [aspect.name for aspect in choice.aspects]
-    raters = dict.fromkeys(names, flags.raters) if flags.raters else _raters_needed(choice.export, names)
-    groups, chosen = choice.pool.groups, flags.draw == "chosen"
-    distances = _distances(choice, capped) if chosen else np.zeros(len(groups))
+    plan = _read(flags)
+    names = [aspect.name for aspect in plan.aspects]
+    raters = dict.fromkeys(names, flags.raters) if flags.raters else _raters_needed(plan.export, names)
+    groups, chosen = plan.pool.groups, flags.draw == "chosen"
+    distances = _distances(plan, capped) if chosen else np.zeros(len(groups))
     cost = np.array([len(group.candidates) for group in groups]) * sum(raters.values())
     count = _affordable(distances, cost, ratings)
     probabilities = inclusion_probabilities(distances, count)
-    kinds = cluster_texts([group.source or group.judged for group in groups], count, flags.seed)
-    places = drawn(probabilities, kinds, np.random.default_rng(flags.seed))
-    # All sources are no choice.
+    clusters = cluster_texts([group.source or group.judged for group in groups], count, flags.seed)
+    indices = systematic_sample(probabilities, clusters, np.random.default_rng(flags.seed))
+    # If all sources are drawn, none was selected.
     by_distance = chosen and count < len(groups)
     sources = NextSources(
         tuple(
             replace(groups[i], sampling_probability=round(float(probabilities[i]), 6) if by_distance else None)
-            for i in places
+            for i in indices
         ),
-        tuple(round(float(distances[i]), 3) for i in places) if chosen else (),
+        tuple(round(float(distances[i]), 3) for i in indices) if chosen else (),
         raters,
-        choice.settled,
+        plan.aspects_left_out,
         len(groups),
-        choice.known,
+        plan.known_sources,
     )
     if flags.out is not None:
-        _write_rating_file(flags.out, choice.export.judge.task, sources.groups, raters)
+        _write_rating_file(flags.out, plan.export.judge.task, sources.groups, raters)
     return sources
 
 
 def _budget(flags: NextFlags) -> tuple[int, NextFlags]:
-    """The ratings, and the settings with the caps on the LM that follow them as its budget."""
+    """The number of ratings, and the settings with the caps on the LM that follow it in `--budget`."""
     number, _, caps = (flags.budget or "").partition(",")
     if not number.strip().isdecimal():
         expected = "a number of ratings, and after it caps on the LM if you like: 400 or 400,usd=5"
@@ -205,36 +210,36 @@ def _budget(flags: NextFlags) -> tuple[int, NextFlags]:
     return int(number), capped
 
 
-def _read(flags: NextFlags) -> _Choice:
+def _read(flags: NextFlags) -> _SelectionPlan:
     from debate_judge.data.schema import Corpus, Origin
-    from debate_judge.runs.export.loaded import chosen_aspects
-    from debate_judge.runs.export.recorded import recorded_in
+    from debate_judge.runs.export.loaded import select_aspects
+    from debate_judge.runs.export.recorded import recorded_scores_in
     from debate_judge.runs.scoring.scorer import new_groups
 
     export = find_export(flags, flags.export)
-    judged = tuple(chosen_aspects(export.judge, flags.aspects or None))
-    settled = {} if flags.aspects else _settled_aspects(export)
-    task, recorded = export.judge.task, recorded_in(export.manifest)
+    judged = tuple(select_aspects(export.judge, flags.aspects or None))
+    aspects_left_out = {} if flags.aspects else _settled_aspects(export)
+    task, recorded = export.judge.task, recorded_scores_in(export.manifest)
     read_groups = new_groups(flags.pool, task, flags.task, flags.columns, flags.sources)
-    everything = [replace(group.unrated, sampling_probability=None) for group in read_groups]
-    known = frozenset() if recorded is None else recorded.known
-    groups = tuple(group for group in everything if group.source_id not in known)
+    unrated = [replace(group.unrated, sampling_probability=None) for group in read_groups]
+    known = frozenset() if recorded is None else recorded.compile_sources
+    groups = tuple(group for group in unrated if group.source_id not in known)
     if not groups:
         raise InputError(
             "there is no new source to select: the compile used all of them",
             file=flags.pool,
             field="--pool",
             expected="texts of sources that it did not use",
-            found=f"{len(everything)} sources",
+            found=f"{len(unrated)} sources",
         )
-    rest = tuple(aspect for aspect in judged if aspect.name not in settled)
+    rest = tuple(aspect for aspect in judged if aspect.name not in aspects_left_out)
     pool = Corpus(task, groups, Origin(Path(flags.pool).name, flags.pool))
-    # Where everything is settled, there is nothing to leave out.
-    return _Choice(export, pool, rest or judged, settled if rest else {}, len(everything) - len(groups))
+    # If the compile could tell in all aspects, all are rated.
+    return _SelectionPlan(export, pool, rest or judged, aspects_left_out if rest else {}, len(unrated) - len(groups))
 
 
 def _settled_aspects(export: Export) -> dict[str, str]:
-    """Aspect -> what the compile showed of its judge and a single call, where it could tell them apart."""
+    """Aspect in which the compile could tell its judge from a single call -> the difference."""
     from debate_judge.runs.export.recorded import RecordedFigure, evidence_part
 
     return {
@@ -249,39 +254,43 @@ def _raters_needed(export: Export, aspects: Sequence[str]) -> dict[str, int]:
     from debate_judge.runs.export.recorded import RecordedRaters, evidence_part
 
     by_judge = evidence_part(export.manifest, "raters", dict[str, dict[str, RecordedRaters]]) or {}
-    known = next(iter(by_judge.values()), {})
-    disagreed = {name: one.raters for name, one in known.items() if one.alpha is not None and one.alpha < RELIABLE}
+    recorded = next(iter(by_judge.values()), {})
+    disagreed = {
+        name: aspect.raters
+        for name, aspect in recorded.items()
+        if aspect.alpha is not None and aspect.alpha < RELIABLE_ALPHA
+    }
     return {name: disagreed.get(name, 1) for name in aspects}
 
 
-def _planned(choice: _Choice, flags: NextFlags) -> list[PlannedScoring]:
-    """The exported judge and the single call, from which it was not shown to differ in all aspects."""
+def _pool_scorings(plan: _SelectionPlan, flags: NextFlags) -> list[PlannedScoring]:
+    """The exported judge and a single call on the pool; in aspects where the export is a single call, a debate."""
     from debate_judge.programs import build_preset
     from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 
-    exported = choice.export.judge
+    exported = plan.export.judge
     single, debate = AspectJudge(build_preset("single", {})), AspectJudge(build_preset("debate", {}))
 
-    def plain(name: str) -> bool:
+    def is_single_call(name: str) -> bool:
         judge = exported.aspects[name].judge
         same = judge.kind == single.judge.kind and judge.config() == single.judge.config()
         return same and judge.instructions() == single.judge.instructions()
 
-    others = {aspect.name: debate if plain(aspect.name) else single for aspect in choice.aspects}
-    rival = replace(choice.export, judge=CompiledJudge(exported.task, others))
+    others = {aspect.name: debate if is_single_call(aspect.name) else single for aspect in plan.aspects}
+    single_call = replace(plan.export, judge=CompiledJudge(exported.task, others))
     return [
-        PlannedScoring.of("the exported judge", choice.export, choice.pool, choice.aspects, flags),
-        PlannedScoring.of("a single call, for comparison", rival, choice.pool, choice.aspects, flags),
+        PlannedScoring.of("the exported judge", plan.export, plan.pool, plan.aspects, flags),
+        PlannedScoring.of("a single call, for comparison", single_call, plan.pool, plan.aspects, flags),
     ]
 
 
-def _distances(choice: _Choice, flags: NextFlags) -> Floats:
+def _distances(plan: _SelectionPlan, flags: NextFlags) -> Floats:
     """How far apart the two judges' rankings of each source are: root mean square over aspects."""
     import numpy as np
 
     from debate_judge.data.inference.source_sampling import rank_distance
 
-    first, second = (score_corpus(planned).scores for planned in _planned(choice, flags))
+    first, second = (score_corpus(planned).scores for planned in _pool_scorings(plan, flags))
     return np.asarray(np.sqrt(np.mean([rank_distance(first[a], second[a]) ** 2 for a in first], axis=0)))
 
 
@@ -289,12 +298,12 @@ def _affordable(priority: Floats, cost: Floats, budget: int) -> int:
     """The largest number of sources whose expected cost is within the budget.
 
     Raises:
-        InputError: It is none.
+        InputError: The budget is too small for one source.
     """
     from debate_judge.data.inference.source_sampling import inclusion_probabilities
 
     def expected(count: int) -> int:
-        # Rounded first, because probabilities add up to a hair more or less.
+        # Rounded first, because the sum of probabilities has rounding errors.
         return math.ceil(round(float(inclusion_probabilities(priority, count) @ cost), 6))
 
     affordable = bisect_right(range(1, len(cost) + 1), budget, key=expected)
@@ -309,16 +318,16 @@ def _affordable(priority: Floats, cost: Floats, budget: int) -> int:
     return affordable
 
 
-def _shown(plan: NextSources, flags: NextFlags) -> tuple[dict[str, Any], list[Printed], int]:
+def _render(plan: NextSources, flags: NextFlags) -> tuple[dict[str, Any], list[Printed], int]:
     wanted = ", ".join(name if n == 1 else f"{name} by {n} raters" for name, n in plan.raters.items())
     lines: list[Printed] = [
         f"{len(plan.groups)} of {plan.pool:,} sources to rate: {plan.texts:,} texts, {plan.ratings:,} ratings of "
         + wanted
     ]
-    if plan.known:
-        lines.append(f"{plan.known} others were used by the compile and are left out")
-    lines += [f"{name} is left out: {why}; --aspects asks for it" for name, why in plan.settled.items()]
-    header, shown = ["source", "texts"], plan.groups[:_SHOWN]
+    if plan.known_sources:
+        lines.append(f"{plan.known_sources} others were used by the compile and are left out")
+    lines += [f"{name} is left out: {why}; --aspects asks for it" for name, why in plan.aspects_left_out.items()]
+    header, shown = ["source", "texts"], plan.groups[:_MAX_ROWS]
     rows = [[group.id, str(len(group.candidates))] for group in shown]
     if plan.distances:
         header += ["drawn", "rankings apart"]
@@ -343,7 +352,7 @@ def _require_rating_file(out: str | None) -> None:
     """Check that a file of this name can be written, before anything is asked.
 
     Raises:
-        InputError: It ends otherwise, or cannot be written.
+        InputError: It is neither .csv nor .json, or cannot be written.
     """
     if out is not None and Path(out).suffix.lower() not in (".csv", ".json"):
         raise InputError(
@@ -353,9 +362,9 @@ def _require_rating_file(out: str | None) -> None:
 
 
 def _write_rating_file(out: str, task: Task, groups: Sequence[RatedGroup], raters: Mapping[str, int]) -> None:
-    """Write texts to rate: a table, or where the name ends in .json tasks of Label Studio beside its interface (.xml).
+    """Write texts to rate: a table, or for a .json file tasks of Label Studio and its interface (.xml).
 
-    `raters` says how many people are to rate each text in an aspect. In a table each has a column; in Label Studio each
+    `raters` is the number of raters of each text by aspect. In a table each rater has a column; in Label Studio each
     makes an annotation, and sees the task's labels and rubrics.
     """
     rows, path = list(_rows(groups)), Path(out)

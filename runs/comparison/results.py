@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
-from debate_judge.data.agreement.differences import correct_named, power_of
+from debate_judge.data.agreement.differences import holm_adjusted_by_name, statistical_power
 from debate_judge.data.agreement.raters import RaterAgreement, compare_with_raters
 from debate_judge.data.agreement.tables import (
     LEVELS,
@@ -85,8 +85,8 @@ class EvalSetup:
         scores = {name: judge.scores for name, judge in judges.items() if self.on_scale(judge)}
         if not scores or not self.cuts:
             return {}
-        one_scale = len({aspect.scale for aspect in self.aspects}) == 1
-        return absolute_agreement(scores, self.cuts, one_scale=one_scale, seed=self.seed)
+        same_scale = len({aspect.scale for aspect in self.aspects}) == 1
+        return absolute_agreement(scores, self.cuts, same_scale=same_scale, seed=self.seed)
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class Comparison:
             name: {
                 **asdict(d),
                 "p_corrected": self.corrected_p_values[name],
-                "power": None if (power := power_of(d)) is None else asdict(power),
+                "power": None if (power := statistical_power(d)) is None else asdict(power),
             }
             for name, d in self.differences.items()
         }
@@ -193,7 +193,7 @@ def compare_all(
         )
         differences = {name: step(setup.difference(judges[name].scores, base.scores)) for name in others if base}
         comparisons = {column: step(_column_comparison(setup, results, column)) for column in columns}
-    corrected = correct_named({name: d.p_value for name, d in differences.items()})
+    corrected = holm_adjusted_by_name({name: d.p_value for name, d in differences.items()})
     best = _best(comparisons)
     best.setdefault(AVERAGE, best[columns[0]])
     # The baseline first: changes are from the first judge.
@@ -228,7 +228,7 @@ def _best(comparisons: Mapping[str, ColumnComparison | None]) -> dict[str, str |
     have a star somewhere.
     """
     family = {(column, other): p for column, result in comparisons.items() if result for other, p in result[1].items()}
-    corrected = correct_named(family)
+    corrected = holm_adjusted_by_name(family)
 
     def is_best(column: str, comparison: ColumnComparison) -> bool:
         p_values = [corrected[column, other] for other in comparison[1]]

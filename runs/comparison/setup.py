@@ -24,7 +24,7 @@ from debate_judge.runs.evaluation.perturbations import PERTURBATIONS, Perturbati
 from debate_judge.runs.evaluation.rows import EvaluatedJudge
 from debate_judge.runs.evaluation.score_files import read_external
 from debate_judge.runs.export.from_mlflow import MLflowStore
-from debate_judge.runs.export.lm_choice import lm_of
+from debate_judge.runs.export.lm_choice import resolve_lm
 from debate_judge.runs.flags.metric import AUTO
 from debate_judge.runs.human_ratings import rated_file
 
@@ -156,7 +156,7 @@ def _lm(flags: CompareFlags, named: Sequence[NamedJudge]) -> tuple[str, str | No
     spec, api_base, sampling = flags.lm or OFFLINE, flags.api_base, {"temperature": 0.0, "max_tokens": 2000}
     export = next((judge.export for judge in named if judge.export is not None), None)
     if export is not None and flags.lm is None:
-        spec, api_base, compiled_sampling = lm_of(export, None, api_base)
+        spec, api_base, compiled_sampling = resolve_lm(export, None, api_base)
         sampling |= compiled_sampling
     overrides = {"temperature": flags.temperature, "max_tokens": flags.max_tokens}
     return spec, api_base, sampling | {name: value for name, value in overrides.items() if value is not None}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from debate_judge.data.agreement.intervals import METHODS
-from debate_judge.data.agreement.results import NAMES, WHY_NONE
+from debate_judge.data.agreement.results import STATISTIC_NAMES, WHY_NO_P_VALUE
 from debate_judge.data.agreement.tables import Agreement, Statistic
 from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.comparison.results import Comparison, JudgeResult
@@ -79,7 +79,8 @@ def legend(comparison: Comparison, context: ComparisonContext, *, priced: bool) 
     else:
         part = f"all {groups} groups of the data"
     lines = [
-        f"{setup.level}-level {' / '.join(NAMES[s] for s in setup.statistics)} with the mean human rating; {part}",
+        f"{setup.level}-level {' / '.join(STATISTIC_NAMES[s] for s in setup.statistics)} with the mean human rating; "
+        f"{part}",
         *_interval_notes(comparison),
         "*: differs from every other judge in its column (p < 0.05, Holm over all columns)"
         if any(comparison.best.values())
@@ -127,7 +128,7 @@ def _interval_notes(comparison: Comparison) -> list[str]:
         lines.append("system-level intervals and p-values are about these systems")
         lines.append("few groups leave the systems' means noisy, which pulls system-level correlations towards 0")
     if any(p is None for p in comparison.corrected_p_values.values()):
-        lines.append(f"differences are paired; no p-value is given: {WHY_NONE}")
+        lines.append(f"differences are paired; no p-value is given: {WHY_NO_P_VALUE}")
     elif comparison.corrected_p_values:
         lines.append(
             "differences are paired; p-values by flipping the signs of groups (all patterns with up to 16 groups, else "

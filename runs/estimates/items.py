@@ -16,7 +16,7 @@ from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.reply import replies_folder
 from debate_judge.runs.estimates.dry_run import Estimate, EstimateTarget, ItemTotals, Ledger, Stage, dry_run_all
-from debate_judge.runs.export.lm_choice import foreign_address, lm_of
+from debate_judge.runs.export.lm_choice import resolve_lm, unconfirmed_address
 from debate_judge.runs.export.manifest import Export
 from debate_judge.runs.runner.billing import stage
 from debate_judge.runs.runner.progress import StepProgress
@@ -116,7 +116,7 @@ def scoring_target(
     where they are given; without a store, stored replies are not recalled.
     """
     # Nothing is sent, so the export's address is as good as one that the user names.
-    spec, address, settings = lm_of(export, lm, api_base or foreign_address(export, lm, None), max_tokens)
+    spec, address, settings = resolve_lm(export, lm, api_base or unconfirmed_address(export, lm, None), max_tokens)
     replies = None if store is None else replies_folder(store, spec)
     return EstimateTarget(spec, address, replies, settings, options or LMOptions(), reply_tokens)
 

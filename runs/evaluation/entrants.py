@@ -23,7 +23,7 @@ from debate_judge.programs import JUDGES, build, build_preset, options_of
 from debate_judge.programs.compiled import AspectJudge, default_granularity
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.lm.client import JudgeLM
-from debate_judge.runs.export.folder import find
+from debate_judge.runs.export.folder import open_export
 from debate_judge.runs.export.from_mlflow import DEFAULT_STORE, MLflowStore, in_mlflow
 from debate_judge.runs.export.manifest import Export
 from debate_judge.runs.export.recorded import evidence_part
@@ -89,7 +89,9 @@ def named_judges(names: Sequence[str], store: MLflowStore = DEFAULT_STORE) -> li
     # A `module:Class` that the user names is trusted, so that exports of that class may import it, too.
     addresses = [judge.address for judge in parsed]
     # Each export once, whatever its alternatives: one in MLflow is downloaded.
-    exports = {address: find(address, addresses, store) for address in dict.fromkeys(addresses) if _is_export(address)}
+    exports = {
+        address: open_export(address, addresses, store) for address in dict.fromkeys(addresses) if _is_export(address)
+    }
     return [replace(judge, export=exports.get(judge.address)) for judge in parsed]
 
 

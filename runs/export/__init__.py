@@ -1,4 +1,4 @@
 """Exported judges: saved as a folder of JSON files, read again, and connected to an LM to score texts.
 
-Uses the runner, and MLflow only to fetch an export that is stored there.
+Uses the runner, and MLflow only to download an export that is stored there.
 """

@@ -1,4 +1,4 @@
-"""Exported judges: saves a judge as a folder of JSON, and loads it again to score texts from Python.
+"""Saves a judge as a folder of JSON, and loads it again to score texts from Python.
 
     from debate_judge import load
 
@@ -35,14 +35,14 @@ from debate_judge.runs.export.manifest import (
     Export,
     State,
     calibration_record,
-    held_texts,
+    count_texts,
     program_fingerprint,
     program_state,
     read,
     task_record,
 )
 
-__all__ = ["Export", "LoadedJudge", "find", "load", "open_judge", "read", "save"]
+__all__ = ["Export", "LoadedJudge", "load", "open_export", "open_judge", "read", "save"]
 
 log = logging.getLogger(__name__)
 
@@ -50,8 +50,8 @@ _LM_SETTINGS = ("spec", "temperature", "max_tokens")
 _README = """\
 # {name}
 
-A judge for the task {task!r}: {aspects}. {lm}The data that it was compiled on, and how well it agrees with the raters \
-on held-out sources, are in manifest.json under "evidence".{texts}
+A judge for the task {task!r}: {aspects}. {lm}The name of the data that it was compiled on, and its agreement with the \
+raters on held-out sources, are in manifest.json under "evidence".{texts}
 
 Score a file: `debate score THIS_FOLDER --in texts.jsonl --out scores.jsonl`
 From Python: `from debate_judge import load`, then `load("THIS_FOLDER")(source="...", text="...").scores`
@@ -78,7 +78,7 @@ def save(
     program is kept under another name. Keys, passwords and absolute paths are left out.
 
     Args:
-        folder: Folder to write; its parents are made.
+        folder: Folder to write; parent folders are created.
         judge: The judge.
         lm: Its LM: `spec`, and optionally `api_base`, `temperature`, `max_tokens`. Other entries are dropped.
         evidence: JSON values about its agreement with the raters.
@@ -90,13 +90,13 @@ def save(
 
     Raises:
         InputError: The folder contains something that is not an export, the judge's class cannot be imported by its
-            name, or the judge shows rated examples and `demos` is false: without them the evidence would not hold.
+            name, or its prompts have rated examples and `demos` is false: without them the evidence does not hold.
     """
     folder = Path(folder)
     if not demos:
         _refuse_examples(judge)
-    judge_kinds = {chosen.judge.kind for chosen in judge.aspects.values()}
-    states = {aspect: program_state(chosen.judge, demos) for aspect, chosen in judge.aspects.items()}
+    kinds = {aspect_judge.judge.kind for aspect_judge in judge.aspects.values()}
+    states = {aspect: program_state(aspect_judge.judge, demos) for aspect, aspect_judge in judge.aspects.items()}
     manifest = _manifest(judge, states, demos) | {
         "name": name,
         "lm": _lm_record(lm),
@@ -109,11 +109,11 @@ def save(
     try:
         _write(temporary, manifest, states)
         # An export that cannot be read back must not replace one that can.
-        written = read(temporary, judge_kinds)
-        for aspect, chosen in judge.aspects.items():
-            if written.judge.aspects[aspect].judge.instructions() != chosen.judge.instructions():
+        written = read(temporary, kinds)
+        for aspect, aspect_judge in judge.aspects.items():
+            if written.judge.aspects[aspect].judge.instructions() != aspect_judge.judge.instructions():
                 raise ValueError(f"the judge of {aspect!r} has other instructions after loading than it was saved with")
-        _put(temporary, folder, written.fingerprint, judge_kinds)
+        _move_into_place(temporary, folder, written.fingerprint, kinds)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return folder
@@ -135,28 +135,28 @@ def load(
 
     Args:
         path: Its folder, or for one in MLflow `models:/NAME/VERSION`, `models:/NAME@ALIAS` or the id of its run.
-        lm: Another LM than the one it was compiled with; the evidence in the export does not hold for that one.
-        api_base: Address of an OpenAI-compatible server. An address in the export is not used unless it is given here,
-            too, because texts and key are sent there.
+        lm: An LM in place of that of the compile; the evidence in the export does not hold for it.
+        api_base: Address of an OpenAI-compatible server. An address in the export is used only if it is given here as
+            well, because texts and key are sent there.
         concurrency: Most LM calls in flight at once.
         store: Folder to keep the LM's replies in; by default the most recent ones are kept in memory.
-        replies: PostgreSQL database that shares the replies in `store` with a team; by default what the variable
-            DEBATE_REPLIES says.
+        replies: PostgreSQL database that shares the replies in `store` with a team; by default that of the environment
+            variable DEBATE_REPLIES.
         judges: `module:Class` of each judge outside this project that the export may use.
 
     Raises:
-        InputError: It cannot be found or is not a usable export, `lm` is not an LM, or the address of the LM is only in
-            the export.
+        InputError: It cannot be found or is not a usable export, `lm` is not an LM, or only the export gives the
+            address of the LM.
         dspy.LMError: The LM cannot be made, e.g. because its key is missing.
     """
     if replies is not None and store is None:
         raise InputError("replies are shared from a folder", field="replies", remedy="name a folder by `store` as well")
     return open_judge(
-        find(path, judges), lm=lm, api_base=api_base, concurrency=concurrency, store=store, replies=replies
+        open_export(path, judges), lm=lm, api_base=api_base, concurrency=concurrency, store=store, replies=replies
     )
 
 
-def find(path: str | Path, judges: Collection[str] = (), store: MLflowStore = DEFAULT_STORE) -> Export:
+def open_export(path: str | Path, judges: Collection[str] = (), store: MLflowStore = DEFAULT_STORE) -> Export:
     """Read an export by folder or MLflow address, without an LM.
 
     Args:
@@ -172,42 +172,42 @@ def find(path: str | Path, judges: Collection[str] = (), store: MLflowStore = DE
 
 def _manifest(judge: CompiledJudge, states: Mapping[str, State], demos: bool) -> dict[str, Any]:
     aspects: dict[str, Any] = {}
-    for number, (name, chosen) in enumerate(judge.aspects.items(), 1):
+    for number, (name, aspect_judge) in enumerate(judge.aspects.items(), 1):
         file_name = re.sub(r"[^\w.-]", "_", name)
         aspects[name] = {
-            "kind": chosen.judge.kind,
-            "config": chosen.judge.config(),
-            "granularity": chosen.granularity,
+            "kind": aspect_judge.judge.kind,
+            "config": aspect_judge.judge.config(),
+            "granularity": aspect_judge.granularity,
             # The number keeps names different that would be the same on a file system.
             "state": f"state/{number}-{file_name}.json",
         }
-        left_out = 0 if demos else sum(len(p.demos) for _, p in chosen.judge.named_predictors())
+        left_out = 0 if demos else sum(len(p.demos) for _, p in aspect_judge.judge.named_predictors())
         if left_out:
             aspects[name]["demos_left_out"] = left_out
             log.warning("%s: %d demonstrations are not exported, so the export asks without them", name, left_out)
-        if chosen.calibration is not None:
-            aspects[name]["calibration"] = calibration_record(chosen.calibration)
-        if texts := held_texts(states[name]):
+        if aspect_judge.calibration is not None:
+            aspects[name]["calibration"] = calibration_record(aspect_judge.calibration)
+        if texts := count_texts(states[name]):
             aspects[name]["holds_texts"] = texts
     task = task_record(judge.task)
-    # Through JSON, so that floats and tuples have the form in which a reader computes the fingerprint.
-    plain = json.loads(json.dumps([task, aspects, states], allow_nan=False))
+    # Through JSON, because the fingerprint is checked on what is read back.
+    json_values = json.loads(json.dumps([task, aspects, states], allow_nan=False))
     return {
         "format": FORMAT,
         "schema_version": SCHEMA_VERSION,
-        "fingerprint": program_fingerprint(*plain),
-        "task": plain[0],
-        "aspects": plain[1],
+        "fingerprint": program_fingerprint(*json_values),
+        "task": json_values[0],
+        "aspects": json_values[1],
     }
 
 
 def _refuse_examples(judge: CompiledJudge) -> None:
-    for aspect, chosen in judge.aspects.items():
-        if examples_of(chosen.judge):
+    for aspect, aspect_judge in judge.aspects.items():
+        if examples_of(aspect_judge.judge):
             raise InputError(
-                f"the judge of {aspect!r} shows rated examples, which are texts of the data",
+                f"the judge of {aspect!r} has rated examples in its prompts, which are texts of the data",
                 field="demos",
-                expected="permission to export them, or a judge without them",
+                expected="permission to export them, or a judge without rated examples",
                 remedy="choose --config export-examples=true, or leave --examples out",
             )
 
@@ -230,7 +230,7 @@ def _versions() -> dict[str, str]:
 
 
 def _portable(value: Any) -> Any:
-    """`value` with absolute paths cut to their last part, because they have no meaning on another machine."""
+    """`value` with absolute paths cut to their last component: they mean nothing on another machine."""
     if isinstance(value, Mapping):
         return {str(k): _portable(v) for k, v in value.items()}
     if isinstance(value, list):
@@ -256,9 +256,7 @@ def _write(folder: Path, manifest: Mapping[str, Any], states: Mapping[str, State
         aspects=", ".join(manifest["aspects"]),
         lm=f"It was compiled with the LM {spec}{note}. " if spec else "",
         scale=_ON_RATERS_SCALE if any("calibration" in entry for entry in manifest["aspects"].values()) else "",
-        texts=f" Its prompts show {texts} rated texts of that data, which stand in the folder `state`."
-        if texts
-        else "",
+        texts=f" Its prompts have {texts} rated texts of that data, which are in the folder `state`." if texts else "",
     )
     (folder / "README.md").write_text(readme, encoding="utf-8")
     _write_json(folder / MANIFEST, manifest)
@@ -268,23 +266,23 @@ def _write_json(file: Path, value: Any) -> None:
     file.write_text(json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
 
-def _put(temporary: Path, folder: Path, fingerprint: str, kinds: Collection[str]) -> None:
-    """Move the new export to its place; an existing export of another judge is kept under another name."""
+def _move_into_place(temporary: Path, folder: Path, fingerprint: str, kinds: Collection[str]) -> None:
+    """Rename the new export to its folder; an existing export of another judge is kept under another name."""
     old: Path | None = None
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         try:
-            before = read(folder, kinds).fingerprint
+            old_fingerprint = read(folder, kinds).fingerprint
         except InputError as error:
             if not (folder / MANIFEST).is_file():
                 raise InputError(
-                    "the folder of the export contains something else",
+                    "the folder is not empty and is no export",
                     file=folder,
                     expected="an export, or no such folder",
-                    remedy="choose another name, or move what is there",
+                    remedy="choose another name, or move the files that are there",
                 ) from error
-            before = "broken"
-        same = before == fingerprint
-        old = folder.with_name(f".{temporary.name[1:]}.old" if same else f"{folder.name}.{before[:8]}")
+            old_fingerprint = "broken"
+        same = old_fingerprint == fingerprint
+        old = folder.with_name(f".{temporary.name[1:]}.old" if same else f"{folder.name}.{old_fingerprint[:8]}")
         shutil.rmtree(old, ignore_errors=True)
         folder.rename(old)
         if not same:

@@ -1,8 +1,8 @@
-"""The LM that scores with an export, and its address: an address that is only in the export is not used.
+"""The LM of an export's judge and its address; an address that only the export gives is not used.
 
-An export may come from anywhere. Calls carry the texts and the user's key, so they go to the provider that the spec
-names or to an address that the user has given: by `--api-base`, by the provider's environment variable, or by
-confirming the export's address (`confirmed`).
+An export may come from anywhere. Calls carry the texts and the user's key, so they go only to the provider in the spec
+(PROVIDER/MODEL) or to an address that the user has given: by `--api-base`, by the provider's environment variable, or
+by confirming the export's address (`confirm_address`).
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ from debate_judge.programs.lm.http.address import base_variable, key_variable, w
 from debate_judge.runs.export.manifest import Export
 
 
-def lm_of(
+def resolve_lm(
     export: Export, lm: str | None, api_base: str | None, max_tokens: int | None = None
 ) -> tuple[str, str | None, dict[str, Any]]:
     """Spec, address and further arguments of `make_lm`: those of the compile, unless others are given here.
 
-    An address that is only in the export is refused.
+    Raises:
+        InputError: Only the export gives the address.
     """
     recorded = export.manifest["lm"]
     spec = lm or recorded["spec"]
-    address = foreign_address(export, lm, api_base)
+    address = unconfirmed_address(export, lm, api_base)
     if address is not None:
         raise InputError(
             "the export names the server that texts and key would go to, and you have not confirmed it",
@@ -34,8 +35,8 @@ def lm_of(
             field="lm.api_base",
             expected="an address that you give yourself",
             found=repr(address),
-            remedy="if you trust it, give it yourself: --api-base ADDRESS, or load(..., api_base=ADDRESS); for another "
-            "LM: --lm",
+            remedy="if you trust it, give it yourself: --api-base ADDRESS, or load(..., api_base=ADDRESS); to use "
+            "another LM: --lm",
         )
     if lm is None and "://" in spec:
         # For some of LiteLLM's providers the model's name is an address.
@@ -51,19 +52,23 @@ def lm_of(
     return spec, api_base, settings if max_tokens is None else {**settings, "max_tokens": max_tokens}
 
 
-def foreign_address(export: Export, lm: str | None, api_base: str | None) -> str | None:
-    """The export's address, if calls would go there and the user has not given it, too; else None."""
+def unconfirmed_address(export: Export, lm: str | None, api_base: str | None) -> str | None:
+    """The export's address, if calls would go there and the user has not given it as well; else None."""
     recorded: Mapping[str, Any] = export.manifest["lm"]
     address: str | None = recorded.get("api_base")
     if not address or api_base or (lm is not None and lm != recorded["spec"]):
         return None
-    given = os.environ.get(base_variable(recorded["spec"]))
-    return None if given and without_credentials(given).rstrip("/") == address.rstrip("/") else address
+    environment_address = os.environ.get(base_variable(recorded["spec"]))
+    return (
+        None
+        if environment_address and without_credentials(environment_address).rstrip("/") == address.rstrip("/")
+        else address
+    )
 
 
-def confirmed(export: Export, lm: str | None, api_base: str | None) -> str | None:
+def confirm_address(export: Export, lm: str | None, api_base: str | None) -> str | None:
     """The export's address, after the user has confirmed it at the terminal; `api_base` if there is none to confirm."""
-    address = foreign_address(export, lm, api_base)
+    address = unconfirmed_address(export, lm, api_base)
     if address is None:
         return api_base
     if sys.stdin is None or not sys.stdin.isatty():

@@ -1,6 +1,6 @@
 """A judge that was loaded from an export and is connected to an LM, to score texts from Python.
 
-It works where an event loop is already running (notebooks, web servers), because it runs its own in a thread.
+It works where an event loop is already running (notebooks, web servers), because its own runs in a thread.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from debate_judge.programs.lm.loop import run
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.reply import InMemoryStore
 from debate_judge.programs.make_lm import make_lm, open_replies
-from debate_judge.runs.export.lm_choice import lm_of
+from debate_judge.runs.export.lm_choice import resolve_lm
 from debate_judge.runs.export.manifest import Export
-from debate_judge.runs.export.recorded import cuts_in, fitted_intervals
+from debate_judge.runs.export.recorded import cuts_in, intervals_in
 from debate_judge.runs.runner.preflight import PreflightCheck, preflight
 from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.runner.streaming import Score, judge_in_order, score_of
@@ -47,11 +47,11 @@ if TYPE_CHECKING:
 
     from debate_judge.data.inference.conformal import ConformalIntervals
 
-_ROW = {"text", "source", "context", "references"}
+_ROW_FIELDS = {"text", "source", "context", "references"}
 
 
 class _RunnerConnection:
-    """The running runner of a process, and what must be closed after it. Copies of a judge share it."""
+    """The started runner of a process, with the store to close after it. Copies of a judge share it."""
 
     def __init__(self, connect: Callable[[ExitStack], JudgeRunner]) -> None:
         self.closed = False
@@ -65,22 +65,26 @@ class _RunnerConnection:
         return self
 
     def _start(self) -> None:
-        with ExitStack() as opened:
-            self.last = self._connect(opened)
-            self._opened = opened.pop_all()
+        with ExitStack() as stack:
+            self.current = self._connect(stack)
+            self._exit_stack = stack.pop_all()
 
     def runner(self) -> JudgeRunner:
-        """The runner of this process; a closed judge has none."""
+        """The runner of this process, started again after a fork.
+
+        Raises:
+            ValueError: The judge was closed.
+        """
         if self.closed:
             raise ValueError("the judge was closed; load it again")
-        if self.last.is_forked_copy:
+        if self.current.is_forked_copy:
             # A lock for each process: the parent's may have been held when this process was forked, and would stay so.
             with self._locks.setdefault(os.getpid(), threading.Lock()):
-                if self.last.is_forked_copy:
+                if self.current.is_forked_copy:
                     # Kept and not closed, because the parent still uses these connections and this loop's selector.
-                    self._inherited += [self.last, self._opened]
+                    self._inherited += [self.current, self._exit_stack]
                     self._start()
-        return self.last
+        return self.current
 
     def close(
         self,
@@ -89,18 +93,18 @@ class _RunnerConnection:
         trace: TracebackType | None = None,
     ) -> None:
         self.closed = True
-        if not self.last.is_forked_copy:
-            # A second thread must not close the store while the first one waits for answers that are to be kept.
+        if not self.current.is_forked_copy:
+            # A second thread must not close the store while the first one waits for replies that are to be stored.
             with self._closing:
-                self._opened.__exit__(kind, error, trace)
+                self._exit_stack.__exit__(kind, error, trace)
 
 
 class LoadedJudge(dspy.Module):
     """A judge ready to score: a DSPy program with a debate for each aspect, and an LM of its own.
 
-    It is called as every judge is (`programs.judge`); without `aspect` it scores all its aspects. Its LM answers,
-    whatever `dspy.configure` says, because its agreement with the raters was measured with that one; another LM answers
-    where it is asked for: by `load(..., lm=...)`, within `dspy.context(lm=...)`, or by `set_lm`.
+    It is called like every judge (`programs.judge`); without `aspect` it scores all its aspects. It uses its own LM,
+    whatever `dspy.configure` says, because its agreement with the raters was measured with that one; only
+    `load(..., lm=...)`, `dspy.context(lm=...)` and `set_lm` replace it.
 
     Close it, or use it as a context manager, to end its thread and connections. Several threads may use one judge at
     the same time. So may processes that are forked after it was loaded: each opens its own connections and store when
@@ -108,7 +112,7 @@ class LoadedJudge(dspy.Module):
 
     Args:
         export: The export.
-        connect: Makes a running runner, and adds everything that must be closed later to the stack.
+        connect: Starts a runner, and adds everything that must be closed later to the stack.
     """
 
     def __init__(self, export: Export, connect: Callable[[ExitStack], JudgeRunner]) -> None:
@@ -118,16 +122,16 @@ class LoadedJudge(dspy.Module):
         self.manifest: Mapping[str, Any] = export.manifest
         self.fingerprint = export.fingerprint
         self._exported = export.judge
-        self._decided = cuts_in(export.manifest)
+        self._cuts = cuts_in(export.manifest)
         self._connection = _RunnerConnection(connect)
 
     def forward(self, *positional: object, **keywords: Any) -> dspy.Prediction:
         """Score a text, or several of one source.
 
         Args:
-            positional: Refused: all arguments have keywords.
+            positional: Refused: all arguments are keyword arguments.
             keywords: `source`, `text` or `texts`, and optionally `context` and `references` as for every judge;
-                `aspect`, one of the judge's, without which all of them are scored; `scale` as for `score`.
+                `aspect`, by default all aspects of the judge; `scale` as for `score`.
 
         Returns:
             What every judge returns. Without `aspect`: `scores`, `reasons` and `judgements` by the aspect's name, each
@@ -142,7 +146,7 @@ class LoadedJudge(dspy.Module):
     async def aforward(self, *positional: object, **keywords: Any) -> dspy.Prediction:
         scale: ScoreScale = keywords.pop("scale", "judge")
         texts = CallTexts.from_arguments(positional, keywords)
-        aspects = self._asked(keywords.get("aspect"), keywords.get("task"))
+        aspects = self._requested_aspects(keywords.get("aspect"), keywords.get("task"))
         compiled = self.compiled
         compiled.require_calibrated(aspects, scale)
         items = texts.items(self.task, aspects)
@@ -161,12 +165,12 @@ class LoadedJudge(dspy.Module):
             return answers[aspects[0].name]
         return _by_aspect(answers)
 
-    async def _judged(self, items: Sequence[Item], another: Any | None = None) -> list[Judgement]:
-        """Judge the items on the connection's loop; on the present one by `another` LM, if one is given."""
-        runner = None if another is not None else self._connection.runner()
+    async def _judged(self, items: Sequence[Item], context_lm: Any | None = None) -> list[Judgement]:
+        """Judge the items with the own LM on the loop of the runner, or with `context_lm` on the current loop."""
+        runner = None if context_lm is not None else self._connection.runner()
 
         async def ask(judge: Judge, table: Question) -> list[Judgement]:
-            with dspy.context(lm=another or self.lm):
+            with dspy.context(lm=context_lm or self.lm):
                 return await judge.judge(table.items)
 
         judgements: dict[Item, Judgement] = {}
@@ -179,7 +183,7 @@ class LoadedJudge(dspy.Module):
             judgements |= zip(shared_items, grouping.by_item(await asyncio.gather(*waiting)), strict=True)
         return [judgements[item] for item in items]
 
-    def _asked(self, aspect: object, task: object) -> list[Aspect]:
+    def _requested_aspects(self, aspect: object, task: object) -> list[Aspect]:
         if task is not None and getattr(task, "name", task) != self.task.name:
             raise InputError("this judge is for another task", field="task", expected=self.task.name, found=task)
         if isinstance(aspect, str):
@@ -193,19 +197,17 @@ class LoadedJudge(dspy.Module):
         )
 
     def cut(self, aspect: Aspect) -> float | None:
-        """The least score that means yes: that of the evidence, where the raters' ratings were yes or no."""
-        decided = self._decided.get(aspect.name)
-        if decided is not None and decided.kind == "binary" and decided.cut is not None:
-            return decided.cut
+        """The least score that means yes: from the evidence, where ratings were yes or no, else from the task."""
+        recorded = self._cuts.get(aspect.name)
+        if recorded is not None and recorded.kind == "binary" and recorded.cut is not None:
+            return recorded.cut
         return cut_of(aspect) if self.judges[aspect.name].on_scale else None
 
     @property
     def compiled(self) -> CompiledJudge:
-        """The judges with what belongs to each aspect."""
-        known = self._exported.aspects.items()
-        return replace(
-            self._exported, aspects={name: replace(chosen, judge=self.judges[name]) for name, chosen in known}
-        )
+        """The exported judge with the present `judges`, which DSPy may have replaced."""
+        aspects = {name: replace(j, judge=self.judges[name]) for name, j in self._exported.aspects.items()}
+        return replace(self._exported, aspects=aspects)
 
     @property
     def closed(self) -> bool:
@@ -213,8 +215,8 @@ class LoadedJudge(dspy.Module):
 
     @property
     def lm(self) -> JudgeLM:
-        """The LM that is asked, with the count of its calls in this process."""
-        return self._connection.last.lm if self.closed else self._connection.runner().lm
+        """The judge's own LM, which counts its calls in this process."""
+        return self._connection.current.lm if self.closed else self._connection.runner().lm
 
     @property
     def task(self) -> Task:
@@ -226,8 +228,8 @@ class LoadedJudge(dspy.Module):
         return tuple(self._exported.aspects)
 
     def choose(self, aspects: Sequence[str] | str | None = None) -> list[Aspect]:
-        """The named aspects in the task's order, or all (also for `all`); unknown ones are refused."""
-        return chosen_aspects(self._exported, aspects)
+        """The named aspects in the task's order; all for None or `all`; unknown names are an `InputError`."""
+        return select_aspects(self._exported, aspects)
 
     def score(
         self,
@@ -247,15 +249,15 @@ class LoadedJudge(dspy.Module):
             text: The candidate.
             context: A text that belongs to the source, if the task has one: the fact that a dialogue is about.
             references: Human-written candidates, for reference metrics only.
-            aspects: Which aspects; all by default.
-            scale: `raters` maps each score to the expected mean rating, with the map that the compile fitted on train
-                and dev; the order of scores stays the same, and `Score.judge_score` is the judge's own score.
+            aspects: Names of the aspects to score; all by default.
+            scale: `raters` maps each score to the expected mean rating, by the calibration that the compile fitted on
+                train and dev; the order of scores stays the same, and `Score.judge_score` is the judge's own score.
 
         Returns:
             Aspect name -> score, in the task's order.
 
         Raises:
-            InputError: an unknown aspect, a text that is empty, or no map in the export.
+            InputError: An aspect is unknown, the text is empty, or the export has no calibration.
             dspy.LMError: The LM cannot be used at all; after other failures the reason is in the score's `unscored`.
         """
         row = {"text": text, "source": source, "context": context, "references": references}
@@ -270,25 +272,25 @@ class LoadedJudge(dspy.Module):
     ) -> list[dict[str, Score]]:
         """Score many texts concurrently.
 
-        Consecutive rows of one source are judged together if the judge does so.
+        Consecutive rows of one source share calls if the judge reads candidates side by side.
 
         Args:
-            rows: Mappings, or a DataFrame, with `text` and `source`, and optionally `context` and `references`; what
-                else they have is ignored.
-            aspects: Which aspects; all by default.
+            rows: Mappings, or a DataFrame, with `text` and `source`, and optionally `context` and `references`; other
+                fields are ignored.
+            aspects: Names of the aspects to score; all by default.
             scale: As for `score`.
 
         Returns:
             For each row, in order, what `score` returns.
         """
-        chosen = self.choose(aspects)
-        self.compiled.require_calibrated(chosen, scale)
+        selected = self.choose(aspects)
+        self.compiled.require_calibrated(selected, scale)
         scored = self.stream(
-            item for number, row in enumerate(_records(rows)) for item in self._items(number, row, chosen)
+            item for number, row in enumerate(_records(rows)) for item in self._items(number, row, selected)
         )
         results: list[dict[str, Score]] = []
         for item, judgement in scored:
-            if item.aspect is chosen[0]:
+            if item.aspect is selected[0]:
                 results.append({})
             results[-1][item.aspect.name] = score_of(self.compiled, item, judgement, scale)
         return results
@@ -302,8 +304,9 @@ class LoadedJudge(dspy.Module):
         aspects: Sequence[str] | str | None = None,
         scale: ScoreScale = "judge",
     ) -> list[dict[str, Score]]:
-        """Score candidates of one source, in shared calls if the judge shares them; the arguments are those of `score`,
-        and what it returns is returned for each candidate, in order.
+        """Score candidates of one source, in shared calls if the judge reads them side by side.
+
+        Arguments are those of `score`; the result has what `score` returns for each candidate, in order.
         """
         rows = [{"text": text, "source": source, "context": context} for text in texts]
         return self.score_many(rows, aspects=aspects, scale=scale)
@@ -311,16 +314,16 @@ class LoadedJudge(dspy.Module):
     def questions(
         self, row: Mapping[str, Any], aspects: Sequence[str] | str | None = None, *, number: int = 0
     ) -> list[Item]:
-        """What is asked about a row of `score_many`, the `number`-th, an item for each aspect."""
+        """The items of a row of `score_many`, one for each aspect; `number` is the row's index."""
         return list(self._items(number, row, self.choose(aspects)))
 
     async def ascore_items(self, items: Sequence[Item], scale: ScoreScale = "judge") -> list[Score]:
-        """A score for each item that `questions` returned, on any event loop; those of one source share calls where the
-        judge does so. The judge's own LM answers, also within a `dspy.context` of another program.
+        """A score for each item from `questions`, on any event loop, with the judge's own LM even within a
+        `dspy.context`. Items of one source share calls if the judge reads candidates side by side.
         """
         compiled = self.compiled
         compiled.require_calibrated(list(dict.fromkeys(item.aspect for item in items)), scale)
-        # What an optimizer records of its own program must not hold the calls of the judge.
+        # The trace that an optimizer records of its own program must not contain the calls of this judge.
         with dspy.context(trace=None, disable_history=True):
             judged = await self._judged(items)
         return [score_of(compiled, item, judgement, scale) for item, judgement in zip(items, judged, strict=True)]
@@ -328,27 +331,26 @@ class LoadedJudge(dspy.Module):
     def intervals(
         self, level: float = 0.9, aspects: Sequence[str] | str | None = None
     ) -> dict[str, ConformalIntervals]:
-        """Aspect -> conformal intervals for scores on the raters' scale that are to hold a share `level` of ratings,
-        from the held-out scores that the export keeps. `judge.intervals()["coherence"].at(score)` has the ends `low`
-        and `high`.
+        """Aspect -> conformal intervals for scores on the raters' scale, of which a share `level` contains the rating,
+        fitted to the held-out scores in the export. `judge.intervals()["coherence"].at(score)` has `low` and `high`.
         """
-        return fitted_intervals(self.manifest, self.choose(aspects), level)
+        return intervals_in(self.manifest, self.choose(aspects), level)
 
     def stream(self, items: Iterable[Item]) -> Iterator[tuple[Item, Judgement]]:
         """Judge a stream of items in order and with constant memory; see `runs.runner.streaming.judge_in_order`."""
         return judge_in_order(self._connection.runner(), self.compiled, items)
 
     def smoke_test(self, items: Sequence[Item]) -> None:
-        """Ask each role about one of `items`, so that a failure that concerns all items is found at once."""
+        """Make one call for each role, so that an error that concerns all items is found at once."""
         by_aspect: dict[str, list[Item]] = {}
         for item in items:
             by_aspect.setdefault(item.aspect.name, []).append(item)
         shared = shared_judges({name: self.compiled.aspects[name].judge for name in by_aspect})
-        trials = [
-            PreflightCheck.of("+".join(s.aspects), s.judge, [i for n in s.aspects for i in by_aspect[n]])
-            for s in shared
+        checks = [
+            PreflightCheck.of("+".join(group.aspects), group.judge, [i for n in group.aspects for i in by_aspect[n]])
+            for group in shared
         ]
-        preflight(self._connection.runner(), trials)
+        preflight(self._connection.runner(), checks)
 
     def close(self) -> None:
         """End the thread, the connections and the store; those of a parent process stay open."""
@@ -367,8 +369,8 @@ class LoadedJudge(dspy.Module):
         for name in ("text", "source"):
             # An empty source is allowed for texts judged by themselves, but it must be given explicitly.
             if row.get(name) is None:
-                near = [key for key in row if isinstance(key, str) and key not in _ROW]
-                remedy = did_you_mean(name, near, f"did you mean {{}}? rename it to {name}")
+                others = [key for key in row if isinstance(key, str) and key not in _ROW_FIELDS]
+                remedy = did_you_mean(name, others, f"did you mean {{}}? rename it to {name}")
                 raise InputError(f"row {number} needs a {name}", field=name, expected="a text", remedy=remedy)
         text = checked_text("text", row["text"], nonempty=True, where=where)
         source = checked_text("source", row["source"], where=where)
@@ -379,7 +381,7 @@ class LoadedJudge(dspy.Module):
 
 
 def _records(rows: Iterable[Mapping[str, Any]] | pd.DataFrame) -> Iterator[Mapping[str, Any]]:
-    """The rows as mappings; an empty cell of a DataFrame is none of its row's fields."""
+    """The rows as mappings; empty cells of a DataFrame are left out."""
     if not hasattr(rows, "to_dict"):
         yield from rows
         return
@@ -389,7 +391,7 @@ def _records(rows: Iterable[Mapping[str, Any]] | pd.DataFrame) -> Iterator[Mappi
 
 
 def _by_aspect(answers: Mapping[str, dspy.Prediction]) -> dspy.Prediction:
-    """The answers of all aspects as one, with the lists' names."""
+    """One prediction of all aspects: the fields of the single ones in the plural, by aspect."""
     fields: dict[str, dict[str, Any]] = {"scores": {}, "reasons": {}, "judgements": {}}
     for aspect, prediction in answers.items():
         for name, value in prediction.items():
@@ -398,30 +400,30 @@ def _by_aspect(answers: Mapping[str, dspy.Prediction]) -> dspy.Prediction:
 
 
 def _lm_of_context() -> Any | None:
-    """The LM of a `dspy.context` around the caller; None where there is only the one of `dspy.configure`, or none."""
+    """The LM of a `dspy.context` around the caller; None without one, whatever `dspy.configure` has set."""
     lm = dspy.settings.lm
     # In an empty context, settings are those of `dspy.configure` alone.
     return None if lm is contextvars.Context().run(lambda: dspy.settings.lm) else lm
 
 
-def chosen_aspects(judge: CompiledJudge, aspects: Sequence[str] | str | None) -> list[Aspect]:
+def select_aspects(judge: CompiledJudge, aspects: Sequence[str] | str | None) -> list[Aspect]:
     """See `LoadedJudge.choose`."""
-    known = tuple(judge.aspects)
-    wanted = known if aspects is None else (aspects,) if isinstance(aspects, str) else tuple(aspects)
-    if wanted == (ALL,) and ALL not in known:
-        wanted = known
-    if not wanted:
-        raise InputError("no aspect to score", field="aspects", expected="some of " + ", ".join(known))
-    for name in wanted:
+    names = tuple(judge.aspects)
+    selected = names if aspects is None else (aspects,) if isinstance(aspects, str) else tuple(aspects)
+    if selected == (ALL,) and ALL not in names:
+        selected = names
+    if not selected:
+        raise InputError("no aspect to score", field="aspects", expected="some of " + ", ".join(names))
+    for name in selected:
         if name not in judge.aspects:
             raise InputError(
                 f"the judge does not score {name!r}",
                 field="aspects",
-                expected="some of " + ", ".join(known),
+                expected="some of " + ", ".join(names),
                 found=name,
-                remedy=did_you_mean(name, known),
+                remedy=did_you_mean(name, names),
             )
-    return [judge.task.aspect(name) for name in known if name in wanted]
+    return [judge.task.aspect(name) for name in names if name in selected]
 
 
 def open_judge(
@@ -436,13 +438,13 @@ def open_judge(
     max_tokens: int | None = None,
 ) -> LoadedJudge:
     """Connect an export to its LM; the arguments are those of `runs.export.folder.load` and `programs.lm.options`."""
-    spec, api_base, settings = lm_of(export, lm, api_base, max_tokens)
+    spec, api_base, settings = resolve_lm(export, lm, api_base, max_tokens)
     # Limited, so that the memory of a long-running service does not grow.
     recent = InMemoryStore(max_replies=10_000)
 
-    def connect(opened: ExitStack) -> JudgeRunner:
-        kept = recent if store is None else opened.enter_context(closing(open_replies(store, spec, replies)))
-        made = make_lm(spec, api_base=api_base, store=kept, concurrency=concurrency, options=options, **settings)
-        return opened.enter_context(JudgeRunner(made, progress=False))
+    def connect(stack: ExitStack) -> JudgeRunner:
+        stored = recent if store is None else stack.enter_context(closing(open_replies(store, spec, replies)))
+        client = make_lm(spec, api_base=api_base, store=stored, concurrency=concurrency, options=options, **settings)
+        return stack.enter_context(JudgeRunner(client, progress=False))
 
     return LoadedJudge(export, connect)

@@ -1,8 +1,8 @@
-"""The files of an exported judge: conversion to JSON, and reading with every field checked.
+"""The files of an exported judge: conversion to JSON, and reading with validation of every field.
 
 An export is a folder with `manifest.json` and one DSPy state per aspect, all of it JSON: reading one runs no code from
-it. A user's own judge is recorded as `module:Class` and imported only if the caller has named it. No LM is made here;
-for a judge that scores, see `runs.export.folder`.
+it. A user's own judge is recorded as `module:Class` and imported only if the caller has named it. `runs.export.folder`
+connects an export to an LM.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ SCHEMA_VERSION = 2
 
 MANIFEST = "manifest.json"
 
-_PLACES = (MANIFEST, f"artifacts/{MANIFEST}", f"artifacts/*/{MANIFEST}", f"*/{MANIFEST}")
-"""Where the manifest may be below a folder: directly in it, or inside an MLflow model."""
+_MANIFEST_PATTERNS = (MANIFEST, f"artifacts/{MANIFEST}", f"artifacts/*/{MANIFEST}", f"*/{MANIFEST}")
+"""Paths of the manifest below a folder: directly in it, or in an MLflow model."""
 
 _STATE_KEYS = ("signature", "demos", "fields")
-"""The parts of a predictor's DSPy state that belong to the program; the rest is an LM and traces of the tuning."""
+"""The keys of a predictor's DSPy state that are exported; the others are an LM and traces of the tuning."""
 
 REMEDY = "compile the judge again, or restore the folder from a copy"
 
@@ -44,7 +44,7 @@ State = dict[str, dict[str, Any]]
 
 @dataclass(frozen=True)
 class Export:
-    """A judge as it was read from its folder."""
+    """An exported judge, without an LM."""
 
     judge: CompiledJudge
     manifest: Mapping[str, Any]
@@ -52,7 +52,7 @@ class Export:
 
     @property
     def fingerprint(self) -> str:
-        """Hash of the program: task, aspects, configurations, instructions; without the LM."""
+        """Hash of the program: task, aspects, configurations and instructions, but not the LM."""
         return str(self.manifest["fingerprint"])
 
 
@@ -70,7 +70,7 @@ def task_record(task: Task) -> dict[str, Any]:
                 "low": float(a.scale.low),
                 "high": float(a.scale.high),
                 "step": float(a.scale.step),
-                # Only where it is not so: an older export has no such field.
+                # Only where it is false: older exports have no such field.
                 **({} if a.source else {"source": False}),
             }
             for a in task.aspects
@@ -79,7 +79,7 @@ def task_record(task: Task) -> dict[str, Any]:
 
 
 def program_fingerprint(task: object, aspects: object, states: Mapping[str, object]) -> str:
-    """Hash of all that determines the judge's prompts and how it reads replies; the arguments are JSON values."""
+    """Hash of everything that determines the judge's prompts and how replies are parsed; arguments are JSON values."""
     return fingerprint({"task": task, "aspects": aspects, "states": states})
 
 
@@ -91,8 +91,8 @@ def program_state(judge: Judge, demos: bool) -> State:
     }
 
 
-def held_texts(state: State) -> dict[str, int]:
-    """The number of texts of the data in a judge's state, by their kind; empty if there are none."""
+def count_texts(state: State) -> dict[str, int]:
+    """The numbers of rated examples and of other demonstrations in a judge's state; empty if there are none."""
     demos = [demo for predictor_state in state.values() for demo in predictor_state.get("demos", ())]
     rated = sum(map(is_rated, demos))
     counts = {"rated_examples": rated, "demonstrations": len(demos) - rated}
@@ -117,35 +117,35 @@ def read(path: str | Path, judges: Collection[str] = ()) -> Export:
     with root.child("task").located():
         task = manifest.task.task(manifest.columns)
     files = {name: _state_file(folder, entries.child(name), entry.state) for name, entry in manifest.aspects.items()}
-    content = program_fingerprint(
+    actual = program_fingerprint(
         root.values["task"], root.values["aspects"], {name: file.values for name, file in files.items()}
     )
-    if content != manifest.fingerprint:
+    if actual != manifest.fingerprint:
         raise root.error(
             "the export was changed after it was written, so the evidence in it belongs to another judge",
             "fingerprint",
             expected=manifest.fingerprint,
-            found=content,
-            remedy="restore the folder, or change the judge in Python and save it anew with `runs.export.save`",
+            found=actual,
+            remedy="restore the folder, or change the judge in Python and save it with `runs.export.folder.save`",
         )
     records = {name: entries.child(name) for name in files}
-    judged = {name: validated(_AspectEntry, record) for name, record in records.items()}
-    for name, entry in judged.items():
-        _check_kind(records[name], entry.kind, judges)
+    aspect_entries = {name: validated(_AspectEntry, record) for name, record in records.items()}
+    for name, entry in aspect_entries.items():
+        _check_importable(records[name], entry.kind, judges)
     judges_by_aspect = {
-        name: _aspect_judge(records[name], judged[name], file, task, name) for name, file in files.items()
+        name: _aspect_judge(records[name], aspect_entries[name], file, task, name) for name, file in files.items()
     }
-    in_task_order = {a.name: judges_by_aspect[a.name] for a in task.aspects if a.name in judges_by_aspect}
-    return Export(CompiledJudge(task, in_task_order), root.values, folder)
+    ordered = {a.name: judges_by_aspect[a.name] for a in task.aspects if a.name in judges_by_aspect}
+    return Export(CompiledJudge(task, ordered), root.values, folder)
 
 
 def _locate(path: Path) -> Path:
     if not path.is_dir():
         problem = "an export is a folder, and this is a file" if path.exists() else "no such folder"
-        near = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
-        remedy = "give the folder that holds manifest.json" if path.exists() else did_you_mean(path.name, near)
+        siblings = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+        remedy = "give the folder that holds manifest.json" if path.exists() else did_you_mean(path.name, siblings)
         raise InputError(problem, file=path, expected="the folder of an export", remedy=remedy)
-    manifests = next((sorted(path.glob(place)) for place in _PLACES if any(path.glob(place))), [])
+    manifests = next((sorted(path.glob(p)) for p in _MANIFEST_PATTERNS if any(path.glob(p))), [])
     if len(manifests) != 1:
         raise InputError(
             f"no {MANIFEST} in the folder" if not manifests else f"several folders with a {MANIFEST}",
@@ -186,8 +186,8 @@ def _state_file(folder: Path, entry: Record, name: str) -> Record:
     return json_object(file, remedy=REMEDY)
 
 
-def _check_kind(entry: Record, name: str, judges: Collection[str]) -> None:
-    """Refuse a judge that is neither part of this project nor named by the caller."""
+def _check_importable(entry: Record, name: str, judges: Collection[str]) -> None:
+    """Refuse a judge that is neither of this project nor named by the caller."""
     if ":" not in name:
         entry.choice("kind", JUDGE_CLASSES, "update this project if a newer version has it")
     elif name not in judges:
@@ -201,31 +201,31 @@ def _check_kind(entry: Record, name: str, judges: Collection[str]) -> None:
         )
 
 
-def _aspect_judge(entry: Record, own: _AspectEntry, state: Record, task: Task, aspect: str) -> AspectJudge:
+def _aspect_judge(record: Record, entry: _AspectEntry, state: Record, task: Task, aspect: str) -> AspectJudge:
     if aspect not in {a.name for a in task.aspects}:
-        raise entry.error("the task does not have this aspect", found=aspect)
-    config = entry.child("config")
+        raise record.error("the task does not have this aspect", found=aspect)
+    config = record.child("config")
     try:
         with config.located():
-            judge = build(own.kind, own.config)
+            judge = build(entry.kind, entry.config)
     except InputError:
         raise
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise config.error(f"not a configuration of the judge {own.kind!r}: {error!r}", found=own.config) from None
+        raise config.error(f"not a configuration of the judge {entry.kind!r}: {error!r}", found=entry.config) from None
     _apply(judge, state)
-    calibration = None if own.calibration is None else own.calibration.calibration
-    with entry.located("granularity"):
-        return AspectJudge(judge, own.granularity, calibration)
+    calibration = None if entry.calibration is None else entry.calibration.calibration
+    with record.located("granularity"):
+        return AspectJudge(judge, entry.granularity, calibration)
 
 
 def calibration_record(calibration: Calibration) -> dict[str, Any]:
-    """The map to the raters' scale as JSON values."""
+    """The calibration as JSON values."""
     knots = [{"score": score, "raters": rating} for score, rating in calibration.knots]
     return {"knots": knots, "groups": calibration.groups, "candidates": calibration.candidates}
 
 
 def _apply(judge: Judge, state: Record) -> None:
-    """Load the tuned instructions into the judge; they replace those of its configuration."""
+    """Load the predictors' states, with the tuned instructions, into the judge."""
     predictors = dict(judge.named_predictors())
     names = judge.state_names(state.values)
     if set(predictors) != set(names):
@@ -238,8 +238,8 @@ def _apply(judge: Judge, state: Record) -> None:
     complete: State = {}
     for name, predictor in predictors.items():
         record = state.child(names[name])
-        own = validated(_PredictorState, record)
-        fields = own.signature.fields
+        entry = validated(_PredictorState, record)
+        fields = entry.signature.fields
         if len(fields) != len(predictor.signature.fields):
             raise record.error(
                 "the predictor had other fields",
@@ -248,8 +248,8 @@ def _apply(judge: Judge, state: Record) -> None:
                 found=f"{len(fields)} fields",
                 remedy="use the version of this project that made the export, or compile the judge again",
             )
-        known = {k: record.values[k] for k in _STATE_KEYS if k in record.values}
-        complete[name] = {**known, "demos": own.demos, "traces": [], "train": [], "lm": None}
+        exported = {k: record.values[k] for k in _STATE_KEYS if k in record.values}
+        complete[name] = {**exported, "demos": entry.demos, "traces": [], "train": [], "lm": None}
     judge.load_state(complete)
 
 
@@ -282,7 +282,7 @@ class _TaskEntry(FileModel):
     aspects: list[_AspectOfTask]
 
     def task(self, columns: Mapping[str, str]) -> Task:
-        aspects = tuple(one.aspect for one in self.aspects)
+        aspects = tuple(entry.aspect for entry in self.aspects)
         return Task(self.name, self.source_label, self.candidate_label, aspects, self.context_label, columns)
 
 
@@ -304,7 +304,7 @@ def _refuse_empty(aspects: dict[str, _StateEntry]) -> dict[str, _StateEntry]:
 
 
 class _Manifest(FileModel):
-    """What is read of the manifest. How aspects are judged is read once the fingerprint has shown it unchanged."""
+    """The fields of the manifest; the judges of aspects are read only after the fingerprint was checked."""
 
     task: _TaskEntry
     columns: dict[str, Text] = Field(default_factory=dict)

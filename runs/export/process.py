@@ -1,6 +1,6 @@
-"""One loaded judge for all of a process, for engines that load a model again for each task, as Spark does.
+"""One loaded judge per process, for engines such as Spark that load a model again for each task.
 
-Loads of the same export with the same settings share a judge, and so its event loop, connections, rate limits and
+Loads of the same export with the same settings share a judge, and with it event loop, connections, rate limits and
 replies; the judge stays until the process ends.
 """
 
@@ -29,45 +29,45 @@ SETTINGS: Mapping[str, Callable[[Any], Any]] = {
     "budget": str,
     "store": Path,
 }
-"""What can be given to a model -> how its value is read. Limits are those of one process."""
+"""Setting of a model -> conversion of its value. Limits are per process."""
 
 _judges: dict[tuple[object, ...], LoadedJudge] = {}
 _locks: dict[int, threading.Lock] = {}
 
 
-def variable(setting: str) -> str:
+def environment_variable(setting: str) -> str:
     """The environment variable of a setting."""
     return f"DEBATE_{setting.upper()}"
 
 
 def judge_of_process(folder: str | Path, config: Mapping[str, Any]) -> LoadedJudge:
-    """The judge that this process has of an export, loaded if it is the first to be asked for.
+    """The process's judge of an export, loaded on first use.
 
     Args:
         folder: The export.
-        config: Values of some of `SETTINGS`. One that is absent or None is taken from the environment, else what the
-            export or `runs.export.folder.load` says.
+        config: Values of some of `SETTINGS`. A missing one, or None, is taken from the environment, else from the
+            export or the defaults of `runs.export.folder.load`.
 
     Raises:
-        InputError: It is no usable export, a value cannot be read, or only the export says where the calls would go.
+        InputError: It is no usable export, a value cannot be read, or only the export gives the LM's address.
         dspy.LMError: The LM cannot be made, e.g. because its key is missing.
     """
-    given = {name: value for name in SETTINGS if (value := _value(name, config)) is not None}
+    settings = {name: value for name in SETTINGS if (value := _value(name, config)) is not None}
     export = read(folder)
-    spec = str(given.get("lm") or export.manifest["lm"]["spec"])
-    # A key or an address that was corrected since makes another judge.
-    account = tuple(os.environ.get(name) for name in (key_variable(spec), base_variable(spec), "DEBATE_REPLIES"))
+    spec = str(settings.get("lm") or export.manifest["lm"]["spec"])
+    # A key or an address that was changed since makes another judge.
+    environment = tuple(os.environ.get(name) for name in (key_variable(spec), base_variable(spec), "DEBATE_REPLIES"))
     recorded = json.dumps(export.manifest["lm"], sort_keys=True)
-    identity = (export.fingerprint, recorded, *sorted(given.items()), account)
-    # By process: a lock that was held during the fork stays locked forever.
+    identity = (export.fingerprint, recorded, *sorted(settings.items()), environment)
+    # One lock per process: a lock that was held during a fork would stay locked in the child.
     with _locks.setdefault(os.getpid(), threading.Lock()):
         judge = _judges.get(identity)
         if judge is None or judge.closed:
-            limits = {name: given.pop(name, None) for name in ("rpm", "tpm", "budget")}
+            limits = {name: settings.pop(name, None) for name in ("rpm", "tpm", "budget")}
             common = {"lm": None, "api_base": None, "concurrency": 16, "store": None}
-            if "store" in given:
-                given["store"] = replies_folder(given["store"], spec)
-            judge = open_judge(export, options=LMOptions.from_settings(**limits), **{**common, **given})
+            if "store" in settings:
+                settings["store"] = replies_folder(settings["store"], spec)
+            judge = open_judge(export, options=LMOptions.from_settings(**limits), **{**common, **settings})
             _judges[identity] = judge
         return judge
 
@@ -75,7 +75,7 @@ def judge_of_process(folder: str | Path, config: Mapping[str, Any]) -> LoadedJud
 def _value(name: str, config: Mapping[str, Any]) -> Any:
     value, field = config.get(name), name
     if value is None:
-        value, field = os.environ.get(variable(name)) or None, variable(name)
+        value, field = os.environ.get(environment_variable(name)) or None, environment_variable(name)
     try:
         return None if value is None else SETTINGS[name](value)
     except (TypeError, ValueError) as error:

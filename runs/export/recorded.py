@@ -1,7 +1,7 @@
-"""What commands read of an export's evidence, above all the held-out scores of its judge beside the ratings.
+"""Reads the evidence of an export, above all the held-out scores of its judge with the ratings.
 
-The scores stand in the manifest under "evidence"/"recorded": hashes of sources and texts with numbers, no text and no
-id of the data. With them `debate carry` and `debate recheck` know which sources the judge was measured on, and
+The scores are in the manifest under "evidence"/"recorded": hashes of sources and texts with numbers, no text and no id
+of the data. From them `debate carry` and `debate recheck` know which sources the judge was measured on, and
 `debate score` with `interval` how far its scores are from ratings.
 """
 
@@ -33,83 +33,82 @@ from debate_judge.runs.export.manifest import MANIFEST, REMEDY
 T = TypeVar("T")
 
 RECORDED = "recorded"
+"""Key of the scores in the evidence."""
 
 Scores = Mapping[str, Sequence[GroupScores]]
-"""Aspect -> groups."""
+"""Aspect -> scores and ratings by group."""
 
 
 @dataclass(frozen=True)
 class RecordedScores:
-    """What an export holds."""
+    """The held-out scores in an export."""
 
-    by: Literal["export", "folds"]
-    """Whether the scores are those of the exported judge, or of the judges of folds, each on sources new to it."""
+    scored_by: Literal["export", "folds"]
+    """The exported judge, or the judges of folds, each on sources that it was not compiled on."""
     scores: Scores
-    """The judge's own scores; groups and candidates are named by the hashes of their texts."""
-    mapped: Scores
-    """The same on the raters' scale, by maps that were fitted on other sources; without aspects that have no map."""
+    """The judge's own scores; hashes of their texts identify groups and candidates."""
+    calibrated: Scores
+    """The scores on the raters' scale, calibrated on other sources; without aspects that have no calibration."""
     seen: frozenset[str]
-    """Hashes of the sources that the exported judge was tuned or chosen on."""
+    """Hashes of the sources that the exported judge was tuned or selected on."""
 
     @property
     def sources(self) -> frozenset[str]:
         return frozenset(group.cluster for groups in self.scores.values() for group in groups)
 
     @property
-    def known(self) -> frozenset[str]:
-        """Hashes of all sources that the compile had."""
+    def compile_sources(self) -> frozenset[str]:
+        """Hashes of all sources of the compile."""
         return self.sources | self.seen
 
 
 def group_hash(group: RatedGroup, aspects: Sequence[Aspect]) -> str:
-    """The source's, except for a pair: a source may have several."""
+    """Hash of the source; of a pair also of its texts, because a source may have several pairs."""
     return fingerprint(group.key_among(aspects))
 
 
 def candidate_hashes(group: RatedGroup) -> tuple[str, ...]:
-    """One for each candidate; equal texts are told apart by their number."""
+    """A hash of each text; those of equal texts are numbered."""
     hashes: list[str] = []
     for candidate in group.candidates:
         text = fingerprint(candidate.text)
-        hashes.append(text if text not in hashes else f"{text}-{sum(known.startswith(text) for known in hashes)}")
+        hashes.append(text if text not in hashes else f"{text}-{sum(other.startswith(text) for other in hashes)}")
     return tuple(hashes)
 
 
-def hashed(corpus: Corpus, scores: Scores) -> dict[str, list[GroupScores]]:
+def hash_ids(corpus: Corpus, scores: Scores) -> dict[str, list[GroupScores]]:
     """The scores with hashes in place of ids; groups that the corpus does not have are left out."""
-    known = {group.id: group for group in corpus.groups}
+    by_id = {group.id: group for group in corpus.groups}
     return {
         aspect: [
             GroupScores(
-                group_hash(known_group, corpus.task.aspects),
-                candidate_hashes(known_group),
+                group_hash(rated, corpus.task.aspects),
+                candidate_hashes(rated),
                 group.ratings,
                 group.scores,
                 group.raters,
-                known_group.source_id,
+                rated.source_id,
             )
             for group in groups
-            if (known_group := known.get(group.group)) is not None
+            if (rated := by_id.get(group.group)) is not None
         ]
         for aspect, groups in scores.items()
     }
 
 
-def record(
+def record_scores(
     corpus: Corpus,
     scores: Scores,
-    mapped: Scores,
+    calibrated: Scores,
     *,
-    by: Literal["export", "folds"],
+    scored_by: Literal["export", "folds"],
     seen: Iterable[str],
 ) -> dict[str, Any]:
-    """The scores as JSON values: the judge's own, and those on the raters' scale for aspects with a map; for `by` and
-    `seen` see `RecordedScores`.
-    """
-    judge_scores, mapped_scores = hashed(corpus, scores), hashed(corpus, mapped)
+    """The JSON of a `RecordedScores`, with hashes in place of ids."""
+    judge_scores, calibrated_scores = hash_ids(corpus, scores), hash_ids(corpus, calibrated)
     aspects: dict[str, list[dict[str, Any]]] = {}
     for aspect, groups in judge_scores.items():
-        on_raters = {group.group: list(group.scores) for group in mapped_scores.get(aspect, ())}
+        on_raters = {group.group: list(group.scores) for group in calibrated_scores.get(aspect, ())}
         aspects[aspect] = [
             {
                 "source": group.cluster,
@@ -121,7 +120,7 @@ def record(
             }
             for group in groups
         ]
-    return {"by": by, "seen": sorted(seen), "aspects": aspects}
+    return {"by": scored_by, "seen": sorted(seen), "aspects": aspects}
 
 
 class _RecordedGroup(FileModel):
@@ -132,7 +131,7 @@ class _RecordedGroup(FileModel):
     scores: list[Number | None]
     on_raters_scale: list[Number | None] | None
 
-    def of(self, scores: Sequence[float | None]) -> GroupScores:
+    def with_scores(self, scores: Sequence[float | None]) -> GroupScores:
         if not len(self.texts) == len(self.ratings) == len(scores):
             raise InputError("not one rating and one score, or null, for each text", expected=f"{len(self.texts)} each")
         return GroupScores(
@@ -141,8 +140,8 @@ class _RecordedGroup(FileModel):
 
     @model_validator(mode="after")
     def _has_scores(self) -> Self:
-        self.of(self.scores)
-        self.of(self.scores if self.on_raters_scale is None else self.on_raters_scale)
+        self.with_scores(self.scores)
+        self.with_scores(self.scores if self.on_raters_scale is None else self.on_raters_scale)
         return self
 
 
@@ -152,8 +151,8 @@ class _Recorded(FileModel):
     aspects: dict[str, list[_RecordedGroup]]
 
 
-def recorded_in(manifest: Mapping[str, Any]) -> RecordedScores | None:
-    """The scores in an export's manifest; None where it has none, as exports of earlier versions.
+def recorded_scores_in(manifest: Mapping[str, Any]) -> RecordedScores | None:
+    """The scores in an export's manifest; None in exports of earlier versions.
 
     Raises:
         InputError: They cannot be read.
@@ -161,23 +160,23 @@ def recorded_in(manifest: Mapping[str, Any]) -> RecordedScores | None:
     entry = evidence_part(manifest, RECORDED, _Recorded)
     if entry is None:
         return None
-    scores = {aspect: [g.of(g.scores) for g in groups] for aspect, groups in entry.aspects.items()}
-    mapped = {
-        aspect: [g.of(g.on_raters_scale) for g in groups if g.on_raters_scale is not None]
+    scores = {aspect: [g.with_scores(g.scores) for g in groups] for aspect, groups in entry.aspects.items()}
+    calibrated = {
+        aspect: [g.with_scores(g.on_raters_scale) for g in groups if g.on_raters_scale is not None]
         for aspect, groups in entry.aspects.items()
     }
-    kept = {aspect: groups for aspect, groups in mapped.items() if groups}
-    return RecordedScores(entry.by, scores, kept, frozenset(entry.seen))
+    with_groups = {aspect: groups for aspect, groups in calibrated.items() if groups}
+    return RecordedScores(entry.by, scores, with_groups, frozenset(entry.seen))
 
 
 # --- other parts of the evidence ---
 
 
 def evidence_part(manifest: Mapping[str, Any], name: str, kind: type[T]) -> T | None:
-    """A part of an export's evidence; None where it has no such part, as exports of earlier versions.
+    """An entry of an export's evidence, validated as `kind`; None in exports of earlier versions without it.
 
     Raises:
-        InputError: It is not of this kind.
+        InputError: It is not of this type.
     """
     value = manifest["evidence"].get(name)
     if value is None:
@@ -189,22 +188,22 @@ def evidence_part(manifest: Mapping[str, Any], name: str, kind: type[T]) -> T | 
         raise input_error(error, record) from None
 
 
-def exported_name(manifest: Mapping[str, Any]) -> str:
-    """What the evidence calls the exported judge; empty where it does not say."""
+def exported_judge_name(manifest: Mapping[str, Any]) -> str:
+    """Name of the exported judge in the evidence; empty where it has none."""
     return (evidence_part(manifest, "exported", dict[str, str]) or {}).get("judge", "")
 
 
 class DecisionCut(FileModel):
-    """The kind of decision that the ratings of an aspect are, and the least score of a yes."""
+    """The kind of decision of an aspect whose ratings are decisions, and the least score of a yes."""
 
     kind: str = ""
     cut: Number | None = None
 
 
 def cuts_in(manifest: Mapping[str, Any]) -> dict[str, DecisionCut]:
-    """Aspect -> how the exported judge decides, where the ratings are decisions."""
-    found = evidence_part(manifest, "decisions", dict[str, dict[str, DecisionCut]]) or {}
-    return found.get(exported_name(manifest), {})
+    """Aspect -> the cut of the exported judge, for aspects whose ratings are decisions."""
+    entry = evidence_part(manifest, "decisions", dict[str, dict[str, DecisionCut]]) or {}
+    return entry.get(exported_judge_name(manifest), {})
 
 
 class _Objective(FileModel):
@@ -212,10 +211,10 @@ class _Objective(FileModel):
     level: Level | None = None
 
 
-def objective_in(manifest: Mapping[str, Any], usual: Level) -> tuple[Statistic, Level]:
-    """The correlation that the export was chosen by, and its level, or the usual one."""
-    found = evidence_part(manifest, "objective", _Objective) or _Objective()
-    return found.statistic, found.level or usual
+def objective_in(manifest: Mapping[str, Any], default_level: Level) -> tuple[Statistic, Level]:
+    """The correlation that the export was selected by, and its level, or the default one."""
+    entry = evidence_part(manifest, "objective", _Objective) or _Objective()
+    return entry.statistic, entry.level or default_level
 
 
 class RecordedFigure(FileModel):
@@ -239,36 +238,38 @@ class _RecordedTable(FileModel):
     average: dict[str, dict[str, RecordedFigure]] = Field(default_factory=dict)
 
 
-def held_out_figure(
+def held_out_agreement(
     manifest: Mapping[str, Any], aspects: Sequence[str], statistic: Statistic, level: Level
 ) -> RecordedFigure | None:
-    """Held-out agreement of the exported judge in an aspect, or on average over these if they are all that it has."""
+    """Held-out agreement of the exported judge in an aspect, or on average over all its aspects; else None."""
     tables = evidence_part(manifest, "held_out", dict[str, _RecordedTable]) or {}
-    table = tables.get(exported_name(manifest), _RecordedTable())
+    table = tables.get(exported_judge_name(manifest), _RecordedTable())
     if len(aspects) == 1:
-        found = table.aspects.get(aspects[0], {})
+        entry = table.aspects.get(aspects[0], {})
     else:
-        found = table.average if set(table.aspects) == set(aspects) else {}
-    return found.get(level, {}).get(statistic)
+        entry = table.average if set(table.aspects) == set(aspects) else {}
+    return entry.get(level, {}).get(statistic)
 
 
-# --- conformal intervals from them ---
+# --- conformal intervals ---
 
 
-def fitted_intervals(
-    manifest: Mapping[str, Any], aspects: Sequence[Aspect], level: float
-) -> dict[str, ConformalIntervals]:
-    """Aspect -> its intervals; refused where the export keeps no held-out scores of it on the raters' scale."""
-    recorded = recorded_in(manifest)
+def intervals_in(manifest: Mapping[str, Any], aspects: Sequence[Aspect], level: float) -> dict[str, ConformalIntervals]:
+    """Aspect -> conformal intervals of this level, fitted to the recorded scores.
+
+    Raises:
+        InputError: The export has no held-out scores of an aspect on the raters' scale.
+    """
+    recorded = recorded_scores_in(manifest)
     by_aspect: dict[str, ConformalIntervals] = {}
     for aspect in aspects:
-        groups = () if recorded is None else recorded.mapped.get(aspect.name, ())
+        groups = () if recorded is None else recorded.calibrated.get(aspect.name, ())
         intervals = fit_intervals(groups, aspect.scale, level)
         if intervals is None:
             raise InputError(
-                f"the export keeps no held-out scores of {aspect.name} on the raters' scale",
+                f"the export has no held-out scores of {aspect.name} on the raters' scale",
                 field="interval",
-                expected="a judge that was compiled by this version and has a map to the raters' scale",
+                expected="a calibrated judge that was compiled by this version",
                 remedy="compile the judge again, or leave the intervals out",
             )
         by_aspect[aspect.name] = intervals
@@ -277,34 +278,36 @@ def fitted_intervals(
 
 @dataclass(frozen=True)
 class HeldOutIntervals:
-    """The intervals of one aspect on held-out texts, each by intervals that were fitted on the other sources."""
+    """How intervals of one aspect do on held-out texts; those of a text are fitted on the other sources."""
 
-    measured: AbstentionResult
-    everything: Agreement
-    """Of all scores with the raters."""
-    kept: Agreement
-    """Of those that are not left to people."""
+    abstention: AbstentionResult
+    agreement: Agreement
+    """Of all scores."""
+    agreement_kept: Agreement
+    """Of the scores that are not left to people."""
     error: Measure | None
-    """Mean absolute difference of score and rating; None without a score."""
+    """Mean absolute error of all scores; None without a score."""
     error_kept: Measure | None
 
 
-def held_out_intervals(
+def evaluate_intervals(
     manifest: Mapping[str, Any], aspects: Sequence[Aspect], level: float, widest: float | None = None
 ) -> dict[str, HeldOutIntervals]:
-    """Aspect -> how intervals of this level do, and what leaving those wider than `widest` to people does."""
-    recorded = recorded_in(manifest)
-    statistic, at = objective_in(manifest, "summary")
+    """Aspect -> coverage of intervals of this level, and agreement if those wider than `widest` are left to people."""
+    recorded = recorded_scores_in(manifest)
+    statistic, correlation_level = objective_in(manifest, "summary")
     by_aspect: dict[str, HeldOutIntervals] = {}
     for aspect in aspects:
-        groups = () if recorded is None else recorded.mapped.get(aspect.name, ())
-        measured = evaluate_abstention(groups, aspect.scale, level, math.inf if widest is None else widest)
-        if measured is None:
+        groups = () if recorded is None else recorded.calibrated.get(aspect.name, ())
+        abstention = evaluate_abstention(groups, aspect.scale, level, math.inf if widest is None else widest)
+        if abstention is None:
             continue
-        every, kept = (
-            agreement_table({"x": scores}, levels=(at,), resamples=200).aspects["x"][at][statistic]
-            for scores in (groups, list(measured.kept.values()))
+        agreement, agreement_kept = (
+            agreement_table({"x": scores}, levels=(correlation_level,), resamples=200).aspects["x"][correlation_level][
+                statistic
+            ]
+            for scores in (groups, list(abstention.scores.values()))
         )
-        errors = (error_and_bias(scores)[0] for scores in (groups, list(measured.kept.values())))
-        by_aspect[aspect.name] = HeldOutIntervals(measured, every, kept, *errors)
+        errors = (error_and_bias(scores)[0] for scores in (groups, list(abstention.scores.values())))
+        by_aspect[aspect.name] = HeldOutIntervals(abstention, agreement, agreement_kept, *errors)
     return by_aspect

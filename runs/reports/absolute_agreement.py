@@ -31,7 +31,7 @@ def table(by_judge: AbsoluteAgreementByJudge, headings: Sequence[str]) -> DataTa
             if aspect == AVERAGE and len(aspects) == 2:
                 continue
             at = f" at {aspect_figures.cut:g}" if measure == "kappa" and aspect_figures.cut is not None else ""
-            figures = [interval(of_judge[aspect].figures[measure]) for of_judge in by_judge.values()]
+            figures = [interval(of_judge[aspect].measures[measure]) for of_judge in by_judge.values()]
             rows.append([f"{_SHORT[measure]}{at}, {aspect}", *figures])
     return DataTable(["measure, aspect", *headings], rows, f"Absolute agreement on held-out, {_MEASURES_TEXT}")
 
@@ -41,7 +41,7 @@ def table_by_judge(by_judge: AbsoluteAgreementByJudge) -> DataTable:
     rows = []
     for judge, by_aspect in by_judge.items():
         figures = by_aspect[AVERAGE] if len(by_aspect) > 2 else next(iter(by_aspect.values()))
-        cells = [interval(figures.figures[m]) + _change_text(figures.changes.get(m)) for m in MEASURES]
+        cells = [interval(figures.measures[m]) + _change_text(figures.changes.get(m)) for m in MEASURES]
         rows.append([judge, *cells, str(figures.candidates)])
     cuts = {aspect: figures.cut for aspect, figures in next(iter(by_judge.values())).items() if figures.cut is not None}
     caption = f"Absolute agreement, {_MEASURES_TEXT}; in parentheses the change from the first judge, paired by source"
@@ -60,12 +60,12 @@ def summary_text(by_judge: AbsoluteAgreementByJudge, judge: str, mapped: str) ->
     figures, first = by_judge[judge][AVERAGE], next(iter(by_judge.values()))[AVERAGE]
     parts = []
     for measure in ("mae", "kappa"):
-        now, before, change = figures.figures[measure], first.figures[measure], figures.changes.get(measure)
+        now, before, change = figures.measures[measure], first.measures[measure], figures.changes.get(measure)
         if now.value is None or before.value is None or change is None:
             continue
         significant = change.low is not None and change.high is not None and not change.low <= 0 <= change.high
         difference = interval(change) if significant else f"no change shown, {interval(change)}"
-        after = by_judge[mapped][AVERAGE].figures[measure].value if mapped in by_judge else None
+        after = by_judge[mapped][AVERAGE].measures[measure].value if mapped in by_judge else None
         on_raters_scale = "" if after is None else f"; {after:.2f} on the raters' scale"
         parts.append(f"{_NAMES[measure]} {now.value:.2f} against {before.value:.2f} ({difference}{on_raters_scale})")
     return "; ".join(parts)
@@ -78,14 +78,14 @@ def to_json(by_judge: AbsoluteAgreementByJudge) -> dict[str, dict[str, object]]:
 def averages(by_judge: AbsoluteAgreementByJudge, judge: str) -> dict[str, float | None]:
     """Measure -> a judge's value on average over aspects; empty for a judge that is not on the raters' scale."""
     return (
-        {measure: by_judge[judge][AVERAGE].figures[measure].value for measure in MEASURES} if judge in by_judge else {}
+        {measure: by_judge[judge][AVERAGE].measures[measure].value for measure in MEASURES} if judge in by_judge else {}
     )
 
 
 def metrics(by_judge: AbsoluteAgreementByJudge) -> dict[str, float | None]:
     """Metric name -> value, as runs hold them: `closeness/JUDGE/ASPECT/mae`."""
     return {
-        f"closeness/{judge}/{aspect}/{measure}": figures.figures[measure].value
+        f"closeness/{judge}/{aspect}/{measure}": figures.measures[measure].value
         for judge, by_aspect in by_judge.items()
         for aspect, figures in by_aspect.items()
         for measure in MEASURES

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from debate_judge.data.agreement.raters import RaterAgreement
-from debate_judge.data.agreement.results import NAMES, GroupScores
+from debate_judge.data.agreement.results import STATISTIC_NAMES, GroupScores
 from debate_judge.data.agreement.tables import Level, Statistic
 from debate_judge.runs.reports.tables import DataTable
 from debate_judge.runs.reports.text import interval
@@ -29,8 +29,8 @@ def table(by_judge: RaterComparisons, level: Level, statistic: Statistic) -> Dat
     aspects = dict.fromkeys(aspect for by in by_judge.values() for aspect in by)
     rows = [_row(aspect, judge, by[aspect]) for aspect in aspects for judge, by in by_judge.items() if aspect in by]
     title = (
-        f"Judge vs. individual raters ({level}-level {NAMES[statistic]} of each rater with the mean of the others, "
-        "averaged: the human ceiling)\n"
+        f"Judge vs. individual raters ({level}-level {STATISTIC_NAMES[statistic]} of each rater with the mean of the "
+        "others, averaged: the human ceiling)\n"
         "noise-corrected: correlation with a mean rating free of raters' noise, r / root of the mean's reliability\n"
         "alpha: Krippendorff's, among raters; kappa: quadratic-weighted, on whole points; error and bias: score minus "
         "mean rating, on the raters' scale"

@@ -39,11 +39,15 @@ def uncertainty_summary(
     header += ["left", "agreement", "of the rest", "error", "of the rest", "left here"] if widest is not None else []
     rows = []
     for aspect, intervals in held_out.items():
-        measured = intervals.measured
+        measured = intervals.abstention
         row = [aspect, f"{measured.texts}", f"{100 * measured.covered:.0f} %", f"{measured.width:.2f}"]
         if widest is not None:
             share_left = spans.left[aspect] / max(1, spans.scored[aspect])
-            row += [f"{100 * measured.left:.0f} %", interval(intervals.everything), interval(intervals.kept)]
+            row += [
+                f"{100 * measured.left_share:.0f} %",
+                interval(intervals.agreement),
+                interval(intervals.agreement_kept),
+            ]
             row += ["–" if error is None else f"{error.value:.2f}" for error in (intervals.error, intervals.error_kept)]
             row += [f"{100 * share_left:.0f} %"]
         rows.append(row)

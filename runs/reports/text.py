@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, Protocol
 
-from debate_judge.data.agreement.differences import MIN_EFFECT, power_of
+from debate_judge.data.agreement.differences import MIN_EFFECT, statistical_power
 from debate_judge.data.agreement.intervals import POWER
 from debate_judge.data.agreement.results import Agreement, Difference
 
@@ -62,7 +62,7 @@ def p_cell(p_value: float | None) -> str:
 
 def power_text(gap: Difference, units: str = "sources") -> str:
     """The difference that a comparison on so many sources detects, and the sources needed to detect a small one."""
-    power = power_of(gap)
+    power = statistical_power(gap)
     if power is None:
         return ""
     more = f"needs about {power.more_for_small:,} more {units}" if power.more_for_small else "is within reach, too"
@@ -77,7 +77,9 @@ def powers_text(differences: Mapping[str, Difference], units: str = "sources") -
     of
     them has a power.
     """
-    powers = {name: power for name, difference in differences.items() if (power := power_of(difference)) is not None}
+    powers = {
+        name: power for name, difference in differences.items() if (power := statistical_power(difference)) is not None
+    }
     if not powers:
         return ""
     groups = next(iter(powers.values())).groups

@@ -74,7 +74,7 @@ def _score_of(judge: CompiledJudge, item: Item, judgement: Judgement, scale: Sco
     chosen = judge.aspects[item.aspect.name]
     judge_score = chosen.reported_score(judgement, item.aspect)
     value = (
-        chosen.calibration.at(judge_score)
+        chosen.calibration.map_score(judge_score)
         if scale == "raters" and chosen.calibration and judge_score is not None
         else judge_score
     )

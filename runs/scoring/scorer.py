@@ -22,12 +22,12 @@ from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.reply import replies_folder
 from debate_judge.programs.make_lm import OFFLINE
-from debate_judge.runs.export.folder import find
+from debate_judge.runs.export.folder import open_export
 from debate_judge.runs.export.from_mlflow import MLflowStore
-from debate_judge.runs.export.lm_choice import confirmed, lm_of
+from debate_judge.runs.export.lm_choice import confirm_address, resolve_lm
 from debate_judge.runs.export.loaded import LoadedJudge, open_judge
 from debate_judge.runs.export.manifest import Export
-from debate_judge.runs.export.recorded import fitted_intervals
+from debate_judge.runs.export.recorded import intervals_in
 from debate_judge.runs.flags.declaration import cli_name
 from debate_judge.runs.flags.lm import limits, require_server
 from debate_judge.runs.flags.parser import RESUMES
@@ -80,8 +80,12 @@ def new_entries(
     )
     if sources is not None:
         found = SourceSelection.of(sources).stream(found, lambda: sum(1 for _ in _silently(path, task, columns)))
+    return _without_repeats(found, on_error)
+
+
+def _without_repeats(entries: Iterable[GroupRecord], on_error: ErrorHandler | None) -> Iterator[GroupRecord]:
     lines: dict[bytes, int] = {}
-    for entry in found:
+    for entry in entries:
         with errors_to(on_error):
             keys = _new_keys(entry, lines)
             lines.update(dict.fromkeys(keys, entry.record.line))
@@ -144,7 +148,7 @@ class RowIntervals:
         if score.score is None:
             self.left[name] += 1
             return replace(score, to_people=True)
-        interval = self._intervals[name].at(score.score)
+        interval = self._intervals[name].interval(score.score)
         wide = self._widest is not None and interval.width > self._widest
         self.left[name] += wide
         return replace(score, low=interval.low, high=interval.high, to_people=wide)
@@ -161,7 +165,7 @@ class TextScorer:
         self.judge, self._flags = judge, flags
         self.aspects = judge.choose(flags.aspects or None)
         judge.compiled.require_calibrated(self.aspects, flags.scale)
-        fitted = {} if flags.interval is None else fitted_intervals(judge.manifest, self.aspects, flags.interval)
+        fitted = {} if flags.interval is None else intervals_in(judge.manifest, self.aspects, flags.interval)
         self.spans = RowIntervals(fitted, flags.abstain)
         self._judges = [judge.compiled.aspects[aspect.name].judge for aspect in self.aspects]
         self._joint = any(shared.joint for shared in self._judges)
@@ -256,7 +260,7 @@ class TextScorer:
 
 def find_export(flags: ScoreFlags | ServeFlags) -> Export:
     """The export that a command names."""
-    return find(flags.program, flags.judge, MLflowStore(folder=Path(flags.store)))
+    return open_export(flags.program, flags.judge, MLflowStore(folder=Path(flags.store)))
 
 
 def connect(export: Export, flags: ScoreFlags | ServeFlags, store: Path, options: LMOptions) -> LoadedJudge:
@@ -284,10 +288,10 @@ def open_program(flags: ScoreFlags | ServeFlags, export: Export | None = None) -
     if spec == OFFLINE and asks:
         say("note: scores come from the offline stand-in, which computes text statistics and is no language model")
     if flags.trust_export:
-        flags = replace(flags, api_base=confirmed(export, flags.lm, flags.api_base))
+        flags = replace(flags, api_base=confirm_address(export, flags.lm, flags.api_base))
     if asks:
         # An address that only the export names is refused, and not tried.
-        require_server(*lm_of(export, flags.lm, flags.api_base)[:2], flags.store)
+        require_server(*resolve_lm(export, flags.lm, flags.api_base)[:2], flags.store)
     judge = connect(export, flags, replies_folder(flags.store, spec), limits(flags))
     if asks and judge.lm.destination is not None:
         say(judge.lm.destination)

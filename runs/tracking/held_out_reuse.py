@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from pydantic import BaseModel, Field, ValidationError
 
-from debate_judge.data.agreement.intervals import critical
+from debate_judge.data.agreement.intervals import t_quantile
 from debate_judge.data.agreement.results import Agreement
 from debate_judge.data.schema import Corpus, fingerprint
 
@@ -125,7 +125,7 @@ def inflation(times: int, figure: Agreement) -> float | None:
         return 0.0
     if figure.low is None or figure.high is None:
         return None
-    error = (figure.high - figure.low) / (2 * critical(figure.groups))
+    error = (figure.high - figure.low) / (2 * t_quantile(figure.groups))
     return error * expected_largest(times)
 
 

@@ -11,8 +11,6 @@ other sources. Intervals of 80 and 90 % are fitted to the part, and scores of ot
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -28,7 +26,7 @@ from debate_judge.data.inference.conformal import fit_intervals  # noqa: E402
 from debate_judge.data.schema import Scale  # noqa: E402
 from debate_judge.runs.reports.tables import DataTable  # noqa: E402
 from debate_judge.runs.reports.terminal import show  # noqa: E402
-from tests.bench.rated_populations import Floats, Population, populations  # noqa: E402
+from tests.bench.rated_populations import Floats, Population, parser_of, populations, write_figures  # noqa: E402
 
 SIZES = (10, 20, 50)
 LEVELS = (0.8, 0.9)
@@ -55,7 +53,7 @@ def of_set(population: Population, seed: int) -> Draw:
     half = len(order) // 2
     calibration = fit_calibration(population.groups(0, order[:half].tolist()), SCALE, on_scale=False)
     assert calibration is not None
-    mapped = np.vectorize(calibration.at)(population.judges[0])
+    mapped = np.vectorize(calibration.map_score)(population.judges[0])
 
     def draw(rng: np.random.Generator, sources: int) -> list[GroupScores]:
         which = rng.choice(order[half:], size=sources)
@@ -81,19 +79,14 @@ def coverage(draw: Draw, sources: int, level: float, replicates: int, seed: int)
         assert found is not None
         for group in draw(rng, NEW):
             for rating, score in zip(group.ratings, group.scores, strict=True):
-                span = found.at(float(score or 0))
+                span = found.interval(float(score or 0))
                 inside.append(span.low - 1e-9 <= float(rating or 0) <= span.high + 1e-9)
                 widths.append(span.width)
     return float(np.mean(inside)), float(np.mean(widths))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", action="append", default=[], help="rated sets as populations")
-    parser.add_argument("--replicates", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", help="also write the figures here")
-    given = parser.parse_args(argv)
+    given = parser_of(__doc__, 200).parse_args(argv)
     worlds: dict[str, Draw] = {"1 text a source": made_up(1, 0.0)}
     for texts in (8, 16):
         for shared in (0.0, 1 / 3, 2 / 3):
@@ -115,8 +108,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for n, by_level in by_size.items()
     ]
     show(DataTable(header, rows))
-    if given.json:
-        Path(given.json).write_text(json.dumps(found, indent=2))
+    write_figures(found, given.json)
     return 0
 
 

@@ -11,8 +11,6 @@ order in every group, so that they are equally good: the share of p-values below
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -24,16 +22,16 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from debate_judge.data.agreement.bootstrap import GroupIndex, LevelEstimate, pairs_of_groups  # noqa: E402
-from debate_judge.data.agreement.classification import MEASURES, binary, classify  # noqa: E402
+from debate_judge.data.agreement.bootstrap import GroupIndex, LevelEstimate, rated_pairs  # noqa: E402
+from debate_judge.data.agreement.classification import MEASURES, binary_decisions, classify  # noqa: E402
 from debate_judge.data.agreement.correlations import correlations  # noqa: E402
-from debate_judge.data.agreement.differences import compare, correct  # noqa: E402
-from debate_judge.data.agreement.intervals import of_replicates  # noqa: E402
+from debate_judge.data.agreement.differences import compare, holm_adjusted  # noqa: E402
+from debate_judge.data.agreement.intervals import fisher_z_interval  # noqa: E402
 from debate_judge.data.agreement.levels import summary_level, system_level  # noqa: E402
 from debate_judge.data.agreement.tables import GroupScores, agreement_table  # noqa: E402
 from debate_judge.runs.reports.tables import DataTable  # noqa: E402
 from debate_judge.runs.reports.terminal import show  # noqa: E402
-from tests.bench.rated_populations import Floats, Population, exchanged, populations  # noqa: E402
+from tests.bench.rated_populations import Floats, Population, exchanged, parser_of, populations, write_figures  # noqa: E402
 
 SIZES = (5, 7, 10, 20, 50)
 RESAMPLES = 400
@@ -66,7 +64,7 @@ def summary_intervals(population: Population, which: Sequence[int], seed: int) -
 
 
 def _of_each_group(groups: Sequence[GroupScores]) -> Floats:
-    pairs = pairs_of_groups(groups, GroupIndex.of({"x": groups}, 0))
+    pairs = rated_pairs(groups, GroupIndex.build({"x": groups}, 0))
     found = summary_level(pairs, ["spearman"]).by_group
     assert found is not None
     return found[0]
@@ -106,9 +104,9 @@ def drawn_systems(population: Population, which: Sequence[int], seed: int) -> Fo
 
 
 def _replicated(groups: Sequence[GroupScores], level: Callable[..., LevelEstimate]) -> tuple[Span, Span]:
-    estimate = level(pairs_of_groups(groups, GroupIndex.of({"x": groups}, 0)), ["spearman"])
+    estimate = level(rated_pairs(groups, GroupIndex.build({"x": groups}, 0)), ["spearman"])
     assert estimate.replicates is not None
-    span = of_replicates(float(estimate.values[0]), estimate.replicates[0], estimate.units, estimate.observations)
+    span = fisher_z_interval(float(estimate.values[0]), estimate.replicates[0], estimate.units, estimate.observations)
     return (span.low, span.high), percentile(estimate.replicates[0])
 
 
@@ -136,9 +134,9 @@ def _decided(
             replace(g, candidates=(g.candidates[i],), ratings=(g.ratings[i],), scores=(g.scores[i],))
             for g, i in zip(groups, at.tolist(), strict=True)
         ]
-    decisions = binary(groups, *cuts)
+    decisions = binary_decisions(groups, *cuts)
     now = classify(decisions, "positive", resamples=RESAMPLES, seed=seed).measures
-    by_group = [[d for d in decisions if d.group == g.group] for g in groups]
+    by_group = [[d for d in decisions if d.source == g.group] for g in groups]
     rng = np.random.default_rng(seed)
     replicates: dict[str, list[float]] = {name: [] for name in names}
     for _ in range(RESAMPLES // 4):
@@ -158,7 +156,7 @@ def truths(population: Population) -> dict[str, float]:
     first, second = (population.groups(j, population.everything) for j in (0, 1))
     table = agreement_table({"x": first}, resamples=0).aspects["x"]
     cuts = [float(np.quantile(v, 2 / 3)) for v in (population.ratings, population.judges[0])]
-    measures = classify(binary(first, *cuts), "positive", resamples=0).measures
+    measures = classify(binary_decisions(first, *cuts), "positive", resamples=0).measures
     found = {level: table[level]["spearman"].value for level in ("summary", "sample", "system")}  # type: ignore[index]
     found["summary, difference"] = compare({"x": first}, {"x": second}, resamples=0).value
     found["system, systems drawn"] = found["system, drawn but taken as fixed"] = found["system"]
@@ -223,8 +221,8 @@ def type_one(
                 "summary": (_below(new[0]), old[0] < 0.05),
                 "sample": (_below(pooled), False),
                 f"any of {len(others)}, Holm": (
-                    any(map(_below, correct(new))),
-                    any(map(_below, correct(old))),
+                    any(map(_below, holm_adjusted(new))),
+                    any(map(_below, holm_adjusted(old))),
                 ),
             }
             for name, row in rows.items():
@@ -261,12 +259,8 @@ def mean(found: Sequence[Mapping[str, Mapping[int, Sequence[float]]]]) -> dict[s
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", action="append", help="a rated set, as in compile.py; may be given several times")
+    parser = parser_of(__doc__, 400)
     parser.add_argument("--groups", default=",".join(map(str, SIZES)))
-    parser.add_argument("--replicates", type=int, default=400, help="samples per aspect and number of groups")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json")
     given = parser.parse_args(argv)
     sizes = [int(n) for n in given.groups.split(",")]
     covered, wrong = [], []
@@ -279,9 +273,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
     show(f"\nmean over {len(covered)} aspects: coverage\n", table(mean(covered), sizes))
     show(f"\nmean over {len(wrong)} aspects: p < .05 for equal judges\n", table(mean(wrong), sizes))
-    if given.json:
-        record = {"coverage": mean(covered), "type_one": mean(wrong), "replicates": given.replicates}
-        Path(given.json).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    record = {"coverage": mean(covered), "type_one": mean(wrong), "replicates": given.replicates}
+    write_figures(record, given.json)
     return 0
 
 

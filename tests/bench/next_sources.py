@@ -1,6 +1,6 @@
 """What choosing the sources that people rate next saves against drawing them at random.
 
-    python -m tests.bench.next_sources --data summeval=PATH --data dialogues.jsonl --draws 200
+    python -m tests.bench.next_sources --data summeval=PATH --data dialogues.jsonl --replicates 200
 
 The sources of all sets, which are rated for one task, form a pool; the offline LM scores it once, by eight judges. In
 each draw 20 sources are those that a compile knew, and 10, 20 or 40 of the others are rated: at random, spread over
@@ -14,8 +14,6 @@ whole pool, with these weights and without, as a compile chooses.
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -34,7 +32,12 @@ from debate_judge import data  # noqa: E402
 from debate_judge.data.agreement.correlations import Floats, correlations  # noqa: E402
 from debate_judge.data.agreement.results import GroupScores  # noqa: E402
 from debate_judge.data.inference.conformal import fit_intervals  # noqa: E402
-from debate_judge.data.inference.source_sampling import cluster_texts, drawn, inclusion_probabilities, rank_distance  # noqa: E402
+from debate_judge.data.inference.source_sampling import (  # noqa: E402
+    cluster_texts,
+    inclusion_probabilities,
+    rank_distance,
+    systematic_sample,
+)
 from debate_judge.data.schema import Corpus, Scale  # noqa: E402
 from debate_judge.programs import JUDGES, build  # noqa: E402
 from debate_judge.programs.judge import corpus_items  # noqa: E402
@@ -42,6 +45,7 @@ from debate_judge.programs.make_lm import make_lm  # noqa: E402
 from debate_judge.runs.reports.tables import DataTable  # noqa: E402
 from debate_judge.runs.reports.terminal import show  # noqa: E402
 from debate_judge.runs.runner.runner import JudgeRunner, group_scores  # noqa: E402
+from tests.bench.rated_populations import parser_of, write_figures  # noqa: E402
 
 SIZES = (10, 20, 40)
 KNOWN = 20
@@ -96,7 +100,7 @@ class Pool:
             assert found is not None
             # To a tenth of a point, so that few have to be looked up.
             tenths = [[round(s, 1) for s in g.scores if s is not None] for g in groups]
-            at = {tenth: found.at(tenth).width for own in tenths for tenth in own}
+            at = {tenth: found.interval(tenth).width for own in tenths for tenth in own}
             widths.append([np.mean([at[tenth] for tenth in own]) for own in tenths])
         return np.mean(widths, axis=0)
 
@@ -140,7 +144,7 @@ def simulated(pool: Pool, size: int, draws: int, seed: int) -> dict[str, dict[st
             for design in DESIGNS:
                 priority = priorities.get(design.partition(",")[0], np.ones(len(order)))[rest]
                 chances = inclusion_probabilities(priority, size)
-                which = drawn(chances, kinds if "kinds" in design else np.zeros_like(kinds), rng)
+                which = systematic_sample(chances, kinds if "kinds" in design else np.zeros_like(kinds), rng)
                 found = [_weighted(v[:, rest[which]], chances[which]) for v in (apart, agreement[second])]
                 squares[design][:, place] += [(f - t) ** 2 / draws for f, t in zip(found, true, strict=True)]
                 plain = _weighted(apart[:, rest[which]], np.ones(size))
@@ -165,23 +169,19 @@ def _weighted(values: Floats, chances: Floats) -> float:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", action="append", required=True, help="rated sets of one task; repeatable")
-    parser.add_argument("--draws", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", help="also write the figures here")
-    given = parser.parse_args(argv)
-    pool = scored(given.data)
-    found = {size: simulated(pool, size, given.draws, given.seed) for size in SIZES if size <= len(pool.texts) - KNOWN}
+    given = parser_of(__doc__, 200).parse_args(argv)
+    pool = scored(given.data or ["sample"])
+    found = {
+        size: simulated(pool, size, given.replicates, given.seed) for size in SIZES if size <= len(pool.texts) - KNOWN
+    }
     header = ["rated", "sources", "difference", "agreement", "given away", "unweighted"]
     rows = [
         [str(size), design, *(f"{value:.{digits}f}" for value, digits in zip(one.values(), (2, 2, 4, 4), strict=True))]
         for size, by in found.items()
         for design, one in by.items()
     ]
-    show(DataTable(header, rows), f"{given.draws} draws from {len(pool.texts) - KNOWN} sources")
-    if given.json:
-        Path(given.json).write_text(json.dumps(found, indent=2))
+    show(DataTable(header, rows), f"{given.replicates} draws from {len(pool.texts) - KNOWN} sources")
+    write_figures(found, given.json)
     return 0
 
 

@@ -13,8 +13,6 @@ judge, and how many ratings it saved for each 100 that there are (medians).
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from collections.abc import Callable, Sequence
 from itertools import combinations
@@ -28,7 +26,7 @@ sys.path.insert(0, str(ROOT))
 from debate_judge.data.inference.prediction_powered import ppi_estimate  # noqa: E402
 from debate_judge.runs.reports.tables import DataTable  # noqa: E402
 from debate_judge.runs.reports.terminal import show  # noqa: E402
-from tests.bench.rated_populations import Floats, populations  # noqa: E402
+from tests.bench.rated_populations import Floats, parser_of, populations, write_figures  # noqa: E402
 
 SIZES = (20, 50, 100)
 SOURCES = 500
@@ -73,7 +71,7 @@ def covered(draw: Draw, truth: Floats, rated: int, replicates: int, seed: int) -
         ratings = np.where(np.arange(len(ratings))[:, None] < rated, ratings, np.nan)
         one, (a, b) = int(rng.integers(systems)), pairs[rng.integers(len(pairs))]
         for name, chosen, contrast in (("mean", [one], [1.0]), ("difference", [a, b], [1.0, -1.0])):
-            found = ppi_estimate(ratings[:, chosen], scores[:, chosen], np.array(contrast), ends=(1, 5))
+            found = ppi_estimate(ratings[:, chosen], scores[:, chosen], np.array(contrast), value_range=(1, 5))
             assert found is not None
             true = float(np.array(contrast) @ truth[chosen])
             hits.setdefault(name, []).append(found.low <= true <= found.high)
@@ -84,12 +82,7 @@ def covered(draw: Draw, truth: Floats, rated: int, replicates: int, seed: int) -
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", action="append", default=[], help="rated sets as populations")
-    parser.add_argument("--replicates", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", help="also write the figures here")
-    given = parser.parse_args(argv)
+    given = parser_of(__doc__, 1000).parse_args(argv)
     worlds: dict[str, tuple[Draw, Floats]] = {}
     for correlation in (0.0, 0.5, 0.8):
         truth = made_up(correlation, 1_000_000)(np.random.default_rng(99))[0].mean(axis=0)
@@ -110,8 +103,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for n, one in by_size.items()
     ]
     show(DataTable(header, rows))
-    if given.json:
-        Path(given.json).write_text(json.dumps(found, indent=2))
+    write_figures(found, given.json)
     return 0
 
 

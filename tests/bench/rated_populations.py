@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,3 +71,18 @@ def exchanged(population: Population, which: NDArray[np.int_], rng: np.random.Ge
     order = np.argsort(rng.random(scores.shape[:2]), axis=0)
     scores = np.take_along_axis(scores, order[:, :, None], axis=0)
     return Population(population.name, population.ratings[which], tuple(scores), population.recurring)
+
+
+def parser_of(description: str | None, replicates: int) -> ArgumentParser:
+    """The arguments that all benches on populations have."""
+    parser = ArgumentParser(description=description, formatter_class=RawDescriptionHelpFormatter)
+    parser.add_argument("--data", action="append", default=[], help="a rated set as population; repeatable")
+    parser.add_argument("--replicates", type=int, default=replicates, help="samples of each population and size")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", help="also write the figures to this file")
+    return parser
+
+
+def write_figures(figures: object, file: str | None) -> None:
+    if file:
+        Path(file).write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")

@@ -14,9 +14,8 @@ Printed are shares of samples of 20, 50 and 100 sources; in a recheck there are 
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -30,15 +29,15 @@ sys.path.insert(0, str(ROOT))
 from debate_judge.data.agreement.correlations import Floats, correlations  # noqa: E402
 from debate_judge.data.agreement.results import GroupScores  # noqa: E402
 from debate_judge.data.inference.drift import (  # noqa: E402
-    agreement_figure,
+    agreement_estimate,
     compare_samples,
     margin_verdict,
 )
-from debate_judge.data.inference.non_inferiority import Margins, ScoreMeaning, compare_lms  # noqa: E402
+from debate_judge.data.inference.non_inferiority import Margins, ScoreScale, compare_lms  # noqa: E402
 from debate_judge.data.schema import Scale  # noqa: E402
 from debate_judge.runs.reports.tables import DataTable  # noqa: E402
 from debate_judge.runs.reports.terminal import show  # noqa: E402
-from tests.bench.rated_populations import populations  # noqa: E402
+from tests.bench.rated_populations import parser_of, populations, write_figures  # noqa: E402
 
 SIZES = (20, 50, 100)
 CARRY, RECHECK = 0.03, 0.05
@@ -126,14 +125,14 @@ def noise_for(population: Sources, loss: float) -> float:
 
 def carried(sample: Sources, noise: float, which: Sequence[int]) -> str:
     old, new = sample.groups(0, NOISE, which), sample.groups(1, noise, which)
-    meaning = ScoreMeaning(Scale(1, 5), False, None)
+    meaning = ScoreScale(Scale(1, 5), False, None)
     return compare_lms(old, new, dict.fromkeys(old, meaning), Margins(CARRY)).verdict
 
 
 def rechecked(sample: Sources, noise: float, old: Sequence[int], new: Sequence[int]) -> str:
     """The old sources have the scores of the first judge, the new ones those of the second."""
     then, now = sample.groups(0, NOISE, old), sample.groups(1, noise, new)
-    figures = [agreement_figure(scores, "spearman", "summary") for scores in (now, then)]
+    figures = [agreement_estimate(scores, "spearman", "summary") for scores in (now, then)]
     return margin_verdict(compare_samples(*figures), RECHECK)
 
 
@@ -151,7 +150,7 @@ def shares(draw: Callable[[int], Sources], noises: dict[str, dict[str, float]], 
     }
 
 
-def world(fresh: Fresh, given: argparse.Namespace) -> dict[int, Shares]:
+def world(fresh: Fresh, given: Namespace) -> dict[int, Shares]:
     """Size -> shares of samples."""
     population = fresh(LARGE, np.random.default_rng(99))
     noises = {
@@ -166,12 +165,7 @@ def world(fresh: Fresh, given: argparse.Namespace) -> dict[int, Shares]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", action="append", default=[], help="rated sets as populations")
-    parser.add_argument("--replicates", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", help="also write the figures here")
-    given = parser.parse_args(argv)
+    given = parser_of(__doc__, 1000).parse_args(argv)
     found = {"made up": world(made_up, given)}
     found |= {spec.partition("=")[0]: world(of_set(spec), given) for spec in given.data}
     header = ["population", "sources", "command", "verdict", *(f"true loss: {loss}" for loss in LOSSES)]
@@ -183,8 +177,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for verdict in (("carry", "recompile") if command == "carry" else ("holds", "unclear", "worse"))
     ]
     show(DataTable(header, rows), f"shares of n = {given.replicates} samples; margins: {CARRY:g} and {RECHECK:g}")
-    if given.json:
-        Path(given.json).write_text(json.dumps(found, indent=2))
+    write_figures(found, given.json)
     return 0
 
 

@@ -41,7 +41,7 @@ CUTS = {"style": 3.5, "facts": 2.5}
 
 
 def compared(**judges: Judged) -> dict[str, dict[str, AbsoluteAgreement]]:
-    return absolute_agreement(judges, CUTS, one_scale=True, seed=0)
+    return absolute_agreement(judges, CUTS, same_scale=True, seed=0)
 
 
 def test_the_figures_are_those_of_their_definitions() -> None:
@@ -51,18 +51,18 @@ def test_the_figures_are_those_of_their_definitions() -> None:
         for aspect, groups in by_aspect.items():
             own, (s, r) = found[judge][aspect], pooled(groups)
             ccc = 2 * np.cov(s, r, bias=True)[0, 1] / (s.var() + r.var() + (s.mean() - r.mean()) ** 2)
-            assert own.figures["mae"].value == pytest.approx(np.abs(s - r).mean())
-            assert own.figures["ccc"].value == pytest.approx(ccc)
-            assert own.figures["kappa"].value == pytest.approx(cohen_kappa_score(s >= CUTS[aspect], r >= CUTS[aspect]))
+            assert own.measures["mae"].value == pytest.approx(np.abs(s - r).mean())
+            assert own.measures["ccc"].value == pytest.approx(ccc)
+            assert own.measures["kappa"].value == pytest.approx(cohen_kappa_score(s >= CUTS[aspect], r >= CUTS[aspect]))
             assert own.candidates == len(s) == 120 - 3 * (judge == "compiled")
-        for measure, one in found[judge][AVERAGE].figures.items():
-            values = [found[judge][aspect].figures[measure].value for aspect in by_aspect]
+        for measure, one in found[judge][AVERAGE].measures.items():
+            values = [found[judge][aspect].measures[measure].value for aspect in by_aspect]
             assert one.value == pytest.approx(np.mean(values))
 
 
 def test_a_change_is_paired_and_its_sign_tells_which_way() -> None:
     found = compared(single=judged(2.0, 0.3), compiled=judged(-0.5, 0.2))
-    change, now = found["compiled"][AVERAGE].changes, found["compiled"][AVERAGE].figures
+    change, now = found["compiled"][AVERAGE].changes, found["compiled"][AVERAGE].measures
     mae, kappa = change["mae"], change["kappa"]
     assert mae.high is not None
     assert mae.high < 0
@@ -85,7 +85,7 @@ def test_the_same_judge_changes_nothing() -> None:
 
 def test_the_interval_of_the_error_covers() -> None:
     """Of 200 samples of 15 sources, about 95 % hold the error of very many."""
-    truth = compared(x=judged(0.4, 0.7, seed=9, groups=4000))["x"]["style"].figures["mae"].value
+    truth = compared(x=judged(0.4, 0.7, seed=9, groups=4000))["x"]["style"].measures["mae"].value
     assert truth is not None
     held = 0
     for seed in range(200):
@@ -96,8 +96,8 @@ def test_the_interval_of_the_error_covers() -> None:
             GroupScores(f"g{g}", ("a", "b", "c", "d"), tuple(map(float, r)), tuple(map(float, s)))
             for g, (r, s) in enumerate(zip(ratings, scores, strict=True))
         ]
-        own = absolute_agreement({"x": {"style": groups}}, CUTS, one_scale=True, seed=seed)["x"]["style"]
-        low, high = own.figures["mae"].low, own.figures["mae"].high
+        own = absolute_agreement({"x": {"style": groups}}, CUTS, same_scale=True, seed=seed)["x"]["style"]
+        low, high = own.measures["mae"].low, own.measures["mae"].high
         assert low is not None
         assert high is not None
         held += low <= truth <= high
@@ -106,9 +106,9 @@ def test_the_interval_of_the_error_covers() -> None:
 
 def test_what_is_undefined_is_left_out() -> None:
     above = judged(0.0, 0.1)
-    found = absolute_agreement({"x": above}, {"style": 0.5, "facts": 0.5}, one_scale=False, seed=0)["x"]
-    assert found["style"].figures["kappa"].value is None, "all ratings are on one side"
-    assert found[AVERAGE].figures["mae"].value is None, "points of different scales"
+    found = absolute_agreement({"x": above}, {"style": 0.5, "facts": 0.5}, same_scale=False, seed=0)["x"]
+    assert found["style"].measures["kappa"].value is None, "all ratings are on one side"
+    assert found[AVERAGE].measures["mae"].value is None, "points of different scales"
     cells = [row[1] for row in table({"x": found}, ["x"]).rows]
     assert cells.count("–") == 4
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.optimize import isotonic_regression
 
 from debate_judge.data.agreement.results import GroupScores
-from debate_judge.data.calibration import ORDER, Calibration, effect_of, fit_calibration
+from debate_judge.data.calibration import IDENTITY_WEIGHT, Calibration, calibration_effect, fit_calibration
 from debate_judge.data.schema import Scale
 
 FIVE = Scale(1, 5)
@@ -33,16 +33,23 @@ def test_steps_are_put_at_the_mean_of_their_scores() -> None:
     assert (found.groups, found.candidates) == (2, 4)
     assert [x for x, _ in found.knots] == [1, 2.5, 4, 5]
     for score, rating in ((1, 2), (1.75, 2.75), (2.5, 3.5), (3.25, 4.25), (4, 5), (5, 5)):
-        assert found.at(score) == pytest.approx((1 - ORDER) * rating + ORDER * score)
+        assert found.map_score(score) == pytest.approx((1 - IDENTITY_WEIGHT) * rating + IDENTITY_WEIGHT * score)
 
 
 def test_beyond_what_was_fitted_it_is_flat_but_for_the_order() -> None:
     found = fitted([group("a", [2, 3], [2.5, 4.5])])
-    assert found.at(1) < found.at(1.5) < found.at(2) < found.at(3) < found.at(4) < found.at(5)
-    assert found.at(2) - found.at(1) == pytest.approx(ORDER)
-    assert found.at(5) - found.at(3) == pytest.approx(2 * ORDER)
-    assert found.at(-7) == found.at(1)
-    assert found.at(9) == found.at(5)
+    assert (
+        found.map_score(1)
+        < found.map_score(1.5)
+        < found.map_score(2)
+        < found.map_score(3)
+        < found.map_score(4)
+        < found.map_score(5)
+    )
+    assert found.map_score(2) - found.map_score(1) == pytest.approx(IDENTITY_WEIGHT)
+    assert found.map_score(5) - found.map_score(3) == pytest.approx(2 * IDENTITY_WEIGHT)
+    assert found.map_score(-7) == found.map_score(1)
+    assert found.map_score(9) == found.map_score(5)
 
 
 def test_missing_scores_and_ratings_are_left_out() -> None:
@@ -53,17 +60,17 @@ def test_missing_scores_and_ratings_are_left_out() -> None:
 
 def test_scores_against_the_raters_are_not_turned_round() -> None:
     found = fitted([group("a", [1, 2, 3, 4, 5], [5, 4, 3, 2, 1])])
-    assert [round(found.at(score), 2) for score in (1, 3, 5)] == [3.0, 3.0, 3.0]
-    assert found.at(1) < found.at(3) < found.at(5)
+    assert [round(found.map_score(score), 2) for score in (1, 3, 5)] == [3.0, 3.0, 3.0]
+    assert found.map_score(1) < found.map_score(3) < found.map_score(5)
 
 
 def test_scores_on_another_scale_are_mapped_too() -> None:
     """ROUGE from .1 to .4 beside ratings on 1 to 5."""
     found = fitted([group("a", [0.1, 0.2, 0.4], [1, 2, 5])], on_scale=False)
-    assert found.at(0.1) == pytest.approx(1)
-    assert found.at(0.3) == pytest.approx(3.5, abs=0.01)
-    assert found.at(0.9) == found.at(0.4) == pytest.approx(5)
-    assert fitted([group("a", [0.3, 0.3], [2, 3])], on_scale=False).at(0.7) == 2.5
+    assert found.map_score(0.1) == pytest.approx(1)
+    assert found.map_score(0.3) == pytest.approx(3.5, abs=0.01)
+    assert found.map_score(0.9) == found.map_score(0.4) == pytest.approx(5)
+    assert fitted([group("a", [0.3, 0.3], [2, 3])], on_scale=False).map_score(0.7) == 2.5
 
 
 POINTS = st.lists(
@@ -74,7 +81,7 @@ POINTS = st.lists(
 @given(POINTS)
 def test_every_map_increases_and_stays_on_the_scale(points: list[tuple[float, float]]) -> None:
     found = fitted([group("a", [s for s, _ in points], [r for _, r in points])])
-    values = [found.at(score) for score in np.linspace(1, 5, 401)]
+    values = [found.map_score(score) for score in np.linspace(1, 5, 401)]
     assert all(a < b for a, b in pairwise(values))
     assert all(1 <= value <= 5 for value in values)
 
@@ -86,7 +93,7 @@ def test_its_knots_are_the_steps_of_the_isotonic_regression(points: list[tuple[f
     ratings = [[r for s, r in points if s == score] for score in scores]
     steps = isotonic_regression([np.mean(r) for r in ratings], weights=[len(r) for r in ratings]).x
     heights = {round(float(h), 6) for h in steps}
-    mapped = {round((found.at(x) - ORDER * x) / (1 - ORDER), 6) for x, _ in found.knots}
+    mapped = {round((found.map_score(x) - IDENTITY_WEIGHT * x) / (1 - IDENTITY_WEIGHT), 6) for x, _ in found.knots}
     assert heights == mapped
 
 
@@ -99,7 +106,7 @@ def test_a_judge_a_point_too_high_is_put_right_and_keeps_its_ranks() -> None:
         return group(name, [float(s) for s in scores], [float(r) for r in ratings])
 
     calibration = fitted([rated(f"train {i}") for i in range(20)])
-    effect = effect_of(calibration, [rated(f"held-out {i}") for i in range(10)], "summary", on_scale=True)
+    effect = calibration_effect(calibration, [rated(f"held-out {i}") for i in range(10)], "summary", on_scale=True)
     assert effect.error is not None
     assert effect.error_after is not None
     assert effect.change is not None
@@ -126,7 +133,7 @@ def test_a_judge_a_point_too_high_is_put_right_and_keeps_its_ranks() -> None:
 
 def test_scores_on_another_scale_have_no_error_before() -> None:
     groups = [group(f"g{i}", [0.1, 0.2, 0.4], [1, 2, 5]) for i in range(3)]
-    effect = effect_of(fitted(groups, on_scale=False), groups, "summary", on_scale=False)
+    effect = calibration_effect(fitted(groups, on_scale=False), groups, "summary", on_scale=False)
     assert effect.error is effect.bias is effect.change is effect.rms is None
     assert effect.error_after is not None
     assert effect.error_after.value == pytest.approx(0, abs=0.01)

@@ -10,7 +10,13 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from debate_judge.data.agreement.classification import Classification, Decision, binary, classify, pairs
+from debate_judge.data.agreement.classification import (
+    Classification,
+    Decision,
+    binary_decisions,
+    classify,
+    pair_decisions,
+)
 from debate_judge.data.agreement.results import GroupScores
 
 # Labels and decisions: TP 3, FN 1, FP 2, TN 4.
@@ -136,13 +142,13 @@ def test_one_group_has_no_interval_and_one_seed_one_interval() -> None:
 
 def test_candidates_are_decided_by_thresholds() -> None:
     group = GroupScores("g", ("a", "b", "c", "d"), (1.0, 0.0, None, 0.5), (0.5, 0.4, 0.9, None))
-    assert binary([group], 0.5) == [
+    assert binary_decisions([group], 0.5) == [
         Decision("g", "positive", "positive", 0.5),
         Decision("g", "negative", "negative", 0.4),
         Decision("g", "positive", None, None),
     ]
-    assert [d.decided for d in binary([group], 0.5, cut=0.3)] == ["positive", "positive", None]
-    assert binary([group], 0.5, below=True) == [
+    assert [d.decided for d in binary_decisions([group], 0.5, cut=0.3)] == ["positive", "positive", None]
+    assert binary_decisions([group], 0.5, below=True) == [
         Decision("g", "negative", "negative", -0.5),
         Decision("g", "positive", "positive", -0.4),
         Decision("g", "negative", None, None),
@@ -152,7 +158,7 @@ def test_candidates_are_decided_by_thresholds() -> None:
 def test_auroc_is_the_same_for_either_label() -> None:
     group = GroupScores("g", ("a", "b", "c"), (1.0, 0.0, 0.0), (0.6, 0.4, 0.8))
     for below in (False, True):
-        assert classify(binary([group], 0.5, below=below), "positive").measures["auroc"].value == 0.5
+        assert classify(binary_decisions([group], 0.5, below=below), "positive").measures["auroc"].value == 0.5
 
 
 def test_groups_of_two_are_won_tied_or_lost() -> None:
@@ -163,8 +169,8 @@ def test_groups_of_two_are_won_tied_or_lost() -> None:
         GroupScores("3", names, (0.0, 1.0), (None, 8.0)),
         GroupScores("4", names, (None, None), (1.0, 2.0)),
     ]
-    assert [(d.label, d.decided) for d in pairs(groups)] == [("win", "loss"), ("tie", "loss"), ("loss", None)]
-    assert [d.decided for d in pairs(groups, margin=0.5)] == ["loss", "tie", None]
+    assert [(d.label, d.decided) for d in pair_decisions(groups)] == [("win", "loss"), ("tie", "loss"), ("loss", None)]
+    assert [d.decided for d in pair_decisions(groups, margin=0.5)] == ["loss", "tie", None]
 
 
 @pytest.mark.skipif(importlib.util.find_spec("sklearn") is None, reason="scikit-learn is not installed")

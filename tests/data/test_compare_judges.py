@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from debate_judge.data.agreement.differences import p_of_mean, power_of
+from debate_judge.data.agreement.differences import sign_flip_p_value, statistical_power
 from debate_judge.data.agreement.intervals import detectable_difference, groups_to_detect
 from debate_judge.data.agreement.tables import (
     LEVELS,
@@ -18,7 +18,7 @@ from debate_judge.data.agreement.tables import (
     Level,
     agreement_table,
     compare,
-    correct,
+    holm_adjusted,
 )
 
 Scores = Sequence[float | None]
@@ -115,13 +115,13 @@ def test_nothing_to_agree_with_is_no_difference() -> None:
 
 def test_holm_step_down() -> None:
     # Ascending 0.01 * 3, 0.03 * 2, 0.04 * 1; none may be below the one before.
-    assert correct([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
-    assert correct([0.9, 0.6]) == [1.0, 1.0]
-    assert correct([]) == []
+    assert holm_adjusted([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm_adjusted([0.9, 0.6]) == [1.0, 1.0]
+    assert holm_adjusted([]) == []
 
 
 def test_holm_leaves_out_what_has_no_p_value() -> None:
-    assert correct([0.02, None, 0.5]) == [pytest.approx(0.04), None, 0.5]
+    assert holm_adjusted([0.02, None, 0.5]) == [pytest.approx(0.04), None, 0.5]
 
 
 def test_the_interval_of_a_difference_is_that_of_a_paired_t_test() -> None:
@@ -156,14 +156,14 @@ def test_many_groups_are_flipped_at_random_near_the_exact_p_value() -> None:
     for value in apart:
         sums = np.concatenate([sums + value, sums - value])
     exact = float(np.mean(np.abs(sums) >= abs(apart.sum()) - 1e-12))
-    assert p_of_mean(apart, seed=0) == pytest.approx(exact, abs=4 * math.sqrt(exact / 100_000))
-    assert p_of_mean(apart, seed=0) == p_of_mean(apart, seed=0) != p_of_mean(apart, seed=1)
+    assert sign_flip_p_value(apart, seed=0) == pytest.approx(exact, abs=4 * math.sqrt(exact / 100_000))
+    assert sign_flip_p_value(apart, seed=0) == sign_flip_p_value(apart, seed=0) != sign_flip_p_value(apart, seed=1)
 
 
 def test_groups_beyond_the_units_are_flipped_in_bundles_with_the_p_value_of_a_t_test() -> None:
     apart = np.random.default_rng(4).normal(0.03, 1.0, size=5000)
     # With so many groups the sum of flips is as good as normal.
-    assert p_of_mean(apart, seed=0) == pytest.approx(stats.ttest_1samp(apart, 0).pvalue, abs=0.02)
+    assert sign_flip_p_value(apart, seed=0) == pytest.approx(stats.ttest_1samp(apart, 0).pvalue, abs=0.02)
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -244,9 +244,9 @@ def test_power_is_that_of_the_noncentral_t_distribution() -> None:
 def test_the_power_of_a_comparison_rests_on_its_deviation() -> None:
     a, b = random_groups(701, noise=0.5, groups=9), random_groups(702, noise=1.0, groups=9)
     found = compare({"x": a}, {"x": b}, resamples=1)
-    power = power_of(found)
+    power = statistical_power(found)
     assert power is not None
     assert found.deviation is not None
     assert power.detectable == detectable_difference(found.deviation, 9)
     assert power.more_for_small == groups_to_detect(0.02, found.deviation) - 9
-    assert power_of(compare({"x": a}, {"x": a}, resamples=1)) is None
+    assert statistical_power(compare({"x": a}, {"x": a}, resamples=1)) is None

@@ -7,11 +7,16 @@ import math
 import numpy as np
 import pytest
 
-from debate_judge.data.agreement.intervals import critical
+from debate_judge.data.agreement.intervals import t_quantile
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.agreement.tables import agreement_table, compare
-from debate_judge.data.inference.drift import TwoSampleDifference, agreement_figure, margin_verdict, published_figure
-from debate_judge.data.inference.non_inferiority import Margins, ScoreMeaning, compare_lms
+from debate_judge.data.inference.drift import (
+    TwoSampleDifference,
+    agreement_estimate,
+    estimate_from_interval,
+    margin_verdict,
+)
+from debate_judge.data.inference.non_inferiority import Margins, ScoreScale, compare_lms
 from debate_judge.data.schema import Scale
 
 
@@ -27,22 +32,22 @@ def groups(seed: int, noise: float, count: int = 12) -> list[GroupScores]:
 
 def test_the_standard_error_is_that_of_the_tables_interval() -> None:
     scores = {"x": groups(1, 1.0), "y": groups(5, 2.0)}
-    found = agreement_figure(scores, "spearman", "summary")
+    found = agreement_estimate(scores, "spearman", "summary")
     cell = agreement_table(scores).average["summary"]["spearman"]
     assert found is not None
     assert cell.value is not None
     assert cell.high is not None
     assert found.value == pytest.approx(cell.value)
     half = (math.atanh(cell.high) - math.atanh(cell.value)) * (1 - cell.value**2)
-    assert found.error == pytest.approx(half / critical(12))
-    published = published_figure(cell.value, cell.low, cell.high, 12)
+    assert found.error == pytest.approx(half / t_quantile(12))
+    published = estimate_from_interval(cell.value, cell.low, cell.high, 12)
     assert published is not None
     assert (published.error, published.sources) == (pytest.approx(found.error), found.sources)
 
 
 @pytest.mark.parametrize("level", ["sample", "system"])
 def test_other_levels_have_the_bootstraps_error(level: str) -> None:
-    found = agreement_figure({"x": groups(2, 1.0)}, "pearson", level)  # type: ignore[arg-type]
+    found = agreement_estimate({"x": groups(2, 1.0)}, "pearson", level)  # type: ignore[arg-type]
     assert found is not None
     assert 0 < found.error < 0.5
 
@@ -60,9 +65,9 @@ def test_non_inferiority_is_the_paired_interval_above_the_margin() -> None:
     old, new = {"x": groups(3, 0.4)}, {"x": groups(3, 0.5)}
     apart = compare(new, old)
     assert apart.low is not None
-    scales = {"x": ScoreMeaning(Scale(1, 5), True, None)}
+    scales = {"x": ScoreScale(Scale(1, 5), True, None)}
     for margin, shown in ((-apart.low + 0.001, True), (-apart.low - 0.001, False)):
         found = compare_lms(old, new, scales, Margins(margin, shift=1.0))
         assert found.difference == apart
         assert (found.verdict == "carry") is shown
-    assert found.enough is not None
+    assert found.sufficient_sources is not None

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from debate_judge.data.agreement.results import GroupScores
-from debate_judge.data.inference.drift import SampleFigure, compare_samples
+from debate_judge.data.inference.drift import SampleEstimate, compare_samples
 from debate_judge.data.inference.prediction_powered import measure_systems, ppi_estimate
 
 RATED, OTHERS = 12, 40
@@ -81,7 +81,7 @@ def test_a_difference_is_that_of_the_paired_sources() -> None:
 def test_equal_ratings_have_the_exact_bound() -> None:
     ratings = np.full((20, 1), np.nan)
     ratings[:8] = 5.0
-    found = ppi_estimate(ratings, np.arange(20.0)[:, None], ends=(1, 5))
+    found = ppi_estimate(ratings, np.arange(20.0)[:, None], value_range=(1, 5))
     assert found is not None
     # With 8 of 8 sources at 5, at most this share of all sources is not, and these may be at 1.
     away = 1 - 0.025 ** (1 / 8)
@@ -113,8 +113,8 @@ def test_ranks_are_those_that_differences_support() -> None:
     assert (table.rated, table.others, table.left_out) == (15, 45, ())
     assert all(one.corrected >= one.difference.p_value for one in table.differences)
     assert len(table.differences) == 6
-    assert table.drawn is not None
-    assert table.drawn.p_value > 0.01
+    assert table.rated_minus_others is not None
+    assert table.rated_minus_others.p_value > 0.01
 
 
 def test_rated_sources_that_were_not_drawn_at_random_are_noticed() -> None:
@@ -122,7 +122,7 @@ def test_rated_sources_that_were_not_drawn_at_random_are_noticed() -> None:
     best = sorted(groups, key=lambda g: -sum(s or 0 for s in g.scores))
     chosen = {g.group for g in best[:15]}
     asked = [g if g.group in chosen else GroupScores(g.group, g.candidates, (None, None), g.scores) for g in groups]
-    drawn = measure_systems(asked).drawn
+    drawn = measure_systems(asked).rated_minus_others
     assert drawn is not None
     assert drawn.value > 0
     assert drawn.p_value < 0.001
@@ -131,7 +131,7 @@ def test_rated_sources_that_were_not_drawn_at_random_are_noticed() -> None:
 def test_two_samples_are_welchs() -> None:
     rng = np.random.default_rng(7)
     x, y = rng.normal(0, 1, 9), rng.normal(0.5, 3, 14)
-    found = compare_samples(SampleFigure.of_values(x), SampleFigure.of_values(y))
+    found = compare_samples(SampleEstimate.from_values(x), SampleEstimate.from_values(y))
     assert found is not None
     expected = stats.ttest_ind(x, y, equal_var=False)
     assert found.p_value == pytest.approx(expected.pvalue)
@@ -140,7 +140,7 @@ def test_two_samples_are_welchs() -> None:
 
 def test_a_ratio_over_sources_of_one_text_each_is_their_mean() -> None:
     values = np.array([1.0, 4.0, 2.0, 5.0])
-    one, other = SampleFigure.of_ratio([np.array([v]) for v in values]), SampleFigure.of_values(values)
+    one, other = SampleEstimate.from_ratio([np.array([v]) for v in values]), SampleEstimate.from_values(values)
     assert one == other
     assert one is not None
     assert one.error == pytest.approx(values.std(ddof=1) / math.sqrt(4))

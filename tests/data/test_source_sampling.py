@@ -9,7 +9,12 @@ import numpy as np
 import pytest
 
 from debate_judge.data.agreement.results import GroupScores
-from debate_judge.data.inference.source_sampling import cluster_texts, drawn, inclusion_probabilities, rank_distance
+from debate_judge.data.inference.source_sampling import (
+    cluster_texts,
+    inclusion_probabilities,
+    rank_distance,
+    systematic_sample,
+)
 
 
 def group(*scores: float | None) -> GroupScores:
@@ -40,7 +45,7 @@ def test_sources_come_as_often_as_their_probability_says() -> None:
     kinds = rng.integers(4, size=30)
     times, values, totals = np.zeros(30), rng.normal(size=30), []
     for _ in range(4000):
-        which = drawn(probabilities, kinds, rng)
+        which = systematic_sample(probabilities, kinds, rng)
         assert len(which) == len(set(which)) == 8
         times[which] += 1
         totals.append((values[which] / probabilities[which]).sum())
@@ -52,7 +57,7 @@ def test_sources_come_as_often_as_their_probability_says() -> None:
 def test_every_kind_gets_its_share() -> None:
     kinds = np.repeat([0, 1, 2], [2, 4, 6])
     for seed in range(20):
-        which = drawn(np.full(12, 0.5), kinds, np.random.default_rng(seed))
+        which = systematic_sample(np.full(12, 0.5), kinds, np.random.default_rng(seed))
         assert np.bincount(kinds[which]).tolist() == [1, 2, 3]
 
 

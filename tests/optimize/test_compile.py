@@ -14,7 +14,7 @@ from debate_judge.optimize import compile as command
 from debate_judge.optimize.estimation.estimate import estimate_compile
 from debate_judge.optimize.settings import Settings
 from debate_judge.runs.export.folder import read
-from debate_judge.runs.export.recorded import recorded_in
+from debate_judge.runs.export.recorded import recorded_scores_in
 from debate_judge.runs.flags import invocation
 from debate_judge.runs.flags.judge import personas
 from debate_judge.runs.runner.progress import ItemPass, RunProgress
@@ -229,7 +229,7 @@ def test_folds_measure_on_those_that_were_not_chosen(tmp_path: Path, capsys: pyt
     assert command.main([*flags, "--max-rounds", "0", "--tuner", "none", *settings]) == 0
     assert f"on {GROUPS - CHOSEN} sources" in unwrapped(capsys.readouterr().out)
     evidence = read("runs/store/exports/mine").manifest["evidence"]
-    recorded = recorded_in({"evidence": evidence})
+    recorded = recorded_scores_in({"evidence": evidence})
     assert recorded is not None
     assert (len(recorded.sources), len(recorded.seen)) == (GROUPS - CHOSEN, GROUPS)
     assert {gain["groups"] for gain in evidence["gains"].values()} <= set(range(GROUPS - CHOSEN + 1))

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from dspy.teleprompt.teleprompt import Teleprompter
 
-from debate_judge.data.agreement.intervals import of_group_correlations
+from debate_judge.data.agreement.intervals import logit_interval
 from debate_judge.data.agreement.results import Difference
 from debate_judge.data.agreement.tables import correlation
 from debate_judge.data.calibration import Calibration
@@ -158,7 +158,7 @@ def test_the_figure_is_the_mean_over_groups_and_the_interval_rests_on_these(fold
             values.setdefault(group.group, []).append(correlation(ratings, scores, "spearman") or 0.0)
     assert {len(found) for found in values.values()} == {1}
     means = np.array([np.mean(found) for found in values.values()])
-    expected = of_group_correlations(float(means.mean()), (means - means.mean()) / len(means))
+    expected = logit_interval(float(means.mean()), (means - means.mean()) / len(means))
     for table in (
         folded.result.held_out.tables["compiled"].aspects["coherence"],
         folded.result.held_out.tables["compiled"].average,

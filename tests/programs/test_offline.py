@@ -14,7 +14,7 @@ from debate_judge.programs.debate.table import Criticism, Scoring
 from debate_judge.programs.judge import DebateConfig, Item
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.offline import roles as offline_roles
-from debate_judge.programs.offline.engine import known_fields
+from debate_judge.programs.offline.engine import answered_fields
 from debate_judge.programs.offline.roles import parse
 from debate_judge.programs.roles import parsing as replies
 from debate_judge.programs.roles.guide import with_guide
@@ -99,7 +99,7 @@ def guide(material: str, aspect: Aspect = ASPECT) -> str:
         f"[[ ## aspect ## ]]\n{aspect.name} ({aspect.scale}, 1 worst, 5 best): {aspect.definition}\n\n"
         f"[[ ## rated ## ]]\n{material}\n\nRespond with the corresponding output fields."
     )
-    return known_fields(parse(system, user))["guide"]
+    return answered_fields(parse(system, user))["guide"]
 
 
 def scores(instructions: str | None, rounds: int = 0) -> dict[str, float]:

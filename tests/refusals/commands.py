@@ -260,7 +260,7 @@ OTHERS = [
         row(f"score {more}", f"score support --in scored.jsonl --out o.jsonl {more}", field, keyword)
         for more, field, keyword in (
             ("--in absent.jsonl", None, "no such file"),
-            ("--in .", None, "no such file"),
+            ("--in .", None, "format"),
             ("--out scores.txt", "--out", ".parquet"),
             ("--out scored.jsonl", None, "the same"),
             ("--config transcripts=o.jsonl", None, "the same"),
@@ -278,6 +278,7 @@ OTHERS = [
         "cannot be written",
         begun=("o.jsonl", "o.jsonl.lock", "o.jsonl.state.json"),
     ),
+    row("another task", "score judge --in new.jsonl --out o.jsonl --config task=dialogue", "task", "dialogue"),
     row("a missing aspect", "score judge --in new.jsonl --out o.jsonl --aspects tone", "aspects", "tone"),
     row("no map of raters", "score support --in new.jsonl --out o.jsonl --scale raters", "scale", "no map"),
     row("no interval", "score bare --in new.jsonl --out o.jsonl --config interval=0.9", "interval", "interval"),

@@ -27,7 +27,7 @@ from debate_judge.programs.metrics import metric
 from debate_judge.programs.metrics.metric import RougeL
 from debate_judge.programs.roles.examples import RatedExample, with_examples
 from debate_judge.runs.distributed.units import find_inputs
-from debate_judge.runs.export.recorded import RECORDED, cuts_in, exported_name, objective_in, recorded_in
+from debate_judge.runs.export.recorded import RECORDED, cuts_in, exported_judge_name, objective_in, recorded_scores_in
 from debate_judge.runs.integrations.promptfoo_assert import get_assert
 from debate_judge.runs.tracking.store import open_tracking_store
 from debate_judge.runs.tracking.tracker import Tracker
@@ -187,7 +187,7 @@ STORES = [
         "an export in the place of work",
         lambda: exports.write(Path("thesis")),
         None,
-        "something else",
+        "no export",
         change=lambda f: ((f / "thesis").mkdir(), (f / "thesis" / "thesis.tex").write_text("years of work")),
     ),
     row("promptfoo without an export", asserted(), None, "export"),
@@ -209,14 +209,14 @@ def of_group(**changed: object) -> dict[str, Any]:
 EVIDENCE = [
     row(f"evidence of {field}", lambda r=read, e=evidence: r({"evidence": e}), f"evidence.{field}", "")  # type: ignore[misc]
     for evidence, read, field in (
-        ({RECORDED: 5}, recorded_in, "recorded"),
-        ({RECORDED: {"by": "us", "seen": [], "aspects": {}}}, recorded_in, "recorded.by"),
-        (of_group(scores=[2, "3"]), recorded_in, "recorded.aspects.tone[0].scores[1]"),
-        (of_group(scores=[2]), recorded_in, "recorded.aspects.tone[0]"),
-        (of_group(texts=["a", "a"]), recorded_in, "recorded.aspects.tone[0].candidate"),
-        (of_group(source="\ud800"), recorded_in, "recorded.aspects.tone[0].source"),
+        ({RECORDED: 5}, recorded_scores_in, "recorded"),
+        ({RECORDED: {"by": "us", "seen": [], "aspects": {}}}, recorded_scores_in, "recorded.by"),
+        (of_group(scores=[2, "3"]), recorded_scores_in, "recorded.aspects.tone[0].scores[1]"),
+        (of_group(scores=[2]), recorded_scores_in, "recorded.aspects.tone[0]"),
+        (of_group(texts=["a", "a"]), recorded_scores_in, "recorded.aspects.tone[0].candidate"),
+        (of_group(source="\ud800"), recorded_scores_in, "recorded.aspects.tone[0].source"),
         ({"exported": {"judge": "x"}, "decisions": {"x": {"tone": {"cut": "3"}}}}, cuts_in, "decisions.x.tone.cut"),
-        ({"exported": "compiled"}, exported_name, "exported"),
+        ({"exported": "compiled"}, exported_judge_name, "exported"),
         ({"objective": {"level": "all"}}, lambda manifest: objective_in(manifest, "summary"), "objective.level"),
     )
 ]

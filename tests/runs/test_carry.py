@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from debate_judge.runs.export.folder import read
-from debate_judge.runs.export.recorded import recorded_in
+from debate_judge.runs.export.recorded import recorded_scores_in
 from debate_judge.runs.flags.invocation import COMMANDS
 from tests.runs.known_judges import LMS, RATED, SEEN, asked, command, export, file_of
 
@@ -42,10 +42,10 @@ def test_an_lm_that_scores_alike_carries_the_judge(asked: list[str], tmp_path: P
     assert made.manifest["evidence"]["held_out"]["carried"]["average"]["summary"]["spearman"]["value"] == 1
     assert made.judge.aspects["coherence"].calibration == read(tmp_path / "old").judge.aspects["coherence"].calibration
     # The new export can be carried again: it keeps its own scores, and knows what it was tuned on.
-    recorded = recorded_in(made.manifest)
+    recorded = recorded_scores_in(made.manifest)
     assert recorded is not None
-    assert (len(recorded.sources), len(recorded.seen), recorded.by) == (HELD_OUT, SEEN, "export")
-    assert set(recorded.mapped) == {"coherence"}
+    assert (len(recorded.sources), len(recorded.seen), recorded.scored_by) == (HELD_OUT, SEEN, "export")
+    assert set(recorded.calibrated) == {"coherence"}
 
 
 def test_an_lm_with_the_same_ranks_and_other_scores_gets_a_new_map(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_an_lm_with_the_same_ranks_and_other_scores_gets_a_new_map(tmp_path: Pat
     assert aspect["error_refitted"]["value"] < 0.05 < aspect["error_new"]["value"]
     calibration = read("store/exports/new").judge.aspects["coherence"].calibration
     assert calibration is not None
-    assert calibration.at(0.6 * 4 + 0.4) == pytest.approx(4, abs=0.02)
+    assert calibration.map_score(0.6 * 4 + 0.4) == pytest.approx(4, abs=0.02)
 
 
 def test_an_lm_that_loses_more_than_the_users_margin_is_not_carried(
@@ -92,7 +92,7 @@ def test_what_speaks_for_an_lm_that_is_gone(tmp_path: Path, monkeypatch: pytest.
     assert (code, found["old_scores"], found["sources"]) == (0, "asked", len(RATED.groups))
     for number, more in enumerate(({"keeps": False}, {"by": "folds"})):
         assert carry(export(tmp_path / f"old{number}", spec="scripted/gone", **more), "scripted/same")[0] == 2
-        assert "keeps no scores" in capsys.readouterr().err
+        assert "has no scores" in capsys.readouterr().err
 
 
 OWN = "own_judge_after_a_compile:Small"

@@ -44,19 +44,19 @@ def scored(lm: JudgeLM, *names: str, on: EvalSetup = SETUP) -> tuple[Mapping[str
     return done.judges, done.failed
 
 
-def lm_of(script: Callable[[str], str]) -> JudgeLM:
+def resolve_lm(script: Callable[[str], str]) -> JudgeLM:
     return scripted_lm(script, store=UsageByJudge(InMemoryStore()))
 
 
 def test_unscored_candidates_are_counted_with_their_reasons() -> None:
-    lm = lm_of(debater(score=lambda prompt: "no number" if the_number(prompt) == "5" else the_number(prompt)))
+    lm = resolve_lm(debater(score=lambda prompt: "no number" if the_number(prompt) == "5" else the_number(prompt)))
     entries, failed = scored(lm, "single")
     assert entries["single"].unscored == {"unreadable reply": 2}
     assert failed == {}
     comparison = compare_all(SETUP, entries, baseline="single")
     assert "unscored" in printed(judges_table(comparison))
     assert comparison.results[0].table.average["summary"]["spearman"].unscored == 2
-    clean = compare_all(SETUP, scored(lm_of(debater(score=the_number)), "single")[0], baseline="single")
+    clean = compare_all(SETUP, scored(resolve_lm(debater(score=the_number)), "single")[0], baseline="single")
     assert "unscored" not in printed(judges_table(clean))
 
 
@@ -70,20 +70,20 @@ def impossible(name: str) -> Entrant:
 
 
 def test_judges_share_calls_and_each_has_the_scores_and_the_costs_that_it_has_alone() -> None:
-    lm = lm_of(arguing(9))
+    lm = resolve_lm(arguing(9))
     together, _ = scored(lm, "debate+tiebreak", "single", "debate")
     # One Scorer's opening and three rounds, shared by all three, and a tie-break, which one alone needs.
     assert lm.meter.executed == {"scorer": 4 * ITEMS, "critic": 3 * ITEMS, "tie-breaker": ITEMS}
     assert {name: entry.calls for name, entry in together.items()} == {"single": 1, "debate": 7, "debate+tiebreak": 8}
     for name, own in together.items():
-        alone = scored(lm_of(arguing(9)), name)[0][name]
+        alone = scored(resolve_lm(arguing(9)), name)[0][name]
         assert (own.scores, own.calls, own.usage) == (alone.scores, alone.calls, alone.usage)
         # Intervals rest on sources.
         assert [group.cluster for group in own.scores["coherence"]] == [g.source_id for g in SETUP.corpus.groups]
 
 
 def test_dollars_are_for_a_thousand_items_of_the_judge_alone() -> None:
-    entries, _ = scored(lm_of(arguing(9)), "single", "debate", "rouge-l")
+    entries, _ = scored(resolve_lm(arguing(9)), "single", "debate", "rouge-l")
     usage = entries["debate"].usage
     assert usage is not None
     priced, unknown = (
@@ -95,13 +95,13 @@ def test_dollars_are_for_a_thousand_items_of_the_judge_alone() -> None:
 
 
 def test_where_no_entrant_can_score_the_user_is_told() -> None:
-    with JudgeRunner(lm_of(debater())) as runner, pytest.raises(InputError, match="log-probabilities"):
+    with JudgeRunner(resolve_lm(debater())) as runner, pytest.raises(InputError, match="log-probabilities"):
         evaluated(runner, SETUP, [impossible("broken")])
 
 
 def test_an_entrant_that_fails_does_not_take_the_others_along() -> None:
     both = [impossible("broken"), *entrants(named_judges(["single"]), SETUP.aspects)]
-    with JudgeRunner(lm_of(debater(score=the_number))) as runner:
+    with JudgeRunner(resolve_lm(debater(score=the_number))) as runner:
         done = evaluated(runner, SETUP, both)
     entries, failed = done.judges, done.failed
     assert list(entries) == ["single"]
@@ -128,7 +128,7 @@ class Comparing(Debate):
 def test_a_judge_that_compares_is_given_pairs_where_all_candidates_come_in_pairs() -> None:
     judge = Entrant("c", {"coherence": AspectJudge(Comparing(debate_config=DebateConfig(0)))})
     pairs = setup([1, 5], [44444, 2])
-    with JudgeRunner(lm_of(debater(score="2"))) as runner:
+    with JudgeRunner(resolve_lm(debater(score="2"))) as runner:
         entries = evaluated(runner, pairs, [judge]).judges
         found = entries["c"]
         assert [g.scores for g in found.scores["coherence"]] == [(1.0, 3.0), (5.0, 3.0)]

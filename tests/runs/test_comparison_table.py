@@ -103,10 +103,10 @@ def test_level_and_decisions_of_the_judges_on_the_raters_scale() -> None:
     # The baseline first, for changes are from it.
     assert list(found) == ["right", "high"]
     exact, off = found["right"][AVERAGE], found["high"][AVERAGE]
-    assert [exact.figures[m].value for m in ("mae", "ccc", "kappa")] == pytest.approx([0, 1, 1])
+    assert [exact.measures[m].value for m in ("mae", "ccc", "kappa")] == pytest.approx([0, 1, 1])
     # 1, 2, 3, 4, 5 become 2, 3, 4, 5, 5: four of five a point off, and one decision of five another.
-    assert off.figures["mae"].value == pytest.approx(0.8)
-    assert off.figures["kappa"].value == pytest.approx((0.8 - 0.48) / (1 - 0.48))
+    assert off.measures["mae"].value == pytest.approx(0.8)
+    assert off.measures["kappa"].value == pytest.approx((0.8 - 0.48) / (1 - 0.48))
     assert off.changes["mae"].value == pytest.approx(0.8)
     table = table_by_judge(found)
     assert table.header == ("judge", "error", "CCC", "kappa at 4", "scores")

@@ -14,7 +14,7 @@ from debate_judge.data.agreement.decisions import (
     decision_rules_from_scores,
     evaluate_decisions,
     find_decision_rules,
-    with_tuned_threshold,
+    with_tuned_cut,
 )
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.schema import Aspect, Candidate, RatedGroup, Scale
@@ -165,7 +165,7 @@ def test_scores_off_the_scale_are_ranked_and_not_cut() -> None:
     # -1.5 beats both, -2 beats -4 alone.
     assert {name: m.value for name, m in one.measures.items()} == {"auroc": 3 / 4}
     assert (one.decisions, one.lower) == ({}, None)
-    chosen = with_tuned_threshold(BINARY, metric, "dev")
+    chosen = with_tuned_cut(BINARY, metric, "dev")
     # At -3: both positives, one of two negatives. At -1.65: one of two positives, both negatives. -1.65 is nearer.
     assert chosen.cut == pytest.approx(-1.65)
     assert chosen.chosen_on == "dev"
@@ -188,13 +188,13 @@ def test_the_cut_with_the_best_balanced_accuracy(
     positive: tuple[float, ...], negative: tuple[float, ...], cut: float
 ) -> None:
     ratings = (1.0,) * len(positive) + (0.0,) * len(negative)
-    found = with_tuned_threshold(BINARY, scores((ratings, positive + negative)), "dev")
+    found = with_tuned_cut(BINARY, scores((ratings, positive + negative)), "dev")
     assert found.cut == pytest.approx(cut)
     assert (found == BINARY) is (cut == 0.5)
 
 
 def test_pairs_have_no_cut() -> None:
-    assert with_tuned_threshold(DecisionRule("pairs"), CHECKED, "dev") == DecisionRule("pairs")
+    assert with_tuned_cut(DecisionRule("pairs"), CHECKED, "dev") == DecisionRule("pairs")
 
 
 def test_recorded_scores_have_no_schema() -> None:

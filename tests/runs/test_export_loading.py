@@ -15,7 +15,7 @@ from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.lm.store import FILE
 from debate_judge.runs.evaluation.entrants import entrants, named_judges
 from debate_judge.runs.export import loaded
-from debate_judge.runs.export.folder import find, load, read
+from debate_judge.runs.export.folder import load, open_export, read
 from debate_judge.runs.export.from_mlflow import MLflowStore
 from tests.fakes import ScriptedLM, scripted_lm
 from tests.runs.exports import SCRIPT, TASK, write
@@ -112,17 +112,17 @@ def test_loads_from_mlflow_by_address(tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
-    assert {find(address).fingerprint for address in addresses} == {read(folder).fingerprint}
+    assert {open_export(address).fingerprint for address in addresses} == {read(folder).fingerprint}
     with pytest.raises(InputError, match="models:/nobody/1") as caught:
-        find("models:/nobody/1")
+        open_export("models:/nobody/1")
     assert "MLFLOW_TRACKING_URI" in str(caught.value.remedy)
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
     with pytest.raises(InputError, match="models:/toy/1"):
-        find("models:/toy/1")
+        open_export("models:/toy/1")
     assert list(Path.cwd().iterdir()) == [], "MLflow would have made an empty database here"
     monkeypatch.chdir(tmp_path)
     before = sorted(tmp_path.iterdir())
-    assert {find(address).fingerprint for address in addresses} == {read(folder).fingerprint}
+    assert {open_export(address).fingerprint for address in addresses} == {read(folder).fingerprint}
     assert sorted(tmp_path.iterdir()) == before
     assert "MLFLOW_TRACKING_URI" not in os.environ, "MLflow's own setting is as it was"
     monkeypatch.chdir(tmp_path / "elsewhere")

@@ -22,7 +22,7 @@ from debate_judge.runs import check
 from debate_judge.runs.after import next as command
 from debate_judge.runs.after import recheck
 from debate_judge.runs.export.folder import save
-from debate_judge.runs.export.recorded import RECORDED, record
+from debate_judge.runs.export.recorded import RECORDED, record_scores
 from tests.fakes import section
 from tests.runs.known_judges import LMS, RATED, asked, file_of, scores_of
 from tests.runs.rated_corpora import TASK, the_number
@@ -56,7 +56,7 @@ def export(folder: Path, told: bool = True, **evidence: Any) -> str:
         scorer = judge.scorer
         scorer.signature = scorer.signature.with_instructions(f"{scorer.signature.instructions} {TOLD}")
     own = scores_of(RATED, lambda rating: rating)
-    known = record(RATED, own, {}, by="folds", seen={g.source_id for g in RATED.groups})
+    known = record_scores(RATED, own, {}, scored_by="folds", seen={g.source_id for g in RATED.groups})
     judges = {aspect.name: AspectJudge(judge) for aspect in TASK.aspects}
     kept = {**evidence, RECORDED: known}
     return str(save(folder, CompiledJudge(TASK, judges), lm={"spec": "scripted/old"}, evidence=kept, name="mine"))

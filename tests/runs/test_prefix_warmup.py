@@ -46,7 +46,9 @@ class Watched:
         """Nothing to close."""
 
 
-def lm_of(refuse: Callable[[str], Exception | None] = lambda name: None, **options: Any) -> tuple[JudgeLM, list[str]]:
+def resolve_lm(
+    refuse: Callable[[str], Exception | None] = lambda name: None, **options: Any
+) -> tuple[JudgeLM, list[str]]:
     engine = Watched(refuse)
     return JudgeLM("watched/lm", engine=engine, options=LMOptions(retries=0, first_wait=0.01), **options), engine.events
 
@@ -71,34 +73,34 @@ def led(events: list[str]) -> bool:
 
 
 def test_siblings_go_when_the_first_has_been_answered() -> None:
-    lm, events = lm_of()
+    lm, events = resolve_lm()
     assert all(isinstance(j, Verdict) for j in judged(lm, items("abcd")))
     assert led(events)
     assert {event[0] for event in events[2:5]} == {">"}
 
 
 def test_single_candidates_wait_for_nobody() -> None:
-    lm, events = lm_of()
+    lm, events = resolve_lm()
     judged(lm, items("a", "b", "c"))
     assert {event[0] for event in events[:3]} == {">"}
 
 
 def test_a_first_call_that_fails_holds_nobody_back() -> None:
-    lm, events = lm_of(lambda name: lm15.InvalidRequestError("too long") if len(events) == 2 else None)
+    lm, events = resolve_lm(lambda name: lm15.InvalidRequestError("too long") if len(events) == 2 else None)
     judgements = judged(lm, items("abc"))
     assert sum(isinstance(j, Unscored) for j in judgements) == 1
     assert led(events)
 
 
 def test_an_error_that_concerns_all_reaches_those_who_wait() -> None:
-    lm, events = lm_of(lambda name: lm15.AuthError("wrong key"))
+    lm, events = resolve_lm(lambda name: lm15.AuthError("wrong key"))
     with pytest.raises(dspy.LMAuthError):
         judged(lm, items("abcd"))
     assert led(events)
 
 
 def test_a_source_that_was_sent_of_late_needs_no_first_call() -> None:
-    lm, events = lm_of()
+    lm, events = resolve_lm()
     judged(lm, items("ab"))
     events.clear()
     longer = [Item("0", name, TASK, ASPECT, "The article on ab.", name) for name in "cd"]

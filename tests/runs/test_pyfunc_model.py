@@ -215,7 +215,7 @@ def test_scores_are_those_of_the_export_in_the_order_of_the_rows(
 def test_scores_can_be_had_on_the_raters_scale(abroad: dict[str, Any]) -> None:
     own = [row["score"] for row in abroad["rows"][:4]]
     assert [row["judge_score"] for row in abroad["rows"][:4]] == own
-    assert abroad["mapped"] == [[MAP.at(value), value] for value in own]
+    assert abroad["mapped"] == [[MAP.map_score(value), value] for value in own]
 
 
 def test_a_row_that_cannot_be_scored_has_a_null_score_and_a_reason(abroad: dict[str, Any]) -> None:

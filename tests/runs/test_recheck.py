@@ -15,9 +15,13 @@ from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.agreement.tables import agreement_table
 from debate_judge.data.schema import Candidate, RatedGroup
 from debate_judge.data.tasks import PAIRS
-from debate_judge.runs.after.common import recorded_scores
+from debate_judge.runs.after.common import recorded_scores_for
 from debate_judge.runs.export.manifest import Export
-from debate_judge.runs.export.recorded import RECORDED, record, recorded_in
+from debate_judge.runs.export.recorded import (
+    RECORDED,
+    record_scores,
+    recorded_scores_in,
+)
 from tests.runs.known_judges import LMS, RATED, SEEN, asked, command, export, file_of
 
 __all__ = ["asked"]
@@ -111,13 +115,13 @@ def test_an_export_tells_several_pairs_of_a_source_apart() -> None:
     )
     corpus = replace(RATED, task=PAIRS, groups=groups)
     scores = {"preference": [GroupScores(g.id, ("a", "b"), (1.0, 0.0), (0.9, 0.2)) for g in groups]}
-    manifest = {"evidence": {RECORDED: record(corpus, scores, {}, by="export", seen=())}}
-    recorded = recorded_in(manifest)
+    manifest = {"evidence": {RECORDED: record_scores(corpus, scores, {}, scored_by="export", seen=())}}
+    recorded = recorded_scores_in(manifest)
     assert recorded is not None
     assert recorded.sources == {group.source_id for group in groups}
     table = agreement_table(recorded.scores, levels=("summary",), resamples=50)
     assert table.aspects["preference"]["summary"]["pearson"].groups == 12
     # Compared with another LM's, they rest on sources.
-    kept = recorded_scores(cast(Export, SimpleNamespace(manifest=manifest)), corpus, PAIRS.aspects)["preference"]
+    kept = recorded_scores_for(cast(Export, SimpleNamespace(manifest=manifest)), corpus, PAIRS.aspects)["preference"]
     assert [(group.group, group.cluster) for group in kept] == [(group.id, group.source_id) for group in groups]
     assert {group.scores for group in kept} == {(0.9, 0.2)}

@@ -119,12 +119,6 @@ def test_groups_of_another_task_can_be_left_aside(command: Command) -> None:
     assert {r["group"] for r in command.rows()} == {"g1"}
 
 
-def test_texts_of_another_task_are_refused(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command(*keys(task="dialogue")) == 2
-    assert "another task" in capsys.readouterr().err
-    assert command.out.read_bytes() == b""
-
-
 @pytest.mark.integration
 def test_only_a_bounded_number_of_items_is_read_ahead(command: Command) -> None:
     """The input is an endless pipe in effect: what is read runs ahead of what is written by the window at most."""

@@ -22,7 +22,7 @@ from tests.runs.rated_corpora import COHERENCE, arguing, corpus, the_number
 ITEMS = corpus_items(corpus([1, 2, 5], [4, 2, 2]), COHERENCE)
 
 
-def lm_of(script: Callable[[str], str], **options: object) -> ScriptedLM:
+def resolve_lm(script: Callable[[str], str], **options: object) -> ScriptedLM:
     return scripted_lm(script, store=UsageByJudge(InMemoryStore()), **options)
 
 
@@ -36,7 +36,7 @@ def job(owner: str, debate_config: DebateConfig, usage: JudgeUsage | None = None
 
 
 def test_results_come_by_job_in_the_order_of_its_items() -> None:
-    with JudgeRunner(lm_of(debater(score=the_number))) as runner:
+    with JudgeRunner(resolve_lm(debater(score=the_number))) as runner:
         reverse = PassJob("b", judging(DebateConfig(0)), ITEMS[::-1])
         done = run_shared_pass(runner, [job("a", DebateConfig(0)), reverse], "test")
     scores = [[j.score for j in found if isinstance(j, Verdict)] for found in done.results]
@@ -45,7 +45,7 @@ def test_results_come_by_job_in_the_order_of_its_items() -> None:
 
 
 def test_calls_that_several_judges_need_are_made_once_even_while_they_fly() -> None:
-    lm = lm_of(arguing(1), latency=0.01, concurrency=100)
+    lm = resolve_lm(arguing(1), latency=0.01, concurrency=100)
     with JudgeRunner(lm) as runner:
         run_shared_pass(
             runner,
@@ -67,12 +67,12 @@ def test_each_judge_is_charged_what_it_would_have_used_alone() -> None:
             run_shared_pass(runner, [job(n, configs[n], found[n]) for n in names], "test")
         return {name: (usage.fresh, usage.output) for name, usage in found.items()}
 
-    together = used(list(configs), lm_of(arguing(9)))
-    alone = {name: used([name], lm_of(arguing(9)))[name] for name in configs}
+    together = used(list(configs), resolve_lm(arguing(9)))
+    alone = {name: used([name], resolve_lm(arguing(9)))[name] for name in configs}
     assert together == alone
     assert 0 < together["single"][0] < together["settled"][0]
     # A second run pays nothing and is charged the same.
-    lm = lm_of(arguing(9))
+    lm = resolve_lm(arguing(9))
     assert used(list(configs), lm) == used(list(configs), lm) == together
 
 
@@ -99,7 +99,7 @@ def test_what_one_judge_cannot_do_ends_its_jobs_and_no_others(error: Exception) 
     async def impossible(item: Item) -> Judgement:
         raise error
 
-    lm = lm_of(debater(score=the_number))
+    lm = resolve_lm(debater(score=the_number))
     with JudgeRunner(lm) as runner:
         jobs = [PassJob("bad", impossible, ITEMS), job("bad", DebateConfig(3)), job("good", DebateConfig(0))]
         done = run_shared_pass(runner, jobs, "test")
@@ -112,5 +112,5 @@ def test_an_error_of_the_lm_for_everybody_ends_the_pass() -> None:
     def script(prompt: str) -> str:
         raise lm15.AuthError("wrong key")
 
-    with JudgeRunner(lm_of(script)) as runner, pytest.raises(dspy.LMAuthError):
+    with JudgeRunner(resolve_lm(script)) as runner, pytest.raises(dspy.LMAuthError):
         run_shared_pass(runner, [job("a", DebateConfig(0)), job("b", DebateConfig(1))], "test")

@@ -12,7 +12,7 @@ import pytest
 
 from debate_judge.data.errors import InputError
 from debate_judge.runs import serve
-from debate_judge.runs.export.process import SETTINGS, variable
+from debate_judge.runs.export.process import SETTINGS, environment_variable
 from debate_judge.runs.flags.lm import limits
 from debate_judge.runs.flags.parser import make_parser, read
 from debate_judge.runs.scoring.settings import ServeFlags
@@ -93,7 +93,7 @@ def test_mlflow_takes_the_commands_and_the_judge_its_variables(compose: dict[str
         parsed = group.make_context(name, words)
         assert parsed.params["host"] == "0.0.0.0"
     own = {key for key in compose["services"]["judge"]["environment"] if key.startswith("DEBATE_")}
-    assert own <= {variable(name) for name in SETTINGS} | {"DEBATE_REPLIES"}
+    assert own <= {environment_variable(name) for name in SETTINGS} | {"DEBATE_REPLIES"}
 
 
 def test_the_command_of_the_service_is_one_of_ours_and_needs_its_key(
