@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from debate_judge import data
-from debate_judge.data.files.columns import Columns
+from debate_judge.data.files.columns import ColumnNames
 from debate_judge.data.files.groups import iter_groups, load
 from debate_judge.data.schema import Candidate
 from debate_judge.data.splits import split
@@ -23,7 +23,7 @@ def test_names_of_people_are_given_ours(tmp_path: Path) -> None:
         [("question", "answer", "score_tone", "why"), ("s", "x", 4, "kind"), ("t", "y", 2, "curt")],
         ",",
     )
-    named = Columns.of(["source=question", "text=answer", "tone=score_tone", "comments.tone=why"])
+    named = ColumnNames.parse(["source=question", "text=answer", "tone=score_tone", "comments.tone=why"])
     one, other = (group.candidates[0] for group in load(path, TASK, named).groups)
     assert (one.text, one.ratings, one.comments) == ("x", {"tone": (4.0,)}, {"tone": ("kind",)})
     assert other.ratings == {"tone": (2.0,)}
@@ -33,7 +33,7 @@ def test_names_of_people_are_given_ours(tmp_path: Path) -> None:
 def test_names_are_given_ours_at_every_level_of_a_group(tmp_path: Path) -> None:
     answer = {"id": 1, "answer": "x", "ratings": {"score_tone": [4, 5]}}
     (tmp_path / "a.jsonl").write_text(json.dumps({"group": "g", "question": "s", "candidates": [answer]}))
-    named = Columns.of(["source=question", "text=answer", "tone=score_tone"])
+    named = ColumnNames.parse(["source=question", "text=answer", "tone=score_tone"])
     (group,) = load(tmp_path / "a.jsonl", TASK, named).groups
     assert (group.source, group.candidates) == ("s", (Candidate("1", "x", {"tone": (4.0, 5.0)}),))
 
@@ -67,7 +67,7 @@ def test_one_row_for_each_rating(tmp_path: Path) -> None:
         ("s", "y", "tone", 5, "ann", "warm"),
     ]
     path = separated(tmp_path / "a.csv", table, ",")
-    corpus = load(path, TASK, Columns.of(["source=question", "text=reply"]))
+    corpus = load(path, TASK, ColumnNames.parse(["source=question", "text=reply"]))
     assert [(g.source, [c.text for c in g.candidates]) for g in corpus.groups] == [("s", ["x", "y"]), ("t", ["z"])]
     x, y = corpus.groups[0].candidates
     # In the order in which the raters are met in the file, whatever the order of the rows.

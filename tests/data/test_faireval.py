@@ -59,10 +59,12 @@ def test_the_files_are_fetched_from_their_home(monkeypatch: pytest.MonkeyPatch) 
     rows[faireval.SYSTEMS["vicuna-13b"]] = answers("vicuna")
 
     def fetch(name: str, home: hub.RemoteSource) -> list[Record]:
-        return [Record(row, home.address, n) for n, row in enumerate(rows[home.address.removeprefix(faireval.HOME)], 1)]
+        return [
+            Record(row, home.address, n) for n, row in enumerate(rows[home.address.removeprefix(faireval.BASE_URL)], 1)
+        ]
 
     def load_dataset(kind: str, *, data_files: str, split: str) -> dict[str, list[str]]:
-        assert (kind, data_files, split) == ("text", faireval.HOME + faireval.REVIEW, "train")
+        assert (kind, data_files, split) == ("text", faireval.BASE_URL + faireval.REVIEW, "train")
         return {"text": ["TIE", "TIE", "CHATGPT"]}
 
     monkeypatch.setattr(hub, "fetch", fetch)

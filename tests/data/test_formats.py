@@ -11,9 +11,9 @@ from xml.sax.saxutils import escape
 import pytest
 
 from debate_judge import data
-from debate_judge.data.files.formats import rows, typed_rows
+from debate_judge.data.files.formats import read_records, typed_rows
 from debate_judge.data.files.groups import load
-from debate_judge.data.schema import Corpus, group_record
+from debate_judge.data.schema import Corpus, group_to_json
 from tests.data.files_of_rows import TASK, Table, separated
 
 HEADER = ("group", "source", "candidate", "text", "tone", "solved")
@@ -91,7 +91,7 @@ def parquet(path: Path, rows: Table = ROWS, header: Sequence[str] = HEADER) -> P
 
 
 def groups_of(corpus: Corpus) -> list[dict[str, object]]:
-    return [group_record(group) for group in corpus.groups]
+    return [group_to_json(group) for group in corpus.groups]
 
 
 @pytest.fixture
@@ -143,7 +143,7 @@ def test_an_array_of_rows_or_of_groups(tmp_path: Path, name: str, expected: list
 def test_a_sheet_of_excel(tmp_path: Path, expected: object) -> None:
     path = workbook(tmp_path / "a.xlsx", [HEADER, *ROWS])
     assert groups_of(load(path, TASK)) == expected
-    assert [record.where for record in rows(path)] == ["row 4", "row 5", "row 6"]
+    assert [record.location for record in read_records(path)] == ["row 4", "row 5", "row 6"]
 
 
 @pytest.mark.integration
@@ -191,7 +191,7 @@ def test_rows_without_any_value_are_skipped(tmp_path: Path) -> None:
     # Spreadsheets write such rows below a table whose cells were cleared.
     for mark in (",", ";"):
         path = separated(tmp_path / "a.csv", [("text", "tone"), ("x", 4), ("", ""), (" ", ""), ("y", 2)], mark)
-        assert [record.line for record in rows(path)] == [2, 5]
+        assert [record.line for record in read_records(path)] == [2, 5]
 
 
 def test_missing_numbers_are_none_however_deep_they_are() -> None:

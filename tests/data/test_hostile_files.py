@@ -39,7 +39,7 @@ def test_more_rows_than_rated_data_have(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_an_endless_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "LONGEST_LINE", 1 << 20)
+    monkeypatch.setattr(reading, "MAX_LINE_BYTES", 1 << 20)
     told: list[InputError] = []
     (tmp_path / "a.jsonl").write_text('{"text": "' + "x" * (2 << 20) + '"}\n{"text": "y"}\n')
     assert [record.line for record in reading.jsonl(tmp_path / "a.jsonl", told.append)] == [2]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from debate_judge.data.files.columns import Columns
-from debate_judge.data.files.formats import recognized
+from debate_judge.data.files.columns import ColumnNames
+from debate_judge.data.files.formats import detect_format
 from debate_judge.data.files.groups import load
 from debate_judge.data.files.layouts import long_rows, recognized_layout
 from debate_judge.data.files.task_file import guess_task
@@ -43,7 +43,7 @@ def path_of(names: str) -> str:
 def test_ratings_are_read_where_people_make_them(
     names: str, tool: str, columns: tuple[str, ...], general: tuple[str, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
-    corpus = load(path_of(names), TASK, Columns.of(columns))
+    corpus = load(path_of(names), TASK, ColumnNames.parse(columns))
     (group,) = corpus.groups
     good, bad = group.candidates
     assert (group.source, good.text, bad.text) == ("Where is my parcel?", "It left Elm this morning.", "No idea.")
@@ -52,12 +52,12 @@ def test_ratings_are_read_where_people_make_them(
     assert bad.ratings == {"helpfulness": (1.0,)}
     assert good.comments == {"helpfulness": ("Says where it is.", *general)}
     assert f"an export of {tool}" in caplog.text
-    check_corpus(corpus, load(path_of(names), TASK, Columns.of(columns)), raters=2)
+    check_corpus(corpus, load(path_of(names), TASK, ColumnNames.parse(columns)), raters=2)
 
 
 @pytest.mark.parametrize(("names", "tool", "columns", "general"), EXPORTS, ids=[row[0] for row in EXPORTS])
 def test_a_task_is_guessed_from_them(names: str, tool: str, columns: object, general: object) -> None:
-    guess = guess_task(long_rows(recognized(path_of(names)).records(), Columns()), Columns(), "support")
+    guess = guess_task(long_rows(detect_format(path_of(names)).records(), ColumnNames()), ColumnNames(), "support")
     assert {aspect.name for aspect in guess.task.aspects} >= {"helpfulness"}
     assert load(path_of(names), TASK, guess.columns).groups[0].candidates[0].ratings["helpfulness"] == (5.0, 3.0)
 
@@ -66,7 +66,7 @@ def test_texts_that_nobody_rated_yet_are_there(tmp_path: Path) -> None:
     tasks = json.loads((FOLDER / "label_studio.json").read_text())
     tasks[1]["annotations"] = []
     (tmp_path / "a.json").write_text(json.dumps(tasks))
-    (group,) = load(tmp_path / "a.json", TASK, Columns.of(TEXTS)).groups
+    (group,) = load(tmp_path / "a.json", TASK, ColumnNames.parse(TEXTS)).groups
     assert [c.ratings for c in group.candidates][1] == {}
 
 
@@ -88,6 +88,6 @@ def test_outputs_that_look_like_json_stay_texts_and_conversations_become_one(tmp
     tasks[0]["data"] = {"question": turns, "answer": '{"parcel": 3}'}
     tasks[1]["data"] = {"question": '"Where" or "when"', "answer": "[]"}
     (tmp_path / "a.json").write_text(json.dumps(tasks))
-    one, other = load(tmp_path / "a.json", TASK, Columns.of(TEXTS)).groups
+    one, other = load(tmp_path / "a.json", TASK, ColumnNames.parse(TEXTS)).groups
     assert (one.source, one.candidates[0].text) == ("user: Where is it?\nassistant: Which one?", '{"parcel": 3}')
     assert (other.source, other.candidates[0].text) == ('"Where" or "when"', "[]")

@@ -131,7 +131,7 @@ def test_other_tables_are_no_pairs(row: dict[str, Any]) -> None:
 
 def test_unrated_pairs_can_be_scored(tmp_path: Path) -> None:
     path = written(tmp_path / "new.jsonl", ROW | {"winner": None})
-    (entry,) = iter_groups(path, PAIRS, data.files.columns.Columns.of(["source=question"]))
+    (entry,) = iter_groups(path, PAIRS, data.files.columns.ColumnNames.parse(["source=question"]))
     assert [c.ratings for c in entry.group.candidates] == [{}, {}]
 
 
@@ -155,7 +155,7 @@ def test_several_pairs_of_a_source_stay_on_one_side_of_a_split(tmp_path: Path) -
     # What is said of sources counts sources, and pairs of one are not near-duplicates.
     assert (corpus.sources, corpus_statistics(corpus).sources, parts.held_out.sources) == (6, 6, len(sources[2]))
     assert parts.joined
-    assert not parts.joined_note()
+    assert not parts.near_duplicates_note()
     assert default_folds(corpus) == 6
     # Without a tie the ratings are 0 and 1, and still no yes and no.
     assert find_decision_rules(corpus.groups, PAIRS.aspects)["preference"].kind == "pairs"

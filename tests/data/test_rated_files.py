@@ -14,7 +14,7 @@ from debate_judge import data
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.groups import iter_groups, load
 from debate_judge.data.requirements import require_level, require_ratings
-from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task, group_record
+from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task, group_to_json
 from debate_judge.data.tasks import DIALOGUE, SUMMARIZATION
 from debate_judge.data.testing import check_corpus
 from tests.refusals.files import FIRST
@@ -71,7 +71,7 @@ def test_comments_are_one_text_or_several_per_aspect(tmp_path: Path) -> None:
         {},
         {},
     ]
-    again = load(jsonl(tmp_path / "again.jsonl", *(group_record(g) for g in corpus.groups)), TASK)
+    again = load(jsonl(tmp_path / "again.jsonl", *(group_to_json(g) for g in corpus.groups)), TASK)
     assert again.groups == corpus.groups
     assert again.digest == corpus.digest
 
@@ -82,7 +82,7 @@ def test_comments_decide_the_digest_and_files_without_any_keep_theirs(tmp_path: 
         for i, extra in enumerate(({}, {"comments": {"tone": "curt"}}))
     )
     assert plain.digest != told.digest
-    assert "comments" not in str(group_record(plain.groups[0]))
+    assert "comments" not in str(group_to_json(plain.groups[0]))
 
 
 def test_a_column_of_comments_holds_one_text_a_row(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_a_task_file_is_found_beside_the_data(tmp_path: Path) -> None:
 
 def test_what_is_written_as_group_records_is_read_back_equal(tmp_path: Path) -> None:
     corpus = data.load("sample", "dialogue")
-    again = load(jsonl(tmp_path / "f.jsonl", *(group_record(g) for g in corpus.groups)), DIALOGUE)
+    again = load(jsonl(tmp_path / "f.jsonl", *(group_to_json(g) for g in corpus.groups)), DIALOGUE)
     assert again.groups == corpus.groups
     assert again.digest == corpus.digest
     check_corpus(again)

@@ -69,7 +69,7 @@ def test_built_in_rubrics_name_both_ends_of_their_scale_and_clash_with_no_column
 def test_a_scale_of_decimal_fractions_has_its_two_values() -> None:
     scale = Scale(0.1, 0.3, 0.2)
     assert scale.binary
-    assert [scale.at(value, "whole") for value in (0.1, 0.15, 0.25, 0.3)] == [0.1, 0.1, 0.3, 0.3]
+    assert [scale.rounded(value, "whole") for value in (0.1, 0.15, 0.25, 0.3)] == [0.1, 0.1, 0.3, 0.3]
 
 
 def test_a_scale_is_told_to_the_last_digit() -> None:

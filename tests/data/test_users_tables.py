@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from debate_judge.data.errors import InputError
-from debate_judge.data.files.columns import Columns
-from debate_judge.data.files.formats import recognized, rows
+from debate_judge.data.files.columns import ColumnNames
+from debate_judge.data.files.formats import detect_format, read_records
 from debate_judge.data.files.groups import load
 from debate_judge.data.files.task_file import GuessedTask, guess_task
 from debate_judge.data.schema import Scale
@@ -18,7 +18,7 @@ from tests.data.files_of_rows import TASK, separated
 
 def guessed(path: Path, text: str) -> GuessedTask:
     path.write_text(text)
-    return guess_task(rows(path), Columns(), path.stem)
+    return guess_task(read_records(path), ColumnNames(), path.stem)
 
 
 def scales(guess: GuessedTask) -> dict[str, Scale]:
@@ -87,7 +87,7 @@ def test_two_raters_with_a_comma_are_not_guessed_as_fractions(tmp_path: Path) ->
     assert scales(both) == {"tone": Scale(1, 3)}
     assert "4;5" in both.doubtful["accuracy"]
     with pytest.raises(InputError, match="line 2, field 'accuracy'"):
-        next(rows(tmp_path / "b.csv")).number("accuracy")
+        next(read_records(tmp_path / "b.csv")).number("accuracy")
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_a_column_without_a_name_is_left_out_and_told(tmp_path: Path, caplog: py
 def test_the_separator_that_excel_names_is_obeyed(tmp_path: Path, mark: str) -> None:
     path = tmp_path / "a.csv"
     path.write_text(f"SEP={mark}\r\ntext{mark}tone\r\nx y{mark}4\r\n")
-    (record,) = rows(path)
+    (record,) = read_records(path)
     assert (record.line, record.values) == (3, {"text": "x y", "tone": "4"})
 
 
@@ -197,7 +197,7 @@ def test_a_vertical_bar_in_a_name_divides_no_columns(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("source,text,tone,note (a|b|c|d|e)\ns,x,4,b\n")
     assert load(path, TASK).groups[0].candidates[0].ratings == {"tone": (4.0,)}
-    assert recognized(path).usual
+    assert detect_format(path).is_default
 
 
 def test_raters_in_parentheses_are_raters(tmp_path: Path) -> None:
@@ -241,8 +241,8 @@ def test_records_in_a_list_of_one_object(tmp_path: Path, around: dict[str, objec
         ("x", {"tone": (4.0,)}),
         ("y", {"tone": (2.0,)}),
     ]
-    assert f"the list {list(around)[-1]!r} of one JSON object" in recognized(path).format
-    lines = [record.line for record in rows(path)]
+    assert f"the list {list(around)[-1]!r} of one JSON object" in detect_format(path).format
+    lines = [record.line for record in read_records(path)]
     assert lines == ([1, 1] if indent is None else [len(around) + 2, len(around) + 6])
 
 
@@ -250,7 +250,7 @@ def test_records_in_a_list_of_one_object(tmp_path: Path, around: dict[str, objec
 def test_a_single_group_is_no_list_of_records(tmp_path: Path, name: str) -> None:
     group = {"group": "g", "source": "s", "items": [{"id": "a", "text": "x", "ratings": {"tone": 4}}]}
     (tmp_path / name).write_text(json.dumps(group))
-    (found,) = load(tmp_path / name, TASK, Columns.of(["candidates=items"])).groups
+    (found,) = load(tmp_path / name, TASK, ColumnNames.parse(["candidates=items"])).groups
     assert (found.source, len(found.candidates)) == ("s", 1)
 
 
@@ -258,7 +258,7 @@ def test_a_single_group_is_no_list_of_records(tmp_path: Path, name: str) -> None
 def test_a_single_record_is_no_list_of_records(tmp_path: Path, name: str) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text(json.dumps({name: "x", "tone": 4, "items": [{"sku": 7}]}))
-    (group,) = load(path, TASK, Columns.of([f"text={name}"])).groups
+    (group,) = load(path, TASK, ColumnNames.parse([f"text={name}"])).groups
     assert (group.candidates[0].text, group.candidates[0].ratings) == ("x", {"tone": (4.0,)})
 
 
@@ -279,9 +279,9 @@ def test_repeated_texts_are_asked_about(tmp_path: Path) -> None:
     lines = [f"q{i // 2},text {i},p{j},{(i + j) % 5 + 1},{i}{j}\n" for j in range(3) for i in range(8)]
     path = tmp_path / "a.csv"
     path.write_text("source,text,who,tone,id\n" + "".join(lines))
-    rated = load(path, TASK, Columns.of(["rater=who"]))
+    rated = load(path, TASK, ColumnNames.parse(["rater=who"]))
     assert {len(c.ratings["tone"]) for g in rated.groups for c in g.candidates} == {3}
-    written = load(path, TASK, Columns.of(["candidate=id"]))
+    written = load(path, TASK, ColumnNames.parse(["candidate=id"]))
     assert {len(group.candidates) for group in written.groups} == {6}
 
 
@@ -292,7 +292,7 @@ def test_fields_inside_of_objects_are_named_by_their_path(tmp_path: Path) -> Non
     ]
     path = tmp_path / "a.jsonl"
     path.write_text("\n".join(map(json.dumps, records[:1])))
-    columns = Columns.of(["source=data.question", "text=data.answer.body", "tone=labels.tone"])
+    columns = ColumnNames.parse(["source=data.question", "text=data.answer.body", "tone=labels.tone"])
     (group,) = load(path, TASK, columns).groups
     assert (group.source, group.candidates[0].text, group.candidates[0].ratings) == ("s", "x", {"tone": (4.0,)})
 
@@ -303,5 +303,5 @@ def test_several_columns_of_comments(tmp_path: Path) -> None:
     (group,) = load(path, TASK).groups
     assert group.candidates[0].comments == {"tone": ("kind", "warm")}
     path.write_text("text,tone,why,note\nx,4,because,so\n")
-    (group,) = load(path, TASK, Columns.of(["comments.tone=why+note"])).groups
+    (group,) = load(path, TASK, ColumnNames.parse(["comments.tone=why+note"])).groups
     assert group.candidates[0].comments == {"tone": ("because", "so")}

@@ -15,11 +15,11 @@ import pytest
 
 from debate_judge import data
 from debate_judge.data.files import formats, groups, reading, workbook
-from debate_judge.data.files.columns import Columns
-from debate_judge.data.files.formats import rows
+from debate_judge.data.files.columns import ColumnNames
+from debate_judge.data.files.formats import read_records
 from debate_judge.data.files.groups import load
 from debate_judge.data.files.task_file import guess_task
-from debate_judge.data.files.writing import require_file, write_json
+from debate_judge.data.files.writing import require_writable, write_json
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.data.sets import faireval, hub, newsroom
 from debate_judge.data.tasks import PAIRS, SUMMARIZATION
@@ -35,11 +35,11 @@ Change = Callable[[bytes], bytes | None]
 
 
 def loaded(name: str, *columns: str, task: Task = TASK) -> Callable[[], object]:
-    return lambda: load(name, task, Columns.of(columns))
+    return lambda: load(name, task, ColumnNames.parse(columns))
 
 
 def guessed(name: str = "a.csv") -> object:
-    return guess_task(rows(Path(name)), Columns(), "a")
+    return guess_task(read_records(Path(name)), ColumnNames(), "a")
 
 
 def table(*values: str, column: str = "tone") -> dict[str, str]:
@@ -95,11 +95,11 @@ WORKBOOKS = [
         ("half a sheet", sheet(lambda text: text[: len(text) // 2]), None, None, None, "XmlError"),
         ("no sheet", sheet(lambda text: None), None, None, None, "WorksheetNotFound"),
         ("a cell in the last corner", sheet(LAST_CORNER), None, None, None, "1024 MB"),
-        ("a bomb", sheet(BOMB), lambda p: p.setattr(workbook, "BYTES", 128 << 20), None, None, "128 MB"),
+        ("a bomb", sheet(BOMB), lambda p: p.setattr(workbook, "MAX_MEMORY", 128 << 20), None, None, "128 MB"),
         (
             "a slow sheet",
             sheet(lambda text: text),
-            lambda p: p.setattr(workbook, "SECONDS", 0),
+            lambda p: p.setattr(workbook, "MAX_SECONDS", 0),
             None,
             None,
             "0 seconds",
@@ -150,7 +150,7 @@ HUGE = [
             "a.jsonl",
             1,
             {"a.jsonl": LONG.encode(encoding)},
-            patch=lambda p: p.setattr(reading, "LONGEST_LINE", 1 << 20),
+            patch=lambda p: p.setattr(reading, "MAX_LINE_BYTES", 1 << 20),
         )
         for encoding in ("utf-8", "utf-16")
     ),
@@ -459,7 +459,7 @@ PLACES = [
     row(
         f"{write.__name__} {name[:20]}", lambda w=write, m=more, n=name: w(Path(n), *m, "--json"), "--json", "cannot be"
     )  # type: ignore[misc]
-    for write, more in ((require_file, ()), (write_json, ({},)))
+    for write, more in ((require_writable, ()), (write_json, ({},)))
     for name in ("rated.jsonl/a.json", "judge", "x" * 300, "/proc/nothing/a.json")
 ]
 

@@ -13,7 +13,7 @@ from debate_judge.data.agreement.decisions import DecisionRule, decision_rules_f
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.agreement.tables import agreement_table, compare
 from debate_judge.data.calibration import Calibration
-from debate_judge.data.folds import fold
+from debate_judge.data.folds import make_folds
 from debate_judge.data.inference.absolute_agreement import decision_cuts
 from debate_judge.data.requirements import aspects_to_judge, require_level
 from debate_judge.data.schema import Aspect, Corpus, Scale, Task
@@ -84,7 +84,12 @@ def rare() -> Corpus:
 
 CORPORA = [
     row("a split of chosen sources", lambda: split(chosen(16), aspects=["coherence"], seed=0), None, "at random"),
-    row("folds of chosen sources", lambda: fold(chosen(23), aspects=["coherence"], seed=0, count=4), None, "at random"),
+    row(
+        "folds of chosen sources",
+        lambda: make_folds(chosen(23), aspects=["coherence"], seed=0, count=4),
+        None,
+        "at random",
+    ),
     row(
         "a test set of chosen sources",
         lambda: append_held_out(

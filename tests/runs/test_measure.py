@@ -9,7 +9,7 @@ import pytest
 
 import debate_judge
 from debate_judge import data
-from debate_judge.data.schema import group_record
+from debate_judge.data.schema import group_to_json
 from debate_judge.runs.after import measure as command
 
 
@@ -49,7 +49,7 @@ def test_rows_of_scores_and_few_ratings(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_scores_of_a_file_beside_the_ratings_of_another(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    records = [group_record(group) for group in data.load("sample").groups]
+    records = [group_to_json(group) for group in data.load("sample").groups]
     scores: list[dict[str, object]] = []
     for place, record in enumerate(records):
         record["task"] = "summarization"
