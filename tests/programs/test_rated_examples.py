@@ -14,7 +14,7 @@ import pytest
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import DebateConfig, Item, Judge
-from debate_judge.programs.roles.examples import EXPLAINED, RatedExample, examples_of, with_examples
+from debate_judge.programs.roles.examples import EXPLANATION, RatedExample, examples_of, with_examples
 from tests.fakes import debater, hold, only, scripted_lm, section
 from tests.programs.debates import ITEM as COHERENT
 from tests.programs.tables import JOINT_TASK, joint_table_script, judged, table_script
@@ -48,7 +48,7 @@ def headers(prompt: str) -> list[str]:
 
 def lines(text: str) -> list[Mapping[str, Any]]:
     explained, *rest = text.splitlines()
-    assert explained == EXPLAINED
+    assert explained == EXPLANATION
     return [json.loads(line) for line in rest]
 
 
