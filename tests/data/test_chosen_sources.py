@@ -1,4 +1,4 @@
-"""Sources that were chosen to be rated are known by their column, and never held out."""
+"""Sources that were selected for rating are recognized by their column, and never held out."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_folds_tune_on_them_and_hold_out_the_others() -> None:
 
 def test_a_held_out_file_has_none() -> None:
     ours = replace(SAMPLE, groups=SAMPLE.groups[12:])
-    with pytest.raises(InputError, match="chosen to be rated"):
+    with pytest.raises(InputError, match="selected for rating"):
         append_held_out(ours, replace(SAMPLE, groups=chosen(1).groups[:12]))
     assert len(
         append_held_out(replace(ours, groups=chosen(24).groups[12:]), replace(SAMPLE, groups=SAMPLE.groups[:12])).groups
