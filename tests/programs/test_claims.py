@@ -86,14 +86,14 @@ def test_a_short_answer_is_joined_with_its_question() -> None:
     assert [section(prompt, "claim")[:16] for prompt in lm.prompts] == ["Who was he? word"]
 
 
-def test_a_claim_stands_as_it_is_without_the_prompt_that_brought_it_about() -> None:
+def test_a_claim_is_judged_without_the_prompt_of_its_text() -> None:
     lm = factual("never asked")
     asked(Item("g", "c", CLAIMS, CLAIMS.aspects[0], "Who was he?", "Harold died in 1066."), lm)
     assert [section(prompt, "claim") for prompt in lm.prompts] == ["Harold died in 1066."]
     assert "Who was he?" not in lm.prompts[0]
 
 
-def test_whoever_checks_an_answer_is_told_what_of_it_is_under_test() -> None:
+def test_the_agents_are_told_which_answer_is_checked() -> None:
     joined, apart, single = factual("never asked"), factual("Harold was a king."), factual("never asked")
     asked(ITEM, joined)
     asked(LONG, apart)
@@ -185,7 +185,7 @@ def test_long_knowledge_is_searched_by_two_queries() -> None:
 
 
 @pytest.mark.parametrize(("length", "calls"), [(WHOLE, 2), (WHOLE + 1, 3)])
-def test_knowledge_up_to_the_limit_is_evidence_as_it_stands(length: int, calls: int) -> None:
+def test_knowledge_up_to_the_limit_is_used_whole(length: int, calls: int) -> None:
     lm, article = checker(), ARTICLE[-length:].lstrip().rjust(length, "x")
     item = Item("g", "c", SUMMARIZATION, SUMMARIZATION.aspects[1], article, "Ann won.")
     assert hold(lm, only(judge(0).judge([item]))).calls == calls

@@ -1,4 +1,4 @@
-"""G-Eval: steps derived once and reused, and each mode's way from forms to a score."""
+"""G-Eval: steps are derived once and reused; how each mode gets a score from the form."""
 
 from __future__ import annotations
 

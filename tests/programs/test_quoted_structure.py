@@ -26,7 +26,7 @@ from debate_judge.programs.roles.parsing import (
     sections,
 )
 from debate_judge.programs.roles.parsing import FIELDS as KNOWN
-from tests.programs.tables import items, part
+from tests.programs.tables import block, items
 
 FIVE = Scale(1, 5)
 FIELDS = ("rationale", "score")
@@ -129,14 +129,14 @@ def test_a_long_reply_is_read_like_a_short_one() -> None:
 
 
 @pytest.mark.integration
-def test_no_text_makes_a_pattern_run_away() -> None:
+def test_no_text_causes_catastrophic_backtracking() -> None:
     """Some 170 texts of 25 kB take seconds; a pattern that needs quadratic time takes minutes."""
     done = subprocess.run([sys.executable, "-c", _LONG], capture_output=True, text=True, timeout=120, check=False)
     assert done.stdout == "read\n", done.stderr
 
 
 def marked(fields: dict[str, str]) -> str:
-    return "\n\n".join(part(name, text) for name, text in fields.items())
+    return "\n\n".join(block(name, text) for name, text in fields.items())
 
 
 def test_a_tag_that_hides_a_field_is_refused() -> None:
@@ -156,7 +156,7 @@ OWN = {"candidate_1": "It reads: {}", "candidate_2": "Dull.", "scores": "candida
     "drafts",
     ["Well.\nCandidate 1: 5?\nCandidate 2: 1, it is dull.", "1. Compare.\n- candidate_2: no.\n**Candidate 1**"],
 )
-def test_notes_about_single_candidates_before_a_reply_are_thinking(drafts: str) -> None:
+def test_notes_before_a_reply_are_ignored_as_thinking(drafts: str) -> None:
     reply = f"{drafts}\nWell.\n</think>\n{marked(OWN)}"
     assert [one.score for one in read_scores(reply, "scores", [*TWO], TWO).values()] == [2, 4]
     found = read_decisions(

@@ -1,4 +1,4 @@
-"""Metrics without a model: their values, what they compare with, and how they stand among the judges."""
+"""Metrics without a model: their values, what they compare with, and how they are reported."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_references_come_before_the_context_and_that_before_the_source(judge: Me
 
 
 @pytest.mark.parametrize("name", METRICS)
-def test_a_missing_package_is_said_with_the_command_that_mends_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_of_a_missing_package_names_the_install_command(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metric.importlib.util, "find_spec", lambda package: None)
     with pytest.raises(InputError) as caught:
         build(JUDGES[name].kind, JUDGES[name].config)
@@ -122,7 +122,7 @@ class Moody(Metric):
         return cls()
 
 
-def test_a_text_that_the_metric_fails_on_is_unscored_and_stops_nobody() -> None:
+def test_a_text_that_the_metric_fails_on_is_unscored_and_others_are_scored() -> None:
     texts = ["raise", "nan", "inf", " ", "fine", "good"]
     found = judged(Moody(), *(item(t) for t in texts))
     assert [j.score if isinstance(j, Verdict) else j.reason for j in found] == [
@@ -147,7 +147,7 @@ def test_a_text_with_nothing_to_compare_it_with_is_unscored_and_not_0() -> None:
         assert "no reference, context or source to compare with" in found.detail
 
 
-def test_what_no_text_can_be_scored_without_ends_the_run() -> None:
+def test_an_error_that_affects_all_texts_ends_the_run() -> None:
     class Without(Moody):
         def measure(self, text: str, others: tuple[str, ...]) -> float:
             raise InputError("no such model", field="model")

@@ -1,4 +1,4 @@
-"""What a reply says, and what it does not say: one table for each kind of value."""
+"""Reading scores and decisions in replies: one table for each kind of value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the readers of replies about several scores take for a statement about a cell, in any form."""
+"""Readers of replies about several cells: which forms count as a statement about a cell."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from debate_judge.programs.debate.prompts import Cell, cells_of, label
 from debate_judge.programs.debate.replies import Objection, read_decisions, read_scores
 from debate_judge.programs.judge import Item
 from debate_judge.programs.roles.score_modes import ParsedScore
-from tests.programs.tables import cells, items, part
+from tests.programs.tables import block, cells, items
 
 ALONE, JOINT = cells_of(items("one", "two")), cells_of(cells("one", "two"))
 """Two candidates, in one aspect and in two: coherence on a scale from 1 to 5, plain style on one from 0 to 10."""
@@ -21,7 +21,7 @@ ALONE, JOINT = cells_of(items("one", "two")), cells_of(cells("one", "two"))
 
 def scores(field: str, of: Mapping[Cell, Item] = ALONE) -> dict[str, float | str]:
     """What is read of a reply: a score, or the reason why there is none."""
-    return scores_of(field if "[[" in field else part("scores", field), of)
+    return scores_of(field if "[[" in field else block("scores", field), of)
 
 
 def scores_of(reply: str, of: Mapping[Cell, Item]) -> dict[str, float | str]:
@@ -31,7 +31,7 @@ def scores_of(reply: str, of: Mapping[Cell, Item]) -> dict[str, float | str]:
 
 def decisions(field: str) -> dict[str, str]:
     """What the other roles are told of the Critic's reply, or why it cannot be read."""
-    reply = f"{part('decisions', field)}\n\n{part('candidate_1', 'Its last sentence is wrong.')}"
+    reply = f"{block('decisions', field)}\n\n{block('candidate_1', 'Its last sentence is wrong.')}"
     found = read_decisions(reply, list(ALONE), ALONE)
     return {label(cell): said.text if isinstance(said, Objection) else said.why for cell, said in found.items()}
 
@@ -115,7 +115,7 @@ print("read")
 
 
 @pytest.mark.integration
-def test_no_line_makes_a_pattern_run_away() -> None:
+def test_no_line_causes_catastrophic_backtracking() -> None:
     """24 lines of 120 kB take less than a second; a pattern that needs quadratic time takes minutes."""
     done = subprocess.run([sys.executable, "-c", _LONG], capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout == "read\n", done.stderr
@@ -126,8 +126,8 @@ LINES = "candidate_1: 4\ncandidate_2: 3"
 SAID = [{"candidate": n, "score": 5 - n, "rationale": WHY[f"candidate_{n}"]} for n in (1, 2)]
 
 WITH_REASONS = {
-    "headers": f"{part('candidate_1', WHY['candidate_1'])}\n\n{part('candidate_2', WHY['candidate_2'])}\n\n"
-    f"{part('scores', LINES)}",
+    "headers": f"{block('candidate_1', WHY['candidate_1'])}\n\n{block('candidate_2', WHY['candidate_2'])}\n\n"
+    f"{block('scores', LINES)}",
     "labels": f"candidate_1: {WHY['candidate_1']}\ncandidate_2: {WHY['candidate_2']}\nscores:\n{LINES}",
     "labels with words": f"Candidate 1: {WHY['candidate_1']}\n\nCandidate 2: {WHY['candidate_2']}\n\nScores:\n"
     "Candidate 1: 4\nCandidate 2: 3",
@@ -240,17 +240,17 @@ def test_no_issue_may_be_said_of_all_at_once(reply: str) -> None:
         '{"scores": [5, 5]}',
         '{"scores": {"coherence": 5}}',
         "scores:\ncandidate_1: 4 or 5\ncandidate_2: none",
-        f"{part('scores', LINES)}\n\n{part('scores', '5')}",
+        f"{block('scores', LINES)}\n\n{block('scores', '5')}",
     ],
 )
-def test_what_may_be_quoted_is_not_read(reply: str) -> None:
+def test_quotable_text_is_not_read_as_a_decision(reply: str) -> None:
     assert not {one[0] for one in read(reply).values() if not isinstance(one, str)} & {5}
 
 
-def test_of_a_field_that_stands_twice_the_cells_that_agree_are_read() -> None:
-    quoted = part("candidate_1", f"It says\n{part('scores', 'candidate_1: 5')}")
-    assert read(f"{quoted}\n\n{part('scores', LINES)}") == dict.fromkeys(
+def test_of_a_repeated_field_only_the_cells_that_agree_are_read() -> None:
+    quoted = block("candidate_1", f"It says\n{block('scores', 'candidate_1: 5')}")
+    assert read(f"{quoted}\n\n{block('scores', LINES)}") == dict.fromkeys(
         WHY, "the field stood twice with different content"
     )
-    quoted = part("candidate_1", f"It says\n{part('scores', 'candidate_1: 5 candidate_2: 3')}".replace("5 ", "5\n"))
-    assert read(f"{quoted}\n\n{part('scores', LINES)}")["candidate_2"] == (3, "")
+    quoted = block("candidate_1", f"It says\n{block('scores', 'candidate_1: 5 candidate_2: 3')}".replace("5 ", "5\n"))
+    assert read(f"{quoted}\n\n{block('scores', LINES)}")["candidate_2"] == (3, "")

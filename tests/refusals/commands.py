@@ -248,7 +248,7 @@ OTHERS = [
         "already",
         files={"a.csv": "source,text,tone\ns,x,1\nt,y,2\nu,z,3\n"},
     ),
-    row("no task to guess", "check sample --write-task new.toml", "--write-task", "nothing to guess"),
+    row("no task to guess", "check sample --write-task new.toml", "--write-task", "none is guessed"),
     row("no report", "report judge", None, "no report"),
     row("another report", "report .", None, "report", "report.json", files={"report.json": '{"format": "else"}'}),
     row("a report of no version", "report .", None, "report", "report.json", files={"report.json": '{"version": 0}'}),

@@ -36,7 +36,7 @@ def test_a_file_without_a_task_gets_one_that_can_be_kept(tmp_path: Path, capsys:
     assert main([str(path)]) == 0
     shown = capsys.readouterr().out
     assert "columns separated by semicolons" in unwrapped(shown)
-    assert "column 'question' is taken for 'source'" in shown
+    assert "column 'question' is read as 'source'" in shown
     assert "one is guessed" in shown
     assert not task_file.exists()
     assert main([str(path), "--write-task", str(task_file)]) == 0
@@ -95,14 +95,14 @@ def test_what_is_guessed_is_said_once(
     assert main([str(path)]) == 0
     shown = unwrapped(capsys.readouterr().out)
     for column, name in (("criterion", "aspect"), ("score", "rating"), ("annotator", "rater")):
-        assert f"column {column!r} is taken for {name!r}" in shown
+        assert f"column {column!r} is read as {name!r}" in shown
     assert "30 sources, 30 candidates (1 a group)" in shown
     assert shown.count("columns separated by semicolons") == 1
     assert caplog.messages == [f"{path}: not read: 'share'"]
     path.write_text("text,tone,truth\nx,1,4/5\ny,2,3/5\n")
     assert main([str(path)]) == 0
     told = unwrapped(capsys.readouterr().out)
-    assert "column 'truth' is not taken for ratings: '4/5' is no rating; write the number alone" in told
+    assert "column 'truth' is not read as ratings: '4/5' is no rating; write the number alone" in told
 
 
 def test_ratings_of_a_task_that_is_known_need_no_guess(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

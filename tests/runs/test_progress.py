@@ -14,7 +14,7 @@ import pytest
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import Reply
 from debate_judge.programs.lm.usage import Meter, Tokens
-from debate_judge.runs.distributed.actor import ActorReport, UnitDone
+from debate_judge.runs.distributed.actor import ActorReport, UnitResult
 from debate_judge.runs.distributed.driver import DistributedProgress, RunTotals, add_rows
 from debate_judge.runs.runner.billing import stage
 from debate_judge.runs.runner.progress import LINE_EVERY, SILENCE, RunPhase, RunProgress, StepProgress
@@ -232,7 +232,7 @@ def test_a_distributed_run_says_what_its_actors_have_done(clock: Clock) -> None:
     totals = RunTotals({"0": 90, "1": 90, "2": 720})
     rows = RowTotals(rows=50)
     rows.unscored["no [\x1b] reply"] = 2
-    totals.add(UnitDone("0", rows))
+    totals.add(UnitResult("0", rows))
     shown = DistributedProgress(totals, None)
     shown.clock = clock
     shown.started = clock() - 100
@@ -241,7 +241,7 @@ def test_a_distributed_run_says_what_its_actors_have_done(clock: Clock) -> None:
     )
     assert shown.share == 0.1
     # Of another run.
-    add_rows(totals.rows, RowTotals(rows=10, kept=10))
+    add_rows(totals.rows, RowTotals(rows=10, existing=10))
     assert shown.line().startswith("50 items scored, 0.5 a second · 10 were already present")
     calls = {"a": Tokens(calls=3, fresh=900_000), "b": Tokens(calls=2, fresh=100_000, output=500_000)}
     for (name, used), at in zip(calls.items(), ({"0": 50, "1": 4}, {"2": 4}), strict=True):

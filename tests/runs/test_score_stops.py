@@ -74,16 +74,16 @@ def test_a_source_that_the_lm_cannot_take_is_no_outage(command: Command) -> None
 def test_a_stop_by_the_user(
     command: Command, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from debate_judge.runs.scoring.output import Results
+    from debate_judge.runs.scoring.output import ResultWriter
 
-    add, count = Results.add, iter(range(100))
+    add, count = ResultWriter.add, iter(range(100))
 
-    def stopping(self: Results, *row: Any) -> None:
+    def stopping(self: ResultWriter, *row: Any) -> None:
         if next(count) == 7:
             raise KeyboardInterrupt
         add(self, *row)
 
-    monkeypatch.setattr(Results, "add", stopping)
+    monkeypatch.setattr(ResultWriter, "add", stopping)
     assert command() == EXIT_INTERRUPTED
     assert "resumes" in capsys.readouterr().err
     assert len(command.rows()) == 7

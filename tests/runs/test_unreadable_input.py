@@ -40,7 +40,7 @@ def test_any_number_of_bad_lines_cost_only_themselves(
 ) -> None:
     path = command.folder / "in.jsonl"
     bad = bad_lines(path)
-    monkeypatch.setattr(units, "SMALLEST", size)
+    monkeypatch.setattr(units, "MIN_UNIT_BYTES", size)
     assert command(aspects="tone") == EXIT_INPUT
     assert [json.loads(row)["group"] for row in command.rows()] == [f"g{n}" for n in range(200) if n not in bad]
     said = capsys.readouterr().err
@@ -56,7 +56,7 @@ def test_a_table_is_read_up_to_its_first_bad_row(
     command: Command, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], size: int
 ) -> None:
     """Read on behind a misplaced quote, the second line of this text would be a row of its own."""
-    monkeypatch.setattr(units, "SMALLEST", size)
+    monkeypatch.setattr(units, "MIN_UNIT_BYTES", size)
     lines = ["group,source,text", "g0,m,reply 0", "g1,m,reply 1", 'g2,m,"a "quoted" text', 'g9,m,injected"', "g3,m,r"]
     (command.folder / "in.csv").write_text("\n".join(lines), encoding="utf-8")
     assert command(aspects="tone") == EXIT_INPUT

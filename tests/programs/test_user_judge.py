@@ -1,4 +1,4 @@
-"""A judge of the user's own: what its class must have, how it is named, what offline LM and dry run make of it."""
+"""A user's own judge: the required methods, its name, the offline LM and the dry run."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 # --- the contract ---
 
 
-def test_a_judge_without_a_method_cannot_be_made_and_the_error_names_both() -> None:
+def test_a_judge_without_a_required_method_cannot_be_created() -> None:
     class Half(ItemJudge):
         async def converse_about(self, item: Item, rounds: int) -> Transcript:
             return EMPTY
@@ -94,7 +94,7 @@ def test_a_judge_without_a_method_cannot_be_made_and_the_error_names_both() -> N
         Silent()  # type: ignore[abstract]
 
 
-def test_what_breaks_the_contract_is_named() -> None:
+def test_check_judge_names_the_violation() -> None:
     class Loose(Scales):
         def config(self) -> dict[str, Any]:
             return {"strict": not self.strict}
@@ -112,7 +112,7 @@ def test_what_breaks_the_contract_is_named() -> None:
 # --- names ---
 
 
-def test_a_place_is_a_name(module: str) -> None:
+def test_an_import_path_names_a_judge(module: str) -> None:
     name = f"{module}:Small"
     assert find_preset(name).kind == name
     assert build_preset(name, {"score_mode": "sampled:2"}).config()["score_mode"] == "sampled:2"
