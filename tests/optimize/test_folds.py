@@ -238,6 +238,5 @@ def test_a_learning_curve_ends_with_what_the_compiled_judges_had_learnt(tmp_path
             return super().compile(student, trainset=trainset)
 
     result = proved(tmp_path, data(tmp_path), Counting, folds=4, learning_curve=True).result
-    assert result.curve is not None
     assert [step.sources for step in result.curve.steps] == [0, 4, 8]
     assert sorted(learnt_from) == [4, 4, 8, 8], "each half of the sources, and a part of it"

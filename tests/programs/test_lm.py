@@ -35,20 +35,6 @@ def test_another_process_finds_the_stored_replies(tmp_path: Path) -> None:
     again.close()
 
 
-def test_a_call_that_fails_is_not_stored() -> None:
-    def act(number: int) -> Response:
-        if number == 1:
-            raise lm15.InvalidRequestError("not like this")
-        return response("better")
-
-    lm, engine = judge_lm(act)
-    with pytest.raises(dspy.LMInvalidRequestError):
-        ask(lm, QUESTION)
-    assert ask(lm, QUESTION)[0].text == "better"
-    assert len(engine.requests) == 2
-    assert (lm.meter.requested["scorer"], lm.meter.executed["scorer"]) == (2, 1)
-
-
 def test_an_error_of_the_engines_own_is_no_reply() -> None:
     def act(number: int) -> Response:
         raise KeyError("a bug")
@@ -131,7 +117,6 @@ def test_closing_the_lm_waits_for_sent_requests() -> None:
         return await lm.store.get(call_key(lm, QUESTION))
 
     reply = asyncio.run(go())
-    assert reply is not None
     assert reply.text == "answer 1"
 
 

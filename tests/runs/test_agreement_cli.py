@@ -143,12 +143,6 @@ def test_groups_of_two_are_read_as_contests(tmp_path: Path, capsys: pytest.Captu
     assert found["decisions"] == {"win": 1, "tie": 2, "loss": 0}
 
 
-def test_ratings_become_decisions_at_their_middle(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = jsonl(tmp_path / "r.jsonl", rows())
-    assert command.main([path, "--resamples", "0", "--decisions", "binary"]) == 0
-    assert "positive is 2.5 or more" in capsys.readouterr().out
-
-
 @pytest.mark.integration
 def test_it_runs_as_a_script_and_writes_json_without_nan(tmp_path: Path) -> None:
     path, out = jsonl(tmp_path / "r.jsonl", rows()[8:]), tmp_path / "out.json"

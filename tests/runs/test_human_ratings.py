@@ -78,7 +78,6 @@ def test_a_compile_can_be_measured_on_them(store: str, tmp_path: Path) -> None:
     (tmp_path / "old.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     corpus = data.load(str(tmp_path / "old.jsonl"), TASK, ["source=question", "text=answer"])
     found = load(Settings(held_out="mlflow:support chat", tracking_uri=store), corpus)
-    assert found.held_out is not None
     assert (len(found.held_out.groups), len(found.corpus.groups)) == (3, 5)
     with pytest.raises(InputError) as caught:
         load(Settings(held_out="mlflow:nothing", tracking_uri=store), corpus)

@@ -201,7 +201,6 @@ def test_the_command_serves_and_stops_when_it_is_told_to(tmp_path: Path) -> None
         command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=environment
     )
     try:
-        assert process.stderr is not None
         lines = []
         for line in process.stderr:
             lines.append(line)

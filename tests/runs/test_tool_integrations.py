@@ -140,8 +140,6 @@ def asserted(tmp_path: Path, judge: LoadedJudge, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(promptfoo_assert, "SourceBatcher", lambda export: SourceBatcher(judge))
     promptfoo_assert._batcher.cache_clear()
     spec = importlib.util.spec_from_file_location("judge", file)
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
