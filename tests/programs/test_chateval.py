@@ -158,7 +158,7 @@ def test_one_agent_without_a_score_leaves_the_item_unscored_and_is_named() -> No
     lm = silent("beta")
     judgement = hold(lm, only(ChatEval(ROLES, "one-by-one").judge([ITEM])))
     assert judgement.reason == "unreadable reply"
-    assert judgement.detail.startswith("beta, round 0: no score could be found")
+    assert judgement.detail.startswith("beta, round 0: no score")
     # beta is asked again with what was wrong; then the talk is over and gamma is not asked.
     assert [speaker(prompt) for prompt in lm.prompts] == ["alpha", "beta", "beta"]
     assert "could not be used" in section(lm.prompts[2], "correction")

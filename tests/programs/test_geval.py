@@ -99,7 +99,7 @@ def test_failed_steps_leave_every_waiting_item_unscored_and_are_asked_for_anew_l
     lm = scripted_lm(in_turn(["", ""]), latency=0.01)
     first = hold(lm, judge_all(judge, notes(3)))
     assert [j.reason for j in first] == 3 * ["unreadable reply"]
-    assert all(j.detail.startswith("steps, round 0: the reply was empty [kept as ") for j in first)
+    assert all(j.detail.startswith("steps, round 0: ") and "[kept as " in j.detail for j in first)
     # One question and its correction; the others get the stored replies.
     assert len(lm.prompts) == 2
     assert isinstance(hold(rater(), only(judge.judge([ITEM]))), Verdict)

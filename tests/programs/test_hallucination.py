@@ -201,7 +201,7 @@ def test_a_failed_agent_leaves_the_response_unscored() -> None:
     lm = scripted_lm(lambda prompt: view_reply(True, 0, "ok") if speaker(prompt) != "trust" else "What do I know?")
     found = judge().judgement(hold(lm, only(judge().converse([ITEM], 3))), 3)
     assert found.reason == "unreadable reply"
-    assert found.detail.startswith("trust, round 1: claim 1: the factuality must be")
+    assert found.detail.startswith("trust, round 1: claim 1: ")
     # Initial, Skeptic, and Trust asked twice; the debate of no rounds is whole all the same.
     assert found.calls == 4
     assert isinstance(judge().judgement(found.transcript, 0), Verdict)

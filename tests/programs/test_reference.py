@@ -129,7 +129,7 @@ def test_a_text_with_nothing_to_compare_it_with_is_unscored_and_not_0() -> None:
     alone = item("the cat", source="")
     for overlap in (RougeL(), Bleu()):
         (found,) = judged(overlap, alone)
-        assert "no reference, context or source to compare with" in found.detail
+        assert "no reference" in found.detail
 
 
 def test_an_error_that_affects_all_texts_ends_the_run() -> None:

@@ -116,7 +116,7 @@ def test_a_search_that_fails_leaves_the_item_unscored(provider: Provider) -> Non
     provider.replies = [(400, b"X: 1", "")] * 2
     found = hold(checker(), only(judge(0, search="serper").judge([BARE])))
     assert found.reason == "search error"
-    assert found.detail == "evidence, round 0: claim 1: the web search failed (HTTP 400)"
+    assert "(HTTP 400)" in found.detail
     assert found.calls == 1
 
 

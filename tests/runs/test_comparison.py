@@ -104,7 +104,8 @@ def test_an_entrant_that_fails_does_not_take_the_others_along() -> None:
         done = evaluated(runner, SETUP, both)
     entries, failed = done.judges, done.failed
     assert list(entries) == ["single"]
-    assert failed == {"broken": "log-probabilities are not to be had here remedy: choose another mode"}
+    assert list(failed) == ["broken"]
+    assert "choose another mode" in failed["broken"]
     # As the baseline it leaves the table without differences.
     comparison = compare_all(SETUP, entries, baseline="broken", failed=failed)
     assert comparison.differences == {}

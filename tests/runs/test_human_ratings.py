@@ -54,7 +54,7 @@ def test_what_people_assessed_is_rated_data(store: str, capsys: pytest.CaptureFi
     assert set(found["Where is parcel 0?"].comments["helpfulness"]) == {"says ann", "says bob"}
     assert main(["mlflow:support chat", "--tracking-uri", store]) == 0
     assert "3 sources, 3 candidates" in capsys.readouterr().out
-    with pytest.raises(InputError, match=r"(?s)no experiment 'support chats'.*did you mean 'support chat'"):
+    with pytest.raises(InputError, match=r"(?s)'support chats'.*'support chat'"):
         data.load(rated_file("mlflow:support chats", store), TASK)
 
 

@@ -159,10 +159,11 @@ def test_what_strangers_are_not_told(judge: LoadedJudge, monkeypatch: pytest.Mon
         question = {"source": "", "text": "t"}
         assert httpx.post(f"{url}/score", json=question, headers={"Host": "evil.example"}).status_code == 421
         answer = httpx.post(f"{url}/score", json=question)
-        assert (answer.status_code, answer.json()) == (502, {"detail": "the judge's LM cannot be used at present"})
+        assert (answer.status_code, list(answer.json())) == (502, ["detail"])
+        assert "10.1.2.3" not in answer.text
     failed = replace(missing_text(), unscored="lm error", reason="lm error: http://10.1.2.3/v1 refused the connection")
-    assert AspectAnswer.of(failed).reason == "lm error: see the log of the service"
-    assert AspectAnswer.of(missing_text()).reason == "no text: the text is empty"
+    assert "10.1.2.3" not in AspectAnswer.of(failed).reason
+    assert AspectAnswer.of(missing_text()).reason == missing_text().reason
 
 
 def test_loopback_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
