@@ -130,7 +130,7 @@ def estimate_scoring(
     samples = {shared_judge: Sample(max(1, share // max(1, shared_judge.judge.together))) for shared_judge in shared}
     count = 0
     with StepProgress("items read", None) as steps:
-        for batch in group_by_source(steps.over(items)):
+        for batch in group_by_source(steps.track(items)):
             count += len(batch)
             for shared_judge, sample in samples.items():
                 batch_items = [item for item in batch if item.aspect.name in shared_judge.aspects]

@@ -46,12 +46,12 @@ COLUMNS = setting(
 )
 
 
-def _source_choice(text: str) -> str:
+def _checked_sources(text: str) -> str:
     SourceSelection.of(text)
     return text
 
 
-SourcesText = Annotated[str, AfterValidator(_source_choice)]
+SourcesText = Annotated[str, AfterValidator(_checked_sources)]
 """What a user gives as `sources`."""
 
 EXPORT = (
@@ -68,11 +68,11 @@ OWN_JUDGES = setting(
 SOURCES = setting(None, f"use only some of the sources, in the order of the data: {FORM}", metavar="SOURCES")
 
 
-def resampling(least: int = 0) -> Any:
+def resamples_setting(minimum: int = 0) -> Any:
     return setting(
         10_000,
         "resamples for intervals at system level, draws for those of decisions",
-        ge=least,
+        ge=minimum,
     )
 
 
@@ -89,7 +89,7 @@ class DataFlags:
     aspects: tuple[str, ...] = setting(
         (),
         "aspects to judge, comma-separated, or all",
-        shown="those that are rated",
+        default_text="those that are rated",
     )
     sources: SourcesText | None = SOURCES
 

@@ -52,9 +52,9 @@ def setting(
     metavar: str | None = None,
     name: str | None = None,
     const: str | None = None,
-    shown: str | None = None,
+    default_text: str | None = None,
     repeated: bool = False,
-    assigns: bool = False,
+    assigns_settings: bool = False,
     affects_results: bool = True,
     **bounds: float,
 ) -> Any:
@@ -66,14 +66,14 @@ def setting(
         metavar: What `--help` calls the value; by default after the type.
         name: Of the flag, where it is not the field's; without leading dashes it is a positional argument.
         const: Value of a flag that is given without one.
-        shown: What `--help` says in place of the default.
+        default_text: What `--help` says in place of the default.
         repeated: Whether several values come from several flags rather than from one text with commas.
-        assigns: Whether its values are NAME=VALUE, where NAME may also be another setting of its class.
+        assigns_settings: Whether its values are NAME=VALUE, where NAME may also be another setting of its class.
         decides: Whether results depend on it; what is only stored, shown or limited has no part in an identity.
         bounds: `ge`, `gt`, `le` of a number.
     """
-    options: dict[str, Any] = {"metavar": metavar, "name": name, "const": const, "shown": shown, "bounds": bounds}
-    options |= {"repeated": repeated, "assigns": assigns, "decides": affects_results}
+    options: dict[str, Any] = {"metavar": metavar, "name": name, "const": const, "shown": default_text, "bounds": bounds}
+    options |= {"repeated": repeated, "assigns": assigns_settings, "decides": affects_results}
     make: Any = pydantic.Field
     return make(default, description=description, json_schema_extra=options, **bounds)
 
@@ -90,9 +90,9 @@ def flag_group(title: str) -> Callable[[type[T]], type[T]]:
         # Resolved here, for a class that inherits them may not know the names of this module.
         hints = get_type_hints(cls, include_extras=True)
         cls.__annotations__ = {name: hints[name] for name in inspect.get_annotations(cls)}
-        made = dataclasses.dataclass(frozen=True, kw_only=True)(cls)
-        made.__flag_group__ = title  # type: ignore[attr-defined]
-        return made
+        dataclass = dataclasses.dataclass(frozen=True, kw_only=True)(cls)
+        dataclass.__flag_group__ = title  # type: ignore[attr-defined]
+        return dataclass
 
     return decorate
 
@@ -103,8 +103,8 @@ def command_settings(cls: type[T]) -> type[T]:
 
     A value that cannot be used raises `InputError`. Only these classes are built by pydantic, for that takes time.
     """
-    made = pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=_STRICT)(cls)
-    checked = made.__init__
+    settings_class = pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=_STRICT)(cls)
+    checked = settings_class.__init__
 
     def __init__(self: T, **values: object) -> None:  # noqa: N807
         try:
@@ -112,9 +112,9 @@ def command_settings(cls: type[T]) -> type[T]:
         except pydantic.ValidationError as error:
             raise _input_error(type(self), error) from None
 
-    made.__init__ = __init__  # type: ignore[method-assign, assignment]
-    made.__flag_group__ = "options"  # type: ignore[attr-defined]
-    return cast(type[T], made)
+    settings_class.__init__ = __init__  # type: ignore[method-assign, assignment]
+    settings_class.__flag_group__ = "options"  # type: ignore[attr-defined]
+    return cast(type[T], settings_class)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,9 +129,9 @@ class SettingField:
     is_flag: bool
     """Otherwise it is a key of `--config` alone."""
 
-    def option(self, what: str) -> Any:
+    def option(self, key: str) -> Any:
         """What was given to `setting`."""
-        return cast(dict[str, Any], self.field.json_schema_extra)[what]
+        return cast(dict[str, Any], self.field.json_schema_extra)[key]
 
     @property
     def cli_name(self) -> str:
@@ -156,7 +156,7 @@ class SettingField:
     def read(self, text: str) -> object:
         """The value of a text; a text that is no such value stays text, for the model to refuse by name."""
         if self.kind is tuple:
-            return tuple(listed(text))
+            return tuple(split_commas(text))
         if self.kind is bool:
             return {"true": True, "false": False}.get(text, text)
         try:
@@ -182,7 +182,7 @@ def cli_name(cls: type, name: str) -> str:
     return setting_fields(cls)[name].cli_name
 
 
-def listed(text: str | None) -> list[str]:
+def split_commas(text: str | None) -> list[str]:
     """The parts of a flag's value that are joined by commas, brackets kept whole; none for an absent flag."""
     parts, depth = [""], 0
     for sign in text or "":
@@ -205,22 +205,22 @@ def result_settings(settings: Any) -> dict[str, Any]:
 
 def changed_settings(settings: Any, always: Collection[str] = ()) -> dict[str, Any]:
     """Name -> value of the settings that tell a run from others: what is in `always`, and what was changed."""
-    known = setting_fields(type(settings))
+    fields = setting_fields(type(settings))
     return {
         name: value
         for name, value in result_settings(settings).items()
-        if value not in (None, "", ()) and (name in always or value != known[name].field.default)
+        if value not in (None, "", ()) and (name in always or value != fields[name].field.default)
     }
 
 
-def nearest(cls: type, name: str) -> str | None:
+def suggestion(cls: type, name: str) -> str | None:
     """What to write in place of the name of a setting that is not known: what became of it, or the nearest name."""
     removed: Mapping[str, str] = {**REMOVED_FLAGS, **getattr(cls, "REMOVED", {})}
-    became = removed.get("--" + name.replace("_", "-"))
-    return became or did_you_mean(name.replace("_", "-"), [known.replace("_", "-") for known in setting_fields(cls)])
+    replacement = removed.get("--" + name.replace("_", "-"))
+    return replacement or did_you_mean(name.replace("_", "-"), [known.replace("_", "-") for known in setting_fields(cls)])
 
 
-def unknown_name(what: str, flag: str, name: str, known: tuple[str, ...]) -> InputError:
+def unknown_name_error(what: str, flag: str, name: str, known: tuple[str, ...]) -> InputError:
     expected = "one of " + ", ".join(known)
     return InputError(f"unknown {what} {name!r}", field=flag, expected=expected, remedy=did_you_mean(name, known))
 
@@ -231,12 +231,12 @@ def _input_error(cls: type, error: pydantic.ValidationError) -> InputError:
     name, value, why = str(first["loc"][0]), first["input"], first["type"]
     setting_field = setting_fields(cls).get(name)
     if setting_field is None:
-        return InputError("unknown setting", field=name, remedy=nearest(cls, name))
+        return InputError("unknown setting", field=name, remedy=suggestion(cls, name))
     flag = setting_field.cli_name
     if why.startswith("missing"):
         return InputError("no value is given", field=flag, expected=setting_field.field.description)
     if setting_field.choices and why != "value_error":
-        return unknown_name(name.replace("_", " "), flag, str(value), setting_field.choices)
+        return unknown_name_error(name.replace("_", " "), flag, str(value), setting_field.choices)
     if why.startswith(("greater_than", "less_than")):
         problem = "number too small" if why.startswith("greater") else "number too large"
         return InputError(problem, field=flag, expected=_range(setting_field.option("bounds")), found=value)

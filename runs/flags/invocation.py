@@ -58,7 +58,7 @@ def script(name: str) -> str:
     return "/".join(COMMANDS[name][0].split(".")[1:]) + ".py"
 
 
-def as_invoked(text: str) -> str:
+def with_invoked_commands(text: str) -> str:
     """`text` with each `python FILE` of a command in it worded as this process was started."""
     for name in COMMANDS:
         text = text.replace(f"python {script(name)}", command(name))

@@ -10,8 +10,8 @@ from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.reply import replies_folder
 from debate_judge.runs.flags.declaration import flag_group, setting
 
-_USUAL = LMOptions()
-_RETRIED = _USUAL.deadline / _USUAL.attempt_timeout
+_DEFAULTS = LMOptions()
+_TIMEOUT_FACTOR = _DEFAULTS.deadline / _DEFAULTS.attempt_timeout
 """The time that a call may take with its retries, as a multiple of an attempt's."""
 
 MAX_TOKENS = "longest reply, in tokens; a reply that is cut off is requested again with four times as many"
@@ -42,22 +42,22 @@ class LMFlags(EndpointFlags):
 
 
 def require_server(
-    spec: str, api_base: str | None, store: str, *, flag: str = "--api-base", beside: str | None = None
+    spec: str, api_base: str | None, store: str, *, flag: str = "--api-base", stored_under: str | None = None
 ) -> None:
     """Refuse a server on this machine that is not running, unless the store may have all answers of the LM `spec`.
 
-    `flag` is what to correct where the address is not in the environment; `beside` is the LM in whose store the answers
+    `flag` is what to correct where the address is not in the environment; `stored_under` is the LM in whose store the answers
     are kept, if it is another one.
 
     Raises:
         NoServerError: Its port is refused.
     """
     variable = base_variable(spec)
-    given = os.environ.get(variable)
-    address = api_base or given or default_address(spec)
-    known = replies_folder(store, beside or spec)
-    if "/" in spec and address and not (known.is_dir() and any(known.iterdir())):
-        require_listening(address_of(address) or "", variable if given and not api_base else flag)
+    from_environment = os.environ.get(variable)
+    address = api_base or from_environment or default_address(spec)
+    replies = replies_folder(store, stored_under or spec)
+    if "/" in spec and address and not (replies.is_dir() and any(replies.iterdir())):
+        require_listening(address_of(address) or "", variable if from_environment and not api_base else flag)
 
 
 @flag_group("LM")
@@ -73,8 +73,8 @@ class PaceFlags:
         affects_results=False,
     )
     timeout: float = setting(
-        _USUAL.attempt_timeout,
-        f"time limit of one attempt of a call; with its retries a call may take {_RETRIED:g} times as long",
+        _DEFAULTS.attempt_timeout,
+        f"time limit of one attempt of a call; with its retries a call may take {_TIMEOUT_FACTOR:g} times as long",
         gt=0,
         metavar="SECONDS",
         affects_results=False,
@@ -110,7 +110,7 @@ class EstimateFlags:
     )
 
 
-def limits(flags: PaceFlags) -> LMOptions:
+def lm_options(flags: PaceFlags) -> LMOptions:
     """The options that the flags ask for.
 
     Raises:
@@ -121,7 +121,7 @@ def limits(flags: PaceFlags) -> LMOptions:
         tpm=flags.tpm,
         budget=flags.budget,
         attempt_timeout=flags.timeout,
-        deadline=flags.timeout * _RETRIED,
+        deadline=flags.timeout * _TIMEOUT_FACTOR,
         prices=flags.prices,
         batch=flags.batch if isinstance(flags, LimitFlags) else None,
     )

@@ -30,36 +30,36 @@ class MetricChoice:
 
     @classmethod
     def of(
-        cls, text: str, levels: Sequence[str], *, several: bool = False, absolute_measure: bool = False
+        cls, text: str, levels: Sequence[str], *, allow_several: bool = False, allow_absolute: bool = False
     ) -> MetricChoice:
         """Read `LEVEL/CORRELATION`, or one of the two.
 
         Args:
             text: What the user gave.
             levels: The levels that there are, besides `auto`.
-            several: Whether there may be several correlations, joined by commas.
-            absolute_measure: Whether a measure of absolute agreement may stand in place of the correlation.
+            allow_several: Whether there may be several correlations, joined by commas.
+            allow_absolute: Whether a measure of absolute agreement may stand in place of the correlation.
 
         Raises:
             InputError: It is neither.
         """
-        known: dict[str, Sequence[str]] = {
+        allowed: dict[str, Sequence[str]] = {
             "level": (AUTO, *levels),
-            "measures": (*STATISTICS, *(MEASURES if absolute_measure else ())),
+            "measures": (*STATISTICS, *(MEASURES if allow_absolute else ())),
         }
         by_kind: dict[str, tuple[str, ...]] = {}
         for part in text.split("/"):
             names = tuple(dict.fromkeys(part.split(",")))
-            kind = next((k for k, allowed in known.items() if k not in by_kind and set(names) <= set(allowed)), None)
-            if kind is None or (len(names) > 1 and (kind == "level" or not several)):
+            part_kind = next((k for k, allowed in allowed.items() if k not in by_kind and set(names) <= set(allowed)), None)
+            if part_kind is None or (len(names) > 1 and (part_kind == "level" or not allow_several)):
                 raise InputError(
                     "not a metric",
-                    expected=f"LEVEL/CORRELATION{',...' * several}: {', '.join(known['level'])}; "
-                    + ", ".join(known["measures"]),
+                    expected=f"LEVEL/CORRELATION{',...' * allow_several}: {', '.join(allowed['level'])}; "
+                    + ", ".join(allowed["measures"]),
                     found=text,
-                    remedy=did_you_mean(part, [name for names in known.values() for name in names]),
+                    remedy=did_you_mean(part, [name for names in allowed.values() for name in names]),
                 )
-            by_kind[kind] = names
+            by_kind[part_kind] = names
         (level,), measures = by_kind.get("level", (AUTO,)), by_kind.get("measures", ())
         # In the order in which they were named: intervals are of the first.
         correlations = tuple(name for name in measures if name in STATISTICS)
@@ -76,7 +76,7 @@ class MetricChoice:
 
 def objective_of(text: str) -> MetricChoice:
     """What a compile maximizes, by the value of `metric`."""
-    return MetricChoice.of(text, ("summary", "sample"), absolute_measure=True)
+    return MetricChoice.of(text, ("summary", "sample"), allow_absolute=True)
 
 
 MetricText = Annotated[str, AfterValidator(lambda text: str(objective_of(text)))]
@@ -90,5 +90,5 @@ METRIC = setting(
 CUT = setting(
     None,
     "decisions to compare besides scores: at least this, on the scale of the ratings",
-    shown="three quarters up the scale, or the midpoint of ratings of two values",
+    default_text="three quarters up the scale, or the midpoint of ratings of two values",
 )

@@ -16,9 +16,9 @@ from debate_judge.data.files.reading import toml
 from debate_judge.data.files.records import Record
 from debate_judge.programs.lm.http.address import NoServerError
 from debate_judge.programs.lm.redaction import redact_text
-from debate_judge.runs.flags.declaration import REMOVED_FLAGS, SettingField, nearest, result_settings, setting_fields
-from debate_judge.runs.flags.invocation import as_invoked, command
-from debate_judge.runs.flags.text_layout import filled, paragraphs, print_error, width_of
+from debate_judge.runs.flags.declaration import REMOVED_FLAGS, SettingField, suggestion, result_settings, setting_fields
+from debate_judge.runs.flags.invocation import with_invoked_commands, command
+from debate_judge.runs.flags.text_layout import wrap_line, paragraphs, print_error, width_of
 
 T = TypeVar("T")
 
@@ -30,12 +30,12 @@ RESUMES = "run the command again: it resumes, and finished calls are not paid fo
 EXIT_INPUT, EXIT_LM, EXIT_INTERRUPTED, EXIT_READER_GONE = 2, 3, 130, 141
 
 
-def exit_code(work: Callable[[], int], stopped: str = "") -> int:
+def exit_code(work: Callable[[], int], after_interrupt: str = "") -> int:
     """Carry out a command; what is wrong with its input or its LM is printed, and a reader of its output may go early.
 
     Returns:
         What `work` returned, 2 for input that cannot be used, 3 for an LM or a server that cannot be, 130 for an
-        interrupt, after which `stopped` is said, and 141 where the reader of the output has gone, as in `debate help |
+        interrupt, after which `after_interrupt` is said, and 141 where the reader of the output has gone, as in `debate help |
         head -1`.
     """
     # DSPy and LiteLLM would fetch a price list on import; no command needs it.
@@ -50,11 +50,11 @@ def exit_code(work: Callable[[], int], stopped: str = "") -> int:
         print_error(error)
         return EXIT_LM if isinstance(error, NoServerError) else EXIT_INPUT
     except KeyboardInterrupt:
-        if stopped:
-            print(f"\nstopped; {stopped}", file=sys.stderr)
+        if after_interrupt:
+            print(f"\nstopped; {after_interrupt}", file=sys.stderr)
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        if not any([_closed(sys.stdout), _closed(sys.stderr)]):
+        if not any([_reader_gone(sys.stdout), _reader_gone(sys.stderr)]):
             raise
         return EXIT_READER_GONE
     except OSError as error:
@@ -72,7 +72,7 @@ def exit_code(work: Callable[[], int], stopped: str = "") -> int:
         return EXIT_LM
 
 
-def _closed(stream: TextIO | None) -> bool:
+def _reader_gone(stream: TextIO | None) -> bool:
     """Whether the reader of a stream has gone; what is still to be written to it is then thrown away."""
     if stream is None:
         return False
@@ -94,7 +94,7 @@ class _ProseFormatter(HelpFormatter):
         return paragraphs(text, width)
 
     def _split_lines(self, text: str, width: int) -> list[str]:
-        return filled(" ".join(text.split()), width)
+        return wrap_line(" ".join(text.split()), width)
 
 
 class _Parser(ArgumentParser):
@@ -146,7 +146,7 @@ def settings_of(name: str, description: str, declaration: type[T], argv: Sequenc
     Raises:
         InputError: A value, a key or an old flag cannot be used.
     """
-    return read(declaration, make_parser(name, description, declaration).parse_args(argv))
+    return read_settings(declaration, make_parser(name, description, declaration).parse_args(argv))
 
 
 def make_parser(name: str, description: str, *declarations: type) -> ArgumentParser:
@@ -158,23 +158,23 @@ def make_parser(name: str, description: str, *declarations: type) -> ArgumentPar
     keys = [setting_field.cli_name for setting_field in settings if not setting_field.is_flag]
     parser = _Parser(
         prog=command(name),
-        description=as_invoked(description),
+        description=with_invoked_commands(description),
         epilog=f"Keys of --config that are no flags (docs/settings.md): {', '.join(keys)}." if keys else None,
         formatter_class=_ProseFormatter,
         argument_default=SUPPRESS,
     )
     parser.declarations = declarations
     groups: dict[str, Any] = {"options": parser}
-    needed = []
+    required = []
     for setting_field in (setting_field for setting_field in settings if setting_field.is_flag):
         if setting_field.group not in groups:
             groups[setting_field.group] = parser.add_argument_group(setting_field.group)
         if setting_field.field.is_required():
             flag = setting_field.cli_name
             value = setting_field.option("metavar") or flag[2:].upper()
-            needed.append(f"{flag} {value}" if flag.startswith("-") else flag.upper())
+            required.append(f"{flag} {value}" if flag.startswith("-") else flag.upper())
         _add(groups[setting_field.group], setting_field)
-    parser.usage = " ".join(["%(prog)s [-h]", *needed, "[FLAGS]"])
+    parser.usage = " ".join(["%(prog)s [-h]", *required, "[FLAGS]"])
     parser.add_argument(
         "--config",
         action="append",
@@ -219,64 +219,64 @@ def _help(setting_field: SettingField) -> str:
     return f"{text} (default: {default})" if default else text
 
 
-def read(declaration: type[T], arguments: Namespace) -> T:
+def read_settings(declaration: type[T], arguments: Namespace) -> T:
     """The settings that were given; flags win over `--config`, and `--config` over defaults.
 
     Raises:
         InputError: A value or a key cannot be used, or a file cannot be read.
     """
-    given, known = vars(arguments), setting_fields(declaration)
+    values_given, fields = vars(arguments), setting_fields(declaration)
     values: dict[str, Any] = {}
-    places: dict[str, tuple[Record, str]] = {}
-    for text in given.get("config", ()):
+    origins: dict[str, tuple[Record, str]] = {}
+    for text in values_given.get("config", ()):
         # Unlike pathlib's, this question has an answer for a text that is too long for a file's name.
         if "=" in text and not os.path.isfile(text):
-            values |= _assigned(known, text) or _unknown(declaration, text)
+            values |= _assigned(fields, text) or _raise_unknown(declaration, text)
             continue
         record = toml(Path(text), "file of settings")
         for key, value in record.values.items():
             name = key.replace("-", "_")
-            if name not in known:
-                raise record.error("unknown setting", key, remedy=nearest(declaration, name))
-            values[name], places[name] = _frozen(value), (record, key)
-    for name, value in given.items():
-        if name in known:
-            values |= _options(known, name, value) if known[name].option("assigns") else {name: _frozen(value)}
+            if name not in fields:
+                raise record.error("unknown setting", key, remedy=suggestion(declaration, name))
+            values[name], origins[name] = _as_tuple(value), (record, key)
+    for name, value in values_given.items():
+        if name in fields:
+            values |= _judge_options(fields, name, value) if fields[name].option("assigns") else {name: _as_tuple(value)}
     try:
         return declaration(**values)
     except InputError as error:
-        for name, (record, key) in places.items():
-            if known[name].cli_name == error.field and values[name] == _frozen(record.values[key]):
+        for name, (record, key) in origins.items():
+            if fields[name].cli_name == error.field and values[name] == _as_tuple(record.values[key]):
                 raise record.error(
                     error.problem, key, expected=error.expected, found=error.found, remedy=error.remedy
                 ) from None
         raise
 
 
-def _assigned(known: Mapping[str, SettingField], text: str) -> dict[str, Any]:
+def _assigned(fields: Mapping[str, SettingField], text: str) -> dict[str, Any]:
     """Name -> value of a text KEY=VALUE with the key of a setting; nothing for any other text."""
     key, equals, value = text.partition("=")
     name = key.strip().replace("-", "_")
-    return {name: known[name].read(value.strip())} if equals and name in known else {}
+    return {name: fields[name].read(value.strip())} if equals and name in fields else {}
 
 
-def _unknown(declaration: type, text: str) -> NoReturn:
+def _raise_unknown(declaration: type, text: str) -> NoReturn:
     key = text.partition("=")[0].strip()
     raise InputError(
         "unknown setting",
         field=key,
         expected="KEY=VALUE with a key of docs/settings.md or the name of a flag, or a TOML file",
         found=redact_text(text),
-        remedy=nearest(declaration, key),
+        remedy=suggestion(declaration, key),
     )
 
 
-def _options(known: Mapping[str, SettingField], name: str, texts: Sequence[str]) -> dict[str, Any]:
+def _judge_options(fields: Mapping[str, SettingField], name: str, texts: Sequence[str]) -> dict[str, Any]:
     """What `-J NAME=VALUE` gives: settings of its class, and what remains for itself."""
     others = {
         other: setting_field
-        for other, setting_field in known.items()
-        if setting_field.owner is known[name].owner and other != name
+        for other, setting_field in fields.items()
+        if setting_field.owner is fields[name].owner and other != name
     }
     values: dict[str, Any] = {name: tuple(text for text in texts if not _assigned(others, text))}
     for text in texts:
@@ -289,26 +289,26 @@ def as_command(name: str, settings: object) -> str:
 
     For people elsewhere, too: of an absolute path the last part is kept, and secrets are taken out.
     """
-    return " ".join([command(name), *written(settings, result_settings(settings), _portable)])
+    return " ".join([command(name), *command_words(settings, result_settings(settings), _portable)])
 
 
-def written(settings: object, names: Iterable[str], shown: Callable[[str], str] = str) -> list[str]:
-    """Those of the named settings that differ from their defaults, as words of a command line, each value as `shown`
+def command_words(settings: object, names: Iterable[str], render: Callable[[str], str] = str) -> list[str]:
+    """Those of the named settings that differ from their defaults, as words of a command line, each value as `render`
     has it.
     """
     words = []
     for setting_field in (setting_fields(type(settings))[name] for name in names):
-        value, given = getattr(settings, setting_field.name), setting_field.cli_name
+        value, name = getattr(settings, setting_field.name), setting_field.cli_name
         if value is None or value == setting_field.field.default:
             continue
         if not setting_field.is_flag:
-            words += ["--config", shlex.quote(f"{given}={shown(_text(value))}")]
+            words += ["--config", shlex.quote(f"{name}={render(_text(value))}")]
         elif value is True:
-            words.append(given)
+            words.append(name)
         else:
             values = value if isinstance(value, tuple) and setting_field.option("repeated") else (value,)
-            flag = [given] if given.startswith("-") else []
-            words += [word for part in values for word in (*flag, shlex.quote(shown(_text(part))))]
+            flag = [name] if name.startswith("-") else []
+            words += [word for part in values for word in (*flag, shlex.quote(render(_text(part))))]
     return words
 
 
@@ -325,5 +325,5 @@ def _portable(text: str) -> str:
     return redact_text(start + equals + path)
 
 
-def _frozen(value: object) -> object:
+def _as_tuple(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value

@@ -13,7 +13,7 @@ WIDTH = 100
 
 _INTERVAL = re.compile(r"(?<=\d) (?=\[)|(?<=\d,) (?=[-–−]?[\d.]+\])")
 """The blanks of `0.43 [0.36, 0.49]`."""
-_UNBROKEN = "\0"
+_PLACEHOLDER = "\0"
 
 
 def width_of(stream: TextIO | None) -> int:
@@ -26,7 +26,7 @@ def is_terminal(stream: TextIO | None) -> bool:
     return stream is not None and stream.isatty()
 
 
-def wrapped(text: str, width: int) -> str:
+def wrap_text(text: str, width: int) -> str:
     """Each line of `text` in as many lines as it takes; further lines are indented by two more than the first.
 
     No word is broken, however long, and no figure is parted from its interval.
@@ -38,17 +38,17 @@ def _lines(line: str, width: int) -> list[str]:
     if len(line) <= width:
         return [line]
     indent = " " * (len(line) - len(line.lstrip(" ")) + 2)
-    whole = _INTERVAL.sub(_UNBROKEN, line)
-    return [part.replace(_UNBROKEN, " ") for part in filled(whole, width, indent)]
+    whole = _INTERVAL.sub(_PLACEHOLDER, line)
+    return [part.replace(_PLACEHOLDER, " ") for part in wrap_line(whole, width, indent)]
 
 
 def paragraphs(text: str, width: int) -> str:
     """A docstring for `width` columns. Its paragraphs are wrapped anew; indented lines, such as commands, stay."""
     joined = re.sub(r"(?<=\S)\n(?=\S)", " ", text.strip())
-    return "\n".join(line if line.startswith(" ") else "\n".join(filled(line, width)) for line in joined.split("\n"))
+    return "\n".join(line if line.startswith(" ") else "\n".join(wrap_line(line, width)) for line in joined.split("\n"))
 
 
-def filled(line: str, width: int, indent: str = "") -> list[str]:
+def wrap_line(line: str, width: int, indent: str = "") -> list[str]:
     """The lines that `line` takes; words such as `chateval-single` stay whole, for they are to be typed."""
     return textwrap.wrap(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
@@ -56,7 +56,7 @@ def filled(line: str, width: int, indent: str = "") -> list[str]:
 def print_error(error: object) -> None:
     """Print an error. Only a terminal gets it wrapped: elsewhere, a line of it can be searched for as a whole."""
     text = f"error: {error}"
-    print(wrapped(text, width_of(sys.stderr)) if is_terminal(sys.stderr) else text, file=sys.stderr)
+    print(wrap_text(text, width_of(sys.stderr)) if is_terminal(sys.stderr) else text, file=sys.stderr)
 
 
 def say(text: object) -> None:

@@ -40,21 +40,21 @@ class DebateMetric(BaseMetric):  # type: ignore[misc, unused-ignore]
         Raises:
             UnscoredError: It has no score.
         """
-        return self._take(self.judge.score(**self._asked(test_case)))
+        return self._set_result(self.judge.score(**self._arguments(test_case)))
 
     async def a_measure(self, test_case: LLMTestCase, *args: Any, **kwargs: Any) -> float:
         """As `measure`, on an event loop."""
-        return self._take(await self.judge.ascore(**self._asked(test_case)))
+        return self._set_result(await self.judge.ascore(**self._arguments(test_case)))
 
     def is_successful(self) -> bool:
         """Whether the score reaches the threshold; without a score it does not."""
         return bool(self.success)
 
-    def _asked(self, test_case: LLMTestCase) -> dict[str, Any]:
+    def _arguments(self, test_case: LLMTestCase) -> dict[str, Any]:
         source, text = text_in(test_case.input, "source"), text_in(test_case.actual_output, "text")
         return {"source": source, "text": text, "aspects": self.aspect}
 
-    def _take(self, scores: Scores) -> float:
+    def _set_result(self, scores: Scores) -> float:
         score = scores[self.aspect]
         self.reason, self.error = score.reason, None
         unit = to_unit(score.score, self.judge.judge.task.aspect(self.aspect))

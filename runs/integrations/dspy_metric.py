@@ -62,23 +62,23 @@ class ProgramMetric:
         missing = [f"{name}: {score.reason}" for name, score in scores.items() if score.score is None]
         if missing:
             self.unscored[text] = "; ".join(missing)
-        feedback = [f"{n} {_on_scale(s.score, task.aspect(n).scale)}: {s.reason}" for n, s in scores.items()]
+        feedback = [f"{n} {_score_text(s.score, task.aspect(n).scale)}: {s.reason}" for n, s in scores.items()]
         value = self._failure_score if missing else fmean(unit for unit in units if unit is not None)
         return dspy.Prediction(score=value, feedback="\n".join(feedback))
 
 
-def _on_scale(score: float | None, scale: object) -> str:
+def _score_text(score: float | None, scale: object) -> str:
     return "has no score" if score is None else f"is {score:g} on a scale from {scale}"
 
 
-def _field(holder: Any, name: str, argument: str) -> str:
-    value = holder.get(name) if hasattr(holder, "get") else None
+def _field(record: Any, name: str, argument: str) -> str:
+    value = record.get(name) if hasattr(record, "get") else None
     if isinstance(value, str):
         return value
     raise InputError(
         f"no text in the field {name!r}",
         field=argument,
         expected=f"the name of a field that holds the {argument}",
-        found=", ".join(map(str, holder.keys())) if hasattr(holder, "keys") else type(holder).__name__,
+        found=", ".join(map(str, record.keys())) if hasattr(record, "keys") else type(record).__name__,
         remedy=f'ProgramMetric(judge, {argument}="...")',
     )

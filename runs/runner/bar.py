@@ -11,8 +11,8 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.table import Column
 from rich.text import Text
 
-_BAR = 12
-_BAR_AND_SHARE = _BAR + 6
+_BAR_WIDTH = 12
+_BAR_COLUMNS = _BAR_WIDTH + 6
 """Columns that bar, share and the gaps between take."""
 
 
@@ -40,17 +40,17 @@ class TerminalBar:
         )
         text = TextColumn("{task.description}", markup=False, table_column=Column())
         share = TaskProgressColumn("{task.percentage:>3.0f}%", markup=False)
-        bar = BarColumn(_BAR, complete_style="cyan", finished_style="cyan")
-        self._text_alone, self._with_bar = (text,), (share, bar, text)
+        bar = BarColumn(_BAR_WIDTH, complete_style="cyan", finished_style="cyan")
+        self._text_columns, self._bar_columns = (text,), (share, bar, text)
         self._progress = Progress(
-            *self._with_bar,
+            *self._bar_columns,
             console=console,
             auto_refresh=False,
             transient=True,
             redirect_stdout=sys.stdout is not None and sys.stdout.isatty(),
         )
         self._task = self._progress.add_task("", total=1.0)
-        self._drawn: tuple[str, str, float | None, int] | None = None
+        self._last_drawn: tuple[str, str, float | None, int] | None = None
         self._stream = stream
         self._handlers = _handlers_of(stream)
         self._progress.start()
@@ -63,13 +63,13 @@ class TerminalBar:
         """
         width = self._progress.console.width
         new = (text, detail, share, width)
-        if new != self._drawn:
-            self._drawn = new
-            self._progress.columns = self._text_alone if share is None else self._with_bar
-            last = Text(detail)
-            last.truncate(width - (0 if share is None else _BAR_AND_SHARE), overflow="ellipsis")
+        if new != self._last_drawn:
+            self._last_drawn = new
+            self._progress.columns = self._text_columns if share is None else self._bar_columns
+            detail_text = Text(detail)
+            detail_text.truncate(width - (0 if share is None else _BAR_COLUMNS), overflow="ellipsis")
             self._progress.update(
-                self._task, completed=share or 0.0, description="\n".join(filter(None, (text, last.plain)))
+                self._task, completed=share or 0.0, description="\n".join(filter(None, (text, detail_text.plain)))
             )
             self._progress.refresh()
 

@@ -22,25 +22,25 @@ from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.programs.transcript import Failure
 from debate_judge.runs.runner.runner import JudgeRunner
 
-_SKIP = "; --config preflight=false starts without this check, and leaves such items unscored"
+_SKIP_HINT = "; --config preflight=false starts without this check, and leaves such items unscored"
 
 REMEDIES: Mapping[str, str] = {
     "unreadable reply": "the LM does not keep to the form of a reply; a larger or better instructed one may do; where "
-    "the server has changed under the same name, use another --store, because earlier replies are kept" + _SKIP,
+    "the server has changed under the same name, use another --store, because earlier replies are kept" + _SKIP_HINT,
     "truncated": "give replies more room with --config max-tokens=8000; an LM that thinks aloud needs "
-    "thousands of tokens" + _SKIP,
-    "refused": "the provider withholds answers about this text; another LM may not" + _SKIP,
+    "thousands of tokens" + _SKIP_HINT,
+    "refused": "the provider withholds answers about this text; another LM may not" + _SKIP_HINT,
     "no log-probabilities": "choose the score-mode sampled:20 or text; an export keeps the mode that it was "
     "compiled with",
 }
 """Why an item has no score -> what helps."""
 
-_OF_TABLES = (
+_SHARED_CALL_REMEDY = (
     "the LM does not keep to the form of a reply about several candidates or aspects; compile with together = 0 and "
-    "without joint, or choose a larger or better instructed LM" + _SKIP
+    "without joint, or choose a larger or better instructed LM" + _SKIP_HINT
 )
 
-_OF_ALL = "no log-probabilities"
+_CONCERNS_ALL_ITEMS = "no log-probabilities"
 """The reason that holds for every item if it holds for one."""
 
 
@@ -67,29 +67,29 @@ def preflight_checks(
     """What there is to try about a judge, with the judges of its aspects, on this corpus: one aspect of each scale, for
     a scale may be refused; where aspects share calls, all of them at once.
     """
-    known: dict[int, tuple[Judge, list[Aspect]]] = {}
+    aspects_of_judge: dict[int, tuple[Judge, list[Aspect]]] = {}
     for shared in shared_judges({aspect.name: judges[aspect.name] for aspect in aspects}):
-        known.setdefault(id(shared.judge), (shared.judge, []))[1].extend(a for a in aspects if a.name in shared.aspects)
-    made = []
-    for judge, about in known.values():
-        scales = {aspect.scale: [aspect] for aspect in reversed(about)}
-        for aspect_names in [about] if judge.joint else scales.values():
+        aspects_of_judge.setdefault(id(shared.judge), (shared.judge, []))[1].extend(a for a in aspects if a.name in shared.aspects)
+    checks = []
+    for judge, judge_aspects in aspects_of_judge.values():
+        scales = {aspect.scale: [aspect] for aspect in reversed(judge_aspects)}
+        for aspect_names in [judge_aspects] if judge.joint else scales.values():
             items = [item for aspect in aspect_names for item in corpus_items(corpus, aspect)]
-            made.append(
-                PreflightCheck(name, judge, longest(group_into_questions(judge, items, compare_pairs=False).questions))
+            checks.append(
+                PreflightCheck(name, judge, longest_and_shortest(group_into_questions(judge, items, compare_pairs=False).questions))
             )
-    return made
+    return checks
 
 
-def longest(questions: Iterable[Question]) -> list[Question]:
+def longest_and_shortest(questions: Iterable[Question]) -> list[Question]:
     """The longest and the shortest of the questions; the first of equals."""
-    known = list(questions)
-    if not known:
+    question_list = list(questions)
+    if not question_list:
         return []
-    return [max(known, key=_length), min(known, key=_length)]
+    return [max(question_list, key=_length), min(question_list, key=_length)]
 
 
-def preflight(runner: JudgeRunner, preflight_checks: Sequence[PreflightCheck]) -> None:
+def preflight(runner: JudgeRunner, checks: Sequence[PreflightCheck]) -> None:
     """Have each role of each judge speak once.
 
     Raises:
@@ -100,23 +100,23 @@ def preflight(runner: JudgeRunner, preflight_checks: Sequence[PreflightCheck]) -
         return
     runner.run_concurrently(
         [
-            partial(_try, runner, check)
-            for check in preflight_checks
+            partial(_check, runner, check)
+            for check in checks
             if check.questions and check.judge.named_predictors()
         ]
     )
 
 
-def _try(runner: JudgeRunner, check: PreflightCheck) -> None:
-    failure, others = _tried(runner, check.judge, check.questions[0]), list(check.questions[1:])
+def _check(runner: JudgeRunner, check: PreflightCheck) -> None:
+    failure, others = _smoke_test(runner, check.judge, check.questions[0]), list(check.questions[1:])
     too_long = failure is not None and failure.reason == "too long"
-    while failure is not None and others and failure.reason != _OF_ALL and (check.new or not too_long):
-        failure = _tried(runner, check.judge, others.pop(0))
+    while failure is not None and others and failure.reason != _CONCERNS_ALL_ITEMS and (check.new or not too_long):
+        failure = _smoke_test(runner, check.judge, others.pop(0))
     if failure is not None:
-        raise _complaint(runner.lm, check, failure, too_long)
+        raise _refusal(runner.lm, check, failure, too_long)
 
 
-def _tried(runner: JudgeRunner, judge: Judge, question: Question) -> Failure | None:
+def _smoke_test(runner: JudgeRunner, judge: Judge, question: Question) -> Failure | None:
     # A job of the batch service may take a day, which is no way to find a wrong key.
     lm = runner.lm.without_batches()
 
@@ -127,7 +127,7 @@ def _tried(runner: JudgeRunner, judge: Judge, question: Question) -> Failure | N
     return runner.wait(work())
 
 
-def _complaint(lm: JudgeLM, check: PreflightCheck, failure: Failure, too_long: bool) -> InputError:
+def _refusal(lm: JudgeLM, check: PreflightCheck, failure: Failure, too_long: bool) -> InputError:
     if too_long:
         size = _length(check.questions[0])
         return InputError(
@@ -136,11 +136,11 @@ def _complaint(lm: JudgeLM, check: PreflightCheck, failure: Failure, too_long: b
             expected=f"room for about {size // 4 + 2000:,} tokens, debate and reply included",
             found=failure.detail,
             remedy="choose an LM or a server setting with a larger context, or shorten the text (group "
-            f"{check.questions[0].items[0].group!r})" + _SKIP,
+            f"{check.questions[0].items[0].group!r})" + _SKIP_HINT,
         )
-    remedy = REMEDIES.get(failure.reason, "fix what the message says" + _SKIP)
+    remedy = REMEDIES.get(failure.reason, "fix what the message says" + _SKIP_HINT)
     if failure.reason == "unreadable reply" and len(check.questions[0].items) > 1 and not check.judge.compares:
-        remedy = _OF_TABLES
+        remedy = _SHARED_CALL_REMEDY
     return InputError(
         f"{lm.model} cannot play the {failure.role}: {failure.reason}",
         field=f"{check.name}: {failure.role}",

@@ -46,17 +46,17 @@ class JudgeRunner:
     Args:
         lm: Is asked.
         progress: Whether progress is shown on stderr.
-        memory: Where debates are kept while the run lasts, for runs that hold the same ones again and again.
+        cache: Where debates are kept while the run lasts, for runs that hold the same ones again and again.
     """
 
-    def __init__(self, lm: JudgeLM, *, progress: bool = True, memory: DebateCache | None = None) -> None:
+    def __init__(self, lm: JudgeLM, *, progress: bool = True, cache: DebateCache | None = None) -> None:
         self.lm = lm
-        self.memory = memory
+        self.cache = cache
         self.progress = RunProgress(lm, progress)
         """What is shown on stderr."""
         self._process = os.getpid()
         self._submitted: set[Future[Any]] = set()
-        self._ended = False
+        self._cancelled = False
 
     def __enter__(self) -> JudgeRunner:
         self.progress.start()
@@ -68,14 +68,14 @@ class JudgeRunner:
         if self.is_forked_copy:
             return
         self.progress.stop()
-        self._end()
+        self._cancel_all()
         # The replies that are on their way are paid for. Only an interrupt does not wait for them.
         orderly = kind is None or issubclass(kind, Exception)
         loop.run(self.lm.aclose(drain=orderly))
 
-    def _end(self) -> None:
+    def _cancel_all(self) -> None:
         """Cancel all work; none is accepted any more."""
-        self._ended = True
+        self._cancelled = True
         for future in list(self._submitted):
             future.cancel()
 
@@ -84,7 +84,7 @@ class JudgeRunner:
         return self
 
     @contextmanager
-    def asking(
+    def call_context(
         self, question: Item | Question, *, lm: JudgeLM | None = None, usage: JudgeUsage | None = None
     ) -> Iterator[None]:
         """Tell the LM calls of this block, and of tasks started in it, what they belong to; calls about one source are
@@ -109,7 +109,7 @@ class JudgeRunner:
         """Start `work` on the loop; wait for the result by the future, or cancel it there."""
         try:
             self.require_own_process()
-            if self._ended:
+            if self._cancelled:
                 raise CancelledError
         except BaseException:
             work.close()
@@ -117,7 +117,7 @@ class JudgeRunner:
         future = loop.submit(work)
         self._submitted.add(future)
         future.add_done_callback(self._submitted.discard)
-        if self._ended:
+        if self._cancelled:
             # By another thread, which may have cancelled all work before this was added.
             future.cancel()
         return future
@@ -136,7 +136,7 @@ class JudgeRunner:
         """Whether the LM's answers come from outside this process, so that it pays to have many calls on their way."""
         return self.lm.destination is not None
 
-    def run_concurrently(self, works: Sequence[Callable[[], T]]) -> list[T]:
+    def run_concurrently(self, tasks: Sequence[Callable[[], T]]) -> list[T]:
         """The results of pieces of work, none of which needs the result of another, in their order.
 
         Each runs in a thread of its own and in a copy of the caller's context, so that their calls go out together.
@@ -145,17 +145,17 @@ class JudgeRunner:
         Raises:
             Exception: What the first of them failed with; the others are ended, and so is all that was submitted.
         """
-        if not self.lm_is_remote or len(works) < 2:
-            return [work() for work in works]
-        with ThreadPoolExecutor(len(works)) as pool:
-            futures = [pool.submit(copy_context().run, work) for work in works]
+        if not self.lm_is_remote or len(tasks) < 2:
+            return [work() for work in tasks]
+        with ThreadPoolExecutor(len(tasks)) as pool:
+            futures = [pool.submit(copy_context().run, work) for work in tasks]
             try:
                 failed = any(future.exception() for future in wait(futures, return_when=FIRST_EXCEPTION).done)
             except BaseException:
-                self._end()
+                self._cancel_all()
                 raise
             if failed:
-                self._end()
+                self._cancel_all()
         errors = [error for future in futures if (error := future.exception()) is not None]
         # Those that were ended failed because of another one.
         for error in sorted(errors, key=lambda error: isinstance(error, CancelledError)):
@@ -172,10 +172,10 @@ class JudgeRunner:
         def ask(table: Question) -> Awaitable[list[Transcript]]:
             return judge.converse(table.items, rounds)
 
-        if self.memory is None:
-            return grouping.by_item(self._each(grouping.questions, ask, what))
+        if self.cache is None:
+            return grouping.by_item(self._run_each(grouping.questions, ask, what))
         return grouping.by_item(
-            self.memory.debates(judge, rounds, grouping.questions, lambda tables: self._each(tables, ask, what))
+            self.cache.debates(judge, rounds, grouping.questions, lambda tables: self._run_each(tables, ask, what))
         )
 
     def break_tie(
@@ -183,18 +183,18 @@ class JudgeRunner:
     ) -> list[Transcript]:
         """Let the Tie-breaker decide each debate that is still open; the others are returned unchanged."""
         grouping = group_into_questions(judge, items)
-        held_debates = {
+        debates_by_question = {
             t.key: table_transcripts
             for t, table_transcripts in zip(grouping.questions, grouping.by_question(transcripts), strict=True)
         }
 
         def ask(tables: Sequence[Question]) -> list[list[Transcript]]:
-            return self._each(tables, lambda table: judge.break_ties(table.items, held_debates[table.key]), what)
+            return self._run_each(tables, lambda table: judge.break_ties(table.items, debates_by_question[table.key]), what)
 
-        if self.memory is None:
+        if self.cache is None:
             return grouping.by_item(ask(grouping.questions))
-        debates = [held_debates[table.key] for table in grouping.questions]
-        return grouping.by_item(self.memory.tie_breaks(judge, debates, grouping.questions, ask))
+        debates = [debates_by_question[table.key] for table in grouping.questions]
+        return grouping.by_item(self.cache.tie_breaks(judge, debates, grouping.questions, ask))
 
     def judge(self, judge: Judge, items: Sequence[Item], what: str = "items") -> list[Judgement]:
         """Judge each item by the judge's own rules."""
@@ -203,7 +203,7 @@ class JudgeRunner:
             transcripts = self.break_tie(judge, items, transcripts)
         return [judge.judgement(t, judge.debate_config.rounds) for t in transcripts]
 
-    def _each(self, items: Sequence[Question], work: Callable[[Question], Awaitable[T]], what: str) -> list[T]:
+    def _run_each(self, items: Sequence[Question], work: Callable[[Question], Awaitable[T]], what: str) -> list[T]:
         done = run_shared_pass(self, [PassJob("", work, items)], what)
         for error in done.failed.values():
             raise error
@@ -247,7 +247,7 @@ def run_shared_pass(runner: JudgeRunner, jobs: Sequence[PassJob[T]], what: str) 
     """
     work = _Pass(runner, jobs)
     # Here and not on the loop, for the stage of the run is known to this thread.
-    with runner.progress.over(what, sum(map(len, work.unique))) as shown:
+    with runner.progress.track(what, sum(map(len, work.unique))) as shown:
         return runner.wait(work.run(shown.advance))
 
 
@@ -261,33 +261,33 @@ class _Pass(Generic[T]):
         self.failed: dict[str, dspy.LMError | InputError] = {}
 
     async def run(self, advance: Callable[[], None]) -> PassResult[T]:
-        ended: BaseException | None = None
+        error: BaseException | None = None
         try:
             async with asyncio.TaskGroup() as group:
-                for number, item in self._in_turn():
-                    task = group.create_task(self._one(number, item))
+                for number, item in self._interleaved():
+                    task = group.create_task(self._run_one(number, item))
                     task.add_done_callback(lambda _: advance())
                     self.tasks[self.jobs[number].owner].append(task)
         except* (dspy.LMError, StoreError) as errors:
             # Many items meet the same fatal error; one of them tells the user enough.
-            ended = errors.exceptions[0]
-        if ended is not None:
+            error = errors.exceptions[0]
+        if error is not None:
             # Not in the block above, whose errors Python up to 3.11.3 hands on as a group.
-            raise ended
+            raise error
         done = zip(self.jobs, self.results, strict=True)
         return PassResult(
             [[] if job.owner in self.failed else [found[item.key] for item in job.items] for job, found in done],
             self.failed,
         )
 
-    def _in_turn(self) -> list[tuple[int, Item | Question]]:
+    def _interleaved(self) -> list[tuple[int, Item | Question]]:
         rows = zip_longest(*(items.values() for items in self.unique))
         return [(number, item) for row in rows for number, item in enumerate(row) if item is not None]
 
-    async def _one(self, number: int, item: Item | Question) -> None:
+    async def _run_one(self, number: int, item: Item | Question) -> None:
         job = self.jobs[number]
         try:
-            with self.runner.asking(item, lm=job.lm, usage=job.usage):
+            with self.runner.call_context(item, lm=job.lm, usage=job.usage):
                 self.results[number][item.key] = await job.work(item)
         except (InputError, dspy.LMUnsupportedFeatureError) as error:
             if isinstance(error, StoreError):
@@ -326,23 +326,23 @@ def calls_per_item(judgements: Sequence[Judgement]) -> float:
     return sum(j.calls for j in judgements) / len(judgements)
 
 
-def scored(judgements: Sequence[Judgement]) -> list[Verdict]:
+def verdicts(judgements: Sequence[Judgement]) -> list[Verdict]:
     return [j for j in judgements if isinstance(j, Verdict)]
 
 
-def require_scored(judgements: Sequence[Judgement], most: float, what: str) -> None:
-    """Refuse a judge that leaves more than the share `most` of the judgements without a score, for its agreement would
+def require_scored(judgements: Sequence[Judgement], max_share: float, what: str) -> None:
+    """Refuse a judge that leaves more than the share `max_share` of the judgements without a score, for its agreement would
     be that of a part; `what` names the items in the message.
     """
     missing = [j for j in judgements if isinstance(j, Unscored)]
-    if len(missing) <= most * len(judgements):
+    if len(missing) <= max_share * len(judgements):
         return
     reasons = Counter(j.reason for j in missing)
     example = next(j.detail for j in missing if j.reason == reasons.most_common(1)[0][0])
     raise InputError(
         f"{len(missing)} of {len(judgements)} {what} have no score",
         field="max-unscored",
-        expected=f"at most {100 * most:.0f} %",
+        expected=f"at most {100 * max_share:.0f} %",
         found=f"{', '.join(f'{n} {reason}' for reason, n in reasons.most_common())}, e.g. {example}",
         remedy="fix the problem and run the command again, or accept it with a larger share; finished calls are not "
         "paid for again",

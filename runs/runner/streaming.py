@@ -81,7 +81,7 @@ def _score_of(judge: CompiledJudge, item: Item, judgement: Judgement, scale: Sco
     return Score(value, judge_score, judgement.rounds, judgement.stop_reason, None, "", *rest)
 
 
-EVENT = "gen_ai.evaluation.result"
+EVENT_NAME = "gen_ai.evaluation.result"
 
 
 def emit_event(item: Item, score: Score) -> None:
@@ -94,7 +94,7 @@ def emit_event(item: Item, score: Score) -> None:
     if logs is None:
         return
     logger = logs.get_logger("debate_judge")
-    if not logger.enabled(event_name=EVENT):
+    if not logger.enabled(event_name=EVENT_NAME):
         return
     attributes: dict[str, str | float] = {
         "gen_ai.evaluation.name": item.aspect.name,
@@ -105,7 +105,7 @@ def emit_event(item: Item, score: Score) -> None:
         attributes["error.type"] = score.unscored or "unscored"
     else:
         attributes["gen_ai.evaluation.score.value"] = score.score
-    logger.emit(event_name=EVENT, attributes=attributes)
+    logger.emit(event_name=EVENT_NAME, attributes=attributes)
 
 
 def group_items(task: Task, group: RatedGroup, aspects: Sequence[Aspect]) -> Iterator[Item]:
@@ -118,7 +118,7 @@ BATCH_WINDOW = 5000
 """Items in flight where calls go out in batch jobs: a job takes long, however small it is."""
 
 
-def window(lm: JudgeLM) -> int:
+def max_in_flight(lm: JudgeLM) -> int:
     """Items to hold in flight so that LM calls are never short of work.
 
     A debate makes its calls one after the other, results wait for the oldest item, and the candidates of a source wait
@@ -144,9 +144,9 @@ class _PendingItem:
     """An item in flight."""
 
     item: Item
-    judged: Future[list[Judgement]] | None = None
+    judgements: Future[list[Judgement]] | None = None
     """Of its table; None until the table is full."""
-    place: int = 0
+    position: int = 0
 
 
 class _InFlight:
@@ -156,33 +156,33 @@ class _InFlight:
     """
 
     def __init__(self, runner: JudgeRunner, judge: CompiledJudge, items: Iterable[Item]) -> None:
-        self.flying: deque[_PendingItem] = deque()
+        self.pending: deque[_PendingItem] = deque()
         self.fatal: Future[list[Judgement]] = Future()
-        self.broken: Exception | None = None
+        self.input_error: Exception | None = None
         """What `items` raised."""
         self._runner = runner
         shared = shared_judges({name: judge_of_aspect.judge for name, judge_of_aspect in judge.aspects.items()})
         self._judges = {name: judge_of_aspect for judge_of_aspect in shared for name in judge_of_aspect.aspects}
         self._items = iter(items)
-        self._ended = False
-        self._gathered: dict[str, list[_PendingItem]] = {}
+        self._exhausted = False
+        self._unasked: dict[str, list[_PendingItem]] = {}
         """Aspect -> items of one source, not yet asked about."""
 
     def fill(self, limit: int) -> bool:
         """Take items until `limit` are in flight and the first is asked about; returns whether there are any."""
-        while not self._ended and (len(self.flying) < limit or self.flying[0].judged is None):
+        while not self._exhausted and (len(self.pending) < limit or self.pending[0].judgements is None):
             try:
                 item = next(self._items)
             except StopIteration:
-                self._ended = True
+                self._exhausted = True
             except Exception as error:
-                self.broken, self._ended = error, True
+                self.input_error, self._exhausted = error, True
             else:
-                self.flying.append(_PendingItem(item))
-                self._add(self.flying[-1])
-        if self._ended:
+                self.pending.append(_PendingItem(item))
+                self._add(self.pending[-1])
+        if self._exhausted:
             self._ask_all()
-        return bool(self.flying)
+        return bool(self.pending)
 
     def _add(self, new: _PendingItem) -> None:
         aspect = new.item.aspect.name
@@ -190,23 +190,23 @@ class _InFlight:
         if judge.together < 2 and not judge.joint:
             self._ask(judge, [new])
             return
-        first = next((entry.item for waiting in self._gathered.values() for entry in waiting), new.item)
-        if source_key(first) != source_key(new.item) or len(self._gathered.get(aspect, ())) == MAX_GROUPED:
+        first = next((entry.item for waiting in self._unasked.values() for entry in waiting), new.item)
+        if source_key(first) != source_key(new.item) or len(self._unasked.get(aspect, ())) == MAX_GROUPED:
             self._ask_all()
-        self._gathered.setdefault(aspect, []).append(new)
+        self._unasked.setdefault(aspect, []).append(new)
 
     def _ask_all(self) -> None:
-        for shared in dict.fromkeys(self._judges[aspect] for aspect in self._gathered):
-            self._ask(shared.judge, [new for aspect in shared.aspects for new in self._gathered.get(aspect, ())])
-        self._gathered.clear()
+        for shared in dict.fromkeys(self._judges[aspect] for aspect in self._unasked):
+            self._ask(shared.judge, [new for aspect in shared.aspects for new in self._unasked.get(aspect, ())])
+        self._unasked.clear()
 
     def _ask(self, judge: Judge, pending: Sequence[_PendingItem]) -> None:
         grouping = group_into_questions(judge, [entry.item for entry in pending], compare_pairs=False)
         futures = [self._runner.submit(_judge(self._runner, judge, table)) for table in grouping.questions]
         for future in futures:
-            future.add_done_callback(partial(_pass_on, self.fatal))
+            future.add_done_callback(partial(_forward_error, self.fatal))
         for entry, (table, place) in zip(pending, grouping.positions, strict=True):
-            entry.judged, entry.place = futures[table], place
+            entry.judgements, entry.position = futures[table], place
 
 
 def judge_in_order(
@@ -223,26 +223,26 @@ def judge_in_order(
             still waits for its answer.
     """
     in_flight = _InFlight(runner, judge, items)
-    limit = window(runner.lm)
+    limit = max_in_flight(runner.lm)
     try:
         while in_flight.fill(limit):
-            first = in_flight.flying[0]
+            first = in_flight.pending[0]
             # A stream that was begun before a fork and is read after it would wait forever.
             runner.require_own_process()
-            future = first.judged or in_flight.fatal
+            future = first.judgements or in_flight.fatal
             wait((future, in_flight.fatal), return_when=FIRST_COMPLETED)
             judgements = future.result() if future.done() else in_flight.fatal.result()
-            in_flight.flying.popleft()
-            yield first.item, judgements[first.place]
+            in_flight.pending.popleft()
+            yield first.item, judgements[first.position]
     finally:
-        for entry in in_flight.flying:
-            if entry.judged is not None:
-                entry.judged.cancel()
-    if in_flight.broken is not None:
-        raise in_flight.broken
+        for entry in in_flight.pending:
+            if entry.judgements is not None:
+                entry.judgements.cancel()
+    if in_flight.input_error is not None:
+        raise in_flight.input_error
 
 
-def _pass_on(fatal: Future[list[Judgement]], done: Future[list[Judgement]]) -> None:
+def _forward_error(fatal: Future[list[Judgement]], done: Future[list[Judgement]]) -> None:
     error = None if done.cancelled() else done.exception()
     if error is not None:
         with contextlib.suppress(InvalidStateError):
@@ -250,5 +250,5 @@ def _pass_on(fatal: Future[list[Judgement]], done: Future[list[Judgement]]) -> N
 
 
 async def _judge(runner: JudgeRunner, judge: Judge, table: Question) -> list[Judgement]:
-    with runner.asking(table):
+    with runner.call_context(table):
         return await judge.judge(table.items)

@@ -248,7 +248,7 @@ def test_a_search_makes_about_as_many_passes_as_were_planned(
 ) -> None:
     made: dict[str, int] = {}
     planned: dict[str, int] = {}
-    over = RunProgress.over
+    over = RunProgress.track
 
     @contextmanager
     def counted(self: RunProgress, what: str, total: int | None) -> Iterator[ItemPass]:
