@@ -51,7 +51,7 @@ def study_of(run: Run, tuned: TunedJudges) -> Study:
         study=f"{plan.identity}-{FORMAT}",
         storage=plan.study,
     )
-    run.runner.progress.measure = settings.chosen_by.absolute_measure or "agreement"
+    run.runner.progress.objective = settings.chosen_by.absolute_measure or "agreement"
     where = f"fold {plan.fold}" if plan.fold else "the judge that is exported"
     parts = plan.data.splits
     sources = f"{parts.train.sources} train, {parts.dev.sources} dev, {parts.held_out.sources} held-out"

@@ -315,7 +315,7 @@ def _watched(tuning: Tuning, examples: int) -> Iterator[None]:
         nowhere = stack.enter_context(open(os.devnull, "w"))
         stack.enter_context(contextlib.redirect_stdout(nowhere))
         stack.enter_context(contextlib.redirect_stderr(nowhere))
-        watch = _Watch(STAGE.get(), stack.enter_context(progress.over(f"{tuning.label}: tuning", most)))
+        watch = _Watch(STAGE.get(), stack.enter_context(progress.track(f"{tuning.label}: tuning", most)))
         stack.enter_context(dspy.context(callbacks=[*dspy.settings.callbacks, watch]))
         try:
             yield

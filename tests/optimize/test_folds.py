@@ -80,7 +80,7 @@ def proved(folder: Path, file: str, tuner: Tuner = Noting, **settings: Any) -> P
     usual: dict[str, Any] = {"task": "summarization", "aspects": ("coherence",), "max_rounds": 0, "resamples": 200}
     usual |= {"together": 0, "trials": 2, "store": str(folder / "store")}
     lm = scripted_lm(debater(score=says))
-    with JudgeRunner(lm, progress=False, memory=DebateCache()) as runner:
+    with JudgeRunner(lm, progress=False, cache=DebateCache()) as runner:
         result = compiled(Settings(data=file, **{**usual, **settings}), {}, runner, lm, tuner=tuner)
     return Proved(result, lm)
 
