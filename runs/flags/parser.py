@@ -180,7 +180,7 @@ def make_parser(name: str, description: str, *declarations: type) -> ArgumentPar
         "--config",
         action="append",
         metavar="FILE",
-        help="TOML file with settings, or one as KEY=VALUE; flags override it; may be repeated",
+        help="TOML file of settings, or KEY=VALUE; flags override it; may be repeated",
     )
     return parser
 

@@ -112,7 +112,7 @@ def test_of_new_texts_a_long_one_stops_nothing() -> None:
 
     questions = longest_and_shortest(alone(corpus_items(corpus(), TONE)))
     with JudgeRunner(scripted_lm(script), progress=False) as runner:
-        preflight(runner, [PreflightCheck("tone", build_preset("debate", {}), questions, new=True)])
+        preflight(runner, [PreflightCheck("tone", build_preset("debate", {}), questions, longest_first=False)])
         with pytest.raises(InputError, match="does not fit"):
             preflight(runner, [PreflightCheck("tone", build_preset("debate", {}), questions)])
 
