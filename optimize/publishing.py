@@ -22,7 +22,7 @@ from debate_judge.optimize.reporting.sections import compile_report
 from debate_judge.optimize.result import Result, TrackedRun
 from debate_judge.programs import JUDGE_CLASSES
 from debate_judge.programs.judge import Judge
-from debate_judge.programs.roles.examples import examples_of, rendered
+from debate_judge.programs.roles.examples import examples_of, render_examples
 from debate_judge.runs.export import folder
 from debate_judge.runs.export.recorded import RECORDED, record_scores
 from debate_judge.runs.flags.declaration import changed_settings
@@ -117,9 +117,7 @@ def log(result: Result, tracker: Tracker) -> Result:
     tracker.log_text("guides.txt", guides_text(result.compiled))
     shown = {aspect: examples_of(chosen.judge) for aspect, chosen in result.compiled.aspects.items()}
     if any(shown.values()):
-        tracker.log_text(
-            "examples.txt", "\n\n".join(f"{a}\n\n{rendered(agreement)}" for a, agreement in shown.items() if agreement)
-        )
+        tracker.log_text("examples.txt", "\n\n".join(f"{a}\n\n{render_examples(e)}" for a, e in shown.items() if e))
     if tracker.keeps_texts or plan.settings.log_texts:
         tracker.log_table("debates.json", debate_rows(plan, held_out))
         tracker.log_debates(sampled_debates(plan, held_out))
