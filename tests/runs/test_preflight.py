@@ -162,7 +162,7 @@ def of_groups(*sizes: int) -> Corpus:
 
 
 @pytest.mark.parametrize(
-    ("options", "source", "shown", "cells"),
+    ("options", "source", "shown_candidates", "cells"),
     [
         ({"together": 4}, "Letter 1.", 4, 4),
         ({"together": 4, "joint": True}, "Letter 1.", 4, 8),
