@@ -21,20 +21,20 @@ from debate_judge.optimize.tuners import LearntPersona, Tuned, Tuner, details_of
 from debate_judge.optimize.tuners.persona import CRITIC
 from debate_judge.programs.dry_run import EstimateCase
 from debate_judge.programs.judge import Judge
-from debate_judge.runs.estimates.dry_run import Ledger
+from debate_judge.runs.estimates.dry_run import DryRunStore
 
 
-def run_of(case: EstimateCase, run: Run, ledger: Ledger) -> Run:
+def run_of(case: EstimateCase, run: Run, store: DryRunStore) -> Run:
     """The run with the tuner and the search of a case, which leave nothing behind."""
     if case.name == "lower":
         return replace(
             run,
             tuner=_changing(run.tuner, lambda judge, tuned: Tuned(judge)),
-            study=_study_by(lambda number: CHEAPEST, ledger),
+            study=_study_by(lambda number: CHEAPEST, store),
         )
     if case.name == "upper":
-        return replace(run, tuner=_changing(run.tuner, _rewritten), study=_study_by(_most_expensive, ledger))
-    return replace(run, study=_study_by(lambda number: Strategy(), ledger))
+        return replace(run, tuner=_changing(run.tuner, _rewritten), study=_study_by(_most_expensive, store))
+    return replace(run, study=_study_by(lambda number: Strategy(), store))
 
 
 class _Changing(Teleprompter):
@@ -68,7 +68,7 @@ def _rewritten(judge: Judge, tuned: Tuned) -> Tuned:
     return Tuned(copied)
 
 
-def _study_by(strategy: Callable[[int], Strategy], ledger: Ledger) -> StudyMaker:
+def _study_by(strategy: Callable[[int], Strategy], store: DryRunStore) -> StudyMaker:
     """The search itself, which leaves no study behind, steered by the `strategy` of its number among those of a run.
 
     Blocks are of so many sources, however many there are: what is pruned on the sample is counted as it was asked.
@@ -77,13 +77,13 @@ def _study_by(strategy: Callable[[int], Strategy], ledger: Ledger) -> StudyMaker
     numbers = count()
 
     def steered(units: Mapping[str, ChoiceScores], space: Space, plan: SearchPlan, on_trial: OnTrial) -> Study:
-        begin = len(ledger.asked)
+        begin = len(store.calls)
 
         def tried(point: Point, outcome: TrialOutcome) -> None:
             nonlocal begin
             if isinstance(outcome, PrunedPoint):
-                ledger.count_unscaled(begin)
-            begin = len(ledger.asked)
+                store.count_unscaled(begin)
+            begin = len(store.calls)
             on_trial(point, outcome)
 
         return Study(units, space, replace(plan, storage=None, strategy=strategy(next(numbers))), tried)

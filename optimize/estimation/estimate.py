@@ -29,8 +29,8 @@ from debate_judge.optimize.settings import Settings
 from debate_judge.programs.dry_run import DryRunEngine, EstimateCase
 from debate_judge.programs.judge import Item, corpus_items
 from debate_judge.programs.lm.reply import replies_folder
-from debate_judge.runs.estimates.dry_run import Estimate, EstimateTarget, Ledger, Stage, dry_run_all, reply_tokens
-from debate_judge.runs.estimates.items import extent, sampled_groups
+from debate_judge.runs.estimates.dry_run import DryRunStore, Estimate, EstimateTarget, Stage, dry_run_all, reply_tokens
+from debate_judge.runs.estimates.items import item_totals, sampled_groups
 from debate_judge.runs.flags.lm import limits
 from debate_judge.runs.runner.progress import StepProgress
 from debate_judge.runs.runner.runner import JudgeRunner
@@ -77,9 +77,9 @@ def estimate_compile(settings: Settings, personas: Mapping[str, str], lengths: s
     stages = stages_of(plan, sample)
     steps = StepProgress("dry run", 3)
 
-    def work(case: EstimateCase, runner: JudgeRunner, ledger: Ledger) -> None:
+    def work(case: EstimateCase, runner: JudgeRunner, store: DryRunStore) -> None:
         reflection = reflection_lm(settings, runner.lm, DryRunEngine(case))
-        run = run_of(case, Run.of(sample, runner, None, reflection), ledger)
+        run = run_of(case, Run.of(sample, runner, None, reflection), store)
         compile_judge(settings, personas, rated, opened=lambda plan: nullcontext(run))
         steps.advance()
 
@@ -154,8 +154,8 @@ def _sampled_split(plan: CompilePlan) -> Splits:
 def _sampled_folds(plan: CompilePlan, folds: Folds) -> CompileData:
     """The data with a sample of each fold, which serves wherever the fold is held out, chosen by or learnt from."""
     data, kept = plan.data, set[str]()
-    least = SAMPLED // len(data.aspects) // len(folds.parts)
-    for held_out in (splits.held_out for splits in folds.parts):
+    least = SAMPLED // len(data.aspects) // len(folds.folds)
+    for held_out in (splits.held_out for splits in folds.folds):
         ranked = [group for group in held_out.groups if data.discriminates(group, data.aspects)]
         others = [group for group in held_out.groups if not data.discriminates(group, data.aspects)]
         for groups in (ranked, others):
@@ -167,8 +167,8 @@ def _sampled_folds(plan: CompilePlan, folds: Folds) -> CompileData:
     def sampled(splits: Splits) -> Splits:
         return replace(splits, train=few(splits.train), dev=few(splits.dev), held_out=few(splits.held_out))
 
-    few_folds = Folds(sampled(folds.whole), tuple(tuple(map(sampled, half)) for half in folds.halves))
-    return replace(data, corpus=few(data.corpus), splits=few_folds.whole, folds=few_folds)
+    few_folds = Folds(sampled(folds.final), tuple(tuple(map(sampled, half)) for half in folds.halves))
+    return replace(data, corpus=few(data.corpus), splits=few_folds.final, folds=few_folds)
 
 
 def stages_of(plan: CompilePlan, sample: CompilePlan) -> dict[str, Stage]:
@@ -183,24 +183,24 @@ def stages_of(plan: CompilePlan, sample: CompilePlan) -> dict[str, Stage]:
             for each_plan in (plan, sample)
         )
         stages[f"{label}: tuning"] = Stage.of(
-            f"{label}: tuning", *(extent(_rated_items(plan, part, unit)) for part in train)
+            f"{label}: tuning", *(item_totals(_rated_items(plan, part, unit)) for part in train)
         )
         whole, few = _choice(plan, unit), _choice(sample, unit)
         for part in PARTS:
-            by = [extent(_items(parts[part], unit)) for parts in (whole, few)]
+            by = [item_totals(_items(parts[part], unit)) for parts in (whole, few)]
             for kind in ("debates", "tie-breaks"):
                 stages[search_stage(label, kind, part)] = Stage.of(f"{label}: search, {kind}", *by)
-            unranked = (extent(_items(_choice(of, unit, ranked=False)[part], unit)) for of in (plan, sample))
+            unranked = (item_totals(_items(_choice(of, unit, ranked=False)[part], unit)) for of in (plan, sample))
             calibrating = Stage.of(calibration_label(label), *unranked)
             stages |= {search_stage(calibration_label(label), k, part): calibrating for k in ("debates", "tie-breaks")}
             joint = Stage.of(f"{JOINTLY}: search", *by)
             stages |= {search_stage(JOINTLY, kind, part): joint for kind in ("debates", "tie-breaks")}
         stages[f"{JOINTLY}: held-out"] = Stage.of(
-            f"{JOINTLY}: held-out", *(extent(_items(part, unit[:1])) for part in held_out)
+            f"{JOINTLY}: held-out", *(item_totals(_items(part, unit[:1])) for part in held_out)
         )
         for aspect in unit:
             stages[f"{aspect.name}: held-out"] = Stage.of(
-                f"{label}: held-out", *(extent(_items(part, [aspect])) for part in held_out)
+                f"{label}: held-out", *(item_totals(_items(part, [aspect])) for part in held_out)
             )
     return stages
 
@@ -209,7 +209,7 @@ def _choice(plan: CompilePlan, unit: Sequence[Aspect], *, ranked: bool = True) -
     """The sources that a unit is chosen by, of all folds together."""
     if not plan.data.folds:
         return plan.choice(unit, ranked=ranked)
-    choices = [plan.on(splits, 1).choice(unit, ranked=ranked) for splits in plan.data.folds.parts]
+    choices = [plan.on(splits, 1).choice(unit, ranked=ranked) for splits in plan.data.folds.folds]
     parts: dict[ChoicePart, Corpus] = {}
     for part in PARTS:
         ids = {group.id for choice in choices for group in choice[part].groups}

@@ -1,4 +1,4 @@
-"""Estimates before anything is spent: the real flow with an LM for dry runs, three cases, calls, tokens, money.
+"""Cost estimates: the code of the run itself on a dry-run LM, in three cases; calls, tokens, money.
 
-Uses the runner and reports; writes nothing and asks no LM.
+Uses the runner and reports; writes nothing and calls no LM.
 """

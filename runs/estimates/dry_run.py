@@ -1,8 +1,8 @@
 """Cost estimate of a run by a dry run: calls, tokens and money, before anything is spent.
 
 The run's own code is executed on a sample, three times, with an LM that costs nothing: every debate ends at once,
-debates go as those of the offline LM, no debate ends before its last round (`programs.dry_run`). What the run's store
-of replies holds already is not counted, as it would not be paid for again. Nothing is written and no LM is asked.
+debates go as those of the offline LM, no debate ends before its last round (`programs.dry_run`). Replies in the run's
+store are not counted, because they are not paid for again. Nothing is written and no LM is called.
 """
 
 from __future__ import annotations
@@ -26,16 +26,14 @@ from debate_judge.runs.runner.billing import STAGE
 from debate_judge.runs.runner.debate_cache import DebateCache
 from debate_judge.runs.runner.runner import JudgeRunner
 
-IN_FLIGHT = 64
-"""Calls of a dry run that are under way at once."""
-
+_CONCURRENCY = 64
 NO_LIMITS = LMOptions(rpm=1e9, tpm=1e12)
-"""No provider is asked, so no provider's limits are kept."""
+"""For an LM without a provider."""
 
 
 @dataclass
 class CallTotals:
-    """Calls and tokens; of a whole run, so that they need not be whole numbers."""
+    """Calls and tokens, scaled up from a sample, so that they need not be whole numbers."""
 
     calls: float = 0.0
     input: float = 0.0
@@ -49,11 +47,10 @@ class CallTotals:
 
 @dataclass
 class ItemTotals:
-    """How many different items there are, and how long."""
+    """Number of different items, and bytes of their texts."""
 
     items: int = 0
     bytes: int = 0
-    """Of their texts together."""
 
     @property
     def mean(self) -> float:
@@ -62,22 +59,22 @@ class ItemTotals:
 
 @dataclass(frozen=True)
 class Stage:
-    """A part of the run, and how the sampled items stand for all of its items."""
+    """A part of the run, and how calls about sampled items are scaled up to all its items."""
 
     row: str
-    """Of the table; several stages may share one."""
-    items: float = 1.0
-    """Items of the run for each sampled one."""
-    longer: float = 0.0
-    """Input tokens by which a call about a usual item is longer than one about a usual sampled one."""
+    """Row of the table; several stages may share one."""
+    scale: float = 1.0
+    """Items of the run per sampled item."""
+    extra_tokens: float = 0.0
+    """Input tokens by which a call about a mean item is longer than one about a mean sampled item."""
 
     @classmethod
-    def of(cls, row: str, everything: ItemTotals, sampled: ItemTotals) -> Stage:
-        """The stage in which `sampled` items stand for `everything`."""
+    def of(cls, row: str, population: ItemTotals, sampled: ItemTotals) -> Stage:
+        """The stage whose items are `population`, of which `sampled` are in the dry run."""
         if not sampled.items:
             return cls(row)
-        longer = (everything.mean - sampled.mean) * TOKENS_PER_BYTE
-        return cls(row, everything.items / sampled.items, longer)
+        extra_tokens = (population.mean - sampled.mean) * TOKENS_PER_BYTE
+        return cls(row, population.items / sampled.items, extra_tokens)
 
 
 @dataclass
@@ -89,44 +86,46 @@ class DryRunCall:
     input: int
     output: int
     about_item: bool
-    times: float
-    """Calls of the run that it stands for."""
+    weight: float
+    """Number of calls of the run that it represents."""
 
 
-class Ledger:
-    """The store of a dry run: gives out what is paid already, and counts every other reply instead of keeping it.
+class DryRunStore:
+    """The store of a dry run: returns stored replies of earlier runs, and counts all other calls.
 
     Args:
         stages: Name, as of `runs.runner.billing.stage` -> how the calls of that stage are counted.
-        paid: Replies of earlier runs; it is only read.
+        stored: Replies of earlier runs; only read.
     """
 
-    def __init__(self, stages: Mapping[str, Stage], paid: ReplyStore | None = None) -> None:
-        self.asked: list[DryRunCall] = []
-        """What was asked, in order."""
+    def __init__(self, stages: Mapping[str, Stage], stored: ReplyStore | None = None) -> None:
+        self.calls: list[DryRunCall] = []
+        """The counted calls, in order."""
         self._stages = stages
-        self._paid = paid
-        self._now: dict[str, Reply] = {}
+        self._stored = stored
+        self._counted: dict[str, Reply] = {}
 
     @property
-    def used(self) -> dict[tuple[str, str], CallTotals]:
-        """(row, role) -> what it took."""
+    def totals(self) -> dict[tuple[str, str], CallTotals]:
+        """(row, role) -> calls and tokens."""
         totals: dict[tuple[str, str], CallTotals] = {}
-        for call in self.asked:
+        for call in self.calls:
             stage = self._stages[call.stage]
-            read = call.times * max(0.0, call.input + (stage.longer if call.about_item else 0.0))
-            where = (stage.row, call.role)
-            totals[where] = totals.get(where, CallTotals()) + CallTotals(call.times, read, call.times * call.output)
+            input_tokens = call.weight * max(0.0, call.input + (stage.extra_tokens if call.about_item else 0.0))
+            key = (stage.row, call.role)
+            totals[key] = totals.get(key, CallTotals()) + CallTotals(
+                call.weight, input_tokens, call.weight * call.output
+            )
         return totals
 
     def count_unscaled(self, begin: int) -> None:
-        """Count what was asked from the call number `begin` on as it is: the run asks about no more items than that."""
-        for call in self.asked[begin:]:
-            call.times = 1.0
+        """Count the calls from number `begin` on once: the run makes them for the sample alone."""
+        for call in self.calls[begin:]:
+            call.weight = 1.0
 
     async def get(self, key: str) -> Reply | None:
-        stored = self._now.get(key)
-        return await self._paid.get(key) if stored is None and self._paid is not None else stored
+        stored = self._counted.get(key)
+        return await self._stored.get(key) if stored is None and self._stored is not None else stored
 
     async def get_or_claim(self, key: str) -> Reply | bool:
         reply = await self.get(key)
@@ -139,21 +138,22 @@ class Ledger:
         pass
 
     async def put(self, key: str, role: str, reply: Reply) -> None:
-        self._now[key] = reply
+        self._counted[key] = reply
         if not reply.input_tokens:
-            # No LM's reply, but what a web search found.
+            # The result of a web search.
             return
-        stage, about = STAGE.get(), isinstance(reply, ItemReply)
-        # What is not about an item is asked once, however many items there are.
-        times = self._stages[stage].items if about else 1.0
-        self.asked.append(DryRunCall(stage, role, reply.input_tokens, reply.output_tokens, about, times))
+        stage, about_item = STAGE.get(), isinstance(reply, ItemReply)
+        # A call that is not about an item is made once, however many items there are.
+        weight = self._stages[stage].scale if about_item else 1.0
+        self.calls.append(DryRunCall(stage, role, reply.input_tokens, reply.output_tokens, about_item, weight))
 
 
 @dataclass(frozen=True)
 class EstimateTarget:
-    """The LM that would be asked, and where its replies are kept."""
+    """The LM of the run, and the folder of its stored replies."""
 
     spec: str
+    """PROVIDER/MODEL, or offline."""
     api_base: str | None = None
     replies: Path | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -161,19 +161,19 @@ class EstimateTarget:
     options: LMOptions = field(default_factory=LMOptions)
     reply_tokens: tuple[int, int, int] = REPLY_TOKENS
     immediate: Mapping[str, str] = field(default_factory=dict)
-    """Role -> the LM that plays it, for roles that are asked at once and never in batches."""
+    """Role -> its LM, for roles whose calls are never batched."""
 
     def cases(self) -> tuple[EstimateCase, EstimateCase, EstimateCase]:
-        """The cases that are run dry. The offline LM itself writes as it does in the expected one."""
-        low, usual, high = self.reply_tokens
+        """The three cases of the dry run; the offline LM has its own lengths of replies in the expected one."""
+        low, expected, high = self.reply_tokens
         return (
             EstimateCase("lower", low, False),
-            EstimateCase("expected", usual, self.spec != OFFLINE),
+            EstimateCase("expected", expected, self.spec != OFFLINE),
             EstimateCase("upper", high),
         )
 
     def price(self, role: str) -> Price | None:
-        """What the calls of a role cost, in batches where those are wanted and the role can be asked so."""
+        """The price of a role's calls, of batched ones where calls are batched and the role's may be."""
         spec = self.immediate.get(role, self.spec)
         if spec == OFFLINE:
             return Price(0.0, 0.0, 0.0)
@@ -189,11 +189,11 @@ NOTHING: CaseTriple = (CallTotals(), CallTotals(), CallTotals())
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a run would take in the three cases, row by row."""
+    """Calls, tokens and cost of a run in the three cases."""
 
     rows: Mapping[str, CaseTriple]
-    """What several rows have in common is counted in the first that asks for it, which need not be the same one in each
-    case: a row's extremes may add up to more than those of the run."""
+    """A call that several rows need is counted in the first of them, which may differ between cases: the lower and
+    upper values of rows may add up to more than those of the total."""
     total: CaseTriple
     target: EstimateTarget
 
@@ -201,7 +201,7 @@ class Estimate:
 def dry_run_all(
     target: EstimateTarget,
     stages: Mapping[str, Stage],
-    work: Callable[[EstimateCase, JudgeRunner, Ledger], None],
+    work: Callable[[EstimateCase, JudgeRunner, DryRunStore], None],
     row: Callable[[str, str], str] = lambda stage_row, role: stage_row,
     *,
     remember: bool = False,
@@ -209,36 +209,36 @@ def dry_run_all(
     """Dry-run a job in each case.
 
     Args:
-        target: The LM that would be asked.
-        stages: Name -> stage, for each that `work` names by `runs.runner.billing.stage`.
-        work: Does what the run would do, on a sample.
-        row: From a stage's row and a role to the row of the table in which the role's calls are counted.
-        remember: Whether the run keeps its debates in memory (`runs.runner.debate_cache`).
+        target: The LM of the run.
+        stages: Name -> stage, for each name that `work` passes to `runs.runner.billing.stage`.
+        work: The code of the run, on a sample.
+        row: (row of the stage, role) -> row of the table that counts the role's calls.
+        remember: Whether the run caches debates (`runs.runner.debate_cache`).
 
     Raises:
         InputError: The spec names no LM, or the prices cannot be read.
     """
     by_case: list[dict[str, CallTotals]] = []
-    with _paid(target.replies) as paid:
+    with _stored_replies(target.replies) as stored:
         for case in target.cases():
-            ledger = Ledger(stages, paid)
+            store = DryRunStore(stages, stored)
             lm = make_lm(
                 target.spec,
                 api_base=target.api_base,
-                store=ledger,
-                concurrency=IN_FLIGHT,
+                store=store,
+                concurrency=_CONCURRENCY,
                 engine=DryRunEngine(case),
                 options=NO_LIMITS,
                 **target.settings,
             )
             with JudgeRunner(lm, progress=False, memory=DebateCache() if remember else None) as runner:
-                work(case, runner, ledger)
+                work(case, runner, store)
             rows: dict[str, CallTotals] = {}
-            for (stage_row, role), used in ledger.used.items():
+            for (stage_row, role), totals in store.totals.items():
                 price = target.price(role)
-                usd = None if price is None else price.cost(used.input, 0.0, used.output)
+                usd = None if price is None else price.cost(totals.input, 0.0, totals.output)
                 name = row(stage_row, role)
-                rows[name] = rows.get(name, CallTotals()) + replace(used, usd=usd)
+                rows[name] = rows.get(name, CallTotals()) + replace(totals, usd=usd)
             by_case.append(rows)
     names = dict.fromkeys(name for rows in reversed(by_case) for name in rows)
     return Estimate(
@@ -249,8 +249,8 @@ def dry_run_all(
 
 
 def _ordered(cases: Sequence[CallTotals]) -> CaseTriple:
-    """The cases such that the lower is never above the expected, nor that above the upper."""
-    low, usual, high = cases
+    """The cases with the lower at most the expected, and the upper at least."""
+    low, expected, high = cases
 
     def bound(choose: Callable[..., float], totals: CallTotals, other: CallTotals) -> CallTotals:
         usd = None if totals.usd is None or other.usd is None else choose(totals.usd, other.usd)
@@ -261,11 +261,11 @@ def _ordered(cases: Sequence[CallTotals]) -> CaseTriple:
             usd,
         )
 
-    return bound(min, low, usual), usual, bound(max, high, usual)
+    return bound(min, low, expected), expected, bound(max, high, expected)
 
 
 @contextmanager
-def _paid(folder: Path | None) -> Iterator[SqlStore | None]:
+def _stored_replies(folder: Path | None) -> Iterator[SqlStore | None]:
     """The store of a folder; None where there is none, or none that can be opened."""
     if folder is None or not os.access(folder, os.W_OK) or not any((*folder.glob(FILE), *folder.glob("*.replies"))):
         yield None
@@ -275,7 +275,7 @@ def _paid(folder: Path | None) -> Iterator[SqlStore | None]:
 
 
 def reply_tokens(text: str) -> tuple[int, int, int]:
-    """Read the value of `--estimate`: three lengths of a reply in tokens, or nothing for the usual ones.
+    """Parse the value of `--estimate`: three lengths of a reply in tokens, or nothing for the default ones.
 
     Raises:
         InputError: It is something else.
@@ -285,11 +285,11 @@ def reply_tokens(text: str) -> tuple[int, int, int]:
     parts = [part.strip() for part in text.split(",")]
     numbers = [int(part) for part in parts if part.isdecimal()]
     if len(parts) != 3 or len(numbers) != 3 or numbers[0] < 1 or sorted(numbers) != numbers:
-        usual = ",".join(map(str, REPLY_TOKENS))
+        example = ",".join(map(str, REPLY_TOKENS))
         raise InputError(
             "not lengths of a reply",
             field="--estimate",
-            expected=f"nothing, or three numbers of tokens, lower, expected and upper, such as {usual}",
+            expected=f"nothing, or three numbers of tokens, lower, expected and upper, such as {example}",
             found=text,
         )
     return numbers[0], numbers[1], numbers[2]

@@ -1,4 +1,4 @@
-"""An estimate as a table for the terminal, with what it assumes and how far a budget would reach."""
+"""An estimate as a table for the terminal, with its assumptions and the coverage of a budget."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from debate_judge.runs.reports.tables import DataTable
 from debate_judge.runs.reports.terminal import Printed
 
 
-def render(estimate: Estimate, first: str, notes: Sequence[str] = (), *, assumed: bool = True) -> list[Printed]:
-    """The estimate for the terminal.
-
-    The notes come before what every estimate assumes; that is left out without `assumed`.
-    """
+def render(
+    estimate: Estimate, first: str, notes: Sequence[str] = (), *, with_assumptions: bool = True
+) -> list[Printed]:
+    """The estimate for the terminal; `first` heads the column of rows, `notes` come before the assumptions."""
     target = estimate.target
     total = estimate.total
     priced = total[0].usd is not None
@@ -31,16 +30,16 @@ def render(estimate: Estimate, first: str, notes: Sequence[str] = (), *, assumed
     if not priced:
         blocks.append(f"US dollars: no price known for {target.spec}; give --config prices=FILE")
     blocks += [line for line in (_budget(target.options.budget, total),) if line]
-    return [*blocks, *notes, *(_assumptions(target) if assumed else [])]
+    return [*blocks, *notes, *(_assumptions(target) if with_assumptions else [])]
 
 
 def _assumptions(target: EstimateTarget) -> list[str]:
-    low, usual, high = target.reply_tokens
+    low, expected, high = target.reply_tokens
     lines = [
-        "Assumed. Lower: debates end as early as they can. Expected: they go as those of the offline stand-in on these "
-        "texts, which is no language model. Upper: no debate ends before its last round.",
-        f"Free text in replies has {low} / {usual} / {high} tokens (--estimate L,E,U sets others; hidden reasoning is "
-        "paid for like a reply), and a quarter of that for each of several scores that share a reply; "
+        "Assumed. Lower: debates end as early as they can. Expected: they go like those of the offline stand-in, which "
+        "is no language model, on these texts. Upper: no debate ends before its last round.",
+        f"Free text in replies has {low} / {expected} / {high} tokens (--estimate L,E,U sets others; hidden reasoning "
+        "is paid for like a reply), and a quarter of that for each of several scores that share a reply; "
         f"{TOKENS_PER_BYTE} tokens per byte of text; no input cached by the provider; no reply asked for twice. The "
         "check before a run, a call or two for each role, comes on top.",
     ]
@@ -52,14 +51,14 @@ def _assumptions(target: EstimateTarget) -> list[str]:
 
 
 def _cells(name: str, row: CaseTriple, priced: bool) -> list[str]:
-    cells = [_numbers([getattr(used, what) for used in row]) for what in ("calls", "input", "output")]
-    return [name, *cells, *([_dollars([used.usd or 0.0 for used in row])] if priced else [])]
+    cells = [_numbers([getattr(totals, what) for totals in row]) for what in ("calls", "input", "output")]
+    return [name, *cells, *([_dollars([totals.usd or 0.0 for totals in row])] if priced else [])]
 
 
 def _numbers(values: Sequence[float]) -> str:
-    # A hair more or less than a whole number is that number: scales are quotients.
-    low, usual, high = (round(value, 6) for value in values)
-    return f"{floor(low):,} / {round(usual):,} / {ceil(high):,}"
+    # Scales are quotients: rounding errors must not make a whole number the next one.
+    low, expected, high = (round(value, 6) for value in values)
+    return f"{floor(low):,} / {round(expected):,} / {ceil(high):,}"
 
 
 def _dollars(values: Sequence[float]) -> str:
@@ -68,19 +67,19 @@ def _dollars(values: Sequence[float]) -> str:
 
 
 def _budget(budget: BudgetCaps, total: CaseTriple) -> str:
-    """How far the caps of `--budget` would reach."""
+    """Which case each cap of `--budget` covers."""
     lines = []
     for name, cap in (("calls", budget.calls), ("tokens", budget.tokens), ("usd", budget.usd)):
-        needs = [used.input + used.output if name == "tokens" else getattr(used, name) for used in total]
+        needs = [totals.input + totals.output if name == "tokens" else getattr(totals, name) for totals in total]
         if cap is None or None in needs:
             continue
-        low, usual, high = needs
+        low, expected, high = needs
         if cap >= high:
             coverage = "covers the upper estimate"
-        elif cap >= usual:
+        elif cap >= expected:
             coverage = "covers the expected estimate, not the upper one"
         elif cap >= low:
-            coverage = f"covers {100 * cap / usual:.0f} % of the expected estimate"
+            coverage = f"covers {100 * cap / expected:.0f} % of the expected estimate"
         else:
             coverage = "does not cover the lower estimate: the run would stop, to be resumed"
         lines.append(f"{name}={cap:,g} {coverage}")

@@ -19,8 +19,8 @@ from debate_judge.programs.compiled import SharedGrouping, group_by_aspect
 from debate_judge.programs.dry_run import EstimateCase
 from debate_judge.programs.grouping import Grouping, ItemPosition, Question
 from debate_judge.programs.judge import Judgement, Unscored, corpus_items
-from debate_judge.runs.estimates.dry_run import NOTHING, Estimate, EstimateTarget, Ledger, Stage, dry_run_all
-from debate_judge.runs.estimates.items import extent, sampled_groups
+from debate_judge.runs.estimates.dry_run import NOTHING, DryRunStore, Estimate, EstimateTarget, Stage, dry_run_all
+from debate_judge.runs.estimates.items import item_totals, sampled_groups
 from debate_judge.runs.evaluation.entrants import Entrant
 from debate_judge.runs.evaluation.perturbations import Perturbation
 from debate_judge.runs.evaluation.rows import EvaluatedJudge, JudgementRow
@@ -209,13 +209,13 @@ def estimate_evaluation(
     """
     sample = replace(corpus, groups=sampled_groups(corpus.groups, max(1, SAMPLED_ITEMS // len(aspects))))
     # All aspects have the same texts, so that the items of one show how the sample is scaled up.
-    totals = [extent(corpus_items(part, aspects[0])) for part in (corpus, sample)]
+    totals = [item_totals(corpus_items(part, aspects[0])) for part in (corpus, sample)]
     # One after the other, so that a shared call is counted in the first row.
     rows: list[tuple[str, Sequence[Entrant], Sequence[Perturbation]]] = [(e.name, [e], []) for e in entrants]
     rows += [(f"probe {perturbation.name}", entrants, [perturbation]) for perturbation in perturbations]
     steps = StepProgress("dry run", 3 * len(rows))
 
-    def work(case: EstimateCase, runner: JudgeRunner, ledger: Ledger) -> None:
+    def work(case: EstimateCase, runner: JudgeRunner, store: DryRunStore) -> None:
         for name, row_entrants, row_perturbations in rows:
             copies = [entrant.dry_run_copy() for entrant in row_entrants]
             with stage(name):

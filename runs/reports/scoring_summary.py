@@ -18,8 +18,8 @@ from debate_judge.runs.scoring.scorer import RowIntervals
 def scored_summary(meter: Meter, price: Price | None, out: object, tally: RowTotals) -> list[Printed]:
     """Rows in `out`, what has no score and why, calls and what they cost."""
     lines: list[Printed] = [f"{tally.rows} items in {out}: {tally.rows - tally.unscored.total()} scored"]
-    if 0 < tally.kept < tally.rows:
-        lines.append(f"  {tally.kept} of them were already present")
+    if 0 < tally.existing < tally.rows:
+        lines.append(f"  {tally.existing} of them were already present")
     for reason, count in tally.unscored.most_common():
         example = tally.examples.get(reason)
         lines.append(f"  {count} unscored: {reason}" + (f", e.g. {example}" if example is not None else ""))
@@ -42,7 +42,7 @@ def uncertainty_summary(
         measured = intervals.abstention
         row = [aspect, f"{measured.texts}", f"{100 * measured.covered:.0f} %", f"{measured.width:.2f}"]
         if widest is not None:
-            share_left = spans.left[aspect] / max(1, spans.scored[aspect])
+            share_left = spans.abstained[aspect] / max(1, spans.scored[aspect])
             row += [
                 f"{100 * measured.left_share:.0f} %",
                 interval(intervals.agreement),

@@ -17,14 +17,14 @@ from debate_judge.programs.lm.options import BudgetCaps, LMOptions
 from debate_judge.programs.lm.reply import InMemoryStore, Reply
 from debate_judge.runs.estimates.dry_run import (
     CallTotals,
+    DryRunStore,
     Estimate,
     EstimateTarget,
     ItemTotals,
-    Ledger,
     Stage,
     reply_tokens,
 )
-from debate_judge.runs.estimates.items import Sample
+from debate_judge.runs.estimates.items import QuestionSample
 from debate_judge.runs.estimates.table import render
 from debate_judge.runs.runner.billing import stage
 from tests.printed_output import printed
@@ -68,20 +68,20 @@ def test_a_stream_is_counted_whole_and_sampled_evenly(corpus: Corpus) -> None:
         for number in range(2000):
             yield replace(item, candidate=str(number), text=f"text {number % 1000}")
 
-    sample, again = Sample(50), Sample(50)
+    sample, again = QuestionSample(50), QuestionSample(50)
     for one in stream():
         sample.add(Question((one,)))
         again.add(Question((one,)))
-    assert sample.everything.items == 1000  # Every text comes twice, and is asked about once.
+    assert sample.population.items == 1000  # Every text comes twice, and is asked about once.
     assert len(sample.items) == 50
     assert sample.items == again.items
     assert sum(int(one.text.split()[1]) < 500 for one in sample.items) == pytest.approx(25, abs=12)
-    assert sample.stage("x").items == 20
+    assert sample.stage("x").scale == 20
 
 
 def test_a_longer_item_makes_every_call_about_it_longer() -> None:
     found = Stage.of("s", ItemTotals(10, 20_000), ItemTotals(2, 2_000))
-    assert (found.items, found.longer) == (5.0, pytest.approx(270.0))
+    assert (found.scale, found.extra_tokens) == (5.0, pytest.approx(270.0))
 
 
 # --- what is paid already ---
@@ -90,21 +90,21 @@ def test_a_longer_item_makes_every_call_about_it_longer() -> None:
 def test_replies_of_earlier_runs_are_not_counted(corpus: Corpus) -> None:
     paid = InMemoryStore()
     put(paid, "a", Reply("known", 10, 10))
-    ledger = Ledger({"scoring": Stage("all")}, paid)
-    assert get(ledger, "a") is not None
+    store = DryRunStore({"scoring": Stage("all")}, paid)
+    assert get(store, "a") is not None
     with stage("scoring"):
-        put(ledger, "b", Reply("new", 10, 5))
-    assert get(ledger, "b") is not None
+        put(store, "b", Reply("new", 10, 5))
+    assert get(store, "b") is not None
     assert get(paid, "b") is None
-    assert ledger.used == {("all", "scorer"): CallTotals(1, 10, 5)}
+    assert store.totals == {("all", "scorer"): CallTotals(1, 10, 5)}
 
 
 def test_only_what_is_about_an_item_is_multiplied() -> None:
-    ledger = Ledger({"scoring": Stage("all", items=10, longer=5)})
+    store = DryRunStore({"scoring": Stage("all", scale=10, extra_tokens=5)})
     with stage("scoring"):
-        put(ledger, "a", ItemReply("new", 10, 5))
-        put(ledger, "b", Reply("new", 10, 5))
-    assert ledger.used == {("all", "scorer"): CallTotals(11, 160, 55)}
+        put(store, "a", ItemReply("new", 10, 5))
+        put(store, "b", Reply("new", 10, 5))
+    assert store.totals == {("all", "scorer"): CallTotals(11, 160, 55)}
 
 
 # --- money and budget ---

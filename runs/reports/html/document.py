@@ -184,7 +184,7 @@ def _read(adapter: TypeAdapter[_T], content: str | bytes, place: str) -> _T:
     except ValidationError as error:
         problem = "this is not the data of a report, or of one by another version of this project"
         refused = input_error(error, Record({}, place, remedy=AGAIN))
-        raise refused.changed(problem=problem, found=None) from None
+        raise refused.replaced(problem=problem, found=None) from None
 
 
 def printable(text: str) -> str:

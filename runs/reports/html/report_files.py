@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from debate_judge.data.errors import InputError
-from debate_judge.data.files.writing import opening
+from debate_judge.data.files.writing import write_errors
 from debate_judge.runs.export.from_mlflow import run_artifact
 from debate_judge.runs.reports.html.document import AGAIN, DebateTexts, Report, report_from, texts_from, to_json
 from debate_judge.runs.reports.html.page import Page
@@ -117,7 +117,7 @@ def _as_json(value: Report | DebateTexts) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    with opening(path, "report"):
+    with write_errors(path, "report"):
         path.parent.mkdir(parents=True, exist_ok=True)
         # As the text has them: on no system may a line's end become another, for the page's policy holds a hash.
         path.write_text(text, encoding="utf-8", newline="\n")
