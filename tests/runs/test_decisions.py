@@ -148,9 +148,7 @@ def test_raters_who_are_split_give_no_label() -> None:
     assert one.labels == {POSITIVE: 1, NEGATIVE: 1}
     assert one.measures["accuracy"].value == 1.0
     found = {"judge": {"quality": one}}
-    assert "2 more without a label, for their raters are evenly split, are left out" in unwrapped(
-        printed(*tables(found))
-    )
+    assert "2 more are left out: their raters are evenly split" in unwrapped(printed(*tables(found)))
     assert to_json(found)["judge"]["quality"]["ties"] == 2
 
 
