@@ -148,7 +148,7 @@ class RowIntervals:
         if score.score is None:
             self.left[name] += 1
             return replace(score, to_people=True)
-        interval = self._intervals[name].interval(score.score)
+        interval = self._intervals[name].at(score.score)
         wide = self._widest is not None and interval.width > self._widest
         self.left[name] += wide
         return replace(score, low=interval.low, high=interval.high, to_people=wide)
