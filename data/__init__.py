@@ -40,29 +40,29 @@ def load(
     Raises:
         InputError: an unknown name, or data that cannot be used.
     """
-    from debate_judge.data.sources import choose
+    from debate_judge.data.sources import select_sources
 
-    return choose(_loaded(spec, task, columns), sources)
+    return select_sources(_loaded(spec, task, columns), sources)
 
 
 def _loaded(spec: str | RecordFile, task: Task | str | None, columns: Iterable[str]) -> Corpus:
     from debate_judge.data.files import formats, groups
-    from debate_judge.data.files.columns import Columns
+    from debate_judge.data.files.columns import ColumnNames
     from debate_judge.data.files.task_file import find_task
 
-    wanted, named = find_task(task) if isinstance(task, str) else task, Columns.of(columns)
+    chosen_task, column_names = find_task(task) if isinstance(task, str) else task, ColumnNames.parse(columns)
     if not isinstance(spec, str):
-        return groups.load(spec, wanted, named)
-    name, given, path = spec.partition("=")
-    if name in LOADERS and named.renamed:
+        return groups.load(spec, chosen_task, column_names)
+    name, equals, path = spec.partition("=")
+    if name in LOADERS and column_names.renamed:
         raise InputError(f"the columns of {name} are known", field="--columns", expected="a file of your own as --data")
-    if name in LOADERS and (path or not given):
-        return LOADERS[name](Path(path) if given else None, wanted)
+    if name in LOADERS and (path or not equals):
+        return LOADERS[name](Path(path) if equals else None, chosen_task)
     if name in LOADERS:
         raise InputError(f"no path after {spec!r}", field="--data", expected=f"{name}=PATH, or {name} alone")
-    misspelt = given and not Path(spec).exists() and did_you_mean(name, LOADERS)
-    if formats.known(spec) and not misspelt:
-        return groups.load(spec, wanted, named)
+    misspelled = equals and not Path(spec).exists() and did_you_mean(name, LOADERS)
+    if formats.has_known_format(spec) and not misspelled:
+        return groups.load(spec, chosen_task, column_names)
     raise InputError(
         f"unknown data {spec!r}",
         field="--data",
@@ -79,7 +79,7 @@ def public_set(module: str, *part: str) -> Loader:
     # Imported only when loaded: --help needs no more than the names.
     def load_set(path: Path | None, task: Task | None) -> Corpus:
         corpus: Corpus = import_module(f"debate_judge.data.sets.{module}").load(path, *part)
-        return corpus if task is None else _reworded(corpus, task)
+        return corpus if task is None else _with_task(corpus, task)
 
     return load_set
 
@@ -102,8 +102,8 @@ def _sample(path: Path | None, task: Task | None) -> Corpus:
     return replace(corpus, origin=Origin("sample", f"data/sample/{task.name}.jsonl"))
 
 
-def _reworded(corpus: Corpus, task: Task) -> Corpus:
-    same = {a.name: replace(a.scale, on_steps=False) for a in corpus.task.aspects}
+def _with_task(corpus: Corpus, task: Task) -> Corpus:
+    scales = {a.name: replace(a.scale, on_steps=False) for a in corpus.task.aspects}
     if task.name != corpus.task.name:
         raise InputError(
             f"{corpus.origin.name} is rated for another task",
@@ -111,11 +111,11 @@ def _reworded(corpus: Corpus, task: Task) -> Corpus:
             expected=f"{corpus.task.name}, or a task file with this name and the same aspects",
             found=task.name,
         )
-    if {a.name: replace(a.scale, on_steps=False) for a in task.aspects} != same:
+    if {a.name: replace(a.scale, on_steps=False) for a in task.aspects} != scales:
         raise InputError(
             f"the task {task.name!r} does not have the aspects and scales that {corpus.origin.name} was rated on",
             field="--task",
-            expected=", ".join(f"{name} ({scale})" for name, scale in same.items()),
+            expected=", ".join(f"{name} ({scale})" for name, scale in scales.items()),
             found=", ".join(f"{a.name} ({a.scale})" for a in task.aspects),
         )
     return replace(corpus, task=task)

@@ -40,7 +40,7 @@ class CorpusStatistics:
 
     groups: int
     candidates: int
-    per_group: tuple[int, float, int]
+    group_sizes: tuple[int, float, int]
     """Fewest, median and most candidates of a group."""
     sources: int
     """Different sources; groups without one are none."""
@@ -50,11 +50,11 @@ class CorpusStatistics:
     """Groups with a reference."""
     comments: int
     """Comments of raters."""
-    repeated: int
+    repeated_texts: int
     """Candidates with the text of an earlier one: of their group, or in a corpus without sources of any group."""
     near_duplicates: tuple[int, int]
     """Groups whose sources are nearly the same as another's, and the number of sets that they form."""
-    chosen: int
+    selected: int
     """Groups that were chosen to be rated (`RatedGroup.drawn`)."""
     aspects: tuple[AspectStatistics, ...]
 
@@ -62,44 +62,44 @@ class CorpusStatistics:
 def corpus_statistics(corpus: Corpus) -> CorpusStatistics:
     """Count what a corpus holds."""
     sizes = [len(group.candidates) for group in corpus.groups]
-    joined = near_duplicates(corpus.groups)
+    duplicate_sets = near_duplicates(corpus.groups)
     return CorpusStatistics(
         groups=len(corpus.groups),
         candidates=sum(sizes),
-        per_group=(min(sizes), median(sizes), max(sizes)),
+        group_sizes=(min(sizes), median(sizes), max(sizes)),
         sources=len({group.source_key for group in corpus.groups if group.source}),
         contexts=sum(bool(group.context) for group in corpus.groups),
         references=sum(bool(group.references) for group in corpus.groups),
         comments=sum(len(texts) for g in corpus.groups for c in g.candidates for texts in c.comments.values()),
-        repeated=_repeated(corpus),
-        near_duplicates=(sum(map(len, joined)), len(joined)),
-        chosen=len(corpus.groups) - len(corpus.random_sample.groups),
-        aspects=tuple(_of_aspect(corpus, corpus.task.aspect(name)) for name in corpus.rated_aspects()),
+        repeated_texts=_count_repeated_texts(corpus),
+        near_duplicates=(sum(map(len, duplicate_sets)), len(duplicate_sets)),
+        selected=len(corpus.groups) - len(corpus.random_sample.groups),
+        aspects=tuple(_aspect_statistics(corpus, corpus.task.aspect(name)) for name in corpus.rated_aspects()),
     )
 
 
-def _of_aspect(corpus: Corpus, aspect: Aspect) -> AspectStatistics:
-    raters = [c.ratings.get(aspect.name, ()) for g in corpus.groups for c in g.candidates]
-    rated = [values for values in raters if values]
+def _aspect_statistics(corpus: Corpus, aspect: Aspect) -> AspectStatistics:
+    ratings = [c.ratings.get(aspect.name, ()) for g in corpus.groups for c in g.candidates]
+    rated = [values for values in ratings if values]
     means = [[r for r in group.ratings(aspect.name) if r is not None] for group in corpus.groups]
     if not corpus.grouped:
         means = [[mean for of_group in means for mean in of_group]]
     return AspectStatistics(
         aspect,
         rated=len(rated),
-        missing=len(raters) - len(rated),
+        missing=len(ratings) - len(rated),
         raters=(min(map(len, rated)), max(map(len, rated))),
         values=Counter(value for values in rated for value in values),
-        pairs=sum(_pairs(len(of_group)) for of_group in means),
-        tied=sum(_pairs(count) for of_group in means for count in Counter(of_group).values()),
+        pairs=sum(_count_pairs(len(of_group)) for of_group in means),
+        tied=sum(_count_pairs(count) for of_group in means for count in Counter(of_group).values()),
     )
 
 
-def _pairs(count: int) -> int:
+def _count_pairs(count: int) -> int:
     return count * (count - 1) // 2
 
 
-def _repeated(corpus: Corpus) -> int:
+def _count_repeated_texts(corpus: Corpus) -> int:
     without_sources = all(not group.source for group in corpus.groups)
     texts: Iterable[list[str]] = ([c.text for c in group.candidates] for group in corpus.groups)
     if without_sources:

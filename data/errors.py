@@ -47,27 +47,27 @@ class InputError(ValueError):
         self.args = (self._render(),)
         return self
 
-    def changed(self, **parts: Any) -> InputError:
+    def replaced(self, **parts: Any) -> InputError:
         """The same error with other parts, named as for `InputError`."""
         names = ("problem", "file", "line", "unit", "field", "expected", "found", "remedy")
         return InputError(**{name: getattr(self, name) for name in names} | parts)
 
-    def _place(self, *before: str | None) -> str:
+    def _location(self, *prefix: str | None) -> str:
         line = None if self.line is None else f"{self.unit} {self.line}"
         field = None if self.field is None else f"field {self.field!r}"
-        return ", ".join(part for part in (*before, line, field) if part)
+        return ", ".join(part for part in (*prefix, line, field) if part)
 
     def _render(self) -> str:
-        place = self._place(self.file)
-        text = f"{place}: {self.problem}" if place else self.problem
+        location = self._location(self.file)
+        text = f"{location}: {self.problem}" if location else self.problem
         if self.expected is not None:
             text += f"\n  expected: {self.expected}"
         if self.found is not None:
-            text += f"\n  found:    {_short(self.found)}"
+            text += f"\n  found:    {_shortened(self.found)}"
         if self.remedy is not None:
             text += f"\n  remedy:   {self.remedy}"
         for other in self.others:
-            text += f"\n  also:     {other._place()}: {other.problem}; found: {_short(other.found, 40)}"
+            text += f"\n  also:     {other._location()}: {other.problem}; found: {_shortened(other.found, 40)}"
         return text
 
 
@@ -76,7 +76,7 @@ ErrorHandler = Callable[[InputError], None]
 
 
 @contextmanager
-def errors_to(on_error: ErrorHandler | None) -> Iterator[None]:
+def redirect_errors(on_error: ErrorHandler | None) -> Iterator[None]:
     """Hand an error of the block to `on_error` and go on behind the block; raise it where there is no `on_error`."""
     try:
         yield
@@ -96,7 +96,7 @@ def did_you_mean(
     return wording.format(repr(lower[near[0]])) if near else None
 
 
-def _short(value: object, limit: int = 240) -> str:
+def _shortened(value: object, limit: int = 240) -> str:
     text = value if isinstance(value, str) else repr(value)
     return text if len(text) <= limit else text[: limit - 1] + "…"
 

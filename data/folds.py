@@ -24,10 +24,10 @@ from debate_judge.data.splits import (
     MIN_ITEMS,
     Splits,
     cut,
+    named_splits,
     ordered_sets,
-    refuse_chosen,
-    require_enough,
-    splits_of,
+    refuse_selected,
+    require_measurable,
 )
 
 MIN_SOURCES_FOR_SPLIT = 40
@@ -46,13 +46,13 @@ MIN_FOLDS = 4
 class Folds:
     """All folds of a corpus."""
 
-    whole: Splits
+    final: Splits
     """For the final judge, which uses all sources: train is the first half, dev the second, and held-out is empty."""
     halves: tuple[tuple[Splits, ...], ...]
     """For each of the two halves as train, the folds of the other half."""
 
     @property
-    def parts(self) -> list[Splits]:
+    def folds(self) -> list[Splits]:
         """The folds of both halves."""
         return [splits for half in self.halves for splits in half]
 
@@ -64,7 +64,7 @@ def default_folds(corpus: Corpus) -> int:
     return max(MIN_FOLDS, min(FOLDS, corpus.sources))
 
 
-def fold(corpus: Corpus, *, aspects: Sequence[str], seed: int, count: int) -> Folds:
+def make_folds(corpus: Corpus, *, aspects: Sequence[str], seed: int, count: int) -> Folds:
     """Cut a corpus into folds, by source.
 
     Args:
@@ -85,36 +85,36 @@ def fold(corpus: Corpus, *, aspects: Sequence[str], seed: int, count: int) -> Fo
             "it by, and one to hold out",
             found=count,
         )
-    together = near_duplicates(corpus.groups)
-    parts = cut(corpus, ordered_sets(corpus, seed, together), [1 / count] * count)
-    if not all(part.groups for part in parts):
+    duplicate_sets = near_duplicates(corpus.groups)
+    folds = cut(corpus, ordered_sets(corpus, seed, duplicate_sets), [1 / count] * count)
+    if not all(part.groups for part in folds):
         raise InputError(
             f"{len(corpus.groups)} sources cannot be cut into {count} folds"
-            + (", for near-duplicates stay in one" if together else ""),
+            + (", for near-duplicates stay in one" if duplicate_sets else ""),
             file=corpus.origin.location,
             field="--folds",
             expected=f"at least {count} different sources",
             remedy="rate more sources"
             + (f", or choose fewer folds, {MIN_FOLDS} at least" if count > MIN_FOLDS else ""),
         )
-    middle = (count + 1) // 2
-    halves = parts[:middle], parts[middle:]
+    half = (count + 1) // 2
+    halves = folds[:half], folds[half:]
 
-    def made(train: Sequence[Corpus], dev: Sequence[Corpus], held_out: Sequence[Corpus]) -> Splits:
-        named = {"train": _joined(corpus, train), "dev": _joined(corpus, dev)}
-        named["held_out"] = _joined(corpus, held_out).random_sample
-        if held_out and not named["held_out"].groups:
-            refuse_chosen(_joined(corpus, held_out), "--folds")
-        least = {"train": MIN_GROUPS, "dev": 1} if corpus.grouped else {"train": MIN_ITEMS, "dev": MIN_ITEMS // 2}
+    def make_splits(train: Sequence[Corpus], dev: Sequence[Corpus], held_out: Sequence[Corpus]) -> Splits:
+        parts = {"train": _concatenate(corpus, train), "dev": _concatenate(corpus, dev)}
+        parts["held_out"] = _concatenate(corpus, held_out).random_sample
+        if held_out and not parts["held_out"].groups:
+            refuse_selected(_concatenate(corpus, held_out), "--folds")
+        needed = {"train": MIN_GROUPS, "dev": 1} if corpus.grouped else {"train": MIN_ITEMS, "dev": MIN_ITEMS // 2}
         for aspect in aspects:
-            require_enough(corpus, named, aspect, least)
-        return splits_of(corpus, named, aspects, together)
+            require_measurable(corpus, parts, aspect, needed)
+        return named_splits(corpus, parts, aspects, duplicate_sets)
 
     return Folds(
-        made(halves[0], halves[1], ()),
+        make_splits(halves[0], halves[1], ()),
         tuple(
             tuple(
-                made(train, [part for part in own_half if part is not fold_number], [fold_number])
+                make_splits(train, [part for part in own_half if part is not fold_number], [fold_number])
                 for fold_number in own_half
             )
             for train, own_half in ((halves[0], halves[1]), (halves[1], halves[0]))
@@ -122,5 +122,5 @@ def fold(corpus: Corpus, *, aspects: Sequence[str], seed: int, count: int) -> Fo
     )
 
 
-def _joined(corpus: Corpus, parts: Sequence[Corpus]) -> Corpus:
-    return replace(corpus, groups=tuple(group for part in parts for group in part.groups))
+def _concatenate(corpus: Corpus, folds: Sequence[Corpus]) -> Corpus:
+    return replace(corpus, groups=tuple(group for part in folds for group in part.groups))

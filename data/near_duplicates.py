@@ -20,20 +20,20 @@ from itertools import combinations, pairwise
 
 from debate_judge.data.schema import RatedGroup
 
-LENGTH = 5
+NGRAM_LENGTH = 5
 """Words of an n-gram. A shorter source is one n-gram, so that it belongs only to sources with exactly its words."""
 
-SHARE = 1 / 3
+MIN_OVERLAP = 1 / 3
 """Least share of common 5-grams, of those of the source with fewer of them."""
 
-_COMMON, _COMMON_SHARE = 10, 0.1
+_COMMON_COUNT, _COMMON_SHARE = 10, 0.1
 """A 5-gram in more sources than this number and this share is left out."""
 
-_LARGEST_SET = 1 / 3
+_MAX_SET_SHARE = 1 / 3
 """Largest share of all groups that may form one set. A larger one would fit into no part of a split; its groups share
 background of the whole task and are left apart."""
 
-_FEW = 16
+_MAX_ALL_PAIRS = 16
 """A 5-gram of at most so many sources counts for every pair of them; one of more counts for neighbouring pairs only,
 so that the work grows linearly with the number of sources."""
 
@@ -41,7 +41,7 @@ so that the work grows linearly with the number of sources."""
 _IDEOGRAPHS = "\u3040-\u30ff\u3400-\u9fff"
 _WORD = re.compile(rf"[{_IDEOGRAPHS}]|[^\W{_IDEOGRAPHS}]+")
 
-Gram = tuple[str, ...]
+NGram = tuple[str, ...]
 
 
 def near_duplicates(groups: Sequence[RatedGroup]) -> list[tuple[int, ...]]:
@@ -54,47 +54,47 @@ def near_duplicates(groups: Sequence[RatedGroup]) -> list[tuple[int, ...]]:
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    alike = np.array([*_alike_sources(groups), *_equal_contexts(groups)], dtype=np.intp).reshape(-1, 2).T
-    graph = coo_array((np.ones(alike.shape[1]), tuple(alike)), shape=(len(groups), len(groups)))
+    edges = np.array([*_overlapping_sources(groups), *_equal_contexts(groups)], dtype=np.intp).reshape(-1, 2).T
+    graph = coo_array((np.ones(edges.shape[1]), tuple(edges)), shape=(len(groups), len(groups)))
     sets: dict[int, list[int]] = defaultdict(list)
-    for i, label in enumerate(connected_components(graph, directed=False)[1].tolist()):
-        sets[label].append(i)
-    most = max(2, _LARGEST_SET * len(groups))
-    return [tuple(members) for members in sets.values() if 1 < len(members) <= most]
+    for i, component in enumerate(connected_components(graph, directed=False)[1].tolist()):
+        sets[component].append(i)
+    max_size = max(2, _MAX_SET_SHARE * len(groups))
+    return [tuple(members) for members in sets.values() if 1 < len(members) <= max_size]
 
 
-def _alike_sources(groups: Sequence[RatedGroup]) -> Iterator[tuple[int, int]]:
-    where: dict[Gram, list[int]] = defaultdict(list)
+def _overlapping_sources(groups: Sequence[RatedGroup]) -> Iterator[tuple[int, int]]:
+    groups_with: dict[NGram, list[int]] = defaultdict(list)
     for i, group in enumerate(groups):
-        for gram in _grams(words(group.source or group.judged)):
-            where[gram].append(i)
-    most = max(_COMMON, _COMMON_SHARE * len(groups))
-    telling = [sources for sources in where.values() if len(sources) <= most]
-    grams = Counter(i for sources in telling for i in sources)
-    shared = Counter(pair for sources in telling for pair in _pairs(sources))
-    for (first, second), count in shared.items():
-        if count >= SHARE * min(grams[first], grams[second]):
+        for gram in _ngrams(words(group.source or group.all_texts)):
+            groups_with[gram].append(i)
+    max_groups = max(_COMMON_COUNT, _COMMON_SHARE * len(groups))
+    informative = [sources for sources in groups_with.values() if len(sources) <= max_groups]
+    gram_counts = Counter(i for sources in informative for i in sources)
+    shared_counts = Counter(pair for sources in informative for pair in _pairs(sources))
+    for (first, second), count in shared_counts.items():
+        if count >= MIN_OVERLAP * min(gram_counts[first], gram_counts[second]):
             yield first, second
 
 
 def _equal_contexts(groups: Sequence[RatedGroup]) -> Iterator[tuple[int, int]]:
-    where: dict[Gram, list[int]] = defaultdict(list)
+    groups_with: dict[NGram, list[int]] = defaultdict(list)
     for i, group in enumerate(groups):
         if context := words(group.context):
-            where[context].append(i)
-    for sources in where.values():
+            groups_with[context].append(i)
+    for sources in groups_with.values():
         yield from pairwise(sources)
 
 
-def words(text: str) -> Gram:
+def words(text: str) -> NGram:
     """The words of a text in the form in which they are compared."""
     return tuple(_WORD.findall(unicodedata.normalize("NFKC", text).casefold()))
 
 
-def _grams(text: Gram) -> set[Gram]:
+def _ngrams(text: NGram) -> set[NGram]:
     # A text that is too short for a 5-gram is one shorter gram.
-    return {text[i : i + LENGTH] for i in range(max(1, len(text) - LENGTH + 1))} if text else set()
+    return {text[i : i + NGRAM_LENGTH] for i in range(max(1, len(text) - NGRAM_LENGTH + 1))} if text else set()
 
 
 def _pairs(sources: Sequence[int]) -> Iterable[tuple[int, int]]:
-    return combinations(sources, 2) if len(sources) <= _FEW else pairwise(sources)
+    return combinations(sources, 2) if len(sources) <= _MAX_ALL_PAIRS else pairwise(sources)

@@ -44,7 +44,7 @@ def aspects_to_judge(corpus: Corpus, names: Sequence[str] = ()) -> tuple[str, ..
     Raises:
         InputError: As `require_ratings`.
     """
-    chosen = corpus.chosen_aspects(names)
+    chosen = corpus.select_aspects(names)
     require_ratings(corpus, chosen)
     left_out = [name for name in corpus.rated_aspects() if name not in chosen]
     if left_out and not names:

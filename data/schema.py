@@ -63,7 +63,7 @@ class Scale:
         """Whether this is a scale of two values, so that yes and no are ratings on it."""
         return math.isclose(self.step, self.high - self.low, rel_tol=ROUNDING_ERROR)
 
-    def at(self, value: float, granularity: Granularity) -> float:
+    def rounded(self, value: float, granularity: Granularity) -> float:
         """Round `value`, which is on the scale, to the granularity; halves go up, and the result is on the scale."""
         if granularity == "given":
             return value
@@ -114,16 +114,16 @@ class Task:
         Raises:
             InputError: the task has none.
         """
-        known = {aspect.name: aspect for aspect in self.aspects}
-        if name not in known:
+        by_name = {aspect.name: aspect for aspect in self.aspects}
+        if name not in by_name:
             raise InputError(
                 f"the task {self.name!r} has no aspect {name!r}",
                 field="aspects",
-                expected="one of " + ", ".join(known),
+                expected="one of " + ", ".join(by_name),
                 found=name,
-                remedy=did_you_mean(name, known) or "describe it in a task file (docs/your-data.md, 'Your own task')",
+                remedy=did_you_mean(name, by_name) or "describe it in a task file (docs/your-data.md, 'Your own task')",
             )
-        return known[name]
+        return by_name[name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,25 +173,25 @@ class RatedGroup:
 
         A group without a source has a key of its own, from its id and its texts.
         """
-        return " ".join(self.source.split()) or f"{self.id}\n{self.judged}"
+        return " ".join(self.source.split()) or f"{self.id}\n{self.all_texts}"
 
     @property
     def source_id(self) -> str:
         """A hash of the source: groups with equal ids have the same."""
         return fingerprint(self.source_key)
 
-    def key_among(self, aspects: Sequence[Aspect]) -> str:
+    def unique_key(self, aspects: Sequence[Aspect]) -> str:
         """What no two groups of a corpus share: the source; of a pair also its texts, for several pairs of a source are
         no ranking of all of them. A split keeps groups of one source together."""
-        return self.source_key + (f"\n{self.judged}" if any(map(self.compares, aspects)) else "")
+        return self.source_key + (f"\n{self.all_texts}" if any(map(self.is_pair, aspects)) else "")
 
     @property
-    def judged(self) -> str:
+    def all_texts(self) -> str:
         """All candidates' texts, one after the other."""
         return "\n".join(candidate.text for candidate in self.candidates)
 
     @property
-    def unrated(self) -> RatedGroup:
+    def without_ratings(self) -> RatedGroup:
         """Without ratings and comments."""
         return replace(self, candidates=tuple(replace(c, ratings={}, comments={}) for c in self.candidates))
 
@@ -199,7 +199,7 @@ class RatedGroup:
         """Mean human ratings in candidate order, shape (candidates,)."""
         return [c.rating(aspect) for c in self.candidates]
 
-    def compares(self, aspect: Aspect) -> bool:
+    def is_pair(self, aspect: Aspect) -> bool:
         """Whether the ratings are outcomes of a comparison: loss 0, tie 0.5 and win 1 of two candidates."""
         scale, rated = aspect.scale, [rating for rating in self.ratings(aspect.name) if rating is not None]
         outcomes = (scale.low, scale.high, scale.step) == (0, 1, 0.5)
@@ -242,7 +242,7 @@ class Corpus:
     @property
     def digest(self) -> str:
         """Hash of all texts, ratings and comments; equal content gives equal digests in any process."""
-        return fingerprint(group_record(g) for g in self.groups)
+        return fingerprint(group_to_json(g) for g in self.groups)
 
     @property
     def random_sample(self) -> Corpus:
@@ -254,7 +254,7 @@ class Corpus:
         seen = {name for g in self.groups for c in g.candidates for name, values in c.ratings.items() if values}
         return tuple(a.name for a in self.task.aspects if a.name in seen)
 
-    def chosen_aspects(self, names: Sequence[str] = ()) -> tuple[str, ...]:
+    def select_aspects(self, names: Sequence[str] = ()) -> tuple[str, ...]:
         """The aspects that a user means.
 
         Args:
@@ -267,19 +267,19 @@ class Corpus:
         return tuple(dict.fromkeys(names)) or tuple(a for a in rated if a in self.reported) or rated
 
 
-def group_record(group: RatedGroup) -> dict[str, object]:
+def group_to_json(group: RatedGroup) -> dict[str, object]:
     """The group as the plain values of the project's JSONL format."""
     return {
         "group": group.id,
         "source": group.source,
         "context": group.context,
         "references": list(group.references),
-        "candidates": [_candidate_record(c) for c in group.candidates],
+        "candidates": [_candidate_to_json(c) for c in group.candidates],
         **({} if group.sampling_probability is None else {"drawn": group.sampling_probability}),
     }
 
 
-def _candidate_record(candidate: Candidate) -> dict[str, object]:
+def _candidate_to_json(candidate: Candidate) -> dict[str, object]:
     record: dict[str, object] = {"id": candidate.id, "text": candidate.text}
     record["ratings"] = {aspect: list(values) for aspect, values in candidate.ratings.items()}
     if candidate.comments:

@@ -18,7 +18,7 @@ from debate_judge.data.schema import Corpus
 
 T = TypeVar("T")
 
-FORM = "N for the first N, a share such as 0.5, or FIRST-LAST such as 51-100"
+SELECTION_SYNTAX = "N for the first N, a share such as 0.5, or FIRST-LAST such as 51-100"
 
 _NUMBERS = re.compile(r"(\d+)(?:-(\d+))?", re.ASCII)
 
@@ -33,7 +33,7 @@ class SourceSelection:
     share: float | None = None
 
     @classmethod
-    def of(cls, text: str) -> SourceSelection:
+    def parse(cls, text: str) -> SourceSelection:
         """Read what a user writes; see `FORM`.
 
         Raises:
@@ -45,9 +45,9 @@ class SourceSelection:
                 return cls(first, last)
         elif re.fullmatch(r"[01]?\.\d+", text, re.ASCII) and 0 < float(text) <= 1:
             return cls(share=float(text))
-        raise InputError("not a valid selection of sources", field="sources", expected=FORM, found=text)
+        raise InputError("not a valid selection of sources", field="sources", expected=SELECTION_SYNTAX, found=text)
 
-    def places(self, total: int, file: str | Path) -> tuple[int, int]:
+    def bounds(self, total: int, file: str | Path) -> tuple[int, int]:
         """The places from which and to which; a share is rounded, and is one source at least.
 
         Raises:
@@ -66,16 +66,16 @@ class SourceSelection:
             )
         return self.first, self.last
 
-    def stream(self, groups: Iterable[T], total: Callable[[], int]) -> Iterator[T]:
+    def select(self, groups: Iterable[T], total: Callable[[], int]) -> Iterator[T]:
         """Of what comes as a stream; `total` counts it beforehand, which only a share needs.
 
         What lies behind the last one is not read.
         """
-        last = self.last if self.share is None else self.places(total(), "")[1]
+        last = self.last if self.share is None else self.bounds(total(), "")[1]
         return islice(groups, self.first - 1, last)
 
 
-def choose(corpus: Corpus, text: str | None) -> Corpus:
+def select_sources(corpus: Corpus, text: str | None) -> Corpus:
     """The corpus with the chosen sources only.
 
     Args:
@@ -87,5 +87,5 @@ def choose(corpus: Corpus, text: str | None) -> Corpus:
     """
     if text is None:
         return corpus
-    first, last = SourceSelection.of(text).places(len(corpus.groups), corpus.origin.location)
+    first, last = SourceSelection.parse(text).bounds(len(corpus.groups), corpus.origin.location)
     return replace(corpus, groups=corpus.groups[first - 1 : last])

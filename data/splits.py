@@ -46,20 +46,17 @@ class Splits:
     joined: tuple[tuple[str, ...], ...] = ()
     """The sets of groups that were kept in one part because their sources are nearly the same, by their ids."""
 
-    def joined_note(self) -> str:
-        """How many sources were joined, in words; empty where none was."""
+    def near_duplicates_note(self) -> str:
+        """How many sources are near-duplicates, as a sentence; empty where none is."""
         keys = {group.id: group.source_key for part in (self.train, self.dev, self.held_out) for group in part.groups}
         # Several pairs of one source are no near-duplicates.
-        sets = [
-            set_keys
-            for ids in self.joined
-            if len(set_keys := {keys[group_id] for group_id in ids if group_id in keys}) > 1
-        ]
+        sets = [{keys[group_id] for group_id in ids if group_id in keys} for ids in self.joined]
+        sets = [sources for sources in sets if len(sources) > 1]
+        if not sets:
+            return ""
         return (
             f"{sum(map(len, sets))} of {len(set(keys.values()))} sources are near-duplicates of others (shared wording "
             f"or an equal context); each of their {len(sets)} sets was kept in one part of the split"
-            if sets
-            else ""
         )
 
 
@@ -83,15 +80,15 @@ def split(
         raise InputError(
             "not fractions of a whole", expected="three positive numbers that add up to 1", found=fractions
         )
-    together = near_duplicates(corpus.groups)
-    sets = ordered_sets(corpus, seed, together)
-    sets.sort(key=lambda one: all(group.sampling_probability is None for group in one))
+    duplicate_sets = near_duplicates(corpus.groups)
+    sets = ordered_sets(corpus, seed, duplicate_sets)
+    sets.sort(key=lambda members: all(group.sampling_probability is None for group in members))
     parts = dict(zip(PARTS, cut(corpus, sets, fractions), strict=True))
-    refuse_chosen(parts["held_out"], "--held-out")
+    refuse_selected(parts["held_out"], "--held-out")
     for aspect in aspects:
         least = MIN_GROUPS if corpus.grouped else MIN_ITEMS
-        require_enough(corpus, parts, corpus.task.aspect(aspect).name, dict.fromkeys(PARTS, least))
-    return splits_of(corpus, parts, aspects, together)
+        require_measurable(corpus, parts, corpus.task.aspect(aspect).name, dict.fromkeys(PARTS, least))
+    return named_splits(corpus, parts, aspects, duplicate_sets)
 
 
 def append_held_out(corpus: Corpus, held_out: Corpus) -> Corpus:
@@ -102,12 +99,12 @@ def append_held_out(corpus: Corpus, held_out: Corpus) -> Corpus:
     Raises:
         InputError: The two are rated for different tasks, or a source of one is nearly the same as one of the other.
     """
-    place, field = held_out.origin.location, "--held-out"
-    refuse_chosen(held_out, field)
+    location, field = held_out.origin.location, "--held-out"
+    refuse_selected(held_out, field)
     if held_out.task != corpus.task:
         raise InputError(
             "the held-out texts are rated for another task",
-            file=place,
+            file=location,
             field=field,
             expected=f"{corpus.task.name}, with the same aspects, scales and definitions",
             found=held_out.task.name,
@@ -118,14 +115,14 @@ def append_held_out(corpus: Corpus, held_out: Corpus) -> Corpus:
     groups = (*corpus.groups, *renamed)
     first = len(corpus.groups)
     shared = [s for s in near_duplicates(groups) if min(s) < first <= max(s)]
-    known = {_content(group): group.id for group in corpus.groups}
-    same = [(known[_content(group)], group.id) for group in held_out.groups if _content(group) in known]
-    overlap = same or [(groups[min(s)].id, groups[max(s)].id) for s in shared]
+    ids = {_source_or_texts(group): group.id for group in corpus.groups}
+    equal = [(ids[_source_or_texts(group)], group.id) for group in held_out.groups if _source_or_texts(group) in ids]
+    overlap = equal or [(groups[min(s)].id, groups[max(s)].id) for s in shared]
     if overlap:
         raise InputError(
             "sources of --data also occur in the held-out data, so that the judge would be measured on sources that "
             "it learnt from",
-            file=place,
+            file=location,
             field=field,
             expected="no source of --data, nor one that is nearly the same",
             found="; ".join(f"{ours!r} is {theirs!r}" for ours, theirs in overlap[:5])
@@ -135,26 +132,26 @@ def append_held_out(corpus: Corpus, held_out: Corpus) -> Corpus:
     return replace(corpus, groups=groups)
 
 
-def refuse_chosen(held_out: Corpus, field: str) -> None:
+def refuse_selected(held_out: Corpus, field: str) -> None:
     """Refuse held-out sources that were chosen to be rated.
 
     Raises:
         InputError: There are some.
     """
-    chosen = [group.id for group in held_out.groups if group.sampling_probability is not None]
-    if chosen:
+    selected = [group.id for group in held_out.groups if group.sampling_probability is not None]
+    if selected:
         raise InputError(
             "too few sources were drawn at random: some that were chosen to be rated would be held out, and agreement "
             "on them proves nothing about others",
             file=held_out.origin.location,
             field=field,
             expected="held-out sources with nothing in the column drawn",
-            found=f"{len(chosen)} chosen ones, e.g. {chosen[0]!r}",
+            found=f"{len(selected)} chosen ones, e.g. {selected[0]!r}",
             remedy="rate more sources that are drawn at random, or name a file of such sources with --held-out",
         )
 
 
-def _content(group: RatedGroup) -> tuple[str, ...]:
+def _source_or_texts(group: RatedGroup) -> tuple[str, ...]:
     """What two groups must not have in common: the source, or without one the texts."""
     return (group.source,) if group.source else tuple(sorted(candidate.text for candidate in group.candidates))
 
@@ -166,41 +163,41 @@ def split_with_held_out(corpus: Corpus, held_out: int, *, aspects: Sequence[str]
         InputError: As `split` raises it.
     """
     first = len(corpus.groups) - held_out
-    ours = replace(corpus, groups=corpus.groups[:first])
-    together = near_duplicates(ours.groups)
-    train, dev = cut(ours, ordered_sets(ours, seed, together), (0.5, 0.5))
+    others = replace(corpus, groups=corpus.groups[:first])
+    duplicate_sets = near_duplicates(others.groups)
+    train, dev = cut(others, ordered_sets(others, seed, duplicate_sets), (0.5, 0.5))
     parts = {"train": train, "dev": dev, "held_out": replace(corpus, groups=corpus.groups[first:])}
     for aspect in aspects:
-        require_enough(corpus, parts, aspect, dict.fromkeys(PARTS, MIN_GROUPS if corpus.grouped else MIN_ITEMS))
-    return splits_of(corpus, parts, aspects, together)
+        require_measurable(corpus, parts, aspect, dict.fromkeys(PARTS, MIN_GROUPS if corpus.grouped else MIN_ITEMS))
+    return named_splits(corpus, parts, aspects, duplicate_sets)
 
 
-def splits_of(
-    corpus: Corpus, parts: Mapping[str, Corpus], aspects: Sequence[str], together: Sequence[tuple[int, ...]]
+def named_splits(
+    corpus: Corpus, parts: Mapping[str, Corpus], aspects: Sequence[str], duplicate_sets: Sequence[tuple[int, ...]]
 ) -> Splits:
     """Named parts as `Splits`, with their fingerprints and counts."""
     return Splits(
         **parts,
         fingerprints={name: part.digest for name, part in parts.items()},
         left_out={
-            f"{name}/{aspect}": without_ranking(part, aspect, grouped=corpus.grouped)
+            f"{name}/{aspect}": count_unranked(part, aspect, grouped=corpus.grouped)
             for name, part in parts.items()
             for aspect in aspects
         },
-        joined=tuple(tuple(corpus.groups[i].id for i in members) for members in together),
+        joined=tuple(tuple(corpus.groups[i].id for i in members) for members in duplicate_sets),
     )
 
 
 def cut(corpus: Corpus, sets: Sequence[Sequence[RatedGroup]], fractions: Sequence[float]) -> list[Corpus]:
     """Cut the groups into consecutive parts of about these fractions, without dividing a set."""
     ordered = [group for group_set in sets for group in group_set]
-    wanted = [math.floor(math.fsum(fractions[: i + 1]) * len(ordered) + 0.5) for i in range(len(fractions) - 1)]
-    between = [0, *accumulate(map(len, sets))]
-    ends = [0, *(min(between, key=lambda end: (abs(end - place), -end)) for place in wanted), len(ordered)]
+    targets = [math.floor(math.fsum(fractions[: i + 1]) * len(ordered) + 0.5) for i in range(len(fractions) - 1)]
+    boundaries = [0, *accumulate(map(len, sets))]
+    ends = [0, *(min(boundaries, key=lambda end: (abs(end - target), -end)) for target in targets), len(ordered)]
     return [replace(corpus, groups=tuple(ordered[start:end])) for start, end in pairwise(ends)]
 
 
-def ordered_sets(corpus: Corpus, seed: int, together: Sequence[tuple[int, ...]]) -> list[list[RatedGroup]]:
+def ordered_sets(corpus: Corpus, seed: int, duplicate_sets: Sequence[tuple[int, ...]]) -> list[list[RatedGroup]]:
     """The groups in the order of their hashes, as sets that must not be divided (most of one group).
 
     Args:
@@ -211,21 +208,21 @@ def ordered_sets(corpus: Corpus, seed: int, together: Sequence[tuple[int, ...]])
     Raises:
         InputError: A source text in two groups.
     """
-    names: dict[str, str] = {}
+    id_of_key: dict[str, str] = {}
     for group in corpus.groups:
-        name = group.key_among(corpus.task.aspects)
-        if name in names:
+        key = group.unique_key(corpus.task.aspects)
+        if key in id_of_key:
             raise InputError(
-                f"groups {names[name]!r} and {group.id!r} have the same source text",
+                f"groups {id_of_key[key]!r} and {group.id!r} have the same source text",
                 file=corpus.origin.location,
                 field="source",
                 expected="every source in one group only, so that none is both trained on and tested on",
                 found=repr(group.source),
                 remedy="put all candidates of this source into one group",
             )
-        names[name] = group.id
+        id_of_key[key] = group.id
     keys = [hashlib.sha256(f"{seed}\n{group.source_key}".encode()).hexdigest() for group in corpus.groups]
-    set_of = {i: number for number, members in enumerate(together) for i in members}
+    set_of = {i: number for number, members in enumerate(duplicate_sets) for i in members}
     by_key: dict[object, list[RatedGroup]] = {}
     for key, i in sorted(zip(keys, range(len(keys)), strict=True)):
         # Pairs of one source have one key.
@@ -233,7 +230,7 @@ def ordered_sets(corpus: Corpus, seed: int, together: Sequence[tuple[int, ...]])
     return list(by_key.values())
 
 
-def require_enough(corpus: Corpus, parts: Mapping[str, Corpus], aspect: str, needed: Mapping[str, int]) -> None:
+def require_measurable(corpus: Corpus, parts: Mapping[str, Corpus], aspect: str, needed: Mapping[str, int]) -> None:
     """Refuse parts with too few ratings to measure an aspect on.
 
     Args:
@@ -247,7 +244,7 @@ def require_enough(corpus: Corpus, parts: Mapping[str, Corpus], aspect: str, nee
         InputError: A part has fewer, or, in a corpus without groups of several candidates, only equal ratings.
     """
     counts = {
-        name: len(part.groups) - without_ranking(part, aspect, grouped=corpus.grouped) for name, part in parts.items()
+        name: len(part.groups) - count_unranked(part, aspect, grouped=corpus.grouped) for name, part in parts.items()
     }
     if any(counts[name] < least for name, least in needed.items()):
         what = "groups whose candidates are rated differently" if corpus.grouped else "rated candidates"
@@ -277,7 +274,7 @@ def require_enough(corpus: Corpus, parts: Mapping[str, Corpus], aspect: str, nee
                 )
 
 
-def without_ranking(part: Corpus, aspect: str, *, grouped: bool) -> int:
+def count_unranked(part: Corpus, aspect: str, *, grouped: bool) -> int:
     """The number of groups whose candidates are all rated alike; in a corpus without groups of several candidates
     (`grouped` is false), of those without a rating."""
     if grouped:

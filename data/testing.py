@@ -31,13 +31,16 @@ def check_corpus(corpus: Corpus, again: Corpus | None = None, *, raters: int = 1
     """
     _require(corpus.groups, "the corpus has no groups")
     _require_distinct("group id", [group.id for group in corpus.groups])
-    _require_distinct("source text", [group.key_among(corpus.task.aspects) for group in corpus.groups])
+    _require_distinct("source text", [group.unique_key(corpus.task.aspects) for group in corpus.groups])
     for group in corpus.groups:
         _check_group(group, corpus.task)
     _require(corpus.rated_aspects(), "no candidate has a rating")
     candidates = chain.from_iterable(group.candidates for group in corpus.groups)
-    most = max(len(values) for candidate in candidates for values in candidate.ratings.values())
-    _require(most >= raters, f"no candidate has more than {most} ratings of an aspect, and there are {raters} raters")
+    max_ratings = max(len(values) for candidate in candidates for values in candidate.ratings.values())
+    _require(
+        max_ratings >= raters,
+        f"no candidate has more than {max_ratings} ratings of an aspect, and there are {raters} raters",
+    )
     _require(corpus.origin.name and corpus.origin.location, f"the origin is incomplete: {corpus.origin}")
     other = again or replace(corpus)
     _require(corpus.digest == other.digest, "a second load has another digest")
@@ -45,41 +48,41 @@ def check_corpus(corpus: Corpus, again: Corpus | None = None, *, raters: int = 1
 
 
 def _check_group(group: RatedGroup, task: Task) -> None:
-    where = f"group {group.id!r}"
-    _require_distinct(f"candidate id of {where}", [candidate.id for candidate in group.candidates])
+    location = f"group {group.id!r}"
+    _require_distinct(f"candidate id of {location}", [candidate.id for candidate in group.candidates])
     for text in (group.id, *filter(None, [group.source]), *group.references):
-        _check_text(text, where)
+        _check_text(text, location)
     if group.context:
-        _check_text(group.context, where)
+        _check_text(group.context, location)
     for candidate in group.candidates:
-        _check_candidate(candidate, task, f"{where}, candidate {candidate.id!r}")
+        _check_candidate(candidate, task, f"{location}, candidate {candidate.id!r}")
 
 
-def _check_candidate(candidate: Candidate, task: Task, where: str) -> None:
-    _check_text(candidate.id, where)
-    _check_text(candidate.text, where)
+def _check_candidate(candidate: Candidate, task: Task, location: str) -> None:
+    _check_text(candidate.id, location)
+    _check_text(candidate.text, location)
     scales = {aspect.name: aspect.scale for aspect in task.aspects}
     for name, values in candidate.ratings.items():
-        _require(name in scales, f"{where}: the task has no aspect {name!r}")
-        _require(values, f"{where}: an aspect without ratings should be left out, and {name!r} is there")
+        _require(name in scales, f"{location}: the task has no aspect {name!r}")
+        _require(values, f"{location}: an aspect without ratings should be left out, and {name!r} is there")
         for value in values:
             fits = type(value) is float and scales[name].contains(value)
-            _require(fits, f"{where}: {value!r} is not a float on the scale of {name!r}, {scales[name]}")
+            _require(fits, f"{location}: {value!r} is not a float on the scale of {name!r}, {scales[name]}")
 
 
-def _check_text(text: str, where: str) -> None:
-    _require(text.strip(), f"{where}: an id or a text is empty")
+def _check_text(text: str, location: str) -> None:
+    _require(text.strip(), f"{location}: an id or a text is empty")
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise AssertionError(f"{where}: a text cannot be written as UTF-8: {error}") from error
+        raise AssertionError(f"{location}: a text cannot be written as UTF-8: {error}") from error
 
 
 def _require_distinct(what: str, values: list[str]) -> None:
-    twice = [value for value, count in Counter(values).items() if count > 1]
-    _require(not twice, f"a {what} occurs twice: {twice[:1]}")
+    repeated = [value for value, count in Counter(values).items() if count > 1]
+    _require(not repeated, f"a {what} occurs twice: {repeated[:1]}")
 
 
-def _require(fulfilled: object, message: str) -> None:
-    if not fulfilled:
+def _require(condition: object, message: str) -> None:
+    if not condition:
         raise AssertionError(message)

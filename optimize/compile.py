@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from debate_judge.data.files.writing import require_file, write_json
+from debate_judge.data.files.writing import require_writable, write_json
 from debate_judge.optimize.settings import Settings
 from debate_judge.runs.flags.declaration import cli_name, command_settings
 from debate_judge.runs.flags.lm import EstimateFlags, require_server
@@ -70,7 +70,7 @@ def _compile(settings: Settings) -> int:
     from debate_judge.runs.flags.judge import personas
     from debate_judge.runs.tracking.tracker import TrackingError
 
-    require_file(settings.json, cli_name(Settings, "json"))
+    require_writable(settings.json, cli_name(Settings, "json"))
     try:
         result = compile_judge(settings, personas(Path(settings.personas) if settings.personas else None))
     except TrackingError as error:

@@ -33,7 +33,7 @@ from debate_judge.programs import build_preset, find_preset, options_of
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.lm.reply import replies_folder
 from debate_judge.programs.make_lm import make_lm, open_replies
-from debate_judge.programs.roles.examples import require_shown
+from debate_judge.programs.roles.examples import require_shows_examples
 from debate_judge.runs.flags.lm import limits
 from debate_judge.runs.runner.debate_cache import DebateCache
 from debate_judge.runs.runner.preflight import PreflightCheck, preflight, preflight_checks
@@ -135,7 +135,7 @@ def split(rated: RatedSources, settings: Settings, personas: Mapping[str, str]) 
     options = settings.options()
     judge = _start(settings, options)
     if settings.wanted_examples:
-        require_shown(judge)
+        require_shows_examples(judge)
     # The single call has the user's score mode, too.
     single = build_preset("single", {name: value for name, value in options.items() if name in options_of("single")})
     corpus = rated.corpus

@@ -11,7 +11,7 @@ from typing import Any
 from debate_judge.data.agreement.differences import statistical_power
 from debate_judge.data.agreement.tables import compare
 from debate_judge.data.errors import InputError
-from debate_judge.data.files.writing import opening
+from debate_judge.data.files.writing import write_errors
 from debate_judge.optimize.context import CompilePlan
 from debate_judge.optimize.evaluation.comparison import folds_json
 from debate_judge.optimize.evaluation.held_out import COMPARED
@@ -22,7 +22,7 @@ from debate_judge.optimize.reporting.sections import compile_report
 from debate_judge.optimize.result import Result, TrackedRun
 from debate_judge.programs import JUDGE_CLASSES
 from debate_judge.programs.judge import Judge
-from debate_judge.programs.roles.examples import examples_of, rendered
+from debate_judge.programs.roles.examples import examples_of, render_examples
 from debate_judge.runs.export import folder
 from debate_judge.runs.export.recorded import RECORDED, record_scores
 from debate_judge.runs.flags.declaration import changed_settings
@@ -39,7 +39,7 @@ from debate_judge.runs.tracking.champion import Challenger
 from debate_judge.runs.tracking.contents import prompts_of
 from debate_judge.runs.tracking.model import Registration
 from debate_judge.runs.tracking.tracker import Tracker
-from debate_judge.runs.tracking.values import CHOICE
+from debate_judge.runs.tracking.values import CHOICE_METRIC
 
 logger = logging.getLogger(__name__)
 
@@ -57,11 +57,11 @@ def announce(plan: CompilePlan, tracker: Tracker) -> None:
     """Log what is known before any LM call: settings, data and split."""
     data = plan.data
     facts = {"aspects": ",".join(a.name for a in data.aspects), "level": data.level}
-    tracker.settings(asdict(plan.settings) | facts, changed_settings(plan.settings, _ALWAYS) | facts)
-    tracker.tags({"identity": plan.identity, "note": plan.note or None})
-    tracker.dataset("train", data.splits.train, data.splits.fingerprints["train"])
-    tracker.dataset("dev", data.splits.dev, data.splits.fingerprints["dev"])
-    tracker.dataset("held_out", data.measured, data.measured.digest)
+    tracker.log_settings(asdict(plan.settings) | facts, changed_settings(plan.settings, _ALWAYS) | facts)
+    tracker.set_tags({"identity": plan.identity, "note": plan.note or None})
+    tracker.log_dataset("train", data.splits.train, data.splits.fingerprints["train"])
+    tracker.log_dataset("dev", data.splits.dev, data.splits.fingerprints["dev"])
+    tracker.log_dataset("held_out", data.measured, data.measured.digest)
 
 
 def export(result: Result) -> None:
@@ -95,35 +95,33 @@ def log(result: Result, tracker: Tracker) -> Result:
     """Log the result in its run, with the model that is its export, and write the report; returns it with both."""
     logger.info("writing figures, tables, the report and the model")
     plan, held_out = result.plan, result.held_out
-    tracker.describe(description(result))
+    tracker.set_description(description(result))
     for compared in COMPARED:
-        tracker.json(f"agreement/{compared}.json", held_out.tables[compared].to_json())
-    tracker.details(decision_tables.metrics(held_out.decisions))
-    tracker.details(absolute_agreement_tables.metrics(held_out.absolute_agreement))
-    tracker.details(calibration_tables.metrics(result.calibration))
-    tracker.json("calibration.json", calibration_tables.to_json(result.calibration))
-    tracker.metrics(_metrics(result))
-    tracker.details(_details(result))
-    tracker.json(champion.FILE, champion.to_json(held_out.scores[result.exported.name]))
-    tracker.tags({"looks": str(result.looks) or None, "exported": result.exported.why})
+        tracker.log_json(f"agreement/{compared}.json", held_out.tables[compared].to_json())
+    tracker.log_details(decision_tables.metrics(held_out.decisions))
+    tracker.log_details(absolute_agreement_tables.metrics(held_out.absolute_agreement))
+    tracker.log_details(calibration_tables.metrics(result.calibration))
+    tracker.log_json("calibration.json", calibration_tables.to_json(result.calibration))
+    tracker.log_metrics(_metrics(result))
+    tracker.log_details(_details(result))
+    tracker.log_json(champion.SCORES_FILE, champion.to_json(held_out.scores[result.exported.name]))
+    tracker.set_tags({"looks": str(result.looks) or None, "exported": result.exported.why})
     if held_out.folds:
-        tracker.json("folds.json", folds_json(plan, held_out.folds))
-    tracker.tags({f"chosen/{a}": describe(s.chosen.point, s.chosen.calls) for a, s in result.searches.items()})
+        tracker.log_json("folds.json", folds_json(plan, held_out.folds))
+    tracker.set_tags({f"chosen/{a}": describe(s.chosen.point, s.chosen.calls) for a, s in result.searches.items()})
     report, texts = compile_report(result)
     _log_figures(report, tracker)
     if result.curve is not None:
         log_curve(plan, tracker, result.curve)
-    tracker.text("instructions-diff.txt", instruction_diff(plan, result.compiled))
-    tracker.text("guides.txt", guides_text(result.compiled))
+    tracker.log_text("instructions-diff.txt", instruction_diff(plan, result.compiled))
+    tracker.log_text("guides.txt", guides_text(result.compiled))
     shown = {aspect: examples_of(chosen.judge) for aspect, chosen in result.compiled.aspects.items()}
     if any(shown.values()):
-        tracker.text(
-            "examples.txt", "\n\n".join(f"{a}\n\n{rendered(agreement)}" for a, agreement in shown.items() if agreement)
-        )
+        tracker.log_text("examples.txt", "\n\n".join(f"{a}\n\n{render_examples(e)}" for a, e in shown.items() if e))
     if tracker.keeps_texts or plan.settings.log_texts:
-        tracker.table("debates.json", debate_rows(plan, held_out))
-        tracker.debates(sampled_debates(plan, held_out))
-    tracker.table("costs.json", cost_rows(result.lm.meter, result.lm.price))
+        tracker.log_table("debates.json", debate_rows(plan, held_out))
+        tracker.log_debates(sampled_debates(plan, held_out))
+    tracker.log_table("costs.json", cost_rows(result.lm.meter, result.lm.price))
     _log_model(result, tracker)
     tracked = TrackedRun(
         run_id=tracker.run_id,
@@ -145,13 +143,13 @@ def _write_report(result: Result, tracker: Tracker, report: Report, texts: Debat
         shared = write_files(report, texts, files, Path(result.plan.settings.store), full=full)
         if full:
             readme = result.export / "README.md"
-            with opening(readme, "report"), readme.open("a", encoding="utf-8") as out:
+            with write_errors(readme, "report"), readme.open("a", encoding="utf-8") as out:
                 out.write(_WITH_TEXTS)
     except InputError as error:
         logger.warning("no report: %s", error)
         return None
     for name, text in shared.items():
-        tracker.text(name, text)
+        tracker.log_text(name, text)
     return files.page
 
 
@@ -167,9 +165,9 @@ def _log_model(result: Result, tracker: Tracker) -> None:
             plan.export,
         )
     else:
-        tracker.model(plan.export, name="judge", registration=_registration(result) if result.shown else None)
+        tracker.log_model(plan.export, name="judge", registration=_registration(result) if result.shown else None)
     instructions = {aspect: _spoken(chosen.judge) for aspect, chosen in exported.judge.aspects.items()}
-    tracker.prompts(plan.name, prompts_of(plan.family, instructions))
+    tracker.log_prompts(plan.name, prompts_of(plan.family, instructions))
 
 
 _FIGURES = {
@@ -189,7 +187,7 @@ def _log_figures(report: Report, tracker: Tracker) -> None:
         for block in section.blocks:
             if section.title in _FIGURES and isinstance(block, CostChart | JudgesChart | LineChart):
                 file, title = (text.format(block.title) for text in _FIGURES[section.title])
-                tracker.figure(f"figures/{file}.png", figure(block, title, report.stand_in or None))
+                tracker.log_figure(f"figures/{file}.png", figure(block, title, report.stand_in or None))
 
 
 def _spoken(judge: Judge) -> dict[str, str]:
@@ -208,10 +206,10 @@ def _registration(result: Result) -> Registration:
     chosen = ", ".join(f"{aspect}: {aspect_judge.judge.kind}" for aspect, aspect_judge in judge.aspects.items())
     return Registration(
         name=plan.family,
-        about=f"Judges that score a {task.candidate_label} ({', '.join(judge.aspects)}) as human raters do, one "
+        description=f"Judges that score a {task.candidate_label} ({', '.join(judge.aspects)}) as human raters do, one "
         f"version a compile. The alias {champion.ALIAS} is moved only to a version that is shown to agree better with "
         "the raters of the same held-out sources.",
-        version=f"{plan.name}: held-out agreement {figure}; LM {settings.lm}; {chosen}."
+        version_description=f"{plan.name}: held-out agreement {figure}; LM {settings.lm}; {chosen}."
         + (f" {plan.note}" if plan.note else ""),
         challenge=Challenger(held_out.scores[exported.name], paired_difference),
     )
@@ -231,7 +229,7 @@ def _metrics(result: Result) -> dict[str, float | None]:
         "agreement_high": average["compiled"].high,
         **{f"agreement_{name}": average[name].value for name in COMPARED if name != "compiled"},
         **{f"agreement/{aspect}": result.agreement("compiled", aspect).value for aspect in searches},
-        CHOICE: sum(f.chosen.agreement for f in searches.values()) / len(searches),
+        CHOICE_METRIC: sum(f.chosen.agreement for f in searches.values()) / len(searches),
         "gain": held_out.gain.value,
         "gain_low": held_out.gain.low,
         "gain_high": held_out.gain.high,

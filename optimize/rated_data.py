@@ -10,7 +10,7 @@ from debate_judge import data
 from debate_judge.data.agreement.decisions import DecisionRule, find_decision_rules
 from debate_judge.data.agreement.tables import Level
 from debate_judge.data.errors import InputError
-from debate_judge.data.folds import Folds, default_folds, fold
+from debate_judge.data.folds import Folds, default_folds, make_folds
 from debate_judge.data.inference.absolute_agreement import decision_cuts
 from debate_judge.data.requirements import aspects_to_judge, require_enough_rated, require_level
 from debate_judge.data.schema import Aspect, Corpus
@@ -64,9 +64,9 @@ def split_sources(rated: RatedSources, settings: Settings, judge: Judge) -> Comp
     if rated.held_out is not None:
         splits = split_with_held_out(corpus, len(rated.held_out.groups), aspects=list(names), seed=settings.seed)
     else:
-        splits = folds.whole if folds else split(corpus, aspects=list(names), seed=settings.seed)
+        splits = folds.final if folds else split(corpus, aspects=list(names), seed=settings.seed)
     if splits.joined:
-        logger.info(splits.joined_note())
+        logger.info(splits.near_duplicates_note())
     return CompileData(
         corpus, aspects, level, decision_rules, decision_cuts(aspects, decision_rules, settings.cut), splits, folds
     )
@@ -89,7 +89,7 @@ def _folds(corpus: Corpus, settings: Settings, aspects: Sequence[str]) -> Folds 
             )
         return None
     count = default_folds(corpus) if settings.folds is None else settings.folds
-    return None if count == 1 else fold(corpus, aspects=aspects, seed=settings.seed, count=count)
+    return None if count == 1 else make_folds(corpus, aspects=aspects, seed=settings.seed, count=count)
 
 
 def _level(

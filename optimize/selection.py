@@ -18,7 +18,7 @@ from debate_judge.optimize.search.study import SearchPlan, Study
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.judge import Judge
 from debate_judge.runs.runner.runner import require_scored
-from debate_judge.runs.tracking.values import CHOICE
+from debate_judge.runs.tracking.values import CHOICE_METRIC
 
 logger = logging.getLogger(__name__)
 
@@ -143,11 +143,11 @@ def _log(run: Run, point: Point, trial_outcome: TrialOutcome) -> None:
     else:
         sources = {group.group for o in trial_outcome.values() for groups in o.scores.values() for group in groups}
         agreement, calls = agreement_and_calls(trial_outcome)
-        metrics = {"sources_asked": len(sources), CHOICE: agreement, "calls_per_item": calls}
+        metrics = {"sources_asked": len(sources), CHOICE_METRIC: agreement, "calls_per_item": calls}
         for label, outcome in trial_outcome.items():
-            metrics |= {f"{CHOICE}/{label}": outcome.agreement, f"calls_per_item/{label}": outcome.calls}
+            metrics |= {f"{CHOICE_METRIC}/{label}": outcome.agreement, f"calls_per_item/{label}": outcome.calls}
         progress = run.runner.progress
         progress.agreement = agreement if progress.agreement is None else max(agreement, progress.agreement)
     if run.tracker is not None:
         pruned = isinstance(trial_outcome, PrunedPoint)
-        run.tracker.trial(f"{name}, {point.granularity}", {**asdict(shown), "pruned": pruned}, metrics)
+        run.tracker.log_trial(f"{name}, {point.granularity}", {**asdict(shown), "pruned": pruned}, metrics)

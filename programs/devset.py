@@ -84,7 +84,7 @@ def examples(
     Raises:
         InputError: There is no such aspect or part, or no group has candidates that are rated differently.
     """
-    chosen_aspects = [corpus.task.aspect(name) for name in corpus.chosen_aspects(aspects)]
+    chosen_aspects = [corpus.task.aspect(name) for name in corpus.select_aspects(aspects)]
     if part is not None:
         if part not in PARTS:
             raise InputError("unknown part", field="part", expected=", ".join(PARTS), found=part)

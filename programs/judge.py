@@ -283,7 +283,7 @@ def reason_of(judgement: Judgement) -> str:
 
 def round_to_granularity(judgement: Judgement, aspect: Aspect, granularity: Granularity) -> float | None:
     """The score of a judgement, rounded; None if it has none."""
-    return None if isinstance(judgement, Unscored) else aspect.scale.at(judgement.score, granularity)
+    return None if isinstance(judgement, Unscored) else aspect.scale.rounded(judgement.score, granularity)
 
 
 # --- a call from Python ---

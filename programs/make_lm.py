@@ -12,9 +12,9 @@ from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.engine import Transport
 from debate_judge.programs.lm.http.address import (
     OPENAI_COMPATIBLE,
-    address_of,
     base_variable,
     key_variable,
+    normalize_address,
     without_credentials,
 )
 from debate_judge.programs.lm.local_engine import LocalEngine
@@ -159,11 +159,11 @@ def is_reasoning_model(spec: str) -> bool:
 
 def server_address(spec: str, api_base: str | None) -> str | None:
     """The address of the server of PROVIDER/MODEL, from the flag or the environment; None is the provider's own."""
-    address, variable = address_of(api_base), base_variable(spec)
+    address, variable = normalize_address(api_base), base_variable(spec)
     if address is not None or spec.partition("/")[0] not in OPENAI_COMPATIBLE:
         # LiteLLM reads the environment itself.
         return address
-    return address_of(os.environ.get(variable), variable)
+    return normalize_address(os.environ.get(variable), variable)
 
 
 def _price(spec: str, api_base: str | None, options: LMOptions) -> Price | None:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from debate_judge.data.errors import InputError
-from debate_judge.data.files.writing import require_file, write_json
+from debate_judge.data.files.writing import require_writable, write_json
 from debate_judge.runs.flags.common import SEED, SOURCES, SourcesText, resampling
 from debate_judge.runs.flags.declaration import command_settings, setting
 from debate_judge.runs.flags.parser import exit_code, settings_of
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from debate_judge.runs.reports.tables import DataTable
     from debate_judge.runs.reports.terminal import Printed
 
-_LEVELS: dict[Level, str] = {
+_LEVEL_TITLES: dict[Level, str] = {
     "summary": "summary level: the correlation within each group, averaged over groups",
     "sample": "sample level: all candidates pooled",
     "system": "system level: means of each candidate id over groups",
@@ -44,7 +44,7 @@ _LEVELS: dict[Level, str] = {
 
 @command_settings
 class AgreementFlags:
-    """Settings of one table of agreement."""
+    """Settings of the command `agreement`."""
 
     file: str = setting(..., "file with rows of scores beside ratings, .jsonl or .csv", name="FILE", metavar="FILE")
     aspects: tuple[str, ...] = setting((), "aspects to report, comma-separated; by default all in the file")
@@ -69,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return exit_code(lambda: _run(settings_of("agreement", __doc__, AgreementFlags, argv)))
 
 
-def _run(arguments: AgreementFlags) -> int:
+def _run(flags: AgreementFlags) -> int:
     from debate_judge.data.agreement.tables import agreement_table
     from debate_judge.runs.evaluation.rows import scores_of
     from debate_judge.runs.evaluation.score_files import read_rated
@@ -78,16 +78,16 @@ def _run(arguments: AgreementFlags) -> int:
     from debate_judge.runs.reports.terminal import show
     from debate_judge.runs.runner.progress import StepProgress
 
-    _check_output(arguments)
-    file, scale = Path(arguments.file), _scale(arguments.scale)
-    rated = read_rated(file, scale=scale, aspects=arguments.aspects, sources=arguments.sources)
+    _check_output(flags)
+    file, scale = Path(flags.file), _parse_scale(flags.scale)
+    rated = read_rated(file, scale=scale, aspects=flags.aspects, sources=flags.sources)
     scores = scores_of(rated.rows)
-    with StepProgress("resampling", arguments.resamples * len(scores)) as bar:
-        table = agreement_table(scores, resamples=arguments.resamples, seed=arguments.seed, progress=bar.advance)
-    decisions, raters = _decisions(arguments, scores), _rater_comparison(arguments, scores)
+    with StepProgress("resampling", flags.resamples * len(scores)) as bar:
+        table = agreement_table(scores, resamples=flags.resamples, seed=flags.seed, progress=bar.advance)
+    decisions, raters = _decisions(flags, scores), _rater_comparison(flags, scores)
     values = table.to_json() | ({"decisions": to_json(decisions)["scores"]} if decisions else {})
     values |= {"raters": {name: entry.to_json() for name, entry in raters.items()}} if raters else {}
-    if arguments.json == "-":
+    if flags.json == "-":
         print(json.dumps(values, indent=2, allow_nan=False))
         return 0
     show(f"{len(rated.rows)} rows, {len(scores)} aspects; 95 % intervals over groups")
@@ -95,70 +95,70 @@ def _run(arguments: AgreementFlags) -> int:
         show(f"{rated.samples} recorded samples read, {rated.unreadable} without a score on the scale")
     show(*_render(table), *(part for entry in tables(decisions, units="groups") for part in ("", entry)))
     if raters:
-        show("", rater_tables.table({"scores": raters}, _ranked_at(scores), "spearman"))
-    if arguments.json:
-        write_json(arguments.json, values, "--json")
+        show("", rater_tables.table({"scores": raters}, _level(scores), "spearman"))
+    if flags.json:
+        write_json(flags.json, values, "--json")
     return 0
 
 
-def _decisions(arguments: AgreementFlags, scores: Scores) -> dict[str, dict[str, DecisionResult]]:
-    """The decisions that the scores make, as those of one judge; empty where there are none to make."""
+def _decisions(flags: AgreementFlags, scores: Scores) -> dict[str, dict[str, DecisionResult]]:
+    """The agreement of decisions, as of a judge called `scores`; empty where ratings define no decision."""
     from debate_judge.data.agreement.decisions import decision_rules_from_scores, evaluate_decisions
 
-    if arguments.decisions == "none":
+    if flags.decisions == "none":
         return {}
-    decision_rules = decision_rules_from_scores(scores, None if arguments.decisions == "auto" else arguments.decisions)
+    decision_rules = decision_rules_from_scores(scores, None if flags.decisions == "auto" else flags.decisions)
     for name, rule in decision_rules.items():
-        if arguments.cut is not None:
-            rule = replace(rule, cut=arguments.cut)
-        elif rule.kind == "binary" and not _share_a_scale(scores[name]):
+        if flags.cut is not None:
+            rule = replace(rule, cut=flags.cut)
+        elif rule.kind == "binary" and not _within_ratings(scores[name]):
             print(
                 f"note: scores of {name} lie outside its two ratings, so their midpoint separates nothing; set the "
                 f"cut with --cut",
                 file=sys.stderr,
             )
             rule = replace(rule, cut=None)
-        decision_rules[name] = replace(rule, margin=arguments.margin)
-    results = evaluate_decisions(scores, decision_rules, resamples=arguments.resamples, seed=arguments.seed)
+        decision_rules[name] = replace(rule, margin=flags.margin)
+    results = evaluate_decisions(scores, decision_rules, resamples=flags.resamples, seed=flags.seed)
     return {"scores": results} if results else {}
 
 
-def _rater_comparison(arguments: AgreementFlags, scores: Scores) -> dict[str, RaterAgreement]:
-    """Aspect -> the scores beside single raters; empty where there are none."""
+def _rater_comparison(flags: AgreementFlags, scores: Scores) -> dict[str, RaterAgreement]:
+    """Aspect -> how the scores compare with single raters; empty where ratings are not from several raters."""
     from debate_judge.data.agreement.raters import compare_with_raters
     from debate_judge.runs.reports.raters import several_raters
 
     if not several_raters(scores):
         return {}
-    level, resamples, seed = _ranked_at(scores), arguments.resamples, arguments.seed
+    level, resamples, seed = _level(scores), flags.resamples, flags.seed
     return {
-        name: compare_with_raters(groups, level=level, on_scale=_share_a_scale(groups), resamples=resamples, seed=seed)
+        name: compare_with_raters(groups, level=level, on_scale=_within_ratings(groups), resamples=resamples, seed=seed)
         for name, groups in scores.items()
     }
 
 
-def _ranked_at(scores: Scores) -> Level:
-    """Within groups where there are groups, else pooled."""
+def _level(scores: Scores) -> Level:
+    """Summary level if a group has several candidates, else sample level."""
     return "summary" if any(len(g.candidates) > 1 for groups in scores.values() for g in groups) else "sample"
 
 
-def _share_a_scale(groups: Sequence[GroupScores]) -> bool:
+def _within_ratings(groups: Sequence[GroupScores]) -> bool:
     ratings = [v for g in groups for values in g.raters for v in values]
     return all(min(ratings) <= s <= max(ratings) for g in groups for s in g.scores if s is not None)
 
 
-def _check_output(arguments: AgreementFlags) -> None:
-    """Refuse an output that cannot be written, or that would be the input, before anything is computed."""
-    if arguments.json in (None, "-"):
+def _check_output(flags: AgreementFlags) -> None:
+    """Refuse an output that cannot be written, or that is the input, before anything is computed."""
+    if flags.json in (None, "-"):
         return
-    out = Path(arguments.json)
-    if out.exists() and Path(arguments.file).exists() and out.samefile(arguments.file):
+    out = Path(flags.json)
+    if out.exists() and Path(flags.file).exists() and out.samefile(flags.file):
         remedy = "give it another name"
-        raise InputError("the output would replace the input", field="--json", found=arguments.json, remedy=remedy)
-    require_file(out, "--json")
+        raise InputError("the output would replace the input", field="--json", found=flags.json, remedy=remedy)
+    require_writable(out, "--json")
 
 
-def _scale(text: str | None) -> Scale | None:
+def _parse_scale(text: str | None) -> Scale | None:
     from debate_judge.data.schema import Scale
 
     if text is None:
@@ -171,7 +171,7 @@ def _scale(text: str | None) -> Scale | None:
 
 
 def _render(table: AgreementTable) -> list[Printed]:
-    """A table for each level, under its title, and what is counted how."""
+    """A table for each level under its title, and notes on how undefined correlations are counted."""
     from debate_judge.data.agreement.tables import LEVELS
 
     return [
@@ -191,24 +191,21 @@ def _level_table(table: AgreementTable, level: Level) -> DataTable:
     averaged = {"average": table.average} if len(table.aspects) > 1 else {}
     by_aspect = {name: figures[level] for name, figures in {**table.aspects, **averaged}.items()}
     cells = [cell for figures in by_aspect.values() for cell in figures.values()]
-    # The other conventions are shown where they give other figures.
-    other: Mapping[str, str] = {}
+    # Other conventions for constant groups have columns only where their values differ.
+    conventions: Mapping[str, str] = {}
     if level == "summary":
-        other = {"ranked": "value_without_constant"} if any(cell.constant for cell in cells) else {}
-        other |= {"all = 0": "value_undefined_as_zero"} if any(cell.undefined for cell in cells) else {}
-    header = [
-        "aspect",
-        *(STATISTIC_NAMES[s] for s in STATISTICS),
-        *(f"{STATISTIC_NAMES[s]}, {name}" for name in other for s in STATISTICS),
-    ]
+        conventions = {"ranked": "value_without_constant"} if any(cell.constant for cell in cells) else {}
+        conventions |= {"all = 0": "value_undefined_as_zero"} if any(cell.undefined for cell in cells) else {}
+    names = [STATISTIC_NAMES[s] for s in STATISTICS]
+    header = ["aspect", *names, *(f"{name}, {convention}" for convention in conventions for name in names)]
     body = []
     for name, figures in by_aspect.items():
-        more = [getattr(figures[s], value) for value in other.values() for s in STATISTICS]
+        extra = [getattr(figures[s], value) for value in conventions.values() for s in STATISTICS]
         counts = [getattr(figures["spearman"], count) for count in ("groups", "constant", "undefined", "unscored")]
-        values = ["–" if value is None else f"{value:.2f}" for value in more]
+        values = ["–" if value is None else f"{value:.2f}" for value in extra]
         body.append([name, *(interval(figures[s]) for s in STATISTICS), *values, *map(str, counts)])
     methods = [METHODS[m] for m in METHODS if m in {cell.method for cell in cells}]
-    caption = _LEVELS[level] + (f" (intervals: {'; '.join(methods)})" if methods else "")
+    caption = _LEVEL_TITLES[level] + (f" (intervals: {'; '.join(methods)})" if methods else "")
     header += ["groups", "constant", "undefined", "unscored"]
     return DataTable(header, body, caption, total=bool(averaged))
 

@@ -2,10 +2,10 @@
 
     python runs/check.py ratings.xlsx
     python runs/check.py ratings.csv --columns source=question,text=answer --task support.toml
-    python runs/check.py ratings.csv --write-task support.toml      # save the task that is guessed
+    python runs/check.py ratings.csv --write-task support.toml      # save the guessed task
 
 Where neither the data nor --task names a task, one is guessed from the names and values of columns: aspects with their
-scales. The guess serves this overview only; to use it, save it, correct it, and give it as --task.
+scales. The guess is for this overview only; to use it, save it, correct it, and give it as --task.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     from debate_judge.data.schema import Corpus, Level
     from debate_judge.data.splits import Splits
 
-_DEVIATIONS = (
+_STANDARD_DEVIATIONS = (
     (0.14, "on average over four aspects"),
     (0.26, "in one aspect"),
 )
-"""Deviations of paired group differences in Spearman's correlation between a debate and a single call, as measured with
-a strong LM on SummEval (16 candidates a source); those of other data differ, and a compile prints its own."""
+"""Standard deviations over sources of the difference in Spearman's correlation between a debate and a single call, as
+measured with a strong LM on SummEval (16 candidates per source). A compile prints those of its own data."""
 
-_MAX_POINTS = 11
-"""A distribution of more different ratings than this is shown by its quartiles."""
+_MAX_DISTINCT = 11
+"""With more distinct ratings than this, quartiles are printed in place of shares."""
 
 
 @command_settings
@@ -57,7 +57,7 @@ class CheckFlags:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print what was understood; returns the exit code (0 done, 2 data that cannot be used)."""
+    """Print how the data are read; returns the exit code (0 done, 2 data that cannot be used)."""
     return exit_code(lambda: _run(settings_of("check", __doc__, CheckFlags, argv)))
 
 
@@ -68,23 +68,23 @@ def _run(flags: CheckFlags) -> int:
     guess = _guess(flags)
     if guess is None and flags.write_task:
         raise InputError(
-            "there is nothing to guess: the task is named",
+            "the task is named, so none is guessed",
             field="--write-task",
             found=flags.write_task,
             remedy="leave it out, or give data without a task of its own",
         )
     task = flags.task if guess is None else guess.task
-    names = flags.columns if guess is None else tuple(f"{a}={b}" for a, b in guess.columns.renamed.items())
-    # The format is printed with what else was understood, so that reading does not log it as well.
-    file = _file(flags)
-    corpus = data.load(file, task, names, flags.sources)
+    columns = flags.columns if guess is None else tuple(f"{a}={b}" for a, b in guess.columns.renamed.items())
+    # The format is printed below, so that reading does not log it as well.
+    file = _recognized_file(flags)
+    corpus = data.load(file, task, columns, flags.sources)
     saved = _save(flags.write_task, guess)
     statistics = corpus_statistics(corpus)
     read_as = [
         flags.file if isinstance(file, str) else f"{flags.file}: {file.format}",
         *_task(corpus, guess, saved, flags),
     ]
-    proof, usable = _proof(corpus, flags.seed)
+    feasibility, compilable = _feasibility(corpus, flags.seed)
     lines = [
         *read_as,
         "",
@@ -92,57 +92,57 @@ def _run(flags: CheckFlags) -> int:
         "",
         *_aspects(statistics),
         *_raters(corpus),
-        *proof,
+        *feasibility,
         "",
-        *_next(corpus, flags, names, guess, saved, usable),
+        *_next_command(corpus, flags, columns, guess, saved, compilable),
     ]
     show(*lines)
     return 0
 
 
 def _guess(flags: CheckFlags) -> GuessedTask | None:
-    """The task that is guessed where nothing names one."""
+    """The guessed task; None if a task is named."""
     from itertools import chain
 
-    from debate_judge.data.files.columns import Columns
-    from debate_judge.data.files.formats import RecordFile, stem_of
-    from debate_judge.data.files.groups import within_limits
+    from debate_judge.data.files.columns import ColumnNames
+    from debate_judge.data.files.formats import RecordFile, short_name
+    from debate_judge.data.files.groups import limit_memory
     from debate_judge.data.files.layouts import long_rows
     from debate_judge.data.files.task_file import guess_task
 
-    file, columns = _file(flags), Columns.of(flags.columns)
+    file, columns = _recognized_file(flags), ColumnNames.parse(flags.columns)
     if flags.task is not None or not isinstance(file, RecordFile):
         return None
     records = file.records()
     first = next(records, None)
-    if first is None or "task" in columns.find(tuple(map(str, first.values)), ("task",))[0]:
+    if first is None or "task" in columns.match(tuple(map(str, first.values)), ("task",))[0]:
         return None
-    records = within_limits(long_rows(chain([first], records), columns), flags.file)
-    return guess_task(records, columns, stem_of(flags.file))
+    records = limit_memory(long_rows(chain([first], records), columns), flags.file)
+    return guess_task(records, columns, short_name(flags.file))
 
 
-def _file(flags: CheckFlags) -> RecordFile | str:
-    """The file in its format, which is printed and need not be logged as well; of a public set the name."""
+def _recognized_file(flags: CheckFlags) -> RecordFile | str:
+    """The file with its format, marked so that reading does not log it; a public data set stays a name."""
     from debate_judge.data import LOADERS
-    from debate_judge.data.files.formats import known, recognized
+    from debate_judge.data.files.formats import detect_format, has_known_format
     from debate_judge.runs.human_ratings import rated_file
 
     file = rated_file(flags.file, flags.tracking_uri)
     if not isinstance(file, str):
         return file
-    is_user_file = file.partition("=")[0] not in LOADERS and known(file)
-    return replace(recognized(file), usual=True) if is_user_file else file
+    is_user_file = file.partition("=")[0] not in LOADERS and has_known_format(file)
+    return replace(detect_format(file), is_default=True) if is_user_file else file
 
 
 def _save(path: str | None, guess: GuessedTask | None) -> bool:
-    from debate_judge.data.files.writing import opening
+    from debate_judge.data.files.writing import write_errors
 
     if path is None or guess is None:
         return False
     if Path(path).suffix != ".toml" or Path(path).exists():
-        there = "a file is there already" if Path(path).exists() else "not the name of a task file"
-        raise InputError(there, field="--write-task", expected="a new file ending in .toml", found=path)
-    with opening(Path(path), "--write-task"):
+        problem = "a file is there already" if Path(path).exists() else "not the name of a task file"
+        raise InputError(problem, field="--write-task", expected="a new file ending in .toml", found=path)
+    with write_errors(Path(path), "--write-task"):
         Path(path).write_text(guess.toml(), encoding="utf-8")
     return True
 
@@ -150,39 +150,41 @@ def _save(path: str | None, guess: GuessedTask | None) -> bool:
 def _task(corpus: Corpus, guess: GuessedTask | None, saved: bool, flags: CheckFlags) -> list[str]:
     if guess is None:
         return [f"task: {corpus.task.name}"]
-    lines = [f"column {column!r} is taken for {our_name!r}" for our_name, column in guess.columns.renamed.items()]
-    lines += [f"column {name!r} is not taken for ratings: {why}" for name, why in guess.doubtful.items()]
+    lines = [f"column {column!r} is read as {our_name!r}" for our_name, column in guess.columns.renamed.items()]
+    lines += [f"column {name!r} is not read as ratings: {why}" for name, why in guess.doubtful.items()]
     if guess.built_in:
         return [*lines, f"task: {corpus.task.name}, for all ratings fit it; name it, or a task file, with --task"]
     if saved:
         return [*lines, f"task: guessed and saved in {flags.write_task}; correct it before you use it"]
-    shown = [Verbatim("  " + line) for line in guess.toml().splitlines()]
-    return [*lines, "task: none is named, so one is guessed; --write-task FILE.toml saves it:", "", *shown]
+    toml_lines = [Verbatim("  " + line) for line in guess.toml().splitlines()]
+    return [*lines, "task: none is named, so one is guessed; --write-task FILE.toml saves it:", "", *toml_lines]
 
 
 def _counts(statistics: CorpusStatistics) -> list[Printed]:
-    fewest, middle, most = statistics.per_group
+    fewest, middle, most = statistics.group_sizes
     size = f"{most}" if fewest == most else f"{fewest} to {most}, median {middle:g}"
-    kind = "sources" if statistics.sources else "texts without a source"
+    unit = "sources" if statistics.sources else "texts without a source"
     if 0 < statistics.sources < statistics.groups:
-        kind = f"groups of {statistics.sources:,} sources"
-    rows = [["groups", f"{statistics.groups:,} {kind}, {statistics.candidates:,} candidates ({size} a group)"]]
+        unit = f"groups of {statistics.sources:,} sources"
+    rows = [["groups", f"{statistics.groups:,} {unit}, {statistics.candidates:,} candidates ({size} a group)"]]
     with_fields = {"a context": statistics.contexts, "references": statistics.references}
     rows += [[name, f"{count:,} of {statistics.groups:,} groups"] for name, count in with_fields.items() if count]
-    if statistics.chosen:
+    if statistics.selected:
         rows.append(
             [
                 "chosen",
-                f"{statistics.chosen:,} groups were selected for rating: they are used for tuning and "
-                f"choosing, and never held out",
+                f"{statistics.selected:,} groups were selected for rating by a rule: they are in train or dev, "
+                f"never held out",
             ]
         )
     if statistics.comments:
         rows.append(["comments", f"{statistics.comments:,} of raters"])
-    repeated = f"{statistics.repeated:,} candidates repeat a text" + (" of their group" if statistics.sources else "")
+    repeated = f"{statistics.repeated_texts:,} candidates repeat a text" + (
+        " of their group" if statistics.sources else ""
+    )
     joined, sets = statistics.near_duplicates
     near = f"{joined:,} groups in {sets:,} sets, each kept in one part of a split" if joined else "none"
-    rows += [["duplicates", repeated if statistics.repeated else "none"], ["near-duplicates", near]]
+    rows += [["duplicates", repeated if statistics.repeated_texts else "none"], ["near-duplicates", near]]
     return [DataTable(["data", "how it is read"], rows)]
 
 
@@ -205,7 +207,7 @@ def _aspects(statistics: CorpusStatistics) -> list[Printed]:
         ]
         rows.append([aspect.aspect.name, *cells])
     lines = [line for aspect in statistics.aspects for line in _distribution(aspect)]
-    within = "of one group" if statistics.per_group[2] > 1 else "of the whole file"
+    within = "of one group" if statistics.group_sizes[2] > 1 else "of the whole file"
     note = f"(tied pairs: two candidates {within} with equal mean ratings, which no judge can rank)"
     return [DataTable(header, rows), "", *lines, note]
 
@@ -213,16 +215,16 @@ def _aspects(statistics: CorpusStatistics) -> list[Printed]:
 def _distribution(aspect: AspectStatistics) -> list[str]:
     name, total = aspect.aspect.name, aspect.values.total()
     values = sorted(aspect.values)
-    if len(values) > _MAX_POINTS:
-        every = sorted(aspect.values.elements())
-        quartiles = " / ".join(f"{every[round(share * (total - 1))]:g}" for share in (0, 0.25, 0.5, 0.75, 1))
-        return [f"{name}: {len(values)} different ratings, least / quarter / half / three quarters / most {quartiles}"]
+    if len(values) > _MAX_DISTINCT:
+        ratings = sorted(aspect.values.elements())
+        quartiles = " / ".join(f"{ratings[round(share * (total - 1))]:g}" for share in (0, 0.25, 0.5, 0.75, 1))
+        return [f"{name}: {len(values)} different ratings, minimum / quartiles / maximum {quartiles}"]
     shares = ", ".join(f"{value:g}: {100 * aspect.values[value] / total:.0f} %" for value in values)
     return [f"{name}: {shares}"]
 
 
 def _raters(corpus: Corpus) -> list[Printed]:
-    """How well raters agree with each other, which bounds what any judge can reach."""
+    """How well raters agree with each other, an upper bound for any judge."""
     from debate_judge.data.agreement.raters import compare_with_raters
     from debate_judge.data.agreement.tables import GroupScores
 
@@ -231,7 +233,7 @@ def _raters(corpus: Corpus) -> list[Printed]:
         means = [tuple(group.ratings(name)) for group in corpus.groups]
         singles = [tuple(tuple(c.ratings.get(name, ())) for c in group.candidates) for group in corpus.groups]
         ids = [tuple(c.id for c in group.candidates) for group in corpus.groups]
-        # The figures of raters do not depend on scores; the means stand for them.
+        # Agreement among raters does not depend on scores; the mean ratings are passed as scores.
         groups = [
             GroupScores(g.id, names, mean, mean, raters, g.source_id)
             for g, names, mean, raters in zip(corpus.groups, ids, means, singles, strict=True)
@@ -243,65 +245,64 @@ def _raters(corpus: Corpus) -> list[Printed]:
             rows.append([name, *("–" if value is None else f"{value:.2f}" for value in figures)])
     if not rows:
         return []
-    note = (
-        "(alpha is Krippendorff's; one rater against the rest, in Spearman's correlation, is what a judge can hope for)"
-    )
+    note = "(alpha is Krippendorff's; one rater against the rest, in Spearman's correlation, is the human ceiling)"
     return ["", DataTable(["aspect", "alpha", "one rater against the rest"], rows), note]
 
 
-def _proof(corpus: Corpus, seed: int) -> tuple[list[str], list[str]]:
-    """What a compile could show: whether the data can be split, and what its held-out sources can show.
+def _feasibility(corpus: Corpus, seed: int) -> tuple[list[str], list[str]]:
+    """Whether a compile could split the data, and what differences its held-out sources could detect.
 
     Returns:
-        Lines to print, and the aspects that a compile would take.
+        Lines to print, and the aspects that can be compiled.
     """
     from debate_judge.data.folds import default_folds
     from debate_judge.data.requirements import require_enough_rated, require_ratings
 
-    names = corpus.chosen_aspects()
+    names = corpus.select_aspects()
     if not names:
         return [], []
     lines = ["", "What a compile could show"]
-    usable: list[str] = []
+    compilable: list[str] = []
     refused: dict[str, list[str]] = {}
     for name in names:
         try:
             require_ratings(corpus, [name])
             require_enough_rated(corpus, [name])
-            _parts(corpus, [name], seed)
-            usable.append(name)
+            _splits(corpus, [name], seed)
+            compilable.append(name)
         except InputError as error:
-            # The same problem of several aspects is told once.
+            # A problem that several aspects share is printed once.
             problem = f"{error.problem.replace(name, 'it')}; found: {error.found}; remedy: {error.remedy}"
             refused.setdefault(problem, []).append(name)
-    for problem, of_aspects in refused.items():
-        lines.append(f"  {', '.join(of_aspects)}: a compile would refuse: {problem}")
-    if not usable:
+    for problem, refused_aspects in refused.items():
+        lines.append(f"  {', '.join(refused_aspects)}: a compile would refuse: {problem}")
+    if not compilable:
         return lines, []
-    parts, what = _parts(corpus, usable, seed), "sources" if corpus.grouped else "candidates"
-    train, dev, held_out = (part.sources for part in (parts.train, parts.dev, parts.held_out))
+    splits, noun = _splits(corpus, compilable, seed), "sources" if corpus.grouped else "candidates"
+    train, dev, held_out = (part.sources for part in (splits.train, splits.dev, splits.held_out))
     if held_out:
-        lines.append(f"  {train} {what} to learn from, {dev} to choose by, {held_out} held out for the evidence")
+        lines.append(f"  {train} {noun} to learn from, {dev} to choose by, {held_out} held out for the evidence")
     else:
         held_out = corpus.sources
         lines.append(
-            f"  each of the {held_out} {what} is held out once, by {default_folds(corpus)} folds; --folds 1 splits once"
+            f"  each of the {held_out} {noun} is held out once, by {default_folds(corpus)} folds; --folds 1 splits once"
         )
-    return [*lines, *(_within_groups(held_out, len(usable)) if corpus.grouped else _pooled(held_out))], usable
+    power = _detectable_differences(held_out, len(compilable)) if corpus.grouped else _pooled_interval(held_out)
+    return [*lines, *power], compilable
 
 
-def _parts(corpus: Corpus, aspects: Sequence[str], seed: int) -> Splits:
-    """As a compile parts them by default; with folds, the held-out part of the whole is empty."""
-    from debate_judge.data.folds import default_folds, fold
+def _splits(corpus: Corpus, aspects: Sequence[str], seed: int) -> Splits:
+    """The default split of a compile; with folds, its held-out part is empty."""
+    from debate_judge.data.folds import default_folds, make_folds
     from debate_judge.data.splits import split
 
     count = default_folds(corpus)
     if count == 1:
         return split(corpus, aspects=aspects, seed=seed)
-    return fold(corpus, aspects=aspects, seed=seed, count=count).whole
+    return make_folds(corpus, aspects=aspects, seed=seed, count=count).final
 
 
-def _within_groups(held_out: int, aspects: int) -> list[str]:
+def _detectable_differences(held_out: int, aspects: int) -> list[str]:
     from debate_judge.data.agreement.intervals import POWER, detectable_difference
 
     share = f"{100 * POWER:.0f} %"
@@ -309,12 +310,12 @@ def _within_groups(held_out: int, aspects: int) -> list[str]:
         f"  {held_out} held-out sources detect, in {share} of cases, a true difference of the correlations",
         "  of a debate and a single call of",
     ]
-    known = _DEVIATIONS if aspects > 1 else _DEVIATIONS[1:]
-    lines += [f"    {detectable_difference(d, held_out):.2f} or more {what}" for d, what in known]
+    deviations = _STANDARD_DEVIATIONS if aspects > 1 else _STANDARD_DEVIATIONS[1:]
+    lines += [f"    {detectable_difference(d, held_out):.2f} or more {what}" for d, what in deviations]
     return [*lines, "  (at the spread measured on SummEval with 16 candidates a source; a compile measures its own)"]
 
 
-def _pooled(held_out: int) -> list[str]:
+def _pooled_interval(held_out: int) -> list[str]:
     import math
 
     # Fisher's transformation: the error of a pooled correlation depends on the number of pairs alone.
@@ -323,33 +324,33 @@ def _pooled(held_out: int) -> list[str]:
     return [f"  a correlation of 0.60 over {held_out} held-out candidates has the interval [{low:.2f}, {high:.2f}]"]
 
 
-def _next(
+def _next_command(
     corpus: Corpus,
     flags: CheckFlags,
-    names: Sequence[str],
+    columns: Sequence[str],
     guess: GuessedTask | None,
     saved: bool,
-    usable: Sequence[str],
+    compilable: Sequence[str],
 ) -> list[str]:
-    """The command to run, for the aspects that a compile would take."""
+    """The command to run next, for the aspects that can be compiled."""
     import shlex
 
     if not corpus.rated_aspects():
         return ["Say which columns hold ratings, e.g. --columns " + f"{corpus.task.aspects[0].name}=COLUMN"]
-    if not usable:
+    if not compilable:
         return ["Nothing can be compiled from these data yet; see above for what is missing."]
     task = flags.task
     if guess is not None:
         task = guess.task.name if guess.built_in else flags.write_task if saved else "FILE.toml"
-    parts = [command("compile"), "--data", shlex.quote(flags.file), *(["--task", shlex.quote(task)] if task else [])]
-    # A task file that was saved says what the columns are called.
-    parts += ["--columns", shlex.quote(",".join(names))] if names and not saved else []
-    parts += ["--config", f"sources={flags.sources}"] if flags.sources else []
-    parts += ["--aspects", shlex.quote(",".join(usable))] if len(usable) < len(corpus.chosen_aspects()) else []
-    first = "Save the task (--write-task), correct it, then see" if guess and not (saved or guess.built_in) else "See"
+    words = [command("compile"), "--data", shlex.quote(flags.file), *(["--task", shlex.quote(task)] if task else [])]
+    # A saved task file has the names of the columns.
+    words += ["--columns", shlex.quote(",".join(columns))] if columns and not saved else []
+    words += ["--config", f"sources={flags.sources}"] if flags.sources else []
+    words += ["--aspects", shlex.quote(",".join(compilable))] if len(compilable) < len(corpus.select_aspects()) else []
+    lead = "Save the task (--write-task), correct it, then see" if guess and not (saved or guess.built_in) else "See"
     return [
-        f"{first} what a compile would cost; nothing is spent:",
-        Verbatim(f"  {' '.join(parts)} --lm PROVIDER/MODEL --estimate"),
+        f"{lead} what a compile would cost; nothing is spent:",
+        Verbatim(f"  {' '.join(words)} --lm PROVIDER/MODEL --estimate"),
     ]
 
 

@@ -1,4 +1,4 @@
-"""`--data mlflow:EXPERIMENT`: what people assessed in the traces of an MLflow experiment, as a file of rated texts."""
+"""`--data mlflow:EXPERIMENT`: human assessments in the traces of an MLflow experiment, as a file of rated texts."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.files.formats import RecordFile
 from debate_judge.data.files.records import Record
 from debate_judge.runs.mlflow_setup import prepare_mlflow
-from debate_judge.runs.tracking.store import check_address, explained
+from debate_judge.runs.tracking.store import check_address, tracking_errors
 
 PREFIX = "mlflow:"
 
 
 def rated_file(spec: str, tracking_uri: str | None = None, flag: str = "--data") -> str | RecordFile:
-    """What `data.load` takes for a value of --data: an experiment of MLflow as its records, anything else as it is.
+    """The argument of `data.load` for a value of --data: records of an MLflow experiment, or the value itself.
 
     Args:
         spec: `mlflow:NAME`, with the experiment's name or id, or another value.
-        tracking_uri: Where the experiment is; by default where MLFLOW_TRACKING_URI says, or MLflow's own default.
-        flag: What the value was given by, for messages.
+        tracking_uri: Tracking URI of the experiment; by default MLFLOW_TRACKING_URI, or MLflow's own default.
+        flag: The flag that the value came from, for messages.
     """
     if not spec.startswith(PREFIX):
         return spec
@@ -37,21 +37,21 @@ def _traces(spec: str, address: str | None, flag: str) -> Iterator[Record]:
     if address:
         check_address(uri)
     client, name = mlflow.MlflowClient(tracking_uri=uri), spec.removeprefix(PREFIX)
-    token, number = None, 0
-    with explained(uri):
-        known = {experiment.name: experiment.experiment_id for experiment in client.search_experiments()}
-        if name not in known and name not in known.values():
+    token, row = None, 0
+    with tracking_errors(uri):
+        experiment_ids = {experiment.name: experiment.experiment_id for experiment in client.search_experiments()}
+        if name not in experiment_ids and name not in experiment_ids.values():
             raise InputError(
                 f"no experiment {name!r} in the tracking store",
                 field=flag,
-                found=", ".join(known) or "no experiment at all",
-                remedy=did_you_mean(name, known) or "set MLFLOW_TRACKING_URI to the store that has it",
+                found=", ".join(experiment_ids) or "no experiment at all",
+                remedy=did_you_mean(name, experiment_ids) or "set MLFLOW_TRACKING_URI to the store that has it",
             )
         while True:
-            page = client.search_traces(locations=[known.get(name, name)], page_token=token)
+            page = client.search_traces(locations=[experiment_ids.get(name, name)], page_token=token)
             for trace in page:
-                number += 1
-                yield Record(trace.to_dict(), spec, number, unit="row")
+                row += 1
+                yield Record(trace.to_dict(), spec, row, unit="row")
             token = page.token
             if not token:
                 return

@@ -32,7 +32,7 @@ def prepare_mlflow() -> None:
 
     for name in ("mlflow", "alembic"):
         logging.getLogger(name).setLevel(os.environ["MLFLOW_LOGGING_LEVEL"])
-    # It would warn that a compile's run has parameters that are called like the settings of the model.
+    # It would warn that parameters of the run have the same names as settings of the model.
     logging.getLogger("mlflow.models.model").setLevel(logging.ERROR)
 
 
@@ -44,25 +44,25 @@ def sqlite_file(uri: str) -> Path | None:
     return Path(unquote(uri.partition(":///")[2]))
 
 
-_TURN = RLock()
+_LOCK = RLock()
 
 
 @contextmanager
 def use_tracking_uri(uri: str, *, registry: bool = True) -> Iterator[None]:
-    """MLflow's functions use the store at `uri` inside the block, and unless `registry` is false its models, too.
+    """Set MLflow's tracking URI, and unless `registry` is false its registry URI, inside the block.
 
-    MLflow knows one store a process, so blocks of several threads take turns, and what was set before is set again.
+    MLflow has one URI per process, so blocks of several threads wait for each other, and the old URI is restored.
     """
     from mlflow.tracking._model_registry import utils as models
     from mlflow.tracking._tracking_service import utils as runs
 
-    with _TURN:
-        before = runs._tracking_uri, models._registry_uri
+    with _LOCK:
+        previous = runs._tracking_uri, models._registry_uri
         try:
-            # Not by MLflow's functions, which set variables of the environment, too, while other threads read these.
+            # Not `mlflow.set_tracking_uri`, which also sets environment variables, while other threads read them.
             runs._tracking_uri = uri
             if registry:
                 models._registry_uri = uri
             yield
         finally:
-            runs._tracking_uri, models._registry_uri = before
+            runs._tracking_uri, models._registry_uri = previous

@@ -4,9 +4,9 @@
     python runs/report.py RUN_ID
     python runs/report.py runs/store/exports/NAME --share
 
-The page is made again from the report.json that the command left, and from the texts in its store; nothing is asked of
-an LM. On a terminal it is opened in the browser, and its path is printed in any case. With --share another page is
-made, to be passed on: it quotes no source, candidate, comment or debate.
+The page is made again from the report.json that the command wrote and from the texts in its store, without LM calls. On
+a terminal it is opened in the browser; its path is always printed. With --share another page is made, to be passed on:
+it quotes no source, candidate, comment or debate.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _run(flags: ReportFlags) -> int:
     store = None if flags.store is None else Path(flags.store)
     page = regenerate(flags.run, store, Path(STORE.default), share=flags.share)
     print(page)
-    # Where the output goes on to another program, nobody waits for a page.
+    # With the output piped to another program, no browser is opened.
     if is_terminal(sys.stdout) and not flags.share and not webbrowser.open(page.resolve().as_uri()):
         print("no browser could be opened here; open this file with one", file=sys.stderr)
     return 0

@@ -8,9 +8,9 @@
 
 The input has the formats of a compile's data; ratings are not needed. Results are one row per candidate and aspect, in
 the order of the input: group, candidate, aspect, score, rounds, stop_reason, unscored; where candidates or aspects
-share calls, also how many there were. With --wide a row is one text, and each aspect a column; with --keep-columns
-rows begin with the columns of the input. A score that is missing is null, and unscored says why. With --scale raters a
-score is what the raters would give on average, by a map that the compile fitted, and judge_score is the judge's own.
+share calls, also how many did. With --wide a row is one text, and each aspect a column; with --keep-columns
+rows begin with the columns of the input. A missing score is null, and unscored says why. With --scale raters a score is
+what the raters would give on average, by a map that the compile fitted, and judge_score is the judge's own.
 The key interval adds low and high, the ends of a conformal interval on that scale, and abstain marks scores whose
 interval is wider as left to people (to_people). The same command continues a run that was stopped.
 """
@@ -32,7 +32,7 @@ from debate_judge.runs.scoring.settings import DEFAULT_LEVEL, ScoreFlags
 
 if TYPE_CHECKING:
     from debate_judge.data.schema import RatedGroup, Task
-    from debate_judge.runs.scoring.output import Results
+    from debate_judge.runs.scoring.output import ResultWriter
     from debate_judge.runs.scoring.scorer import TextScorer
 
 
@@ -102,53 +102,53 @@ def _score(flags: ScoreFlags, scorer: TextScorer) -> int:
     from debate_judge.runs.export.recorded import evaluate_intervals
     from debate_judge.runs.reports.scoring_summary import scored_summary, uncertainty_summary
     from debate_judge.runs.scoring.output import open_results
-    from debate_judge.runs.scoring.scorer import unscored_code
+    from debate_judge.runs.scoring.scorer import unscored_exit_code
 
     judge = scorer.judge
     if scorer.note:
         say(f"note: {scorer.note}")
     source, out = Path(flags.source), Path(flags.out)
-    first, groups = scorer.ahead(_groups(flags, judge.task))
-    if flags.keep_columns and not first:
-        # The columns are those of the first text: without one nothing is begun.
+    first_groups, groups = scorer.peek(_groups(flags, judge.task))
+    if flags.keep_columns and not first_groups:
+        # The columns are those of the first text: an error in reading it is raised before a file is written.
         next(groups, None)
     with open_results(
         out,
         provenance=scorer.provenance(),
         source=source,
         transcripts=Path(flags.transcripts) if flags.transcripts else None,
-        form=scorer.form(first[0].candidates[0].row if first else {}),
-        extra=scorer.extra,
+        layout=scorer.layout(first_groups[0].candidates[0].row if first_groups else {}),
+        extra_fields=scorer.extra_fields,
     ) as results:
-        if results.begun:
-            say(f"{out} has rows already: they are compared with what --store recalls, then the run goes on")
-        scorer.run_preflight(first)
+        if results.resumed:
+            say(f"{out} has rows already: they are compared with the scores of this run, and new rows are appended")
+        scorer.run_preflight(first_groups)
         _write_all(flags, scorer, groups, results)
-    tally = results.tally
-    if not tally.rows:
+    totals = results.totals
+    if not totals.rows:
         raise InputError("no groups in the file", file=source, expected="at least one group with its candidates")
-    if tally.kept == tally.rows:
+    if totals.existing == totals.rows:
         say(f"nothing left to do: {out} has a row for every item")
-    show(*scored_summary(judge.lm.meter, judge.lm.price, flags.out, tally), to=sys.stderr)
+    show(*scored_summary(judge.lm.meter, judge.lm.price, flags.out, totals), to=sys.stderr)
     if flags.interval is not None:
         held_out = evaluate_intervals(judge.manifest, scorer.aspects, flags.interval, flags.abstain)
-        show(*uncertainty_summary(held_out, scorer.spans, flags.interval, flags.abstain), to=sys.stderr)
-    return unscored_code(flags, tally)
+        show(*uncertainty_summary(held_out, scorer.intervals, flags.interval, flags.abstain), to=sys.stderr)
+    return unscored_exit_code(flags, totals)
 
 
-def _write_all(flags: ScoreFlags, scorer: TextScorer, groups: Iterator[RatedGroup], results: Results) -> None:
+def _write_all(flags: ScoreFlags, scorer: TextScorer, groups: Iterator[RatedGroup], results: ResultWriter) -> None:
     from debate_judge.runs.runner.progress import RunProgress
 
-    count = _count(flags, scorer)
-    with RunProgress(scorer.judge.lm, shown=True) as shown, shown.over("items scored", count) as done:
+    count = _count_items(flags, scorer)
+    with RunProgress(scorer.judge.lm, shown=True) as progress, progress.over("items scored", count) as item_pass:
         for item, score, row in scorer.scored(groups):
             results.add(item, score, row)
-            done.advance()
+            item_pass.advance()
     results.finish()
 
 
-def _count(flags: ScoreFlags, scorer: TextScorer) -> int | None:
-    """How many items there are, for the time that is left; only looked for where a bar shows it."""
+def _count_items(flags: ScoreFlags, scorer: TextScorer) -> int | None:
+    """The number of items, for the estimated time left; only counted where a bar shows it."""
     from debate_judge.runs.scoring.scorer import count_candidates
 
     if not is_terminal(sys.stderr):
@@ -156,7 +156,7 @@ def _count(flags: ScoreFlags, scorer: TextScorer) -> int | None:
     try:
         return count_candidates(flags.source, scorer.judge.task, flags.columns, flags.sources) * len(scorer.aspects)
     except InputError:
-        # It is reported when scoring reaches it, after the rows before it.
+        # Reported when scoring reaches it, after the rows before it.
         return None
 
 

@@ -20,10 +20,10 @@ from debate_judge.data.errors import InputError, install_hint
 from debate_judge.runs.flags.parser import exit_code, settings_of
 from debate_judge.runs.scoring.settings import ServeFlags
 
-KEY = "DEBATE_SERVE_KEY"
+KEY_VARIABLE = "DEBATE_SERVE_KEY"
 """The environment variable of the bearer key."""
 
-_SHORTEST_KEY = 16
+_MIN_KEY_LENGTH = 16
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -37,16 +37,16 @@ def bearer_key(host: str) -> str | None:
     Raises:
         InputError: It is missing where it is needed, or too short to be safe.
     """
-    key = os.environ.get(KEY, "").strip()
-    if key and len(key) < _SHORTEST_KEY:
-        raise InputError("the key is too short", field=KEY, expected=f"at least {_SHORTEST_KEY} characters")
+    key = os.environ.get(KEY_VARIABLE, "").strip()
+    if key and len(key) < _MIN_KEY_LENGTH:
+        raise InputError("the key is too short", field=KEY_VARIABLE, expected=f"at least {_MIN_KEY_LENGTH} characters")
     if not key and not _is_loopback(host):
         raise InputError(
             "anyone who can reach this address could spend your money",
             field="--host",
-            expected=f"127.0.0.1, or a key in {KEY}",
+            expected=f"127.0.0.1, or a key in {KEY_VARIABLE}",
             found=host,
-            remedy=f"export {KEY}=$(openssl rand -hex 32), and put TLS before the service",
+            remedy=f"export {KEY_VARIABLE}=$(openssl rand -hex 32), and put TLS before the service",
         )
     return key or None
 
@@ -60,8 +60,8 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _run(arguments: ServeFlags) -> int:
-    key = bearer_key(arguments.host)
+def _run(flags: ServeFlags) -> int:
+    key = bearer_key(flags.host)
     try:
         import fastapi  # noqa: F401
         import prometheus_client  # noqa: F401
@@ -72,21 +72,21 @@ def _run(arguments: ServeFlags) -> int:
     from debate_judge.runs.integrations.http_service import ServiceLimits, make_app
     from debate_judge.runs.scoring.scorer import open_program
 
-    with open_program(arguments) as judge:
-        judge.compiled.require_calibrated(judge.choose(), arguments.scale)
-        limits = ServiceLimits(arguments.max_body, arguments.max_requests, arguments.request_time)
-        app = make_app(judge, key=key, limits=limits, scale=arguments.scale)
+    with open_program(flags) as judge:
+        judge.compiled.require_calibrated(judge.choose(), flags.scale)
+        limits = ServiceLimits(flags.max_body, flags.max_requests, flags.request_time)
+        app = make_app(judge, key=key, limits=limits, scale=flags.scale)
         uvicorn.run(
             app,
-            host=arguments.host,
-            port=arguments.port,
+            host=flags.host,
+            port=flags.port,
             log_level="info",
             access_log=False,
             server_header=False,
-            timeout_graceful_shutdown=arguments.grace,
-            # A little more than is answered at once, so that the refusal and /health have room.
-            limit_concurrency=arguments.max_requests + 64,
-            backlog=max(2048, arguments.max_requests),
+            timeout_graceful_shutdown=flags.grace,
+            # A little more than `max_requests`, so that refusals and /health are still answered.
+            limit_concurrency=flags.max_requests + 64,
+            backlog=max(2048, flags.max_requests),
         )
     return 0
 

@@ -73,7 +73,7 @@ CallScript = Callable[[bytes, int], str | None]
 """Body of a call and number of its attempt, from 0 -> what goes wrong with its line, or None. See `_line`."""
 JobScript = Callable[[int], str | None]
 """Number of a job, from 0 -> `expired`, `cancelled`, an error code of validation, or None."""
-DoorScript = Callable[[str, str, int], str | None]
+RequestScript = Callable[[str, str, int], str | None]
 """Method, path and number of a request, from 0 -> what goes wrong, or None.
 
 `500`, `429` and `garbage` are answers; `lost` is a connection that is closed after the request was carried out, `held`
@@ -90,9 +90,9 @@ class BatchServer:
 
     def __init__(self, answer: Answer) -> None:
         self.answer = answer
-        self.calls: CallScript = lambda body, attempt: None
-        self.job: JobScript = lambda number: None
-        self.door: DoorScript = lambda method, path, number: None
+        self.on_call: CallScript = lambda body, attempt: None
+        self.on_job: JobScript = lambda number: None
+        self.on_request: RequestScript = lambda method, path, number: None
         self.key: str | None = None
         """If set, requests with another key get 401."""
         self.tamper: Callable[[int, list[bytes]], list[bytes]] = lambda number, lines: lines
@@ -161,13 +161,13 @@ class BatchServer:
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Any) -> web.StreamResponse:
-        door = f"{request.method} {request.path.removeprefix('/v1')}"
-        number = self.requests[door]
-        self.requests[door] += 1
+        endpoint = f"{request.method} {request.path.removeprefix('/v1')}"
+        number = self.requests[endpoint]
+        self.requests[endpoint] += 1
         key = request.headers.get("Authorization", "").removeprefix("Bearer ")
         if self.key is not None and key != self.key:
             return error_response(401, f"Incorrect API key provided: {key}", "invalid_api_key")
-        fault = self.door(request.method, request.path.removeprefix("/v1"), number)
+        fault = self.on_request(request.method, request.path.removeprefix("/v1"), number)
         if fault in ("500", "429"):
             status, message, code = ERRORS[fault]
             return error_response(status, message, code, {"Retry-After": "0.01"})
@@ -276,7 +276,7 @@ class BatchServer:
         return web.json_response(shown(job))
 
     def _move_on(self, job: dict[str, Any]) -> None:
-        status, fate = job["status"], self.job(job["number"])
+        status, fate = job["status"], self.on_job(job["number"])
         if status == "validating":
             errors = self._invalid(job)
             if errors:
@@ -295,7 +295,7 @@ class BatchServer:
 
     def _invalid(self, job: dict[str, Any]) -> list[dict[str, Any]]:
         """What validation finds; codes as the service has them."""
-        scripted = self.job(job["number"])
+        scripted = self.on_job(job["number"])
         if scripted not in (None, "expired", "cancelled"):
             return [{"code": scripted, "message": f"scripted: {scripted}", "line": None, "param": None}]
         waiting = sum(j["size"] for j in self.jobs.values() if j["status"] in ("validating", "in_progress"))
@@ -324,7 +324,7 @@ class BatchServer:
             body = json.dumps(entry["body"]).encode()
             attempt = self.attempts[body]
             self.attempts[body] += 1
-            fault = self.calls(body, attempt)
+            fault = self.on_call(body, attempt)
             # Half of an interrupted job was done before.
             if fate in ("expired", "cancelled") and number % 2:
                 fault = fate

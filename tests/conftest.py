@@ -114,7 +114,7 @@ def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def new_tables(run_folder: Path) -> Callable[[Path], None]:
     """Writes the database of a new tracking store, as a copy of one whose making took MLflow seconds."""
-    make = store._make_tables
+    make = store._create_tables
     made = run_folder / "tables.db"
 
     def copy(file: Path) -> None:
@@ -133,7 +133,7 @@ def new_tables(run_folder: Path) -> Callable[[Path], None]:
 @pytest.fixture(scope="session", autouse=True)
 def make_tables(new_tables: Callable[[Path], None]) -> Iterator[Callable[[str], None]]:
     """Let every new tracking store begin with such a copy; the fixture is what otherwise makes its tables."""
-    make = store._make_tables
+    make = store._create_tables
 
     def copied(uri: str) -> None:
         file = sqlite_file(uri)
@@ -143,7 +143,7 @@ def make_tables(new_tables: Callable[[Path], None]) -> Iterator[Callable[[str], 
             new_tables(file)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store, "_make_tables", copied)
+        patch.setattr(store, "_create_tables", copied)
         yield make
 
 
@@ -163,7 +163,7 @@ def fluent_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[st
     monkeypatch.setenv("MLFLOW_ENABLE_ASYNC_TRACE_LOGGING", "false")
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
     (tmp_path / "mlflow.db").touch()
-    store._make_tables(uri)
+    store._create_tables(uri)
     # Not `store.used`, which would keep other threads from theirs.
     mlflow.set_tracking_uri(uri)
     yield uri

@@ -111,7 +111,7 @@ def find_decision_rules(groups: Iterable[RatedGroup], aspects: Sequence[Aspect])
         scale, name = aspect.scale, aspect.name
         rated = [g for g in groups if any(r is not None for r in g.ratings(name))]
         values = {v for g in groups for c in g.candidates for v in c.ratings.get(name, ())}
-        if all(g.compares(aspect) for g in rated) and any(g.has_distinct_ratings(name) for g in rated):
+        if all(g.is_pair(aspect) for g in rated) and any(g.has_distinct_ratings(name) for g in rated):
             rules[name] = DecisionRule("pairs")
         elif values == {scale.low, scale.high}:
             rules[name] = _binary_rule(scale.low, scale.high)

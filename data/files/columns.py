@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from debate_judge.data.errors import InputError, did_you_mean
-from debate_judge.data.files.ratings import WORDS
+from debate_judge.data.files.ratings import YES_NO_WORDS
 from debate_judge.data.files.records import Record, looks_like_a_number
 from debate_judge.data.schema import Task
 
@@ -62,17 +62,19 @@ RATER_NAME = re.compile(
 )
 """Other names of the column `rater`, in the form of `normalized_name`."""
 
-_NEAR = 0.6
+_CUTOFF = 0.6
 """How near a column's name is to one that is needed; less than elsewhere, since a source left unread changes groups."""
 
-_OF_A_TEXT = ("group", "source", "context", "candidate", "text")
+_TEXT_ROLES = ("group", "source", "context", "candidate", "text")
 """Roles that tell one text from others."""
 
 _PARTNER = {"aspect": "rating", "rating": "aspect"}
 """Roles that mean something only together."""
 
-_WORD = "rater|annotator|judge|human|expert|worker|person"
-_RATER = rf"(?:[_ .-]+(?:(?:{_WORD}|r|a)[_ .-]?)?(?:\d+|[A-Za-z])|[_ .-]*\((?:{_WORD})[_ .-]?(?:\d+|[A-Za-z])\))"
+_RATER_WORD = "rater|annotator|judge|human|expert|worker|person"
+_RATER_ENDING = (
+    rf"(?:[_ .-]+(?:(?:{_RATER_WORD}|r|a)[_ .-]?)?(?:\d+|[A-Za-z])|[_ .-]*\((?:{_RATER_WORD})[_ .-]?(?:\d+|[A-Za-z])\))"
+)
 
 
 def normalized_name(name: str) -> str:
@@ -83,14 +85,14 @@ def normalized_name(name: str) -> str:
 def rater_base(key: str) -> str | None:
     """The column's name in the form of `normalized_name` without the ending that numbers a rater; None without such an
     ending."""
-    match = re.fullmatch(rf"(.+?){_RATER}", key)
+    match = re.fullmatch(rf"(.+?){_RATER_ENDING}", key)
     return normalized_name(match.group(1)) if match else None
 
 
-def missing(record: Record, role: str, keys: Iterable[str]) -> InputError:
+def missing_column_error(record: Record, role: str, keys: Iterable[str]) -> InputError:
     """The error for a required column that is missing; it suggests the column that may be meant."""
     names = [key for key in keys if normalized_name(key) in OTHER_NAMES.get(role, ())]
-    near = did_you_mean(role, list(keys), "did you mean {}?", _NEAR)
+    near = did_you_mean(role, list(keys), "did you mean {}?", _CUTOFF)
     guess = names[0] if names else "COLUMN"
     return record.error(
         f"the field {role!r} is missing",
@@ -103,7 +105,7 @@ def missing(record: Record, role: str, keys: Iterable[str]) -> InputError:
 
 def has_no_similar_column(role: str, keys: Collection[str]) -> bool:
     """Whether no column resembles `role`, so that the file does without it rather than calling it something else."""
-    return did_you_mean(role, list(keys), cutoff=_NEAR) is None and _named(role, keys) is None
+    return did_you_mean(role, list(keys), cutoff=_CUTOFF) is None and _column_with_common_name(role, keys) is None
 
 
 def suggest_columns_flag(name: str, names: Collection[str], unread: Collection[str]) -> str:
@@ -114,11 +116,11 @@ def suggest_columns_flag(name: str, names: Collection[str], unread: Collection[s
         names: Ours that no column matched.
         unread: All columns that matched none of ours.
     """
-    role = next((role for role in (*OTHER_NAMES, "rater") if _named(role, [name]) is not None), "")
+    role = next((role for role in (*OTHER_NAMES, "rater") if _column_with_common_name(role, [name]) is not None), "")
     partner = _PARTNER.get(role, "")
     if role == "comment" and role not in names and any(known.startswith("comments.") for known in names):
         return f"--columns comments.ASPECT={name} if it is that"
-    if role not in names or (partner in names and _named(partner, unread) is None):
+    if role not in names or (partner in names and _column_with_common_name(partner, unread) is None):
         return ""
     return f"--columns {role}={name} if it is that"
 
@@ -143,17 +145,17 @@ def guess_roles(records: Sequence[Record], matched: Mapping[str, str], rest: Seq
         taken.update(new)
         roles.update(new)
 
-    take(source=_named("source", rest), text=_named("text", rest))
-    place = [roles[role] for role in _OF_A_TEXT if role in roles]
-    aspect, rating = (roles.get(role) or _named(role, rest) for role in ("aspect", "rating"))
-    long = aspect is not None and rating is not None
+    take(source=_column_with_common_name("source", rest), text=_column_with_common_name("text", rest))
+    text_columns = [roles[role] for role in _TEXT_ROLES if role in roles]
+    aspect, rating = (roles.get(role) or _column_with_common_name(role, rest) for role in ("aspect", "rating"))
+    is_long = aspect is not None and rating is not None
     if aspect is not None and rating is not None and not ("aspect" in roles and "rating" in roles):
-        words = all(_is_a_word(record.values.get(aspect)) for record in records)
-        long = words and count_distinct(records, place) < count_distinct(records, [*place, aspect])
-        if long:
+        words = all(_is_word(record.values.get(aspect)) for record in records)
+        is_long = words and count_distinct(records, text_columns) < count_distinct(records, [*text_columns, aspect])
+        if is_long:
             take(aspect=aspect, rating=rating)
-    if long:
-        take(comment=_named("comment", rest))
+    if is_long:
+        take(comment=_column_with_common_name("comment", rest))
     if (rater := rater_column(records, {**roles, **taken}, rest)) is not None:
         take(rater=rater)
     return taken
@@ -167,15 +169,15 @@ def rater_column(records: Sequence[Record], roles: Mapping[str, str], rest: Iter
         roles: Role -> column.
         rest: Columns that match no role.
     """
-    name = _named("rater", [key for key in rest if key not in roles.values()])
-    long = "aspect" in roles and "rating" in roles
-    place = [roles[role] for role in (*_OF_A_TEXT, *(("aspect",) if long else ())) if role in roles]
-    if name is None or "rater" in roles or (not long and count_distinct(records, place) == len(records)):
+    name = _column_with_common_name("rater", [key for key in rest if key not in roles.values()])
+    is_long = "aspect" in roles and "rating" in roles
+    text_columns = [roles[role] for role in (*_TEXT_ROLES, *(("aspect",) if is_long else ())) if role in roles]
+    if name is None or "rater" in roles or (not is_long and count_distinct(records, text_columns) == len(records)):
         return None
-    return name if count_distinct(records, [*place, name]) == len(records) else None
+    return name if count_distinct(records, [*text_columns, name]) == len(records) else None
 
 
-def _named(role: str, keys: Iterable[str]) -> str | None:
+def _column_with_common_name(role: str, keys: Iterable[str]) -> str | None:
     """The column with the commonest of the other names of a role."""
     by_name = {normalized_name(key): key for key in reversed(list(keys))}
     if role == "rater":
@@ -183,9 +185,9 @@ def _named(role: str, keys: Iterable[str]) -> str | None:
     return next((by_name[word] for word in OTHER_NAMES.get(role, ()) if word in by_name), None)
 
 
-def _is_a_word(value: object) -> bool:
+def _is_word(value: object) -> bool:
     text = value.strip() if isinstance(value, str) else ""
-    return bool(text) and not looks_like_a_number(text) and text.lower() not in WORDS
+    return bool(text) and not looks_like_a_number(text) and text.lower() not in YES_NO_WORDS
 
 
 def count_distinct(records: Iterable[Record], columns: Sequence[str]) -> int:
@@ -194,16 +196,16 @@ def count_distinct(records: Iterable[Record], columns: Sequence[str]) -> int:
 
 
 @dataclass(frozen=True)
-class Columns:
+class ColumnNames:
     """The names that a user gave with `--columns`."""
 
     renamed: Mapping[str, str] = field(default_factory=dict)
     """Our name -> the user's column."""
-    learnt: Mapping[str, str] = field(default_factory=dict)
+    defaults: Mapping[str, str] = field(default_factory=dict)
     """The same from a task file or an export. It holds for tables that have the column; others are read without it."""
 
     @classmethod
-    def of(cls, entries: Iterable[str]) -> Columns:
+    def parse(cls, entries: Iterable[str]) -> ColumnNames:
         """Read `NAME=COLUMN` entries.
 
         Raises:
@@ -222,22 +224,22 @@ class Columns:
             renamed[name] = column
         return cls(renamed)
 
-    def naming(self, keys: Iterable[str]) -> dict[str, str]:
+    def names_for(self, keys: Iterable[str]) -> dict[str, str]:
         """Our name -> the user's column, for a table with these columns."""
-        there = {base for key in keys for base in (key, rater_base(key))} if self.learnt else set()
+        present = {base for key in keys for base in (key, rater_base(key))} if self.defaults else set()
         taken = set(self.renamed.values())
-        known = {
+        used_defaults = {
             name: column
-            for name, column in self.learnt.items()
+            for name, column in self.defaults.items()
             if name not in self.renamed
             and column not in taken
-            and not there.isdisjoint((column, normalized_name(column)))
+            and not present.isdisjoint((column, normalized_name(column)))
         }
-        return known | dict(self.renamed)
+        return used_defaults | dict(self.renamed)
 
-    def find(self, keys: Sequence[str], names: Collection[str]) -> tuple[dict[str, str], list[str]]:
+    def match(self, keys: Sequence[str], names: Collection[str]) -> tuple[dict[str, str], list[str]]:
         """Match a record's `keys` with our `names`: our name -> key, and the keys that match none, in their order."""
-        plain, renamed = {normalized_name(name): name for name in names}, self.naming(keys)
+        plain, renamed = {normalized_name(name): name for name in names}, self.names_for(keys)
         matched = {ours: column for ours, column in renamed.items() if ours in names and column in keys}
         named = set(renamed.values())
         # Exact names come first, so that `text` wins where there is a column `Text` as well.
@@ -248,7 +250,7 @@ class Columns:
         taken = set(matched.values())
         return matched, [key for key in keys if key not in taken]
 
-    def require(self, record: Record, keys: Collection[str], names: Collection[str], bases: Collection[str]) -> None:
+    def check(self, record: Record, keys: Collection[str], names: Collection[str], bases: Collection[str]) -> None:
         """Check that every entry of `--columns` names one of ours and a column that exists.
 
         Args:
@@ -297,38 +299,40 @@ class RowLayout:
     """Columns that are not read since their aspect also has one for each rater: most likely the means of these."""
 
     @property
-    def long(self) -> bool:
+    def is_long(self) -> bool:
         """Whether a row is one rating."""
         return "aspect" in self.roles and "rating" in self.roles
 
     @property
-    def merges(self) -> bool:
+    def has_rows_per_candidate(self) -> bool:
         """Whether several rows may be about one candidate."""
-        return self.long or "rater" in self.roles
+        return self.is_long or "rater" in self.roles
 
 
-def row_layout(keys: Sequence[str], task: Task, columns: Columns) -> RowLayout:
+def row_layout(keys: Sequence[str], task: Task, columns: ColumnNames) -> RowLayout:
     """Match all columns of a table."""
     aspects = [aspect.name for aspect in task.aspects]
-    columns = Columns(columns.naming(keys))
-    matched, rest = columns.find(keys, names_in_rows(task))
-    ratings, rest = _with_raters(matched, rest, aspects, "", columns)
+    columns = ColumnNames(columns.names_for(keys))
+    matched, rest = columns.match(keys, column_names(task))
+    ratings, rest = _columns_with_raters(matched, rest, aspects, "", columns)
     # A comment on no aspect is on the row's rating, or on the only aspect that there is.
-    comments, rest = _with_raters(matched, rest, [*(COMMENTS + a for a in aspects), "comment"], COMMENTS, columns)
+    comments, rest = _columns_with_raters(
+        matched, rest, [*(COMMENTS + a for a in aspects), "comment"], COMMENTS, columns
+    )
     used = {column for taken in (*ratings.values(), *comments.values()) for column in taken}
     replaced = tuple(matched[a] for a in aspects if a in matched and matched[a] not in used)
     roles = {role: matched[role] for role in ROLES if role in matched and role not in aspects}
     return RowLayout(roles, ratings, comments, tuple(rest), replaced)
 
 
-def names_in_rows(task: Task) -> tuple[str, ...]:
+def column_names(task: Task) -> tuple[str, ...]:
     """All names that a column of a table can have."""
     aspects = [aspect.name for aspect in task.aspects]
     return (*aspects, *(role for role in ROLES if role not in aspects), *(COMMENTS + a for a in aspects))
 
 
-def _with_raters(
-    matched: Mapping[str, str], rest: Sequence[str], names: Sequence[str], prefix: str, columns: Columns
+def _columns_with_raters(
+    matched: Mapping[str, str], rest: Sequence[str], names: Sequence[str], prefix: str, columns: ColumnNames
 ) -> tuple[dict[str, tuple[str, ...]], list[str]]:
     """The columns of each name, among them those of single raters, which replace the one that is named alone.
 
@@ -342,19 +346,19 @@ def _with_raters(
     Returns:
         Aspect, or nothing for a comment on none -> its columns, and the columns that are still unmatched.
     """
-    made: dict[str, tuple[str, ...]] = {}
-    left, bases = list(rest), {key: rater_base(key) for key in rest}
+    columns_of: dict[str, tuple[str, ...]] = {}
+    unmatched, bases = list(rest), {key: rater_base(key) for key in rest}
     # The longest name first: an aspect may be called `quality`, and another `quality_a`.
     for name in sorted(names, key=len, reverse=True):
         base = columns.renamed.get(name, name)
         several = base.split("+") if prefix and name not in matched else []
-        raters = tuple(key for key in left if key in several or bases[key] == normalized_name(base))
-        left = [key for key in left if key not in raters] if raters else left
+        raters = tuple(key for key in unmatched if key in several or bases[key] == normalized_name(base))
+        unmatched = [key for key in unmatched if key not in raters] if raters else unmatched
         if raters or name in matched:
-            made[name] = raters or (matched[name],)
-    if prefix and "comment" in made:
-        made[prefix] = made.pop("comment")
-    return {name.removeprefix(prefix): made[name] for name in (*names, prefix) if name in made}, left
+            columns_of[name] = raters or (matched[name],)
+    if prefix and "comment" in columns_of:
+        columns_of[prefix] = columns_of.pop("comment")
+    return {name.removeprefix(prefix): columns_of[name] for name in (*names, prefix) if name in columns_of}, unmatched
 
 
 class ReadingNotes:
@@ -372,7 +376,7 @@ class ReadingNotes:
         if part not in self._parts:
             self._parts.append(part)
 
-    def fields(
+    def add_fields(
         self,
         used: Iterable[str],
         ignored: Iterable[str],
@@ -394,7 +398,7 @@ class ReadingNotes:
         room = _MAX_NAMED - len(self._ignored)
         for name in unread[:room]:
             hint = why or did_you_mean(name, names) or suggest_columns_flag(name, names, unread)
-            self._ignored[name] = hint or _number_in(name, record)
+            self._ignored[name] = hint or _number_hint(name, record)
         self._more = self._more or len(unread) > room
 
     @property
@@ -402,7 +406,7 @@ class ReadingNotes:
         """Field that no record was read from -> the reason, or the name that may be meant."""
         return {name: hint for name, hint in self._ignored.items() if name not in self._used}
 
-    def line(self) -> str:
+    def text(self) -> str:
         """All notes in one line; empty if there are none."""
         parts = list(self._parts)
         if ignored := self.ignored:
@@ -412,13 +416,13 @@ class ReadingNotes:
 
     def log(self) -> None:
         """Log the line, unless exactly this line has been logged."""
-        text = self.line()
+        text = self.text()
         if text != self._told:
             logger.warning("%s", text)
             self._told = text
 
 
-def _number_in(name: str, record: Record | None) -> str:
+def _number_hint(name: str, record: Record | None) -> str:
     """What to say of a column that is not read although it holds a number; else empty."""
     value = None if record is None else record.values.get(name)
     number = looks_like_a_number(value.strip()) if isinstance(value, str) else isinstance(value, int | float)

@@ -22,15 +22,15 @@ from typing import Any, Literal
 
 from debate_judge.data.errors import InputError, install_hint
 from debate_judge.data.files.columns import OTHER_NAMES, normalized_name
-from debate_judge.data.files.layouts import joined
-from debate_judge.data.files.ratings import decimal_commas
+from debate_judge.data.files.layouts import join_traces
+from debate_judge.data.files.ratings import has_decimal_commas
 from debate_judge.data.files.reading import (
-    LONGEST_LINE,
-    holding_list,
+    MAX_LINE_BYTES,
     json_records,
     lines,
+    record_list_name,
     refuse_pipe,
-    unreadable,
+    unreadable_error,
 )
 from debate_judge.data.files.records import Record
 
@@ -56,7 +56,7 @@ class RecordFile:
     """As the user wrote it."""
     format: str
     """In words, e.g. `columns separated by semicolons`."""
-    usual: bool
+    is_default: bool
     """Whether the format follows from the suffix alone, so that the user need not be told."""
     records: Callable[[], Iterator[Record]]
     """Opens the file and streams its records."""
@@ -67,25 +67,25 @@ class RecordFile:
         return Path() if self.name.startswith(HUB) else Path(self.name).parent
 
 
-def stem_of(name: str) -> str:
+def short_name(name: str) -> str:
     """A short name of a file or data set, for runs and tables."""
     if not name.startswith(HUB):
         return Path(name).stem
-    return HubName.of(name).path.rstrip("/").rpartition("/")[2] or "hub"
+    return HubName.parse(name).path.rstrip("/").rpartition("/")[2] or "hub"
 
 
-def known(name: str) -> bool:
+def has_known_format(name: str) -> bool:
     """Whether a name has the form of one of the formats; no file is opened."""
     suffix = Path(name).suffix.lower()
     return name.startswith(HUB) or suffix in SUFFIXES or suffix in EXCEL
 
 
-def rows(path: str | Path) -> Iterator[Record]:
+def read_records(path: str | Path) -> Iterator[Record]:
     """Stream the records of a file; one with another suffix is read as JSON lines or a JSON array."""
-    return recognized(path).records() if known(str(path)) else json_records(Path(path))
+    return detect_format(path).records() if has_known_format(str(path)) else json_records(Path(path))
 
 
-def recognized(name: str | Path) -> RecordFile:
+def detect_format(name: str | Path) -> RecordFile:
     """Find out the format of a file or data set.
 
     Raises:
@@ -94,26 +94,26 @@ def recognized(name: str | Path) -> RecordFile:
     name = str(name)
     suffix = "" if name.startswith(HUB) else Path(name).suffix.lower()
     if name.startswith(HUB):
-        wanted = HubName.of(name)
+        hub_name = HubName.parse(name)
         return RecordFile(
-            name, f"a set of the Hugging Face hub, split {wanted.split or 'its only one'}", True, wanted.rows
+            name, f"a set of the Hugging Face hub, split {hub_name.split or 'its only one'}", True, hub_name.rows
         )
     first_name, plus, second_name = name.partition("+")
-    if plus and known(first_name) and known(second_name) and not Path(name).exists():
-        ratings, texts = recognized(first_name), recognized(second_name)
+    if plus and has_known_format(first_name) and has_known_format(second_name) and not Path(name).exists():
+        ratings, texts = detect_format(first_name), detect_format(second_name)
         description = f"{ratings.format}, joined with {texts.format} by the ids of traces"
-        return RecordFile(name, description, True, lambda: joined(ratings.records(), texts.records()))
+        return RecordFile(name, description, True, lambda: join_traces(ratings.records(), texts.records()))
     if suffix in JSON:
-        list_name = holding_list(Path(name))
+        list_name = record_list_name(Path(name))
         description = "JSON" if list_name is None else f"the records are the list {list_name!r} of one JSON object"
         return RecordFile(name, description, list_name is None, lambda: json_records(Path(name)))
     if suffix in TEXT_TABLES:
-        separator = _separator(Path(name))
+        separator = _detect_separator(Path(name))
         usual = separator == ("\t" if suffix == ".tsv" else ",")
         description = f"columns separated by {_SEPARATORS.get(separator, repr(separator))}"
         return RecordFile(name, description, usual, lambda: csv_rows(Path(name), separator))
     if suffix in EXCEL:
-        sheets = _workbook(Path(name))[0]
+        sheets = _open_workbook(Path(name))[0]
         description = f"sheet {sheets[0]!r}" + (f", the first of {len(sheets)}" if len(sheets) > 1 else "")
         return RecordFile(name, description, len(sheets) == 1, lambda: excel_rows(Path(name)))
     if suffix == ".parquet":
@@ -135,12 +135,12 @@ def csv_rows(path: Path, separator: str | None = None) -> Iterator[Record]:
         path: The file.
         separator: Between the cells; by default the one that divides the header into most columns.
     """
-    separator = separator or _separator(path)
+    separator = separator or _detect_separator(path)
     # A blank line in place of the one that names the separator keeps the numbers of the others.
-    texts = ("\n" if number == 1 and _declared(text) else text for number, text in lines(path))
+    texts = ("\n" if number == 1 and _declared_separator(text) else text for number, text in lines(path))
     # strict: a quote that is never closed would otherwise swallow the rest of the file as one text.
     # Python's limit for a cell, 131,072 characters, is less than long sources have; it is one for the process.
-    csv.field_size_limit(max(csv.field_size_limit(), LONGEST_LINE))
+    csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE_BYTES))
     reader = csv.reader(texts, delimiter=separator, strict=True)
 
     def numbered() -> Iterator[tuple[int, list[str]]]:
@@ -152,13 +152,13 @@ def csv_rows(path: Path, separator: str | None = None) -> Iterator[Record]:
                 return
             yield line, row
 
-    again = None if separator != "," else lambda: csv_rows(path, separator)
-    return _table(numbered(), str(path), "line", again)
+    reread = None if separator != "," else lambda: csv_rows(path, separator)
+    return _table_records(numbered(), str(path), "line", reread)
 
 
 def excel_rows(path: Path) -> Iterator[Record]:
     """The rows of the first sheet of a workbook, all values as texts; a row's number is the one that Excel shows."""
-    sheets, first, cells = _workbook(path)
+    sheets, first, cells = _open_workbook(path)
     if not first and len(sheets) > 1:
         raise InputError(
             f"the first sheet, {sheets[0]!r}, is empty",
@@ -167,7 +167,7 @@ def excel_rows(path: Path) -> Iterator[Record]:
             found="further sheets: " + ", ".join(map(repr, sheets[1:])),
             remedy="move the sheet with the data to the front, or save it as CSV UTF-8",
         )
-    return _table(enumerate(cells, start=first), str(path), "row", lambda: excel_rows(path))
+    return _table_records(enumerate(cells, start=first), str(path), "row", lambda: excel_rows(path))
 
 
 def parquet_rows(path: Path) -> Iterator[Record]:
@@ -179,33 +179,37 @@ def parquet_rows(path: Path) -> Iterator[Record]:
     number = 0
     try:
         schema = pyarrow.parquet.read_schema(path)
-        texts = [name for name, kind in zip(schema.names, schema.types, strict=True) if kind in _texts(pyarrow)]
+        texts = [
+            name
+            for name, column_type in zip(schema.names, schema.types, strict=True)
+            if column_type in _text_types(pyarrow)
+        ]
         # As a dictionary, a long text that is repeated is in memory once.
         file = pyarrow.parquet.ParquetFile(path, read_dictionary=texts)
-        _refuse_bomb(file.metadata, path)
+        _refuse_decompression_bomb(file.metadata, path)
         for batch in file.iter_batches(batch_size=1000):
             columns = {
                 n: c if n in texts else c.to_pylist() for n, c in zip(file.schema_arrow.names, batch, strict=True)
             }
-            for place in range(batch.num_rows):
+            for i in range(batch.num_rows):
                 number += 1
-                values = {n: c[place].as_py() if n in texts else c[place] for n, c in columns.items()}
+                values = {n: c[i].as_py() if n in texts else c[i] for n, c in columns.items()}
                 yield typed_row(values, str(path), number)
     except InputError:
         raise
     except OSError as error:
-        raise unreadable(error, path) from None
+        raise unreadable_error(error, path) from None
     except (pyarrow.ArrowException, ValueError, OverflowError, KeyError) as error:
         # Python cannot hold every date that Parquet can.
         after = f"after row {number}: " if number else ""
-        raise InputError("not a Parquet file that can be read", file=path, found=after + first_line(error)) from None
+        raise InputError("not a Parquet file that can be read", file=path, found=after + first_line_of(error)) from None
 
 
-def _texts(pyarrow: Any) -> tuple[Any, ...]:
+def _text_types(pyarrow: Any) -> tuple[Any, ...]:
     return pyarrow.string(), pyarrow.large_string()
 
 
-def _refuse_bomb(metadata: Any, path: Path) -> None:
+def _refuse_decompression_bomb(metadata: Any, path: Path) -> None:
     for group in range(metadata.num_row_groups):
         for column in range(metadata.num_columns):
             chunk = metadata.row_group(group).column(column)
@@ -232,10 +236,10 @@ def _valid_csv(path: Path, line: int) -> Iterator[None]:
         ) from None
 
 
-def _separator(path: Path) -> str:
+def _detect_separator(path: Path) -> str:
     """The separator that the first line names, or that divides the header into most columns; the comma if none does."""
     line, header = next(((line, text) for line, text in lines(path) if text.strip()), (1, ""))
-    if declared := _declared(header):
+    if declared := _declared_separator(header):
         return declared
     with _valid_csv(path, line):
         columns = {mark: len(next(csv.reader([header], delimiter=mark), [])) for mark in _SEPARATORS}
@@ -243,17 +247,17 @@ def _separator(path: Path) -> str:
     return "|" if max(columns.values()) < 2 <= bars else max(columns, key=columns.__getitem__)
 
 
-def _declared(line: str) -> str | None:
+def _declared_separator(line: str) -> str | None:
     """The separator that a line `sep=;` names, as Excel writes and reads it; None for any other line."""
     match = _SEP_LINE.fullmatch(line.rstrip("\r\n"))
     return match[1] if match else None
 
 
-def _table(
+def _table_records(
     numbered: Iterable[tuple[int, list[str]]],
     name: str,
     unit: Literal["line", "row"],
-    again: Callable[[], Iterator[Record]] | None,
+    reread: Callable[[], Iterator[Record]] | None,
 ) -> Iterator[Record]:
     """The rows below a header as records; rows in which every cell is blank are skipped.
 
@@ -264,7 +268,7 @@ def _table(
         again: Reads the rows once more, to see whether a column's commas are decimal; None where all are.
     """
     header: list[str] | None = None
-    commas = None if again is None else cache(lambda column, scale: decimal_commas(again(), column, scale))
+    commas = None if reread is None else cache(lambda column, scale: has_decimal_commas(reread(), column, scale))
     for number, row in numbered:
         if not any(map(str.strip, row)):
             continue
@@ -272,8 +276,8 @@ def _table(
             header = _header(row, name, number, unit)
             continue
         if len(row) != len(header):
-            if len(header) == 1 and not _ours(header[0]):
-                raise _title(header[0], name, number, unit)
+            if len(header) == 1 and not _is_text_column(header[0]):
+                raise _title_error(header[0], name, number, unit)
             raise InputError(
                 "the row and the header differ in their number of cells",
                 file=name,
@@ -288,15 +292,15 @@ def _table(
 
 
 def _header(row: list[str], name: str, line: int, unit: Literal["line", "row"]) -> list[str]:
-    if row[0].strip() and not any(map(str.strip, row[1:])) and len(row) > 1 and not _ours(row[0]):
-        raise _title(row[0], name, line, unit)
+    if row[0].strip() and not any(map(str.strip, row[1:])) and len(row) > 1 and not _is_text_column(row[0]):
+        raise _title_error(row[0], name, line, unit)
     names = [cell.strip() or f"column {number} (no name)" for number, cell in enumerate(row, start=1)]
     if twice := [column for column, count in Counter(names).items() if count > 1]:
         raise InputError("two columns have the same name", file=name, line=line, unit=unit, field=twice[0])
     return names
 
 
-def _title(text: str, name: str, line: int, unit: Literal["line", "row"]) -> InputError:
+def _title_error(text: str, name: str, line: int, unit: Literal["line", "row"]) -> InputError:
     return InputError(
         "the first row is a title and not a header",
         file=name,
@@ -308,12 +312,12 @@ def _title(text: str, name: str, line: int, unit: Literal["line", "row"]) -> Inp
     )
 
 
-def _ours(name: str) -> bool:
+def _is_text_column(name: str) -> bool:
     """Whether a column alone may have this name, so that it is no title of a table."""
     return normalized_name(name) in {"source", "text", *OTHER_NAMES["source"], *OTHER_NAMES["text"]}
 
 
-def _workbook(path: Path) -> tuple[list[str], int, Iterator[list[str]]]:
+def _open_workbook(path: Path) -> tuple[list[str], int, Iterator[list[str]]]:
     from debate_judge.data.files.workbook import WorkbookError, open_workbook
 
     try:
@@ -329,7 +333,7 @@ def _workbook(path: Path) -> tuple[list[str], int, Iterator[list[str]]]:
         path.open("rb").close()
         sheets, first, cells = open_workbook(str(path))
     except OSError as error:
-        raise unreadable(error, path) from None
+        raise unreadable_error(error, path) from None
     except WorkbookError as error:
         raise InputError(
             "not a workbook that can be read",
@@ -366,7 +370,7 @@ class HubName:
     split: str | None
 
     @classmethod
-    def of(cls, name: str) -> HubName:
+    def parse(cls, name: str) -> HubName:
         place, _, split = name.removeprefix(HUB).partition("@")
         path, _, config = place.partition(":")
         if not path.strip():
@@ -403,7 +407,7 @@ class HubName:
                 f"the set cannot be loaded ({type(error).__name__})",
                 file=self.name,
                 expected=f"{HUB}NAME[:CONFIG]@SPLIT, a set of the hub or a folder with one",
-                found=first_line(error),
+                found=first_line_of(error),
                 remedy="check name, configuration and split, and the network",
             ) from error
 
@@ -419,7 +423,7 @@ class HubName:
         )
 
 
-def first_line(error: Exception) -> str:
+def first_line_of(error: Exception) -> str:
     """What an error of a library says, without the rest of its report."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 

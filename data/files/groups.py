@@ -26,24 +26,24 @@ from itertools import chain
 from pathlib import Path
 
 from debate_judge.data.errors import ErrorHandler, InputError
-from debate_judge.data.files.columns import Columns, ReadingNotes
-from debate_judge.data.files.formats import RecordFile, recognized, stem_of
+from debate_judge.data.files.columns import ColumnNames, ReadingNotes
+from debate_judge.data.files.formats import RecordFile, detect_format, short_name
 from debate_judge.data.files.layouts import long_rows, recognized_layout
-from debate_judge.data.files.rated_rows import GroupRecord, RowReader
+from debate_judge.data.files.rated_rows import LocatedGroup, RowReader
 from debate_judge.data.files.records import Record
 from debate_judge.data.files.task_file import find_task
 from debate_judge.data.schema import Corpus, Origin, Task
 
-AS_NAMED = Columns()
+NO_RENAMES = ColumnNames()
 
 _MAX_BAD_CELLS = 20
 _MAX_RECORDS = 500_000
-_MAX_TEXT = 256 * 1024 * 1024
-_VALUE = 64
+_MAX_BYTES = 256 * 1024 * 1024
+_VALUE_BYTES = 64
 """Bytes of a value that is no text."""
 
 
-def load(path: str | Path | RecordFile, task: Task | str | None = None, columns: Columns = AS_NAMED) -> Corpus:
+def load(path: str | Path | RecordFile, task: Task | str | None = None, columns: ColumnNames = NO_RENAMES) -> Corpus:
     """Read all groups of one task from a file or data set; one log line lists what is not read.
 
     Args:
@@ -55,34 +55,34 @@ def load(path: str | Path | RecordFile, task: Task | str | None = None, columns:
         InputError: as `iter_groups`, and for several tasks in the file with none chosen, a group id that occurs
             twice, or a source text in two groups (it could then be trained on and tested on).
     """
-    first: GroupRecord | None = None
+    first: LocatedGroup | None = None
     ids: dict[str, Record] = {}
-    sources: dict[str, GroupRecord] = {}
-    bad: list[InputError] = []
-    file = path if isinstance(path, RecordFile) else recognized(path)
-    for entry in iter_groups(file, task, columns, gather=True, bad_cell=lambda error: _collect(error, bad)):
+    sources: dict[str, LocatedGroup] = {}
+    errors: list[InputError] = []
+    file = path if isinstance(path, RecordFile) else detect_format(path)
+    for entry in iter_groups(file, task, columns, gather=True, on_bad_rating=lambda error: _collect(error, errors)):
         first = first or entry
         if entry.task.name != first.task.name:
             raise entry.record.error(
                 "the file has groups of several tasks",
                 "task",
-                expected=f"{first.task.name}, as in {first.record.where}",
+                expected=f"{first.task.name}, as in {first.record.location}",
                 found=entry.task.name,
                 remedy=f"choose one with --task, e.g. --task {entry.task.name}",
             )
         _refuse_duplicates(entry, ids, sources)
-    if bad:
-        raise bad[0].with_others(bad[1:])
+    if errors:
+        raise errors[0].with_others(errors[1:])
     if first is None:
         raise _no_groups_error(file, task, columns)
     groups = tuple(entry.group for entry in sources.values())
     task = first.task
     if columns.renamed:
         task = replace(task, columns={**task.columns, **columns.renamed})
-    return Corpus(task, groups, Origin(stem_of(file.name), file.name))
+    return Corpus(task, groups, Origin(short_name(file.name), file.name))
 
 
-def within_limits(records: Iterable[Record], name: str) -> Iterator[Record]:
+def limit_memory(records: Iterable[Record], name: str) -> Iterator[Record]:
     """The records, as long as all of them can be kept in memory.
 
     Raises:
@@ -90,46 +90,46 @@ def within_limits(records: Iterable[Record], name: str) -> Iterator[Record]:
     """
     size = 0
     for number, record in enumerate(records, start=1):
-        size += _size(record.values)
-        if number > _MAX_RECORDS or size > _MAX_TEXT:
+        size += _estimated_bytes(record.values)
+        if number > _MAX_RECORDS or size > _MAX_BYTES:
             raise InputError(
                 "too much data to hold in memory",
                 file=name,
-                expected=f"rated data of at most {_MAX_RECORDS:,} records and {_MAX_TEXT >> 20} MB of text",
-                found=f"more {'records' if number > _MAX_RECORDS else 'text'}, up to {record.where}",
+                expected=f"rated data of at most {_MAX_RECORDS:,} records and {_MAX_BYTES >> 20} MB of text",
+                found=f"more {'records' if number > _MAX_RECORDS else 'text'}, up to {record.location}",
                 remedy="take a sample of the sources; texts without ratings are scored in files of any length",
             )
         yield record
 
 
-def _size(value: object) -> int:
+def _estimated_bytes(value: object) -> int:
     """About how many bytes a value of JSON takes."""
     size, left = 0, [value]
     while left:
         item = left.pop()
-        size += len(item) if isinstance(item, str) else _VALUE
+        size += len(item) if isinstance(item, str) else _VALUE_BYTES
         left += item.values() if isinstance(item, dict) else item if isinstance(item, list) else ()
     return size
 
 
-def _collect(error: InputError, bad: list[InputError]) -> None:
-    bad.append(error)
-    if len(bad) == _MAX_BAD_CELLS:
-        raise bad[0].with_others(bad[1:])
+def _collect(error: InputError, errors: list[InputError]) -> None:
+    errors.append(error)
+    if len(errors) == _MAX_BAD_CELLS:
+        raise errors[0].with_others(errors[1:])
 
 
 def iter_groups(
     path: str | Path | RecordFile,
     task: Task | str | None = None,
-    columns: Columns = AS_NAMED,
+    columns: ColumnNames = NO_RENAMES,
     *,
-    refuse_others: bool = False,
+    refuse_other_tasks: bool = False,
     gather: bool = False,
-    keep: bool = False,
+    keep_columns: bool = False,
     notes: ReadingNotes | None = None,
     on_error: ErrorHandler | None = None,
-    bad_cell: ErrorHandler | None = None,
-) -> Iterator[GroupRecord]:
+    on_bad_rating: ErrorHandler | None = None,
+) -> Iterator[LocatedGroup]:
     """Stream the groups of a file or data set; ratings are optional.
 
     Nothing is checked across groups; `load` does that.
@@ -150,19 +150,21 @@ def iter_groups(
     Raises:
         InputError: naming file, line (or row) and field.
     """
-    file = path if isinstance(path, RecordFile) else recognized(path)
+    file = path if isinstance(path, RecordFile) else detect_format(path)
     chosen = find_task(task) if isinstance(task, str) else task
-    if chosen is not None and chosen.columns and not columns.learnt:
-        columns = replace(columns, learnt=chosen.columns)
-    kept = notes or ReadingNotes(file.name)
-    reader = RowReader(columns, _Tasks(file, chosen, refuse_others).of, kept, bad_cell, keep=keep)
-    return _groups(file, reader, kept, gather, notes is not None, on_error)
+    if chosen is not None and chosen.columns and not columns.defaults:
+        columns = replace(columns, defaults=chosen.columns)
+    all_notes = notes or ReadingNotes(file.name)
+    reader = RowReader(
+        columns, _TaskFinder(file, chosen, refuse_other_tasks).find, all_notes, on_bad_rating, keep_columns=keep_columns
+    )
+    return _groups(file, reader, all_notes, gather, notes is not None, on_error)
 
 
 def _groups(
     file: RecordFile, reader: RowReader, notes: ReadingNotes, gather: bool, silent: bool, on_error: ErrorHandler | None
-) -> Iterator[GroupRecord]:
-    if not file.usual:
+) -> Iterator[LocatedGroup]:
+    if not file.is_default:
         notes.add(file.format)
     records = file.records()
     first = next(records, None)
@@ -171,9 +173,11 @@ def _groups(
     if layout := recognized_layout(first):
         notes.add(layout)
     records = long_rows(chain([first], records), reader.columns)
-    records = within_limits(records, file.name) if gather else records
+    records = limit_memory(records, file.name) if gather else records
     entries = (
-        reader.group_a_record(records, on_error) if reader.grouped(first) else reader.groups(records, gather=gather)
+        reader.groups_of_records(records, on_error)
+        if reader.holds_group(first)
+        else reader.groups_of_rows(records, gather=gather)
     )
     for number, entry in enumerate(entries):
         yield entry
@@ -184,16 +188,16 @@ def _groups(
         notes.log()
 
 
-class _Tasks:
+class _TaskFinder:
     """Finds the task that a record names, reading each task file once."""
 
-    def __init__(self, file: RecordFile, chosen: Task | None, refuse_others: bool) -> None:
+    def __init__(self, file: RecordFile, chosen: Task | None, refuse_other_tasks: bool) -> None:
         self._folder = file.folder
         self._chosen = chosen
-        self._refuse_others = refuse_others
+        self._refuse_others = refuse_other_tasks
         self._known: dict[str, Task] = {} if chosen is None else {chosen.name: chosen}
 
-    def of(self, record: Record, field: str = "task") -> Task | None:
+    def find(self, record: Record, field: str = "task") -> Task | None:
         """The task of a record, or None if the caller chose another one; `field` is the field that names it."""
         name = record.optional_text(field).strip()
         if not name and self._chosen is None:
@@ -221,14 +225,14 @@ class _Tasks:
         return None
 
 
-def _refuse_duplicates(entry: GroupRecord, ids: dict[str, Record], sources: dict[str, GroupRecord]) -> None:
-    group, source = entry.group, entry.group.key_among(entry.task.aspects)
+def _refuse_duplicates(entry: LocatedGroup, ids: dict[str, Record], sources: dict[str, LocatedGroup]) -> None:
+    group, source = entry.group, entry.group.unique_key(entry.task.aspects)
     if group.id in ids:
         raise entry.record.error(
             f"a second group with the id {group.id!r}",
             "group",
             expected="a different id for every group",
-            found=f"the id of {ids[group.id].where}",
+            found=f"the id of {ids[group.id].location}",
             remedy="put all candidates of a source on one line, or rename one of the groups",
         )
     if source in sources:
@@ -237,13 +241,13 @@ def _refuse_duplicates(entry: GroupRecord, ids: dict[str, Record], sources: dict
             f"groups {other.group.id!r} and {group.id!r} have the same source text",
             "source",
             expected="every source in one group only, so that none is both trained on and tested on",
-            found=f"the source of {other.record.where}: {group.source!r}",
+            found=f"the source of {other.record.location}: {group.source!r}",
             remedy="put all candidates of this source into one group",
         )
     ids[group.id], sources[source] = entry.record, entry
 
 
-def _no_groups_error(file: RecordFile, task: Task | str | None, columns: Columns) -> InputError:
+def _no_groups_error(file: RecordFile, task: Task | str | None, columns: ColumnNames) -> InputError:
     all_groups = iter_groups(file, columns=columns, notes=ReadingNotes(file.name)) if task is not None else ()
     names = sorted({entry.task.name for entry in all_groups})
     if not names:

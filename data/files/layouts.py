@@ -14,7 +14,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any, NamedTuple
 
-from debate_judge.data.files.columns import Columns
+from debate_judge.data.files.columns import ColumnNames
 from debate_judge.data.files.pairs import pair_columns, pair_rows
 from debate_judge.data.files.records import Record, is_missing, looks_like_a_number
 
@@ -39,7 +39,7 @@ class _Layout(NamedTuple):
     """How an export is recognized and read."""
 
     tool: str
-    fits: Callable[[Values], bool]
+    recognizes: Callable[[Values], bool]
     texts: Callable[[Values], Values]
     """What is said of the text that is rated: its columns."""
     ratings: Callable[[Values], Iterable[_Rating]]
@@ -54,7 +54,7 @@ def recognized_layout(record: Record) -> str | None:
     return f"pairs, the columns {' and '.join(pair.texts)}" if (pair := pair_columns(record)) else None
 
 
-def long_rows(records: Iterable[Record], columns: Columns) -> Iterator[Record]:
+def long_rows(records: Iterable[Record], columns: ColumnNames) -> Iterator[Record]:
     """The records of an export, or of pairs, as rows of ratings; other records as they are. The first one tells which
     they are."""
     stream = iter(records)
@@ -67,14 +67,14 @@ def long_rows(records: Iterable[Record], columns: Columns) -> Iterator[Record]:
     return everything if pair_columns(first) is None else pair_rows(everything, columns)
 
 
-def joined(records: Iterable[Record], texts: Iterable[Record]) -> Iterator[Record]:
+def join_traces(records: Iterable[Record], texts: Iterable[Record]) -> Iterator[Record]:
     """Records of scores, each with what the record with its id has: of the traces or runs that they are about."""
-    by_id = {str(r.values[name]): r.values for r in texts for name in _IDS if not is_missing(r.values.get(name))}
+    by_id = {str(r.values[name]): r.values for r in texts for name in _TRACE_IDS if not is_missing(r.values.get(name))}
     for record in records:
-        name = next((name for name in _REFERENCES if name in record.values), "")
+        name = next((name for name in _TRACE_REFERENCES if name in record.values), "")
         if not name:
             shown = "fields " + ", ".join(map(str, record.values))
-            raise record.error("nothing to join by", expected="a field " + ", ".join(_REFERENCES), found=shown)
+            raise record.error("nothing to join by", expected="a field " + ", ".join(_TRACE_REFERENCES), found=shown)
         other = by_id.get(str(record.values[name]))
         if other is None:
             raise record.error("no trace with this id in the second file", name, found=record.values[name])
@@ -82,7 +82,7 @@ def joined(records: Iterable[Record], texts: Iterable[Record]) -> Iterator[Recor
 
 
 def _rows(record: Record, layout: _Layout) -> Iterator[Record]:
-    values = _values(record)
+    values = _parsed_values(record)
     texts = dict(layout.texts(values))
     for name, value in texts.items():
         # A text that looks like JSON stays as it is; a conversation becomes one.
@@ -100,39 +100,39 @@ def _rows(record: Record, layout: _Layout) -> Iterator[Record]:
     rated = [rating for rating in given if not is_missing(rating.value)]
     for rating in given:
         if not is_missing(rating.value):
-            yield _row(record, texts, rating)
+            yield _rating_row(record, texts, rating)
         elif rating.comment.strip():
             # What is said of the text as a whole is said of each aspect that this rater rated.
             by_rater = [other.aspect for other in rated if other.rater == rating.rater]
             for aspect in [rating.aspect] if rating.aspect in by_rater else by_rater:
-                yield _row(record, texts, rating._replace(aspect=aspect))
+                yield _rating_row(record, texts, rating._replace(aspect=aspect))
     if not rated:
-        yield _row(record, texts, _Rating(""))
+        yield _rating_row(record, texts, _Rating(""))
 
 
-def _row(record: Record, texts: Values, rating: _Rating) -> Record:
+def _rating_row(record: Record, texts: Values, rating: _Rating) -> Record:
     given = {"aspect": rating.aspect, "rating": rating.value, "rater": rating.rater, "comment": rating.comment}
-    places = dict.fromkeys(("rating", "aspect"), rating.field or rating.aspect)
+    full_names = dict.fromkeys(("rating", "aspect"), rating.field or rating.aspect)
     return replace(
-        record, values={**texts, **given}, places=places, format="csv", comma_columns=None, decimal_comma=False
+        record, values={**texts, **given}, full_names=full_names, format="csv", comma_columns=None, decimal_comma=False
     )
 
 
 def _layout_of(record: Record) -> _Layout | None:
-    values = _values(record)
-    return next((layout for layout in _LAYOUTS if layout.fits(values)), None)
+    values = _parsed_values(record)
+    return next((layout for layout in _LAYOUTS if layout.recognizes(values)), None)
 
 
-def _values(record: Record) -> Values:
+def _parsed_values(record: Record) -> Values:
     """The fields, in a table with those parsed that hold a list or an object of JSON."""
     table = record.format == "csv"
     return {
-        str(key): _decoded(value) if table and isinstance(value, str) and value[:1] in ("[", "{") else value
+        str(key): _parsed(value) if table and isinstance(value, str) and value[:1] in ("[", "{") else value
         for key, value in record.values.items()
     }
 
 
-def _decoded(value: object) -> object:
+def _parsed(value: object) -> object:
     """What a text of JSON holds; any other value as it is."""
     try:
         return json.loads(value) if isinstance(value, str) else value
@@ -140,7 +140,7 @@ def _decoded(value: object) -> object:
         return value
 
 
-def _has(*names: str) -> Callable[[Values], bool]:
+def _has_all(*names: str) -> Callable[[Values], bool]:
     return lambda values: all(name in values for name in names)
 
 
@@ -148,7 +148,7 @@ def _dicts(value: object) -> list[dict[str, Any]]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
-def _question(name: str, value: object, rater: object, field: str = "", *, text: bool = False) -> _Rating:
+def _answer(name: str, value: object, rater: object, field: str = "", *, text: bool = False) -> _Rating:
     """An answer: a comment, if it is a free text or its question is called so; else a rating."""
     on = _COMMENT.fullmatch(name)
     is_text = isinstance(value, str) and not looks_like_a_number(value.strip())
@@ -160,7 +160,7 @@ def _question(name: str, value: object, rater: object, field: str = "", *, text:
 
 # --- Label Studio ---
 
-_LABEL_STUDIO_OWN = frozenset(
+_LABEL_STUDIO_METADATA = frozenset(
     ("id", "annotator", "annotation_id", "lead_time", "created_at", "updated_at", "agreement", "inner_id")
 )
 
@@ -181,7 +181,7 @@ def _studio_value(name: str, answer: Values, rater: object, place: str) -> Itera
         if kind in answer:
             value = answer[kind]
             value = value[0] if kind == "choices" and isinstance(value, list) and len(value) == 1 else value
-            yield _question(name, value, rater, f"{place}.{kind}", text=kind == "text")
+            yield _answer(name, value, rater, f"{place}.{kind}", text=kind == "text")
 
 
 def _studio_row(values: Values) -> Iterator[_Rating]:
@@ -189,16 +189,16 @@ def _studio_row(values: Values) -> Iterator[_Rating]:
     for name, value in values.items():
         if annotations := _dicts(value):
             yield from _studio_value(name, annotations[0], rater, name)
-        elif name not in _LABEL_STUDIO_OWN and (
+        elif name not in _LABEL_STUDIO_METADATA and (
             _COMMENT.fullmatch(name) or looks_like_a_number(str(value).strip()) or isinstance(value, dict)
         ):
             value = value.get("choices", value) if isinstance(value, dict) else value
-            yield _question(name, value, rater, name)
+            yield _answer(name, value, rater, name)
 
 
 def _studio_texts(values: Values) -> Values:
     rated = {rating.field for rating in _studio_row(values)}
-    return {name: value for name, value in values.items() if name not in _LABEL_STUDIO_OWN and name not in rated}
+    return {name: value for name, value in values.items() if name not in _LABEL_STUDIO_METADATA and name not in rated}
 
 
 # --- Argilla ---
@@ -215,7 +215,7 @@ def _argilla(values: Values) -> Iterator[_Rating]:
         for place, value in enumerate(answers):
             if place >= len(states) or states[place] == "submitted":
                 rater = users[place] if place < len(users) else ""
-                yield _question(name, value, rater, f"{name}.responses[{place}]")
+                yield _answer(name, value, rater, f"{name}.responses[{place}]")
 
 
 def _argilla_texts(values: Values) -> Values:
@@ -226,7 +226,7 @@ def _argilla_texts(values: Values) -> Values:
 
 # --- Opik ---
 
-_REVIEWED = re.compile(r"\[([^\]]+)\]\.(.+?)(\.reason)?")
+_OPIK_REVIEW = re.compile(r"\[([^\]]+)\]\.(.+?)(\.reason)?")
 
 
 def _opik_columns(values: Values) -> dict[str, tuple[str, str, str]]:
@@ -234,7 +234,7 @@ def _opik_columns(values: Values) -> dict[str, tuple[str, str, str]]:
     bare = {key.removesuffix(".comment") for key in values if key.endswith(".comment")}
     columns = {}
     for key in values:
-        match = _REVIEWED.fullmatch(key)
+        match = _OPIK_REVIEW.fullmatch(key)
         reviewer = next((name for name in bare if key.startswith(f"{name}.")), "")
         if match:
             columns[key] = (match[1], match[2], match[3] or "")
@@ -254,8 +254,8 @@ def _opik(values: Values) -> Iterator[_Rating]:
 
 # --- Langfuse, LangSmith, MLflow ---
 
-_IDS = ("id", "trace_id", "traceId", "run_id")
-_REFERENCES = ("traceId", "trace_id", "run_id")
+_TRACE_IDS = ("id", "trace_id", "traceId", "run_id")
+_TRACE_REFERENCES = ("traceId", "trace_id", "run_id")
 
 
 def _langfuse(values: Values) -> Iterator[_Rating]:
@@ -294,19 +294,19 @@ def _mlflow(values: Values) -> Iterator[_Rating]:
 def _mlflow_texts(values: Values) -> Values:
     info = values.get("info")
     if not isinstance(info, dict):
-        return _in_and_out({name: _decoded(values.get(name)) for name in ("request", "response")})
+        return _input_and_output({name: _parsed(values.get(name)) for name in ("request", "response")})
     data = values.get("data")
     spans = _dicts(data.get("spans")) if isinstance(data, dict) else []
     root = next((span for span in spans if not (span.get("parent_span_id") or span.get("parent_id"))), {})
     attributes = root.get("attributes") or {}
     texts = {
-        "request": _decoded(attributes.get("mlflow.spanInputs") or info.get("request_preview")),
-        "response": _decoded(attributes.get("mlflow.spanOutputs") or info.get("response_preview")),
+        "request": _parsed(attributes.get("mlflow.spanInputs") or info.get("request_preview")),
+        "response": _parsed(attributes.get("mlflow.spanOutputs") or info.get("response_preview")),
     }
-    return _in_and_out(texts)
+    return _input_and_output(texts)
 
 
-def _in_and_out(values: Values) -> Values:
+def _input_and_output(values: Values) -> Values:
     """The input and the output of a trace: as `source` and `text` where each is one text, else their fields."""
     texts: dict[str, Any] = {}
     for ours, names in (("source", ("input", "inputs", "request")), ("text", ("output", "outputs", "response"))):
@@ -355,7 +355,7 @@ _LAYOUTS = (
         lambda values: values["data"],
         _studio_tasks,
     ),
-    _Layout("Label Studio", _has("annotator", "annotation_id", "lead_time"), _studio_texts, _studio_row),
+    _Layout("Label Studio", _has_all("annotator", "annotation_id", "lead_time"), _studio_texts, _studio_row),
     _Layout(
         "Argilla",
         lambda values: any(f"{name}.responses.users" in values for name in _argilla_questions(values)),
@@ -363,12 +363,12 @@ _LAYOUTS = (
         _argilla,
     ),
     _Layout("MLflow", _has_assessments, _mlflow_texts, _mlflow, "traces with their requests and responses"),
-    _Layout("Langfuse", _has("traceId", "source", "dataType", "value"), _in_and_out, _langfuse, "traces"),
-    _Layout("LangSmith", _has("run_id", "key", "score"), _in_and_out, _langsmith, "runs"),
+    _Layout("Langfuse", _has_all("traceId", "source", "dataType", "value"), _input_and_output, _langfuse, "traces"),
+    _Layout("LangSmith", _has_all("run_id", "key", "score"), _input_and_output, _langsmith, "runs"),
     _Layout(
         "Opik",
         lambda values: bool(_opik_columns(values)) and any(name in values for name in ("input", "output")),
-        _in_and_out,
+        _input_and_output,
         _opik,
     ),
 )

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from debate_judge.data.files.columns import OTHER_NAMES, RATER_NAME, Columns, normalized_name
+from debate_judge.data.files.columns import OTHER_NAMES, RATER_NAME, ColumnNames, normalized_name
 from debate_judge.data.files.records import Record, is_missing
 from debate_judge.data.schema import fingerprint
 
@@ -23,7 +23,7 @@ PREFERENCE = "preference"
 """The aspect of a verdict that names none."""
 
 _TEXT = "text|response|answer|output|summary|completion|candidate|reply|generation|translation|story"
-_MARKS = (("a", "b"), ("1", "2"), ("left", "right"))
+_TEXT_ENDINGS = (("a", "b"), ("1", "2"), ("left", "right"))
 _CHOSEN = ("chosen", "rejected")
 _VERDICT = "winner|preference|preferred|better|verdict|choice|vote|label"
 _RATER = "annotator|rater|annotation"
@@ -31,7 +31,7 @@ _TIES = frozenset(("tie", "tied", "draw", "equal", "same", "both", "neither", "0
 _STRENGTH = "strength"
 
 
-_Outcome = tuple[str, str, str, float | None]
+_Comparison = tuple[str, str, str, float | None]
 """Column, aspect, rater, and the rating of the first text."""
 
 
@@ -42,7 +42,7 @@ class PairColumns:
     texts: tuple[str, str]
     verdicts: Mapping[str, tuple[str, str]]
     """Column -> aspect and rater; empty where the first text is the chosen one."""
-    marks: tuple[str, str]
+    labels: tuple[str, str]
     """What a verdict may call the two, besides the names of their columns."""
 
 
@@ -51,16 +51,16 @@ def pair_columns(record: Record) -> PairColumns | None:
     keys = {normalized_name(str(key)): str(key) for key in record.values}
     if all(name in keys for name in _CHOSEN):
         return PairColumns((keys[_CHOSEN[0]], keys[_CHOSEN[1]]), {}, _CHOSEN)
-    for first, second in _MARKS:
+    for first, second in _TEXT_ENDINGS:
         for name, key in keys.items():
             match = re.fullmatch(rf"((?:model_)?(?:{_TEXT})_?){first}", name)
             if match and (other := keys.get(f"{match[1]}{second}")):
-                verdicts = {keys[n]: verdict for n in keys if (verdict := _said(n)) is not None}
+                verdicts = {keys[n]: verdict for n in keys if (verdict := _verdict_of_column(n)) is not None}
                 return PairColumns((key, other), verdicts, (first, second)) if verdicts else None
     return None
 
 
-def _said(name: str) -> tuple[str, str] | None:
+def _verdict_of_column(name: str) -> tuple[str, str] | None:
     """Aspect and rater of a column with verdicts, by its name."""
     if RATER_NAME.fullmatch(name):
         return None
@@ -73,7 +73,7 @@ def _said(name: str) -> tuple[str, str] | None:
     return None
 
 
-def pair_rows(records: Iterable[Record], columns: Columns) -> Iterator[Record]:
+def pair_rows(records: Iterable[Record], columns: ColumnNames) -> Iterator[Record]:
     """Records of pairs as rows of ratings: two for each verdict, one for each text."""
     for record in records:
         pair = pair_columns(record)
@@ -82,7 +82,7 @@ def pair_rows(records: Iterable[Record], columns: Columns) -> Iterator[Record]:
         yield from _rows(record, pair, columns)
 
 
-def _rows(record: Record, pair: PairColumns, columns: Columns) -> Iterator[Record]:
+def _rows(record: Record, pair: PairColumns, columns: ColumnNames) -> Iterator[Record]:
     texts = [record.text(column) for column in pair.texts]
     sources = (columns.renamed.get("source"), "source", *OTHER_NAMES["source"])
     names = {normalized_name(str(key)): str(key) for key in record.values}
@@ -95,7 +95,7 @@ def _rows(record: Record, pair: PairColumns, columns: Columns) -> Iterator[Recor
     rest = {"group": fingerprint([str(source), *texts])} | rest
     if not pair.verdicts:
         # Which one was chosen must not follow from the order in which they are shown.
-        given: list[_Outcome] = [("", PREFERENCE, "", 1.0)]
+        given: list[_Comparison] = [("", PREFERENCE, "", 1.0)]
         flipped = fingerprint(texts) > fingerprint(texts[::-1])
     else:
         given, flipped = list(outcomes(record, pair)), False
@@ -105,11 +105,13 @@ def _rows(record: Record, pair: PairColumns, columns: Columns) -> Iterator[Recor
             rating = None if first is None else first if place == 0 else 1 - first
             ours = {"candidate": pair.texts[place], "text": texts[place], "aspect": aspect, "rating": rating}
             values = {**rest, **ours, **({"rater": rater} if rater else {})}
-            places = {"text": pair.texts[place], "rating": column or pair.texts[0], "aspect": column}
-            yield replace(record, values=values, places=places, format="csv", comma_columns=None, decimal_comma=False)
+            full_names = {"text": pair.texts[place], "rating": column or pair.texts[0], "aspect": column}
+            yield replace(
+                record, values=values, full_names=full_names, format="csv", comma_columns=None, decimal_comma=False
+            )
 
 
-def outcomes(record: Record, pair: PairColumns) -> Iterator[_Outcome]:
+def outcomes(record: Record, pair: PairColumns) -> Iterator[_Comparison]:
     """What the verdicts of a record say of its first text.
 
     Raises:
@@ -128,18 +130,18 @@ def _rating(record: Record, column: str, value: Any, pair: PairColumns) -> float
     """The rating of the first text by a verdict: 1, 0.5 or 0, or what `strength` makes of it."""
     written = normalized_name(str(int(value) if isinstance(value, float) and value.is_integer() else value))
     # `A`, `response_a`, `model_a`; or the text's whole column.
-    verdict = re.sub(rf"^(?:model|{_TEXT})_?(?=(?:{'|'.join(pair.marks)})$)", "", written)
+    verdict = re.sub(rf"^(?:model|{_TEXT})_?(?=(?:{'|'.join(pair.labels)})$)", "", written)
     named = [normalized_name(text) for text in pair.texts]
     if written in _TIES or written.startswith("tie"):
         return 0.5
-    if verdict not in (*pair.marks, *named):
+    if verdict not in (*pair.labels, *named):
         raise record.error(
             "not a verdict on the pair",
             column,
-            expected=f"{pair.marks[0]}, {pair.marks[1]}, the name of a column, or tie",
+            expected=f"{pair.labels[0]}, {pair.labels[1]}, the name of a column, or tie",
             found=value,
         )
-    return 0.5 + (0.5 if verdict in (pair.marks[0], named[0]) else -0.5) * _strength(record)
+    return 0.5 + (0.5 if verdict in (pair.labels[0], named[0]) else -0.5) * _strength(record)
 
 
 def _strength(record: Record) -> float:

@@ -14,18 +14,18 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, groupby
 from typing import NamedTuple
 
-from debate_judge.data.errors import ErrorHandler, errors_to
+from debate_judge.data.errors import ErrorHandler, redirect_errors
 from debate_judge.data.files.columns import (
     COMMENTS,
     NESTED,
     ROLES,
-    Columns,
+    ColumnNames,
     ReadingNotes,
     RowLayout,
+    column_names,
     count_distinct,
     has_no_similar_column,
-    missing,
-    names_in_rows,
+    missing_column_error,
     normalized_name,
     rater_base,
     rater_column,
@@ -35,14 +35,14 @@ from debate_judge.data.files.ratings import comments_of, rating_of
 from debate_judge.data.files.records import Record, is_missing
 from debate_judge.data.schema import Aspect, Candidate, RatedGroup, Task
 
-_MAX_REPEATED, _FEW = 0.2, 5
+_MAX_REPEATED_SHARE, _MIN_REPEATED = 0.2, 5
 """Share and number of rows with a repeated text from which on they look like one rater's each."""
 
 _MAX_LAYOUTS = 1000
 """Layouts that are remembered, of records with different fields."""
 
 
-class GroupRecord(NamedTuple):
+class LocatedGroup(NamedTuple):
     """A group with its task and the record that it begins with."""
 
     task: Task
@@ -84,16 +84,20 @@ class _CandidateRows:
     """Aspect -> number of the rater, and the rating."""
     comments: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
     """Likewise."""
-    given: dict[tuple[str, str], Record] = field(default_factory=dict)
+    row_of_rating: dict[tuple[str, str], Record] = field(default_factory=dict)
     """Aspect and rater -> the row with that rating."""
 
-    def finished(self, keep: bool) -> Candidate:
-        ratings = {name: tuple(v for _, v in sorted(values, key=_place)) for name, values in self.ratings.items()}
-        comments = {name: tuple(t for _, t in sorted(texts, key=_place)) for name, texts in self.comments.items()}
+    def candidate(self, keep: bool) -> Candidate:
+        ratings = {
+            name: tuple(v for _, v in sorted(values, key=_rater_number)) for name, values in self.ratings.items()
+        }
+        comments = {
+            name: tuple(t for _, t in sorted(texts, key=_rater_number)) for name, texts in self.comments.items()
+        }
         return Candidate(self.id, self.text, ratings, comments, dict(self.first.values) if keep else {})
 
 
-def _place(value: tuple[int, object]) -> int:
+def _rater_number(value: tuple[int, object]) -> int:
     return value[0]
 
 
@@ -110,40 +114,40 @@ class RowReader:
 
     def __init__(
         self,
-        columns: Columns,
+        columns: ColumnNames,
         task_of: Callable[[Record, str], Task | None],
         notes: ReadingNotes,
-        bad_cell: ErrorHandler | None = None,
+        on_bad_rating: ErrorHandler | None = None,
         *,
-        keep: bool = False,
+        keep_columns: bool = False,
     ) -> None:
         self._columns = columns
-        self._keep = keep
+        self._keep = keep_columns
         self._task_of = task_of
         self._notes = notes
-        self._bad_cell = bad_cell
+        self._bad_cell = on_bad_rating
         self._layouts: dict[object, RowLayout] = {}
         self._raters: dict[str, int] = {}
         self._sourced: bool | None = None
 
     @property
-    def columns(self) -> Columns:
+    def columns(self) -> ColumnNames:
         """Names that the user gave, and those that were found."""
         return self._columns
 
-    def grouped(self, record: Record) -> bool:
+    def holds_group(self, record: Record) -> bool:
         """Whether a record holds a group with its candidates, and is no row of a table."""
-        return "candidates" in self._columns.find(tuple(map(str, record.values)), NESTED)[0]
+        return "candidates" in self._columns.match(tuple(map(str, record.values)), NESTED)[0]
 
-    def group_a_record(self, records: Iterable[Record], on_error: ErrorHandler | None) -> Iterator[GroupRecord]:
+    def groups_of_records(self, records: Iterable[Record], on_error: ErrorHandler | None) -> Iterator[LocatedGroup]:
         """The groups of records that hold one each; bad ones are left out where `on_error` takes their errors."""
         for number, record in enumerate(records, start=1):
-            with errors_to(on_error):
-                made = self._group(self._row(flat, number) for flat in candidates_of(record, self._columns))
+            with redirect_errors(on_error):
+                made = self._group(self._row(flat, number) for flat in candidate_records(record, self._columns))
                 if made is not None:
                     yield made._replace(record=record)
 
-    def groups(self, records: Iterable[Record], *, gather: bool) -> Iterator[GroupRecord]:
+    def groups_of_rows(self, records: Iterable[Record], *, gather: bool) -> Iterator[LocatedGroup]:
         """The groups of the wanted tasks, each with the row that it begins with.
 
         Args:
@@ -159,9 +163,9 @@ class RowReader:
         if gather:
             by_key: dict[object, list[_Row]] = {}
             for row in rows:
-                by_key.setdefault(self._key(row), []).append(row)
+                by_key.setdefault(self._group_key(row), []).append(row)
             rows = [row for members in by_key.values() for row in members]
-        for _, members in groupby(rows, key=self._key):
+        for _, members in groupby(rows, key=self._group_key):
             made = self._group(members)
             if made is not None:
                 yield made
@@ -169,15 +173,15 @@ class RowReader:
     def _find_raters(self, records: Sequence[Record]) -> None:
         """Take a column with a rater's name where it tells apart the rows of a text; ask where nothing does."""
         keys = tuple(map(str, records[0].values)) if records else ()
-        roles, rest = self._columns.find(keys, ROLES)
+        roles, rest = self._columns.match(keys, ROLES)
         if (rater := rater_column(records, roles, rest)) is not None:
             self._columns = replace(self._columns, renamed={**self._columns.renamed, "rater": rater})
             self._notes.add(f"{rater!r} is taken for the rater")
         elif not {"rater", "candidate"} & set(roles) and not {"aspect", "rating"} <= set(roles) and "text" in roles:
-            place = [roles[role] for role in ("group", "source", "context", "text") if role in roles]
-            repeated = len(records) - count_distinct(records, place)
-            if repeated > max(_FEW, _MAX_REPEATED * len(records)):
-                distinguishing = [key for key in rest if count_distinct(records, [*place, key]) == len(records)]
+            text_columns = [roles[role] for role in ("group", "source", "context", "text") if role in roles]
+            repeated = len(records) - count_distinct(records, text_columns)
+            if repeated > max(_MIN_REPEATED, _MAX_REPEATED_SHARE * len(records)):
+                distinguishing = [key for key in rest if count_distinct(records, [*text_columns, key]) == len(records)]
                 ids = [key for key in distinguishing if count_distinct(records, [key]) > len(records) / 2]
                 name = next((key for key in distinguishing if key not in ids), "COLUMN")
                 raise records[0].error(
@@ -191,7 +195,7 @@ class RowReader:
 
     def _row(self, record: Record, number: int) -> _Row:
         keys = tuple(map(str, record.values))
-        roles = self._columns.find(keys, ("task", "group"))[0]
+        roles = self._columns.match(keys, ("task", "group"))[0]
         task = self._task_of(record, roles.get("task", "task"))
         if task is None:
             return _Row(record, number, roles, None, None)
@@ -199,44 +203,44 @@ class RowReader:
         if layout is None:
             if len(self._layouts) >= _MAX_LAYOUTS:
                 self._layouts.clear()
-            layout = self._layouts[keys, task.name] = self._layout(record, keys, task)
+            layout = self._layouts[keys, task.name] = self._new_layout(record, keys, task)
         return _Row(record, number, layout.roles, layout, task)
 
-    def _layout(self, record: Record, keys: tuple[str, ...], task: Task) -> RowLayout:
-        layout, names = row_layout(keys, task, self._columns), names_in_rows(task)
+    def _new_layout(self, record: Record, keys: tuple[str, ...], task: Task) -> RowLayout:
+        layout, names = row_layout(keys, task, self._columns), column_names(task)
         if self._sourced is None and "task" not in layout.roles:
             bases = {base for key in keys if (base := rater_base(key)) is not None}
             renamed = {theirs for theirs in self._columns.renamed.values() if normalized_name(theirs) in bases}
-            self._columns.require(record, keys, (*names, *NESTED), renamed)
+            self._columns.check(record, keys, (*names, *NESTED), renamed)
         if "text" not in layout.roles:
-            raise missing(record, "text", keys)
+            raise missing_column_error(record, "text", keys)
         if self._sourced is None:
             self._sourced = "source" in layout.roles or not has_no_similar_column("source", layout.ignored)
         if self._sourced and "source" not in layout.roles:
-            raise missing(record, "source", keys)
+            raise missing_column_error(record, "source", keys)
         used = [c for taken in (*layout.ratings.values(), *layout.comments.values()) for c in taken]
         # A column `comment` would not say which of several aspects it is on.
-        useless = {"comment"} if len(task.aspects) > 1 and not layout.long else set()
+        useless = {"comment"} if len(task.aspects) > 1 and not layout.is_long else set()
         absent = [name for name in names if name not in {*layout.roles, *layout.ratings, *useless}]
-        self._notes.fields([*layout.roles.values(), *used], layout.ignored, absent, record=record)
-        self._notes.fields((), layout.replaced, (), "there are columns of single raters")
+        self._notes.add_fields([*layout.roles.values(), *used], layout.ignored, absent, record=record)
+        self._notes.add_fields((), layout.replaced, (), "there are columns of single raters")
         return layout
 
-    def _key(self, row: _Row) -> object:
+    def _group_key(self, row: _Row) -> object:
         """What the rows of one group have in common."""
         if "group" in row.roles:
             return row.record.identifier(row.roles["group"]).strip()
         task = None if row.task is None else row.task.name
         if source := row.optional("source"):
             return task, " ".join(source.split()), row.optional("context")
-        if row.layout is None or not row.layout.merges:
+        if row.layout is None or not row.layout.has_rows_per_candidate:
             return row.number
         return task, "", row.name("candidate") or row.optional("text")
 
-    def _group(self, rows: Iterable[_Row]) -> GroupRecord | None:
+    def _group(self, rows: Iterable[_Row]) -> LocatedGroup | None:
         # Each row is checked as it is read, so that an error is about the first row that has one.
         first: _Row | None = None
-        made: dict[str, _CandidateRows] = {}
+        candidates_by_key: dict[str, _CandidateRows] = {}
         references: dict[str, None] = {}
         name = source = ""
         for row in rows:
@@ -248,25 +252,29 @@ class RowReader:
             if row.layout is None or row.task is None:
                 continue
             source = source or _source(row)
-            self._add(row, row.layout, row.task, made, name)
+            self._add_row(row, row.layout, row.task, candidates_by_key, name)
             references.update(dict.fromkeys(_references(row, row.layout)))
         if first is None or first.task is None:
             return None
-        candidates = tuple(rated.finished(self._keep) for rated in made.values())
-        group = RatedGroup(name, source, candidates, first.optional("context"), tuple(references), _drawn(first))
-        return GroupRecord(first.task, group, first.record)
+        candidates = tuple(rated.candidate(self._keep) for rated in candidates_by_key.values())
+        group = RatedGroup(
+            name, source, candidates, first.optional("context"), tuple(references), _sampling_probability(first)
+        )
+        return LocatedGroup(first.task, group, first.record)
 
-    def _add(self, row: _Row, layout: RowLayout, task: Task, made: dict[str, _CandidateRows], group: str) -> None:
+    def _add_row(
+        self, row: _Row, layout: RowLayout, task: Task, candidates: dict[str, _CandidateRows], group: str
+    ) -> None:
         record = row.record
         column = layout.roles.get("candidate")
         id_ = record.identifier(column).strip() if column else ""
         text = record.text(layout.roles["text"])
-        key = id_ if column else text if layout.merges else str(row.number)
-        known = made.get(key)
-        if known is None:
-            known = made[key] = _CandidateRows(record, key if column else str(row.number), text)
-        elif not layout.merges:
-            place = known.first.place(column or "").rpartition(".")[0] or known.first.where
+        key = id_ if column else text if layout.has_rows_per_candidate else str(row.number)
+        candidate = candidates.get(key)
+        if candidate is None:
+            candidate = candidates[key] = _CandidateRows(record, key if column else str(row.number), text)
+        elif not layout.has_rows_per_candidate:
+            place = candidate.first.full_name(column or "").rpartition(".")[0] or candidate.first.location
             raise record.error(
                 f"group {group!r} has two candidates with the id {key!r}",
                 column or "candidate",
@@ -275,21 +283,21 @@ class RowReader:
                 remedy="put the name of the system that wrote the candidate into this column, or, where each row is "
                 "one rater's, that of the rater into a column rater",
             )
-        elif known.text != text:
+        elif candidate.text != text:
             raise record.error(
                 f"the rows of candidate {key!r} of group {group!r} differ in their text",
                 layout.roles["text"],
-                expected=f"the same text as in {known.first.where}",
+                expected=f"the same text as in {candidate.first.location}",
                 found=text,
                 remedy="repeat it in every row of the candidate, or give another text its own candidate",
             )
-        self._rate(row, layout, task, known)
+        self._add_ratings(row, layout, task, candidate)
 
-    def _rate(self, row: _Row, layout: RowLayout, task: Task, rated: _CandidateRows) -> None:
+    def _add_ratings(self, row: _Row, layout: RowLayout, task: Task, candidate: _CandidateRows) -> None:
         record, rater = row.record, row.name("rater")
-        place = self._raters.setdefault(rater, len(self._raters)) if rater else len(self._raters)
+        rater_number = self._raters.setdefault(rater, len(self._raters)) if rater else len(self._raters)
         columns, comment_columns = layout.ratings, layout.comments
-        if layout.long:
+        if layout.is_long:
             aspect = self._aspect_of_row(record, layout, task)
             if aspect is None:
                 return
@@ -299,22 +307,22 @@ class RowReader:
             comment_columns = {task.aspects[0].name: comment_columns[""], **comment_columns}
         for name in columns:
             values = [value for column in columns[name] for value in self._ratings(record, task.aspect(name), column)]
-            if values and rater and (before := rated.given.setdefault((name, rater), record)) is not record:
+            if values and rater and (before := candidate.row_of_rating.setdefault((name, rater), record)) is not record:
                 raise record.error(
                     f"rater {rater!r} has rated {name} of this candidate twice",
                     layout.roles["rater"],
                     expected="one rating of each rater",
-                    found=f"another one in {before.where}",
+                    found=f"another one in {before.location}",
                 )
             if values:
-                rated.ratings.setdefault(name, []).extend((place, value) for value in values)
+                candidate.ratings.setdefault(name, []).extend((rater_number, value) for value in values)
         for name, texts in comments_of(record, {a: columns for a, columns in comment_columns.items() if a}).items():
-            rated.comments.setdefault(name, []).extend((place, text) for text in texts)
+            candidate.comments.setdefault(name, []).extend((rater_number, text) for text in texts)
 
     def _ratings(self, record: Record, aspect: Aspect, column: str) -> Iterator[float]:
         """The ratings in a cell."""
-        for place, value in record.several(column, aspect.scale):
-            with errors_to(self._bad_cell):
+        for place, value in record.values_in(column, aspect.scale):
+            with redirect_errors(self._bad_cell):
                 yield rating_of(value, aspect, record, place)
                 # A comma in a cell that was read as ratings was a decimal one.
                 if record.comma_columns is not None and "," in str(record.values[column]):
@@ -327,47 +335,47 @@ class RowReader:
         given = record.text(column).strip()
         aspect = next((a.name for a in task.aspects if normalized_name(a.name) == normalized_name(given)), None)
         if aspect is None:
-            self._notes.fields((), [f"ratings of {given}"], [f"ratings of {a.name}" for a in task.aspects])
+            self._notes.add_fields((), [f"ratings of {given}"], [f"ratings of {a.name}" for a in task.aspects])
         return aspect
 
 
-def candidates_of(record: Record, columns: Columns) -> Iterator[Record]:
+def candidate_records(record: Record, columns: ColumnNames) -> Iterator[Record]:
     """The rows of a record that holds a group: one for each candidate, with the group's fields in each."""
     keys = tuple(map(str, record.values))
-    names = columns.find(keys, (*ROLES, *NESTED))[0]
+    names = columns.match(keys, (*ROLES, *NESTED))[0]
     record.require(names.get("group", "group"))
     shared = {key: value for key, value in record.values.items() if key != names["candidates"]}
     for child in record.children(names["candidates"]):
-        fields = columns.find(tuple(map(str, child.values)), ("id", "text", *NESTED))[0]
+        fields = columns.match(tuple(map(str, child.values)), ("id", "text", *NESTED))[0]
         child.require(fields.get("id", "id"))
         # Its id is our column `candidate`, whatever else in the group is called so.
         named = {"candidate" if key == fields.get("id", "id") else key: key for key in child.values}
         values = {**shared, **{name: child.values[key] for name, key in named.items()}}
-        places = {name: child.place(key) for name, key in {"text": "text", **named}.items()}
-        yield flattened(replace(record, values=values, places=places), columns)
+        full_names = {name: child.full_name(key) for name, key in {"text": "text", **named}.items()}
+        yield flattened(replace(record, values=values, full_names=full_names), columns)
 
 
-def flattened(record: Record, columns: Columns) -> Record:
+def flattened(record: Record, columns: ColumnNames) -> Record:
     """The record with objects of ratings and comments as columns, and with what `--columns` names inside of others."""
-    if not record.places and not any(isinstance(value, dict) for value in record.values.values()):
+    if not record.full_names and not any(isinstance(value, dict) for value in record.values.values()):
         return record
-    values, places = dict(record.values), dict(record.places)
-    matched = columns.find(tuple(map(str, values)), NESTED)[0]
+    values, full_names = dict(record.values), dict(record.full_names)
+    matched = columns.match(tuple(map(str, values)), NESTED)[0]
     for role, prefix in (("ratings", ""), ("comments", COMMENTS)):
         # In a table, a column of this name may hold something else.
-        if role in matched and (record.places or isinstance(values[matched[role]], dict)):
+        if role in matched and (record.full_names or isinstance(values[matched[role]], dict)):
             if values[matched[role]] is not None:
                 inner = record.child(matched[role])
                 values |= {prefix + str(key): value for key, value in inner.values.items()}
-                places |= {prefix + str(key): inner.place(str(key)) for key in inner.values}
+                full_names |= {prefix + str(key): inner.full_name(str(key)) for key in inner.values}
             del values[matched[role]]
-    for path in (*columns.renamed.values(), *columns.learnt.values()):
+    for path in (*columns.renamed.values(), *columns.defaults.values()):
         at: object = record.values
         for step in path.split(".") if path not in values else ():
             at = at.get(step) if isinstance(at, dict) else None
         if at is not None and at is not record.values:
             values[path] = at
-    return replace(record, values=values, places=places)
+    return replace(record, values=values, full_names=full_names)
 
 
 def _source(row: _Row) -> str:
@@ -378,7 +386,7 @@ def _source(row: _Row) -> str:
     return replace(row.record, remedy=remedy).text(row.roles["source"])
 
 
-def _drawn(row: _Row) -> float | None:
+def _sampling_probability(row: _Row) -> float | None:
     """The probability with which a source was chosen to be rated."""
     column = row.roles.get("drawn", "")
     if column not in row.record.values or is_missing(row.record.values[column]):
@@ -409,7 +417,7 @@ def _refuse_difference(first: _Row, row: _Row, group: str) -> None:
             raise row.record.error(
                 f"the rows of group {group!r} differ in {role}",
                 column,
-                expected=f"the same {role} as in {first.record.where}",
+                expected=f"the same {role} as in {first.record.location}",
                 found=repr(row.record.values.get(column)),
                 remedy="repeat it in every row of the group, or give another source its own group",
             )

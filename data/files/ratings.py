@@ -10,20 +10,26 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from debate_judge.data.errors import InputError
-from debate_judge.data.files.records import Record, has_comma, is_missing, looks_like_a_number, shown
+from debate_judge.data.files.records import (
+    Record,
+    allows_decimal_comma,
+    describe_value,
+    is_missing,
+    looks_like_a_number,
+)
 from debate_judge.data.schema import Aspect, Scale, Task
 
-WORDS = {
+YES_NO_WORDS = {
     **dict.fromkeys(("yes", "y", "true", "pass", "good", "correct"), True),
     **dict.fromkeys(("no", "n", "false", "fail", "bad", "incorrect"), False),
 }
 """Word for a rating on a scale of two values, in lower case -> whether it is the upper end."""
 
-_PART = re.compile(r"([+-]?\d+(?:[.,]\d+)?)\s*(?:%|/\s*\d+)")
+_FRACTION = re.compile(r"([+-]?\d+(?:[.,]\d+)?)\s*(?:%|/\s*\d+)")
 """A fraction or percentage, such as `4/5` or `80 %`, with the number that it begins with."""
 
 
-_TWO = re.compile(r"([+-]?[0-9]+),(0|[1-9][0-9]*)")
+_TWO_NUMBERS = re.compile(r"([+-]?[0-9]+),(0|[1-9][0-9]*)")
 """Two whole numbers with a comma between them; one with a 0 before it, as in `3,05`, can only be a fraction."""
 
 
@@ -39,7 +45,7 @@ def ratings_in(record: Record, task: Task, names: Iterable[str]) -> dict[str, tu
             aspect = task.aspect(name)
         except InputError as error:
             raise record.error(error.problem, name, expected=error.expected, remedy=error.remedy) from None
-        values = [rating_of(value, aspect, record, field) for field, value in record.several(name, aspect.scale)]
+        values = [rating_of(value, aspect, record, field) for field, value in record.values_in(name, aspect.scale)]
         if values:
             ratings[name] = tuple(values)
     return ratings
@@ -67,7 +73,7 @@ def _texts(record: Record, name: str) -> tuple[str, ...]:
     if value is None:
         return ()
     if not isinstance(value, str | list):
-        raise record.error("not a comment", name, expected="a text, or a list of texts", found=shown(value))
+        raise record.error("not a comment", name, expected="a text, or a list of texts", found=describe_value(value))
     return (record.text(name, blank=True),) if isinstance(value, str) else record.texts(name, blank=True)
 
 
@@ -84,7 +90,7 @@ def rating_of(value: object, aspect: Aspect, record: Record, field: str) -> floa
         InputError: It is not a rating of the aspect.
     """
     scale = aspect.scale
-    choice = WORDS.get(value.strip().lower()) if isinstance(value, str) else value
+    choice = YES_NO_WORDS.get(value.strip().lower()) if isinstance(value, str) else value
     if isinstance(choice, bool) and scale.binary:
         return scale.high if choice else scale.low
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -92,7 +98,7 @@ def rating_of(value: object, aspect: Aspect, record: Record, field: str) -> floa
             f"not a rating of {aspect.name}",
             field,
             expected=_expected(scale),
-            found=shown(value),
+            found=describe_value(value),
             remedy=_remedy(value),
         )
     # The comparison comes before float(), which cannot take every int that JSON can spell.
@@ -112,7 +118,7 @@ def _expected(scale: Scale) -> str:
     return f"a number from {scale}{words}"
 
 
-def decimal_commas(records: Iterable[Record], column: str, scale: Scale | None) -> bool:
+def has_decimal_commas(records: Iterable[Record], column: str, scale: Scale | None) -> bool:
     """Whether the commas in a table's column are decimal.
 
     All its values have to be numbers, with a comma where they have a fraction, or missing. And they must not all be two
@@ -126,15 +132,15 @@ def decimal_commas(records: Iterable[Record], column: str, scale: Scale | None) 
     pairs = True
     for record in records:
         parts = [part.strip() for part in str(record.values[column]).split(";")]
-        known = [part for part in parts if not is_missing(part)]
-        if not all(map(has_comma, known)):
+        present = [part for part in parts if not is_missing(part)]
+        if not all(map(allows_decimal_comma, present)):
             return False
-        pairs = pairs and (not known or (len(parts) == 1 and _two_ratings(known[0], scale)))
+        pairs = pairs and (not present or (len(parts) == 1 and _two_ratings(present[0], scale)))
     return not pairs
 
 
 def _two_ratings(text: str, scale: Scale | None) -> bool:
-    match = _TWO.fullmatch(text)
+    match = _TWO_NUMBERS.fullmatch(text)
     if match is None or scale is None:
         return match is not None and len(text) == len("4,5")
     return all(scale.contains(float(number)) for number in match.groups())
@@ -145,14 +151,14 @@ def _remedy(value: object) -> str | None:
         return "leave out the raters who gave no value"
     if isinstance(value, str) and looks_like_a_number(value.strip()):
         return "write the number without quotes"
-    return plain_number(value) or "correct it or leave it out; take a column that holds no ratings out of the file"
+    return number_remedy(value) or "correct it or leave it out; take a column that holds no ratings out of the file"
 
 
-def plain_number(value: object) -> str | None:
+def number_remedy(value: object) -> str | None:
     """The remedy for a rating that is written as a fraction or percentage or with a comma; None for any other value."""
     text = value.strip() if isinstance(value, str) else ""
-    if "," in text and has_comma(text):
+    if "," in text and allows_decimal_comma(text):
         point, semicolon = text.replace(",", "."), text.replace(",", ";")
         return f"write decimals with a point: {point}, and several raters in a cell with a semicolon: {semicolon}"
-    part = _PART.fullmatch(text)
+    part = _FRACTION.fullmatch(text)
     return f"write the number alone: {part[1].replace(',', '.')} and not {part[0]}" if part else None

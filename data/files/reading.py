@@ -15,24 +15,24 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, NoReturn
 
-from debate_judge.data.errors import ErrorHandler, InputError, did_you_mean, errors_to
+from debate_judge.data.errors import ErrorHandler, InputError, did_you_mean, redirect_errors
 from debate_judge.data.files.columns import OTHER_NAMES, normalized_name
-from debate_judge.data.files.records import Record, kind
+from debate_judge.data.files.records import Record, json_type
 
-_GAP = " \t\r\n,"
-_BETWEEN = re.compile(r"[\s,:]*")
-_ONE_A_LINE = "write every record on one line of its own, without a list around them"
-LONGEST_LINE = 16 * 1024 * 1024
+_SEPARATORS = " \t\r\n,"
+_BETWEEN_TOKENS = re.compile(r"[\s,:]*")
+_ONE_RECORD_PER_LINE = "write every record on one line of its own, without a list around them"
+MAX_LINE_BYTES = 16 * 1024 * 1024
 """Bytes of a line of text, and characters of a cell; parsed, they may take twenty times as many."""
 
-_LARGEST = 96 * 1024 * 1024
+_MAX_FILE_BYTES = 96 * 1024 * 1024
 """Bytes of a file that has to be read in one piece."""
 
 _MAX_VALUES = 8_000_000
-_MAX_IN_LINE = 1_000_000
+_MAX_LINE_VALUES = 1_000_000
 """Values in such a file, and in a line of JSON lines; the smallest take 64 bytes in memory."""
 
-_HOLDERS = ("data", "rows", "records", "items", "examples")
+_LIST_NAMES = ("data", "rows", "records", "items", "examples")
 """Names of a list that holds the records of a file, where one object around it has further fields."""
 
 
@@ -41,7 +41,7 @@ def jsonl(path: Path, on_error: ErrorHandler | None = None) -> Iterator[Record]:
     errors."""
     for line, text in lines(path, on_error):
         if text := text.rstrip():
-            with errors_to(on_error):
+            with redirect_errors(on_error):
                 yield _as_record(_parse_line(text, path, line), path, line)
 
 
@@ -52,11 +52,11 @@ def json_array(path: Path, list_name: str | None = None) -> Iterator[Record]:
         path: The file.
         list_name: Name of the list, where the file is an object that holds it.
     """
-    text = _whole(path)
-    at, line, counted = (text.index("[") if list_name is None else _start_of(list_name, text)) + 1, 1, 0
+    text = _read_text(path)
+    at, line, counted = (text.index("[") if list_name is None else _list_start(list_name, text)) + 1, 1, 0
     while True:
         # Commas between objects are not counted: a missing or an extra one cannot change a record.
-        while at < len(text) and text[at] in _GAP:
+        while at < len(text) and text[at] in _SEPARATORS:
             at += 1
         line, counted = line + text.count("\n", counted, at), at
         if at == len(text):
@@ -67,7 +67,7 @@ def json_array(path: Path, list_name: str | None = None) -> Iterator[Record]:
             value, at = _DECODER.raw_decode(text, at)
         except (ValueError, RecursionError) as error:
             wrong = error.lineno if isinstance(error, json.JSONDecodeError) else line
-            raise _bad_json(error, text, path, wrong) from None
+            raise _json_error(error, text, path, wrong) from None
         yield _as_record(value, path, line)
     # Two files joined by `cat`, for example: the second array must not be dropped in silence.
     if list_name is None and (rest := text[at + 1 :].lstrip()):
@@ -82,23 +82,25 @@ def json_array(path: Path, list_name: str | None = None) -> Iterator[Record]:
 
 def json_records(path: Path) -> Iterator[Record]:
     """The objects of a JSON array, of the list that one object holds, or of a JSON lines file."""
-    first = next((text.lstrip() for _, text in lines(path, longest=_LARGEST) if text.strip()), "")
-    list_name = holding_list(path)
+    first = next((text.lstrip() for _, text in lines(path, max_bytes=_MAX_FILE_BYTES) if text.strip()), "")
+    list_name = record_list_name(path)
     return json_array(path, list_name) if first.startswith("[") or list_name is not None else jsonl(path)
 
 
-def holding_list(path: Path) -> str | None:
+def record_list_name(path: Path) -> str | None:
     """The name of the list that holds the records, where the file is one object around it; else None.
 
     The list is the object's only field, or its only list with one of the usual names, in an object that is no
     record itself: one without a group, a source and a text.
     """
-    starts = [text.strip() for _, text in islice(((n, t) for n, t in lines(path, longest=_LARGEST) if t.strip()), 2)]
+    starts = [
+        text.strip() for _, text in islice(((n, t) for n, t in lines(path, max_bytes=_MAX_FILE_BYTES) if t.strip()), 2)
+    ]
     # An object that is whole on the first of several lines is a record, and large files are not read for more.
     if not starts or starts[0][0] != "{" or (len(starts) > 1 and starts[0][-1] not in "{[,"):
         return None
     try:
-        value = _DECODER.decode(_whole(path))
+        value = _DECODER.decode(_read_text(path))
     except InputError:
         raise
     except (ValueError, RecursionError):
@@ -106,16 +108,16 @@ def holding_list(path: Path) -> str | None:
     lists = [name for name, list_name in value.items() if isinstance(list_name, list)]
     list_name = lists[0] if len(lists) == 1 and lists[0] != "candidates" else None
     ours = {name for role in ("group", "source", "text") for name in (role, *OTHER_NAMES[role])}
-    usual = list_name in _HOLDERS and not any(normalized_name(name) in ours for name in value)
+    usual = list_name in _LIST_NAMES and not any(normalized_name(name) in ours for name in value)
     return list_name if list_name is not None and value[list_name] and (usual or len(value) == 1) else None
 
 
-def _start_of(name: str, text: str) -> int:
+def _list_start(name: str, text: str) -> int:
     """Where the list called `name` begins in the text of a valid object."""
     at = text.index("{") + 1
     while True:
-        key, at = _DECODER.raw_decode(text, _BETWEEN.match(text, at).end())  # type: ignore[union-attr]
-        at = _BETWEEN.match(text, at).end()  # type: ignore[union-attr]
+        key, at = _DECODER.raw_decode(text, _BETWEEN_TOKENS.match(text, at).end())  # type: ignore[union-attr]
+        at = _BETWEEN_TOKENS.match(text, at).end()  # type: ignore[union-attr]
         if key == name:
             return at
         _, at = _DECODER.raw_decode(text, at)
@@ -128,14 +130,14 @@ def json_object(path: Path, *, remedy: str | None = None) -> Record:
         path: The file.
         remedy: What to do about an error in it that has no better remedy of its own.
     """
-    text = _whole(path)
+    text = _read_text(path)
     try:
         value = _DECODER.decode(text)
     except (ValueError, RecursionError) as error:
         line = error.lineno if isinstance(error, json.JSONDecodeError) else 1
-        raise _bad_json(error, text, path, line, remedy) from None
+        raise _json_error(error, text, path, line, remedy) from None
     if not isinstance(value, dict):
-        raise InputError("not a JSON object", file=path, expected="{…}", found=kind(value), remedy=remedy)
+        raise InputError("not a JSON object", file=path, expected="{…}", found=json_type(value), remedy=remedy)
     return Record(value, str(path), remedy=remedy)
 
 
@@ -159,66 +161,66 @@ def toml(path: Path, what: str = "file") -> Record:
     except ValueError:
         raise InputError("not usable TOML: a number has thousands of digits", file=path) from None
     except OSError as error:
-        raise unreadable(error, path, what) from None
+        raise unreadable_error(error, path, what) from None
 
 
-def lines(path: Path, on_error: ErrorHandler | None = None, longest: int | None = None) -> Iterator[tuple[int, str]]:
+def lines(path: Path, on_error: ErrorHandler | None = None, max_bytes: int | None = None) -> Iterator[tuple[int, str]]:
     """Stream the lines of a text file with their numbers from 1: UTF-8, or UTF-16 where it begins with its mark.
 
     Lines that are not UTF-8 or longer than `longest` bytes are left out where `on_error` takes their errors.
     """
-    longest = longest or LONGEST_LINE
+    max_bytes = max_bytes or MAX_LINE_BYTES
     refuse_pipe(path)
     try:
         with path.open("rb") as stream:
             if stream.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
                 stream.seek(0)
-                yield from _utf16_lines(stream, path, longest)
+                yield from _utf16_lines(stream, path, max_bytes)
                 return
             stream.seek(0)
             number = 0
-            while raw := stream.readline(longest + 1):
+            while raw := stream.readline(max_bytes + 1):
                 number += 1
-                with errors_to(on_error):
-                    if len(raw) > longest:
+                with redirect_errors(on_error):
+                    if len(raw) > max_bytes:
                         while raw and not raw.endswith(b"\n"):
-                            raw = stream.readline(longest)
-                        raise _too_long(path, number, longest)
-                    yield number, _decoded(raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw, path, number)
+                            raw = stream.readline(max_bytes)
+                        raise _too_long_error(path, number, max_bytes)
+                    yield number, _decode_line(raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw, path, number)
     except OSError as error:
-        raise unreadable(error, path) from None
+        raise unreadable_error(error, path) from None
 
 
-def _whole(path: Path) -> str:
+def _read_text(path: Path) -> str:
     """The text of a file that has to be read at once."""
     refuse_pipe(path)
     try:
         size = path.stat().st_size
     except OSError as error:
-        raise unreadable(error, path) from None
-    text = "" if size > _LARGEST else "".join(text for _, text in lines(path, longest=_LARGEST))
-    if size > _LARGEST or _values_in(text) > _MAX_VALUES:
+        raise unreadable_error(error, path) from None
+    text = "" if size > _MAX_FILE_BYTES else "".join(text for _, text in lines(path, max_bytes=_MAX_FILE_BYTES))
+    if size > _MAX_FILE_BYTES or _max_values_in(text) > _MAX_VALUES:
         raise InputError(
             "too large for a single JSON document",
             file=path,
-            expected=f"at most {_LARGEST >> 20} MB and {_MAX_VALUES:,} values, or JSON lines",
+            expected=f"at most {_MAX_FILE_BYTES >> 20} MB and {_MAX_VALUES:,} values, or JSON lines",
             found=f"{size:,} bytes",
-            remedy=_ONE_A_LINE,
+            remedy=_ONE_RECORD_PER_LINE,
         )
     return text
 
 
-def _values_in(text: str) -> int:
+def _max_values_in(text: str) -> int:
     """At most how many values a text of JSON holds."""
     return sum(map(text.count, ",[{"))
 
 
-def _too_long(path: Path, line: int, longest: int) -> InputError:
+def _too_long_error(path: Path, line: int, max_bytes: int) -> InputError:
     remedy = "write every record on one line of its own, or leave out what no judge reads"
-    return InputError(f"a line of more than {longest >> 20} MB", file=path, line=line, remedy=remedy)
+    return InputError(f"a line of more than {max_bytes >> 20} MB", file=path, line=line, remedy=remedy)
 
 
-def _decoded(data: bytes, path: Path, line: int) -> str:
+def _decode_line(data: bytes, path: Path, line: int) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError as error:
@@ -231,15 +233,15 @@ def _decoded(data: bytes, path: Path, line: int) -> str:
         ) from None
 
 
-def _utf16_lines(stream: BinaryIO, path: Path, longest: int) -> Iterator[tuple[int, str]]:
+def _utf16_lines(stream: BinaryIO, path: Path, max_length: int) -> Iterator[tuple[int, str]]:
     number = 0
     # newline="\n": what csv and json make of a carriage return is the same as in UTF-8.
     text = io.TextIOWrapper(stream, encoding="utf-16", newline="\n")
     try:
-        while line := text.readline(longest + 1):
+        while line := text.readline(max_length + 1):
             number += 1
-            if len(line) > longest:
-                raise _too_long(path, number, longest)
+            if len(line) > max_length:
+                raise _too_long_error(path, number, max_length)
             yield number, line
     except UnicodeDecodeError:
         raise InputError(
@@ -259,12 +261,12 @@ def refuse_pipe(path: Path) -> None:
     try:
         pipe = path.is_fifo() or path.is_socket()
     except OSError as error:  # A name that is too long, for example.
-        raise unreadable(error, path) from None
+        raise unreadable_error(error, path) from None
     if pipe:
         raise InputError("this is a pipe", file=path, expected="a file", remedy="write its content to a file first")
 
 
-def unreadable(error: OSError, path: Path, what: str = "file") -> InputError:
+def unreadable_error(error: OSError, path: Path, what: str = "file") -> InputError:
     """The error for a file that cannot be opened; if it does not exist, a file with a similar name is suggested."""
     if not isinstance(error, FileNotFoundError):
         return InputError(f"the {what} cannot be read: {error.strerror or error}", file=path)
@@ -273,15 +275,17 @@ def unreadable(error: OSError, path: Path, what: str = "file") -> InputError:
 
 
 def _parse_line(text: str, path: Path, line: int) -> object:
-    if len(text) > _MAX_IN_LINE and _values_in(text) > _MAX_IN_LINE:
-        raise InputError(f"a line of more than {_MAX_IN_LINE:,} values", file=path, line=line)
+    if len(text) > _MAX_LINE_VALUES and _max_values_in(text) > _MAX_LINE_VALUES:
+        raise InputError(f"a line of more than {_MAX_LINE_VALUES:,} values", file=path, line=line)
     try:
         return _DECODER.decode(text)
     except (ValueError, RecursionError) as error:
-        raise _bad_json(error, text, path, line, _ONE_A_LINE if text.rstrip()[-1] in "{[," else None) from None
+        raise _json_error(
+            error, text, path, line, _ONE_RECORD_PER_LINE if text.rstrip()[-1] in "{[," else None
+        ) from None
 
 
-def _bad_json(error: Exception, text: str, path: Path, line: int, remedy: str | None = None) -> InputError:
+def _json_error(error: Exception, text: str, path: Path, line: int, remedy: str | None = None) -> InputError:
     if not isinstance(error, json.JSONDecodeError):
         problem = str(error) if isinstance(error, _RefusedError) else "a number has thousands of digits"
         problem = "nested too deeply" if isinstance(error, RecursionError) else problem
@@ -297,9 +301,9 @@ def _bad_json(error: Exception, text: str, path: Path, line: int, remedy: str | 
 
 def _as_record(value: object, path: Path, line: int) -> Record:
     if not isinstance(value, dict):
-        remedy = _ONE_A_LINE if isinstance(value, list) else None
+        remedy = _ONE_RECORD_PER_LINE if isinstance(value, list) else None
         raise InputError(
-            "a record must be an object", file=path, line=line, expected="{…}", found=kind(value), remedy=remedy
+            "a record must be an object", file=path, line=line, expected="{…}", found=json_type(value), remedy=remedy
         )
     return Record(value, str(path), line)
 

@@ -50,19 +50,19 @@ class Record:
     """Where `decimal_comma` is not set: whether such a text is a number in this column, as all of its values allow.
 
     The scale is that of its ratings, where it is known: `4,5` may also be two ratings on it."""
-    places: Mapping[str, str] = field(default_factory=dict)
+    full_names: Mapping[str, str] = field(default_factory=dict)
     """Full names of those fields that were taken from deeper levels, e.g. tone -> `candidates[2].ratings.tone`."""
 
     @property
-    def where(self) -> str:
+    def location(self) -> str:
         """The place in the file, e.g. `line 3`."""
         return f"{self.unit} {self.line}"
 
-    def place(self, name: str) -> str:
+    def full_name(self, name: str) -> str:
         """The full name of a field of this record, e.g. `candidates[2].text`."""
         plain, bracket, rest = name.partition("[")
-        if plain in self.places:
-            return self.places[plain] + bracket + rest
+        if plain in self.full_names:
+            return self.full_names[plain] + bracket + rest
         return f"{self.path}.{name}" if self.path and name else self.path or name
 
     def error(
@@ -80,7 +80,7 @@ class Record:
             file=self.file or None,
             line=self.line or None,
             unit=self.unit,
-            field=self.place(field) or None,
+            field=self.full_name(field) or None,
             expected=expected,
             found=found,
             remedy=remedy or self.remedy,
@@ -143,18 +143,18 @@ class Record:
             self._wrong_type(name, "a text or a whole number", value)
         return self.text(name)
 
-    def choice(self, name: str, known: Collection[T], remedy: str | None = None) -> T:
+    def choice(self, name: str, choices: Collection[T], remedy: str | None = None) -> T:
         """A required id that is one of the known ones; `remedy` is used if no known one has a similar name."""
         value = self.identifier(name).strip()
-        if value in known:
+        if value in choices:
             return cast("T", value)
-        shortened = ", ".join(islice(known, 8)) + (", …" if len(known) > 8 else "")
+        shortened = ", ".join(islice(choices, 8)) + (", …" if len(choices) > 8 else "")
         raise self.error(
             f"unknown {name} {value!r}",
             name,
             expected=f"one of {shortened}",
             found=value,
-            remedy=did_you_mean(value, known) or remedy,
+            remedy=did_you_mean(value, choices) or remedy,
         )
 
     def boolean(self, name: str) -> bool:
@@ -174,9 +174,9 @@ class Record:
 
     def numbers(self, name: str) -> tuple[float, ...]:
         """The finite numbers of a field that may hold several, see `several`; blanks are left out."""
-        return tuple(self._number(field, value) for field, value in self.several(name) if value != "")
+        return tuple(self._number(field, value) for field, value in self.values_in(name) if value != "")
 
-    def several(self, name: str, scale: Scale | None = None) -> list[tuple[str, object]]:
+    def values_in(self, name: str, scale: Scale | None = None) -> list[tuple[str, object]]:
         """The values of a required field that holds one or several, each with its field's name.
 
         Several are a list, or in a CSV cell `4;5;4`; a cell's numbers are converted. What is missing (null, a blank
@@ -187,10 +187,10 @@ class Record:
         if is_missing(value):
             return []
         if self.format == "csv" and isinstance(value, str):
-            return [(name, self._cell(part, name, scale)) for part in value.split(";") if not is_word_for_missing(part)]
+            return [(name, self._cell(part, name, scale)) for part in value.split(";") if not is_missing_word(part)]
         if isinstance(value, list):
-            parts = [(f"{name}[{i}]", self._cell(item, name, scale)) for i, item in enumerate(value)]
-            return [(place, part) for place, part in parts if not is_word_for_missing(part)]
+            named_values = [(f"{name}[{i}]", self._cell(item, name, scale)) for i, item in enumerate(value)]
+            return [(place, part) for place, part in named_values if not is_missing_word(part)]
         return [(name, value)]
 
     def items(self, name: str) -> list[object]:
@@ -213,8 +213,8 @@ class Record:
 
     def _child(self, name: str, value: object) -> Record:
         if not isinstance(value, dict):
-            self._wrong_type(name, f"a table [{self.place(name)}]" if self.format == "toml" else "an object", value)
-        return replace(self, values=value, path=self.place(name))
+            self._wrong_type(name, f"a table [{self.full_name(name)}]" if self.format == "toml" else "an object", value)
+        return replace(self, values=value, path=self.full_name(name))
 
     def _text(self, name: str, value: object, blank: bool = False) -> str:
         if not isinstance(value, str):
@@ -238,7 +238,7 @@ class Record:
         if self.format != "csv" or not isinstance(value, str):
             return value
         text = value.strip()
-        if "," in text and has_comma(text):
+        if "," in text and allows_decimal_comma(text):
             decimal = self.decimal_comma or (self.comma_columns is not None and self.comma_columns(name, scale))
             text = text.replace(",", ".") if decimal else text
         return float(text) if looks_like_a_number(text) else text
@@ -256,24 +256,24 @@ class Record:
             "not a number",
             name,
             expected="a finite number" + " without quotes" * quoted,
-            found=shown(value),
+            found=describe_value(value),
             remedy="write decimals with a point" if isinstance(value, str) and "," in value else None,
         )
 
     def _wrong_type(self, name: str, expected: str, value: object) -> NoReturn:
-        raise self.error("wrong type", name, expected=expected, found=shown(value))
+        raise self.error("wrong type", name, expected=expected, found=describe_value(value))
 
 
 def is_missing(value: object) -> bool:
     """Whether a field holds no value: null, a blank text, or a word that other programs write for a missing one."""
-    return _is_blank(value) or is_word_for_missing(value)
+    return _is_blank(value) or is_missing_word(value)
 
 
 def _is_blank(value: object) -> bool:
     return value is None or (isinstance(value, str) and not value.strip())
 
 
-def is_word_for_missing(value: object) -> bool:
+def is_missing_word(value: object) -> bool:
     return isinstance(value, str) and value.strip().lower() in MISSING_WORDS
 
 
@@ -281,12 +281,12 @@ def looks_like_a_number(text: str) -> bool:
     return _NUMBER.fullmatch(text) is not None
 
 
-def has_comma(text: str) -> bool:
+def allows_decimal_comma(text: str) -> bool:
     """Whether a text is a number with a decimal comma, or one without a fraction."""
     return "." not in text and looks_like_a_number(text.strip().replace(",", "."))
 
 
-def kind(value: object) -> str:
+def json_type(value: object) -> str:
     """What a JSON value is, in words."""
     if value is None:
         return "null"
@@ -294,23 +294,23 @@ def kind(value: object) -> str:
     return names.get(type(value), type(value).__name__)
 
 
-def shown(value: object) -> str:
+def describe_value(value: object) -> str:
     """A JSON value for a message: what it is, and how it is written."""
     if value is None or isinstance(value, bool):
         return str(value).lower().replace("none", "null")
-    return f"{kind(value)}: {value!r}"
+    return f"{json_type(value)}: {value!r}"
 
 
 # --- records as models ---
 
 
-def _has_finite_differences(value: float) -> float:
+def _require_finite(value: float) -> float:
     if not math.isfinite(2 * value):
-        raise InputError("not a number", expected="a finite number", found=shown(value))
+        raise InputError("not a number", expected="a finite number", found=describe_value(value))
     return value
 
 
-Number = Annotated[float, AfterValidator(_has_finite_differences)]
+Number = Annotated[float, AfterValidator(_require_finite)]
 
 # A pattern makes pydantic refuse halves of surrogate pairs, which it would pass over otherwise.
 BlankText = Annotated[str, StringConstraints(pattern="")]
@@ -350,36 +350,42 @@ def validated(model: type[M], record: Record) -> M:
 def input_error(error: ValidationError, record: Record) -> InputError:
     """The first of pydantic's complaints about the values of a record, in the words of `Record`."""
     try:
-        _refuse(error, record)
+        _raise_first(error, record)
     except InputError as refused:
         return refused
 
 
-def _refuse(error: ValidationError, record: Record) -> NoReturn:
+def _raise_first(error: ValidationError, record: Record) -> NoReturn:
     first = error.errors(include_url=False)[0]
-    why, value, context = first["type"], first["input"], first.get("ctx", {})
-    place = list(first["loc"])
-    if place and place[-1] == "[key]":
-        del place[-2:]
-    own = context.get("error")
-    if isinstance(own, InputError):
-        field = ".".join(filter(None, (_path(place), own.field)))
-        raise record.error(own.problem, field, expected=own.expected, found=own.found, remedy=own.remedy) from None
-    depth = len(place) - 1
-    while depth > 0 and isinstance(place[depth], int):
+    error_type, value, context = first["type"], first["input"], first.get("ctx", {})
+    location = list(first["loc"])
+    if location and location[-1] == "[key]":
+        del location[-2:]
+    input_error = context.get("error")
+    if isinstance(input_error, InputError):
+        field = ".".join(filter(None, (_field_path(location), input_error.field)))
+        raise record.error(
+            input_error.problem,
+            field,
+            expected=input_error.expected,
+            found=input_error.found,
+            remedy=input_error.remedy,
+        ) from None
+    depth = len(location) - 1
+    while depth > 0 and isinstance(location[depth], int):
         depth -= 1
-    name = _path(place[depth:])
-    above = replace(record, path=record.place(_path(place[:depth])))
-    if why.startswith("missing"):
-        replace(above, values=value).value(name)
-    owner = replace(above, values={name: value})
-    getter = _GETTERS.get(why.partition("_")[0])
+    name = _field_path(location[depth:])
+    parent = replace(record, path=record.full_name(_field_path(location[:depth])))
+    if error_type.startswith("missing"):
+        replace(parent, values=value).value(name)
+    owner = replace(parent, values={name: value})
+    getter = _GETTERS.get(error_type.partition("_")[0])
     if getter is not None:
         getter(owner, name)
-    if why == "literal_error":
+    if error_type == "literal_error":
         owner.choice(name, re.findall(r"'([^']*)'", context["expected"]))
-    expected = "a whole number" if why.startswith("int") else first["msg"]
-    raise owner.error("wrong type", name, expected=expected, found=shown(value))
+    expected = "a whole number" if error_type.startswith("int") else first["msg"]
+    raise owner.error("wrong type", name, expected=expected, found=describe_value(value))
 
 
 _GETTERS: Mapping[str, Callable[[Record, str], object]] = {
@@ -395,6 +401,6 @@ _GETTERS: Mapping[str, Callable[[Record, str], object]] = {
 """First word of the type of pydantic's error -> what raises ours for such a value."""
 
 
-def _path(place: Sequence[int | str]) -> str:
+def _field_path(place: Sequence[int | str]) -> str:
     """The place of a field as our errors name it, e.g. `candidates[2].text`."""
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).removeprefix(".")

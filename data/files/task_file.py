@@ -41,13 +41,13 @@ from debate_judge.data.files import reading
 from debate_judge.data.files.columns import (
     RATER_NAME,
     ROLES,
-    Columns,
+    ColumnNames,
     guess_roles,
-    missing,
+    missing_column_error,
     normalized_name,
     rater_base,
 )
-from debate_judge.data.files.ratings import WORDS, plain_number
+from debate_judge.data.files.ratings import YES_NO_WORDS, number_remedy
 from debate_judge.data.files.records import ClosedModel, Number, Record, Text, is_missing, validated
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.data.tasks import TASKS
@@ -143,16 +143,30 @@ class _TaskFile(ClosedModel):
 
 # --- guessing ---
 
-_ENDS = ((0, 1), (1, 3), (0, 2), (0, 3), (1, 4), (0, 4), (1, 5), (0, 5), (1, 7), (1, 10), (0, 10), (1, 100), (0, 100))
+_COMMON_ENDS = (
+    (0, 1),
+    (1, 3),
+    (0, 2),
+    (0, 3),
+    (1, 4),
+    (0, 4),
+    (1, 5),
+    (0, 5),
+    (1, 7),
+    (1, 10),
+    (0, 10),
+    (1, 100),
+    (0, 100),
+)
 """Ends of common scales; the first that holds all values is guessed."""
 
-_STATED = re.compile(r"(.*\S)\s*[(\[]\s*(-?\d{1,3})\s*(?:-|–|\.\.|to)\s*(\d{1,3})\s*[)\]]\s*")
+_NAME_WITH_SCALE = re.compile(r"(.*\S)\s*[(\[]\s*(-?\d{1,3})\s*(?:-|–|\.\.|to)\s*(\d{1,3})\s*[)\]]\s*")
 """A column whose name ends in its scale, as surveys write it: `Coherence (1-5)`."""
 
-_SYMMETRIC = (1, 2, 3, 5, 10, 100)
+_SYMMETRIC_ENDS = (1, 2, 3, 5, 10, 100)
 """Upper ends of scales from -x to x, for values below 0."""
 
-_NO_RATING = re.compile(
+_NOT_A_RATING = re.compile(
     r"(?:.*_)?(?:id|idx|index|nr|no|number|row|seed|year|date|time|timestamp|length|words|tokens|count)"
     r"|(?!judge$|expert$)(?:" + RATER_NAME.pattern + r")|unnamed:.*|column_\d+_\(no_name\)"
 )
@@ -163,7 +177,7 @@ _MAX_VALUES = 101
 
 _MAX_ASPECTS = 100
 
-_SHARE = 0.8
+_MIN_RATING_SHARE = 0.8
 """Share of a column's values that have to be ratings; loading then names the first one that is none."""
 
 
@@ -172,7 +186,7 @@ class GuessedTask:
     """The guess."""
 
     task: Task
-    columns: Columns
+    columns: ColumnNames
     """The names that the user gave, with those added that were guessed."""
     built_in: bool
     """Whether it is a built-in task, which all ratings fit."""
@@ -190,7 +204,7 @@ class GuessedTask:
         ]
         for aspect in self.task.aspects:
             scale = aspect.scale
-            lines += ["", f"[aspects.{_key(aspect.name)}]", f"definition = {_quoted(aspect.definition)}"]
+            lines += ["", f"[aspects.{_toml_key(aspect.name)}]", f"definition = {_quoted(aspect.definition)}"]
             lines += [f"low = {scale.low:.15g}", f"high = {scale.high:.15g}"]
             lines += [] if aspect.source else ["source = false    # judged without the source"]
             if scale.step != 1:
@@ -200,11 +214,11 @@ class GuessedTask:
                 step, points = ("0.5", "whole or half points") if half else ("1", "whole points")
                 lines.append(f"# step = {step}    # with it all scores are {points}; without it they tie less")
         if self.columns.renamed:
-            lines += ["", "[columns]", *(f"{_key(a)} = {_quoted(b)}" for a, b in self.columns.renamed.items())]
+            lines += ["", "[columns]", *(f"{_toml_key(a)} = {_quoted(b)}" for a, b in self.columns.renamed.items())]
         return "\n".join(lines) + "\n"
 
 
-def guess_task(records: Iterable[Record], columns: Columns, name: str) -> GuessedTask:
+def guess_task(records: Iterable[Record], columns: ColumnNames, name: str) -> GuessedTask:
     """Guess the task of a file from all its records.
 
     Args:
@@ -215,17 +229,17 @@ def guess_task(records: Iterable[Record], columns: Columns, name: str) -> Guesse
     Raises:
         InputError: The file has no texts, or nothing in it looks like ratings.
     """
-    found = list(records)
-    if not found:
+    all_records = list(records)
+    if not all_records:
         raise InputError("no records", file=name)
-    keys = tuple(dict.fromkeys(str(key) for record in found for key in record.values))
-    columns = _with_other_names(found, keys, columns)
-    roles, rest = columns.find(keys, ROLES)
-    values = _values(found, roles, rest, columns)
-    scales = {aspect: scale for aspect, given in values.items() if (scale := _scale(given, aspect)) is not None}
-    doubtful = {c: why for c, given in values.items() if c not in scales and (why := _doubt(given))}
+    keys = tuple(dict.fromkeys(str(key) for record in all_records for key in record.values))
+    columns = _with_guessed_roles(all_records, keys, columns)
+    roles, rest = columns.match(keys, ROLES)
+    values = _possible_ratings(all_records, roles, rest, columns)
+    scales = {aspect: scale for aspect, given in values.items() if (scale := _guess_scale(given, aspect)) is not None}
+    doubtful = {c: why for c, given in values.items() if c not in scales and (why := _why_not_ratings(given))}
     if not scales:
-        raise found[0].error(
+        raise all_records[0].error(
             "nothing in the data looks like ratings",
             expected="at least one column of numbers or of yes and no, with two different values",
             found=_first_values(values) or "columns " + ", ".join(keys),
@@ -233,7 +247,7 @@ def guess_task(records: Iterable[Record], columns: Columns, name: str) -> Guesse
             or "texts without ratings can be scored; a compile needs ratings",
         )
     if len(scales) > _MAX_ASPECTS:
-        raise found[0].error(
+        raise all_records[0].error(
             "too many columns look like ratings",
             expected=f"at most {_MAX_ASPECTS}",
             found=f"{len(scales):,}, e.g. " + ", ".join(list(scales)[:5]),
@@ -244,65 +258,65 @@ def guess_task(records: Iterable[Record], columns: Columns, name: str) -> Guesse
             return GuessedTask(task, columns, built_in=True, doubtful=doubtful)
     source, text = (columns.renamed.get(role, role) for role in ("source", "text"))
     names = _aspect_names(scales)
-    columns = Columns({**columns.renamed, **{ours: theirs for theirs, ours in names.items() if ours != theirs}})
+    columns = ColumnNames({**columns.renamed, **{ours: theirs for theirs, ours in names.items() if ours != theirs}})
     aspects = tuple(Aspect(names[a], _definition(names[a], scale), scale) for a, scale in scales.items())
     label = re.sub(r"[^\w-]+", "-", name).strip("-") or "task"
-    halves = frozenset(names[a] for a in scales if _half_points(values[a]))
-    return GuessedTask(Task(label, _words(source), _words(text), aspects), columns, False, halves, doubtful)
+    halves = frozenset(names[a] for a in scales if _has_half_points(values[a]))
+    return GuessedTask(Task(label, _readable(source), _readable(text), aspects), columns, False, halves, doubtful)
 
 
 def _aspect_names(columns: Iterable[str]) -> dict[str, str]:
     """Column -> a name that a task file allows, different for each."""
-    found = {column: column for column in columns if usable_name(column)}
+    name_of = {column: column for column in columns if usable_name(column)}
     for column in columns:
-        if column not in found:
-            stated = _STATED.fullmatch(column)
+        if column not in name_of:
+            stated = _NAME_WITH_SCALE.fullmatch(column)
             plain = re.sub(r"[^\w .-]+", "_", stated[1] if stated else column).strip(" _.-") or "aspect"
             choices = (plain if number == 1 else f"{plain}_{number}" for number in count(1))
-            found[column] = next(name for name in choices if usable_name(name) and name not in found.values())
-    return found
+            name_of[column] = next(name for name in choices if usable_name(name) and name not in name_of.values())
+    return name_of
 
 
-def _with_other_names(records: Sequence[Record], keys: tuple[str, ...], columns: Columns) -> Columns:
+def _with_guessed_roles(records: Sequence[Record], keys: tuple[str, ...], columns: ColumnNames) -> ColumnNames:
     """The columns, with those added that have another common name for one of ours."""
-    found, rest = columns.find(keys, ROLES)
+    roles, rest = columns.match(keys, ROLES)
     if "candidates" in keys:
         return columns
-    taken = guess_roles(records, found, rest)
-    if "text" not in {*found, *taken}:
-        raise missing(records[0], "text", keys)
-    return Columns({**columns.renamed, **taken})
+    taken = guess_roles(records, roles, rest)
+    if "text" not in {*roles, *taken}:
+        raise missing_column_error(records[0], "text", keys)
+    return ColumnNames({**columns.renamed, **taken})
 
 
-def _values(
-    records: Sequence[Record], roles: Mapping[str, str], rest: Sequence[str], columns: Columns
+def _possible_ratings(
+    records: Sequence[Record], roles: Mapping[str, str], rest: Sequence[str], columns: ColumnNames
 ) -> dict[str, list[object]]:
     """Column, or base name of the columns of several raters, that may hold ratings -> all its values."""
     if "aspect" in roles and "rating" in roles:
-        return _values_of_ratings(records, roles["aspect"], roles["rating"])
+        return _ratings_of_long_table(records, roles["aspect"], roles["rating"])
     values: dict[str, list[object]] = {}
-    ours = {theirs: name for name, theirs in columns.renamed.items() if name not in ROLES}
-    names = {key: ours.get(key, key) for key in [*rest, *([roles["rating"]] if "rating" in roles else [])]}
+    name_of = {theirs: name for name, theirs in columns.renamed.items() if name not in ROLES}
+    names = {key: name_of.get(key, key) for key in [*rest, *([roles["rating"]] if "rating" in roles else [])]}
     bases = {key: base for key in rest if (base := rater_base(key)) is not None}
-    same, plain = Counter(bases.values()), {normalized_name(key): key for key in reversed(rest)}
+    columns_per_base, plain = Counter(bases.values()), {normalized_name(key): key for key in reversed(rest)}
     for key, base in bases.items():
-        if same[base] > 1 or base in plain:
+        if columns_per_base[base] > 1 or base in plain:
             names[key] = plain.get(base, base)
     for record in records:
-        for held in _nested(record, roles):
+        for held in _nested_ratings(record, roles):
             for key in held.values:
-                values.setdefault(str(key), []).extend(v for _, v in held.several(str(key)))
+                values.setdefault(str(key), []).extend(v for _, v in held.values_in(str(key)))
         for key, name in names.items():
             if key in record.values:
-                values.setdefault(name, []).extend(v for _, v in record.several(key))
-    return {column: given for column, given in values.items() if not _NO_RATING.fullmatch(normalized_name(column))}
+                values.setdefault(name, []).extend(v for _, v in record.values_in(key))
+    return {column: given for column, given in values.items() if not _NOT_A_RATING.fullmatch(normalized_name(column))}
 
 
-def _values_of_ratings(records: Sequence[Record], aspect: str, rating: str) -> dict[str, list[object]]:
+def _ratings_of_long_table(records: Sequence[Record], aspect: str, rating: str) -> dict[str, list[object]]:
     """`_values` for a table with one row per rating."""
     values: dict[str, list[object]] = {}
     for record in records:
-        given = [value for _, value in record.several(rating)]
+        given = [value for _, value in record.values_in(rating)]
         if not given:
             continue
         name = record.text(aspect).strip()
@@ -317,43 +331,43 @@ def _values_of_ratings(records: Sequence[Record], aspect: str, rating: str) -> d
     return values
 
 
-def _nested(record: Record, roles: Mapping[str, str]) -> list[Record]:
+def _nested_ratings(record: Record, roles: Mapping[str, str]) -> list[Record]:
     """The objects of ratings inside a record: its own one, or one of each candidate."""
     owners = record.children("candidates") if "candidates" in record.values else [record]
     field = roles.get("ratings", "ratings")
     return [owner.child(field) for owner in owners if isinstance(owner.values.get(field), dict)]
 
 
-def _scale(values: Sequence[object], column: str = "") -> Scale | None:
+def _guess_scale(values: Sequence[object], column: str = "") -> Scale | None:
     """The scale to guess for the values of a column, or None if they do not look like ratings."""
-    known, numbers, choices = _sorted_out(values)
+    present, numbers, choices = _present_values(values)
     if choices and set(numbers) <= {0, 1}:
-        enough = len(numbers) + len(choices) >= _SHARE * len(known)
+        enough = len(numbers) + len(choices) >= _MIN_RATING_SHARE * len(present)
         return Scale(0, 1) if enough and len({*numbers, *choices}) > 1 else None
-    if len(numbers) < _SHARE * len(known):
+    if len(numbers) < _MIN_RATING_SHARE * len(present):
         return None
-    different = set(numbers)
-    whole = all(number.is_integer() for number in different)
-    counts = whole and len(different) > 11 and (len(different) > _MAX_VALUES or len(different) == len(numbers))
-    if len(different) < 2 or counts:
+    distinct = set(numbers)
+    whole = all(number.is_integer() for number in distinct)
+    is_count = whole and len(distinct) > 11 and (len(distinct) > _MAX_VALUES or len(distinct) == len(numbers))
+    if len(distinct) < 2 or is_count:
         return None
-    least, most = min(different), max(different)
-    low, high = _ends(least, most)
-    if (stated := _STATED.fullmatch(column)) and float(stated[2]) <= least and most <= float(stated[3]):
+    least, most = min(distinct), max(distinct)
+    low, high = _guess_ends(least, most)
+    if (stated := _NAME_WITH_SCALE.fullmatch(column)) and float(stated[2]) <= least and most <= float(stated[3]):
         low, high = float(stated[2]), float(stated[3])
     # Fractions may be means over raters of whole points, so only a scale as narrow as 1 gets finer steps.
     return Scale(low, high, 1.0 if whole or high - low > 1 else 0.01)
 
 
-def _sorted_out(values: Sequence[object]) -> tuple[list[object], list[float], list[bool]]:
+def _present_values(values: Sequence[object]) -> tuple[list[object], list[float], list[bool]]:
     """The values that are not missing, and among these the numbers and the choices between yes and no."""
-    known = [v for v in values if not is_missing(v)]
-    choices = [WORDS[v.lower()] if isinstance(v, str) else bool(v) for v in known if _is_choice(v)]
-    return known, [float(v) for v in known if isinstance(v, int | float) and _is_number(v)], choices
+    present = [v for v in values if not is_missing(v)]
+    choices = [YES_NO_WORDS[v.lower()] if isinstance(v, str) else bool(v) for v in present if _is_choice(v)]
+    return present, [float(v) for v in present if isinstance(v, int | float) and _is_number(v)], choices
 
 
 def _is_choice(value: object) -> bool:
-    return isinstance(value, bool) or (isinstance(value, str) and value.lower() in WORDS)
+    return isinstance(value, bool) or (isinstance(value, str) and value.lower() in YES_NO_WORDS)
 
 
 def _is_number(value: object) -> bool:
@@ -361,31 +375,31 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
-def _half_points(values: Sequence[object]) -> bool:
-    numbers = _sorted_out(values)[1]
+def _has_half_points(values: Sequence[object]) -> bool:
+    numbers = _present_values(values)[1]
     return all((2 * n).is_integer() for n in numbers) and not all(n.is_integer() for n in numbers)
 
 
-def _doubt(values: Sequence[object]) -> str:
+def _why_not_ratings(values: Sequence[object]) -> str:
     """Why a column whose values are, by half or more, numbers in some way is not taken for ratings; else empty."""
-    known = _sorted_out(values)[0]
-    others = [v for v in known if not _is_number(v) and not _is_choice(v)]
-    like = sum(plain_number(v) is not None or _is_number(v) for v in known)
-    if not others or like < len(known) / 2:
+    present = _present_values(values)[0]
+    others = [v for v in present if not _is_number(v) and not _is_choice(v)]
+    numeric = sum(number_remedy(v) is not None or _is_number(v) for v in present)
+    if not others or numeric < len(present) / 2:
         return ""
-    return f"{others[0]!r} is no rating; {plain_number(others[0]) or 'correct it or leave it out'}"
+    return f"{others[0]!r} is no rating; {number_remedy(others[0]) or 'correct it or leave it out'}"
 
 
 def _first_values(values: Mapping[str, Sequence[object]]) -> str:
-    first = {column: next(iter(_sorted_out(given)[0]), None) for column, given in values.items()}
+    first = {column: next(iter(_present_values(given)[0]), None) for column, given in values.items()}
     return ", ".join(f"{column} ({value!r:.40})" for column, value in first.items() if value is not None)
 
 
-def _ends(least: float, most: float) -> tuple[float, float]:
-    for low, high in _ENDS:
+def _guess_ends(least: float, most: float) -> tuple[float, float]:
+    for low, high in _COMMON_ENDS:
         if low <= least and most <= high and (low == 0) == (least < 1):
             return low, high
-    for end in _SYMMETRIC:
+    for end in _SYMMETRIC_ENDS:
         if -end <= least and most <= end:
             return -end, end
     return math.floor(least), math.ceil(most)
@@ -397,22 +411,22 @@ def _fits(task: Task, values: Mapping[str, Sequence[object]]) -> bool:
     numbers = {
         normalized_name(n): [v for v in given if isinstance(v, int | float)]
         for n, given in values.items()
-        if _scale(given)
+        if _guess_scale(given)
     }
     return all(name in scales and all(map(scales[name].contains, given)) for name, given in numbers.items())
 
 
 def _definition(name: str, scale: Scale) -> str:
     if scale.binary:
-        return f"Whether {_words(name)} holds: {scale.low:.15g} no, {scale.high:.15g} yes."
-    return f"How good the text is in {_words(name)}. {scale.low:.15g} is the worst, {scale.high:.15g} the best."
+        return f"Whether {_readable(name)} holds: {scale.low:.15g} no, {scale.high:.15g} yes."
+    return f"How good the text is in {_readable(name)}. {scale.low:.15g} is the worst, {scale.high:.15g} the best."
 
 
-def _words(name: str) -> str:
+def _readable(name: str) -> str:
     return re.sub(r"[_\s]+", " ", name).strip()
 
 
-def _key(name: str) -> str:
+def _toml_key(name: str) -> str:
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _quoted(name)
 
 

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import IO
 
-SECONDS = 30
-BYTES = 1 << 30
+MAX_SECONDS = 30
+MAX_MEMORY = 1 << 30
 
 
 class WorkbookError(Exception):
@@ -33,24 +33,24 @@ def open_workbook(path: str) -> tuple[list[str], int, Iterator[list[str]]]:
     out: IO[str] = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 (the rows are read from it later)
     try:
         # -P: this file's folder has modules whose names others have, too.
-        done = subprocess.run(
-            [sys.executable, "-P", __file__, path, str(BYTES)],
+        process = subprocess.run(
+            [sys.executable, "-P", __file__, path, str(MAX_MEMORY)],
             stdout=out,
             stderr=subprocess.DEVNULL,
-            timeout=SECONDS,
+            timeout=MAX_SECONDS,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise WorkbookError(f"it takes more than {SECONDS} seconds to read") from None
+        raise WorkbookError(f"it takes more than {MAX_SECONDS} seconds to read") from None
     out.seek(0)
     try:
-        head = json.loads(out.readline() or "{}")
+        header = json.loads(out.readline() or "{}")
     except ValueError:
-        head = {}
-    if done.returncode or "sheets" not in head:
+        header = {}
+    if process.returncode or "sheets" not in header:
         out.close()
-        raise WorkbookError(head.get("error") or f"it takes more than {BYTES >> 20} MB to read, or is damaged")
-    return head["sheets"], head["first"], _rows(out)
+        raise WorkbookError(header.get("error") or f"it takes more than {MAX_MEMORY >> 20} MB to read, or is damaged")
+    return header["sheets"], header["first"], _rows(out)
 
 
 def _rows(out: IO[str]) -> Iterator[list[str]]:
@@ -59,7 +59,7 @@ def _rows(out: IO[str]) -> Iterator[list[str]]:
             yield json.loads(line)
 
 
-def _text(value: object) -> str:
+def _cell_text(value: object) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
@@ -80,7 +80,7 @@ def _print_sheet(path: str, limit: int) -> None:
     start = None if sheet is None else sheet.start
     print(json.dumps({"sheets": book.sheet_names, "first": 0 if start is None else start[0] + 1}))
     for row in [] if sheet is None or start is None else sheet.to_python(skip_empty_area=True):
-        print(json.dumps([_text(value) for value in row]))
+        print(json.dumps([_cell_text(value) for value in row]))
 
 
 if __name__ == "__main__":

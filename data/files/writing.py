@@ -15,7 +15,7 @@ from debate_judge.data.errors import InputError
 
 
 @contextmanager
-def opening(path: Path, field: str) -> Iterator[None]:
+def write_errors(path: Path, field: str) -> Iterator[None]:
     """Turn an `OSError` of the block, which opens `path` for writing, into an error that names the flag.
 
     Args:
@@ -43,14 +43,14 @@ def make_folder(path: Path, field: str) -> None:
     Raises:
         InputError: They cannot.
     """
-    with opening(path, field):
+    with write_errors(path, field):
         path.mkdir(parents=True, exist_ok=True)
         # Permission bits do not tell whether a file can be made (read-only mounts, quotas); making one does.
         with tempfile.TemporaryFile(dir=path):
             pass
 
 
-def require_file(path: str | Path | None, field: str) -> None:
+def require_writable(path: str | Path | None, field: str) -> None:
     """Check that a file can be written, and make its folder; an existing file is left as it is.
 
     Args:
@@ -63,7 +63,7 @@ def require_file(path: str | Path | None, field: str) -> None:
     if path is None:
         return
     path = Path(path)
-    with opening(path, field):
+    with write_errors(path, field):
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if not path.exists():
@@ -81,5 +81,5 @@ def write_json(path: str | Path, record: Mapping[str, Any], field: str) -> None:
     Raises:
         InputError: It cannot be written.
     """
-    with opening(Path(path), field):
+    with write_errors(Path(path), field):
         Path(path).write_text(json.dumps(record, indent=2, allow_nan=False) + "\n", encoding="utf-8")

@@ -41,9 +41,9 @@ def load(path: str | Path | None = None) -> Corpus:
     for record in records:
         record.require(*COLUMNS)
         dialogue = "\n".join(turn.strip() for turn in record.text("dialogue").split("|") if turn.strip())
-        known, summaries = groups.setdefault(record.identifier("id"), (dialogue, {}))
+        known_dialogue, summaries = groups.setdefault(record.identifier("id"), (dialogue, {}))
         summary = _candidate(record)
-        if known != dialogue or summary.id in summaries:
+        if known_dialogue != dialogue or summary.id in summaries:
             raise record.error(
                 "another dialogue with this id, or a second summary of a model",
                 "id",

@@ -18,7 +18,7 @@ from typing import Literal
 from debate_judge.data.files.records import Record
 from debate_judge.data.schema import Candidate, Corpus, RatedGroup
 from debate_judge.data.sets import hub
-from debate_judge.data.sets.factuality import ANSWERS, CLAIMS, rated
+from debate_judge.data.sets.factuality import ANSWERS, CLAIMS, factuality_ratings
 
 COMMIT = "3f3914bc090b644be044b7e0005113c135d8b20f"
 REMOTE = hub.RemoteSource(
@@ -40,7 +40,7 @@ def load(path: str | Path | None = None, level: Literal["response", "claim"] = "
     """
     records, origin = hub.read("factool" if level == "response" else "factool_claims", path, REMOTE)
     candidates = _response if level == "response" else _claims
-    groups = hub.merged(
+    groups = hub.merge_groups(
         (record, RatedGroup(str(number), record.text("prompt"), candidates(record)))
         for number, record in enumerate(records, 1)
     )
@@ -48,11 +48,11 @@ def load(path: str | Path | None = None, level: Literal["response", "claim"] = "
 
 
 def _response(record: Record) -> tuple[Candidate, ...]:
-    return (Candidate("response", record.text("response"), rated(record.boolean("label"))),)
+    return (Candidate("response", record.text("response"), factuality_ratings(record.boolean("label"))),)
 
 
 def _claims(record: Record) -> tuple[Candidate, ...]:
     return tuple(
-        Candidate(str(number), claim.text("claim"), rated(claim.boolean("label")))
+        Candidate(str(number), claim.text("claim"), factuality_ratings(claim.boolean("label")))
         for number, claim in enumerate(record.children("claims"), 1)
     )

@@ -38,6 +38,6 @@ SUMMARIES = Task("summary-factuality", "document", "summary", (FACTUALITY,))
 CLAIMS = Task("claim-factuality", "prompt", "claim", (FACTUALITY,))
 
 
-def rated(factual: bool) -> dict[str, tuple[float, ...]]:
+def factuality_ratings(factual: bool) -> dict[str, tuple[float, ...]]:
     """The ratings of a candidate with one label."""
     return {FACTUALITY.name: (1.0 if factual else 0.0,)}

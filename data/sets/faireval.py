@@ -28,7 +28,7 @@ from debate_judge.data.sets import hub
 from debate_judge.data.tasks import PAIRS
 
 COMMIT = "453c117a69159fd7b7de2f4e0519bac57bee21f4"
-HOME = f"https://raw.githubusercontent.com/i-Eval/FairEval/{COMMIT}/"
+BASE_URL = f"https://raw.githubusercontent.com/i-Eval/FairEval/{COMMIT}/"
 REVIEW = "review/review_gpt35_vicuna-13b_human.txt"
 SYSTEMS: Mapping[str, str] = MappingProxyType(
     {"gpt35": "answer/answer_gpt35.jsonl", "vicuna-13b": "answer/answer_vicuna-13b.jsonl"}
@@ -65,13 +65,13 @@ def load(path: str | Path | None = None) -> Corpus:
     if len(labels) != len(questions):
         raise InputError(
             "the labels do not fit the questions",
-            file=HOME + REVIEW if folder is None else _file(folder, REVIEW),
+            file=BASE_URL + REVIEW if folder is None else _file(folder, REVIEW),
             expected=f"{len(questions)} lines, one per question",
             found=f"{len(labels)} lines",
         )
     _by_question(questions)
     groups = tuple(_group(record, answers, label) for record, label in zip(questions, labels, strict=True))
-    origin = Origin("faireval", HOME, COMMIT) if folder is None else Origin("faireval", str(folder))
+    origin = Origin("faireval", BASE_URL, COMMIT) if folder is None else Origin("faireval", str(folder))
     return Corpus(TASK, groups, origin)
 
 
@@ -105,7 +105,7 @@ def _file(folder: Path, name: str) -> Path:
 
 def _records(folder: Path | None, name: str) -> list[Record]:
     if folder is None:
-        return hub.fetch("faireval", hub.RemoteSource(HOME + name, COMMIT, ("question_id", "text")))
+        return hub.fetch("faireval", hub.RemoteSource(BASE_URL + name, COMMIT, ("question_id", "text")))
     return list(reading.jsonl(_file(folder, name)))
 
 
@@ -114,12 +114,12 @@ def _labels(folder: Path | None) -> list[Record]:
     if folder is None:
         import datasets
 
-        place = HOME + REVIEW
-        with hub.fetch_errors("faireval", place):
-            lines = [str(line) for line in datasets.load_dataset("text", data_files=place, split="train")["text"]]
+        location = BASE_URL + REVIEW
+        with hub.fetch_errors("faireval", location):
+            lines = [str(line) for line in datasets.load_dataset("text", data_files=location, split="train")["text"]]
     else:
-        place = str(_file(folder, REVIEW))
-        lines = [line for _, line in reading.lines(Path(place))]
+        location = str(_file(folder, REVIEW))
+        lines = [line for _, line in reading.lines(Path(location))]
     while lines and not lines[-1].strip():
         lines.pop()
-    return [Record({"label": line}, place, number) for number, line in enumerate(lines, 1)]
+    return [Record({"label": line}, location, number) for number, line in enumerate(lines, 1)]

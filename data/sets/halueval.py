@@ -23,10 +23,10 @@ from types import MappingProxyType
 from debate_judge.data.files.records import Record
 from debate_judge.data.schema import Candidate, Corpus, RatedGroup, Task
 from debate_judge.data.sets import hub
-from debate_judge.data.sets.factuality import ANSWERS, REPLIES, SUMMARIES, rated
+from debate_judge.data.sets.factuality import ANSWERS, REPLIES, SUMMARIES, factuality_ratings
 
 COMMIT = "b7253db3cdaa0ab2c382f92b26b390109174f77e"
-HOME = f"https://raw.githubusercontent.com/RUCAIBox/HaluEval/{COMMIT}/data/"
+BASE_URL = f"https://raw.githubusercontent.com/RUCAIBox/HaluEval/{COMMIT}/data/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +63,11 @@ def load(path: str | Path | None = None, part: str | None = None) -> Corpus:
     Raises:
         InputError: The copy cannot be used or is of another part, or the home cannot be reached.
     """
-    at_home = part or "qa"
-    remote = hub.RemoteSource(f"{HOME}{at_home}_data.json", COMMIT, PARTS[at_home].columns)
-    records, origin = hub.read("halueval" if at_home == "qa" else f"halueval_{part}", path, remote)
-    shape = PARTS[at_home] if path is None or part else _part_of(records[0])
-    return Corpus(shape.task, hub.merged((r, _group(r, shape, i)) for i, r in enumerate(records, 1)), origin)
+    remote_part = part or "qa"
+    remote = hub.RemoteSource(f"{BASE_URL}{remote_part}_data.json", COMMIT, PARTS[remote_part].columns)
+    records, origin = hub.read("halueval" if remote_part == "qa" else f"halueval_{part}", path, remote)
+    layout = PARTS[remote_part] if path is None or part else _part_of(records[0])
+    return Corpus(layout.task, hub.merge_groups((r, _group(r, layout, i)) for i, r in enumerate(records, 1)), origin)
 
 
 def _part_of(record: Record) -> Part:
@@ -83,8 +83,8 @@ def _group(record: Record, part: Part, number: int) -> RatedGroup:
         candidates: tuple[Candidate, ...] = (_labelled(record, part),)
     else:
         candidates = (
-            Candidate("right", record.text(f"right_{part.output}"), rated(True)),
-            Candidate("hallucinated", record.text(f"hallucinated_{part.output}"), rated(False)),
+            Candidate("right", record.text(f"right_{part.output}"), factuality_ratings(True)),
+            Candidate("hallucinated", record.text(f"hallucinated_{part.output}"), factuality_ratings(False)),
         )
     knowledge = record.optional_text(part.knowledge) if part.knowledge else ""
     return RatedGroup(str(number), record.text(part.source), candidates, knowledge)
@@ -94,4 +94,6 @@ def _labelled(record: Record, part: Part) -> Candidate:
     label = record.text("hallucination").strip().lower()
     if label not in ("yes", "no"):
         raise record.error("not a label", "hallucination", expected="yes or no", found=label)
-    return Candidate("hallucinated" if label == "yes" else "right", record.text(part.output), rated(label == "no"))
+    return Candidate(
+        "hallucinated" if label == "yes" else "right", record.text(part.output), factuality_ratings(label == "no")
+    )

@@ -96,7 +96,7 @@ def fetch_errors(name: str, address: str) -> Iterator[None]:
         ) from error
 
 
-def merged(groups: Iterable[tuple[Record, RatedGroup]]) -> tuple[RatedGroup, ...]:
+def merge_groups(groups: Iterable[tuple[Record, RatedGroup]]) -> tuple[RatedGroup, ...]:
     """Join groups with equal sources (whitespace aside), in order of first appearance.
 
     Otherwise a source could be both trained on and tested on. Different contexts are joined by line breaks, candidates
@@ -108,32 +108,32 @@ def merged(groups: Iterable[tuple[Record, RatedGroup]]) -> tuple[RatedGroup, ...
     Raises:
         InputError: Two sources have the same group id.
     """
-    found: dict[str, RatedGroup] = {}
+    groups_by_source: dict[str, RatedGroup] = {}
     lines: dict[str, tuple[int, str]] = {}
     for record, group in groups:
         key = group.source_key
         line, owner = lines.setdefault(group.id, (record.line, key))
         if owner != key:
             raise record.error(f"a second source for the group {group.id!r}", found=f"the group of line {line}")
-        found[key] = _joined(found[key], group) if key in found else group
-    return tuple(found.values())
+        groups_by_source[key] = _merge(groups_by_source[key], group) if key in groups_by_source else group
+    return tuple(groups_by_source.values())
 
 
-def _joined(one: RatedGroup, other: RatedGroup) -> RatedGroup:
-    contexts = dict.fromkeys(text for text in (one.context, other.context) if text)
-    context = one.context if other.context in one.context else "\n".join(contexts)
-    candidates = {candidate.id: candidate for candidate in one.candidates}
-    known = {(c.text, tuple(sorted(c.ratings.items()))) for c in one.candidates}
-    for candidate in other.candidates:
-        if (candidate.text, tuple(sorted(candidate.ratings.items()))) not in known:
-            name = _free(candidate.id, candidates)
+def _merge(first: RatedGroup, second: RatedGroup) -> RatedGroup:
+    contexts = dict.fromkeys(text for text in (first.context, second.context) if text)
+    context = first.context if second.context in first.context else "\n".join(contexts)
+    candidates = {candidate.id: candidate for candidate in first.candidates}
+    rated_texts = {(c.text, tuple(sorted(c.ratings.items()))) for c in first.candidates}
+    for candidate in second.candidates:
+        if (candidate.text, tuple(sorted(candidate.ratings.items()))) not in rated_texts:
+            name = _unused_id(candidate.id, candidates)
             candidates[name] = replace(candidate, id=name)
-    return replace(one, context=context, candidates=tuple(candidates.values()))
+    return replace(first, context=context, candidates=tuple(candidates.values()))
 
 
-def _free(name: str, taken: dict[str, Candidate]) -> str:
-    number, free = 1, name
-    while free in taken:
+def _unused_id(name: str, taken: dict[str, Candidate]) -> str:
+    number, unused = 1, name
+    while unused in taken:
         number += 1
-        free = f"{name}-{number}"
-    return free
+        unused = f"{name}-{number}"
+    return unused

@@ -50,23 +50,23 @@ def load(path: str | Path | None = None) -> Corpus:
     records, origin = hub.read("newsroom", path, REMOTE)
     by_article: dict[str, list[Candidate]] = {}
     for record in records:
-        article, summary, ratings = _parts(record)
-        known = by_article.setdefault(article, [])
-        known.append(Candidate(str(len(known) + 1), summary, ratings))
+        article, summary, ratings = _parse(record)
+        summaries = by_article.setdefault(article, [])
+        summaries.append(Candidate(str(len(summaries) + 1), summary, ratings))
     groups = (
         RatedGroup(str(n), text, tuple(candidates)) for n, (text, candidates) in enumerate(by_article.items(), start=1)
     )
     return Corpus(TASK, tuple(groups), origin)
 
 
-def _parts(record: Record) -> tuple[str, str, dict[str, tuple[float, ...]]]:
+def _parse(record: Record) -> tuple[str, str, dict[str, tuple[float, ...]]]:
     record.require(*REMOTE.columns)
     instance = record.text("instance")
     before, separator, article = instance.partition(_ARTICLE)
     if not separator or _SUMMARY not in before:
         raise record.error("no summary with its article", "instance", expected=f"{_SUMMARY} and {_ARTICLE}")
-    given = record.child("annotations")
-    raters = {name: given.child(name.capitalize()) for name in ASPECTS}
+    annotations = record.child("annotations")
+    raters = {name: annotations.child(name.capitalize()) for name in ASPECTS}
     scores = {name: by_rater.value("individual_human_scores") for name, by_rater in raters.items()}
-    ratings = ratings_in(replace(given, values=scores), TASK, ASPECTS)
+    ratings = ratings_in(replace(annotations, values=scores), TASK, ASPECTS)
     return article.strip(), before.partition(_SUMMARY)[2].strip(), ratings

@@ -29,22 +29,22 @@ from debate_judge.data.tasks import PAIRS
 logger = logging.getLogger(__name__)
 
 
-def _homes(place: str, commit: str, files: Sequence[str], *columns: str) -> tuple[hub.RemoteSource, ...]:
-    address = f"https://raw.githubusercontent.com/{place}/{commit}/"
+def _remotes(repository: str, commit: str, files: Sequence[str], *columns: str) -> tuple[hub.RemoteSource, ...]:
+    address = f"https://raw.githubusercontent.com/{repository}/{commit}/"
     return tuple(hub.RemoteSource(address + file, commit, columns) for file in files)
 
 
 def _llmbar(*parts: str) -> tuple[hub.RemoteSource, ...]:
     files = [f"Dataset/LLMBar/{part}/dataset.json" for part in parts]
     commit = "900616bff90b6c6c8e1681f7d079250637c55992"
-    return _homes("princeton-nlp/LLMBar", commit, files, "input", "output_1", "output_2", "label")
+    return _remotes("princeton-nlp/LLMBar", commit, files, "input", "output_1", "output_2", "label")
 
 
 REMOTES: Mapping[str, tuple[hub.RemoteSource, ...]] = MappingProxyType(
     {
         "llmbar": _llmbar("Natural"),
         "llmbar_adversarial": _llmbar(*(f"Adversarial/{part}" for part in ("Neighbor", "GPTInst", "GPTOut", "Manual"))),
-        "pandalm": _homes(
+        "pandalm": _remotes(
             "WeOpenML/PandaLM",
             "3871806e72b4832f815ecafd24d3503c73403f48",
             ["data/testset-v1.json"],
@@ -65,23 +65,23 @@ def load(path: str | Path | None = None, part: str = "llmbar") -> Corpus:
     Raises:
         InputError: The copy cannot be used, or the home cannot be reached.
     """
-    homes = REMOTES[part] if path is None else REMOTES[part][:1]
-    read = [hub.read(part, path, remote) for remote in homes]
-    records = [record for group_records, _ in read for record in group_records]
+    remotes = REMOTES[part] if path is None else REMOTES[part][:1]
+    loaded = [hub.read(part, path, remote) for remote in remotes]
+    records = [record for group_records, _ in loaded for record in group_records]
     for record in records:
-        record.require(*homes[0].columns)
+        record.require(*remotes[0].columns)
     pairs = [(record, pair) for record in records if (pair := pair_columns(record))]
-    whole = [(record, pair) for record, pair in pairs if all(str(record.value(c)).strip() for c in pair.texts)]
-    if len(whole) < len(records):
-        logger.warning("%s: %d pairs with an empty answer are left out", part, len(records) - len(whole))
+    complete = [(record, pair) for record, pair in pairs if all(str(record.value(c)).strip() for c in pair.texts)]
+    if len(complete) < len(records):
+        logger.warning("%s: %d pairs with an empty answer are left out", part, len(records) - len(complete))
     groups: dict[str, RatedGroup] = {}
-    for group in (_group(record, pair) for record, pair in whole):
+    for group in (_group(record, pair) for record, pair in complete):
         # A pair that was compared twice has the ratings of both.
-        groups[group.id] = _together(groups[group.id], group) if group.id in groups else group
-    return Corpus(PAIRS, tuple(groups.values()), read[0][1])
+        groups[group.id] = _merge_ratings(groups[group.id], group) if group.id in groups else group
+    return Corpus(PAIRS, tuple(groups.values()), loaded[0][1])
 
 
-def _together(first: RatedGroup, second: RatedGroup) -> RatedGroup:
+def _merge_ratings(first: RatedGroup, second: RatedGroup) -> RatedGroup:
     both = zip(first.candidates, second.candidates, strict=True)
     rated = ((a, (*a.ratings[PREFERENCE], *b.ratings[PREFERENCE])) for a, b in both)
     return replace(first, candidates=tuple(replace(a, ratings={PREFERENCE: values}) for a, values in rated))

@@ -52,5 +52,5 @@ def load(path: str | Path | None = None, part: str = "cnndm") -> Corpus:
     records, origin = hub.read("qags" if part == "cnndm" else f"qags_{part}", path, REMOTES[part])
     for record in records:
         record.require(*COLUMNS)
-    groups = hub.merged((record, group) for record in records for group in unieval.groups([record], TASK))
+    groups = hub.merge_groups((record, group) for record in records for group in unieval.groups([record], TASK))
     return Corpus(TASK, tuple(replace(group, references=()) for group in groups), origin)

@@ -41,7 +41,7 @@ def load(path: str | Path | None = None) -> Corpus:
     if "system_output" in records[0].values:
         return Corpus(SUMMARIZATION, unieval.groups(records, SUMMARIZATION), origin)
     groups = tuple(_group(record) for record in records)
-    _refuse_repeats(records, groups)
+    _refuse_duplicates(records, groups)
     return Corpus(SUMMARIZATION, groups, origin)
 
 
@@ -73,7 +73,7 @@ def _group(record: Record) -> RatedGroup:
     )
 
 
-def _refuse_repeats(records: list[Record], groups: tuple[RatedGroup, ...]) -> None:
+def _refuse_duplicates(records: list[Record], groups: tuple[RatedGroup, ...]) -> None:
     lines: dict[tuple[str, str], int] = {}
     for record, group in zip(records, groups, strict=True):
         for name, value in (("id", group.id), ("text", group.source_key)):

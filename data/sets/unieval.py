@@ -22,7 +22,7 @@ NO_FACT = "_nofact"
 
 
 @dataclass(slots=True)
-class _Growing:
+class _PartialGroup:
     first: Record
     source: str
     context: str
@@ -45,12 +45,12 @@ def groups(records: Iterable[Record], task: Task) -> tuple[RatedGroup, ...]:
     Raises:
         InputError: two outputs of one system for a source, or records of one source that differ in context.
     """
-    growing: dict[str, _Growing] = {}
+    partial: dict[str, _PartialGroup] = {}
     for record in records:
         source, context = _text(record, "source"), record.optional_text("context").rstrip("\r\n")
         context = "" if context == NO_FACT else context
         # Whitespace aside, equal sources are one source: it must not be split into train and held-out.
-        group = growing.setdefault(" ".join(source.split()), _Growing(record, source, context))
+        group = partial.setdefault(" ".join(source.split()), _PartialGroup(record, source, context))
         if context != group.context:
             raise record.error(
                 "records of one source differ in context",
@@ -66,7 +66,7 @@ def groups(records: Iterable[Record], task: Task) -> tuple[RatedGroup, ...]:
         group.candidates[system] = Candidate(system, _text(record, "system_output"), rated)
         group.references.update(dict.fromkeys(filter(None, [record.optional_text("reference").rstrip("\r\n")])))
     finished: dict[str, RatedGroup] = {}
-    for number, group in enumerate(growing.values(), start=1):
+    for number, group in enumerate(partial.values(), start=1):
         name = group.first.identifier("doc_id") if "doc_id" in group.first.values else str(number)
         if name in finished:
             raise group.first.error(f"a second source for the doc_id {name!r}", "doc_id")

@@ -154,8 +154,8 @@ def _sampled_split(plan: CompilePlan) -> Splits:
 def _sampled_folds(plan: CompilePlan, folds: Folds) -> CompileData:
     """The data with a sample of each fold, which serves wherever the fold is held out, chosen by or learnt from."""
     data, kept = plan.data, set[str]()
-    least = SAMPLED // len(data.aspects) // len(folds.parts)
-    for held_out in (splits.held_out for splits in folds.parts):
+    least = SAMPLED // len(data.aspects) // len(folds.folds)
+    for held_out in (splits.held_out for splits in folds.folds):
         ranked = [group for group in held_out.groups if data.discriminates(group, data.aspects)]
         others = [group for group in held_out.groups if not data.discriminates(group, data.aspects)]
         for groups in (ranked, others):
@@ -167,8 +167,8 @@ def _sampled_folds(plan: CompilePlan, folds: Folds) -> CompileData:
     def sampled(splits: Splits) -> Splits:
         return replace(splits, train=few(splits.train), dev=few(splits.dev), held_out=few(splits.held_out))
 
-    few_folds = Folds(sampled(folds.whole), tuple(tuple(map(sampled, half)) for half in folds.halves))
-    return replace(data, corpus=few(data.corpus), splits=few_folds.whole, folds=few_folds)
+    few_folds = Folds(sampled(folds.final), tuple(tuple(map(sampled, half)) for half in folds.halves))
+    return replace(data, corpus=few(data.corpus), splits=few_folds.final, folds=few_folds)
 
 
 def stages_of(plan: CompilePlan, sample: CompilePlan) -> dict[str, Stage]:
@@ -209,7 +209,7 @@ def _choice(plan: CompilePlan, unit: Sequence[Aspect], *, ranked: bool = True) -
     """The sources that a unit is chosen by, of all folds together."""
     if not plan.data.folds:
         return plan.choice(unit, ranked=ranked)
-    choices = [plan.on(splits, 1).choice(unit, ranked=ranked) for splits in plan.data.folds.parts]
+    choices = [plan.on(splits, 1).choice(unit, ranked=ranked) for splits in plan.data.folds.folds]
     parts: dict[ChoicePart, Corpus] = {}
     for part in PARTS:
         ids = {group.id for choice in choices for group in choice[part].groups}

@@ -291,7 +291,7 @@ def fold_figures(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation]) ->
 def procedure_note(plan: CompilePlan) -> str:
     """What held-out figures from folds measure."""
     sources = plan.data.measured.sources
-    folds = len(plan.data.folds.parts) if plan.data.folds else 0
+    folds = len(plan.data.folds.folds) if plan.data.folds else 0
     return (
         f"The figures are those of the procedure, by {folds} folds: each source was scored by a judge that was "
         f"tuned and chosen on other sources. The compiled judge of this run uses all {sources} sources, so that none "

@@ -96,9 +96,9 @@ def require_learning(settings: Settings) -> None:
 def log_curve(plan: CompilePlan, tracker: Tracker, curve: LearningCurve) -> None:
     """Log the learning curve in the run."""
     level, statistic = plan.data.level, plan.statistic
-    tracker.json("learning_curve.json", curve.to_json())
+    tracker.log_json("learning_curve.json", curve.to_json())
     for step in curve.steps:
-        tracker.metrics({"learning_curve": step.table.average[level][statistic].value}, step=step.sources)
+        tracker.log_metrics({"learning_curve": step.table.average[level][statistic].value}, step=step.sources)
 
 
 def sizes_of(sources: int, level: Level) -> list[int]:

@@ -61,7 +61,7 @@ def held_out_note(result: Result) -> str:
 
 def table_notes(result: Result) -> list[str]:
     """What belongs under the table of agreement: undefined groups, near-duplicates, and the paired differences."""
-    joined = result.plan.data.splits.joined_note()
+    joined = result.plan.data.splits.near_duplicates_note()
     return [*undefined(result), *([f"Split: {joined}"] if joined else []), *gains(result)]
 
 

@@ -191,7 +191,7 @@ def spread_of(means: Sequence[float], scale: Scale) -> str:
     exact = Counter(round(mean, 2) for mean in means)
     if len(exact) <= _MAX_MEANS:
         return f"Of {len(means)} texts, {', '.join(f'{count} at {mean:g}' for mean, count in sorted(exact.items()))}."
-    counts = Counter(scale.at(mean, "whole") for mean in means)
+    counts = Counter(scale.rounded(mean, "whole") for mean in means)
     points = ", ".join(f"{count} near {point:g}" for point, count in sorted(counts.items()))
     ends = " and ".join(f"{sum(m == end for m in means)} at exactly {end:g}" for end in (scale.low, scale.high))
     return f"Of {len(means)} texts, {points}; {ends}."

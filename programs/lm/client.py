@@ -92,7 +92,7 @@ class JudgeLM(dspy.LM):
 
     @property
     def destination(self) -> str | None:
-        """Address of the server, for messages; None if calls are answered inside the process."""
+        """A message that says where the calls go; None if they are answered inside the process."""
         return None if isinstance(self.recorded.transport, LocalEngine) else destination(self.model, self.endpoint)
 
     def share_run(self, first: JudgeLM, role: str) -> JudgeLM:
@@ -112,7 +112,7 @@ class JudgeLM(dspy.LM):
         return self._variant(self.recorded.variant(batches=None))
 
     def another_sample(self, number: int, temperature: float) -> JudgeLM:
-        """The same LM with call keys of their own for each `number`; limiter, budget and store are shared.
+        """The same LM with separate call keys for each `number`; limiter, budget and store are shared.
 
         The number enters the keys and not the requests. An LM without a temperature (reasoning models, the offline LM)
         gets none.

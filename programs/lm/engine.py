@@ -70,7 +70,7 @@ class _Call:
     """What it acquired its slot of the limiter with; kept during the pause after a 429."""
     from_store: bool = False
     """Whether its reply came from the store."""
-    open: bool = False
+    in_flight: bool = False
     """Whether a request was sent and is not answered yet; its reply is paid for, so it is awaited in any case."""
     attempts: int = 0
     failures: int = 0
@@ -209,7 +209,7 @@ class RecordedEngine:
             return await asyncio.shield(call.task)
         except asyncio.CancelledError:
             call.awaited = False
-            if not call.open:
+            if not call.in_flight:
                 call.task.cancel()
             raise
 
@@ -330,13 +330,13 @@ class RecordedEngine:
         sent = time.monotonic()
         if not call.attempts:
             call.answers_seen = self._outages.answers
-        call.attempts, call.open = call.attempts + 1, True
+        call.attempts, call.in_flight = call.attempts + 1, True
         left, timeout = self._options.deadline - call.elapsed, self._options.attempt_timeout
         try:
             async with asyncio.timeout(min(timeout, left) if left > 0 else timeout):
                 reply = await self.transport.chat(self.model, call.messages, call.settings)
         except Exception as raised:
-            call.open = False
+            call.in_flight = False
             error = redact_error(raised)
             self._on_failure(call, error, estimate, sent)
             raise error from None
@@ -431,7 +431,7 @@ class RecordedEngine:
     async def _aclose(self, drain: bool) -> None:
         calls = {call.task: call for call in self._running.values()}
         for task, call in calls.items():
-            if not (drain and call.open):
+            if not (drain and call.in_flight):
                 task.cancel()
         await asyncio.gather(*calls, return_exceptions=True)
         if self.batches is not None:

@@ -17,13 +17,13 @@ MAY_BE_CHARGED = (MISMATCHED, INCOMPLETE)
 
 
 class ProviderDownError(dspy.LMError):
-    """The provider has answered no call for `LMOptions.max_outage` seconds. Earlier replies are stored."""
+    """The provider is down. Earlier replies are stored; run the command again later."""
 
     default_code = "provider_down"
 
 
 class BudgetSpentError(dspy.LMError):
-    """The next call might exceed the budget. Earlier replies are stored."""
+    """The next call might exceed the budget. Earlier replies are stored; run the command again with a larger one."""
 
     default_code = "budget_spent"
 
@@ -40,7 +40,7 @@ _FATAL = (
 
 
 def is_fatal(error: Exception) -> bool:
-    """Whether every other call would fail too: a wrong key, an unknown model, an outage, a spent budget."""
+    """Whether it ends the run, because other calls would fail too: a wrong key, an unknown model, an outage, ..."""
     return isinstance(error, _FATAL)
 
 

@@ -12,7 +12,7 @@ from debate_judge.programs.lm.reply import Reply
 
 @dataclass(frozen=True, slots=True)
 class CallTag:
-    """What the engine knows of a call besides its request. Equal requests with equal tags are one call, made once."""
+    """What the engine knows of a call besides its request. Equal requests with a tag and `sample` are one call."""
 
     role: str = "proposer"
     """Role in the debate, for the accounts."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.errors import InputError
-from debate_judge.data.files.writing import require_file, write_json
+from debate_judge.data.files.writing import require_writable, write_json
 from debate_judge.data.schema import Aspect, Corpus
 from debate_judge.programs.lm.reply import replies_folder
 from debate_judge.runs.flags.common import (
@@ -417,7 +417,7 @@ def run_command(
     def execute_command() -> int:
         flags = settings_of(name, description, make, argv)
         if flags.json != "-":
-            require_file(flags.json, "--json")
+            require_writable(flags.json, "--json")
         if flags.estimate is not None:
             return _estimate(planned(flags), flags.estimate)
         record, tables, code = render(execute(flags), flags)

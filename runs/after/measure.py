@@ -111,7 +111,7 @@ def _read(flags: MeasureFlags) -> tuple[Scores, dict[str, Scale]]:
         corpus = _unrate_selected(
             rated_texts.load(rated_file(flags.file, flags.tracking_uri), flags.task, flags.columns, flags.sources)
         )
-        names = corpus.chosen_aspects(flags.aspects)
+        names = corpus.select_aspects(flags.aspects)
         require_ratings(corpus, names)
         aspects = tuple(corpus.task.aspect(name) for name in names)
         external = read_external(Path(flags.scores), "scores", corpus, aspects)
@@ -123,7 +123,9 @@ def _read(flags: MeasureFlags) -> tuple[Scores, dict[str, Scale]]:
 
 def _unrate_selected(corpus: Corpus) -> Corpus:
     """The corpus without the ratings of selected sources: means of ratings need sources that were drawn at random."""
-    return replace(corpus, groups=tuple(g if g.sampling_probability is None else g.unrated for g in corpus.groups))
+    return replace(
+        corpus, groups=tuple(g if g.sampling_probability is None else g.without_ratings for g in corpus.groups)
+    )
 
 
 def _scorings(flags: MeasureFlags) -> list[PlannedScoring]:

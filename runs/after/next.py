@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from xml.sax.saxutils import quoteattr
 
 from debate_judge.data.errors import InputError
-from debate_judge.data.files.writing import opening, require_file
+from debate_judge.data.files.writing import require_writable, write_errors
 from debate_judge.data.schema import RatedGroup, Task
 from debate_judge.runs.after.common import (
     AfterFlags,
@@ -179,7 +179,7 @@ def _select_sources(flags: NextFlags) -> NextSources:
     cost = np.array([len(group.candidates) for group in groups]) * sum(raters.values())
     count = _affordable(distances, cost, ratings)
     probabilities = inclusion_probabilities(distances, count)
-    clusters = cluster_texts([group.source or group.judged for group in groups], count, flags.seed)
+    clusters = cluster_texts([group.source or group.all_texts for group in groups], count, flags.seed)
     indices = systematic_sample(probabilities, clusters, np.random.default_rng(flags.seed))
     # If all sources are drawn, none was selected.
     by_distance = chosen and count < len(groups)
@@ -221,7 +221,7 @@ def _read(flags: NextFlags) -> _SelectionPlan:
     aspects_left_out = {} if flags.aspects else _settled_aspects(export)
     task, recorded = export.judge.task, recorded_scores_in(export.manifest)
     read_groups = new_groups(flags.pool, task, flags.task, flags.columns, flags.sources)
-    unrated = [replace(group.unrated, sampling_probability=None) for group in read_groups]
+    unrated = [replace(group.without_ratings, sampling_probability=None) for group in read_groups]
     known = frozenset() if recorded is None else recorded.compile_sources
     groups = tuple(group for group in unrated if group.source_id not in known)
     if not groups:
@@ -358,7 +358,7 @@ def _require_rating_file(out: str | None) -> None:
         raise InputError(
             "not a file format for ratings", field="--out", expected="a .csv table, or .json tasks", found=out
         )
-    require_file(out, "--out")
+    require_writable(out, "--out")
 
 
 def _write_rating_file(out: str, task: Task, groups: Sequence[RatedGroup], raters: Mapping[str, int]) -> None:
@@ -368,7 +368,7 @@ def _write_rating_file(out: str, task: Task, groups: Sequence[RatedGroup], rater
     makes an annotation, and sees the task's labels and rubrics.
     """
     rows, path = list(_rows(groups)), Path(out)
-    with opening(path, "--out"):
+    with write_errors(path, "--out"):
         if path.suffix.lower() == ".json":
             tasks = [{"data": row} for row in rows]
             path.write_text(json.dumps(tasks, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")

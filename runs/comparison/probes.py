@@ -16,7 +16,7 @@ from debate_judge.runs.evaluation.perturbations import PERTURBATIONS, Direction
 from debate_judge.runs.evaluation.rows import EvaluatedJudge, JudgementRow
 from debate_judge.runs.reports.tables import DataTable
 from debate_judge.runs.reports.text import interval, interval_metrics
-from debate_judge.runs.tracking.values import step_name
+from debate_judge.runs.tracking.values import name_segment
 
 ALL_ASPECTS = "all aspects"
 """Key of the effect on all aspects together, if these have the same scale."""
@@ -203,7 +203,7 @@ def probe_metrics(effects: ProbeEffects, judge: str, *, pooled: bool) -> dict[st
         for aspect, effect in by_aspect.items():
             if (aspect == ALL_ASPECTS or len(by_aspect) == 1) != pooled:
                 continue
-            prefix = f"probe/{step_name(judge)}/{probe}/{aspect}"
+            prefix = f"probe/{name_segment(judge)}/{probe}/{aspect}"
             values |= interval_metrics(f"{prefix}/change", effect.change) | interval_metrics(
                 f"{prefix}/moved", effect.moved
             )

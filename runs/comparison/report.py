@@ -264,11 +264,11 @@ def _log(
     name, lm = flags.name or report.name, {"lm": plan.context.lm}
     with Tracker(uri=flags.tracking_uri, store=store, experiment=f"debate/{corpus}", run_name=name) as tracker:
         lm["aspects"] = ",".join(aspect.name for aspect in setup.aspects)
-        tracker.settings(result_settings(flags) | lm, changed_settings(flags, ("data", "judges")) | lm)
-        tracker.tags({"identity": report.identity, "level": setup.level, "note": report.stand_in or None})
+        tracker.log_settings(result_settings(flags) | lm, changed_settings(flags, ("data", "judges")) | lm)
+        tracker.set_tags({"identity": report.identity, "level": setup.level, "note": report.stand_in or None})
         if plan.context.held_out_fingerprint:
-            tracker.dataset("held_out", setup.corpus, plan.context.held_out_fingerprint)
-        tracker.describe("\n\n".join(filter(None, [report.stand_in, markdown(judges_table(comparison))])))
+            tracker.log_dataset("held_out", setup.corpus, plan.context.held_out_fingerprint)
+        tracker.set_description("\n\n".join(filter(None, [report.stand_in, markdown(judges_table(comparison))])))
         for result in comparison.results:
             average = result.agreement(setup, AVERAGE)[setup.statistics[0]]
             metrics = {
@@ -277,11 +277,11 @@ def _log(
                 "unscored": float(average.unscored),
                 **absolute_agreement_tables.averages(comparison.absolute_agreement, result.name),
             }
-            tracker.trial(result.name, {"judge": result.name, **lm}, metrics)
+            tracker.log_trial(result.name, {"judge": result.name, **lm}, metrics)
         for judge, effects in rendered.effects.items():
-            tracker.metrics(probe_metrics(effects, judge, pooled=True))
-            tracker.details(probe_metrics(effects, judge, pooled=False))
-        tracker.json("comparison.json", rendered.record)
+            tracker.log_metrics(probe_metrics(effects, judge, pooled=True))
+            tracker.log_details(probe_metrics(effects, judge, pooled=False))
+        tracker.log_json("comparison.json", rendered.record)
         for path, text in shared.items():
-            tracker.text(path, text)
+            tracker.log_text(path, text)
         return tracker.ui_command, tracker.run_link()

@@ -11,7 +11,7 @@ from debate_judge import data
 from debate_judge.data.agreement.decisions import DecisionRule, find_decision_rules
 from debate_judge.data.agreement.tables import Level, Statistic
 from debate_judge.data.errors import InputError
-from debate_judge.data.files.writing import require_file
+from debate_judge.data.files.writing import require_writable
 from debate_judge.data.inference.absolute_agreement import decision_cuts
 from debate_judge.data.requirements import aspects_to_judge, require_level
 from debate_judge.data.schema import Corpus
@@ -83,7 +83,7 @@ def select_part(corpus: Corpus, aspects: Sequence[str], part: str, seed: int) ->
         parts = split(corpus, aspects=aspects, seed=seed)
     except InputError as error:
         remedy = "--part all compares on all groups, which is no evidence for a judge that was tuned on some of them"
-        raise error.changed(remedy=f"{error.remedy}; {remedy}" if error.remedy else remedy) from None
+        raise error.replaced(remedy=f"{error.remedy}; {remedy}" if error.remedy else remedy) from None
     return parts.held_out, parts.fingerprints["held_out"]
 
 
@@ -147,7 +147,7 @@ def prepare(flags: CompareFlags) -> ComparisonPlan:
         api_base,
         sampling,
     )
-    require_file(flags.json, "--json")
+    require_writable(flags.json, "--json")
     return plan
 
 
@@ -165,7 +165,7 @@ def _lm(flags: CompareFlags, named: Sequence[NamedJudge]) -> tuple[str, str | No
 def _judged_by_all(corpus: Corpus, named: Sequence[NamedJudge]) -> list[str]:
     """The rated aspects that every export judges; empty without exports, which stands for the default aspects."""
     exports = [judge.export for judge in named if judge.export is not None]
-    rated = corpus.chosen_aspects() if exports else ()
+    rated = corpus.select_aspects() if exports else ()
     judged = [name for name in rated if all(name in export.judge.aspects for export in exports)]
     if not judged and exports:
         raise InputError(

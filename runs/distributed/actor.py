@@ -1,4 +1,4 @@
-"""The actor: it holds the judge, with its share of the limits, and scores units."""
+"""The Ray actor: it holds the judge, with its share of the limits, and scores units."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from debate_judge.data.files.columns import ReadingNotes
 from debate_judge.programs.lm.options import BudgetCaps, LMOptions
 from debate_judge.programs.lm.usage import Meter
 from debate_judge.runs.distributed.output_folder import OutputFolder
-from debate_judge.runs.distributed.units import Unit, UnitReading, read_unit
+from debate_judge.runs.distributed.units import ReadingOptions, Unit, read_unit
 from debate_judge.runs.flags.parser import EXIT_INPUT, EXIT_LM
-from debate_judge.runs.scoring.output import PROVIDER_FAILED, JsonLines, Row, RowForm, RowTotals, plain
+from debate_judge.runs.scoring.output import PROVIDER_FAILED, JsonLines, ResultLayout, Row, RowTotals, json_value
 from debate_judge.runs.scoring.settings import ScoreFlags
-from debate_judge.runs.scoring.tables import cell
+from debate_judge.runs.scoring.tables import cell_text
 
 if TYPE_CHECKING:
     from debate_judge.data.schema import RatedGroup
@@ -29,65 +29,65 @@ if TYPE_CHECKING:
     from debate_judge.runs.export.manifest import Export
     from debate_judge.runs.runner.streaming import Score
 
-_SHOWN = 20
-"""Errors of one unit that are shown one by one."""
-_PAUSE = 1.0
+_MAX_ERRORS_SHOWN = 20
+"""Errors of one unit that are printed one by one; of further ones only the number."""
+_REPORT_INTERVAL = 1.0
 """Seconds between two reports of an actor."""
-_BLOCK = 8 << 20
-"""Least bytes of rows that are written to Parquet at once."""
+_PARQUET_BLOCK = 8 << 20
+"""Least bytes of rows that are converted to Parquet at once."""
 
 
 @dataclass(frozen=True)
 class ScoringJob:
-    """What an actor needs to score; holds no key of an LM, for these come from the environment of each process."""
+    """What an actor needs to score. Holds no API key: each process takes them from its environment."""
 
     # Its addresses may hold passwords, and Ray prints what it cannot pack.
     flags: ScoreFlags = field(repr=False)
-    """Of the command, with the actor's share of calls in flight, and the folder of the replies as `store`."""
+    """The flags of the command, with the actor's share of `concurrency` and the folder of the replies as `store`."""
     options: LMOptions
-    """With the actor's share of the limits."""
+    """LM options with the actor's share of the limits."""
     prices: str | None
-    """The content of `options.prices`."""
-    program: dict[str, bytes]
-    """The export's files, so that no machine but the driver's must reach its folder."""
-    reading: UnitReading
+    """The content of the file `options.prices`."""
+    export_files: dict[str, bytes]
+    """Files of the export, so that only the driver's machine must reach its folder."""
+    reading: ReadingOptions
     out: OutputFolder
-    first: Row
+    first_row: Row
     """The input's columns of the first text, where they are kept."""
-    path: tuple[str, ...] = ()
-    """Where the driver imports from, for judges of the user's own."""
+    import_path: tuple[str, ...] = ()
+    """`sys.path` of the driver, for judges of the user's own."""
 
 
-def shared_out(job: ScoringJob, budget: BudgetCaps, count: int) -> list[ScoringJob]:
-    """The job of each of `count` actors: an equal share of the limits and of a budget, together all of it."""
+def divide_job(job: ScoringJob, budget: BudgetCaps, count: int) -> list[ScoringJob]:
+    """The job of each of `count` actors, with an equal share of the limits and of the budget."""
 
     def share(cap: int | None, number: int) -> int | None:
         return None if cap is None else cap // count + (number < cap % count)
 
-    def one(number: int) -> ScoringJob:
+    def job_of_actor(number: int) -> ScoringJob:
         options, usd = job.options, None if budget.usd is None else budget.usd / count
         caps = BudgetCaps(share(budget.calls, number), share(budget.tokens, number), usd)
         rpm, tpm = options.rpm and options.rpm / count, options.tpm and options.tpm / count
         options = replace(options, rpm=rpm, tpm=tpm, budget=caps)
         return replace(job, options=options, flags=replace(job.flags, concurrency=job.flags.concurrency // count))
 
-    return [one(number) for number in range(count)]
+    return [job_of_actor(number) for number in range(count)]
 
 
-def packed(export: Export) -> dict[str, bytes]:
-    """The files of an export that it is read from."""
+def pack_export(export: Export) -> dict[str, bytes]:
+    """The files that an export is read from."""
     from debate_judge.runs.export.manifest import MANIFEST
 
     files = [export.folder / MANIFEST, *sorted((export.folder / "state").glob("*.json"))]
     return {str(file.relative_to(export.folder)): file.read_bytes() for file in files}
 
 
-def unpacked(job: ScoringJob) -> tuple[Export, LMOptions]:
-    """The export, and the options with the table of prices on this machine."""
+def unpack_export(job: ScoringJob) -> tuple[Export, LMOptions]:
+    """The export and the options, whose files are written to this machine."""
     from debate_judge.runs.export.manifest import read
 
     folder = Path(tempfile.mkdtemp(prefix="debate-actor-"))
-    for name, content in job.program.items():
+    for name, content in job.export_files.items():
         file = folder / "program" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content)
@@ -100,32 +100,32 @@ def unpacked(job: ScoringJob) -> tuple[Export, LMOptions]:
 
 @dataclass(frozen=True)
 class ActorReport:
-    """What an actor has done so far."""
+    """The progress of an actor."""
 
     meter: Meter
     items: Mapping[str, int]
-    """Unit that it is at -> items scored."""
+    """Unit in progress -> items scored."""
 
 
 @dataclass(frozen=True)
-class UnitDone:
-    """What has become of a unit."""
+class UnitResult:
+    """The result of a unit."""
 
     unit: str
     rows: RowTotals | None = None
     """None if it was not scored to its end."""
     errors: tuple[str, ...] = ()
-    """Where the input could not be read; beyond the first ones, only in numbers."""
-    unread: int = 0
-    """Places of the input that could not be read."""
+    """Messages about records that could not be read; of those after the first only the number."""
+    unreadable: int = 0
+    """Records of the input that could not be read."""
     notes: str = ""
-    """What a user has to know of the reading."""
+    """Printed for the user: how the file was read."""
     failure: tuple[int, str] | None = None
     """Exit code and message of what ends the run."""
 
 
 def failure_of(error: Exception, spec: str) -> tuple[int, str] | None:
-    """Exit code and message of an error that ends the run of the LM `spec` in order; None for any other."""
+    """Exit code and message of an error that ends the run with a message; None for any other error."""
     import dspy
 
     from debate_judge.programs.lm.errors import BudgetSpentError, describe
@@ -137,17 +137,17 @@ def failure_of(error: Exception, spec: str) -> tuple[int, str] | None:
 
 
 class ScoringActor:
-    """Scores the units of a job, several at a time where it is called from several threads."""
+    """Scores the units of a job; several at a time if called from several threads."""
 
     def __init__(self, job: ScoringJob) -> None:
         self._job = job
         self._stopping = threading.Event()
-        self._at: dict[str, int] = {}
+        self._scored_items: dict[str, int] = {}
         self._failure: tuple[int, str] | None = None
         try:
             self._open()
         except Exception as error:
-            # A machine without a key, say: shown by the driver, where Ray would only print a traceback.
+            # E.g. no API key on this machine: printed by the driver, where Ray would show a traceback.
             self._failure = failure_of(error, job.flags.lm or "")
             if self._failure is None:
                 raise
@@ -157,102 +157,102 @@ class ScoringActor:
         from debate_judge.runs.scoring.scorer import TextScorer, connect
 
         job = self._job
-        job.out.require_shared()
-        sys.path += [place for place in job.path if place not in sys.path]
-        export, options = unpacked(job)
+        job.out.require_same_folder()
+        sys.path += [place for place in job.import_path if place not in sys.path]
+        export, options = unpack_export(job)
         self._judge = connect(export, job.flags, Path(job.flags.store), options)
         self._scorer = TextScorer(self._judge, job.flags)
-        self._form = self._scorer.form(job.first)
+        self._layout = self._scorer.layout(job.first_row)
 
-    def score(self, unit: Unit) -> UnitDone:
+    def score(self, unit: Unit) -> UnitResult:
         """Read, score and write a unit; a failure that concerns all units is returned and not raised."""
         if self._failure is not None:
-            return UnitDone(unit.name, failure=self._failure)
+            return UnitResult(unit.name, failure=self._failure)
         try:
             return self._score(unit)
         except CancelledError:
             # The judge was closed, as it is where the run is to stop.
-            return UnitDone(unit.name)
+            return UnitResult(unit.name)
         except Exception as error:
             failure = failure_of(error, self._job.flags.lm or self._judge.lm.model)
             # A closed judge takes no further item.
             if failure is None and not self._stopping.is_set():
                 raise
-            return UnitDone(unit.name, failure=failure)
+            return UnitResult(unit.name, failure=failure)
         finally:
-            self._at.pop(unit.name, None)
+            self._scored_items.pop(unit.name, None)
 
-    def _score(self, unit: Unit) -> UnitDone:
-        errors, unread, notes = list[str](), 0, ReadingNotes(unit.file.name)
+    def _score(self, unit: Unit) -> UnitResult:
+        errors, unreadable, notes = list[str](), 0, ReadingNotes(unit.file.name)
 
         def on_error(error: InputError) -> None:
-            nonlocal unread
-            unread += 1
-            if unread <= _SHOWN:
+            nonlocal unreadable
+            unreadable += 1
+            if unreadable <= _MAX_ERRORS_SHOWN:
                 errors.append(str(error))
 
         with tempfile.TemporaryDirectory(prefix="debate-rows-") as folder:
             path = Path(folder) / "rows.jsonl"
             rows = self._write(unit.name, read_unit(unit, self._job.reading, notes, on_error), path)
-            self._keep(unit, path, rows, complete=not unread and not PROVIDER_FAILED & rows.unscored.keys())
-        if unread > _SHOWN:
-            errors.append(f"{unit.file.name}: {unread - _SHOWN:,} further lines that cannot be read")
-        return UnitDone(unit.name, rows, tuple(errors), unread, notes.line())
+            self._save(unit, path, rows, complete=not unreadable and not PROVIDER_FAILED & rows.unscored.keys())
+        if unreadable > _MAX_ERRORS_SHOWN:
+            errors.append(f"{unit.file.name}: {unreadable - _MAX_ERRORS_SHOWN:,} further lines that cannot be read")
+        return UnitResult(unit.name, rows, tuple(errors), unreadable, notes.text())
 
     def _write(self, unit: str, groups: Iterator[RatedGroup], path: Path) -> RowTotals:
         """Score groups into a file of JSON lines."""
-        lines, rows, of_row = JsonLines(self._form), RowTotals(), list[tuple["Item", "Score"]]()
-        in_texts = self._job.out.suffix == ".parquet"
+        lines, rows, row_items = JsonLines(self._layout), RowTotals(), list[tuple["Item", "Score"]]()
+        as_texts = self._job.out.suffix == ".parquet"
         with path.open("wb") as file:
             for item, score, kept in self._scorer.scored(groups):
-                of_row.append((item, score))
-                rows.count(score, kept=False)
-                self._at[unit] = rows.rows
-                if len(of_row) == self._form.items:
-                    # The parts of a Parquet table have one schema, whatever the values of a part look like.
-                    texts = {name: cell(plain(value)) for name, value in kept.items()} if in_texts else kept
-                    file.write(lines.row(of_row, texts)[0])
-                    of_row = []
+                row_items.append((item, score))
+                rows.count(score, existing=False)
+                self._scored_items[unit] = rows.rows
+                if len(row_items) == self._layout.items:
+                    # All parts of a Parquet table must have one schema, so input columns are texts.
+                    row = {name: cell_text(json_value(value)) for name, value in kept.items()} if as_texts else kept
+                    file.write(lines.row(row_items, row)[0])
+                    row_items = []
         return rows
 
-    def _keep(self, unit: Unit, path: Path, rows: RowTotals, *, complete: bool) -> None:
-        """Write the rows of a unit to where they belong, and that it is complete, if it is."""
+    def _save(self, unit: Unit, path: Path, rows: RowTotals, *, complete: bool) -> None:
+        """Write the rows of a unit to the output folder, and mark it complete if it is."""
         out = self._job.out
         if rows.rows:
-            path = path if out.suffix == ".jsonl" else _parquet(path, self._form)
+            path = path if out.suffix == ".jsonl" else _to_parquet(path, self._layout)
             out.write_part(unit.name, path)
         if complete:
             out.mark_complete(unit.name, path.stat().st_size, rows)
 
     def report(self) -> ActorReport | None:
-        """What has been done, after a pause; None if the judge could not be loaded."""
-        self._stopping.wait(_PAUSE)
+        """The progress, after a pause; None if the judge could not be loaded."""
+        self._stopping.wait(_REPORT_INTERVAL)
         if self._failure is not None:
             return None
-        return ActorReport(Meter(*self._judge.lm.meter.snapshot()), dict(self._at))
+        return ActorReport(Meter(*self._judge.lm.meter.snapshot()), dict(self._scored_items))
 
     def stop(self) -> ActorReport | None:
-        """Take no further item, and wait until what is in flight has been answered and kept."""
+        """Take no further item, and wait until the calls in flight are answered and stored."""
         self._stopping.set()
         if self._failure is None:
             self._judge.close()
         return self.report()
 
 
-def _parquet(path: Path, form: RowForm) -> Path:
-    """A file of rows in JSON lines as Parquet, beside it."""
+def _to_parquet(path: Path, layout: ResultLayout) -> Path:
+    """Convert a file of JSON lines to a Parquet file beside it; returns its path."""
     import pyarrow as pa
     import pyarrow.parquet as pq
     from pyarrow import json
 
     types = {float: pa.float64(), int: pa.int64(), bool: pa.bool_(), str: pa.string()}
-    schema = pa.schema([(name, types[form.kinds.get(name, str)]) for name in form.fields])
-    known = json.ParseOptions(explicit_schema=schema)
+    schema = pa.schema([(name, types[layout.types.get(name, str)]) for name in layout.fields])
+    parse_options = json.ParseOptions(explicit_schema=schema)
     with path.open("rb") as lines:
         # A row lies in one block or in two.
-        block = max(_BLOCK, 2 * max(map(len, lines), default=0))
+        block = max(_PARQUET_BLOCK, 2 * max(map(len, lines), default=0))
     with (
-        json.open_json(path, json.ReadOptions(block_size=block), known) as batches,
+        json.open_json(path, json.ReadOptions(block_size=block), parse_options) as batches,
         pq.ParquetWriter(path.with_suffix(".parquet"), schema) as file,
     ):
         for batch in batches:

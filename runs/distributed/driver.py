@@ -1,4 +1,4 @@
-"""Ray, started or joined, the loop that hands units to actors until all are done, and what it says meanwhile."""
+"""Starts or joins Ray, and assigns units to actors until all are done, with progress on stderr."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from typing import Any
 from debate_judge.data.errors import InputError, install_hint
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.usage import Meter, Tokens
-from debate_judge.runs.distributed.actor import ActorReport, ScoringActor, ScoringJob, UnitDone
+from debate_judge.runs.distributed.actor import ActorReport, ScoringActor, ScoringJob, UnitResult
 from debate_judge.runs.distributed.units import Unit
 from debate_judge.runs.flags.parser import EXIT_INPUT, EXIT_LM, RESUMES
 from debate_judge.runs.runner.progress import ProgressDisplay
 from debate_judge.runs.scoring.output import RowTotals
 
-_AT_ONCE = 2
-"""Units that one actor is at: the calls of the next one fill the places that the last items of one leave."""
-_TRIES = 4
-"""Times that a unit is begun, if each time the process dies."""
-_GRACE = 60.0
-"""Seconds that actors have to finish what is in flight, once the run is to stop."""
-_STARTS = 5
-"""Times that Ray is started here before it is given up."""
+_UNITS_PER_ACTOR = 2
+"""Units that an actor scores at once: calls of the next one keep it busy while the last items of one finish."""
+_MAX_ATTEMPTS = 4
+"""Attempts at a unit during which the process died, before the unit is given up."""
+_GRACE_PERIOD = 60.0
+"""Seconds for actors to finish calls in flight when the run stops."""
+_MAX_RAY_STARTS = 5
+"""Attempts to start Ray on this machine."""
 
 
 def require_ray() -> Any:
     """The library, or an error that says how to install it."""
     # Before the import: Ray reads it there.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    # Its native part writes what it finds remarkable into the terminal.
+    # Its native code would log to the terminal.
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     try:
         import ray
@@ -48,7 +48,7 @@ def require_ray() -> Any:
 
 @contextmanager
 def cluster(address: str | None, actors: int) -> Iterator[Any]:
-    """Ray itself, joined at an address or started here with room for so many actors; a running one is used.
+    """The module `ray`, connected to the cluster at `address`, to the running one, or to one started for `actors`.
 
     Raises:
         InputError: There is none at the address, or it has failed.
@@ -59,16 +59,16 @@ def cluster(address: str | None, actors: int) -> Iterator[Any]:
         return
     settings: dict[str, Any] = {"address": address, "log_to_driver": False, "logging_level": logging.ERROR}
     if address is None:
-        # By itself it would join what the environment names, or what runs on this machine.
+        # Without an address Ray would join what the environment names, or what runs on this machine.
         settings |= {"address": "local", "num_cpus": actors, "include_dashboard": False}
-    _init(ray, settings, 1 if address else _STARTS)
+    _init(ray, settings, 1 if address else _MAX_RAY_STARTS)
     try:
         yield ray
     except ray.exceptions.RayError as error:
         raise InputError(
             "Ray has failed",
             field="--engine",
-            # It ends with what was raised in an actor.
+            # Its last line is the error that was raised in an actor.
             found=str(error).strip().rpartition("\n")[2],
             remedy=f"repair the cluster and {RESUMES}",
         ) from error
@@ -76,15 +76,15 @@ def cluster(address: str | None, actors: int) -> Iterator[Any]:
         ray.shutdown()
 
 
-def _init(ray: Any, settings: dict[str, Any], tries: int) -> None:
-    for left in reversed(range(tries)):
+def _init(ray: Any, settings: dict[str, Any], attempts: int) -> None:
+    for attempts_left in reversed(range(attempts)):
         try:
             ray.init(**settings)
             return
-        # It raises whatever comes, an Exception as such where a busy machine was too slow for it.
+        # Any error may come, a bare Exception among them where a busy machine was too slow.
         except Exception as error:
             ray.shutdown()
-            if not left:
+            if not attempts_left:
                 raise InputError(
                     "Ray cannot be started" if settings["address"] == "local" else "Ray cannot be joined",
                     field="address",
@@ -93,61 +93,61 @@ def _init(ray: Any, settings: dict[str, Any], tries: int) -> None:
                 ) from error
 
 
-def add_rows(into: RowTotals, more: RowTotals) -> None:
-    """Add what other units hold."""
-    into.rows += more.rows
-    into.kept += more.kept
-    into.unscored.update(more.unscored)
+def add_rows(totals: RowTotals, more: RowTotals) -> None:
+    """Add the counts of another unit."""
+    totals.rows += more.rows
+    totals.existing += more.existing
+    totals.unscored.update(more.unscored)
     for reason, example in more.examples.items():
-        into.examples[reason] = into.examples.get(reason) or example
+        totals.examples[reason] = totals.examples.get(reason) or example
 
 
 @dataclass
 class RunTotals:
-    """What all actors have done; `sizes` has the bytes of each unit that is to be scored."""
+    """The progress of all actors; `sizes` has the bytes of each unit that is to be scored."""
 
     sizes: Mapping[str, int]
     rows: RowTotals = field(default_factory=RowTotals)
-    """Of all units that are done, those of earlier runs included."""
+    """Rows of all finished units, those of earlier runs included."""
     meters: dict[str, Meter] = field(default_factory=dict)
-    """Actor -> its latest counts; those of a dead one are kept."""
+    """Actor -> its latest counts; those of a dead actor are kept."""
     reported: set[str] = field(default_factory=set)
-    """What the user was told of the reading."""
-    unread: int = 0
-    """Places of the input that could not be read."""
+    """Messages about the reading that were printed."""
+    unreadable: int = 0
+    """Records of the input that could not be read."""
     failure: tuple[int, str] | None = None
     given_up: list[str] = field(default_factory=list)
-    """Units that have ended every process that began them."""
+    """Units at which the process died in every attempt."""
     done: set[str] = field(default_factory=set)
-    at: dict[str, Mapping[str, int]] = field(default_factory=dict)
-    """Actor -> items of the units that it is at."""
+    in_progress: dict[str, Mapping[str, int]] = field(default_factory=dict)
+    """Actor -> unit in progress -> items scored."""
 
-    def add(self, unit_done: UnitDone) -> list[str]:
-        """Take in what has become of a unit; returns what the user has to be told of it."""
-        self.failure = self.failure or unit_done.failure
-        if unit_done.rows is not None:
-            self.done.add(unit_done.unit)
-            add_rows(self.rows, unit_done.rows)
-        # All units of a table that lie behind its bad row report that row.
-        again = self.reported.intersection(unit_done.errors)
-        self.unread += unit_done.unread - len(again)
-        new = [text for text in (*unit_done.errors, unit_done.notes) if text and text not in self.reported]
+    def add(self, result: UnitResult) -> list[str]:
+        """Count the result of a unit; returns the messages to print about it."""
+        self.failure = self.failure or result.failure
+        if result.rows is not None:
+            self.done.add(result.unit)
+            add_rows(self.rows, result.rows)
+        # All units of a table after a bad row report that row.
+        repeated = self.reported.intersection(result.errors)
+        self.unreadable += result.unreadable - len(repeated)
+        new = [text for text in (*result.errors, result.notes) if text and text not in self.reported]
         self.reported.update(new)
-        return [text if text == unit_done.notes else f"error: {text}" for text in new]
+        return [text if text == result.notes else f"error: {text}" for text in new]
 
     def report(self, actor: str, report: ActorReport) -> None:
-        """Take in what an actor has done so far."""
-        self.meters[actor], self.at[actor] = report.meter, report.items
+        """Record the progress of an actor."""
+        self.meters[actor], self.in_progress[actor] = report.meter, report.items
 
     @property
     def items(self) -> int:
         """Items that this run has scored, those of unfinished units included."""
-        at = [count for units in self.at.copy().values() for count in units.items()]
-        return self.rows.rows - self.rows.kept + sum(items for name, items in at if name not in self.done)
+        counts = [count for units in self.in_progress.copy().values() for count in units.items()]
+        return self.rows.rows - self.rows.existing + sum(items for name, items in counts if name not in self.done)
 
     @property
     def share(self) -> float:
-        """Of the bytes that this run has to score, those of finished units."""
+        """Share of the bytes of this run that are in finished units."""
         return sum(self.sizes[name] for name in self.done) / max(1, sum(self.sizes.values()))
 
     def meter(self) -> Meter:
@@ -162,7 +162,7 @@ class RunTotals:
 
 
 class DistributedProgress(ProgressDisplay):
-    """Says how far a run on many machines is."""
+    """The progress of a run on many machines."""
 
     def __init__(self, totals: RunTotals, price: Price | None) -> None:
         super().__init__()
@@ -177,8 +177,8 @@ class DistributedProgress(ProgressDisplay):
         rows, meter, share = totals.rows, totals.meter(), self.share
         speed = totals.items / max(1e-9, self.clock() - self.started)
         parts = [f"{totals.items:,} items scored, {speed:,.1f} a second"]
-        if rows.kept:
-            parts.append(f"{rows.kept:,} were already present")
+        if rows.existing:
+            parts.append(f"{rows.existing:,} were already present")
         if rows.unscored:
             reasons = ", ".join(f"{count:,} {reason}" for reason, count in rows.unscored.most_common(3))
             parts.append(f"unscored: {reasons}")
@@ -196,39 +196,39 @@ class _Actor:
     name: str
     job: ScoringJob
     handle: Any
-    units: int = 0
-    """That it is at."""
+    active: int = 0
+    """Number of units in progress."""
     suspect: bool = False
-    """Whether one of them was begun by a process that died."""
+    """Whether the process died in an earlier attempt at one of them."""
     reporting: bool = False
 
 
 class UnitDriver:
-    """Has actors score units, with a job for each actor, and counts in `totals`."""
+    """Assigns units to actors, one job per actor, and records results in `totals`."""
 
     def __init__(self, ray: Any, jobs: Sequence[ScoringJob], units: Sequence[Unit], totals: RunTotals) -> None:
         self._ray, self._totals = ray, totals
-        self._replaced = not any(job.options.budget for job in jobs)
-        """Whether another actor takes the place of one that died; with a budget not: it may have spent its share."""
+        self._replaces_actors = not any(job.options.budget for job in jobs)
+        """Whether a dead actor is replaced; not with a budget, because it may have spent its share."""
         self._stopping = False
-        self._left = deque(units)
-        self._tries: Counter[str] = Counter()
+        self._queue = deque(units)
+        self._attempts: Counter[str] = Counter()
         self._deaths = 0
-        """Since a unit was done."""
-        self._waiting: dict[Any, tuple[_Actor, Unit | None]] = {}
-        """What is awaited of which actor: a unit, or a report."""
+        """Actors that died since the last finished unit."""
+        self._awaited: dict[Any, tuple[_Actor, Unit | None]] = {}
+        """Ray reference -> actor, and its unit; None for a report."""
         self._started = 0
         self._actors = [self._start(job) for job in jobs]
 
     def run(self) -> None:
-        """Hand out the units until all are done, or until a failure that concerns all of them has stopped the run.
+        """Assign units until all are done, or until a failure that concerns all of them stops the run.
 
         After an interrupt the actors finish what is in flight.
         """
         try:
-            # A unit of an actor that died may still be awaited, so that it is begun again.
-            while self._totals.failure is None and (self._left or any(unit for _, unit in self._waiting.values())):
-                self._hand_out()
+            # Awaited units count, too: the actor may die, and the unit is then assigned again.
+            while self._totals.failure is None and (self._queue or any(unit for _, unit in self._awaited.values())):
+                self._assign_units()
                 self._wait(timeout=1.0)
         except KeyboardInterrupt:
             print("stopping: waiting for calls in flight; press Ctrl-C again to stop at once", file=sys.stderr)
@@ -238,7 +238,7 @@ class UnitDriver:
             self._stop()
         finally:
             for actor in self._actors:
-                # Where the cluster has failed, its own error is raised already.
+                # If the cluster has failed, its own error is being raised.
                 with suppress(self._ray.exceptions.RayError, RuntimeError):
                     self._ray.kill(actor.handle)
 
@@ -246,33 +246,33 @@ class UnitDriver:
         self._started += 1
         # Actors mostly wait for the LM, so that there may be more of them than CPUs.
         remote = self._ray.remote(ScoringActor).options(
-            num_cpus=0, scheduling_strategy="SPREAD", max_concurrency=_AT_ONCE + 2
+            num_cpus=0, scheduling_strategy="SPREAD", max_concurrency=_UNITS_PER_ACTOR + 2
         )
         return _Actor(f"actor {self._started}", job, remote.remote(job))
 
-    def _hand_out(self) -> None:
-        for room in range(1, _AT_ONCE + 1):
+    def _assign_units(self) -> None:
+        for limit in range(1, _UNITS_PER_ACTOR + 1):
             for actor in self._actors:
-                # A unit that may have ended a process is alone with the next one, so that it ends no other unit's.
-                suspect = bool(self._left) and self._tries[self._left[0].name] > 0
-                if self._left and actor.units < room and not (actor.units and (suspect or actor.suspect)):
-                    actor.units, actor.suspect = actor.units + 1, suspect
-                    unit = self._left.popleft()
-                    self._waiting[actor.handle.score.remote(unit)] = actor, unit
+                # A unit that may have killed an actor gets one to itself, so that it takes no other unit down.
+                suspect = bool(self._queue) and self._attempts[self._queue[0].name] > 0
+                if self._queue and actor.active < limit and not (actor.active and (suspect or actor.suspect)):
+                    actor.active, actor.suspect = actor.active + 1, suspect
+                    unit = self._queue.popleft()
+                    self._awaited[actor.handle.score.remote(unit)] = actor, unit
         for actor in self._actors:
             if not actor.reporting:
                 actor.reporting = True
-                self._waiting[actor.handle.report.remote()] = actor, None
+                self._awaited[actor.handle.report.remote()] = actor, None
 
     def _wait(self, timeout: float) -> None:
-        """Take in what comes first."""
-        ready, _ = self._ray.wait(list(self._waiting), num_returns=1, timeout=timeout)
+        """Handle the first result or report."""
+        ready, _ = self._ray.wait(list(self._awaited), num_returns=1, timeout=timeout)
         for reference in ready:
-            actor, unit = self._waiting.pop(reference)
+            actor, unit = self._awaited.pop(reference)
             if unit is None:
                 actor.reporting = False
             else:
-                actor.units -= 1
+                actor.active -= 1
             try:
                 answer = self._ray.get(reference)
             except self._ray.exceptions.RayTaskError:
@@ -281,40 +281,40 @@ class UnitDriver:
                 self._replace(actor)
                 answer = None
             if unit is not None:
-                self._take(unit, answer)
+                self._record(unit, answer)
             elif answer is not None:
                 self._totals.report(actor.name, answer)
 
-    def _take(self, unit: Unit, done: UnitDone | None) -> None:
-        """Count what has become of a unit; None if the actor died of it."""
-        if done is None or (done.rows is None and done.failure is None):
+    def _record(self, unit: Unit, result: UnitResult | None) -> None:
+        """Record the result of a unit; None if the actor died."""
+        if result is None or (result.rows is None and result.failure is None):
             if self._stopping:
                 return
-            self._tries[unit.name] += 1
-            if self._tries[unit.name] == _TRIES:
+            self._attempts[unit.name] += 1
+            if self._attempts[unit.name] == _MAX_ATTEMPTS:
                 self._totals.given_up.append(str(unit))
             else:
-                self._left.append(unit)
+                self._queue.append(unit)
             return
         self._deaths = 0
-        for text in self._totals.add(done):
+        for text in self._totals.add(result):
             print(text, file=sys.stderr)
 
     def _replace(self, actor: _Actor) -> None:
-        """Go on without an actor that died, or with another one."""
+        """Remove an actor that died, and start another one unless there is a budget."""
         if actor not in self._actors:
             return
         self._actors.remove(actor)
-        self._totals.at.pop(actor.name, None)
-        # One that only cannot be reached must not go on.
+        self._totals.in_progress.pop(actor.name, None)
+        # One that is alive but cannot be reached must not go on.
         with suppress(self._ray.exceptions.RayError):
             self._ray.kill(actor.handle)
         self._deaths += 1
-        if self._deaths > 3 * _TRIES * (1 + len(self._actors)):
+        if self._deaths > 3 * _MAX_ATTEMPTS * (1 + len(self._actors)):
             problem = f"{self._deaths} actors died one after the other, and no unit was done"
             remedy = f"see Ray's logs for the cause (a lack of memory?), then {RESUMES}"
             self._totals.failure = EXIT_INPUT, f"error: {problem}\n  remedy:   {remedy}"
-        elif self._replaced:
+        elif self._replaces_actors:
             self._actors.append(self._start(actor.job))
         elif not self._actors and self._totals.failure is None:
             problem = "all actors were killed, and may have spent their shares of the budget"
@@ -322,12 +322,12 @@ class UnitDriver:
             self._totals.failure = EXIT_LM, f"error: {problem}\n  remedy:   {remedy}"
 
     def _stop(self) -> None:
-        """Let the actors finish what is in flight, and hear what they have done."""
-        self._left.clear()
+        """Let the actors finish calls in flight, and collect their last results and reports."""
+        self._queue.clear()
         self._stopping = True
-        self._replaced = False
+        self._replaces_actors = False
         for actor in self._actors:
-            self._waiting[actor.handle.stop.remote()] = actor, None
-        until = time.monotonic() + _GRACE
-        while self._waiting and (left := until - time.monotonic()) > 0:
-            self._wait(timeout=left)
+            self._awaited[actor.handle.stop.remote()] = actor, None
+        deadline = time.monotonic() + _GRACE_PERIOD
+        while self._awaited and (seconds_left := deadline - time.monotonic()) > 0:
+            self._wait(timeout=seconds_left)

@@ -1,13 +1,13 @@
-"""The results of a distributed run: a folder of parts, each written whole by one actor, and what they were made from.
+"""The results of a distributed run: a folder of parts, each written at once by one actor, with a manifest.
 
     scores.parquet/
-        part-00000-00003.parquet   of unit 3 of file 0: rows in the order of the input
-        _manifest.json             program, LM, aspects, files of the input; another run must have the same
-        _units/00000-00003.json    written last: the unit is complete, and is not read again
+        part-00000-00003.parquet   rows of unit 3 of file 0, in the order of the input
+        _manifest.json             program, LM, aspects, input files; a run that resumes must have the same
+        _units/00000-00003.json    written last: the unit is complete and is not scored again
 
-A unit of which the LM failed to answer an item, or a line could not be read, is not complete: the next run tries it
-again. The folder may be anywhere that fsspec reaches; readers of such folders (Arrow, Spark, pandas) leave out names
-that begin with `_`.
+A unit is not complete if the LM failed to answer an item or a line could not be read; the next run tries it again. The
+folder may be anywhere that fsspec reaches; readers of such folders (Arrow, Spark, pandas) skip names that begin with
+`_`.
 """
 
 from __future__ import annotations
@@ -32,21 +32,19 @@ from debate_judge.runs.distributed.units import storage_errors
 from debate_judge.runs.scoring.output import RowTotals
 
 PART_SUFFIXES = (".parquet", ".jsonl")
-_ANOTHER = "choose another --out, or delete this folder"
-_WHOLE = ("memory", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "hf")
-"""Stores in which an object is seen whole or not at all, so that no renaming is needed."""
+_REMEDY = "choose another --out, or delete this folder"
+_ATOMIC_STORES = ("memory", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "hf")
+"""fsspec protocols whose writes are atomic, so that no renaming is needed."""
 
 
 class OutputFolder:
-    """The folder of the results, a path or URL whose ending names the kind of the parts; may be sent to other
-    processes.
-    """
+    """The folder of the results: a path or URL whose suffix names the format of the parts. It can be pickled."""
 
     def __init__(self, url: str) -> None:
         self.url = url if "://" in url else str(Path(url).absolute())
         self.suffix = Path(url.rstrip("/")).suffix.lower()
         self.token = ""
-        """Of this folder and no other, from `require_provenance` on; sent along to other processes."""
+        """Random id of the folder, set by `require_provenance` and pickled with it."""
         if self.suffix not in PART_SUFFIXES:
             raise InputError(
                 "the ending of the folder names the format of its parts",
@@ -69,7 +67,7 @@ class OutputFolder:
 
     @property
     def local(self) -> Path | None:
-        """Its path, where it is on this machine."""
+        """Its path if it is on this machine."""
         return Path(self._store[1]) if "file" in self._protocols else None
 
     @property
@@ -79,7 +77,7 @@ class OutputFolder:
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Keep other runs on this machine out."""
+        """Lock the folder against other runs on this machine."""
         if self.local is None:
             yield
             return
@@ -101,24 +99,24 @@ class OutputFolder:
             lock.release()
 
     def require_provenance(self, provenance: Mapping[str, Any]) -> None:
-        """Write down what the parts are made from, or see that it is what an earlier run wrote."""
-        before = self._read_json("_manifest.json")
-        if before is None:
+        """Write the manifest, or check that an earlier run's manifest is the same."""
+        earlier = self._read_json("_manifest.json")
+        if earlier is None:
             if any(name.startswith("part-") for name in self._sizes("")):
                 raise InputError(
                     "the folder already has parts, and no manifest says what they were made from",
                     file=self.url,
                     expected="_manifest.json in it, which every run writes",
-                    remedy=_ANOTHER,
+                    remedy=_REMEDY,
                 )
             self.token = uuid.uuid4().hex
             self._write_json("_manifest.json", {"token": self.token, **provenance})
             return
-        self.token = before.get("token", "")
-        # What is not set is left out on both sides: rows without --wide do not continue rows with it.
-        for name in dict.fromkeys([*provenance, *(name for name in before if name != "token")]):
-            # As it comes back from JSON.
-            wanted, known = json.loads(json.dumps(provenance.get(name))), before.get(name)
+        self.token = earlier.get("token", "")
+        # Absent means not set, on both sides: rows without --wide are no continuation of rows with it.
+        for name in dict.fromkeys([*provenance, *(name for name in earlier if name != "token")]):
+            # Through JSON, as what was read back.
+            wanted, known = json.loads(json.dumps(provenance.get(name))), earlier.get(name)
             if known != wanted:
                 shown = known, wanted
                 if isinstance(wanted, list) and isinstance(known, list):
@@ -129,11 +127,11 @@ class OutputFolder:
                     field=name,
                     expected=str(shown[0]),
                     found=str(shown[1]),
-                    remedy=_ANOTHER + "; answers are kept in --store",
+                    remedy=_REMEDY + "; answers are kept in --store",
                 )
 
-    def require_shared(self) -> None:
-        """See that this process writes where the driver reads: a path may be another folder on another machine."""
+    def require_same_folder(self) -> None:
+        """Check that this process sees the driver's folder: a path may be another folder on another machine."""
         if (self._read_json("_manifest.json") or {}).get("token", "") != self.token:
             raise InputError(
                 "this machine cannot see the output folder",
@@ -144,18 +142,18 @@ class OutputFolder:
                 remedy="name a folder that all machines of the cluster share, or an object store (s3://, gs://)",
             )
 
-    def complete(self) -> tuple[dict[str, RowTotals], int]:
-        """Unit -> its rows, for those that are complete, and how many others have a part that was damaged or lost."""
+    def complete_units(self) -> tuple[dict[str, RowTotals], int]:
+        """Unit -> its rows, for complete units; and the number of units whose part was damaged or lost."""
         sizes = self._sizes("")
         names = [name for name in self._sizes("_units") if not name.startswith("_")]
         rows, damaged = dict[str, RowTotals](), 0
         with ThreadPoolExecutor(16) as pool:
-            # One after the other, a store that is far away would take minutes.
+            # In parallel: one after the other would take minutes on a remote store.
             for name, record in zip(
                 names, pool.map(lambda unit_name: self._read_json(f"_units/{unit_name}"), names), strict=True
             ):
                 unit = name.removesuffix(".json")
-                if record is None or (record["rows"] and sizes.get(self._part(unit)) != record["bytes"]):
+                if record is None or (record["rows"] and sizes.get(self._part_name(unit)) != record["bytes"]):
                     damaged += 1
                 else:
                     rows[unit] = RowTotals(
@@ -164,25 +162,25 @@ class OutputFolder:
         return rows, damaged
 
     def write_part(self, unit: str, content: Path) -> None:
-        """Write the rows of a unit from a file; the part appears whole or not at all."""
-        self._write(self._part(unit), content)
+        """Write the rows of a unit from a file, atomically."""
+        self._write(self._part_name(unit), content)
 
     def mark_complete(self, unit: str, size: int, rows: RowTotals) -> None:
-        """Note that a unit, with these rows in a part of `size` bytes, needs no further run."""
+        """Record that a unit is complete, with these rows in a part of `size` bytes."""
         record = {"bytes": size, "rows": rows.rows, "unscored": rows.unscored, "examples": rows.examples}
         self._write_json(f"_units/{unit}.json", record)
 
-    def _part(self, unit: str) -> str:
+    def _part_name(self, unit: str) -> str:
         return f"part-{unit}{self.suffix}"
 
-    def _sizes(self, below: str) -> dict[str, int]:
-        """Name -> bytes, of what is in a folder below this one."""
+    def _sizes(self, subfolder: str) -> dict[str, int]:
+        """Name -> bytes, of the files in a subfolder."""
         system, path = self._store
-        place = f"{path}/{below}".rstrip("/")
+        folder = f"{path}/{subfolder}".rstrip("/")
         with storage_errors(self.url, "--out"):
-            # Listings of object stores are kept by the library, and others may have written since.
-            system.invalidate_cache(place)
-            listed = system.ls(place, detail=True) if system.exists(place) else []
+            # fsspec caches listings of object stores, and others may have written since.
+            system.invalidate_cache(folder)
+            listed = system.ls(folder, detail=True) if system.exists(folder) else []
         return {str(entry["name"]).rpartition("/")[2]: entry.get("size") or 0 for entry in listed}
 
     def _read_json(self, name: str) -> dict[str, Any] | None:
@@ -193,7 +191,7 @@ class OutputFolder:
             except FileNotFoundError:
                 return None
             except json.JSONDecodeError:
-                raise InputError("not valid JSON", file=f"{self.url}/{name}", remedy=_ANOTHER) from None
+                raise InputError("not valid JSON", file=f"{self.url}/{name}", remedy=_REMEDY) from None
 
     def _write_json(self, name: str, record: Mapping[str, Any]) -> None:
         with tempfile.TemporaryDirectory(prefix="debate-") as folder:
@@ -204,16 +202,16 @@ class OutputFolder:
     def _write(self, name: str, content: Path) -> None:
         system, path = self._store
         target = f"{path}/{name}"
-        folder, _, last = target.rpartition("/")
-        whole = set(self._protocols) & set(_WHOLE)
-        temporary = target if whole else f"{folder}/_{last}.{uuid.uuid4().hex[:8]}"
+        folder, _, filename = target.rpartition("/")
+        atomic = set(self._protocols) & set(_ATOMIC_STORES)
+        temporary = target if atomic else f"{folder}/_{filename}.{uuid.uuid4().hex[:8]}"
         with storage_errors(self.url, "--out"):
             system.makedirs(folder, exist_ok=True)
             system.put_file(str(content), temporary)
             if self.local is not None:
-                # Otherwise a machine that fails may leave the name without the content.
+                # Without it a crash of the machine may leave the name without the content.
                 with open(temporary, "rb") as written:
                     os.fsync(written.fileno())
                 os.replace(temporary, target)
-            elif not whole:
+            elif not atomic:
                 system.mv(temporary, target)

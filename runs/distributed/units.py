@@ -1,12 +1,12 @@
-"""What is scored: files by path, glob or URL, cut into units, each of which one actor reads, scores and writes.
+"""The input: files by path, glob or URL, cut into units, each of which one actor reads, scores and writes.
 
 JSON lines with a group each are cut into ranges of bytes, which begin behind the first line end and go on to the end of
 the last line that begins inside (as Hadoop does). Where the judge lets candidates of one source share calls, ranges end
-where the source changes. Rows of tables belong together in ways that only a reader from the beginning knows (groups,
-names by place, decimal commas), so a table is cut into a few ranges of lines, for each of which it is read from the
-beginning. What cannot be cut is one unit.
+where the source changes. Rows of a table can only be understood from its beginning (groups, numbered candidates,
+decimal commas), so a table is cut into a few ranges of lines, for each of which it is read from the beginning. What
+cannot be cut is one unit.
 
-A unit is read by the reader of all commands, from a copy of what is elsewhere or was cut by bytes.
+A unit is read by the same reader as in all commands; a remote file or a range of bytes is copied to this machine first.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from debate_judge.data.errors import ErrorHandler, InputError
-from debate_judge.data.files.columns import Columns, ReadingNotes
-from debate_judge.data.files.formats import HUB, TEXT_TABLES, HubName, RecordFile, first_line, recognized
+from debate_judge.data.files.columns import ColumnNames, ReadingNotes
+from debate_judge.data.files.formats import HUB, TEXT_TABLES, HubName, RecordFile, detect_format, first_line_of
 from debate_judge.data.files.reading import jsonl
 from debate_judge.data.files.records import Record
 from debate_judge.data.schema import RatedGroup, Task
 from debate_judge.runs.runner.progress import StepProgress
-from debate_judge.runs.scoring.scorer import new_entries
+from debate_judge.runs.scoring.scorer import new_records
 from debate_judge.runs.scoring.settings import ScoreFlags
 
-LARGEST, SMALLEST, UNITS = 8 << 20, 256 << 10, 64
-"""Bytes of a unit: the input in so many units, within these limits, so that all actors have work to the end."""
-TABLE_UNITS = 32
-"""Into which a table is cut at most: each is read from the beginning of the file."""
-_HUB_ROW = 500
-"""Bytes that a row of a set of the hub is taken for."""
-_LINES = (".jsonl", ".ndjson", ".json")
-_BLOCK = 1 << 20
+MAX_UNIT_BYTES, MIN_UNIT_BYTES, TARGET_UNITS = 8 << 20, 256 << 10, 64
+"""Bytes of a unit at most and at least; between them, their number, so that all actors have work to the end."""
+MAX_TABLE_UNITS = 32
+"""Most units of a table: for each of them the file is read from its beginning."""
+_HUB_ROW_BYTES = 500
+"""Assumed bytes of a row of a Hugging Face data set."""
+_JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
+_BLOCK_BYTES = 1 << 20
 _VERSIONS = ("ETag", "etag", "md5Hash", "content_md5", "mtime", "LastModified", "last_modified", "updated", "created")
 """Fields in which stores name a version of a file, the surest first."""
-_ENDS = 64 << 10
-"""Bytes at either end of a file that its fingerprint is of, where its store names no version."""
-_FIRST = 20
-"""Lines from the first that may show what each line is."""
+_SAMPLE_BYTES = 64 << 10
+"""Bytes at either end of a remote file whose hash is its fingerprint, where its store names no version."""
+_INSPECTED_LINES = 20
+"""Lines that are looked at to tell whether each line is a group."""
 
 
 @dataclass(frozen=True)
@@ -62,14 +62,14 @@ class InputFile:
     """Absolute path or URL."""
     size: int
     fingerprint: str = ""
-    """What its content is known by; empty where that is not found out yet."""
+    """Identifies its content; empty until `with_fingerprints` finds it out."""
 
     @property
     def remote(self) -> bool:
         return "://" in self.place
 
     @property
-    def of_hub(self) -> bool:
+    def from_hub(self) -> bool:
         return self.place.startswith(HUB) and not self.remote
 
 
@@ -79,22 +79,22 @@ class Unit:
 
     file: InputFile
     name: str
-    """Place of the file among the files, and of the unit in it."""
+    """FILE-UNIT: the number of the file among the files, and of the unit in it."""
     size: int
-    """In bytes, about."""
+    """Bytes, approximately."""
     start: int = 0
     end: int | None = None
     """None for the whole file."""
-    of_lines: bool = False
+    by_lines: bool = False
 
     @property
-    def of_bytes(self) -> bool:
-        return self.end is not None and not self.of_lines
+    def by_bytes(self) -> bool:
+        return self.end is not None and not self.by_lines
 
     def __str__(self) -> str:
         if self.end is None:
             return self.file.name
-        return f"{self.file.name}, {'lines' if self.of_lines else 'bytes'} {self.start:,} to {self.end - 1:,}"
+        return f"{self.file.name}, {'lines' if self.by_lines else 'bytes'} {self.start:,} to {self.end - 1:,}"
 
 
 def find_inputs(pattern: str) -> list[InputFile]:
@@ -125,7 +125,7 @@ def storage_errors(name: str, field: str = "--in") -> Iterator[None]:
             "cannot be reached",
             file=name,
             field=field,
-            found=f"{type(error).__name__}: {first_line(error)}",
+            found=f"{type(error).__name__}: {first_line_of(error)}",
             remedy="check the address and its key (s3:// needs the package s3fs, gs:// gcsfs, hf:// huggingface_hub), "
             "and run the command again: it resumes",
         ) from error
@@ -161,84 +161,84 @@ def _described(url: str, info: Mapping[str, Any]) -> InputFile:
     return InputFile(url, url, int(info["size"]), version)
 
 
-def fingerprinted(files: Sequence[InputFile]) -> list[InputFile]:
-    """The files with what their content is known by, so that one that has changed is noticed.
+def with_fingerprints(files: Sequence[InputFile]) -> list[InputFile]:
+    """The files with fingerprints of their content, so that a changed one is noticed.
 
-    Files of this machine are read whole. Of others it is what the store says (an ETag, a checksum, the time of the last
-    change), or else their beginning and end. Of a set of the hub it is what `datasets` says.
+    Local files are hashed. For others it is what the store says (an ETag, a checksum, the time of the last change), or
+    else a hash of beginning and end; for a Hugging Face data set, what `datasets` says.
     """
-    blocks = sum(-(-file.size // _BLOCK) for file in files if not file.remote)
+    blocks = sum(-(-file.size // _BLOCK_BYTES) for file in files if not file.remote)
     with StepProgress("MB of the input looked through", blocks) as progress:
-        return [file if file.fingerprint else replace(file, fingerprint=_content(file, progress)) for file in files]
+        return [file if file.fingerprint else replace(file, fingerprint=_fingerprint(file, progress)) for file in files]
 
 
-def _content(file: InputFile, progress: StepProgress) -> str:
-    if file.of_hub:
-        return HubName.of(file.place).fingerprint()
+def _fingerprint(file: InputFile, progress: StepProgress) -> str:
+    if file.from_hub:
+        return HubName.parse(file.place).fingerprint()
     digest = hashlib.blake2b(digest_size=16)
     with storage_errors(file.name), open_input(file.place) as opened:
         if file.remote:
-            digest.update(opened.read(_ENDS))
-            opened.seek(max(0, file.size - _ENDS))
-            digest.update(opened.read(_ENDS))
+            digest.update(opened.read(_SAMPLE_BYTES))
+            opened.seek(max(0, file.size - _SAMPLE_BYTES))
+            digest.update(opened.read(_SAMPLE_BYTES))
         else:
-            while block := opened.read(_BLOCK):
+            while block := opened.read(_BLOCK_BYTES):
                 digest.update(block)
                 progress.advance()
     return digest.hexdigest()
 
 
-def open_input(place: str) -> BinaryIO:
+def open_input(address: str) -> BinaryIO:
     """Open a file to read bytes."""
-    if "://" not in place:
-        return open(place, "rb")
+    if "://" not in address:
+        return open(address, "rb")
     import fsspec
 
-    return io.BufferedReader(fsspec.open(place, "rb").open(), _BLOCK)
+    return io.BufferedReader(fsspec.open(address, "rb").open(), _BLOCK_BYTES)
 
 
-def cut(files: Sequence[InputFile], columns: Sequence[str], shared: bool = False) -> list[Unit]:
+def cut_into_units(files: Sequence[InputFile], columns: Sequence[str], shares_calls: bool = False) -> list[Unit]:
     """Cut the files into units.
 
     Args:
         files: The input.
         columns: As for `runs.scoring.scorer.new_groups`.
-        shared: Whether candidates or aspects share calls, so that groups of one source that follow one another must
-            not be divided.
+        shares_calls: Whether candidates or aspects share calls, so that consecutive groups of one source must stay in
+            one unit.
     """
-    size = min(LARGEST, max(SMALLEST, sum(file.size for file in files) // UNITS))
-    return [unit for number, file in enumerate(files) for unit in _units(file, f"{number:05d}", columns, size, shared)]
+    size = min(MAX_UNIT_BYTES, max(MIN_UNIT_BYTES, sum(file.size for file in files) // TARGET_UNITS))
+    return [unit for n, file in enumerate(files) for unit in _units(file, f"{n:05d}", columns, size, shares_calls)]
 
 
-def _units(file: InputFile, name: str, columns: Sequence[str], size: int, shared: bool) -> Iterator[Unit]:
-    of_lines, starts = False, [0, file.size]
-    if file.size > size or file.of_hub:
-        if group_a_line(file, columns):
+def _units(file: InputFile, name: str, columns: Sequence[str], size: int, shares_calls: bool) -> Iterator[Unit]:
+    by_lines, starts = False, [0, file.size]
+    if file.size > size or file.from_hub:
+        if has_group_per_line(file, columns):
             starts = [*range(0, file.size, size), file.size]
-            starts = _where_sources_change(file, Columns.of(columns), starts) if shared else starts
-        elif lines := line_count(file, read=True):
-            total = file.size or lines * _HUB_ROW
-            count = min(TABLE_UNITS, -(-total // size))
-            of_lines, starts = True, [1 + lines * n // count for n in range(count + 1)]
+            starts = _source_boundaries(file, ColumnNames.parse(columns), starts) if shares_calls else starts
+        elif lines := count_lines(file, full_read=True):
+            total = file.size or lines * _HUB_ROW_BYTES
+            count = min(MAX_TABLE_UNITS, -(-total // size))
+            by_lines, starts = True, [1 + lines * n // count for n in range(count + 1)]
     if len(starts) == 2:
         yield Unit(file, f"{name}-00000", file.size)
         return
-    for place, (start, end) in enumerate(pairwise(starts)):
-        length = file.size // (len(starts) - 1) if of_lines else end - start
-        yield Unit(file, f"{name}-{place:05d}", length, start, end, of_lines)
+    for number, (start, end) in enumerate(pairwise(starts)):
+        length = file.size // (len(starts) - 1) if by_lines else end - start
+        yield Unit(file, f"{name}-{number:05d}", length, start, end, by_lines)
 
 
-def line_count(file: InputFile, read: bool = False) -> int | None:
+def count_lines(file: InputFile, full_read: bool = False) -> int | None:
     """The number of the last line or row of a file.
 
     Args:
-        file: It.
-        read: Whether to read a sheet or set of the hub for it.
+        file: Which file.
+        full_read: Whether to read a whole sheet or Hugging Face data set to count its rows.
 
     Returns:
-        None where it would have to be read or fetched, or cannot be read, which an actor reports.
+        None if counting would take reading or fetching the file, or if it cannot be read, which an actor reports.
     """
-    suffix = "" if file.of_hub else Path(file.name).suffix.lower()
+    suffix = "" if file.from_hub else Path(file.name).suffix.lower()
     with storage_errors(file.name):
         if suffix == ".parquet":
             import pyarrow as pa
@@ -246,39 +246,39 @@ def line_count(file: InputFile, read: bool = False) -> int | None:
 
             with suppress(pa.ArrowException), open_input(file.place) as opened:
                 return int(pq.ParquetFile(opened).metadata.num_rows)
-        elif suffix in (*TEXT_TABLES, *_LINES):
-            return newlines(file) + 1
-        elif read and not file.remote:
+        elif suffix in (*TEXT_TABLES, *_JSON_SUFFIXES):
+            return count_newlines(file) + 1
+        elif full_read and not file.remote:
             with suppress(InputError):
-                return max((record.line for record in recognized(file.place).records()), default=None)
+                return max((record.line for record in detect_format(file.place).records()), default=None)
     return None
 
 
-def newlines(file: InputFile, end: int | None = None) -> int:
+def count_newlines(file: InputFile, end: int | None = None) -> int:
     """Line ends in a file, or in its first bytes."""
-    count, left = 0, file.size if end is None else end
+    count, remaining = 0, file.size if end is None else end
     with storage_errors(file.name), open_input(file.place) as opened:
-        while left and (block := opened.read(min(left, _BLOCK))):
+        while remaining and (block := opened.read(min(remaining, _BLOCK_BYTES))):
             count += block.count(b"\n")
-            left -= len(block)
+            remaining -= len(block)
     return count
 
 
-def group_a_line(file: InputFile, columns: Sequence[str]) -> bool:
+def has_group_per_line(file: InputFile, columns: Sequence[str]) -> bool:
     """Whether each line is a JSON object with candidates; judged by the first one that is an object.
 
     A file that begins as one array or object over several lines is read whole, as by `data.files.reading.json_records`.
     """
-    if file.of_hub or Path(file.name).suffix.lower() not in _LINES:
+    if file.from_hub or Path(file.name).suffix.lower() not in _JSON_SUFFIXES:
         return False
     with storage_errors(file.name), open_input(file.place) as opened:
         lines = (line.removeprefix(codecs.BOM_UTF8).strip() for line in opened)
-        for number, line in enumerate(islice((line for line in lines if line), _FIRST)):
+        for number, line in enumerate(islice((line for line in lines if line), _INSPECTED_LINES)):
             if line.startswith(b"[") or (number == 0 and line.endswith((b"{", b"[", b","))):
                 return False
             first = _json_object(line)
             if first is not None:
-                return "candidates" in Columns.of(columns).find(tuple(first), ("candidates",))[0]
+                return "candidates" in ColumnNames.parse(columns).match(tuple(first), ("candidates",))[0]
     return False
 
 
@@ -290,36 +290,36 @@ def _json_object(line: bytes) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _where_sources_change(file: InputFile, columns: Columns, wanted: Sequence[int]) -> list[int]:
-    """For each wanted place the first one behind it at which a line begins whose source is not that of the line before.
+def _source_boundaries(file: InputFile, columns: ColumnNames, offsets: Sequence[int]) -> list[int]:
+    """For each offset the next one at which a line begins whose source differs from that of the line before.
 
-    The driver looks for them, and each line is read once at most.
+    The driver finds them; each line is read at most once.
     """
     starts = [0]
     with storage_errors(file.name), open_input(file.place) as opened:
-        for place in wanted[1:-1]:
-            if place <= starts[-1]:
+        for offset in offsets[1:-1]:
+            if offset <= starts[-1]:
                 continue
-            opened.seek(place - 1)
+            opened.seek(offset - 1)
             opened.readline()
-            at, last = opened.tell(), None
+            position, previous = opened.tell(), None
             while line := opened.readline():
                 source = _source(line, columns)
-                if None not in (source, last) and source != last:
+                if None not in (source, previous) and source != previous:
                     break
-                at, last = at + len(line), source or last
-            if at >= file.size:
+                position, previous = position + len(line), source or previous
+            if position >= file.size:
                 break
-            starts.append(at)
+            starts.append(position)
     return [*starts, file.size]
 
 
-def _source(line: bytes, columns: Columns) -> tuple[object, ...] | None:
-    """What groups that may share calls have in common, see `programs.grouping.source_key`; None if it is no group."""
+def _source(line: bytes, columns: ColumnNames) -> tuple[object, ...] | None:
+    """The key that groups which may share calls have in common, by `programs.grouping.source_key`; None if no group."""
     values = _json_object(line)
     if values is None:
         return None
-    names = columns.find(tuple(values), ("group", "task", "source", "context"))[0]
+    names = columns.match(tuple(values), ("group", "task", "source", "context"))[0]
     group, task, source, context = (values.get(names.get(n, "")) for n in ("group", "task", "source", "context"))
     return task, source or group, context
 
@@ -328,105 +328,111 @@ def _source(line: bytes, columns: Columns) -> tuple[object, ...] | None:
 
 
 @dataclass(frozen=True)
-class UnitReading:
+class ReadingOptions:
     """How the groups of a unit are read; see `runs.scoring.scorer.new_groups`."""
 
     task: Task
-    only: str | None = None
+    only_task: str | None = None
     columns: tuple[str, ...] = ()
-    shared: bool = False
-    """As for `cut`."""
-    keep: bool = False
+    shares_calls: bool = False
+    """As for `cut_into_units`."""
+    keep_columns: bool = False
 
 
-def read_unit(unit: Unit, reading: UnitReading, notes: ReadingNotes, on_error: ErrorHandler) -> Iterator[RatedGroup]:
+def read_unit(unit: Unit, options: ReadingOptions, notes: ReadingNotes, on_error: ErrorHandler) -> Iterator[RatedGroup]:
     """The groups of a unit in their order.
 
     Args:
         unit: What to read.
-        reading: How.
+        options: How to read it.
         notes: As for `new_groups`.
         on_error: Takes an error where something cannot be read, before the group behind it is yielded. A bad line is
             left out where each has a group; any other file ends there.
     """
     try:
         with tempfile.TemporaryDirectory(prefix="debate-unit-") as folder:
-            copy, begins = _copied(unit, Path(folder))
-            first, end = (unit.start, unit.end) if unit.of_lines else (0, None)
+            copy, offset = _local_copy(unit, Path(folder))
+            first, end = (unit.start, unit.end) if unit.by_lines else (0, None)
             source, line = None, 0
-            for group, at in _groups(unit, copy, begins, reading, notes, on_error):
-                # Where calls are shared, all groups of a source are of the unit that its first one is of.
-                before, source = source, (group.source or group.id, group.context)
-                line = line if reading.shared and source == before else at
+            for group, group_line in _groups(unit, copy, offset, options, notes, on_error):
+                # Where calls are shared, all groups of a source belong to the unit of its first group.
+                previous, source = source, (group.source or group.id, group.context)
+                line = line if options.shares_calls and source == previous else group_line
                 if end is not None and line >= end:
                     return
                 if line >= first:
                     yield group
     except InputError as error:
-        on_error(error if error.line is None else error.changed(problem=f"{error.problem}; what follows is not read"))
+        on_error(error if error.line is None else error.replaced(problem=f"{error.problem}; what follows is not read"))
 
 
 def all_groups(flags: ScoreFlags, task: Task) -> Iterator[RatedGroup]:
     """The groups of all files, one after the other; what cannot be read is left out."""
-    reading = UnitReading(task, flags.task, flags.columns)
-    for unit in cut(find_inputs(flags.source), flags.columns):
+    options = ReadingOptions(task, flags.task, flags.columns)
+    for unit in cut_into_units(find_inputs(flags.source), flags.columns):
         # A table is read from its beginning for each of its units: once is enough here.
-        if not unit.of_lines or unit.start == 1:
-            whole = replace(unit, end=None, of_lines=False) if unit.of_lines else unit
-            yield from read_unit(whole, reading, ReadingNotes(""), lambda _: None)
+        if not unit.by_lines or unit.start == 1:
+            file_unit = replace(unit, end=None, by_lines=False) if unit.by_lines else unit
+            yield from read_unit(file_unit, options, ReadingNotes(""), lambda _: None)
 
 
-def _copied(unit: Unit, folder: Path) -> tuple[InputFile, int]:
-    """A file of this machine with what is read, and the byte of the input that it begins at."""
+def _local_copy(unit: Unit, folder: Path) -> tuple[InputFile, int]:
+    """A local file with the content of the unit, and the byte of the input at which it begins."""
     file = unit.file
-    if file.of_hub or not (file.remote or unit.of_bytes):
+    if file.from_hub or not (file.remote or unit.by_bytes):
         return file, 0
-    path, begins = folder / f"copy{Path(file.name).suffix}", 0
+    path, offset = folder / f"copy{Path(file.name).suffix}", 0
     with storage_errors(file.name), open_input(file.place) as source, path.open("wb") as target:
-        if not unit.of_bytes:
+        if not unit.by_bytes:
             shutil.copyfileobj(source, target)
         else:
             if unit.start:
                 source.seek(unit.start - 1)
                 # The line that begins before belongs to the unit before.
                 source.readline()
-                begins = source.tell()
+                offset = source.tell()
             while source.tell() < (unit.end or 0) and (line := source.readline()):
                 target.write(line)
-    return replace(file, place=str(path), size=path.stat().st_size), begins
+    return replace(file, place=str(path), size=path.stat().st_size), offset
 
 
 def _groups(
-    unit: Unit, copy: InputFile, begins: int, reading: UnitReading, notes: ReadingNotes, on_error: ErrorHandler
+    unit: Unit, copy: InputFile, offset: int, options: ReadingOptions, notes: ReadingNotes, on_error: ErrorHandler
 ) -> Iterator[tuple[RatedGroup, int]]:
     """The groups of a copy with their lines in it; errors have the file and the lines of the input."""
 
     @cache
-    def before() -> int:
-        # Counted only where an error names a line: it takes reading all that lies before the unit.
-        return newlines(unit.file, begins) if begins else 0
+    def lines_before() -> int:
+        # Counted only where an error names a line: it takes reading the file up to the unit.
+        return count_newlines(unit.file, offset) if offset else 0
 
     def in_input(error: InputError) -> InputError:
         if error.file not in (copy.place, copy.name):
             return error
-        return error.changed(file=copy.name, line=None if error.line is None else error.line + before())
+        return error.replaced(file=copy.name, line=None if error.line is None else error.line + lines_before())
 
-    def told(error: InputError) -> None:
+    def report(error: InputError) -> None:
         on_error(in_input(error))
 
-    lines = unit.of_bytes or (not unit.of_lines and group_a_line(copy, reading.columns))
+    group_per_line = unit.by_bytes or (not unit.by_lines and has_group_per_line(copy, options.columns))
 
     def records() -> Iterator[Record]:
-        # A range may begin with a line that looks like the beginning of something else.
-        found = jsonl(Path(copy.place), told) if lines else recognized(copy.place).records()
-        return (replace(record, file=copy.name) for record in found)
+        # Not recognized anew: a range may begin with a line that looks like another format.
+        read = jsonl(Path(copy.place), report) if group_per_line else detect_format(copy.place).records()
+        return (replace(record, file=copy.name) for record in read)
 
     try:
-        file = RecordFile(copy.name, "JSON", True, records) if lines else recognized(copy.place)
+        file = RecordFile(copy.name, "JSON", True, records) if group_per_line else detect_format(copy.place)
         file = replace(file, name=copy.name, records=records)
-        entries = new_entries(
-            file, reading.task, reading.only, reading.columns, keep=reading.keep, notes=notes, on_error=told
+        group_records = new_records(
+            file,
+            options.task,
+            options.only_task,
+            options.columns,
+            keep=options.keep_columns,
+            notes=notes,
+            on_error=report,
         )
-        yield from ((entry.group, entry.record.line) for entry in entries)
+        yield from ((entry.group, entry.record.line) for entry in group_records)
     except InputError as error:
         raise in_input(error) from None

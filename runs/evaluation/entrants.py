@@ -260,7 +260,7 @@ def _settings_errors(judge: NamedJudge) -> Iterator[None]:
         yield
     except (KeyError, TypeError, ValueError) as error:
         refused = error if isinstance(error, InputError) else InputError(f"the judge cannot be made: {error!r}")
-        raise refused.changed(field="--judges", found=judge.address + judge.brackets) from error
+        raise refused.replaced(field="--judges", found=judge.address + judge.brackets) from error
 
 
 def _check_sampling(judge: NamedJudge) -> None:

@@ -64,7 +64,7 @@ class RecordedScores:
 
 def group_hash(group: RatedGroup, aspects: Sequence[Aspect]) -> str:
     """Hash of the source; of a pair also of its texts, because a source may have several pairs."""
-    return fingerprint(group.key_among(aspects))
+    return fingerprint(group.unique_key(aspects))
 
 
 def candidate_hashes(group: RatedGroup) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator
 
-from debate_judge.data.sources import FORM, SourceSelection
+from debate_judge.data.sources import SELECTION_SYNTAX, SourceSelection
 from debate_judge.runs.flags.declaration import flag_group, setting
 
 SEED = setting(0, "seed of every random choice", ge=0)
@@ -47,7 +47,7 @@ COLUMNS = setting(
 
 
 def _source_choice(text: str) -> str:
-    SourceSelection.of(text)
+    SourceSelection.parse(text)
     return text
 
 
@@ -65,7 +65,9 @@ OWN_JUDGES = setting(
     repeated=True,
 )
 
-SOURCES = setting(None, f"use only some of the sources, in the order of the data: {FORM}", metavar="SOURCES")
+SOURCES = setting(
+    None, f"use only some of the sources, in the order of the data: {SELECTION_SYNTAX}", metavar="SOURCES"
+)
 
 
 def resampling(least: int = 0) -> Any:

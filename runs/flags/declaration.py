@@ -241,9 +241,11 @@ def _input_error(cls: type, error: pydantic.ValidationError) -> InputError:
         problem = "number too small" if why.startswith("greater") else "number too large"
         return InputError(problem, field=flag, expected=_range(setting_field.option("bounds")), found=value)
     # Format csv, because a text on the command line is not told to do without quotes.
-    refused = input_error(error, Record({}, "", format="csv")).changed(field=flag, found=value)
+    refused = input_error(error, Record({}, "", format="csv")).replaced(field=flag, found=value)
     return (
-        refused.changed(expected="a list of texts") if setting_field.kind is tuple and why != "value_error" else refused
+        refused.replaced(expected="a list of texts")
+        if setting_field.kind is tuple and why != "value_error"
+        else refused
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Literal
 
-from debate_judge.programs.lm.http.address import address_of, base_variable, default_address, require_listening
+from debate_judge.programs.lm.http.address import base_variable, default_address, normalize_address, require_listening
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.reply import replies_folder
 from debate_judge.runs.flags.declaration import flag_group, setting
@@ -57,7 +57,7 @@ def require_server(
     address = api_base or given or default_address(spec)
     known = replies_folder(store, beside or spec)
     if "/" in spec and address and not (known.is_dir() and any(known.iterdir())):
-        require_listening(address_of(address) or "", variable if given and not api_base else flag)
+        require_listening(normalize_address(address) or "", variable if given and not api_base else flag)
 
 
 @flag_group("LM")

@@ -10,7 +10,7 @@ from debate_judge.data.agreement.decisions import DecisionResult
 from debate_judge.data.agreement.intervals import METHODS
 from debate_judge.runs.reports.tables import DataTable
 from debate_judge.runs.reports.text import interval, interval_metrics
-from debate_judge.runs.tracking.values import step_name
+from debate_judge.runs.tracking.values import name_segment
 
 DecisionsByJudge = Mapping[str, Mapping[str, DecisionResult]]
 """Judge -> aspect -> decisions."""
@@ -50,7 +50,7 @@ def metrics(by_judge: DecisionsByJudge, prefix: str = "held_out") -> dict[str, f
     values: dict[str, float | None] = {}
     for judge, by_aspect in by_judge.items():
         for aspect, result in by_aspect.items():
-            path = f"{prefix}/{step_name(judge)}/{step_name(aspect)}"
+            path = f"{prefix}/{name_segment(judge)}/{name_segment(aspect)}"
             named = {**result.measures, **{f"{name}_lower": m for name, m in _lower_label_measures(result).items()}}
             for name, measure in named.items():
                 values |= interval_metrics(f"{path}/{name}", measure)

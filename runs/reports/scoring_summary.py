@@ -18,8 +18,8 @@ from debate_judge.runs.scoring.scorer import RowIntervals
 def scored_summary(meter: Meter, price: Price | None, out: object, totals: RowTotals) -> list[Printed]:
     """Rows in `out`, reasons of unscored items, LM calls and their cost."""
     lines: list[Printed] = [f"{totals.rows} items in {out}: {totals.rows - totals.unscored.total()} scored"]
-    if 0 < totals.kept < totals.rows:
-        lines.append(f"  {totals.kept} of them were already present")
+    if 0 < totals.existing < totals.rows:
+        lines.append(f"  {totals.existing} of them were already present")
     for reason, count in totals.unscored.most_common():
         example = totals.examples.get(reason)
         lines.append(f"  {count} unscored: {reason}" + (f", e.g. {example}" if example is not None else ""))
@@ -40,7 +40,7 @@ def uncertainty_summary(
         abstention = intervals.abstention
         row = [aspect, f"{abstention.texts}", f"{100 * abstention.covered:.0f} %", f"{abstention.width:.2f}"]
         if widest is not None:
-            share_left = row_intervals.left[aspect] / max(1, row_intervals.scored[aspect])
+            share_left = row_intervals.abstained[aspect] / max(1, row_intervals.scored[aspect])
             row += [
                 f"{100 * abstention.left_share:.0f} %",
                 interval(intervals.agreement),

@@ -19,10 +19,10 @@ from debate_judge.runs.flags.declaration import command_settings, flag_group, se
 from debate_judge.runs.flags.lm import MAX_TOKENS, AddressFlags, EndpointFlags, EstimateFlags, LimitFlags, PaceFlags
 
 EXIT_UNSCORED = 4
-"""Beside those of every command (`runs.flags.parser`)."""
+"""Too many items have no score; the other exit codes are those of every command (`runs.flags.parser`)."""
 
 DEFAULT_LEVEL = 0.9
-"""Of intervals, where only `abstain` asks for them."""
+"""Level of the intervals if `abstain` is given without `interval`."""
 
 
 @command_settings
@@ -41,7 +41,7 @@ class ScoreFlags(EndpointFlags, LimitFlags, EstimateFlags, EngineFlags):
     columns: tuple[str, ...] = COLUMNS
     sources: SourcesText | None = SOURCES
     out: str = setting(..., "file for the scores: .jsonl, .csv, .xlsx or .parquet", metavar="FILE")
-    wide: bool = setting(False, "a row a text, with columns for each aspect's score, reason and decision")
+    wide: bool = setting(False, "one row per text, with columns for each aspect's score, reason and decision")
     keep_columns: bool = setting(False, "begin each row with the columns of the input")
     aspects: tuple[str, ...] = setting((), "aspects to score, comma-separated", shown="all that the judge knows")
     task: str | None = setting(

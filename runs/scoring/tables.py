@@ -1,4 +1,4 @@
-"""Rows of scores as a table that is written whole: an Excel sheet or a Parquet file, by pandas.
+"""Rows of scores as an Excel sheet or a Parquet file, written at once by pandas.
 
 Equal rows give equal files, bit for bit. Texts are hostile: in a sheet nothing becomes a formula or a link.
 """
@@ -17,22 +17,22 @@ from debate_judge.data.files.formats import EXCEL, TEXT_TABLES
 if TYPE_CHECKING:
     import pandas as pd
 
-    from debate_judge.runs.scoring.output import RowForm
+    from debate_judge.runs.scoring.output import ResultLayout
 
 LINES, TABLES = (".jsonl", ".csv"), (".xlsx", ".parquet")
-"""Formats that grow row by row, and those that are written whole."""
+"""Formats that are appended to row by row, and those that are written at once."""
 
-_SHEET_ROWS, _CELL = 1_048_576, 32_767
+_MAX_SHEET_ROWS, _MAX_CELL_LENGTH = 1_048_576, 32_767
 """Rows of a sheet, its header included, and characters of a cell: the limits of Excel."""
 
 _NUMBER = re.compile(r"-?(0|[1-9]\d{0,13})(\.\d{1,9})?")
-"""What is a number and no id: no zeros before it, and few enough digits for a float."""
+"""A number that is no id: no leading zeros, and few enough digits for a float."""
 
-_ELSEWHERE = "choose another --out, ending in .parquet, .csv or .jsonl; answers are kept in --store"
+_OTHER_FORMATS = "choose another --out, ending in .parquet, .csv or .jsonl; answers are kept in --store"
 
 
 def format_of(path: Path) -> str:
-    """The ending of a file of results, which says its format; asked for before anything is paid for.
+    """The suffix of a file of results, which names its format; checked before anything is paid for.
 
     Raises:
         InputError: There is no such format, or the library that writes it is not installed.
@@ -59,20 +59,20 @@ def _require_xlsxwriter(path: Path) -> None:
             "sheets are written by XlsxWriter, which is not installed",
             file=path,
             field="--out",
-            remedy=f"{install_hint('excel')}, or {_ELSEWHERE}",
+            remedy=f"{install_hint('excel')}, or {_OTHER_FORMATS}",
         ) from None
 
 
-def write_table(rows: Path, to: Path, *, suffix: str, form: RowForm, source: Path, out: Path) -> None:
+def write_table(rows: Path, to: Path, *, suffix: str, layout: ResultLayout, source: Path, out: Path) -> None:
     """Write all rows as a table.
 
     Args:
-        rows: JSON lines, a row each.
+        rows: JSON lines, one row per line.
         to: The file to write.
         suffix: .xlsx or .parquet.
-        form: What the rows say.
-        source: The input. All values of a text table or a sheet are read as texts; a column of nothing but numbers
-            becomes one of numbers again, where no digit is lost by it.
+        layout: Columns of the rows.
+        source: The input. All values of a text table or a sheet are read as texts; an input column of numbers alone
+            is written as numbers again, where no digit is lost.
         out: The name of the file in messages.
 
     Raises:
@@ -82,13 +82,12 @@ def write_table(rows: Path, to: Path, *, suffix: str, form: RowForm, source: Pat
 
     with rows.open(encoding="utf-8") as file:
         values = [list(json.loads(line).values()) for line in file]
-    columns: list[tuple[Any, ...]] = list(zip(*values, strict=True)) if values else [()] * len(form.fields)
+    columns: list[tuple[Any, ...]] = list(zip(*values, strict=True)) if values else [()] * len(layout.fields)
     if source.suffix.lower() in {*TEXT_TABLES, *EXCEL}:
-        columns = [
-            _numbers(column) if name in form.kept else column for name, column in zip(form.fields, columns, strict=True)
-        ]
-    named = zip(form.fields, columns, strict=True)
-    frame = pd.DataFrame({name: _column(column, number=name in form.scores) for name, column in named})
+        inputs = set(layout.input_columns)
+        columns = [_numbers(c) if name in inputs else c for name, c in zip(layout.fields, columns, strict=True)]
+    column_values = zip(layout.fields, columns, strict=True)
+    frame = pd.DataFrame({name: _column(column, number=name in layout.score_fields) for name, column in column_values})
     if suffix == ".parquet":
         frame.to_parquet(to, index=False)
         return
@@ -100,49 +99,49 @@ def write_table(rows: Path, to: Path, *, suffix: str, form: RowForm, source: Pat
 
 
 def _numbers(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    known = [value for value in values if value not in (None, "")]
-    if not known or not all(isinstance(value, str) and _NUMBER.fullmatch(value) for value in known):
+    present = [value for value in values if value not in (None, "")]
+    if not present or not all(isinstance(value, str) and _NUMBER.fullmatch(value) for value in present):
         return values
-    number = float if any("." in value for value in known) else int
+    number = float if any("." in value for value in present) else int
     return tuple(None if value in (None, "") else number(value) for value in values)
 
 
 def _column(values: tuple[Any, ...], *, number: bool) -> pd.Series[Any]:
-    """A column of one type; what has several becomes texts, nested values as JSON."""
+    """A column of one type; mixed types become texts, nested values JSON."""
     import pandas as pd
 
-    kinds = {type(value) for value in values if value is not None}
-    if number or (kinds <= {int, float} and kinds):
+    types = {type(value) for value in values if value is not None}
+    if number or (types <= {int, float} and types):
         small = all(isinstance(value, int) and abs(value) < 1 << 53 for value in values if value is not None)
         return pd.Series(values, dtype="Int64" if small and not number else "Float64")
-    if kinds == {bool}:
+    if types == {bool}:
         return pd.Series(values, dtype="boolean")
-    texts = [cell(value) for value in values]
+    texts = [cell_text(value) for value in values]
     return pd.Series(texts, dtype="string")
 
 
 def _require_room(frame: pd.DataFrame, out: Path) -> None:
-    if len(frame) >= _SHEET_ROWS:
+    if len(frame) >= _MAX_SHEET_ROWS:
         raise InputError(
             "a sheet of Excel does not hold so many rows",
             file=out,
             field="--out",
-            expected=f"at most {_SHEET_ROWS - 1:,} rows",
+            expected=f"at most {_MAX_SHEET_ROWS - 1:,} rows",
             found=f"{len(frame):,}",
-            remedy=_ELSEWHERE,
+            remedy=_OTHER_FORMATS,
         )
     for name in frame.columns:
         texts = frame[name]
-        if texts.dtype == "string" and (texts.str.len() > _CELL).any():
+        if texts.dtype == "string" and (texts.str.len() > _MAX_CELL_LENGTH).any():
             raise InputError(
                 f"a cell of Excel does not hold a text of {int(texts.str.len().max()):,} characters",
                 file=out,
                 field=str(name),
-                expected=f"at most {_CELL:,} characters",
-                remedy=_ELSEWHERE,
+                expected=f"at most {_MAX_CELL_LENGTH:,} characters",
+                remedy=_OTHER_FORMATS,
             )
 
 
-def cell(value: object) -> str | None:
-    """A value of the input as a text, nested ones as JSON."""
+def cell_text(value: object) -> str | None:
+    """A value of the input as a text; nested ones become JSON."""
     return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)

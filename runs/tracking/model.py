@@ -1,7 +1,7 @@
 """Packs an export into an MLflow model that loads where this project is not installed, and registers it.
 
 The model holds its own copy of the code (`debate_judge` without `optimize`), the export, and pinned requirements;
-`runs/tracking/pyfunc.py` is how it is loaded. Nothing is pickled and nothing is inferred by running it.
+`runs/tracking/pyfunc.py` loads it. Nothing is pickled, and no signature is inferred by a run of the model.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _FOLDERS = ("data", "programs", "runs")
-"""What scoring needs of the package; it never imports `optimize`."""
+"""Packages that scoring needs; it never imports `optimize`."""
 
-_LEFT_OUT = "sample"
-"""The package in `data` whose texts need not travel with a model."""
+_EXCLUDED_PACKAGE = "sample"
+"""The package in `data` with the sample's texts, which a model does not need."""
 
 _INPUTS = {
     "source": ("string", True),
@@ -47,7 +47,7 @@ _OUTPUTS = {
     "judge_score": ("double", False),
     "unscored": ("string", False),
     "reason": ("string", True),
-    # A whole number, but in Spark MLflow cannot make a column of them with a null in it.
+    # An integer, but MLflow cannot make a Spark column of integers with a null in it.
     "rounds": ("double", False),
     "stop_reason": ("string", False),
     "calls": ("double", True),
@@ -56,7 +56,7 @@ _OUTPUTS = {
 }
 """Column -> type and whether it always has a value, in the layout `rows`."""
 
-_USE = {
+_USAGE_NOTES = {
     "rows": (
         "An input row that names an aspect gives one output row; one whose aspect is absent, null or empty gives one "
         "for each aspect of the judge, in the order of `aspects`. Output rows follow the order of the input rows and "
@@ -69,19 +69,19 @@ _USE = {
         "aspect, `unscored` (reasons, else empty) and `calls`."
     ),
 }
-"""What the signature cannot say, kept in the model's metadata."""
+"""Notes that the signature has no place for, in the model's metadata."""
 
 _REQUIREMENTS = (
     *("aiohttp", "dspy", "filelock", "httpx", "mlflow", "numpy", "orjson", "pandas", "psutil", "pydantic", "scipy"),
     *("SQLAlchemy", "tenacity"),
 )
-"""What the code of every model imports; with what its judges need besides, each is pinned to the version here."""
+"""Imports of every model's code; with further packages of its judges, each is pinned to the installed version."""
 
-_TEAM = "psycopg"
-"""The driver of the extra `team`, by which a served judge shares its replies if DEBATE_REPLIES is set."""
+_TEAM_DRIVER = "psycopg"
+"""The PostgreSQL driver of the extra `team`; a served judge shares its replies by it if DEBATE_REPLIES is set."""
 
-_CONFIG = dict.fromkeys(SETTINGS)
-"""What can be given when the model is loaded; None is what the environment or else the export says."""
+_MODEL_CONFIG = dict.fromkeys(SETTINGS)
+"""Keys of `model_config` when the model is loaded; None means the environment or else the export decides."""
 
 _PARAMETERS = {"scale": "judge", "layout": "rows"}
 """Parameter of a prediction -> its default."""
@@ -89,21 +89,20 @@ _PARAMETERS = {"scale": "judge", "layout": "rows"}
 
 @dataclass(frozen=True, kw_only=True)
 class Registration:
-    """How a model is entered into the registry."""
+    """How a model is registered."""
 
     name: str
-    """Registered name; what is not allowed there becomes a hyphen. Its newest version is `models:/NAME/latest`."""
-    about: str
+    """Registered name; characters that are not allowed become hyphens. Its newest version is `models:/NAME/latest`."""
+    description: str
     """Description of the registered model."""
-    version: str
+    version_description: str
     """Description of this version."""
     challenge: Challenger
-    """What it is compared with the champion by."""
+    """How it is compared with the champion."""
 
 
-def log_model(place: TrackingStore, run_id: str, export: Path, name: str, registration: Registration | None) -> str:
-    """Keep an export in the active run, as a folder and as the model `name`, and register the model if it is to be;
-    returns
+def log_model(tracking: TrackingStore, run_id: str, export: Path, name: str, registration: Registration | None) -> str:
+    """Log an export in the active run, as a folder and as the model `name`, and register the model if asked to; returns
     the model's URI.
     """
     import mlflow
@@ -116,9 +115,9 @@ def log_model(place: TrackingStore, run_id: str, export: Path, name: str, regist
         return Schema([ColSpec(kind, column, required=required) for column, (kind, required) in columns.items()])
 
     mlflow.log_artifacts(str(export), "export")
-    read_export, registered = read(export), registration and re.sub(r"[^\w.-]+", "-", registration.name)
-    with TemporaryDirectory() as folder, _unchecked():
-        package = _staged(Path(debate_judge.__file__).parent, Path(folder))
+    read_export, registered_name = read(export), registration and re.sub(r"[^\w.-]+", "-", registration.name)
+    with TemporaryDirectory() as folder, _skip_mlflow_checks():
+        package = _copy_code(Path(debate_judge.__file__).parent, Path(folder))
         logged = mlflow.pyfunc.log_model(
             name=name,
             python_model=str(package / "runs" / "tracking" / "pyfunc.py"),
@@ -130,26 +129,26 @@ def log_model(place: TrackingStore, run_id: str, export: Path, name: str, regist
                 ParamSchema([ParamSpec(parameter, "string", usual) for parameter, usual in _PARAMETERS.items()]),
             ),
             input_example=pd.DataFrame([_example(read_export)]),
-            model_config=_CONFIG,
+            model_config=_MODEL_CONFIG,
             model_type="judge",
-            metadata={"aspects": list(read_export.judge.aspects), **_USE},
+            metadata={"aspects": list(read_export.judge.aspects), **_USAGE_NOTES},
             pip_requirements=_pins(read_export),
-            registered_model_name=registered,
+            registered_model_name=registered_name,
             await_registration_for=0,
         )
     if registration is None:
         return str(logged.model_uri)
-    client, version = place.client, str(logged.registered_model_version)
-    client.update_registered_model(registered, registration.about)
-    client.update_model_version(registered, version, registration.version)
-    decided = challenge(place, str(registered), version, registration.challenge)
-    client.set_tag(run_id, ALIAS, decided)
-    logger.info(decided)
-    return f"models:/{registered}/{version}"
+    client, version = tracking.client, str(logged.registered_model_version)
+    client.update_registered_model(registered_name, registration.description)
+    client.update_model_version(registered_name, version, registration.version_description)
+    decision = challenge(tracking, str(registered_name), version, registration.challenge)
+    client.set_tag(run_id, ALIAS, decision)
+    logger.info(decision)
+    return f"models:/{registered_name}/{version}"
 
 
 def _example(export: Export) -> dict[str, str]:
-    """An invented input row: a model goes where the texts that it was compiled on may not."""
+    """An invented input row: a model may go where the texts of its compile may not."""
     task = export.judge.task
     return {
         "source": f"Invented {task.source_label}: the ferry crosses the bay in 22 minutes.",
@@ -164,46 +163,46 @@ def _pins(export: Export) -> list[str]:
     # What follows a plus names a build, e.g. for one kind of GPU, that no index may have.
     pins = [f"{name}=={version(name).partition('+')[0]}" for name in sorted({*_REQUIREMENTS, *packages})]
     with suppress(PackageNotFoundError):
-        pins.append(f"{_TEAM}[binary]=={version(_TEAM)}")
+        pins.append(f"{_TEAM_DRIVER}[binary]=={version(_TEAM_DRIVER)}")
     return pins
 
 
 @contextmanager
-def _unchecked() -> Iterator[None]:
-    """Spare what MLflow tries on a model that it logs.
+def _skip_mlflow_checks() -> Iterator[None]:
+    """Skip two checks of MLflow when it logs a model.
 
-    It compares the pins with what is installed, which lists every file of every package for 4 s and cannot find
-    anything, because the pins were read from there; and it has the model score the example, which would pay for a call.
+    One compares the pins with the installed packages, from which they were read: 4 s to no effect. The other has the
+    model score the input example, which would cost LM calls.
     """
     from mlflow.models import utils
     from mlflow.utils import environment
 
     checks = (environment, "warn_dependency_requirement_mismatches"), (utils, "_validate_serving_input")
-    usual = [getattr(module, name, None) for module, name in checks]
+    originals = [getattr(module, name, None) for module, name in checks]
     for module, name in checks:
         setattr(module, name, lambda *args, **kwargs: None)
     try:
         yield
     finally:
-        for (module, name), check in zip(checks, usual, strict=True):
+        for (module, name), check in zip(checks, originals, strict=True):
             setattr(module, name, check)
 
 
-def _staged(root: Path, folder: Path) -> Path:
+def _copy_code(root: Path, folder: Path) -> Path:
     """Copy the code of the package at `root` into `folder`; returns the copy."""
     package = folder / "debate_judge"
     package.mkdir(parents=True)
     shutil.copyfile(root / "__init__.py", package / "__init__.py")
     for name in _FOLDERS:
-        shutil.copytree(root / name, package / name, ignore=_no_code)
+        shutil.copytree(root / name, package / name, ignore=_non_code)
     return package
 
 
-def _no_code(folder: str, names: list[str]) -> list[str]:
-    """Of the names in a folder what is no module and no package of modules.
+def _non_code(folder: str, names: list[str]) -> list[str]:
+    """The names in a folder that are neither modules nor packages, for `shutil.copytree` to ignore.
 
-    A folder without `__init__.py` is no package: stores of runs, which may lie beside the code, hold code as well.
+    A folder without `__init__.py` is no package: stores of runs, which may be in the same folder, contain code, too.
     """
     path = Path(folder)
     kept = {name for name in names if name.endswith(".py") or (path / name / "__init__.py").is_file()}
-    return [name for name in names if name not in kept or name == _LEFT_OUT]
+    return [name for name in names if name not in kept or name == _EXCLUDED_PACKAGE]

@@ -1,7 +1,7 @@
-"""How an experiment opens in MLflow's UI: its runs as a table sorted by agreement, with what its columns mean.
+"""An experiment's page in MLflow's UI: a table of runs sorted by agreement, and a note about its columns.
 
-MLflow keeps both as tags of the experiment: a note in Markdown, and a view that people share, which is named in the
-address of the page. Neither is changed once it is there, so that people may edit it.
+MLflow stores both as tags of the experiment: a note in Markdown, and a shared view, which is named in the URL of the
+page. Neither is overwritten, so that people may edit it.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-KEY = "agreement"
-"""Name of the view in an address."""
+VIEW_KEY = "agreement"
+"""Name of the view in a URL."""
 
-TRAINING = "workflowType=machine_learning"
-"""In an address: the pages of runs."""
+RUNS_QUERY = "workflowType=machine_learning"
+"""Query of a URL that opens the pages of runs instead of those of traces."""
 
-_NOTE = "mlflow.note.content"
-_VIEW = f"mlflow.sharedViewState.{KEY}"
+_NOTE_TAG = "mlflow.note.content"
+_VIEW_TAG = f"mlflow.sharedViewState.{VIEW_KEY}"
 
 _COLUMNS = (
     "metrics.`agreement`",
@@ -34,29 +34,29 @@ _COLUMNS = (
     "metrics.`unscored`",
     "attributes.`Models`",
 )
-"""From left to right, as MLflow names them."""
+"""From left to right, with MLflow's names."""
 
-GUIDE = """**Judges compared by their agreement with human raters.** The view *Agreement* is the table sorted by it.
+NOTE = """**Judges compared by their agreement with human raters.** The view *Agreement* is the table sorted by it.
 
-- `agreement`: held-out agreement of the judge, averaged over aspects, in the measure that `metric` and `level` name;
+- `agreement`: held-out agreement of the judge, averaged over aspects, in the metric that the run's settings name;
   `agreement_low` to `agreement_high` is its 95 % interval, `agreement/ASPECT` the figure of one aspect.
 - `agreement_single`, `agreement_informed_single`, `agreement_uncompiled`: on the same sources, that of a single call,
-  of one that is given what the judge learnt about the raters, and of the judge before the compile.
-- `gain`: compiled judge minus single call, source by source; shown to be above 0 only if `gain_low` is.
-- `calls_per_item`: LM calls that a score takes. `unscored`: items without a score.
-- `choice_agreement`: on the sources that the judge was chosen by, and so too high. Trials of a search have no other.
-- `looks`: compiles that have seen figures of these held-out sources; the best of several is inflated.
+  of a single call that is told what was learnt about the raters, and of the judge before the compile.
+- `gain`: compiled judge minus single call, paired by source; significantly above 0 only if `gain_low` is above 0.
+- `calls_per_item`: LM calls per score. `unscored`: items without a score.
+- `choice_agreement`: agreement on the sources that the judge was chosen by, biased upwards. Trials have no other.
+- `looks`: compiles that showed results on these held-out sources; the best of several is biased upwards.
 
-Runs about other `aspects` average over others: compare those with the same. Intervals of two runs are comparable only
-on the same data with the same `seed`. Parameters are the main ones and those
-that were changed; all settings are in `settings.json`, all other numbers in `metrics.json`.
+Compare only runs with the same `aspects`, over which they average. Intervals of two runs are comparable only on the
+same data with the same `seed`. Parameters are the main ones and those that were changed; all settings are in
+`settings.json`, all other numbers in `metrics.json`.
 """
 
 
-def experiment_tags(present: Mapping[str, str]) -> dict[str, str]:
+def experiment_tags(existing: Mapping[str, str]) -> dict[str, str]:
     """The tags that an experiment still needs, given those that it has."""
-    wanted = {_NOTE: GUIDE, _VIEW: _view()}
-    return {name: value for name, value in wanted.items() if name not in present}
+    wanted = {_NOTE_TAG: NOTE, _VIEW_TAG: _view()}
+    return {name: value for name, value in wanted.items() if name not in existing}
 
 
 def _view() -> str:

@@ -1,7 +1,7 @@
-"""Opens the store that runs are kept in: the embedded SQLite database, another database, or an MLflow server.
+"""Opens the tracking store: the embedded SQLite database, another database, or an MLflow server.
 
-Its address is checked within seconds, before MLflow is imported: MLflow's own retries take minutes to report that a
-server does not answer.
+Its address is checked within seconds, before MLflow is imported: with MLflow's own retries it takes minutes until a
+server that does not answer is reported.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from debate_judge.runs.mlflow_setup import prepare_mlflow, sqlite_file
 from debate_judge.runs.tracking.shared_view import experiment_tags
 
 TIMEOUT = 4.0
-"""Seconds that a server or a locked database is given to answer."""
+"""Seconds in which a server or a locked database must answer."""
 
 _DATABASES = {"postgresql": 5432, "mysql": 3306, "mssql": 1433}
 """Scheme -> default port."""
@@ -45,12 +45,12 @@ class TrackingStore:
     experiment_id: str
 
     def running(self, condition: str) -> list[Any]:
-        """The experiment's runs that have not ended, those among them that meet a condition of MLflow's search."""
+        """The experiment's runs that have not ended and meet a condition in the syntax of MLflow's search."""
         runs = self.client.search_runs([self.experiment_id], f"attributes.status = 'RUNNING' and {condition}")
         return list(runs)
 
     @property
-    def served(self) -> bool:
+    def has_server(self) -> bool:
         """Whether the store is a server, with a UI of its own."""
         return is_server(self.uri)
 
@@ -59,17 +59,17 @@ class TrackingStore:
         """The command that shows a store without a server of its own, quoted for any POSIX shell."""
         # The UI imports LiteLLM, which fetches a price list first and, where there is no network, never returns. It
         # also starts eight processes, of 330 MB each, for jobs of MLflow's own judges.
-        lean = "LITELLM_LOCAL_MODEL_COST_MAP=True MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false"
-        return f"{lean} mlflow ui --backend-store-uri {shlex.quote(redact_text(self.uri))}"
+        variables = "LITELLM_LOCAL_MODEL_COST_MAP=True MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false"
+        return f"{variables} mlflow ui --backend-store-uri {shlex.quote(redact_text(self.uri))}"
 
 
 def open_tracking_store(uri: str | None, store: Path, experiment: str) -> TrackingStore:
-    """Open a store and its experiment, making what is absent.
+    """Open a store and its experiment; create what does not exist.
 
     Args:
         uri: Tracking URI; None for the SQLite database in `store`.
         store: Folder of the embedded database, and of the artifacts of every store without a server.
-        experiment: Its name.
+        experiment: Name of the experiment.
 
     Raises:
         InputError: The address is malformed, no server answers there, or the store cannot be used.
@@ -89,8 +89,8 @@ def open_tracking_store(uri: str | None, store: Path, experiment: str) -> Tracki
     lock = store / "mlflow.lock"
     try:
         # Processes that create the tables of one database at the same moment break each other.
-        with explained(uri), FileLock(lock, timeout=120), _alone_in_database(uri):
-            _make_tables(uri)
+        with tracking_errors(uri), FileLock(lock, timeout=120), _exclusive_in_database(uri):
+            _create_tables(uri)
             return _open(uri, store, experiment)
     except Timeout as error:
         raise InputError(
@@ -101,8 +101,8 @@ def open_tracking_store(uri: str | None, store: Path, experiment: str) -> Tracki
 
 
 @contextmanager
-def _alone_in_database(uri: str) -> Iterator[None]:
-    """The same among the machines of a team, where their database can tell."""
+def _exclusive_in_database(uri: str) -> Iterator[None]:
+    """Keep the processes of other machines out as well, if the database is PostgreSQL."""
     if uses_psycopg(uri):
         with exclusive_lock(uri, "tracking URI", "tables of runs", "opens the tracking store"):
             yield
@@ -111,8 +111,8 @@ def _alone_in_database(uri: str) -> Iterator[None]:
 
 
 @contextmanager
-def explained(uri: str) -> Iterator[None]:
-    """Turn what MLflow and its database raise into an InputError with a remedy."""
+def tracking_errors(uri: str) -> Iterator[None]:
+    """Turn errors of MLflow and its database into an InputError with a remedy."""
     from mlflow.exceptions import MlflowException
     from sqlalchemy.exc import SQLAlchemyError
 
@@ -127,20 +127,20 @@ def explained(uri: str) -> Iterator[None]:
         ) from error
 
 
-def _make_tables(uri: str) -> None:
-    """Make the tables of a new SQLite database in a temporary file and move it into place.
+def _create_tables(uri: str) -> None:
+    """Create the tables of a new SQLite database in a temporary file and rename it.
 
-    MLflow makes them in many small steps, which take a second; a process that is killed between two of them
-    leaves a database that MLflow refuses from then on.
+    MLflow creates them in many small steps, which take a second; a process that is killed in between leaves a database
+    that MLflow refuses from then on.
     """
     from mlflow import MlflowClient
 
     file = sqlite_file(uri)
     if file is None or "?" in uri or not file.is_file() or file.stat().st_size:
         return
-    for left in file.parent.glob(f"{glob.escape(file.name)}.*.new*"):
-        left.unlink()
-    # A name that was never used before: MLflow remembers by name which databases have their tables.
+    for leftover in file.parent.glob(f"{glob.escape(file.name)}.*.new*"):
+        leftover.unlink()
+    # A new name each time: MLflow remembers by name which databases have their tables.
     suffix = f".{uuid.uuid4().hex}.new"
     MlflowClient(tracking_uri=uri + suffix).search_experiments(max_results=1)
     if not file.stat().st_size:
@@ -155,12 +155,12 @@ def _open(uri: str, store: Path, experiment: str) -> TrackingStore:
     existing = client.get_experiment_by_name(experiment)
     if existing is None:
         # Without a location of ours MLflow would put artifacts into ./mlruns of the working directory.
-        local = None if is_server(uri) or uri.startswith("databricks") else (store / "artifacts").as_uri()
+        location = None if is_server(uri) or uri.startswith("databricks") else (store / "artifacts").as_uri()
         try:
-            made = client.create_experiment(experiment, artifact_location=local, tags=experiment_tags({}))
-            return TrackingStore(client, uri, made)
+            created = client.create_experiment(experiment, artifact_location=location, tags=experiment_tags({}))
+            return TrackingStore(client, uri, created)
         except MlflowException:
-            # The lock holds on one machine only: a process on another may have created it in the meantime.
+            # The lock holds on one machine only: a process on another may have created it meanwhile.
             existing = client.get_experiment_by_name(experiment)
             if existing is None:
                 raise
@@ -184,10 +184,10 @@ def is_server(uri: str) -> bool:
 
 
 def check_address(uri: str) -> None:
-    """Reject an address that is malformed, does not answer, or names a database that cannot be used.
+    """Check that an address is well-formed and answers.
 
     Raises:
-        InputError: It is one of these.
+        InputError: It is malformed, does not answer, or names a database that cannot be used.
     """
     try:
         parts = urlsplit(uri)
@@ -197,7 +197,7 @@ def check_address(uri: str) -> None:
     scheme = parts.scheme.partition("+")[0]
     if host and (is_server(uri) or scheme in _DATABASES):
         try:
-            _call(uri) if is_server(uri) else _knock(host, port or _DATABASES[scheme])
+            _check_health(uri) if is_server(uri) else _check_port(host, port or _DATABASES[scheme])
         except (OSError, HTTPException, ValueError) as error:
             raise _unreachable(uri, str(getattr(error, "reason", error)) or type(error).__name__) from error
         if uses_psycopg(uri):
@@ -208,7 +208,7 @@ def check_address(uri: str) -> None:
         raise _malformed(uri)
 
 
-def _call(uri: str) -> None:
+def _check_health(uri: str) -> None:
     request = urllib.request.Request(uri.rstrip("/") + "/health", headers={"User-Agent": "debate-judge"})
     try:
         urllib.request.urlopen(request, timeout=TIMEOUT).close()
@@ -218,7 +218,7 @@ def _call(uri: str) -> None:
             raise OSError(f"it answers HTTP {error.code}") from error
 
 
-def _knock(host: str, port: int) -> None:
+def _check_port(host: str, port: int) -> None:
     socket.create_connection((host, port), TIMEOUT).close()
 
 

@@ -1,4 +1,4 @@
-"""Values as runs accept them: names that MLflow allows, texts without secrets, finite numbers."""
+"""Values that can be logged: names that MLflow allows, texts without secrets, finite numbers."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from pathlib import Path
 
 from debate_judge.programs.lm.redaction import redact, redact_text
 
-CHOICE = "choice_agreement"
-"""Metric of trials and compiles: agreement on the sources that were chosen by, too large as the largest of many. One
+CHOICE_METRIC = "choice_agreement"
+"""Metric of trials and compiles: agreement on the sources that points are chosen by; biased upwards for the best. One
 name for all, so that the UI sorts them together."""
 
 _PACKAGES = ("dspy", "mlflow", "optuna", "numpy", "debate-judge")
 
 
-def step_name(text: str) -> str:
-    """`text` as one step of a name: what MLflow does not allow there becomes an underscore."""
+def name_segment(text: str) -> str:
+    """`text` as one segment of a name: characters that MLflow does not allow become underscores."""
     return "".join(c if c.isalnum() or c in "_-. " else "_" for c in text).strip(". ") or "_"
 
 
-def path_name(text: str) -> str:
-    """`text` as a whole name, its steps divided by slashes."""
-    return "/".join(step_name(step) for step in text.split("/"))
+def mlflow_name(text: str) -> str:
+    """`text` as a name of segments that are separated by slashes."""
+    return "/".join(name_segment(step) for step in text.split("/"))
 
 
-def texts(values: Mapping[str, object]) -> dict[str, str]:
-    """Settings as texts; secrets are taken out, None is left out, structures become JSON."""
-    redacted = {path_name(name): redact(value, name) for name, value in values.items() if value is not None}
+def text_values(values: Mapping[str, object]) -> dict[str, str]:
+    """Settings as texts: secrets are removed, None is left out, lists and dicts become JSON."""
+    redacted = {mlflow_name(name): redact(value, name) for name, value in values.items() if value is not None}
     return {name: value if isinstance(value, str) else _compact(value) for name, value in redacted.items()}
 
 
@@ -38,9 +38,9 @@ def _compact(value: object) -> str:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, (dict, list)) else str(value)
 
 
-def finite(values: Mapping[str, float | None]) -> dict[str, float]:
-    """Metrics without those that have no value."""
-    return {path_name(name): float(v) for name, v in values.items() if v is not None and math.isfinite(v)}
+def finite_values(values: Mapping[str, float | None]) -> dict[str, float]:
+    """Metrics without None and values that are not finite."""
+    return {mlflow_name(name): float(v) for name, v in values.items() if v is not None and math.isfinite(v)}
 
 
 def parent_run_tags() -> dict[str, str]:
@@ -49,7 +49,7 @@ def parent_run_tags() -> dict[str, str]:
 
 
 def versions() -> dict[str, str]:
-    """Python, this project and the libraries that results depend on -> version, as far as they are installed."""
+    """Python, this project and the libraries that results depend on -> installed version."""
     installed = {"python": sys.version.split()[0]}
     for package in _PACKAGES:
         try:

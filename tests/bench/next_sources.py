@@ -119,7 +119,7 @@ def scored(specs: Sequence[str]) -> Pool:
                 config = {**JUDGES[preset].config, **({} if rounds is None else {"rounds": rounds})}
                 judgements = runner.judge(build(JUDGES[preset].kind, config), items)
                 found[name][aspect.name] = group_scores(corpus, aspect, judgements, "given")
-    return Pool([g.source or g.judged for g in groups], found, {a.name: a.scale for a in aspects})
+    return Pool([g.source or g.all_texts for g in groups], found, {a.name: a.scale for a in aspects})
 
 
 def simulated(pool: Pool, size: int, draws: int, seed: int) -> dict[str, dict[str, float]]:

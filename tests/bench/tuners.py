@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"{'data':28} {'tuner':10} {'n = 0':>6} {'n = 1':>6} {'calls an aspect':>16} {'seconds':>8}")
     for spec in chosen.data:
         corpus = data.load(spec)
-        aspects = [corpus.task.aspect(name) for name in corpus.chosen_aspects(())]
+        aspects = [corpus.task.aspect(name) for name in corpus.select_aspects(())]
         for name in chosen.tuners.split(","):
             began = time.monotonic()
             found = [

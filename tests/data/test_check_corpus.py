@@ -68,7 +68,7 @@ BROKEN: list[tuple[str, Callable[[Corpus], Corpus], str]] = [
 
 
 @pytest.mark.parametrize(("change", "says"), [row[1:] for row in BROKEN], ids=[row[0] for row in BROKEN])
-def test_what_breaks_the_contract_is_named(toy: Path, change: Callable[[Corpus], Corpus], says: str) -> None:
+def test_check_judge_names_the_violation(toy: Path, change: Callable[[Corpus], Corpus], says: str) -> None:
     with pytest.raises(AssertionError, match=says):
         check_corpus(change(toy_set.load(toy)), raters=3)
 

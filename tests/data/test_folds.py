@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from debate_judge.data.errors import InputError
-from debate_judge.data.folds import FOLDS, MIN_SOURCES_FOR_SPLIT, Folds, default_folds, fold
+from debate_judge.data.folds import FOLDS, MIN_SOURCES_FOR_SPLIT, Folds, default_folds, make_folds
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.data.splits import Splits
 
@@ -46,7 +45,7 @@ def all_of(folds: Folds) -> list[Splits]:
 @given(groups=st.integers(8, 50), count=st.integers(4, 8), seed=st.integers(0, 1000))
 def test_every_source_is_held_out_once_and_no_fold_uses_its_own(groups: int, count: int, seed: int) -> None:
     whole = many(groups)
-    folds = fold(whole, aspects=["tone"], seed=seed, count=count)
+    folds = make_folds(whole, aspects=["tone"], seed=seed, count=count)
     held_out = [ids(splits.held_out) for splits in all_of(folds)]
     assert len(held_out) == count
     assert set().union(*held_out) == ids(whole)
@@ -59,12 +58,12 @@ def test_every_source_is_held_out_once_and_no_fold_uses_its_own(groups: int, cou
 
 
 def test_folds_of_a_half_learn_from_the_same_sources_and_one_half_as_the_whole() -> None:
-    folds = fold(many(24), aspects=["tone"], seed=3, count=6)
+    folds = make_folds(many(24), aspects=["tone"], seed=3, count=6)
     first, second = folds.halves
-    assert {splits.fingerprints["train"] for splits in first} == {folds.whole.fingerprints["train"]}
-    assert {splits.fingerprints["train"] for splits in second} == {folds.whole.fingerprints["dev"]}
+    assert {splits.fingerprints["train"] for splits in first} == {folds.final.fingerprints["train"]}
+    assert {splits.fingerprints["train"] for splits in second} == {folds.final.fingerprints["dev"]}
     assert [len(splits.train.groups) for splits in all_of(folds)] == [12] * 6
-    assert (len(folds.whole.train.groups), len(folds.whole.dev.groups), folds.whole.held_out.groups) == (12, 12, ())
+    assert (len(folds.final.train.groups), len(folds.final.dev.groups), folds.final.held_out.groups) == (12, 12, ())
 
 
 def test_the_seed_draws_them_and_the_order_of_the_file_does_not() -> None:
@@ -72,7 +71,7 @@ def test_the_seed_draws_them_and_the_order_of_the_file_does_not() -> None:
     turned = replace(whole, groups=whole.groups[::-1])
 
     def held_out(of: Corpus, seed: int) -> list[set[str]]:
-        return [ids(splits.held_out) for splits in all_of(fold(of, aspects=["tone"], seed=seed, count=6))]
+        return [ids(splits.held_out) for splits in all_of(make_folds(of, aspects=["tone"], seed=seed, count=6))]
 
     assert held_out(whole, 1) == held_out(turned, 1)
     assert held_out(whole, 1) != held_out(whole, 2)
@@ -81,9 +80,9 @@ def test_the_seed_draws_them_and_the_order_of_the_file_does_not() -> None:
 def test_near_duplicates_stay_in_one_fold() -> None:
     text = "The ferry over the lake takes twenty minutes in summer and an hour when the ice is thick."
     alike = [replace(group(f"ferry {i}", 1, 2), source=text + " Now." * i) for i in range(3)]
-    folds = fold(corpus(*many(21).groups, *alike), aspects=["tone"], seed=0, count=4)
+    folds = make_folds(corpus(*many(21).groups, *alike), aspects=["tone"], seed=0, count=4)
     assert sorted(len(ids(splits.held_out) & {one.id for one in alike}) for splits in all_of(folds)) == [0, 0, 0, 3]
-    assert "3 of 24 sources are near-duplicates" in folds.whole.joined_note()
+    assert "3 of 24 sources" in folds.final.near_duplicates_note()
 
 
 @pytest.mark.parametrize(
@@ -92,11 +91,3 @@ def test_near_duplicates_stay_in_one_fold() -> None:
 )
 def test_how_many_folds_a_corpus_has(sources: int, expected: int) -> None:
     assert default_folds(many(sources)) == expected
-
-
-def test_single_candidates_need_ratings_that_differ_in_train_and_dev() -> None:
-    assert len(all_of(fold(singles(20), aspects=["tone"], seed=0, count=6))) == 6
-    with pytest.raises(InputError, match="too few ratings of tone"):
-        fold(singles(12), aspects=["tone"], seed=0, count=4)
-    with pytest.raises(InputError, match="all ratings of tone in the part train are equal"):
-        fold(corpus(*(group(str(i), 3) for i in range(24))), aspects=["tone"], seed=0, count=4)

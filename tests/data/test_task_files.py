@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from debate_judge.data.errors import InputError
-from debate_judge.data.files.task_file import RESERVED, find_task, read_task
+from debate_judge.data.files.task_file import RESERVED, read_task
 from debate_judge.data.schema import Scale
 from debate_judge.data.tasks import DIALOGUE, SUMMARIZATION, TASKS
 
@@ -43,12 +40,6 @@ def test_the_context_has_its_label(tmp_path: Path) -> None:
     assert read_task(path).context_label == "policy"
 
 
-def test_built_in_names_come_before_files() -> None:
-    assert find_task("summarization") is TASKS["summarization"]
-    with pytest.raises(InputError, match=r"(?s)unknown task 'dialog'.*did you mean 'dialogue'"):
-        find_task("dialog")
-
-
 def test_built_in_tasks_have_the_aspects_and_scales_of_the_public_sets() -> None:
     assert {name: {a.name: str(a.scale) for a in task.aspects} for name, task in TASKS.items()} == {
         "summarization": dict.fromkeys(("coherence", "consistency", "fluency", "relevance"), "1 to 5"),
@@ -78,7 +69,7 @@ def test_built_in_rubrics_name_both_ends_of_their_scale_and_clash_with_no_column
 def test_a_scale_of_decimal_fractions_has_its_two_values() -> None:
     scale = Scale(0.1, 0.3, 0.2)
     assert scale.binary
-    assert [scale.at(value, "whole") for value in (0.1, 0.15, 0.25, 0.3)] == [0.1, 0.1, 0.3, 0.3]
+    assert [scale.rounded(value, "whole") for value in (0.1, 0.15, 0.25, 0.3)] == [0.1, 0.1, 0.3, 0.3]
 
 
 def test_a_scale_is_told_to_the_last_digit() -> None:

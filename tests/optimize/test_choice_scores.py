@@ -51,7 +51,7 @@ def test_a_reading_is_what_a_debate_of_that_kind_says() -> None:
             judge = variants()[point.persona].with_debate(rounds=point.rounds, tie_breaker=point.tie_breaker)
             judgements = fresh.judge(judge, corpus_items(CORPUS, ASPECTS[0]))
             assert calls == sum(j.calls for j in judgements) / 12
-            reported = [ASPECTS[0].scale.at(j.score, point.granularity) for j in judgements if hasattr(j, "score")]
+            reported = [ASPECTS[0].scale.rounded(j.score, point.granularity) for j in judgements if hasattr(j, "score")]
             assert [s for g in scores["clear"] for s in g.scores] == reported
 
 

@@ -16,7 +16,7 @@ from debate_judge.optimize import compile as command
 from debate_judge.optimize.context import CompilePlan
 from debate_judge.optimize.settings import Settings
 from debate_judge.runs.tracking.held_out_reuse import (
-    FILE,
+    LOG_FILE,
     HeldOutReuse,
     expected_largest,
     inflation,
@@ -42,7 +42,7 @@ def look(one: CompilePlan) -> HeldOutReuse:
 
 
 def ledger(store: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (store / FILE).read_text().splitlines()]
+    return [json.loads(line) for line in (store / LOG_FILE).read_text().splitlines()]
 
 
 def test_other_seeds_aspects_and_options_on_the_same_sources_count(tmp_path: Path) -> None:
@@ -89,16 +89,16 @@ def test_other_sources_do_not_count(tmp_path: Path) -> None:
 )
 def test_a_broken_line_is_skipped_counted_and_swallows_nothing(tmp_path: Path, broken: bytes) -> None:
     look(plan(tmp_path))
-    with (tmp_path / FILE).open("ab") as out:
+    with (tmp_path / LOG_FILE).open("ab") as out:
         out.write(broken)
     second = look(plan(tmp_path, seed=8))
     assert (second.times, second.unreadable) == (2, 1)
-    assert str(second).endswith(f"lines of {FILE} that cannot be read and are not counted: 1")
+    assert str(second).endswith(f"lines of {LOG_FILE} that cannot be read and are not counted: 1")
     assert look(plan(tmp_path, seed=9)).times == 3
 
 
 def test_a_ledger_that_cannot_be_written_costs_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (tmp_path / FILE).mkdir()
+    (tmp_path / LOG_FILE).mkdir()
     assert look(plan(tmp_path)) == HeldOutReuse(1, 0.0)
     assert "could not be written" in caplog.text
 

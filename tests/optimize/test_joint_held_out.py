@@ -24,7 +24,7 @@ from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import scripted_lm, section
 from tests.optimize.compiles import prepared
 from tests.optimize.joint_space import SPACE, true, units
-from tests.programs.tables import joint_reading, shown, wanted_cells
+from tests.programs.tables import joint_table_script, requested_cells, shown_candidates
 
 
 def guide(aspect: str, folds: Mapping[str, str]) -> Knowledge:
@@ -44,7 +44,7 @@ def test_train_is_judged_by_what_each_aspect_has_learnt_without_the_source() -> 
         # Of one train source nothing about warm was learnt without it.
         "warm": [guide("warm", {"g0": "first"})],
     }
-    lm = scripted_lm(joint_reading(true, lambda *_: "TOO LOW"))
+    lm = scripted_lm(joint_table_script(true, lambda *_: "TOO LOW"))
     at = Point("guide", "strict", 1, True, "given", reading="joint")
     with JudgeRunner(lm, progress=False) as runner:
         made = units(runner, space, kinds, Debate(STRICT, DebateConfig(1), together=8), train=(0, 1))
@@ -61,7 +61,7 @@ def test_train_is_judged_by_what_each_aspect_has_learnt_without_the_source() -> 
     # Opening, review, revision and tie-break of six sources.
     assert len(prompts) == 4 * 6
     told = {
-        section(p, "source"): (section(p, "guide_clear"), section(p, "guide_warm"), len(wanted_cells(p, "scores")))
+        section(p, "source"): (section(p, "guide_clear"), section(p, "guide_warm"), len(requested_cells(p, "scores")))
         for p in prompts
         if not section(p, "debate")
     }
@@ -71,7 +71,7 @@ def test_train_is_judged_by_what_each_aspect_has_learnt_without_the_source() -> 
     one = next(p for p in prompts if section(p, "source") == "Source 1.")
     assert section(one, "standard").endswith("clear second.")
     assert calls == pytest.approx(4 / 8)
-    assert all(len(shown(p)) == 4 for p in prompts)
+    assert all(len(shown_candidates(p)) == 4 for p in prompts)
 
 
 # --- where it is tried ---

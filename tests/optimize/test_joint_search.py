@@ -17,7 +17,7 @@ from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import Script, ScriptedLM, debater, requested, scripted_lm, section
 from tests.optimize.joint_space import SPACE, true, units
 from tests.optimize.searches import UNPRUNED, breadth, search
-from tests.programs.tables import joint_reading, wanted_cells
+from tests.programs.tables import joint_table_script, requested_cells
 
 NAMES = ("clear", "warm")
 
@@ -33,7 +33,7 @@ def reader(jointly: Sequence[str] = NAMES) -> Script:
     def several(prompt: str, text: str, aspect: str) -> float:
         return (true if not aspect or aspect in jointly else guess)(prompt, text, aspect)
 
-    return lambda prompt: (alone if "score" in requested(prompt) else joint_reading(several))(prompt)
+    return lambda prompt: (alone if "score" in requested(prompt) else joint_table_script(several))(prompt)
 
 
 def searched(script: Script, storage: Path | None = None) -> tuple[dict[str, SearchResult], ScriptedLM]:
@@ -62,7 +62,7 @@ def test_what_aspects_have_chosen_is_tried_with_all_of_them_in_a_call() -> None:
     assert chosen(found) == {name: ("joint", 0.125) for name in NAMES}
     # Each aspect side by side and alone; then both of a source in one call.
     assert len(lm.prompts) == 2 * 6 + 2 * 24 + 6
-    assert [len(wanted_cells(prompt, "scores")) for prompt in lm.prompts[-6:]] == [8] * 6
+    assert [len(requested_cells(prompt, "scores")) for prompt in lm.prompts[-6:]] == [8] * 6
     judge = found["clear"].scores.variants[found["clear"].chosen.point.variant].judge
     assert (judge.together, judge.joint) == (16, True)
 

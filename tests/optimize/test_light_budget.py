@@ -20,7 +20,7 @@ from debate_judge.runs.flags.judge import personas
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import debater, requested, scripted_lm, section
 from tests.optimize.compiles import compiled
-from tests.programs.tables import joint_reading
+from tests.programs.tables import joint_table_script
 
 pytestmark = pytest.mark.integration
 
@@ -76,7 +76,7 @@ def quarrelsome(prompt: str) -> str:
 
     if "score" in requested(prompt) or "rationale" in requested(prompt):
         return debater(score=str(chance(section(prompt, "candidate"))))(prompt)
-    return joint_reading(lambda _, text, aspect: chance(text + aspect), lambda _, text, aspect: "TOO HIGH")(prompt)
+    return joint_table_script(lambda _, text, aspect: chance(text + aspect), lambda _, text, aspect: "TOO HIGH")(prompt)
 
 
 def paid(settings: Settings) -> int:

@@ -1,4 +1,4 @@
-"""Debates in batch jobs, stopped and taken up again."""
+"""Debates in batch jobs, also in a second process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.batch_server import BatchServer
 
-HURRY = LMOptions(
+SHORT_WAITS = LMOptions(
     batch="openai",
     batch_timing=BatchTiming(quiet_period=0.05, first_poll=0.001, max_poll=0.004, max_outage=20.0),
     first_wait=0.005,
@@ -25,31 +25,31 @@ HURRY = LMOptions(
 )
 """Waits short enough for a test."""
 
-IMPATIENT = replace(HURRY, batch_timing=replace(HURRY.batch_timing, max_outage=0.2))
+SHORT_OUTAGE = replace(SHORT_WAITS, batch_timing=replace(SHORT_WAITS.batch_timing, max_outage=0.2))
 """For services that stay down."""
 
 ONE_ROUND = {("scorer", "0"): 20, ("critic", "1"): 20, ("scorer", "1"): 10}
 """Calls in the jobs of 20 items: the Critic objects to every second one."""
 
 
-def lm_at(server: BatchServer, *, store: ReplyStore | None = None, options: LMOptions = HURRY) -> JudgeLM:
+def lm_at(server: BatchServer, *, store: ReplyStore | None = None, options: LMOptions = SHORT_WAITS) -> JudgeLM:
     # A concurrency that would show if it held calls back.
     return make_lm("openai/mock", api_base=server.url, store=store, options=options, concurrency=2)
 
 
-def judge(lm: JudgeLM, what: list[Item], rounds: int = 1) -> list[Judgement]:
+def judge(lm: JudgeLM, items: list[Item], rounds: int = 1) -> list[Judgement]:
     with JudgeRunner(lm, progress=False) as runner:
-        return runner.judge(Debate(debate_config=DebateConfig(rounds)), what)
+        return runner.judge(Debate(debate_config=DebateConfig(rounds)), items)
 
 
-def resumed(folder: Path, server: BatchServer, what: list[Item], options: LMOptions = HURRY) -> list[Judgement]:
-    """As another process would: the same folder, nothing else."""
+def resumed(folder: Path, server: BatchServer, items: list[Item], options: LMOptions = SHORT_WAITS) -> list[Judgement]:
+    """Judge as a second process: with the same folder and nothing else."""
     with closing(SqlStore(folder)) as store:
-        return judge(lm_at(server, store=store, options=options), what)
+        return judge(lm_at(server, store=store, options=options), items)
 
 
 def recorded(folder: Path) -> list[BatchJob]:
-    """The jobs that the store in a folder knows."""
+    """The jobs recorded in the store of a folder."""
     with closing(SqlStore(folder)) as store:
         return store.run_sync(recorded_jobs)
 

@@ -1,4 +1,4 @@
-"""What the tests of debates share: an item, replies that follow the protocol, and who was asked what."""
+"""For tests of debates: an item, replies that follow the protocol, and the roles of prompts."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ TASK = Task("summarization", "news article", "summary", (COHERENCE,))
 ITEM = Item("g1", "c1", TASK, COHERENCE, "Rain fell. Roads closed.", "Roads closed after rain.")
 
 
-def scores(value: object, why: str = "Because.") -> str:
+def score_reply(value: object, why: str = "Because.") -> str:
     return f"[[ ## rationale ## ]]\n{why}\n\n[[ ## score ## ]]\n{value}"
 
 
-def objects(feedback: str = "Too high.") -> str:
+def issue_reply(feedback: str = "Too high.") -> str:
     return f"[[ ## review ## ]]\nStep by step.\n\n[[ ## decision ## ]]\nISSUE\n\n[[ ## feedback ## ]]\n{feedback}"
 
 
-def content() -> str:
+def no_issue_reply() -> str:
     return "[[ ## review ## ]]\nStep by step.\n\n[[ ## decision ## ]]\nNO ISSUE\n\n[[ ## feedback ## ]]\n"
 
 
-def settles(value: object, side: str = "Critic") -> str:
+def tie_break_reply(value: object, side: str = "Critic") -> str:
     return f"[[ ## reasoning ## ]]\nAll told.\n\n[[ ## side ## ]]\n{side}\n\n[[ ## final_score ## ]]\n{value}"
 
 
@@ -36,7 +36,7 @@ def judged(judge: Judge, *replies: str, item: Item = ITEM) -> tuple[Judgement, S
 
 
 def speaker(prompt: str) -> str:
-    """Who a prompt is for, told by the fields that it asks for."""
+    """The role of a prompt, by the fields that it requests."""
     return {"rationale": "scorer", "review": "critic", "reasoning": "tie-breaker"}[requested(prompt)[0]]
 
 
@@ -44,15 +44,15 @@ def speakers(lm: ScriptedLM) -> list[str]:
     return [speaker(prompt) for prompt in lm.prompts]
 
 
-def heard(lm: ScriptedLM) -> list[str]:
-    """The debate in each prompt, whole: `section` ends at the next header, and so at the role."""
+def debates_shown(lm: ScriptedLM) -> list[str]:
+    """The whole debate in each prompt, also if it contains headers."""
     return [
         re.sub(r"\n\n\[\[ ## role ## \]\].*", "", prompt.partition("[[ ## debate ## ]]\n")[2], flags=re.DOTALL)
         for prompt in lm.prompts
     ]
 
 
-def summary(judgement: Judgement) -> tuple[object, ...]:
+def outcome_of(judgement: Judgement) -> tuple[object, ...]:
     if isinstance(judgement, Unscored):
         return (judgement.reason, judgement.detail, judgement.calls, str(judgement.transcript))
     return (judgement.score, judgement.rounds, judgement.stop_reason, judgement.calls, str(judgement.transcript))

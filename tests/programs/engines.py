@@ -1,4 +1,4 @@
-"""Engines and questions for the tests of the door to the LM."""
+"""Engines and questions for the tests of `JudgeLM`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from debate_judge.programs.lm.usage import CALL_TAG, CallTag
 from tests.fakes import only
 
 SPECS = ["openai/m", "anthropic/m", "cohere_chat/m", "deepinfra/m"]
-"""Of each way to a provider: our own, and LiteLLM's, by its HTTP client and by OpenAI's."""
+"""One for each transport: our own, and LiteLLM's with its HTTP client and with OpenAI's."""
 
 QUESTION = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Two and two?"}]
 OTHER = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Two and three?"}]
@@ -30,7 +30,7 @@ ITEM = Item("g", "c", Task("t", "article", "summary", (ASPECT,)), ASPECT, "Rain 
 
 
 class Engine:
-    """Answers with a running number, or does what `act` does; remembers the requests."""
+    """Replies with a running number, or calls `act`; records the requests."""
 
     def __init__(self, act: Callable[[int], Response] | None = None) -> None:
         self.act = act or (lambda number: response(f"answer {number}"))
@@ -71,7 +71,7 @@ def request_of(model: str, messages: Messages, settings: Mapping[str, Any]) -> R
 
 
 def reply_of(response: Response) -> Reply:
-    """The part of a response that is kept."""
+    """The part of a response that is stored."""
     usage = response.usage
     logprobs = tuple(
         ((t.token, t.logprob), *((other.token, other.logprob) for other in t.top)) for t in response.logprobs or ()

@@ -14,7 +14,7 @@ from tests.faulty_server import FaultyServer
 
 ASPECT = Aspect("clarity", "Is the text easy to follow?", Scale(1, 5))
 TASK = Task("notes", "letter", "note", (ASPECT,))
-HURRY = LMOptions(attempt_timeout=60.0, first_wait=0.01, max_wait=0.2, retries=8)
+SHORT_WAITS = LMOptions(attempt_timeout=60.0, first_wait=0.01, max_wait=0.2, retries=8)
 """Waits short enough for a test. A real provider deserves the defaults.
 
 An attempt has all the time it wants: an answer that comes after its attempt was given up is paid for and asked for
@@ -40,13 +40,13 @@ def answer(body: bytes) -> str:
     return f"[[ ## rationale ## ]]\nBecause.\n\n[[ ## score ## ]]\n{1 + (letter * 7 + heard) % 5}"
 
 
-def judge(lm: JudgeLM, what: list[Item], rounds: int = 1) -> list[Judgement]:
+def judge(lm: JudgeLM, items: list[Item], rounds: int = 1) -> list[Judgement]:
     with JudgeRunner(lm, progress=False) as runner:
-        return runner.judge(Debate(debate_config=DebateConfig(rounds)), what)
+        return runner.judge(Debate(debate_config=DebateConfig(rounds)), items)
 
 
 def lm_at(
-    server: FaultyServer, *, store: ReplyStore | None = None, options: LMOptions = HURRY, concurrency: int = 32
+    server: FaultyServer, *, store: ReplyStore | None = None, options: LMOptions = SHORT_WAITS, concurrency: int = 32
 ) -> JudgeLM:
     return make_lm("openai/mock", api_base=server.url, store=store, options=options, concurrency=concurrency)
 

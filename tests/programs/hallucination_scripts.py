@@ -1,4 +1,4 @@
-"""Items, scripted agents and their views, and what they look up, for the tests of the hallucination debate."""
+"""Items and scripted agents for the tests of the hallucination debate."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def speaker(prompt: str) -> str:
     return next(name for start, name in SPEAKERS.items() if role.startswith(start))
 
 
-def view(factual: bool, severity: int, opinion: str) -> str:
+def view_reply(factual: bool, severity: int, opinion: str) -> str:
     return f"[[ ## opinion ## ]]\n{opinion}\n\n[[ ## factuality ## ]]\n{factual}\n\n[[ ## severity ## ]]\n{severity}"
 
 
-def course(lm: ScriptedLM) -> list[tuple[str, str]]:
-    """(speaker, what it had heard) in the order of the calls."""
+def calls_of(lm: ScriptedLM) -> list[tuple[str, str]]:
+    """(speaker, the debate in its prompt) in the order of the calls."""
     return [(speaker(prompt), section(prompt, "debate")) for prompt in lm.prompts]
 
 

@@ -75,18 +75,18 @@ def http(body: bytes, *headers: str, status: int = 200) -> bytes:
     return "\r\n".join(lines).encode() + body
 
 
-def good(body: bytes) -> bytes:
+def own_response(body: bytes) -> bytes:
     return http(completion(body, f"id of {body.decode()}"))
 
 
-def owner(answer: HttpResponse) -> str:
+def request_of(answer: HttpResponse) -> str:
     found: str = json.loads(answer.body)["choices"][0]
     return found
 
 
 async def ask(pool: ConnectionPool, names: Sequence[str]) -> list[str]:
     """Whose answers come, one call after the other."""
-    return [owner(await post(pool, name.encode())) for name in names]
+    return [request_of(await post(pool, name.encode())) for name in names]
 
 
 async def post(pool: ConnectionPool, body: bytes) -> HttpResponse:

@@ -1,4 +1,4 @@
-"""What the tests of debates about several candidates share: items of one source, and LMs that reply about tables."""
+"""For tests of debates about several candidates: items of one source, and LMs that reply about tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import Script, ScriptedLM, debater, requested, scripted_lm, section
 from tests.programs.debates import ITEM
 
-Scored = Callable[[str, str], object]
+TextScore = Callable[[str, str], object]
 """From a prompt and a candidate's text to its score."""
 
 
@@ -33,7 +33,7 @@ def table_judge(rounds: int = 0, *, tie_breaker: bool = False, score_mode: str =
 COHERENCE = ITEM.aspect
 STYLE = Aspect("plain style", "Are the words plain?", Scale(0, 10))
 JOINT_TASK = replace(ITEM.task, aspects=(COHERENCE, STYLE))
-"""Two aspects, whose scales have not a single end in common."""
+"""Two aspects whose scales share no end."""
 
 
 def cells(*texts: str, source: str = ITEM.source) -> list[Item]:
@@ -49,8 +49,8 @@ def joint_judge(rounds: int = 0, *, tie_breaker: bool = False, together: int = 8
     return Debate(debate_config=DebateConfig(rounds, tie_breaker), score_mode=score_mode, together=together, joint=True)
 
 
-def wanted_cells(prompt: str, field: str) -> list[str]:
-    """Names of the cells that a line of a field is asked for."""
+def requested_cells(prompt: str, field: str) -> list[str]:
+    """Names of the cells in the description of a requested field."""
     request = prompt[prompt.rindex("Reply with") :]
     return list(dict.fromkeys(re.findall(r"candidate_\d+(?:_\w+)?", section(request, field))))
 
@@ -59,23 +59,23 @@ CellScore = Callable[[str, str, str], object]
 """From a prompt, a candidate's text and the label of an aspect to the score."""
 
 
-def joint_reading(score: CellScore, issues: Callable[[str, str, str], str | None] | None = None) -> Script:
-    """`reading` of several aspects; the label of the only one is empty."""
+def joint_table_script(score: CellScore, issues: Callable[[str, str, str], str | None] | None = None) -> Script:
+    """`table_script` for several aspects; if there is only one, its label is empty."""
 
     def about(prompt: str, name: str) -> tuple[str, str]:
         _, number, *aspect = name.split("_", 2)
-        return shown(prompt)[int(number)], "".join(aspect)
+        return shown_candidates(prompt)[int(number)], "".join(aspect)
 
     def script(prompt: str) -> str:
         if "decisions" in requested(prompt):
-            asked = {name: about(prompt, name) for name in wanted_cells(prompt, "decisions")}
+            asked = {name: about(prompt, name) for name in requested_cells(prompt, "decisions")}
             found = {name: (issues(prompt, *of) if issues else None) or "NO ISSUE" for name, of in asked.items()}
-            evidence = [part(n, f"It says {asked[n][0]}") for n, said in found.items() if said != "NO ISSUE"]
-            return "\n\n".join([part("review", "Looked."), part("decisions", cell_lines(found)), *evidence])
+            evidence = [block(n, f"It says {asked[n][0]}") for n, said in found.items() if said != "NO ISSUE"]
+            return "\n\n".join([block("review", "Looked."), block("decisions", cell_lines(found)), *evidence])
         field = next(name for name in ("scores", "final_scores") if name in requested(prompt))
-        scores = {name: score(prompt, *about(prompt, name)) for name in wanted_cells(prompt, field)}
-        reasons = [part(name, f"{name.split('_', 2)[-1]} of:\n{about(prompt, name)[0]}\nso.") for name in scores]
-        return "\n\n".join([*reasons, part(field, cell_lines(scores))])
+        scores = {name: score(prompt, *about(prompt, name)) for name in requested_cells(prompt, field)}
+        reasons = [block(name, f"{name.split('_', 2)[-1]} of:\n{about(prompt, name)[0]}\nso.") for name in scores]
+        return "\n\n".join([*reasons, block(field, cell_lines(scores))])
 
     return script
 
@@ -85,12 +85,12 @@ def cell_lines(values: Mapping[str, object]) -> str:
 
 
 def numbers(text: str) -> list[int]:
-    """Of the candidates that a text names, in order, each once."""
+    """Numbers of the candidates that a text names, in order, each once."""
     return list(dict.fromkeys(int(n) for n in re.findall(r"candidate_(\d+)", text)))
 
 
-def shown(prompt: str) -> dict[int, str]:
-    """Number -> text of the candidates in a prompt about several, as whoever reads the headers sees them."""
+def shown_candidates(prompt: str) -> dict[int, str]:
+    """Number -> text of the candidates in a prompt about several, by its headers."""
     material = prompt[: prompt.rindex("\n\nReply with")]
     return {n: section(material, f"candidate_{n}") for n in numbers(" ".join(headers(material)))}
 
@@ -99,13 +99,13 @@ def headers(prompt: str) -> list[str]:
     return re.findall(r"^\[\[ ## (\w+) ## \]\]$", prompt, re.MULTILINE)
 
 
-def wanted(prompt: str, field: str) -> list[int]:
-    """Numbers of the candidates that a line of a field is asked for."""
+def requested_candidates(prompt: str, field: str) -> list[int]:
+    """Numbers of the candidates in the description of a requested field."""
     request = prompt[prompt.rindex("Reply with") :]
     return numbers(section(request, field))
 
 
-def part(name: str, text: object) -> str:
+def block(name: str, text: object) -> str:
     return f"[[ ## {name} ## ]]\n{text}"
 
 
@@ -113,8 +113,8 @@ def lines(values: Mapping[int, object]) -> str:
     return "\n".join(f"candidate_{number}: {value}" for number, value in values.items())
 
 
-def reading(score: Scored, issues: Callable[[str, str], str | None] | None = None) -> Script:
-    """An LM that keeps to the form: it scores what stands under each header, and quotes it.
+def table_script(score: TextScore, issues: Callable[[str, str], str | None] | None = None) -> Script:
+    """A script that follows the protocol: it scores the text under each header, and quotes it.
 
     Args:
         score: From a prompt and a text to its score, also the final one.
@@ -122,22 +122,22 @@ def reading(score: Scored, issues: Callable[[str, str], str | None] | None = Non
     """
 
     def script(prompt: str) -> str:
-        texts = shown(prompt)
+        texts = shown_candidates(prompt)
         if "decisions" in requested(prompt):
-            asked = wanted(prompt, "decisions")
+            asked = requested_candidates(prompt, "decisions")
             found = {n: (issues(prompt, texts[n]) if issues else None) or "NO ISSUE" for n in asked}
-            evidence = [part(f"candidate_{n}", f"It says {texts[n]}") for n in asked if found[n] != "NO ISSUE"]
-            return "\n\n".join([part("review", "Looked."), part("decisions", lines(found)), *evidence])
+            evidence = [block(f"candidate_{n}", f"It says {texts[n]}") for n in asked if found[n] != "NO ISSUE"]
+            return "\n\n".join([block("review", "Looked."), block("decisions", lines(found)), *evidence])
         field = next(name for name in ("scores", "final_scores") if name in requested(prompt))
-        scores = {n: score(prompt, texts[n]) for n in wanted(prompt, field)}
-        reasons = [part(f"candidate_{n}", f"It reads:\n{texts[n]}\nso.") for n in scores]
-        return "\n\n".join([*reasons, part(field, lines(scores))])
+        scores = {n: score(prompt, texts[n]) for n in requested_candidates(prompt, field)}
+        reasons = [block(f"candidate_{n}", f"It reads:\n{texts[n]}\nso.") for n in scores]
+        return "\n\n".join([*reasons, block(field, lines(scores))])
 
     return script
 
 
-def or_alone(script: Script) -> Script:
-    """The same, and replies about a candidate that is asked about by itself."""
+def or_single_script(script: Script) -> Script:
+    """The script, and replies to prompts about a single candidate."""
     alone = debater(decision="ISSUE")
     return lambda prompt: alone(prompt) if section(prompt, "candidate") else script(prompt)
 
@@ -154,7 +154,7 @@ def values(judgements: Sequence[Judgement]) -> list[float | str]:
 
 
 def reply_limits(judge: Debate, asked: Sequence[Item], limit: int | None) -> list[int | None]:
-    """The most tokens that each call allows its reply, of an LM that allows one reply about one score `limit`."""
+    """`max_tokens` of each call of an LM that allows `limit` tokens for a reply about one score."""
 
     class Engine(OfflineEngine):
         def answer(self, system: str, user: str, settings: Mapping[str, Any]) -> Reply:

@@ -1,4 +1,4 @@
-"""Whole debates in batch jobs: the replies of direct calls, in few jobs, none of them paid twice, whatever happens."""
+"""Whole debates in batch jobs: the same replies as direct calls, in few jobs, and none paid for twice."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from debate_judge.programs.lm.store import SqlStore
 from debate_judge.programs.make_lm import make_lm
 from tests.batch_server import BatchServer
 from tests.faulty_server import FaultyServer
-from tests.programs.batches import HURRY, judge, lm_at, scores
+from tests.programs.batches import SHORT_WAITS, judge, lm_at, scores
 from tests.programs.engines import reply_to
 from tests.programs.faults import answer, expected, items
 
 pytestmark = pytest.mark.integration
 
-SLOW = replace(HURRY, batch_timing=replace(HURRY.batch_timing, quiet_period=0.6))
+SLOW = replace(SHORT_WAITS, batch_timing=replace(SHORT_WAITS.batch_timing, quiet_period=0.6))
 """Waits for calls long enough for a machine that is busy with other things, where the number of jobs is what counts."""
 
 
@@ -45,7 +45,7 @@ def test_the_debates_are_those_of_direct_calls_in_one_job_for_each_role_and_roun
 
 
 @pytest.mark.parametrize("limit", ["calls", "bytes"])
-def test_no_job_is_larger_than_the_service_takes(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_job_exceeds_the_limits_of_the_service(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with BatchServer(answer) as server:
         judge(lm_at(server), items(1), rounds=0)
         # Letter-0's line, and two digits more in its letter and note.
@@ -58,7 +58,7 @@ def test_no_job_is_larger_than_the_service_takes(limit: str, monkeypatch: pytest
     assert all(isinstance(j, Verdict) for j in judgements)
 
 
-def test_a_job_waits_until_no_further_call_comes() -> None:
+def test_a_job_is_sent_once_no_new_call_comes() -> None:
     """Calls come one after another, each long before the quiet time is over, all of them taking longer than it."""
 
     async def trickle(lm: JudgeLM) -> None:
@@ -81,7 +81,7 @@ def test_a_budget_holds_and_batch_jobs_cost_half(tmp_path: Path) -> None:
     prices = tmp_path / "prices.toml"
     prices.write_text("[mock]\ninput = 10.0\ncached = 1.0\noutput = 100.0\n")
     with BatchServer(answer) as server:
-        lm = lm_at(server, options=replace(HURRY, prices=prices))
+        lm = lm_at(server, options=replace(SHORT_WAITS, prices=prices))
         judge(lm, items(4), rounds=0)
         assert lm.price is not None
         # 100 input tokens, cached or not, and 20 output tokens.
@@ -109,9 +109,9 @@ def test_a_budget_is_never_exceeded_and_the_run_goes_on_with_a_larger_one(
         # At most 100 tokens are set aside for a reply.
         common: dict[str, Any] = {"api_base": server.url, "store": store, "max_tokens": 100}
         with pytest.raises(BudgetSpentError):
-            judge(make_lm("openai/mock", options=replace(HURRY, budget=budget, prices=prices), **common), work)
+            judge(make_lm("openai/mock", options=replace(SHORT_WAITS, budget=budget, prices=prices), **common), work)
         assert least <= len(server.executed) <= most
-        assert scores(judge(make_lm("openai/mock", options=HURRY, **common), work)) == [expected(i) for i in work]
+        assert scores(judge(make_lm("openai/mock", options=SHORT_WAITS, **common), work)) == [expected(i) for i in work]
         store.close()
     assert len(server.executed) == server.executed.total() == 100
 
@@ -122,4 +122,4 @@ def test_a_budget_is_never_exceeded_and_the_run_goes_on_with_a_larger_one(
 def test_a_key_is_needed_at_the_real_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with pytest.raises(dspy.LMConfigurationError, match="OPENAI_API_KEY"):
-        make_lm("openai/gpt-4o-mini", options=HURRY)
+        make_lm("openai/gpt-4o-mini", options=SHORT_WAITS)

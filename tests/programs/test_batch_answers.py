@@ -1,4 +1,4 @@
-"""Answers with something wrong: none is taken for another's or read without end; what is missing is asked again."""
+"""Malformed, ambiguous and oversized answers of a batch service: none is used, and missing ones are requested again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from debate_judge.programs.lm.batch.service import BatchService
 from debate_judge.programs.lm.errors import ProviderDownError
 from tests.batch_server import BatchServer
 from tests.hostile_server import HostileServer, endless, gzip_bomb, sized
-from tests.programs.batches import IMPATIENT, judge, lm_at, scores
+from tests.programs.batches import SHORT_OUTAGE, judge, lm_at, scores
 from tests.programs.faults import answer, items
 
 pytestmark = pytest.mark.integration
@@ -50,7 +50,7 @@ def endless_line(lines: Lines) -> Lines:
 @pytest.mark.parametrize(
     ("tamper", "again"), [(malformed, 1), (doubled, 1), (copied, 2), (foreign, 1), (endless_line, 1)]
 )
-def test_an_answer_that_cannot_be_trusted_is_asked_for_again(
+def test_an_ambiguous_or_malformed_answer_is_requested_again(
     tamper: Callable[[Lines], Lines], again: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Longer than all other lines together, and short enough for a test.
@@ -65,7 +65,7 @@ def test_an_answer_that_cannot_be_trusted_is_asked_for_again(
 
 
 @pytest.mark.parametrize("rubbish", [b"<html>", b"[]", b"7", b'{"custom_id": 3}', b'{"custom_id": "z"}', b"{}", b" "])
-def test_lines_about_no_call_of_the_job_are_passed_over(rubbish: bytes) -> None:
+def test_lines_about_no_call_of_the_job_are_ignored(rubbish: bytes) -> None:
     with BatchServer(answer) as server:
         server.tamper = lambda number, lines: [lines[0], rubbish, *lines[1:]]
         assert None not in scores(judge(lm_at(server), items(3), rounds=0))
@@ -88,7 +88,7 @@ def test_a_compressed_answer_is_not_unpacked() -> None:
 
 def refuse(server: HostileServer) -> None:
     async def look() -> None:
-        batches = BatchService(server.url, "sk-x", "openai/m", IMPATIENT)
+        batches = BatchService(server.url, "sk-x", "openai/m", SHORT_OUTAGE)
         try:
             await batches.retrieve("batch_1")
         finally:

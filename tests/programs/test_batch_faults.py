@@ -1,4 +1,4 @@
-"""Batch jobs, lines and the service itself go wrong: every call ends, none is paid twice, no outage is a score."""
+"""Faults of batch jobs, lines and the service: every call ends, none is paid for twice, no outage becomes a score."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from debate_judge.programs.lm.errors import ProviderDownError
 from debate_judge.programs.make_lm import make_lm
 from tests.batch_server import BatchServer
 from tests.faulty_server import FaultyServer
-from tests.programs.batches import HURRY, IMPATIENT, ONE_ROUND, judge, lm_at, resumed, scores
+from tests.programs.batches import ONE_ROUND, SHORT_OUTAGE, SHORT_WAITS, judge, lm_at, resumed, scores
 from tests.programs.faults import answer, expected, items
 
 pytestmark = pytest.mark.integration
 
-# --- what can go wrong with the doors ---
+# --- faults of requests ---
 
 
-def once(fault: str, door: str) -> Callable[[str, str, int], str | None]:
-    return lambda method, path, number: fault if number == 0 and f"{method} {path}".startswith(door) else None
+def first_request(fault: str, endpoint: str) -> Callable[[str, str, int], str | None]:
+    return lambda method, path, number: fault if number == 0 and f"{method} {path}".startswith(endpoint) else None
 
 
-@pytest.mark.parametrize("door", ["POST /files", "POST /batches", "GET /batches/", "GET /files/"])
+@pytest.mark.parametrize("endpoint", ["POST /files", "POST /batches", "GET /batches/", "GET /files/"])
 @pytest.mark.parametrize("fault", ["500", "429", "garbage", "lost"])
-def test_a_hiccup_at_any_door_makes_no_second_job(fault: str, door: str) -> None:
+def test_one_failed_request_creates_no_second_job(fault: str, endpoint: str) -> None:
     work = items(20)
     with BatchServer(answer) as server:
-        server.door = once(fault, door)
+        server.on_request = first_request(fault, endpoint)
         judgements = judge(lm_at(server), work)
         assert server.made_calls == ONE_ROUND
     assert scores(judgements) == [expected(item) for item in work]
@@ -46,25 +46,25 @@ def test_a_wrong_key_ends_the_run_and_is_not_shown(monkeypatch: pytest.MonkeyPat
     assert "sk-mine" not in str(caught.value)
 
 
-def test_a_server_without_batches_is_told() -> None:
+def test_a_server_without_a_batch_service_is_an_error() -> None:
     with FaultyServer(answer, lambda body, attempt: "500") as plain:
-        lm = make_lm("openai/mock", api_base=plain.url, options=IMPATIENT)
+        lm = make_lm("openai/mock", api_base=plain.url, options=SHORT_OUTAGE)
         with pytest.raises(dspy.LMError):
             judge(lm, items(2))
     with BatchServer(answer) as server:
-        lm = make_lm("openai/mock", api_base=server.url + "/nothing", options=HURRY)
+        lm = make_lm("openai/mock", api_base=server.url + "/nothing", options=SHORT_WAITS)
         with pytest.raises(dspy.LMConfigurationError, match="no batch service"):
             judge(lm, items(2))
 
 
-# --- what can go wrong with a line ---
+# --- faults of lines ---
 
 
 @pytest.mark.parametrize("fault", ["500", "429", "status 0", "absent", "garbage", "expired"])
-def test_calls_without_an_answer_are_asked_again(fault: str) -> None:
+def test_calls_without_an_answer_are_made_again(fault: str) -> None:
     work = items(20)
     with BatchServer(answer) as server:
-        server.calls = lambda body, attempt: fault if attempt == 0 and b"Letter-7\\n" in body else None
+        server.on_call = lambda body, attempt: fault if attempt == 0 and b"Letter-7\\n" in body else None
         judgements = judge(lm_at(server), work)
         assert server.made_calls == {("scorer", "0"): 21, ("critic", "1"): 21, ("scorer", "1"): 11}
         # What was answered is not asked again.
@@ -72,9 +72,9 @@ def test_calls_without_an_answer_are_asked_again(fault: str) -> None:
     assert scores(judgements) == [expected(item) for item in work]
 
 
-def test_a_job_without_any_good_line_has_only_a_file_of_errors() -> None:
+def test_a_job_with_only_errors_is_retried() -> None:
     with BatchServer(answer) as server:
-        server.calls = lambda body, attempt: "500" if attempt == 0 else None
+        server.on_call = lambda body, attempt: "500" if attempt == 0 else None
         assert None not in scores(judge(lm_at(server), items(4), rounds=0))
         assert server.jobs["batch_0"]["output_file_id"] is None
         assert server.made_calls == {("scorer", "0"): 8}
@@ -91,10 +91,12 @@ def test_a_job_without_any_good_line_has_only_a_file_of_errors() -> None:
         ("filter", "refused", "", 1),
     ],
 )
-def test_a_call_that_always_fails_costs_its_item_only(fault: str, reason: str, detail: str, asked: int) -> None:
+def test_a_call_that_always_fails_leaves_only_its_item_unscored(
+    fault: str, reason: str, detail: str, asked: int
+) -> None:
     work = items(20)
     with BatchServer(answer) as server:
-        server.calls = lambda body, attempt: fault if b"Letter-7\\n" in body else None
+        server.on_call = lambda body, attempt: fault if b"Letter-7\\n" in body else None
         judgements = judge(lm_at(server), work)
         assert max(server.attempts.values()) == asked
     failed = judgements[7]
@@ -104,56 +106,56 @@ def test_a_call_that_always_fails_costs_its_item_only(fault: str, reason: str, d
     assert scores(judgements[:7] + judgements[8:]) == [expected(item) for item in work if item.group != "7"]
 
 
-def test_stubborn_calls_alone_are_told_from_an_outage_by_a_direct_call_that_anybody_answers() -> None:
+def test_a_probe_tells_failing_calls_from_an_outage() -> None:
     with BatchServer(answer) as server:
-        server.calls = lambda body, attempt: "500"
+        server.on_call = lambda body, attempt: "500"
         lm = lm_at(server)
         assert scores(judge(lm, items(5), rounds=0)) == [None] * 5
         assert server.made_calls == {("scorer", "0"): 15}
         assert lm.meter.executed["probe"] == server.direct > 0
 
 
-def test_an_outage_becomes_no_score() -> None:
+def test_an_outage_ends_the_run_and_is_not_a_score() -> None:
     with BatchServer(answer) as server:
-        server.calls = lambda body, attempt: "500"
-        server.door = lambda method, path, number: "500" if path == "/chat/completions" else None
-        with pytest.raises(ProviderDownError, match="no call was answered in 3 batch jobs"):
+        server.on_call = lambda body, attempt: "500"
+        server.on_request = lambda method, path, number: "500" if path == "/chat/completions" else None
+        with pytest.raises(ProviderDownError, match="3 batch jobs"):
             judge(lm_at(server), items(5), rounds=0)
 
 
 @pytest.mark.parametrize(("fault", "kind"), [("401", dspy.LMAuthError), ("404", dspy.LMUnsupportedModelError)])
-def test_a_line_that_concerns_all_ends_the_run_and_keeps_the_rest(
+def test_an_error_that_affects_all_calls_ends_the_run_and_other_replies_are_stored(
     fault: str, kind: type[dspy.LMError], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The key that the fake server quotes.
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     work = items(20)
     with BatchServer(answer) as server:
-        server.calls = lambda body, attempt: fault if b"Letter-7\\n" in body else None
+        server.on_call = lambda body, attempt: fault if b"Letter-7\\n" in body else None
         with pytest.raises(kind) as caught:
             resumed(tmp_path, server, work)
         assert "sk-secret" not in str(caught.value)
-        server.calls = lambda body, attempt: None
+        server.on_call = lambda body, attempt: None
         assert scores(resumed(tmp_path, server, work)) == [expected(item) for item in work]
     assert set(server.executed.values()) == {1}
 
 
-def test_a_truncated_reply_is_asked_once_more_with_more_room() -> None:
+def test_a_truncated_reply_is_requested_again_with_a_higher_limit() -> None:
     with BatchServer(answer) as server:
-        server.calls = lambda body, attempt: "length" if b'"max_tokens": 2000' in body else None
+        server.on_call = lambda body, attempt: "length" if b'"max_tokens": 2000' in body else None
         judgements = judge(lm_at(server), items(4), rounds=0)
         assert server.made_calls == {("scorer", "0"): 8}
     assert None not in scores(judgements)
 
 
-# --- what can go wrong with a job ---
+# --- faults of jobs ---
 
 
 @pytest.mark.parametrize("fate", ["expired", "cancelled"])
-def test_what_an_interrupted_job_left_over_goes_into_another(fate: str) -> None:
+def test_unanswered_calls_of_an_interrupted_job_go_into_another(fate: str) -> None:
     work = items(20)
     with BatchServer(answer) as server:
-        server.job = lambda number: fate if number == 0 else None
+        server.on_job = lambda number: fate if number == 0 else None
         judgements = judge(lm_at(server), work)
         assert set(server.executed.values()) == {1}
         assert server.made_calls == {**ONE_ROUND, ("scorer", "0"): 20 + server.made[0][2] // 2}
@@ -168,23 +170,23 @@ def test_what_an_interrupted_job_left_over_goes_into_another(fate: str) -> None:
         ("something_new", dspy.LMConfigurationError),
     ],
 )
-def test_a_job_that_is_refused_tells_why(code: str, kind: type[dspy.LMError], tmp_path: Path) -> None:
+def test_the_error_of_a_rejected_job_names_the_reason(code: str, kind: type[dspy.LMError], tmp_path: Path) -> None:
     with BatchServer(answer) as server:
-        server.job = lambda number: code
+        server.on_job = lambda number: code
         with pytest.raises(kind, match=f"was refused: {code}: scripted"):
             resumed(tmp_path, server, items(3))
-        server.job = lambda number: None
+        server.on_job = lambda number: None
         assert None not in scores(resumed(tmp_path, server, items(3)))
 
 
-def test_an_unknown_model_is_named_by_every_line() -> None:
+def test_an_unknown_model_ends_the_run() -> None:
     with BatchServer(answer) as server:
         server.models = {"another"}
         with pytest.raises(dspy.LMUnsupportedModelError, match="model_not_found"):
             judge(lm_at(server), items(3))
 
 
-def test_a_full_queue_parts_the_jobs() -> None:
+def test_a_full_queue_splits_the_jobs() -> None:
     work = items(40)
     with BatchServer(answer) as server:
         judge(lm_at(server), work[:1], rounds=0)
@@ -199,8 +201,8 @@ def test_a_full_queue_parts_the_jobs() -> None:
     assert None not in scores(judgements)
 
 
-def test_a_queue_that_others_fill_is_waited_for() -> None:
+def test_a_run_waits_while_other_jobs_fill_the_queue() -> None:
     with BatchServer(answer) as server:
-        server.job = lambda number: "token_limit_exceeded" if number < 4 else None
+        server.on_job = lambda number: "token_limit_exceeded" if number < 4 else None
         assert None not in scores(judge(lm_at(server), items(1), rounds=0))
         assert len(server.made) == 5

@@ -1,4 +1,4 @@
-"""Batch jobs that were left: taken up again, never paid twice, and never left behind without a word."""
+"""Batch jobs of a stopped process: resumed, never paid for twice, never dropped without a message."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.batch_server import BatchServer
 from tests.fakes import only
-from tests.programs.batches import IMPATIENT, ONE_ROUND, judge, lm_at, recorded, resumed, scores
+from tests.programs.batches import ONE_ROUND, SHORT_OUTAGE, judge, lm_at, recorded, resumed, scores
 from tests.programs.faults import answer, expected, items
 
 pytestmark = pytest.mark.integration
 
-# --- stopped and taken up again ---
+# --- resumed ---
 
 
-def fails_looking(method: str, path: str, number: int) -> str | None:
+def fail_get_requests(method: str, path: str, number: int) -> str | None:
     return "500" if method == "GET" else None
 
 
-def test_a_job_that_was_left_is_taken_up_and_not_made_again(tmp_path: Path) -> None:
+def test_a_running_job_is_resumed_and_not_created_again(tmp_path: Path) -> None:
     work = items(20)
     with BatchServer(answer) as server:
-        server.door = fails_looking
+        server.on_request = fail_get_requests
         with pytest.raises(ProviderDownError, match="has not answered"):
-            resumed(tmp_path, server, work, IMPATIENT)
+            resumed(tmp_path, server, work, SHORT_OUTAGE)
         assert server.made_calls == {("scorer", "0"): 20}
         assert recorded(tmp_path)
-        server.door = lambda method, path, number: None
+        server.on_request = lambda method, path, number: None
         judgements = resumed(tmp_path, server, work)
         assert server.made_calls == ONE_ROUND
     assert scores(judgements) == [expected(item) for item in work]
@@ -50,14 +50,14 @@ def test_a_job_that_was_left_is_taken_up_and_not_made_again(tmp_path: Path) -> N
     assert not recorded(tmp_path)
 
 
-def until(what: Callable[[], object]) -> None:
+def until(condition: Callable[[], object]) -> None:
     end = time.monotonic() + 20
-    while not what():
-        assert time.monotonic() < end, "it never came"
+    while not condition():
+        assert time.monotonic() < end, "condition not met in 20 s"
         time.sleep(0.005)
 
 
-async def debates(runner: JudgeRunner, what: list[Item]) -> None:
+async def debates(runner: JudgeRunner, items: list[Item]) -> None:
     """One round of debate about each item, as one piece of work that can be cancelled."""
     judge = Debate(debate_config=DebateConfig(1))
 
@@ -66,40 +66,40 @@ async def debates(runner: JudgeRunner, what: list[Item]) -> None:
             await only(judge.converse([item], 1))
 
     async with asyncio.TaskGroup() as tasks:
-        for item in what:
+        for item in items:
             tasks.create_task(one(item))
 
 
-def test_an_interrupted_run_says_which_jobs_go_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_interrupted_run_names_the_running_jobs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     work = items(20)
     with BatchServer(answer) as server:
         server.held = True
         store = SqlStore(tmp_path)
         with JudgeRunner(lm_at(server, store=store), progress=False) as runner:
-            flying = runner.submit(debates(runner, work))
+            running = runner.submit(debates(runner, work))
             until(lambda: server.jobs and server.jobs["batch_0"]["status"] == "in_progress")
             until(lambda: "0 done" in capsys.readouterr().err)
-            flying.cancel()
+            running.cancel()
         store.close()
-        told = capsys.readouterr().err
-        assert "batch_0" in told
-        assert "collect their replies" in told
+        output = capsys.readouterr().err
+        assert "batch_0" in output
+        assert "collect their replies" in output
         server.held = False
         assert scores(resumed(tmp_path, server, work)) == [expected(item) for item in work]
         assert server.made_calls == ONE_ROUND
-    told = capsys.readouterr().err
-    assert "batch job batch_0: role scorer, round 0, 20 calls: resumed" in told
+    output = capsys.readouterr().err
+    assert "20 calls: resumed" in output
     # On a busy machine the calls of a role may go out in more than one job.
-    assert re.search(r"batch job batch_1: role critic, round 1, (\d+) calls, \1 done \(completed\)", told)
+    assert re.search(r"batch job batch_1: role critic, round 1, (\d+) calls, \1 done \(completed\)", output)
 
 
-def test_replies_that_nobody_waits_for_any_more_are_kept(tmp_path: Path) -> None:
+def test_replies_without_a_waiting_caller_are_stored(tmp_path: Path) -> None:
     work = items(20)
     with BatchServer(answer) as server:
-        server.door = fails_looking
+        server.on_request = fail_get_requests
         with pytest.raises(ProviderDownError):
-            resumed(tmp_path, server, work, IMPATIENT)
-        server.door = lambda method, path, number: None
+            resumed(tmp_path, server, work, SHORT_OUTAGE)
+        server.on_request = lambda method, path, number: None
         with closing(SqlStore(tmp_path)) as store:
             lm = lm_at(server, store=store)
             judge(lm, work[:1], rounds=0)
@@ -111,45 +111,45 @@ def test_replies_that_nobody_waits_for_any_more_are_kept(tmp_path: Path) -> None
 
 
 def lost_at_creation(method: str, path: str, number: int) -> str | None:
-    """The job is made, but nobody hears of it."""
+    """The job is created, but the response is lost."""
     if (method, path) == ("POST", "/batches"):
         return "lost"
     return "500" if method == "GET" else None
 
 
-def test_a_job_whose_making_was_never_answered_is_found_by_the_next_process(tmp_path: Path) -> None:
+def test_a_job_whose_creation_was_not_confirmed_is_found_by_the_next_process(tmp_path: Path) -> None:
     work = items(20)
     with BatchServer(answer) as server:
-        server.door = lost_at_creation
+        server.on_request = lost_at_creation
         with pytest.raises(ProviderDownError):
-            resumed(tmp_path, server, work, IMPATIENT)
-        server.door = lambda method, path, number: None
+            resumed(tmp_path, server, work, SHORT_OUTAGE)
+        server.on_request = lambda method, path, number: None
         judgements = resumed(tmp_path, server, work)
         assert server.made_calls == ONE_ROUND
     assert scores(judgements) == [expected(item) for item in work]
     assert not recorded(tmp_path)
 
 
-def test_a_job_that_was_never_made_is_made(tmp_path: Path) -> None:
+def test_a_recorded_job_that_was_never_created_is_created(tmp_path: Path) -> None:
     work = items(20)
     with BatchServer(answer) as server:
-        server.door = lambda method, path, number: "500" if path == "/batches" else None
+        server.on_request = lambda method, path, number: "500" if path == "/batches" else None
         with pytest.raises(ProviderDownError):
-            resumed(tmp_path, server, work, IMPATIENT)
+            resumed(tmp_path, server, work, SHORT_OUTAGE)
         assert not server.made
         assert recorded(tmp_path)
-        server.door = lambda method, path, number: None
+        server.on_request = lambda method, path, number: None
         assert scores(resumed(tmp_path, server, work)) == [expected(item) for item in work]
         assert server.made_calls == ONE_ROUND
     assert not recorded(tmp_path)
 
 
-def test_a_job_of_another_account_is_not_paid_again_without_a_word(tmp_path: Path) -> None:
+def test_a_job_of_another_account_is_an_error_and_not_paid_for_again(tmp_path: Path) -> None:
     with BatchServer(answer) as server:
-        server.door = fails_looking
+        server.on_request = fail_get_requests
         with pytest.raises(ProviderDownError):
-            resumed(tmp_path, server, items(3), IMPATIENT)
-        server.door = lambda method, path, number: None
+            resumed(tmp_path, server, items(3), SHORT_OUTAGE)
+        server.on_request = lambda method, path, number: None
         server.jobs.clear()
         with pytest.raises(dspy.LMConfigurationError, match=r"is not known to the account.*batch_jobs"):
             resumed(tmp_path, server, items(3))
@@ -161,19 +161,17 @@ def test_a_job_of_another_account_is_not_paid_again_without_a_word(tmp_path: Pat
         assert None not in scores(resumed(tmp_path, server, items(3)))
 
 
-def test_calls_that_stand_in_jobs_are_not_paid_again_without_a_word(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_direct_calls_warn_of_running_batch_jobs(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with BatchServer(answer) as server:
-        server.door = fails_looking
+        server.on_request = fail_get_requests
         with pytest.raises(ProviderDownError):
-            resumed(tmp_path, server, items(3), IMPATIENT)
+            resumed(tmp_path, server, items(3), SHORT_OUTAGE)
         with closing(SqlStore(tmp_path)) as store:
             make_lm("openai/mock", api_base=server.url, store=store)
-    assert "3 LM calls of an earlier run are in batch jobs" in caplog.text
+    assert "3 LM calls" in caplog.text
 
 
-def test_where_a_record_of_jobs_cannot_be_read_nothing_is_paid(tmp_path: Path) -> None:
+def test_an_unreadable_record_of_a_job_makes_no_calls(tmp_path: Path) -> None:
     with BatchServer(answer) as server:
         with closing(SqlStore(tmp_path)) as store:
             row = {"token": "t", "made": 1.0, "record": "{"}
@@ -182,21 +180,21 @@ def test_where_a_record_of_jobs_cannot_be_read_nothing_is_paid(tmp_path: Path) -
         assert not server.made
 
 
-def test_a_job_of_another_server_is_left_alone(tmp_path: Path) -> None:
+def test_a_job_of_another_server_is_not_resumed(tmp_path: Path) -> None:
     with BatchServer(answer) as other:
-        other.door = fails_looking
+        other.on_request = fail_get_requests
         with pytest.raises(ProviderDownError):
-            resumed(tmp_path, other, items(3), IMPATIENT)
+            resumed(tmp_path, other, items(3), SHORT_OUTAGE)
     with BatchServer(answer) as server:
         assert None not in scores(resumed(tmp_path, server, items(3)))
     assert {job.endpoint for job in recorded(tmp_path)} == {other.url}
 
 
-def test_files_that_are_gone_are_asked_again(tmp_path: Path) -> None:
+def test_calls_whose_file_is_deleted_are_made_again(tmp_path: Path) -> None:
     with BatchServer(answer) as server:
-        server.door = lambda method, path, number: "500" if "content" in path else None
+        server.on_request = lambda method, path, number: "500" if "content" in path else None
         with pytest.raises(ProviderDownError):
-            resumed(tmp_path, server, items(3), IMPATIENT)
-        server.door = lambda method, path, number: None
+            resumed(tmp_path, server, items(3), SHORT_OUTAGE)
+        server.on_request = lambda method, path, number: None
         server.files.clear()
         assert None not in scores(resumed(tmp_path, server, items(3)))

@@ -1,4 +1,4 @@
-"""A Critic that scores blind: its score is a call like the Scorer's, and only what is far from it is debated."""
+"""A Critic that scores blind: its score is one more call, and only items with a distant score are debated."""
 
 from __future__ import annotations
 
@@ -20,15 +20,24 @@ from debate_judge.runs.export.folder import save
 from debate_judge.runs.flags.declaration import listed
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import ScriptedLM, hold, scripted_lm, section
-from tests.programs.debates import COHERENCE, TASK, content, heard, judged, objects, scores, settles
-from tests.programs.tables import items, reading, shown, values, wanted
+from tests.programs.debates import (
+    COHERENCE,
+    TASK,
+    debates_shown,
+    issue_reply,
+    judged,
+    no_issue_reply,
+    score_reply,
+    tie_break_reply,
+)
+from tests.programs.tables import items, requested_candidates, shown_candidates, table_script, values
 
 SECRET = "The end is odd."
 """What the blind Critic says, which nobody else may read."""
 
 
-def test_a_score_that_is_near_stands_without_a_debate() -> None:
-    judgement, lm = judged(Debate("blind", rounds=3, tie_breaker=True), scores(4), scores(3.8, SECRET))
+def test_a_blind_score_close_to_the_scorers_ends_the_debate() -> None:
+    judgement, lm = judged(Debate("blind", rounds=3, tie_breaker=True), score_reply(4), score_reply(3.8, SECRET))
     assert isinstance(judgement, Verdict)
     assert (judgement.score, judgement.rounds, judgement.stop_reason, judgement.calls) == (4, 1, "no issue", 2)
     assert judgement.reason == "Because."
@@ -39,19 +48,25 @@ def test_a_score_that_is_near_stands_without_a_debate() -> None:
 
 
 def test_the_tie_breaker_reads_no_blind_score() -> None:
-    replies = [scores(4), scores(3, SECRET), objects(), scores(4), settles(3.5)]
+    replies = [score_reply(4), score_reply(3, SECRET), issue_reply(), score_reply(4), tie_break_reply(3.5)]
     judgement, lm = judged(Debate("blind", rounds=1, tie_breaker=True), *replies)
     assert isinstance(judgement, Verdict)
     assert (judgement.score, judgement.stop_reason) == (3.5, "tie-breaker")
-    assert SECRET not in heard(lm)[-1]
+    assert SECRET not in debates_shown(lm)[-1]
 
 
-def test_what_is_far_is_debated_and_the_critics_score_is_withheld() -> None:
-    replies = [scores(4), scores(3, SECRET), objects('Too high: "Roads".'), scores(3.5, "Granted."), content()]
+def test_a_distant_blind_score_starts_a_debate_and_stays_hidden() -> None:
+    replies = [
+        score_reply(4),
+        score_reply(3, SECRET),
+        issue_reply('Too high: "Roads".'),
+        score_reply(3.5, "Granted."),
+        no_issue_reply(),
+    ]
     judgement, lm = judged(Debate("blind", rounds=2), *replies)
     assert isinstance(judgement, Verdict)
     assert (judgement.score, judgement.rounds, judgement.stop_reason, judgement.calls) == (3.5, 2, "no issue", 5)
-    said = heard(lm)
+    said = debates_shown(lm)
     assert [SECRET in text for text in said] == [False, False, True, False, True]
     assert "Blind critic, round 1, score 3" in said[2]
     assert "score 3:" not in said[3]
@@ -67,7 +82,7 @@ def test_what_is_far_is_debated_and_the_critics_score_is_withheld() -> None:
     ],
 )  # fmt: skip
 def test_the_distance_decides(persona: str, blind: float, debated: bool) -> None:
-    judgement, lm = judged(Debate(persona, rounds=1), scores(4), scores(blind), content())
+    judgement, lm = judged(Debate(persona, rounds=1), score_reply(4), score_reply(blind), no_issue_reply())
     assert len(lm.prompts) == 2 + debated
     assert isinstance(judgement, Verdict)
     assert judgement.score == ((4 + blind) / 2 if persona == "second-reading" else 4)
@@ -81,21 +96,21 @@ def far_about(far: str, blind: float) -> ScriptedLM:
             return blind if text == far else 4
         return 3 if section(prompt, "debate") else 4
 
-    return scripted_lm(reading(score, lambda prompt, text: "TOO HIGH"))
+    return scripted_lm(table_script(score, lambda prompt, text: "TOO HIGH"))
 
 
-def test_of_a_table_only_what_is_far_is_reviewed_and_revised() -> None:
+def test_in_a_table_only_items_with_distant_blind_scores_are_debated() -> None:
     lm = far_about("two", 2)
     found = hold(lm, Debate("blind", rounds=1, together=8).judge(items("one", "two", "three")))
     assert values(found) == [4, 3, 4]
     assert [judgement.calls for judgement in found] == [2 / 3, 2 / 3 + 2, 2 / 3]
     opening, blind, review, revision = lm.prompts
-    assert shown(opening) == shown(blind) == shown(review)
-    assert wanted(review, "decisions") == wanted(revision, "scores") == [2]
+    assert shown_candidates(opening) == shown_candidates(blind) == shown_candidates(review)
+    assert requested_candidates(review, "decisions") == requested_candidates(revision, "scores") == [2]
     assert section(blind, "debate") == ""
 
 
-def test_it_is_exported_with_its_distance_and_shares_calls_with_its_like_only() -> None:
+def test_the_distance_is_exported_and_calls_are_shared_only_at_equal_distances() -> None:
     for name, persona in BLIND.items():
         judge = build("debate", Debate(name, rounds=1, together=4).config())
         assert isinstance(judge, Debate)
@@ -106,7 +121,7 @@ def test_it_is_exported_with_its_distance_and_shares_calls_with_its_like_only() 
     assert BLIND["second-reading"].gap == inf
 
 
-def test_a_comparison_names_them_and_goes_back_to_the_papers(tmp_path: Path) -> None:
+def test_a_comparison_takes_personas_by_name(tmp_path: Path) -> None:
     found = judges_of("debate[rounds=1,persona=blind|second-reading|plain]")
     assert [(one.persona.name, one.persona.gap) for one in found] == [
         ("blind", 0.25), ("second-reading", inf), ("plain", None),

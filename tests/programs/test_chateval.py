@@ -1,4 +1,4 @@
-"""ChatEval against its algorithms: who is asked what, in which order, having heard which messages, and the figures."""
+"""ChatEval against its published algorithms: the order of calls, the messages in each prompt, and the scores."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ A1, B1, G1 = "alpha, turn 1, score 1: a1", "beta, turn 1, score 2: b1", "gamma, 
 A2, B2, G2 = "alpha, turn 2, score 2: a2", "beta, turn 2, score 3: b2", "gamma, turn 2, score 4: g2"
 
 
-def test_by_default_every_referee_hears_all_that_was_said_before() -> None:
+def test_by_default_every_referee_sees_all_earlier_messages() -> None:
     lm = numbered()
     transcript = hold(lm, only(ChatEval(ROLES).converse([ITEM], 1)))
     # In turn 1 whoever spoke before; in turn 2 everything, for the first agent as for the others.
@@ -69,7 +69,7 @@ def test_by_default_every_referee_hears_all_that_was_said_before() -> None:
     assert [(t.role, t.round) for t in transcript.turns] == order
 
 
-def test_the_printed_one_by_one_follows_algorithm_1_to_the_letter() -> None:
+def test_the_published_one_by_one_follows_algorithm_1_literally() -> None:
     lm = numbered()
     transcript = hold(lm, only(ChatEval(ROLES, "one-by-one-printed").converse([ITEM], 1)))
     # Turn 1. alpha: H1 = (). beta: H2 = (A1). gamma: H3 = (A1, B1). Each message goes to its speaker and to those
@@ -149,7 +149,7 @@ def test_the_final_score_is_the_average_of_the_latest_scores() -> None:
 
 
 @pytest.mark.parametrize("communication", ["one-by-one", "one-by-one-printed", "simultaneous", "summarizer"])
-def test_a_talk_holds_every_shorter_talk(communication: str) -> None:
+def test_a_discussion_contains_every_shorter_discussion(communication: str) -> None:
     judge = ChatEval(ROLES, communication)
     longer: Transcript = hold(numbered(), only(judge.converse([ITEM], 2)))
     for rounds in (0, 1):

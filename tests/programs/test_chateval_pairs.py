@@ -1,4 +1,4 @@
-"""ChatEval as a judge of pairs: who saw what in both orders, whose majority counts, and what each candidate gets."""
+"""ChatEval as a judge of pairs: both orders, majorities, and the score of each candidate."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_bias_for_the_first_place_cancels_out() -> None:
     assert values(judged(judge_of(both_orders=False), lm, pair)) == [1, 0]
 
 
-def test_a_comparison_of_two_turns_holds_the_one_of_one_turn() -> None:
+def test_a_comparison_of_two_turns_contains_that_of_one_turn() -> None:
     # Whoever has heard something prefers the other answer.
     lm = referees(lambda prompt, text: 10 - float(text) if section(prompt, "debate") else float(text))
     judge, items = judge_of("alpha beta", "simultaneous", 2), corpus_items(corpus(("7", "5")), PREFERENCE)

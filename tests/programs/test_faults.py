@@ -17,7 +17,7 @@ from debate_judge.programs.lm.errors import BudgetSpentError
 from debate_judge.programs.lm.options import BudgetCaps
 from debate_judge.programs.lm.store import SqlStore
 from tests.faulty_server import FaultyServer
-from tests.programs.faults import HURRY, answer, expected, items, judge, lm_at
+from tests.programs.faults import SHORT_WAITS, answer, expected, items, judge, lm_at
 from tests.stores import count
 
 pytestmark = pytest.mark.integration
@@ -55,9 +55,9 @@ def test_400_items_under_a_random_mix_of_faults(tmp_path: Path) -> None:
             server.leave_for(1.0)
         return mixed(body, attempt)
 
-    journal = SqlStore(tmp_path)
+    store = SqlStore(tmp_path)
     with FaultyServer(answer, script) as server:
-        lm = lm_at(server, store=journal)
+        lm = lm_at(server, store=store)
         judgements = judge(lm, work)
     unscored = [j for j in judgements if isinstance(j, Unscored)]
     # One unreadable or truncated reply is asked for again; that call has faults of its own, sometimes the same.
@@ -74,7 +74,7 @@ def test_400_items_under_a_random_mix_of_faults(tmp_path: Path) -> None:
     assert max(server.answered.values()) == 1
     # What was answered, counted and kept agrees to the call.
     controls = lm.meter.executed["probe"]
-    assert lm.meter.executed.total() == server.answered.total() == count(journal) + controls
+    assert lm.meter.executed.total() == server.answered.total() == count(store) + controls
 
 
 @pytest.mark.parametrize("fault", [*FAILING, *HARMLESS, *NOISY])
@@ -95,7 +95,7 @@ def test_each_fault_alone_changes_no_score(fault: str) -> None:
 
 @pytest.mark.parametrize("fault", COLLIDING)
 @pytest.mark.parametrize("concurrency", [1, 4])
-def test_what_comes_late_on_a_connection_is_never_the_answer_to_the_next_call(fault: str, concurrency: int) -> None:
+def test_late_bytes_on_a_connection_never_answer_the_next_call(fault: str, concurrency: int) -> None:
     work = items(60)
     with FaultyServer(answer, lambda body, attempt: fault if zlib.crc32(body) % 2 else None, latency=0.005) as server:
         # An LM that has met such an answer uses each connection once, so that it meets no more than a few.
@@ -106,15 +106,15 @@ def test_what_comes_late_on_a_connection_is_never_the_answer_to_the_next_call(fa
 
 
 @pytest.mark.parametrize("fault", SLOW)
-def test_an_answer_that_never_comes_is_given_up_and_asked_for_again(fault: str) -> None:
+def test_an_attempt_without_an_answer_times_out_and_is_retried(fault: str) -> None:
     work = items(6)
     with FaultyServer(answer, lambda body, attempt: fault if attempt == 0 else None) as server:
-        judgements = judge(lm_at(server, options=replace(HURRY, attempt_timeout=0.2)), work)
+        judgements = judge(lm_at(server, options=replace(SHORT_WAITS, attempt_timeout=0.2)), work)
     assert [j.score for j in judgements if isinstance(j, Verdict)] == [expected(item) for item in work]
 
 
 @pytest.mark.parametrize("fault", ["withheld", "refused"])
-def test_a_content_filter_is_a_reason_of_its_own_and_asked_once(fault: str) -> None:
+def test_a_filtered_reply_is_a_reason_of_its_own_and_not_retried(fault: str) -> None:
     with FaultyServer(answer, lambda body, attempt: fault) as server:
         judgements = judge(lm_at(server), items(3))
     assert [j.reason for j in judgements if isinstance(j, Unscored)] == ["refused"] * 3
@@ -148,7 +148,7 @@ def test_a_budget_is_never_exceeded_and_the_run_goes_on_with_a_larger_one(
     work = items(100)
     replies = tmp_path / "replies"
     with FaultyServer(answer, lambda body, attempt: "500" if attempt == 0 else None, latency=0.002) as server:
-        first = lm_at(server, store=SqlStore(replies), options=replace(HURRY, budget=budget, prices=prices))
+        first = lm_at(server, store=SqlStore(replies), options=replace(SHORT_WAITS, budget=budget, prices=prices))
         with pytest.raises(BudgetSpentError):
             judge(first, work)
         used = spent(first)
@@ -161,12 +161,12 @@ def test_a_budget_is_never_exceeded_and_the_run_goes_on_with_a_larger_one(
     assert max(server.answered.values()) == 1
 
 
-def test_what_was_spent_is_told_by_role_and_kind(tmp_path: Path) -> None:
+def test_tokens_and_cost_are_counted_by_role_and_price(tmp_path: Path) -> None:
     prices = tmp_path / "prices.toml"
     prices.write_text("[mock]\ninput = 10.0\ncached = 1.0\noutput = 100.0\n")
     work = items(4)
     with FaultyServer(answer) as server:
-        options = replace(HURRY, prices=prices)
+        options = replace(SHORT_WAITS, prices=prices)
         store = SqlStore(tmp_path / "replies")
         first = lm_at(server, store=store, options=options)
         judge(first, work)
@@ -210,7 +210,7 @@ def test_the_concurrency_learns_what_the_provider_allows() -> None:
     work = items(400)
     provider = Paced(per_second=300, burst=10)
     with FaultyServer(answer, provider, latency=0.02) as server:
-        lm = lm_at(server, options=replace(HURRY, first_wait=0.1), concurrency=128)
+        lm = lm_at(server, options=replace(SHORT_WAITS, first_wait=0.1), concurrency=128)
         judgements = judge(lm, work)
     assert all(isinstance(j, Verdict) for j in judgements)
     assert lm.recorded.limiter.window < 64
@@ -218,11 +218,11 @@ def test_the_concurrency_learns_what_the_provider_allows() -> None:
     assert provider.refusals < server.answered.total()
 
 
-def test_a_limit_per_minute_keeps_the_provider_from_refusing() -> None:
+def test_a_limit_per_minute_avoids_429s() -> None:
     work = items(60)
     provider = Paced(per_second=200, burst=4)
     with FaultyServer(answer, provider) as server:
-        lm = lm_at(server, options=replace(HURRY, rpm=150 * 60.0))
+        lm = lm_at(server, options=replace(SHORT_WAITS, rpm=150 * 60.0))
         judgements = judge(lm, work)
     assert all(isinstance(j, Verdict) for j in judgements)
     # The client's own burst is a second's worth, more than this provider takes at once, so only later ones count.

@@ -1,4 +1,4 @@
-"""What is said about a group's scores: which candidates are out of order, and what the debate did."""
+"""Feedback on a group's scores: which candidates are out of order, and the effect of the debate."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_candidates_out_of_order_are_named_with_the_raters_means() -> None:
     ]
 
 
-def test_each_critique_is_blamed_or_praised_for_what_it_moved() -> None:
+def test_feedback_says_whether_each_critique_moved_the_score_toward_the_raters() -> None:
     found = told(by_text("2/4", "3/1", "3"), [(4.0,), (3.0,), (2.0,)], DebateConfig(1))
     # One pair is in the wrong order, two were before the debate; then what the critiques moved, and whereto.
     assert numbers(found) == [
@@ -85,7 +85,7 @@ def test_no_text_of_the_data_or_of_a_reply_is_repeated() -> None:
     assert "A source" not in text
 
 
-def test_what_has_no_score_or_no_rating_is_told_or_left_out() -> None:
+def test_feedback_on_items_without_score_or_rating() -> None:
     (example,) = examples(corpus([(1.0,), (2.0,), (3.0,)]), [ASPECT], grouped=True, seed=0)
     example.ratings = [1.0, None, 3.0]
     unscored = Unscored("unreadable reply", "<the reply>", 2, Transcript())

@@ -1,4 +1,4 @@
-"""Answers without an end, and bombs, over real HTTP: whoever calls, the call fails and nothing grows."""
+"""Endless and compressed responses over real HTTP: the call fails, and memory does not grow."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_the_limit_on_a_body_is_the_same_whoever_calls(spec: str, caller: Callab
         assert server.sent < len(server.requests) * (BODY_LIMIT + 16 * 2**20)
 
 
-def test_an_answer_that_drips_is_given_up_at_the_deadline() -> None:
+def test_a_slow_body_ends_at_the_timeout() -> None:
     class Dripping(HostileServer):
         async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             writer.write(HEAD + b"Content-Length: 100\r\n\r\n")
@@ -115,7 +115,7 @@ def test_answers_that_announce_a_gigabyte_are_not_read() -> None:
 
 
 @pytest.mark.parametrize("kind", ["body", "trailers", "bomb"])
-def test_a_proxy_is_trusted_no_more(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_gets_the_same_limits_as_a_server(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     bomb = sized(gzip_bomb(2**28), b"Content-Encoding: gzip")
     with HostileServer(lambda _: [bomb] if kind == "bomb" else endless(kind)) as server:
         monkeypatch.setenv("http_proxy", server.origin)

@@ -151,7 +151,7 @@ TALKING = ("multiagent+tiebreak", "chateval", "chateval-summarizer")
 @pytest.mark.integration
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("judge", ["single", "geval"])
-def test_no_text_changes_what_one_call_says(judge: str, form: str) -> None:
+def test_no_text_changes_a_single_call(judge: str, form: str) -> None:
     assert changed(judge, form, TEXTS) == {}
 
 

@@ -1,4 +1,4 @@
-"""Connections against a server that is scripted byte by byte: what is read, and what is kept."""
+"""`ConnectionPool` with a server that is scripted byte by byte: which responses are read, which connections reused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from debate_judge.programs.lm.http import connections as module
 from debate_judge.programs.lm.http.chat_completions import completion_id
 from debate_judge.programs.lm.http.connections import ConnectionPool
-from tests.programs.scripted_server import NAMES, Pieces, ask, completion, good, http, serving
+from tests.programs.scripted_server import NAMES, Pieces, ask, completion, http, own_response, serving
 
 pytestmark = pytest.mark.integration
 
@@ -38,7 +38,7 @@ def test_an_answer_is_read_however_it_is_framed(pieces: Pieces, connections: int
     """The second number is how many connections two requests take: 1 where the first may be used again."""
 
     async def run() -> None:
-        async with serving(lambda number, request, body: pieces if not number + request else [good(body)]) as (
+        async with serving(lambda number, request, body: pieces if not number + request else [own_response(body)]) as (
             server,
             pool,
         ):
@@ -71,13 +71,13 @@ def test_an_answer_is_read_however_it_is_framed(pieces: Pieces, connections: int
         ([http(zlib.compress(OK), "Content-Encoding: deflate")], "compressed"),
     ],
 )
-def test_what_is_no_answer_is_an_error_and_ends_the_connection(
+def test_a_malformed_response_is_an_error_and_closes_the_connection(
     pieces: Pieces, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "BODY_LIMIT", 1000)
 
     async def run() -> None:
-        async with serving(lambda number, request, body: [good(body)] if number else pieces) as (server, pool):
+        async with serving(lambda number, request, body: [own_response(body)] if number else pieces) as (server, pool):
             with pytest.raises(aiohttp.ClientError, match=words):
                 await pool.post(b"a")
             assert len(server.requests) == 1
@@ -105,7 +105,7 @@ def test_a_key_that_no_header_can_hold_is_refused_and_not_shown() -> None:
 
 def test_user_and_password_of_the_address_are_sent_as_basic_authentication() -> None:
     async def run() -> None:
-        async with serving(lambda number, request, body: [good(body)]) as (server, _):
+        async with serving(lambda number, request, body: [own_response(body)]) as (server, _):
             pool = ConnectionPool(server.url.replace("//", "//me:p%40ss@"), {}, completion_id)
             await pool.post(b"a")
             await pool.aclose()

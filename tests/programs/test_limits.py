@@ -1,4 +1,4 @@
-"""The limiter against random callers, on a clock of its own: nobody waits for nothing, and no place is lost."""
+"""The limiter with random callers, in virtual time: no call waits needlessly, and no slot is lost."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class _Selector(selectors.SelectSelector):
     def select(self, timeout: float | None = None) -> list[Any]:
         if timeout is None:
             if asyncio.all_tasks(self._loop):
-                raise HangError(f"{len(asyncio.all_tasks(self._loop))} tasks wait for ever")
+                raise HangError(f"{len(asyncio.all_tasks(self._loop))} tasks wait forever")
         elif timeout > 0:
             for look in self._loop.idle:
                 look()
@@ -69,8 +69,8 @@ def virtual_time(*modules: str) -> Iterator[Callable[[Coroutine[Any, Any, Any]],
             loop.close()
 
 
-class World:
-    """Callers that do whatever a caller may do to a limiter, by chance."""
+class Simulation:
+    """Callers that use a limiter at random, in all ways."""
 
     def __init__(self, seed: int) -> None:
         self.rng = rng = random.Random(seed)
@@ -80,23 +80,23 @@ class World:
         )
         self.budget = Budget(BudgetCaps(calls=rng.choice((20, 10_000))), None) if rng.random() < 0.3 else None
         self.limiter = Limiter(self.concurrency, options, self.budget)
-        self.calm = rng.random() < 0.3
+        self.never_fails = rng.random() < 0.3
         self.queue: list[asyncio.Task[None]] = []
         self.inside = 0
         self.entered = 0
 
     def check(self, now: float) -> None:
-        """At rest: if anybody waits, the first of them may not go yet, and something will wake him when he may."""
+        """When idle: if calls wait, the first may not go yet, and a release or a timer will wake it."""
         limiter = self.limiter
         assert limiter.in_flight == self.inside
-        assert limiter.in_flight or limiter._failure is None, "calls would fail for ever"
+        assert limiter.in_flight or limiter._failure is None, "calls would fail forever"
         waiting = [(future, estimate) for future, estimate in limiter._waiting if not future.done()]
         if not waiting:
             return
         delay = limiter._delay(now, waiting[0][1])
         assert delay > 0.0
         if delay == math.inf:
-            assert limiter.in_flight > 0, "nobody will give a place back"
+            assert limiter.in_flight > 0, "no slot will be released"
         else:
             assert limiter._timer is not None
             assert limiter._timer.when() <= now + delay + 1e-6
@@ -129,13 +129,13 @@ class World:
                 self.inside -= 1
                 limiter.release(estimate)
                 if self.queue and rng.random() < 0.1:
-                    # Perhaps the one who was let through a moment ago and does not know it yet.
+                    # Perhaps one that has just got its slot and does not know it yet.
                     self.queue[0].cancel()
 
     def outcome(self, sent: float) -> bool:
-        """What the call did to the limiter; whether it comes back at once."""
+        """Report a random outcome to the limiter; returns whether the call is retried at once."""
         limiter, chance = self.limiter, self.rng.random()
-        if self.calm or chance < 0.5:
+        if self.never_fails or chance < 0.5:
             limiter.on_success()
             if self.budget is not None:
                 self.budget.charge((100.0, 20.0), 0)
@@ -153,14 +153,14 @@ class World:
         return False
 
 
-async def life(world: World) -> None:
+async def simulate(simulation: Simulation) -> None:
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
-    loop.idle.append(lambda: world.check(loop.time()))
-    tasks = [asyncio.create_task(world.caller()) for _ in range(120)]
+    loop.idle.append(lambda: simulation.check(loop.time()))
+    tasks = [asyncio.create_task(simulation.caller()) for _ in range(120)]
     for task in tasks:
-        if world.rng.random() < 0.3:
-            loop.call_later(world.rng.uniform(0, 60), task.cancel)
+        if simulation.rng.random() < 0.3:
+            loop.call_later(simulation.rng.uniform(0, 60), task.cancel)
     results = await asyncio.gather(*tasks, return_exceptions=True)
     loop.idle.clear()
     assert {type(result) for result in results} <= {type(None), asyncio.CancelledError}, results
@@ -169,32 +169,32 @@ async def life(world: World) -> None:
 @pytest.mark.parametrize(
     "seed", [0, *(pytest.param(seed, marks=pytest.mark.integration) for seed in range(50, 400, 50))]
 )
-def test_whoever_may_go_goes_and_every_place_comes_back(seed: int) -> None:
+def test_no_call_waits_needlessly_and_every_slot_is_released(seed: int) -> None:
     for number in range(seed, seed + 50):
         with virtual_time("debate_judge.programs.lm.limits.limiter") as run:
             # Made here, for its clocks start with it.
-            world = World(number)
-            run(life(world))
-        limiter = world.limiter
-        assert world.entered > 0, number
-        assert limiter.in_flight == world.inside == 0, number
+            simulation = Simulation(number)
+            run(simulate(simulation))
+        limiter = simulation.limiter
+        assert simulation.entered > 0, number
+        assert limiter.in_flight == simulation.inside == 0, number
         assert limiter._failure is None, number
         assert all(future.done() for future, _ in limiter._waiting), number
-        if world.budget is not None:
-            assert world.budget._reserved == pytest.approx([0, 0, 0], abs=1e-6), number
+        if simulation.budget is not None:
+            assert simulation.budget._reserved == pytest.approx([0, 0, 0], abs=1e-6), number
 
 
-NO = dspy.LMAuthError("the key was revoked")
+REVOKED = dspy.LMAuthError("the key was revoked")
 
 
-def test_after_an_error_for_all_no_call_goes_until_those_in_flight_have_come_back() -> None:
+def test_after_fail_all_calls_fail_until_none_is_in_flight() -> None:
     async def work() -> None:
         limiter = Limiter(3)
         for _ in range(3):
             await limiter.acquire()
         waiting = asyncio.create_task(limiter.acquire())
         await asyncio.sleep(0)
-        limiter.fail_all(NO)
+        limiter.fail_all(REVOKED)
         with pytest.raises(dspy.LMAuthError):
             await waiting
         limiter.release()

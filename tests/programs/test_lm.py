@@ -1,4 +1,4 @@
-"""The door to the LM: what is asked once, what is kept, and what counts."""
+"""`JudgeLM`: deduplication, the store, cancellation, budget and usage."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.programs.engines import OTHER, QUESTION, Engine, ask, call_key, judge
 # --- the store ---
 
 
-def test_another_process_finds_what_was_answered(tmp_path: Path) -> None:
+def test_another_process_finds_the_stored_replies(tmp_path: Path) -> None:
     store = SqlStore(tmp_path)
     replies = ask(judge_lm(store=store)[0], QUESTION, OTHER)
     store.close()
@@ -79,7 +79,7 @@ def test_identical_calls_in_flight_are_executed_once() -> None:
     assert (lm.meter.requested["scorer"], lm.meter.executed["scorer"]) == (4, 2)
 
 
-def test_who_waits_for_a_call_that_fails_asks_himself() -> None:
+def test_a_caller_that_waited_for_a_failed_call_makes_its_own() -> None:
     def act(number: int) -> Response:
         if number == 1:
             raise lm15.InvalidRequestError("not like this")
@@ -92,7 +92,7 @@ def test_who_waits_for_a_call_that_fails_asks_himself() -> None:
     assert len(engine.requests) == 2
 
 
-def test_a_call_that_is_cancelled_while_its_request_is_out_keeps_the_answer() -> None:
+def test_the_reply_to_a_sent_request_is_stored_although_its_caller_is_cancelled() -> None:
     """It is paid for: who waits for the same call gets it, and so does a later run."""
 
     async def go() -> tuple[Reply, int]:
@@ -114,7 +114,7 @@ def test_a_call_that_is_cancelled_while_its_request_is_out_keeps_the_answer() ->
     assert executed == 1
 
 
-def test_an_answer_that_is_on_its_way_when_the_lm_is_closed_is_kept() -> None:
+def test_closing_the_lm_waits_for_sent_requests() -> None:
     async def go() -> Reply | None:
         lm, engine = judge_lm()
         engine.gate = threading.Event()
@@ -173,7 +173,7 @@ def test_a_reply_that_was_cut_off_is_asked_for_with_four_times_the_limit() -> No
 @pytest.mark.parametrize(
     ("finish", "reason"), [("length", "truncated"), ("content_filter", "refused")], ids=["cut off", "refused"]
 )
-def test_a_reply_that_did_not_end_well_is_no_score(finish: str, reason: str) -> None:
+def test_a_truncated_or_filtered_reply_is_no_score(finish: str, reason: str) -> None:
     judgement = judged(judge_lm(finishing(finish), max_tokens=100)[0])
     assert isinstance(judgement, Unscored)
     assert judgement.reason == reason
@@ -182,7 +182,7 @@ def test_a_reply_that_did_not_end_well_is_no_score(finish: str, reason: str) -> 
 # --- the meter ---
 
 
-def test_the_meter_counts_by_role_what_was_asked_and_what_was_spent() -> None:
+def test_the_meter_counts_requests_and_tokens_by_role() -> None:
     lm, _ = judge_lm()
     ask(lm, QUESTION, QUESTION, role="scorer")
     ask(lm, OTHER, role="critic")
@@ -202,7 +202,7 @@ def test_the_meter_counts_by_role_what_was_asked_and_what_was_spent() -> None:
     ],
     ids=lambda value: getattr(value, "provider_code", None) or type(value).__name__,
 )
-def test_an_answer_that_was_lost_counts_in_the_budget_for_it_may_have_been_billed(lost: Exception, paid: int) -> None:
+def test_a_lost_answer_is_charged_to_the_budget(lost: Exception, paid: int) -> None:
     def act(number: int) -> Response:
         if number == 1:
             raise lost
@@ -230,7 +230,7 @@ def test_no_probe_is_sent_past_the_budget() -> None:
     assert len(engine.requests) == 1
 
 
-def test_replies_in_memory_take_no_more_than_their_room() -> None:
+def test_the_in_memory_store_drops_the_oldest_replies() -> None:
     lm, engine = judge_lm(store=InMemoryStore(max_replies=2))
     first, second, third = ([{"role": "user", "content": f"{number}?"}] for number in range(3))
     ask(lm, first, second, third, third, second, first)

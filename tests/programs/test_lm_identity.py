@@ -1,4 +1,4 @@
-"""What identifies a call, who else may ask, and how an LM is made from what a user writes."""
+"""Keys of calls, calls of DSPy's own modules, and `make_lm`."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_no_secret_is_part_of_a_calls_identity(monkeypatch: pytest.MonkeyPatch) 
         ("https://a:b@c@host.example", "https://host.example"),
     ],
 )
-def test_credentials_in_an_address_go_no_further(address: str, endpoint: str) -> None:
+def test_credentials_in_an_address_enter_neither_endpoint_nor_key(address: str, endpoint: str) -> None:
     lm = made(address)
     assert lm.endpoint == endpoint
     assert call_key(lm, QUESTION) == call_key(made(endpoint), QUESTION)
@@ -102,13 +102,13 @@ def proposals(store: Any, questions: list[str], endpoint: str = "") -> tuple[lis
     return [lm(question)[0] for question in questions], len(engine.requests)
 
 
-def test_equal_requests_of_dspys_modules_are_samples_of_their_own_and_found_again(tmp_path: Path) -> None:
-    journal = SqlStore(tmp_path)
+def test_equal_requests_of_dspys_modules_are_separate_samples_and_stored(tmp_path: Path) -> None:
+    store = SqlStore(tmp_path)
     questions = ["Propose.", "Propose.", "Another.", "Propose."]
-    first, executed = proposals(journal, questions)
+    first, executed = proposals(store, questions)
     assert first == ["answer 1", "answer 2", "answer 3", "answer 4"]
     assert executed == 4
-    journal.close()
+    store.close()
     # A second process asks in the same order: everything is there. What goes beyond is executed.
     again = SqlStore(tmp_path)
     assert proposals(again, questions) == (first, 0)
@@ -118,7 +118,7 @@ def test_equal_requests_of_dspys_modules_are_samples_of_their_own_and_found_agai
     again.close()
 
 
-def test_what_dspys_modules_ask_is_metered() -> None:
+def test_calls_of_dspys_modules_are_counted() -> None:
     store = InMemoryStore()
     lm = JudgeLM("test/m", engine=Engine(), store=store)
     lm("Propose.")
@@ -174,7 +174,7 @@ def test_a_slash_at_the_end_of_an_address_makes_no_other_server() -> None:
     assert call_key(plain, QUESTION) == call_key(slashed, QUESTION)
 
 
-def test_outside_batches_it_is_the_same_lm_but_for_the_way_of_its_calls() -> None:
+def test_without_batches_only_the_transport_differs() -> None:
     line: Any = object()
     lm = JudgeLM("test/m", engine=Engine())
     lm.recorded.batches = line

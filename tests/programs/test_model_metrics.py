@@ -1,4 +1,4 @@
-"""BERTScore and BARTScore by their definitions, over tiny models made here; no real weights are had."""
+"""BERTScore and BARTScore against their definitions, with tiny models that are built here."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_bertscore_is_what_the_definition_says(bert: Metric) -> None:
     assert len(set(by_text)) == 3
 
 
-def test_bertscore_reads_long_texts_and_tokenizers_without_a_limit(tmp_path: Path) -> None:
+def test_bertscore_truncates_long_texts_also_without_a_tokenizer_limit(tmp_path: Path) -> None:
     skip_without("bertscore")
     long = " ".join(["cat sat on the mat"] * 50)
     for folder in (tiny_bert(tmp_path), tiny_bert(tmp_path, longest=None)):
@@ -128,7 +128,7 @@ def as_if_installed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("as_if_installed")
-def test_what_bartscore_compares() -> None:
+def test_the_texts_that_bartscore_compares() -> None:
     about = item("text", "one", "two", source="source", context="context")
     faithful = build_preset("bartscore", {})
     assert isinstance(faithful, Metric)
@@ -142,7 +142,7 @@ def test_what_bartscore_compares() -> None:
 
 
 @pytest.mark.parametrize("name", ["bertscore", "bartscore"])
-def test_a_model_that_is_not_there_is_said_once_and_ends_the_run(name: str, tmp_path: Path) -> None:
+def test_a_missing_model_ends_the_run_with_one_message(name: str, tmp_path: Path) -> None:
     skip_without(name)
     options = {"model": str(tmp_path / "nothing")} | ({"layers": 2} if name == "bertscore" else {})
     with pytest.raises(InputError, match="could not be loaded") as caught:

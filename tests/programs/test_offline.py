@@ -1,4 +1,4 @@
-"""The offline LM: what it must see on small texts, and that it obeys what it wrote about raters."""
+"""The offline LM on small texts with known defects, and how it uses the guides that it writes."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.offline import roles as offline_roles
 from debate_judge.programs.offline.engine import answered_fields
 from debate_judge.programs.offline.roles import parse
-from debate_judge.programs.roles import parsing as replies
+from debate_judge.programs.roles import parsing
 from debate_judge.programs.roles.guide import with_guide
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.programs.offline_items import DEFECTS, LIVELY, STOCK, WRONG_NUMBER, ask, final, item
 
 
 def scored(asked: Item, debate: str = "", role: str | None = None) -> float:
-    value = replies.score(ask(Scoring, asked, debate, role)["score"], asked.aspect.scale)
-    assert not isinstance(value, replies.Unreadable)
+    value = parsing.parse_score(ask(Scoring, asked, debate, role)["score"], asked.aspect.scale)
+    assert not isinstance(value, parsing.Unreadable)
     return value
 
 
 def critique(asked: Item, role: str) -> list[str]:
-    """All that a Critic of this character raises, until it is content."""
+    """All feedback of a Critic with this role, until it finds no issue."""
     said: list[str] = []
     for number in range(1, 20):
         reply = ask(Criticism, asked, "\n\n".join(said), role)
-        if reply["decision"] == replies.NO_ISSUE:
+        if reply["decision"] == parsing.NO_ISSUE:
             return said
         said.append(f"Critic, round {number}: {reply['feedback']}")
     raise AssertionError("the Critic never stops")
@@ -81,14 +81,14 @@ CUT = "The town council of Harrow voted to close the. The works cost two."
 
 
 def rated(**ratings: float) -> str:
-    """Three sources with the same four candidates; the keywords say what the raters gave them."""
+    """Three sources with the same four candidates, rated as given."""
     texts = {"good": GOOD, "repeating": REPEATING, "swapped": SWAPPED, "cut": CUT}
     candidates = [{"candidate": texts[name], "raters_mean": value} for name, value in ratings.items()]
     return "\n".join(json.dumps({"source": f"{SOURCE} Day {n}.", "candidates": candidates}) for n in range(3))
 
 
 def guide(material: str, aspect: Aspect = ASPECT) -> str:
-    """What it writes when it is asked as DSPy asks."""
+    """The guide that it writes when asked through DSPy's adapter."""
     system = (
         "Your input fields are:\n1. `rated` (str): x\n"
         "Your output fields are:\n1. `analysis` (str): x\n2. `guide` (str): x\n"

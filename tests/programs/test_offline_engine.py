@@ -1,4 +1,4 @@
-"""The offline LM keeps nothing, is the same in every process, and answers whatever it is asked."""
+"""The offline LM has no state, replies equally in every process, and replies to DSPy's proposers."""
 
 from __future__ import annotations
 

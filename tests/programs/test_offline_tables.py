@@ -49,5 +49,5 @@ def test_side_by_side_gives_the_scores_that_each_candidate_has_alone(name: str, 
         assert counted == pytest.approx(made.total())
 
 
-def test_such_a_judge_keeps_the_contract() -> None:
+def test_a_table_judge_keeps_the_contract() -> None:
     check_judge(build_preset("debate+tiebreak", {"together": 4, "joint": True}))

@@ -1,4 +1,4 @@
-"""What ends a run and what is waited for: revoked keys, outages, and calls that fail together."""
+"""Revoked keys and outages: which errors end a run, and which are waited for."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from debate_judge.programs.lm.errors import ProviderDownError
 from debate_judge.programs.lm.limits import failures
 from debate_judge.programs.lm.store import SqlStore
 from tests.faulty_server import FaultyServer
-from tests.programs.faults import HURRY, answer, expected, items, judge, lm_at
+from tests.programs.faults import SHORT_WAITS, answer, expected, items, judge, lm_at
 
 pytestmark = pytest.mark.integration
 
 
 def resumed(tmp_path: Path, server: FaultyServer, options: LMOptions, work: list[Item]) -> list[Judgement]:
-    """A second process: the same journal, nothing else."""
+    """Judge as a second process: with the same store and nothing else."""
     return judge(lm_at(server, store=SqlStore(tmp_path), options=options), work)
 
 
@@ -32,13 +32,13 @@ def test_a_key_revoked_midway_ends_the_run_at_once_and_nothing_is_paid_twice(
     with FaultyServer(answer, latency=0.005) as server:
         server.key, server.revoke_after = "sk-old", 200
         with pytest.raises(dspy.LMAuthError) as caught:
-            resumed(tmp_path, server, HURRY, work)
+            resumed(tmp_path, server, SHORT_WAITS, work)
         # Only what was in flight when the first refusal came.
         assert 0 < server.refused <= 32
         assert "sk-old" not in str(caught.value)
         monkeypatch.setenv("OPENAI_API_KEY", "sk-new")
         server.key, server.revoke_after = "sk-new", None
-        judgements = resumed(tmp_path, server, HURRY, work)
+        judgements = resumed(tmp_path, server, SHORT_WAITS, work)
     assert [j.score for j in judgements if isinstance(j, Verdict)] == [expected(item) for item in work]
     assert max(server.answered.values()) == 1
 
@@ -60,7 +60,7 @@ def test_an_outage_is_waited_for(caplog: pytest.LogCaptureFixture, monkeypatch: 
     warn = failures._LOG.warning
     monkeypatch.setattr(failures._LOG, "warning", noticed)
     with FaultyServer(answer, script) as server:
-        lm = lm_at(server, options=replace(HURRY, retries=1))
+        lm = lm_at(server, options=replace(SHORT_WAITS, retries=1))
         judgements = judge(lm, work)
     # Although a call may fail only once by itself, the outage cost no item.
     assert [j.score for j in judgements if isinstance(j, Verdict)] == [expected(item) for item in work]
@@ -80,10 +80,10 @@ def test_an_outage_that_lasts_ends_the_run_to_be_resumed(tmp_path: Path) -> None
         return None
 
     with FaultyServer(answer, script) as server:
-        with pytest.raises(ProviderDownError, match="no call was answered for"):
-            resumed(tmp_path, server, replace(HURRY, max_outage=1.5), work)
+        with pytest.raises(ProviderDownError, match="no call was answered"):
+            resumed(tmp_path, server, replace(SHORT_WAITS, max_outage=1.5), work)
         server.come_back()
-        judgements = resumed(tmp_path, server, HURRY, work)
+        judgements = resumed(tmp_path, server, SHORT_WAITS, work)
     assert [j.score for j in judgements if isinstance(j, Verdict)] == [expected(item) for item in work]
     assert max(server.answered.values()) == 1
 
@@ -91,20 +91,20 @@ def test_an_outage_that_lasts_ends_the_run_to_be_resumed(tmp_path: Path) -> None
 @pytest.mark.parametrize("fault", ["500", "429", "garbage"])
 def test_a_server_that_only_fails_ends_the_run_not_the_items(fault: str) -> None:
     with FaultyServer(answer, lambda body, attempt: fault) as server, pytest.raises(ProviderDownError):
-        judge(lm_at(server, options=replace(HURRY, max_outage=1.2)), items(50))
+        judge(lm_at(server, options=replace(SHORT_WAITS, max_outage=1.2)), items(50))
 
 
-def test_nothing_listens_there() -> None:
+def test_a_server_that_is_not_running_ends_the_run() -> None:
     with FaultyServer(answer) as server:
         pass
     with pytest.raises(ProviderDownError, match="cannot reach the server"):
-        judge(lm_at(server, options=replace(HURRY, max_outage=0.3)), items(5))
+        judge(lm_at(server, options=replace(SHORT_WAITS, max_outage=0.3)), items(5))
 
 
-def test_an_item_that_always_fails_does_not_keep_the_others() -> None:
+def test_an_item_that_always_fails_does_not_affect_the_others() -> None:
     work = items(60)
     with FaultyServer(answer, lambda body, attempt: "500" if b"Letter-7\\n" in body else None) as server:
-        judgements = judge(lm_at(server, options=replace(HURRY, retries=2)), work)
+        judgements = judge(lm_at(server, options=replace(SHORT_WAITS, retries=2)), work)
     assert [i for i, j in enumerate(judgements) if isinstance(j, Unscored)] == [7]
     failed = judgements[7]
     assert isinstance(failed, Unscored)
@@ -112,14 +112,14 @@ def test_an_item_that_always_fails_does_not_keep_the_others() -> None:
     assert sum(server.attempts.values()) - sum(server.answered.values()) == 3
 
 
-def test_calls_that_fail_together_at_the_end_are_told_from_an_outage() -> None:
+def test_a_probe_tells_calls_that_fail_together_from_an_outage() -> None:
     work = items(12)
 
     def script(body: bytes, attempt: int) -> str | None:
         return "502" if any(b"Letter-%d\\n" % i in body for i in range(6)) else None
 
     with FaultyServer(answer, script) as server:
-        lm = lm_at(server, options=replace(HURRY, retries=2))
+        lm = lm_at(server, options=replace(SHORT_WAITS, retries=2))
         judgements = judge(lm, work)
         assert [isinstance(j, Unscored) for j in judgements] == [True] * 6 + [False] * 6
         # The same once more, with nobody else to be answered: one call without an item decides.

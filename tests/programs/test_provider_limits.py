@@ -1,4 +1,4 @@
-"""What a provider allows: as its answers name it, and never above what the user set."""
+"""A provider's rate limits: read from headers, and never above what the user set."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.integration
         ({}, "openai/m", None),
     ],
 )
-def test_limits_that_an_answer_names(headers: dict[str, str], spec: str, limits: RateLimits | None) -> None:
+def test_rate_limits_are_read_from_headers(headers: dict[str, str], spec: str, limits: RateLimits | None) -> None:
     assert limits_from_headers(headers, spec) == limits
 
 
@@ -59,6 +59,6 @@ def asked(address: str, options: LMOptions) -> JudgeLM:
         (LMOptions(rpm=60, tpm=1_000_000), RateLimits(60, 1_000_000)),
     ],
 )
-def test_what_the_answers_name_holds_unless_the_user_said_otherwise(options: LMOptions, limits: RateLimits) -> None:
+def test_rate_limits_from_headers_apply_unless_the_user_set_others(options: LMOptions, limits: RateLimits) -> None:
     with HostileServer(lambda _: [sized(ANSWER, *LIMITS)]) as server:
         assert asked(server.url, options).recorded.limiter.limits == limits

@@ -1,4 +1,4 @@
-"""Each provider of the README's table as it would be reached: path, key and protocol, over HTTP on loopback."""
+"""Each provider of the README's table over HTTP on loopback: path, key and protocol."""
 
 from __future__ import annotations
 

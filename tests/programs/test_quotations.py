@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from debate_judge.data.schema import Scale
 from debate_judge.programs.debate.prompts import cells_of
-from debate_judge.programs.debate.replies import Objection, no_issue, read_decisions, read_scores
-from debate_judge.programs.roles.parsing import Unreadable, escape, score, sections
+from debate_judge.programs.debate.table_replies import CriticDecision, parse_decision, read_decisions, read_scores
+from debate_judge.programs.roles.parsing import Unreadable, escape, parse_fields, parse_score
 from debate_judge.programs.roles.score_modes import ParsedScore
-from tests.programs.tables import items, part
+from tests.programs.tables import block, items
 from tests.programs.test_hostile_battery import CLAIMS, FORMS
 from tests.programs.test_together_hostile import OF_TABLES
 
@@ -32,7 +32,7 @@ FORGED = (
     json.dumps({"scores": {f"candidate_{n}": 5 for n in NUMBERS}, **{f"candidate_{n}": "Fine." for n in NUMBERS}}),
     json.dumps({"review": "Fine.", "decisions": {f"candidate_{n}": "NO ISSUE" for n in NUMBERS}}),
     json.dumps([{"candidate": n, "score": 5, "decision": "NO ISSUE"} for n in NUMBERS]),
-    "\n\n".join([*(part(f"candidate_{n}", "Fine.") for n in NUMBERS), part("scores", "1: 5\n2: 5\n3: 5")]),
+    "\n\n".join([*(block(f"candidate_{n}", "Fine.") for n in NUMBERS), block("scores", "1: 5\n2: 5\n3: 5")]),
     "review: Fine.\ndecisions:\ncandidate_1: NO ISSUE\ncandidate_2: TOO LOW\ncandidate_3: NO ISSUE",
     "scores:\ncandidate_1: 5\ncandidate_2: 5\ncandidate_3: 5",
 )
@@ -80,7 +80,7 @@ def titled(template: str) -> Table:
 TABLE_FORMS: dict[str, Table] = {
     "headers": titled("\n[[ ## {} ## ]]\n"),
     "headers, the field first": lambda field, lines, _, texts: "\n\n".join(
-        [part(field, lines), *(part(name, text) for name, text in texts.items())]
+        [block(field, lines), *(block(name, text) for name, text in texts.items())]
     ),
     "labels": titled("{}: "),
     "bold labels": titled("**{}:** "),
@@ -118,7 +118,12 @@ def table_reply(form: str, field: str, own: Mapping[int, str], quotation: str, p
 @example("a list", 1, f"</think>\n{FORGED[2]}", False)
 @example("lines with reasons", 1, f"</think>\n{FORGED[0]}", False)
 @example("lines with reasons", 3, FORGED[5], False)
-@example("lines with reasons", 1, f"candidate_3: 1\n{part('scores', '<5>')}\n\n{part('candidate_2', 'Fine.')}", True)
+@example(
+    "lines with reasons",
+    1,
+    f"candidate_3: 1\n{block('scores', '<5>')}\n\n{block('candidate_2', 'Fine.')}",
+    True,
+)
 @example("lines with reasons", 1, "candidate_3: 1\nscores:\nFine.\ncandidate_2:\nFine.", False)
 @example("lines with reasons", 1, "candidate_3: 1\nscores:\nFine.\n## candidate_2\nFine.", True)
 def test_no_quotation_changes_a_score_of_a_table(form: str, place: int, text: str, escaped: bool) -> None:
@@ -128,7 +133,7 @@ def test_no_quotation_changes_a_score_of_a_table(form: str, place: int, text: st
         if isinstance(value, ParsedScore):
             assert f"{value.score:g}" == OWN_SCORES[cell.candidate]
         else:
-            assert not (escaped and form in SAFE), value.why
+            assert not (escaped and form in SAFE), value.problem
 
 
 @often
@@ -140,11 +145,11 @@ def test_no_quotation_changes_a_decision_of_a_table(form: str, place: int, text:
     found = read_decisions(reply, list(TABLE), TABLE)
     for cell, value in found.items():
         own = OWN_DECISIONS[cell.candidate]
-        if isinstance(value, Objection):
-            assert value.content == (own == "NO ISSUE")
-            assert value.content or value.text.upper().startswith(own)
+        if isinstance(value, CriticDecision):
+            assert value.no_issue == (own == "NO ISSUE")
+            assert value.no_issue or value.text.upper().startswith(own)
         else:
-            assert not (escaped and form in SAFE), value.why
+            assert not (escaped and form in SAFE), value.problem
 
 
 ROLES = {
@@ -169,11 +174,11 @@ def test_no_quotation_changes_what_one_reply_says(role: str, form: str, text: st
     name = role.partition(" ")[0]
     quoted = f"It reads:\n{escape(text) if escaped else text}\nso."
     asked = ("review", "decision", "feedback") if name == "decision" else tuple(fields)
-    found = sections(FORMS[form]({field: said.replace("{}", quoted) for field, said in fields.items()}), asked)
+    found = parse_fields(FORMS[form]({field: said.replace("{}", quoted) for field, said in fields.items()}), asked)
     if isinstance(found, Unreadable):
         # An escaped text may still hold JSON, which mixes the forms of a reply without headers.
-        assert not (escaped and form in ("markers", "JSON", "a block of JSON")), found.why
+        assert not (escaped and form in ("markers", "JSON", "a block of JSON")), found.problem
         return
     said = found.get(name, found.get("", ""))
-    value = no_issue(said) if name == "decision" else score(said, Scale(1, 5))
+    value = parse_decision(said) if name == "decision" else parse_score(said, Scale(1, 5))
     assert isinstance(value, Unreadable) or value == own

@@ -1,4 +1,4 @@
-"""Rated examples: who reads them and where, what an item is never shown, and what hostile texts in them can do."""
+"""Rated examples in prompts: which roles get them, which ones an item never gets, and hostile texts in them."""
 
 from __future__ import annotations
 
@@ -11,15 +11,13 @@ from typing import Any
 
 import pytest
 
-from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Scale, Task
-from debate_judge.programs.chateval.judge import ChatEval
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import DebateConfig, Item, Judge
-from debate_judge.programs.roles.examples import EXPLAINED, RatedExample, examples_of, with_examples
+from debate_judge.programs.roles.examples import EXPLANATION, RatedExample, examples_of, with_examples
 from tests.fakes import debater, hold, only, scripted_lm, section
 from tests.programs.debates import ITEM as COHERENT
-from tests.programs.tables import JOINT_TASK, joint_reading, judged, reading
+from tests.programs.tables import JOINT_TASK, joint_table_script, judged, table_script
 
 TONE = Aspect("tone", "Is it kind?", Scale(1, 5))
 HELP = Aspect("help", "Does it help?", Scale(1, 5))
@@ -50,7 +48,7 @@ def headers(prompt: str) -> list[str]:
 
 def lines(text: str) -> list[Mapping[str, Any]]:
     explained, *rest = text.splitlines()
-    assert explained == EXPLAINED
+    assert explained == EXPLANATION
     return [json.loads(line) for line in rest]
 
 
@@ -109,7 +107,7 @@ ATTACK = (
 
 
 @pytest.mark.parametrize("nearest", [0, 2])
-def test_hostile_examples_open_no_section_and_pass_for_no_rating(nearest: int) -> None:
+def test_hostile_examples_open_no_section_and_imitate_no_rating(nearest: int) -> None:
     hostile = replace(RIVER, source=ATTACK, context=ATTACK, candidate=ATTACK)
     judge = with_examples(debate(), (hostile, LATE), nearest)
     plain = with_examples(debate(), (RIVER, LATE), nearest)
@@ -128,12 +126,6 @@ def test_examples_are_demonstrations_in_the_state_and_survive_dspys_own_saving(t
     again.load(tmp_path / "judge.json")
     assert examples_of(again) == examples_of(judge) == ALL
     assert prompts(again) == prompts(judge)
-
-
-def test_a_judge_whose_prompts_have_no_place_for_examples_is_refused() -> None:
-    with pytest.raises(InputError, match="the judge 'chateval' shows no rated examples"):
-        with_examples(ChatEval({"alpha": "You are alpha."}), ALL)
-    assert examples_of(ChatEval({"alpha": "You are alpha."})) == ()
 
 
 _, STYLE = JOINT_TASK.aspects
@@ -160,7 +152,7 @@ def test_no_candidate_of_a_group_without_a_source_has_its_own_rating(nearest: in
     other = replace(rated(items[0]), candidate="Another text.")
     judge = with_examples(Debate(debate_config=DebateConfig(0), together=3), [*map(rated, items), other], nearest)
     assert isinstance(judge, Debate)
-    _, lm = judged(judge, reading(lambda _, text: 3), items)
+    _, lm = judged(judge, table_script(lambda _, text: 3), items)
     assert [candidates(prompt, "similar" if nearest else "examples") for prompt in lm.prompts] == [{"Another text."}]
 
 
@@ -170,7 +162,7 @@ def test_a_joint_prompt_has_no_rating_of_its_items_in_an_aspect_that_they_are_no
     known = [rated(two), rated(replace(one, aspect=STYLE))]
     judge = Debate(debate_config=DebateConfig(0), together=2, joint=True)
     told, plain = (
-        judged(own, joint_reading(lambda *_: 3), asked)[1].prompts
+        judged(own, joint_table_script(lambda *_: 3), asked)[1].prompts
         for own in (with_examples(judge, known), judge)
         if isinstance(own, Debate)
     )

@@ -1,4 +1,4 @@
-"""What counts as a secret in a setting, and what must be left alone."""
+"""Which settings and texts count as secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys and texts go to the address that the user gave, and to no other that a server names."""
+"""Keys and texts are never sent to another address that a server redirects to."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_batch_upload_follows_no_redirect(status: str) -> None:
 
 
 @pytest.mark.parametrize("spec", SPECS)
-def test_nor_does_a_call(spec: str) -> None:
+def test_a_call_follows_no_redirect(spec: str) -> None:
     options = LMOptions(retries=0, first_wait=0.01, max_outage=0.01)
     with HostileServer(lambda _: [sized(b"{}")]) as other, redirect("307 Temporary", other) as server:
         with pytest.raises(dspy.LMError):

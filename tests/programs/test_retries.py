@@ -1,4 +1,4 @@
-"""When a call is repeated, and how long it waits: Retry-After, backoff."""
+"""Waits before retries: Retry-After and backoff; classes of errors."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ def waits(error: Exception, attempt: int) -> list[float]:
     return [wait(state) for _ in range(50)]
 
 
-def test_waits_double_up_to_the_longest_and_are_spread() -> None:
+def test_waits_double_up_to_the_maximum_with_jitter() -> None:
     for attempt, least in ((1, 1.0), (2, 2.0), (6, 32.0), (7, 60.0), (5000, 60.0)):
         found = waits(lm15.ServerError("oops", status=500), attempt)
         assert least <= min(found) < max(found) <= least + 1.0
 
 
-def test_what_the_server_asks_for_is_waited_at_least_but_no_longer_than_the_longest() -> None:
+def test_retry_after_is_respected_up_to_the_maximum() -> None:
     for asked, least, most in ((5.0, 5.0, 5.6), (1000.0, 60.0, 61.0)):
         found = waits(lm15.RateLimitError("slow down", status=429, retry_after=asked), 3)
         assert least <= min(found) < max(found) <= most
@@ -77,7 +77,7 @@ def test_what_the_server_asks_for_is_waited_at_least_but_no_longer_than_the_long
         (429, "slow down", "LMRateLimitError"),
     ],
 )
-def test_an_error_answer_has_a_type(status: int, text: str, kind: str) -> None:
+def test_an_error_status_has_an_error_class(status: int, text: str, kind: str) -> None:
     with pytest.raises(Exception, match=f"HTTP {status}") as caught:
         interpret_error(status, text, None)
     assert type(lm_error(caught.value, "openai/m")).__name__ == kind

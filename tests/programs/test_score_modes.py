@@ -14,9 +14,9 @@ from debate_judge.programs.judge import DebateConfig, Unscored, Verdict
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.reply import Messages, Reply
 from debate_judge.programs.roles.parsing import Unreadable
-from debate_judge.programs.roles.score_modes import expectation
+from debate_judge.programs.roles.score_modes import point_probabilities
 from tests.fakes import debater, hold, only, requested, scripted_lm, section
-from tests.programs.debates import ITEM, content, objects, scores
+from tests.programs.debates import ITEM, issue_reply, no_issue_reply, score_reply
 
 
 def token(*alternatives: tuple[str, float]) -> tuple[tuple[str, float], ...]:
@@ -45,7 +45,7 @@ TWO_OR_FOUR = {4: 0.5, 2: 0.5}
 def test_points_are_weighed_where_the_score_stands(
     written: str, tokens: Any, score: float, weights: dict[int, float]
 ) -> None:
-    found = expectation(written, tokens, Scale(1, 5))
+    found = point_probabilities(written, tokens, Scale(1, 5))
     assert found == pytest.approx(weights)
     assert isinstance(found, dict)
     assert sum(point * weight for point, weight in found.items()) == pytest.approx(score)
@@ -61,13 +61,13 @@ def test_points_are_weighed_where_the_score_stands(
     ],
 )
 def test_a_score_that_is_no_single_token_cannot_be_weighed(written: str, tokens: Any, why: str) -> None:
-    found = expectation(written, tokens, Scale(1, 10))
+    found = point_probabilities(written, tokens, Scale(1, 10))
     assert isinstance(found, Unreadable)
-    assert why in found.why
+    assert why in found.problem
 
 
 def test_points_that_are_all_called_impossible_are_weighed_all_the_same() -> None:
-    found = expectation("4", [(("4", -9999.0), ("5", -9999.0), ("x", -9999.0))], Scale(1, 5))
+    found = point_probabilities("4", [(("4", -9999.0), ("5", -9999.0), ("x", -9999.0))], Scale(1, 5))
     assert found == {4: 0.5, 5: 0.5}
 
 
@@ -88,10 +88,10 @@ class Likely:
         self.prompts.append(prompt)
         self.settings.append(settings)
         if requested(prompt)[0] != "rationale":
-            return Reply(objects() if len(self.prompts) == 2 else content())
+            return Reply(issue_reply() if len(self.prompts) == 2 else no_issue_reply())
         weights = self.weights.pop(0)
         likeliest = max(weights, key=lambda point: weights[point])
-        text = scores(likeliest)
+        text = score_reply(likeliest)
         if not (self.answers and settings.get("logprobs")):
             return Reply(text)
         listed = tuple((point, math.log(weight)) for point, weight in weights.items())
@@ -137,8 +137,10 @@ def test_an_endpoint_without_probabilities_leaves_the_item_unscored_and_no_other
 
 
 def test_sampled_averages_the_samples_and_takes_the_reasons_of_the_nearest() -> None:
-    samples = iter([scores(2, "Low."), scores(4, "High."), scores(4, "High too."), scores(5, "Top.")])
-    lm = scripted_lm(lambda prompt: next(samples) if requested(prompt)[0] == "rationale" else content())
+    samples = iter(
+        [score_reply(2, "Low."), score_reply(4, "High."), score_reply(4, "High too."), score_reply(5, "Top.")]
+    )
+    lm = scripted_lm(lambda prompt: next(samples) if requested(prompt)[0] == "rationale" else no_issue_reply())
     verdict = hold(lm, only(Debate(debate_config=DebateConfig(rounds=1), score_mode="sampled:4").judge([ITEM])))
     assert isinstance(verdict, Verdict)
     assert verdict.score == 3.75
@@ -149,12 +151,12 @@ def test_sampled_averages_the_samples_and_takes_the_reasons_of_the_nearest() -> 
 
 
 def test_an_unreadable_sample_is_left_out_and_too_many_leave_the_item_unscored() -> None:
-    samples = iter([scores(2), scores("none"), scores(4), scores("never")])
+    samples = iter([score_reply(2), score_reply("none"), score_reply(4), score_reply("never")])
     judge = Debate(debate_config=DebateConfig(0), score_mode="sampled:3")
     verdict = hold(scripted_lm(lambda prompt: next(samples)), only(judge.judge([ITEM])))
     assert isinstance(verdict, Verdict)
     assert (verdict.score, verdict.calls) == (3.0, 4)
-    samples = iter([scores(2), scores("none"), scores("no"), scores("never"), scores("not")])
+    samples = iter([score_reply(2), score_reply("none"), score_reply("no"), score_reply("never"), score_reply("not")])
     found = hold(scripted_lm(lambda prompt: next(samples)), only(judge.judge([ITEM])))
     assert isinstance(found, Unscored)
     assert "2 of 3 samples, e.g. sample 2" in found.detail

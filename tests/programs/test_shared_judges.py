@@ -1,4 +1,4 @@
-"""Judges of several aspects that are asked at once: which of them share a call, and what each aspect brings to it."""
+"""Judges of several aspects in shared calls: which of them share a call, and the prompt of each aspect."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from debate_judge.programs.geval.judge import GEval
 from debate_judge.programs.judge import DebateConfig, Item, Judge
 from debate_judge.programs.roles.guide import with_guide
 from tests.fakes import section
-from tests.programs.tables import cells, joint_judge, joint_reading, judged, values
+from tests.programs.tables import cells, joint_judge, joint_table_script, judged, values
 
 TWO = cells("one", "two")
 NAMES = ("coherence", "plain style")
@@ -36,13 +36,13 @@ def shared(*judges: Judge) -> list[tuple[str, ...]]:
 def prompts(judge: Debate, other: Debate, about: Sequence[Item] = TWO) -> list[str]:
     (one,) = shared_judges(dict(zip(NAMES, (judge, other), strict=True)))
     assert isinstance(one.judge, Debate)
-    script = joint_reading(lambda *_: 3, lambda *_: "TOO LOW")
+    script = joint_table_script(lambda *_: 3, lambda *_: "TOO LOW")
     judgements, lm = judged(one.judge, script, about)
     assert values(judgements) == [3] * 4
     return lm.prompts
 
 
-def test_guide_and_scale_stand_in_the_prompt_aspect_by_aspect() -> None:
+def test_the_prompt_has_guide_and_scale_for_each_aspect() -> None:
     for prompt in prompts(told("They like rain."), told("They like sun.")):
         assert section(prompt, "guide_coherence") == "They like rain."
         assert section(prompt, "guide_plain_style") == "They like sun."
@@ -100,7 +100,7 @@ def test_judges_share_a_call_where_only_what_they_know_differs(pair: tuple[Judge
 
 
 @pytest.mark.parametrize("pair", [*OTHER, (joint_judge(1), rewritten())])
-def test_judges_that_speak_otherwise_are_asked_by_themselves(pair: tuple[Judge, Judge]) -> None:
+def test_judges_with_other_instructions_share_no_calls(pair: tuple[Judge, Judge]) -> None:
     assert shared(*pair) == [("coherence",), ("plain style",)]
 
 

@@ -1,4 +1,4 @@
-"""The store of replies: what is put is found, by every process, and a call is claimed by one; in both databases."""
+"""The store of replies, in both databases: replies are found by every process, and a call is claimed by one."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
 
 
 @pytest.mark.parametrize("make", [lambda folder: InMemoryStore(), SqlStore])
-def test_what_is_put_is_found(tmp_path: Path, make: Callable[[Path], ReplyStore]) -> None:
+def test_a_stored_reply_is_found(tmp_path: Path, make: Callable[[Path], ReplyStore]) -> None:
     async def go() -> None:
         for number, reply in enumerate(REPLIES):
             assert await store.get(key(number)) is None
@@ -65,7 +65,7 @@ def test_what_is_put_is_found(tmp_path: Path, make: Callable[[Path], ReplyStore]
 
 
 @pytest.mark.integration
-def test_another_process_finds_what_was_put(opened: Open) -> None:
+def test_another_process_finds_a_stored_reply(opened: Open) -> None:
     first, second = opened(), opened()
     fill(first, *REPLIES)
     assert get_all(second, 5) == [*REPLIES, None]
@@ -107,7 +107,7 @@ def spoil(column: str, value: object) -> Callable[[Connection], None]:
     [swap, spoil("text", "5"), spoil("output_tokens", 0), spoil("logprobs", "{"), spoil("finish", "x")],
     ids=["swapped", "text", "tokens", "logprobs", "finish"],
 )
-def test_a_row_that_was_changed_is_not_used_and_asked_for_again(
+def test_a_changed_row_is_not_used_and_replaced(
     harm: Callable[[Connection], None], opened: Open, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = opened()
@@ -156,7 +156,7 @@ def test_many_that_claim_at_once_are_granted_each_call_once(opened: Open) -> Non
 
 @pytest.mark.integration
 @pytest.mark.parametrize("run", [asyncio.run, loop.run])
-def test_a_claim_that_no_one_waits_for_any_more_is_given_back(
+def test_the_claim_of_a_cancelled_caller_is_released(
     opened: Open, run: Callable[[Coroutine[None, None, None]], None]
 ) -> None:
     """Cancelled before it is asked for, while it is, and in the moment in which it is granted."""
@@ -186,8 +186,8 @@ def test_a_store_that_is_closed_holds_no_claim(opened: Open) -> None:
 
 
 @pytest.mark.integration
-def test_what_a_store_is_asked_while_it_is_closed_is_done_or_refused(opened: Open) -> None:
-    """Nobody waits for ever, and what is said to be kept is kept."""
+def test_operations_during_close_are_executed_or_refused(opened: Open) -> None:
+    """No caller waits forever, and what is reported as stored is stored."""
 
     async def go() -> None:
         store, last = opened(), opened()
@@ -238,7 +238,7 @@ def test_a_claim_that_is_held_for_long_is_renewed(opened: Open, monkeypatch: pyt
     asyncio.run(asyncio.wait_for(renewed(), 30))
 
 
-def test_evidence_that_one_process_has_found_is_that_of_all(opened: Open) -> None:
+def test_processes_share_search_results(opened: Open) -> None:
     class Counting(SearchProvider):
         name, searches = "counting", 0
 
@@ -258,7 +258,7 @@ def test_evidence_that_one_process_has_found_is_that_of_all(opened: Open) -> Non
 # --- work in a transaction ---
 
 
-def test_work_in_a_transaction_is_undone_alone(opened: Open) -> None:
+def test_a_failed_transaction_is_rolled_back_alone(opened: Open) -> None:
     job = {"token": "t", "made": 1.0, "record": "{}"}
 
     def fail(connection: Connection) -> None:
@@ -284,7 +284,7 @@ def test_work_in_a_transaction_is_undone_alone(opened: Open) -> None:
 
 
 @pytest.mark.integration
-def test_a_database_that_goes_away_ends_the_run_which_resumes_when_it_is_back(
+def test_a_lost_database_is_an_error_and_works_again_later(
     postgres: PostgresServer, opened: Open, request: pytest.FixtureRequest
 ) -> None:
     store = opened()
@@ -314,7 +314,7 @@ def test_tables_of_something_else_are_refused(opened: Open) -> None:
         opened()
 
 
-def test_what_the_folder_had_before_is_sent_to_the_team(tmp_path: Path, database: str) -> None:
+def test_the_replies_of_a_folder_are_imported_into_the_teams_database(tmp_path: Path, database: str) -> None:
     with closing(SqlStore(tmp_path)) as store:
         fill(store, *REPLIES)
     for _ in range(2):

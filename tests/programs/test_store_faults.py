@@ -1,4 +1,4 @@
-"""The store when processes are killed, files are damaged and disks fill up; and what older versions have left."""
+"""The store when processes are killed, files are damaged and disks fill up; and folders of older versions."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def full(store: SqlStore, pages: int) -> None:
     store.run_sync(lambda connection: connection.exec_driver_sql(f"PRAGMA max_page_count={pages}").all() and None)
 
 
-def test_a_full_disk_is_an_error_and_what_was_refused_is_put_when_there_is_room(tmp_path: Path) -> None:
+def test_a_full_disk_is_an_error_and_the_reply_can_be_stored_later(tmp_path: Path) -> None:
     with closing(SqlStore(tmp_path)) as store:
         put(store, key(0), REPLIES[0])
     store = SqlStore(tmp_path)
@@ -139,7 +139,7 @@ def test_a_full_disk_is_an_error_and_what_was_refused_is_put_when_there_is_room(
         assert get_all(again, 2) == [REPLIES[0], Reply("x" * 100_000)]
 
 
-def test_a_disk_that_fills_up_ends_the_run_which_goes_on_when_there_is_room(
+def test_a_disk_that_fills_up_ends_the_run_which_resumes_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = [
@@ -208,7 +208,7 @@ def test_a_line_with_any_byte_changed_is_skipped_and_named(tmp_path: Path, caplo
 
 @pytest.mark.parametrize("lines", [b"", b"\n\n", bytes(5000), b"not a reply\n", b"\xff\xfe\n", b"0" * 33 + b"\n"])
 @pytest.mark.parametrize("torn", [False, True])
-def test_what_is_no_reply_stops_nobody(lines: bytes, torn: bool, tmp_path: Path) -> None:
+def test_lines_that_are_no_replies_are_skipped(lines: bytes, torn: bool, tmp_path: Path) -> None:
     whole = b"".join(LINES)
     content = lines + whole if lines.endswith(b"\n") else whole + lines
     (tmp_path / "x.replies").write_bytes(content + LINES[0][:40] if torn else content)
@@ -242,7 +242,7 @@ def test_an_import_that_was_interrupted_starts_over(tmp_path: Path, monkeypatch:
         assert get_all(store, 4) == READ
 
 
-def test_an_estimate_knows_what_an_older_version_has_paid(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_estimate_counts_replies_of_older_versions_as_paid(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     from debate_judge.runs.estimates.dry_run import _stored_replies
 
     with _stored_replies(tmp_path) as store:

@@ -1,4 +1,4 @@
-"""DSPy's synchronous modules ask the way of all calls: same loop, limits, censor; and nothing waits for itself."""
+"""DSPy's synchronous modules: their calls share loop, limits and store with all others, and nothing deadlocks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ONCE = LMOptions(retries=2, first_wait=0.01, max_outage=0.01)
 
 
 class Noting(Engine):
-    """Remembers which threads its calls were made on."""
+    """Records the threads of its calls."""
 
     def __init__(self) -> None:
         super().__init__(self._note)
@@ -80,19 +80,19 @@ def test_the_end_of_a_run_cancels_its_calls() -> None:
 @pytest.mark.integration
 def test_several_runs_and_calls_between_them_share_one_lm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "unused")
-    journal = SqlStore(tmp_path)
+    store = SqlStore(tmp_path)
     with FaultyServer(lambda _: "fine", lambda body, attempt: ("500", "cut", None)[attempt]) as server:
-        lm = make_lm("openai/m", api_base=server.url, store=journal, options=ONCE)
+        lm = make_lm("openai/m", api_base=server.url, store=store, options=ONCE)
         for number in range(3):
             with JudgeRunner(lm, progress=False):
                 assert lm(f"In run {number}.") == ["fine"]
             assert lm(f"After run {number}.") == ["fine"]
         assert server.requests == 18
-    assert lm.meter.executed["proposer"] == count(journal) == 6
-    journal.close()
+    assert lm.meter.executed["proposer"] == count(store) == 6
+    store.close()
 
 
-def test_the_budget_is_one_for_all_who_call() -> None:
+def test_all_callers_share_one_budget() -> None:
     lm = scripted_lm(lambda _: "fine", options=LMOptions(budget=BudgetCaps(calls=3)))
     lm("One.")
     with JudgeRunner(lm, progress=False) as runner:

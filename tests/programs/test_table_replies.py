@@ -1,4 +1,4 @@
-"""What the readers of replies about several scores take for a statement about a cell, in any form."""
+"""Readers of replies about several cells: which forms count as a statement about a cell."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from debate_judge.programs.debate.prompts import Cell, cells_of, label
-from debate_judge.programs.debate.replies import Objection, read_decisions, read_scores
+from debate_judge.programs.debate.prompts import Cell, cell_label, cells_of
+from debate_judge.programs.debate.table_replies import CriticDecision, read_decisions, read_scores
 from debate_judge.programs.judge import Item
 from debate_judge.programs.roles.score_modes import ParsedScore
-from tests.programs.tables import cells, items, part
+from tests.programs.tables import block, cells, items
 
 ALONE, JOINT = cells_of(items("one", "two")), cells_of(cells("one", "two"))
 """Two candidates, in one aspect and in two: coherence on a scale from 1 to 5, plain style on one from 0 to 10."""
@@ -21,19 +21,24 @@ ALONE, JOINT = cells_of(items("one", "two")), cells_of(cells("one", "two"))
 
 def scores(field: str, of: Mapping[Cell, Item] = ALONE) -> dict[str, float | str]:
     """What is read of a reply: a score, or the reason why there is none."""
-    return scores_of(field if "[[" in field else part("scores", field), of)
+    return scores_of(field if "[[" in field else block("scores", field), of)
 
 
 def scores_of(reply: str, of: Mapping[Cell, Item]) -> dict[str, float | str]:
     found = read_scores(reply, "scores", list(of), of)
-    return {label(cell): said.score if isinstance(said, ParsedScore) else said.why for cell, said in found.items()}
+    return {
+        cell_label(cell): said.score if isinstance(said, ParsedScore) else said.problem for cell, said in found.items()
+    }
 
 
 def decisions(field: str) -> dict[str, str]:
     """What the other roles are told of the Critic's reply, or why it cannot be read."""
-    reply = f"{part('decisions', field)}\n\n{part('candidate_1', 'Its last sentence is wrong.')}"
+    reply = f"{block('decisions', field)}\n\n{block('candidate_1', 'Its last sentence is wrong.')}"
     found = read_decisions(reply, list(ALONE), ALONE)
-    return {label(cell): said.text if isinstance(said, Objection) else said.why for cell, said in found.items()}
+    return {
+        cell_label(cell): said.text if isinstance(said, CriticDecision) else said.problem
+        for cell, said in found.items()
+    }
 
 
 READ = {"candidate_1": 4, "candidate_2": 3}
@@ -105,7 +110,7 @@ def test_a_decision_says_one_thing_or_is_refused(said: str, told: str | None) ->
 
 _LONG = """
 from debate_judge.programs.debate.prompts import Cell
-from debate_judge.programs.debate.replies import read_decisions
+from debate_judge.programs.debate.table_replies import read_decisions
 known = [Cell(1, "a"), Cell(1, "b")]
 for piece in ["_", "*", "|", " - ", "_1", "candidate a ", "too high ", "no issue "]:
     for begun in ("candidate_1", "candidate_A: ", "candidate_1_a: TOO HIGH "):
@@ -115,7 +120,7 @@ print("read")
 
 
 @pytest.mark.integration
-def test_no_line_makes_a_pattern_run_away() -> None:
+def test_no_line_causes_catastrophic_backtracking() -> None:
     """24 lines of 120 kB take less than a second; a pattern that needs quadratic time takes minutes."""
     done = subprocess.run([sys.executable, "-c", _LONG], capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout == "read\n", done.stderr
@@ -126,8 +131,8 @@ LINES = "candidate_1: 4\ncandidate_2: 3"
 SAID = [{"candidate": n, "score": 5 - n, "rationale": WHY[f"candidate_{n}"]} for n in (1, 2)]
 
 WITH_REASONS = {
-    "headers": f"{part('candidate_1', WHY['candidate_1'])}\n\n{part('candidate_2', WHY['candidate_2'])}\n\n"
-    f"{part('scores', LINES)}",
+    "headers": f"{block('candidate_1', WHY['candidate_1'])}\n\n{block('candidate_2', WHY['candidate_2'])}\n\n"
+    f"{block('scores', LINES)}",
     "labels": f"candidate_1: {WHY['candidate_1']}\ncandidate_2: {WHY['candidate_2']}\nscores:\n{LINES}",
     "labels with words": f"Candidate 1: {WHY['candidate_1']}\n\nCandidate 2: {WHY['candidate_2']}\n\nScores:\n"
     "Candidate 1: 4\nCandidate 2: 3",
@@ -159,7 +164,9 @@ WITH_REASONS = {
 
 def read(reply: str, of: Mapping[Cell, Item] = ALONE) -> dict[str, tuple[float, str] | str]:
     found = read_scores(reply, "scores", list(of), of)
-    return {label(c): (v.score, v.rationale) if isinstance(v, ParsedScore) else v.why for c, v in found.items()}
+    return {
+        cell_label(c): (v.score, v.rationale) if isinstance(v, ParsedScore) else v.problem for c, v in found.items()
+    }
 
 
 @pytest.mark.parametrize("form", WITH_REASONS)
@@ -221,12 +228,12 @@ OF_THE_CRITIC = {
 @pytest.mark.parametrize("form", OF_THE_CRITIC)
 def test_decisions_are_read_in_any_form(form: str) -> None:
     found = read_decisions(OF_THE_CRITIC[form], list(ALONE), ALONE)
-    assert list(found.values()) == [Objection(False, f"Too high. {EVIDENCE}"), Objection(True, "NO ISSUE")]
+    assert list(found.values()) == [CriticDecision(False, f"Too high. {EVIDENCE}"), CriticDecision(True, "NO ISSUE")]
 
 
 @pytest.mark.parametrize("reply", ["## Decisions\nNO ISSUE", '{"decisions": "NO ISSUE"}', "**NO ISSUE**"])
 def test_no_issue_may_be_said_of_all_at_once(reply: str) -> None:
-    assert {one.content for one in read_decisions(reply, list(ALONE), ALONE).values()} == {True}
+    assert {one.no_issue for one in read_decisions(reply, list(ALONE), ALONE).values()} == {True}
 
 
 @pytest.mark.parametrize(
@@ -240,17 +247,17 @@ def test_no_issue_may_be_said_of_all_at_once(reply: str) -> None:
         '{"scores": [5, 5]}',
         '{"scores": {"coherence": 5}}',
         "scores:\ncandidate_1: 4 or 5\ncandidate_2: none",
-        f"{part('scores', LINES)}\n\n{part('scores', '5')}",
+        f"{block('scores', LINES)}\n\n{block('scores', '5')}",
     ],
 )
-def test_what_may_be_quoted_is_not_read(reply: str) -> None:
+def test_quotable_text_is_not_read_as_a_decision(reply: str) -> None:
     assert not {one[0] for one in read(reply).values() if not isinstance(one, str)} & {5}
 
 
-def test_of_a_field_that_stands_twice_the_cells_that_agree_are_read() -> None:
-    quoted = part("candidate_1", f"It says\n{part('scores', 'candidate_1: 5')}")
-    assert read(f"{quoted}\n\n{part('scores', LINES)}") == dict.fromkeys(
+def test_of_a_repeated_field_only_the_cells_that_agree_are_read() -> None:
+    quoted = block("candidate_1", f"It says\n{block('scores', 'candidate_1: 5')}")
+    assert read(f"{quoted}\n\n{block('scores', LINES)}") == dict.fromkeys(
         WHY, "the field stood twice with different content"
     )
-    quoted = part("candidate_1", f"It says\n{part('scores', 'candidate_1: 5 candidate_2: 3')}".replace("5 ", "5\n"))
-    assert read(f"{quoted}\n\n{part('scores', LINES)}")["candidate_2"] == (3, "")
+    quoted = block("candidate_1", f"It says\n{block('scores', 'candidate_1: 5 candidate_2: 3')}".replace("5 ", "5\n"))
+    assert read(f"{quoted}\n\n{block('scores', LINES)}")["candidate_2"] == (3, "")

@@ -1,4 +1,4 @@
-"""Whatever else a reply holds, each cell that is read of it was stated for this cell, and with no other value."""
+"""Property: each cell read from a reply was stated for this cell, and with no other value."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from debate_judge.data.schema import Aspect, Scale
 from debate_judge.programs.debate.prompts import Cell, cells_of
-from debate_judge.programs.debate.replies import read_scores
+from debate_judge.programs.debate.table_replies import read_scores
 from debate_judge.programs.judge import Item
 from debate_judge.programs.roles.score_modes import ParsedScore
 from tests.programs.debates import TASK
-from tests.programs.tables import part
+from tests.programs.tables import block
 
 # Names that begin with another's name: candidates 1 and 11, quality and quality overall.
 WIDE = Scale(0, 9999)
@@ -112,15 +112,15 @@ def holds(cells: Mapping[Cell, Item], lines: Sequence[Line], reply: str) -> None
 @settings(max_examples=100)
 @given(fields(ALONE), st.booleans())
 def test_of_several_candidates(lines: list[Line], bare: bool) -> None:
-    holds(ALONE, lines, part("scores", as_lines(lines)))
+    holds(ALONE, lines, block("scores", as_lines(lines)))
     if bare and any(line.cell for line in lines):
         holds(ALONE, lines, as_lines(lines))
-    holds(ALONE, lines, part("scores", as_object(lines)))
+    holds(ALONE, lines, block("scores", as_object(lines)))
 
 
 @settings(max_examples=100)
 @given(fields(JOINT))
 def test_of_several_candidates_in_several_aspects(lines: list[Line]) -> None:
-    reasons = [part(f"candidate_{n}_quality", as_lines(lines) or "None.") for n in (1, 2)]
-    holds(JOINT, lines, "\n\n".join([*reasons, part("scores", as_lines(lines))]))
-    holds(JOINT, lines, part("scores", as_object(lines)))
+    reasons = [block(f"candidate_{n}_quality", as_lines(lines) or "None.") for n in (1, 2)]
+    holds(JOINT, lines, "\n\n".join([*reasons, block("scores", as_lines(lines))]))
+    holds(JOINT, lines, block("scores", as_object(lines)))

@@ -1,4 +1,4 @@
-"""Candidates of one source in one call: who is asked about what, and what is done with calls that fail."""
+"""Candidates of one source in one call: order, splitting, and calls that fail."""
 
 from __future__ import annotations
 
@@ -20,7 +20,17 @@ from debate_judge.programs.transcript import Transcript
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import Script, debater, hold, in_turn, requested, scripted_lm, section
 from tests.programs.debates import ITEM
-from tests.programs.tables import items, judged, or_alone, part, reading, shown, table_judge, values, wanted
+from tests.programs.tables import (
+    block,
+    items,
+    judged,
+    or_single_script,
+    requested_candidates,
+    shown_candidates,
+    table_judge,
+    table_script,
+    values,
+)
 from tests.programs.test_joint import THREE, limited
 
 FOUR = items("one", "two", "three", "four")
@@ -31,7 +41,7 @@ def by_text(prompt: str, text: str) -> int:
 
 
 def number_of(prompt: str, text: str) -> int:
-    return next(number for number, told in shown(prompt).items() if told == text)
+    return next(number for number, told in shown_candidates(prompt).items() if told == text)
 
 
 def line_of(prompt: str, text: str) -> str:
@@ -42,10 +52,10 @@ def line_of(prompt: str, text: str) -> str:
 
 
 def test_one_call_scores_all_candidates_of_a_source() -> None:
-    judgements, lm = judged(table_judge(), reading(by_text), FOUR)
+    judgements, lm = judged(table_judge(), table_script(by_text), FOUR)
     assert values(judgements) == [1, 2, 3, 4]
     assert len(lm.prompts) == 1
-    assert sorted(shown(lm.prompts[0]).values()) == ["four", "one", "three", "two"]
+    assert sorted(shown_candidates(lm.prompts[0]).values()) == ["four", "one", "three", "two"]
     assert [(j.calls, j.transcript.together) for j in judgements] == [(0.25, 4)] * 4
     assert [j.transcript.turns[0].text for j in judgements][1] == "It reads:\ntwo\nso."
     # The call that opens a debate is the single call: it names no other role.
@@ -56,8 +66,8 @@ def test_the_order_depends_on_texts_and_seed_and_not_on_arrival() -> None:
     def order(candidates: list[Item], seed: int = 0) -> list[str]:
         judge = table_judge()
         judge.order = seed
-        _, lm = judged(judge, reading(by_text), candidates)
-        return list(shown(lm.prompts[0]).values())
+        _, lm = judged(judge, table_script(by_text), candidates)
+        return list(shown_candidates(lm.prompts[0]).values())
 
     first = order(FOUR)
     assert order(FOUR[::-1]) == first
@@ -65,8 +75,8 @@ def test_the_order_depends_on_texts_and_seed_and_not_on_arrival() -> None:
 
 
 def test_a_call_from_python_sends_what_a_run_sends() -> None:
-    _, by_run = judged(table_judge(together=3), reading(by_text), FOUR)
-    by_call = scripted_lm(reading(by_text))
+    _, by_run = judged(table_judge(together=3), table_script(by_text), FOUR)
+    by_call = scripted_lm(table_script(by_text))
     with dspy.context(lm=by_call):
         texts = [item.text for item in FOUR[::-1]]
         found = table_judge(together=3)(
@@ -83,12 +93,12 @@ def test_equal_texts_without_a_source_have_a_place_in_the_table_of_each_group(jo
         for n in (1, 2)
     ]
     judge = Debate(debate_config=DebateConfig(1, tie_breaker=True), together=4, joint=joint)
-    script = reading(lambda _, text: 2 if text == "same text" else 4, lambda _, text: "TOO LOW")
+    script = table_script(lambda _, text: 2 if text == "same text" else 4, lambda _, text: "TOO LOW")
     judgements, lm = judged(judge, script, [*groups[0], *groups[1]])
     assert values(judgements) == [2, 4, 2, 4]
     assert len(lm.prompts) == 2 * 4
     assert sum(j.calls for j in judgements) == 8
-    assert {tuple(sorted(shown(prompt).values())) for prompt in lm.prompts} == {
+    assert {tuple(sorted(shown_candidates(prompt).values())) for prompt in lm.prompts} == {
         ("same text", "text of 1"),
         ("same text", "text of 2"),
     }
@@ -107,13 +117,13 @@ def test_a_candidate_that_comes_alone_is_judged_by_the_ordinary_prompt() -> None
 
 def too_small(most: int) -> Script:
     """An LM whose context holds no more than `most` candidates."""
-    honest = reading(by_text)
+    honest = table_script(by_text)
 
     def script(prompt: str) -> str:
-        if len(shown(prompt)) > most:
+        if len(shown_candidates(prompt)) > most:
             raise lm15.ContextLengthError("prompt is too long", status=400)
         if section(prompt, "candidate"):
-            return f"{part('rationale', 'So.')}\n\n{part('score', by_text('', section(prompt, 'candidate')))}"
+            return f"{block('rationale', 'So.')}\n\n{block('score', by_text('', section(prompt, 'candidate')))}"
         return honest(prompt)
 
     return script
@@ -128,11 +138,11 @@ def test_a_table_that_is_too_long_is_cut_into_halves(most: int, size: int, calls
     assert sum(j.calls for j in judgements) == pytest.approx(calls)
 
 
-def test_a_text_that_is_refused_takes_nobody_along() -> None:
+def test_a_refused_text_leaves_the_others_scored() -> None:
     honest = too_small(4)
 
     def script(prompt: str) -> str:
-        if "three" in (*shown(prompt).values(), section(prompt, "candidate")):
+        if "three" in (*shown_candidates(prompt).values(), section(prompt, "candidate")):
             raise lm15.InvalidRequestError("this text is not allowed", status=400)
         return honest(prompt)
 
@@ -150,7 +160,7 @@ def test_texts_without_a_source_are_no_candidates_of_one() -> None:
 
 def replying(change: Callable[[str, str], str]) -> Script:
     """The honest script, whose first reply is changed by `change` of the prompt and the reply."""
-    honest, seen = reading(by_text), list[str]()
+    honest, seen = table_script(by_text), list[str]()
 
     def script(prompt: str) -> str:
         seen.append(prompt)
@@ -179,12 +189,12 @@ GAPS: dict[str, tuple[Callable[[str, str], str], list[str], str]] = {
     "one missing": (without("two"), ["two"], "it was missing"),
     "two missing": (without("two", "four"), ["two", "four"], "it was missing"),
     "twice, and different": (instead("three", "{0}: 3\n{0}: 4"), ["three"], "twice with different content"),
-    "no number": (instead("one", "{}: excellent"), ["one"], "no score could be found"),
-    "two numbers": (instead("one", "{}: 1 or 2"), ["one"], "no score could be found"),
+    "no number": (instead("one", "{}: excellent"), ["one"], "no score"),
+    "two numbers": (instead("one", "{}: 1 or 2"), ["one"], "no score"),
     "off the scale": (instead("four", "{}: 9"), ["four"], "outside the scale"),
     "of another scale": (instead("four", "{}: 4/10"), ["four"], "on another scale"),
     "its section twice": (
-        lambda prompt, reply: part(line_of(prompt, "two").split(":")[0], "Other reasons.") + "\n\n" + reply,
+        lambda prompt, reply: block(line_of(prompt, "two").split(":")[0], "Other reasons.") + "\n\n" + reply,
         ["two"],
         "twice with different content",
     ),
@@ -210,16 +220,16 @@ GAPS: dict[str, tuple[Callable[[str, str], str], list[str], str]] = {
 
 
 @pytest.mark.parametrize("gap", GAPS)
-def test_what_cannot_be_read_is_asked_for_once_more_about_these_alone(gap: str) -> None:
+def test_only_unreadable_candidates_are_requested_again(gap: str) -> None:
     change, texts, why = GAPS[gap]
     judgements, lm = judged(table_judge(), replying(change), FOUR)
     assert values(judgements) == [1, 2, 3, 4]
     first, second = lm.prompts
     asked = sorted(number_of(first, text) for text in texts)
-    assert sorted(wanted(second, "scores")) == asked
+    assert sorted(requested_candidates(second, "scores")) == asked
     assert why in section(second, "correction")
     # The company stays: the table is the same.
-    assert shown(second) == shown(first)
+    assert shown_candidates(second) == shown_candidates(first)
     again = {item.text for item in FOUR if item.text in texts}
     calls = [j.calls for j in judgements]
     assert calls == [pytest.approx(0.25 + (1 / len(again) if item.text in again else 0)) for item in FOUR]
@@ -228,12 +238,12 @@ def test_what_cannot_be_read_is_asked_for_once_more_about_these_alone(gap: str) 
 
 def spoiling(text: str) -> Script:
     """An LM whose replies about a table with `text` cannot be read, as if it repeated the headers in that text."""
-    honest = reading(by_text)
+    honest = table_script(by_text)
 
     def script(prompt: str) -> str:
         if section(prompt, "candidate"):
             return debater(score=str(by_text(prompt, section(prompt, "candidate"))))(prompt)
-        return "They are all fine." if text in shown(prompt).values() else honest(prompt)
+        return "They are all fine." if text in shown_candidates(prompt).values() else honest(prompt)
 
     return script
 
@@ -242,14 +252,14 @@ def test_a_table_whose_reply_stays_unreadable_is_asked_again_in_halves() -> None
     judgements, lm = judged(table_judge(), spoiling("three"), FOUR)
     assert values(judgements) == [1, 2, 3, 4]
     # Twice about all, once about the half without the text, twice about the other, and about either of its two alone.
-    assert sorted(len(shown(p)) for p in lm.prompts if not section(p, "candidate")) == [2, 2, 2, 4, 4]
+    assert sorted(len(shown_candidates(p)) for p in lm.prompts if not section(p, "candidate")) == [2, 2, 2, 4, 4]
     alone = [section(p, "candidate") for p in lm.prompts if section(p, "candidate")]
     assert len(alone) == 2
     assert "three" in alone
     assert sum(judgement.calls for judgement in judgements) == pytest.approx(len(lm.prompts))
 
 
-def test_what_cannot_be_read_alone_either_leaves_its_candidate_unscored_and_no_other() -> None:
+def test_a_candidate_that_stays_unreadable_is_unscored_and_no_other() -> None:
     honest = spoiling("three")
     judgements, lm = judged(
         table_judge(1), lambda p: "Great." if section(p, "candidate") == "three" else honest(p), FOUR
@@ -258,7 +268,7 @@ def test_what_cannot_be_read_alone_either_leaves_its_candidate_unscored_and_no_o
     assert not [judgement for judgement in judgements[:2] + judgements[3:] if isinstance(judgement, Unscored)]
     lost = judgements[2]
     assert isinstance(lost, Unscored)
-    assert "no score could be found" in lost.detail
+    assert "no score" in lost.detail
     assert "[kept as " in lost.detail
     # It is no longer debated.
     assert "three" not in [section(prompt, "candidate") for prompt in lm.prompts if "decision" in requested(prompt)]
@@ -273,7 +283,7 @@ def debate() -> Debate:
 
 
 def prompts(judge: Debate) -> list[str]:
-    return judged(judge, reading(lambda prompt, text: 3, lambda prompt, text: "TOO LOW"), TEXTS)[1].prompts
+    return judged(judge, table_script(lambda prompt, text: 3, lambda prompt, text: "TOO LOW"), TEXTS)[1].prompts
 
 
 def test_rated_examples_are_shown_once_for_the_table_and_never_of_its_own_source() -> None:
@@ -290,7 +300,7 @@ def test_rated_examples_are_shown_once_for_the_table_and_never_of_its_own_source
         assert "A leak." not in told[0]
 
 
-def test_a_server_that_fails_leaves_the_table_whole() -> None:
+def test_a_server_error_does_not_split_the_table() -> None:
     """Cut, it would be scored otherwise than by the next run, which finds the server well."""
 
     def script(prompt: str) -> str:
@@ -298,13 +308,13 @@ def test_a_server_that_fails_leaves_the_table_whole() -> None:
             return "OK"
         if "decisions" in requested(prompt):
             raise lm15.RateLimitError("slow down", retry_after=0.001)
-        return reading(lambda p, text: 3)(prompt)
+        return table_script(lambda p, text: 3)(prompt)
 
     lm = scripted_lm(script, options=LMOptions(first_wait=0.01))
     with JudgeRunner(lm, progress=False) as runner:
         judgements = runner.judge(debate(), TEXTS)
     assert values(judgements) == ["lm error"] * 3
-    assert {len(shown(prompt)) for prompt in lm.prompts if section(prompt, "task")} == {3}
+    assert {len(shown_candidates(prompt)) for prompt in lm.prompts if section(prompt, "task")} == {3}
     assert all(isinstance(j, Unscored) and j.detail.startswith("critic, round 1: ") for j in judgements)
     assert [round(j.calls, 9) for j in judgements] == [round(2 / 3, 9)] * 3
 
@@ -313,7 +323,7 @@ def disputing(*texts: str) -> Callable[[str, str], str | None]:
     return lambda prompt, text: "TOO LOW" if text in texts else None
 
 
-def test_only_what_is_disputed_is_revised_and_debated_further() -> None:
+def test_only_disputed_candidates_are_revised_and_debated_further() -> None:
     def score(prompt: str, text: str) -> float:
         # In a revision all scores are given anew, those that nobody disputes too.
         return by_text(prompt, text) + (0.5 if section(prompt, "debate") else 0)
@@ -322,7 +332,7 @@ def test_only_what_is_disputed_is_revised_and_debated_further() -> None:
         later = "Critic, round 1" in section(prompt, "debate")
         return "TOO LOW" if text == "two" or (text == "three" and not later) else None
 
-    judgements, lm = judged(table_judge(2, tie_breaker=True), reading(score, issues), FOUR)
+    judgements, lm = judged(table_judge(2, tie_breaker=True), table_script(score, issues), FOUR)
     assert values(judgements) == [1, 2.5, 3.5, 4]
     assert [(j.rounds, j.stop_reason) for j in judgements if isinstance(j, Verdict)] == [
         (1, "no issue"), (2, "tie-breaker"), (2, "no issue"), (1, "no issue"),
@@ -331,9 +341,9 @@ def test_only_what_is_disputed_is_revised_and_debated_further() -> None:
     two, three = number_of(first, "two"), number_of(first, "three")
     kinds = [[name for name in requested(p) if not name.startswith("candidate")] for p in lm.prompts]
     assert kinds == [["scores"], ["review", "decisions"]] * 2 + [["scores"], ["final_scores"]]
-    assert sorted(wanted(lm.prompts[3], "decisions")) == sorted([two, three])
-    assert sorted(wanted(lm.prompts[2], "scores")) == [1, 2, 3, 4]
-    assert wanted(lm.prompts[5], "final_scores") == [two]
+    assert sorted(requested_candidates(lm.prompts[3], "decisions")) == sorted([two, three])
+    assert sorted(requested_candidates(lm.prompts[2], "scores")) == [1, 2, 3, 4]
+    assert requested_candidates(lm.prompts[5], "final_scores") == [two]
     # Scorer and Critic 1/4 each, the revision of two 1/2, their second review 1/2, then one alone: 1 and 1.
     assert [j.calls for j in judgements] == [0.5, 3.5, 1.5, 0.5]
     assert sum(j.calls for j in judgements) == len(lm.prompts) == 6
@@ -346,16 +356,16 @@ def test_only_what_is_disputed_is_revised_and_debated_further() -> None:
 
 @pytest.mark.parametrize(("cut_in", "left"), [(1, 2), (2, 2), (2, 1)])
 @pytest.mark.parametrize("joint", [False, True])
-def test_a_table_that_is_cut_late_is_read_at_a_smaller_n_as_if_held_so_far_alone(
+def test_a_table_split_in_a_later_round_has_the_prefixes_of_shorter_debates(
     joint: bool, cut_in: int, left: int
 ) -> None:
     """The context holds the whole table until a round, and from then on `left` candidates."""
     items = THREE if joint else FOUR
     judge = Debate(debate_config=DebateConfig(2, tie_breaker=True), together=8, joint=joint)
-    honest = limited(99) if joint else or_alone(reading(by_text, disputing("one", "two", "three")))
+    honest = limited(99) if joint else or_single_script(table_script(by_text, disputing("one", "two", "three")))
 
     def script(prompt: str) -> str:
-        if f"Critic, round {cut_in}" in section(prompt, "debate") and len(shown(prompt)) > left:
+        if f"Critic, round {cut_in}" in section(prompt, "debate") and len(shown_candidates(prompt)) > left:
             raise lm15.ContextLengthError("prompt is too long", status=400)
         return honest(prompt)
 

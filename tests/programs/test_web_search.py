@@ -1,4 +1,4 @@
-"""Evidence from the web, by a local stand-in of the provider."""
+"""Evidence from web search, with a local stand-in of the provider."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from debate_judge.data.errors import InputError
-from debate_judge.programs.hallucination.evidence import SNIPPETS, SearchError, Serper
+from debate_judge.programs.hallucination.evidence import MAX_SNIPPETS, SearchError, Serper
 from debate_judge.programs.judge import Unscored
 from tests.fakes import hold, only, section
 from tests.hostile_server import HostileServer, sized
@@ -51,7 +51,7 @@ def test_a_claim_without_knowledge_is_looked_up_on_the_web(provider: Provider) -
     lm = checker()
     verdict = hold(lm, only(judge(0, search="serper").judge([BARE])))
     assert sorted(asked["q"] for asked in provider.asked) == ["police appeal", "robbery city"]
-    assert {asked["num"] for asked in provider.asked} == {SNIPPETS}
+    assert {asked["num"] for asked in provider.asked} == {MAX_SNIPPETS}
     assert provider.keys == [b"secret-key"] * 2
     prompt = lm.prompts[-1]
     assert "found on the web" in section(prompt, "task")
@@ -89,7 +89,7 @@ def test_direct_answers_and_facts_come_before_pages(provider: Provider) -> None:
     assert found == ["Lima", "Capital of Peru", "Founded: 1535", "A page."]
 
 
-def test_a_provider_that_is_busy_is_asked_again(provider: Provider) -> None:
+def test_a_busy_provider_is_retried(provider: Provider) -> None:
     provider.replies = [(429, b"Retry-After: 0", ""), (503, b"X: 1", "")]
     assert asyncio.run(Serper(pause=0.0).snippets("q", 1)) == ["q 1"]
     assert len(provider.asked) == 3
@@ -104,7 +104,7 @@ def test_a_provider_that_is_busy_is_asked_again(provider: Provider) -> None:
         ([(200, b"X: 1", [])], 1, "usual form"),
     ],
 )
-def test_a_search_that_fails_says_why(
+def test_the_error_of_a_failed_search_names_the_reason(
     provider: Provider, replies: list[tuple[int, bytes, object]], asked: int, words: str
 ) -> None:
     provider.replies = list(replies)

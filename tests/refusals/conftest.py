@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from debate_judge import data
-from debate_judge.data.schema import group_record
+from debate_judge.data.schema import group_to_json
 from tests.refusals.refusal import SECRET
 from tests.runs import exports, known_judges
 
@@ -25,7 +25,7 @@ SCORED = [
 def furnished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Rated and scored files, the exports of two judges, and one without the scores that it was measured by."""
     folder = tmp_path_factory.mktemp("furnished")
-    rated = [group_record(group) for group in data.load("sample").groups[:8]]
+    rated = [group_to_json(group) for group in data.load("sample").groups[:8]]
     lines = [{**r, "task": "summarization", "candidates": r["candidates"][:4]} for r in rated]  # type: ignore[index]
     (folder / "rated.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     (folder / "scored.jsonl").write_text("".join(json.dumps(line) + "\n" for line in SCORED))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from debate_judge import data
-from debate_judge.data.files.columns import Columns
+from debate_judge.data.files.columns import ColumnNames
 from debate_judge.data.files.groups import iter_groups, load
 from debate_judge.data.files.reading import toml
 from debate_judge.data.files.task_file import find_task, read_task
@@ -271,7 +271,7 @@ def places(file: str, read: Callable[[Path], object], found: Iterable[Place]) ->
 
 
 def columns(*entries: str) -> Callable[[], object]:
-    return lambda: load(Path("a.csv"), TASK, Columns.of(entries))
+    return lambda: load(Path("a.csv"), TASK, ColumnNames.parse(entries))
 
 
 def deep(content: str) -> dict[str, str]:
@@ -379,7 +379,7 @@ TABLE = [
         ]
     ),
     *(
-        row(f"sources {text!r}", lambda t=text: SourceSelection.of(t), "sources", "selection of sources")  # type: ignore[misc]
+        row(f"sources {text!r}", lambda t=text: SourceSelection.parse(t), "sources", "selection of sources")  # type: ignore[misc]
         for text in ("0", "1.5", "5-2", "half", "", "1e1")
     ),
 ]

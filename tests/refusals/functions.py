@@ -15,10 +15,10 @@ import debate_judge
 from debate_judge import Aspect, Debate, Scale, Task, corpus, examples, load, offline_lm
 from debate_judge.data import LOADERS
 from debate_judge.data import load as load_data
-from debate_judge.data.folds import fold
+from debate_judge.data.folds import make_folds
 from debate_judge.data.requirements import require_ratings
 from debate_judge.data.schema import Candidate, Corpus, Origin, RatedGroup
-from debate_judge.data.sources import choose
+from debate_judge.data.sources import select_sources
 from debate_judge.data.splits import split
 from debate_judge.runs.evaluation.score_files import read_external
 from debate_judge.runs.export.process import judge_of_process
@@ -233,7 +233,7 @@ def parted(given: Corpus, aspect: str = "tone", **more: Any) -> Callable[[], obj
 
 
 def folded(given: Corpus, count: int) -> Callable[[], object]:
-    return lambda: fold(given, aspects=["tone"], seed=0, count=count)
+    return lambda: make_folds(given, aspects=["tone"], seed=0, count=count)
 
 
 def rated(given: Corpus, aspect: str = "tone") -> Callable[[], object]:
@@ -257,7 +257,10 @@ CORPORA = [
     row("nothing rated of an aspect", rated(MANY, "solved"), None, "ratings of tone"),
     row("nothing rated", rated(toned((None,))), None, '"ratings"'),
     row("nothing but threes", rated(toned((3, 3), (3, None))), None, "only 3"),
-    *(row(f"sources {text}", lambda t=text: choose(MANY, t), "sources", "at most 30") for text in ("31", "20-31")),  # type: ignore[misc]
+    *(
+        row(f"sources {text}", lambda t=text: select_sources(MANY, t), "sources", "at most 30")
+        for text in ("31", "20-31")
+    ),  # type: ignore[misc]
 ]
 
 TABLE = [*JUDGES, *EXPORTS, *INTEGRATIONS, *SCORED, *CORPORA]

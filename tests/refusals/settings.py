@@ -224,10 +224,10 @@ ADDRESSES = (
         for number, address in enumerate(("mysql://judge@127.0.0.1/r", "replies.db", "postgresql://[::1/r"))
     ]
     + [
-        row(f"served at {host} without a key", served(host), None, serve.KEY)
+        row(f"served at {host} without a key", served(host), None, serve.KEY_VARIABLE)
         for host in ("0.0.0.0", "::", "10.0.0.1", "judge.example")
     ]
-    + [row("too short a key", served("127.0.0.1"), None, "short", env={serve.KEY: "short"})]
+    + [row("too short a key", served("127.0.0.1"), None, "short", env={serve.KEY_VARIABLE: "short"})]
 )
 
 TABLE = [*SETTINGS, *OPTIONS, *JUDGES, *OPTIMIZERS, *ADDRESSES]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from debate_judge import data
-from debate_judge.data.schema import group_record
+from debate_judge.data.schema import group_to_json
 from debate_judge.runs.export import loaded
 from tests.browser import Browser
 from tests.fakes import ScriptedLM, scripted_lm
@@ -39,7 +39,7 @@ def lms(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list
 def rated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Eight groups of the sample, with four candidates each."""
     path = tmp_path_factory.mktemp("data") / "rated.jsonl"
-    records = [group_record(group) for group in data.load("sample").groups[:8]]
+    records = [group_to_json(group) for group in data.load("sample").groups[:8]]
     lines = [{**r, "task": "summarization", "candidates": r["candidates"][:4]} for r in records]  # type: ignore[index]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return path

@@ -129,8 +129,8 @@ class Command:
 def in_this_process(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
     """The command, with an LM that answers, and units of a few groups."""
     monkeypatch.setenv("OPENAI_API_KEY", "unused")
-    monkeypatch.setattr(units, "SMALLEST", 400)
-    monkeypatch.setattr(units, "UNITS", 1 << 20)
+    monkeypatch.setattr(units, "MIN_UNIT_BYTES", 400)
+    monkeypatch.setattr(units, "TARGET_UNITS", 1 << 20)
     ray = RayInThreads()
 
     @contextmanager

@@ -10,7 +10,7 @@ from debate_judge.programs import build_preset
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.runs.export.folder import save
 from tests.fakes import requested, section
-from tests.programs.tables import reading
+from tests.programs.tables import table_script
 
 TONE = Aspect("tone", "How the reply treats the customer.", Scale(1, 5))
 HELP = Aspect("help", "Whether it helps.", Scale(1, 5))
@@ -39,7 +39,7 @@ def score_for(text: str) -> float:
 def script(prompt: str) -> str:
     """A Scorer that names the text in its reason; about a text with `unreadable` it says nothing."""
     if "score" not in requested(prompt):
-        return reading(lambda _, text: score_for(text))(prompt)
+        return table_script(lambda _, text: score_for(text))(prompt)
     text = section(prompt, "candidate")
     if "unreadable" in text:
         return "I would rather not."

@@ -16,7 +16,7 @@ import pytest
 
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.calibration import Calibration
-from debate_judge.data.schema import Corpus, RatedGroup, group_record
+from debate_judge.data.schema import Corpus, RatedGroup, group_to_json
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.runs.export import loaded
@@ -118,5 +118,5 @@ def command(name: str, *arguments: object) -> tuple[int, dict[str, Any]]:
 
 
 def file_of(path: Path, groups: Iterable[RatedGroup]) -> str:
-    path.write_text("".join(json.dumps({**group_record(g), "task": TASK.name}) + "\n" for g in groups))
+    path.write_text("".join(json.dumps({**group_to_json(g), "task": TASK.name}) + "\n" for g in groups))
     return str(path)

@@ -22,7 +22,7 @@ from debate_judge.runs import score
 from debate_judge.runs.export.folder import save
 from tests.batch_server import BatchServer
 from tests.config_keys import keys
-from tests.programs.batches import HURRY, recorded
+from tests.programs.batches import SHORT_WAITS, recorded
 from tests.programs.faults import TASK, answer, expected, items
 
 JOBS = {("scorer", "0"): 30, ("critic", "1"): 30, ("scorer", "1"): 15}
@@ -40,7 +40,7 @@ def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def hurried(cls: type[LMOptions], **values: Any) -> LMOptions:
         made: LMOptions = usual(cls, **values)
-        return replace(made, batch_timing=HURRY.batch_timing, first_wait=HURRY.first_wait)
+        return replace(made, batch_timing=SHORT_WAITS.batch_timing, first_wait=SHORT_WAITS.first_wait)
 
     monkeypatch.setattr(LMOptions, "from_settings", classmethod(hurried))
 
@@ -118,7 +118,7 @@ def test_scoring_that_was_killed_goes_on_with_its_jobs(phase: str, tmp_path: Pat
         return fault
 
     with BatchServer(answer) as server:
-        server.door = door
+        server.on_request = door
         command = [sys.executable, "-c", HURRIED, *scoring(tmp_path, server, 30)]
         environment = {**os.environ, "OPENAI_API_KEY": "sk-x"}
         with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
@@ -127,7 +127,7 @@ def test_scoring_that_was_killed_goes_on_with_its_jobs(phase: str, tmp_path: Pat
                 assert process.poll() is None, process.stderr.read() if process.stderr else ""
                 assert time.monotonic() < end
             process.send_signal(signal.SIGKILL)
-        server.door = lambda method, path, number: None
+        server.on_request = lambda method, path, number: None
         assert score.main(scoring(tmp_path, server, 30)) == 0
         assert server.made_calls == JOBS
         assert set(server.executed.values()) == {1}

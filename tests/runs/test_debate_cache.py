@@ -15,7 +15,7 @@ from debate_judge.programs.judge import DebateConfig, Item, Judge, Verdict
 from debate_judge.runs.runner.debate_cache import DebateCache
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import ScriptedLM, debater, scripted_lm
-from tests.programs.tables import JOINT_TASK, cells, joint_judge, joint_reading
+from tests.programs.tables import JOINT_TASK, cells, joint_judge, joint_table_script
 
 ASPECT = Aspect("clear", "How clear.", Scale(1, 5))
 TASK = Task("toy", "source", "text", (ASPECT,))
@@ -81,7 +81,7 @@ def test_a_joint_judge_is_another_one_where_any_of_its_aspects_is_judged_otherwi
     plain = joint_judge()
     other = guided(plain, "Long words are liked.")
     first, second = (aspect.name for aspect in JOINT_TASK.aspects)
-    lm, texts = scripted_lm(joint_reading(lambda prompt, text, aspect: 3)), cells("One.", "Two.")
+    lm, texts = scripted_lm(joint_table_script(lambda prompt, text, aspect: 3)), cells("One.", "Two.")
     with JudgeRunner(lm, progress=False, memory=DebateCache()) as runner:
         for own in (plain, other):
             (shared,) = shared_judges({first: plain, second: own})

@@ -55,7 +55,7 @@ def test_settings_stand_in_brackets_and_alternatives_are_judges_of_their_own() -
     assert [one.name for one in found] == [*names, "single", "chateval[roles=[critic,news-author],turns=3]"]
     assert [judge(one).debate_config.rounds for one in found] == [0, 2, 0, 2]
     assert judge(found[1]).instructions()["critic"] == PERSONAS["plain"].text
-    assert list(judge(found[3]).texts) == ["critic", "news-author"]
+    assert list(judge(found[3]).role_texts) == ["critic", "news-author"]
 
 
 def test_a_judge_may_be_given_a_persona_of_the_users_own(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from debate_judge.runs.distributed.units import find_inputs, fingerprinted
+from debate_judge.runs.distributed.units import find_inputs, with_fingerprints
 from tests.runs.distributed_run import write_jsonl, write_parquet
 
 
@@ -23,7 +23,7 @@ def memory() -> Iterator[str]:
 
 
 def fingerprints(pattern: str | Path) -> list[str]:
-    return [file.fingerprint for file in fingerprinted(find_inputs(str(pattern)))]
+    return [file.fingerprint for file in with_fingerprints(find_inputs(str(pattern)))]
 
 
 @pytest.mark.parametrize("scheme", ["", "file://"])

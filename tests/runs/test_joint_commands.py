@@ -21,7 +21,7 @@ from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.runner.streaming import judge_in_order
 from tests.config_keys import keys
 from tests.fakes import ScriptedLM, scripted_lm, section
-from tests.programs.tables import joint_reading, part, wanted_cells
+from tests.programs.tables import block, joint_table_script, requested_cells
 from tests.runs.together_command import TASK, TONE, arguments, digit, exported, rows_of, stream
 
 Row = tuple[Any, ...]
@@ -35,8 +35,8 @@ def of_cell(prompt: str, text: str, aspect: str) -> int:
 
 def script(prompt: str) -> str:
     if section(prompt, "candidate"):
-        return f"{part('rationale', 'So.')}\n\n{part('score', digit(prompt, section(prompt, 'candidate')))}"
-    return joint_reading(of_cell)(prompt)
+        return f"{block('rationale', 'So.')}\n\n{block('score', digit(prompt, section(prompt, 'candidate')))}"
+    return joint_table_script(of_cell)(prompt)
 
 
 def judge(together: int, guide: str = "", joint: bool = True, name: str = "single") -> Debate:
@@ -105,7 +105,7 @@ def test_a_loaded_judge_scores_all_aspects_of_a_group_in_one_call(tmp_path: Path
         assert {(s.calls, s.together, s.joint) for s in alone.values()} == {(0.5, 1, 2)}
         (help_alone,) = one.score(text="reply 7", source="message 1", aspects="help").values()
         assert (help_alone.score, help_alone.calls, help_alone.joint) == (3, 1, 1)
-    assert [len(wanted_cells(p, "scores")) for p in lms[0].prompts[:2]] == [8, 2]
+    assert [len(requested_cells(p, "scores")) for p in lms[0].prompts[:2]] == [8, 2]
     assert section(lms[0].prompts[2], "candidate") == "reply 7"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from debate_judge import data
-from debate_judge.data.schema import group_record
+from debate_judge.data.schema import group_to_json
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.lm.reply import InMemoryStore
@@ -31,7 +31,7 @@ ASPECTS = ["coherence", "relevance"]
 def rated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Eight groups of the sample, with three candidates each."""
     path = tmp_path_factory.mktemp("data") / "rated.jsonl"
-    records = [group_record(group) for group in data.load("sample").groups[:8]]
+    records = [group_to_json(group) for group in data.load("sample").groups[:8]]
     lines = [{**r, "task": "summarization", "candidates": r["candidates"][:3]} for r in records]  # type: ignore[index]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return path

@@ -19,7 +19,7 @@ from debate_judge.runs.evaluation.evaluate import evaluate
 from debate_judge.runs.evaluation.perturbations import PERTURBATIONS, sentences
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import Script, ScriptedLM, debater, scripted_lm, section
-from tests.programs.tables import joint_reading, reading
+from tests.programs.tables import joint_table_script, table_script
 
 TONE = Aspect("tone", "How the reply treats the customer.", Scale(1, 5))
 HELP = Aspect("help", "Whether it helps.", Scale(1, 5))
@@ -191,7 +191,7 @@ def test_several_aspects_of_one_scale_are_taken_together() -> None:
 
 
 def test_side_by_side_half_of_the_candidates_are_perturbed_at_a_time() -> None:
-    effects, lm = probed(build_preset("single", {"together": 4}), reading(lambda _, t: value(t)), "polite")
+    effects, lm = probed(build_preset("single", {"together": 4}), table_script(lambda _, t: value(t)), "polite")
     assert len(lm.prompts) == 3 * GROUPS
     counts = sorted(sum(prompt.count(mark) for mark in ("Thank", "pleasure", "thanks")) > 0 for prompt in lm.prompts)
     assert counts == [False] * GROUPS + [True] * 2 * GROUPS
@@ -203,7 +203,7 @@ def test_a_judge_that_likes_the_first_place_is_caught() -> None:
     def first(prompt: str, candidate: str) -> float:
         return value(candidate) + (section(prompt, "candidate_1") == candidate)
 
-    effects, lm = probed(build_preset("single", {"together": 4}), reading(first), "order")
+    effects, lm = probed(build_preset("single", {"together": 4}), table_script(first), "order")
     assert len(lm.prompts) == 2 * GROUPS
     # Of four candidates, the two at the ends are first once.
     assert change(effects, "order") == 0.5
@@ -211,7 +211,7 @@ def test_a_judge_that_likes_the_first_place_is_caught() -> None:
     assert effects["order"]["tone"].shows_bias
     last, _ = probed(
         build_preset("single", {"together": 4}),
-        reading(lambda p, t: value(t) + (section(p, "candidate_4") == t)),
+        table_script(lambda p, t: value(t) + (section(p, "candidate_4") == t)),
         "order",
     )
     assert change(last, "order") == -0.5
@@ -227,7 +227,7 @@ def test_aspects_that_share_a_call_share_the_perturbed_text() -> None:
         return value(candidate) + (courteous if aspect == "tone" else first)
 
     judge = build_preset("single", {"together": 4, "joint": True})
-    effects, lm = probed(judge, joint_reading(liking), "polite", "order", setup=both)
+    effects, lm = probed(judge, joint_table_script(liking), "polite", "order", setup=both)
     assert len(lm.prompts) == (1 + 2 + 1) * GROUPS
     assert (change(effects, "polite"), change(effects, "polite", "help")) == (1, 0)
     assert (change(effects, "order"), change(effects, "order", "help")) == (0, 0.5)

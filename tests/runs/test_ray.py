@@ -38,8 +38,8 @@ def running() -> Iterator[Any]:
         # Workers have the environment that Ray was started in.
         patch.setenv("OPENAI_API_KEY", "unused")
         patch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "true")
-        patch.setattr(units, "SMALLEST", 1000)
-        patch.setattr(units, "UNITS", 1 << 20)
+        patch.setattr(units, "MIN_UNIT_BYTES", 1000)
+        patch.setattr(units, "TARGET_UNITS", 1 << 20)
         with driver.cluster(None, 2) as found:
             yield found
 

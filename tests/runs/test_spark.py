@@ -107,8 +107,8 @@ def _registered(folder: Path) -> SimpleNamespace:
     judge = CompiledJudge(TASK, judges)
     exported = save(folder / "export", judge, lm={"spec": "hosted_vllm/scripted"}, evidence={}, name="notes")
     with Tracker(uri=None, store=folder / "store", experiment="debate/notes", run_name="notes") as tracker:
-        uri = tracker.model(exported, name="judge", registration=registration("notes"))
-    return SimpleNamespace(export=exported, uri=uri, store=tracker.place.uri)
+        uri = tracker.log_model(exported, name="judge", registration=registration("notes"))
+    return SimpleNamespace(export=exported, uri=uri, store=tracker.tracking_store.uri)
 
 
 @pytest.fixture(scope="module")

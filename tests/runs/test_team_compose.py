@@ -105,7 +105,7 @@ def test_the_command_of_the_service_is_one_of_ours_and_needs_its_key(
     flags = read(ServeFlags, make_parser("serve", "", ServeFlags).parse_args(words[2:]))
     assert f":{flags.port}:{flags.port}" in service["ports"][0]
     assert limits(flags).budget.usd == 20
-    monkeypatch.setenv(serve.KEY, filled_in(service["environment"][serve.KEY], example()))
+    monkeypatch.setenv(serve.KEY_VARIABLE, filled_in(service["environment"][serve.KEY_VARIABLE], example()))
     with pytest.raises(InputError, match="or a key in"):
         serve.bearer_key(flags.host)
 

@@ -21,7 +21,7 @@ from debate_judge.programs import build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.runs import score
 from debate_judge.runs.export.folder import save
-from debate_judge.runs.tracking.shared_view import GUIDE
+from debate_judge.runs.tracking.shared_view import NOTE
 from debate_judge.runs.tracking.tracker import Tracker
 from tests.browser import Browser, needs_browser
 from tests.config_keys import keys
@@ -93,7 +93,7 @@ def judge(
     """The address of the service, whose judge was registered with MLflow's server."""
     store = tmp_path_factory.mktemp("judge")
     with Tracker(uri=served, store=store, experiment="debate/served", run_name="compiled") as tracker:
-        tracker.model(export, name="judge", registration=registration(example()["JUDGE"]))
+        tracker.log_model(export, name="judge", registration=registration(example()["JUDGE"]))
     given = {"POSTGRES_PASSWORD": PASSWORD, "OPENAI_API_KEY": "unused", "DEBATE_API_BASE": lm.url}
     here = {"http://mlflow:5000": served, "postgresql://judge@database:5432/replies": replies}
     here |= {"/replies": str(store), "0.0.0.0": "127.0.0.1", "8080": str(free_port())}
@@ -105,9 +105,9 @@ def test_mlflows_server_keeps_runs_in_postgresql_and_hands_artifacts_through(
     served: str, artifacts: Path, tmp_path: Path
 ) -> None:
     with Tracker(uri=served, store=tmp_path / "store", experiment="debate/served", run_name="mine") as tracker:
-        tracker.metrics({"agreement": 0.5})
-        tracker.details({"calls": 3.0})
-    run = tracker.place.client.get_run(tracker.run_id)
+        tracker.log_metrics({"agreement": 0.5})
+        tracker.log_details({"calls": 3.0})
+    run = tracker.tracking_store.client.get_run(tracker.run_id)
     assert (run.info.status, run.data.metrics["agreement"]) == ("FINISHED", 0.5)
     # The client knows nothing of the server's folder.
     assert run.info.artifact_uri.startswith("mlflow-artifacts:/")
@@ -155,11 +155,11 @@ def _track(server: str, store: Path, name: str, judge: str, agreement: float) ->
     tracker = Tracker(uri=server, store=store, experiment="debate/sample", run_name=name)
     with tracker:
         shown = {"data": "sample", "judge": judge, "lm": "offline", "tuner": "guide", "seed": 0}
-        tracker.settings(shown, shown)
-        tracker.trial("n=0, knowledge: none", {"rounds": 0}, {"choice_agreement": 0.8})
+        tracker.log_settings(shown, shown)
+        tracker.log_trial("n=0, knowledge: none", {"rounds": 0}, {"choice_agreement": 0.8})
         figures = {"agreement": agreement, "agreement_low": agreement - 0.05, "agreement_high": agreement + 0.05}
-        tracker.metrics({**figures, "agreement/coherence": agreement, "calls_per_item": 1.0, "unscored": 0.0})
-        tracker.describe(DESCRIPTION.format(agreement))
+        tracker.log_metrics({**figures, "agreement/coherence": agreement, "calls_per_item": 1.0, "unscored": 0.0})
+        tracker.set_description(DESCRIPTION.format(agreement))
     return tracker
 
 
@@ -168,12 +168,12 @@ def tracked(served: str, tmp_path_factory: pytest.TempPathFactory) -> SimpleName
     store = tmp_path_factory.mktemp("store")
     runs = {name: _track(served, store, name, judge, agreement) for name, (judge, agreement) in RUNS.items()}
     last = runs["sample-debate-offline"]
-    return SimpleNamespace(runs=runs, client=last.place.client, last=last, store=store, server=served)
+    return SimpleNamespace(runs=runs, client=last.tracking_store.client, last=last, store=store, server=served)
 
 
 def test_an_edited_note_stays(tracked: SimpleNamespace) -> None:
     client, experiment = tracked.client, tracked.last.place.experiment_id
-    assert client.get_experiment(experiment).tags["mlflow.note.content"] == GUIDE
+    assert client.get_experiment(experiment).tags["mlflow.note.content"] == NOTE
     client.set_experiment_tag(experiment, "mlflow.note.content", "Ours.")
     _track(tracked.server, tracked.store, "unmeasured", "debate", float("nan"))
     assert client.get_experiment(experiment).tags["mlflow.note.content"] == "Ours."

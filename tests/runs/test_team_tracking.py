@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from debate_judge.data.errors import InputError
-from debate_judge.runs.tracking.stale_runs import TAG, RunLock
+from debate_judge.runs.tracking.stale_runs import LOCK_TAG, RunLock
 from debate_judge.runs.tracking.store import TrackingStore, open_tracking_store
 from debate_judge.runs.tracking.tracker import Tracker
 from tests.postgresql import with_password
@@ -30,8 +30,8 @@ def status(place: TrackingStore, run: str) -> str:
 
 def test_a_run_is_logged_to_the_database(runs_database: str, place: TrackingStore, tmp_path: Path) -> None:
     with tracker(runs_database, tmp_path / "a", place) as tracking:
-        tracking.settings({}, {"lm": "offline"})
-        tracking.metrics({"agreement": 0.5})
+        tracking.log_settings({}, {"lm": "offline"})
+        tracking.log_metrics({"agreement": 0.5})
     run = place.client.get_run(tracking.run_id)
     assert (run.info.status, run.data.params["lm"], run.data.metrics["agreement"]) == ("FINISHED", "offline", 0.5)
     assert "postgresql+psycopg://" in place.ui_command
@@ -43,7 +43,7 @@ def test_the_run_of_a_process_that_died_on_another_machine_is_closed_and_that_of
     locks = [RunLock(runs_database, tmp_path / "elsewhere") for _ in range(2)]
     for lock in locks:
         lock.acquire()
-    dead, alive = (started(place, "mine", {TAG: lock.name}) for lock in locks)
+    dead, alive = (started(place, "mine", {LOCK_TAG: lock.name}) for lock in locks)
     # What the server does when the process is gone.
     locks[0].release(closed=False)
     with tracker(runs_database, tmp_path / "b", place) as tracking:
@@ -53,8 +53,8 @@ def test_the_run_of_a_process_that_died_on_another_machine_is_closed_and_that_of
         with tracker(runs_database, tmp_path / "c", place):
             assert status(place, tracking.run_id) == "RUNNING"
     # The database has forgotten its lock, but its process lives, as the file says on its own machine.
-    assert locks[1]._shared is not None
-    locks[1]._shared.release()
+    assert locks[1]._database_lock is not None
+    locks[1]._database_lock.release()
     with tracker(runs_database, tmp_path / "elsewhere", place):
         assert status(place, alive) == "RUNNING"
     locks[1].release(closed=True)

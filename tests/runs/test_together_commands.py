@@ -22,7 +22,7 @@ from debate_judge.runs.runner.streaming import judge_in_order
 from tests.batch_server import BatchServer
 from tests.fakes import ScriptedLM, scripted_lm
 from tests.programs.batches import lm_at
-from tests.programs.tables import shown
+from tests.programs.tables import shown_candidates
 from tests.runs.together_command import TASK, TONE, arguments, exported, rows_of, script, stream
 
 
@@ -78,7 +78,7 @@ def test_the_tables_of_a_stream_are_those_of_a_corpus() -> None:
 def test_a_source_of_any_length_is_taken_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streaming, "MAX_GROUPED", 6)
     _, lm = streamed(compiled(8), stream(1, 10))
-    assert sorted(len(shown(prompt)) for prompt in lm.prompts) == [4, 4, 6, 6]
+    assert sorted(len(shown_candidates(prompt)) for prompt in lm.prompts) == [4, 4, 6, 6]
 
 
 def test_what_came_before_a_bad_line_is_judged() -> None:

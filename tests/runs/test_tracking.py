@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import sqlite3
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,7 +17,6 @@ from typing import Any
 import pytest
 from matplotlib.figure import Figure
 
-from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.programs.transcript import Transcript, Turn
 from debate_judge.runs.tracking.contents import TracedDebate
@@ -53,7 +51,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
         patch.chdir(elsewhere)
         patch.setenv("SOME_API_KEY", "an-unusual-value-0815")
         with _tracker(store, "everything") as tracker:
-            tracker.settings(
+            tracker.log_settings(
                 {"deadline": 900, "api_key": SECRET},
                 {
                     "judge": "debate",
@@ -65,22 +63,22 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
                     "headers": {"Authorization": f"Bearer {SECRET}", "X-Team": "judges"},
                 },
             )
-            tracker.tags({"level": "summary", "note": "seen an-unusual-value-0815 here"})
-            tracker.metrics({"kept": 0.5, "absent": None, "broken": math.nan, "endless": math.inf})
+            tracker.set_tags({"level": "summary", "note": "seen an-unusual-value-0815 here"})
+            tracker.log_metrics({"kept": 0.5, "absent": None, "broken": math.nan, "endless": math.inf})
             for part, digest in (("train", "aaaa"), ("dev", "bbbb"), ("held_out", "cccc")):
-                tracker.dataset(part, CORPUS, digest)  # type: ignore[arg-type]
-            tracker.trial("n=0", {"rounds": 0, "persona": None}, {"dev/spearman": 0.25, "lm_calls_per_item": 1})
-            tracker.trial("n=1 plain", {"rounds": 1, "persona": "plain"}, {"dev/spearman": 0.5, "p": math.nan})
-            tracker.details({"small": 0.25, "absent": None, "broken": math.nan})
-            tracker.describe("**Is it good?** Yes.")
-            tracker.text("instructions-diff.txt", "-alt\n+neu é")
-            tracker.json("choice.json", {"n": 1})
-            tracker.table("transcripts.json", [{"item": "a", "score": 1.5}, {"item": "b", "score": None}])
-            tracker.figure("figures/one.png", figure)
-    run = tracker.place.client.get_run(tracker.run_id)
+                tracker.log_dataset(part, CORPUS, digest)  # type: ignore[arg-type]
+            tracker.log_trial("n=0", {"rounds": 0, "persona": None}, {"dev/spearman": 0.25, "lm_calls_per_item": 1})
+            tracker.log_trial("n=1 plain", {"rounds": 1, "persona": "plain"}, {"dev/spearman": 0.5, "p": math.nan})
+            tracker.log_details({"small": 0.25, "absent": None, "broken": math.nan})
+            tracker.set_description("**Is it good?** Yes.")
+            tracker.log_text("instructions-diff.txt", "-alt\n+neu é")
+            tracker.log_json("choice.json", {"n": 1})
+            tracker.log_table("transcripts.json", [{"item": "a", "score": 1.5}, {"item": "b", "score": None}])
+            tracker.log_figure("figures/one.png", figure)
+    run = tracker.tracking_store.client.get_run(tracker.run_id)
     artifacts = store / "artifacts" / tracker.run_id / "artifacts"
     return SimpleNamespace(
-        store=store, cwd=elsewhere, tracker=tracker, client=tracker.place.client, run=run, artifacts=artifacts
+        store=store, cwd=elsewhere, tracker=tracker, client=tracker.tracking_store.client, run=run, artifacts=artifacts
     )
 
 
@@ -125,7 +123,7 @@ DEBATE = TracedDebate(
 def test_debates_are_traces_of_their_run(kept: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:////nowhere.db")
     with _tracker(kept.store, "traced") as tracker:
-        tracker.debates([DEBATE, replace(DEBATE, score=None, reason="lm error", rating=None)])
+        tracker.log_debates([DEBATE, replace(DEBATE, score=None, reason="lm error", rating=None)])
     # What the process had set is set again.
     assert os.environ["MLFLOW_TRACKING_URI"] == "sqlite:////nowhere.db"
     found = kept.client.search_traces(
@@ -206,7 +204,7 @@ def test_what_ends_the_work_is_the_end_of_the_run(
 ) -> None:
     tracker = _tracker(kept.store)
     with suppress(type(error)), tracker:
-        tracker.metrics({"before": 1.0})
+        tracker.log_metrics({"before": 1.0})
         raise error
     run = kept.client.get_run(tracker.run_id)
     assert (run.info.status, run.data.tags["error"], run.data.metrics) == (status, told, {"before": 1.0})
@@ -214,8 +212,8 @@ def test_what_ends_the_work_is_the_end_of_the_run(
 
 def _end(tracker: Tracker, *calls: Callable[[], object]) -> None:
     with tracker:
-        tracker.settings({}, {"rounds": 1})
-        tracker.settings({}, {"rounds": 2})
+        tracker.log_settings({}, {"rounds": 1})
+        tracker.log_settings({}, {"rounds": 2})
         for call in calls:
             call()
 
@@ -231,7 +229,7 @@ def test_a_write_that_fails_is_raised_by_a_later_call_or_on_leaving_and_hides_no
     unnoticed = partial(pytest.fail, "the failed write went unnoticed")
     tracker = _tracker(kept.store)
     with pytest.raises(TrackingError):
-        _end(tracker, lambda: tracker.model(tmp_path, name="judge", registration=None), unnoticed)
+        _end(tracker, lambda: tracker.log_model(tmp_path, name="judge", registration=None), unnoticed)
     with pytest.raises(ZeroDivisionError) as hidden:
         _end(_tracker(kept.store), lambda: 1 / 0)
     assert "Changing param values" in hidden.value.__notes__[0]
@@ -239,20 +237,4 @@ def test_a_write_that_fails_is_raised_by_a_later_call_or_on_leaving_and_hides_no
 
 def test_a_number_that_is_not_finite_never_becomes_json(kept: SimpleNamespace) -> None:
     with pytest.raises(ValueError, match="JSON compliant"):
-        kept.tracker.json("x.json", {"value": math.nan})
-
-
-def test_a_deleted_experiment_is_explained(kept: SimpleNamespace) -> None:
-    name = kept.client.create_experiment("debate/gone")
-    kept.client.delete_experiment(name)
-    with pytest.raises(InputError, match="mlflow experiments restore"):
-        Tracker(uri=None, store=kept.store, experiment="debate/gone", run_name="x").__enter__()
-
-
-def test_a_database_of_another_schema_is_explained(tmp_path: Path, kept: SimpleNamespace) -> None:
-    copy = tmp_path / "old.db"
-    copy.write_bytes((kept.store / "mlflow.db").read_bytes())
-    with sqlite3.connect(copy) as database:
-        database.execute("UPDATE alembic_version SET version_num = '451aebb31d03'")
-    with pytest.raises(InputError, match="out-of-date database schema"):
-        _tracker(tmp_path, uri=f"sqlite:///{copy}").__enter__()
+        kept.tracker.log_json("x.json", {"value": math.nan})

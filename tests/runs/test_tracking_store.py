@@ -16,7 +16,7 @@ import pytest
 
 from debate_judge.data.errors import InputError
 from debate_judge.runs.tracking import store as tracking_store
-from debate_judge.runs.tracking.stale_runs import TAG, RunLock, close_stale_runs
+from debate_judge.runs.tracking.stale_runs import LOCK_TAG, RunLock, close_stale_runs
 from debate_judge.runs.tracking.store import TrackingStore, open_tracking_store
 from debate_judge.runs.tracking.tracker import Tracker, TrackingError
 from tests.runs.foreign_runs import started
@@ -27,7 +27,7 @@ SECRET = "correct-horse-battery"
 
 @pytest.fixture
 def really_made(make_tables: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracking_store, "_make_tables", make_tables)
+    monkeypatch.setattr(tracking_store, "_create_tables", make_tables)
 
 
 def _enter(store: Path, uri: str) -> None:
@@ -83,7 +83,7 @@ from pathlib import Path
 from debate_judge.runs.tracking.tracker import Tracker
 assert "mlflow" not in sys.modules, "importing the tracker must not import MLflow"
 with Tracker(uri=None, store=Path(sys.argv[1]), experiment="debate/race", run_name=sys.argv[2]) as tracker:
-    tracker.trial("child", {"rounds": 1}, {"dev/spearman": 0.5})
+    tracker.log_trial("child", {"rounds": 1}, {"dev/spearman": 0.5})
 from mlflow.telemetry import get_telemetry_client
 assert get_telemetry_client() is None, "usage statistics are on"
 """
@@ -185,10 +185,10 @@ def test_a_killed_run_is_closed_by_the_next_and_a_live_one_is_not(store: Path, e
     killed.wait(timeout=60)
     lock = RunLock("sqlite:///mlflow.db", store)
     lock.acquire()
-    other_dead = started(open_tracking_store(None, store, experiment), "another", {TAG: lock.name})
+    other_dead = started(open_tracking_store(None, store, experiment), "another", {LOCK_TAG: lock.name})
     lock.release(closed=False)
     with _tracker(store, experiment) as tracker:
-        place = tracker.place
+        place = tracker.tracking_store
         error = {"error": "the process was killed before it could close the run"}
         assert _state(place, dead) == ("KILLED", {**error, "successor": tracker.run_id})
         assert _state(place, other_dead) == ("KILLED", error)
@@ -210,9 +210,9 @@ def test_a_run_that_the_store_could_not_close_is_closed_later(store: Path, exper
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(TrackingError), _tracker(store, experiment) as first:
         patch.setattr("mlflow.end_run", refuse)
-    assert _state(first.place, first.run_id) == ("RUNNING", {})
+    assert _state(first.tracking_store, first.run_id) == ("RUNNING", {})
     with _tracker(store, experiment) as second:
-        status, tags = _state(second.place, first.run_id)
+        status, tags = _state(second.tracking_store, first.run_id)
         assert (status, tags["successor"]) == ("KILLED", second.run_id)
 
 
@@ -221,7 +221,7 @@ def test_runs_of_which_nothing_is_known_here_are_left_alone(store: Path, experim
     place = open_tracking_store(None, store, experiment)
     foreign = RunLock("sqlite:///mlflow.db", tmp_path / "elsewhere")
     foreign.acquire()
-    runs = [started(place, "mine", tags) for tags in ({}, {TAG: foreign.name}, {TAG: "../../elsewhere"})]
+    runs = [started(place, "mine", tags) for tags in ({}, {LOCK_TAG: foreign.name}, {LOCK_TAG: "../../elsewhere"})]
     foreign.release(closed=False)
     assert close_stale_runs(place, store, started(place, "mine", {})) == []
     assert [_state(place, run)[0] for run in runs] == ["RUNNING"] * 3

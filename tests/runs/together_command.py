@@ -12,7 +12,7 @@ from debate_judge.programs.compiled import CompiledJudge
 from debate_judge.programs.judge import Item
 from debate_judge.runs.export.folder import save
 from tests.fakes import section
-from tests.programs.tables import part, reading
+from tests.programs.tables import block, table_script
 
 TONE = Aspect("tone", "How the reply treats the customer.", Scale(1, 5))
 HELP = Aspect("help", "Whether it helps.", Scale(1, 5))
@@ -25,8 +25,8 @@ def digit(prompt: str, text: str) -> int:
 
 def script(prompt: str) -> str:
     if section(prompt, "candidate"):
-        return f"{part('rationale', 'So.')}\n\n{part('score', digit(prompt, section(prompt, 'candidate')))}"
-    return reading(digit)(prompt)
+        return f"{block('rationale', 'So.')}\n\n{block('score', digit(prompt, section(prompt, 'candidate')))}"
+    return table_script(digit)(prompt)
 
 
 def stream(groups: int, candidates: int) -> Iterator[Item]:
@@ -50,7 +50,7 @@ def arguments(folder: Path, program: Path, groups: int, candidates: int) -> list
 
     (folder / "in.jsonl").write_text("".join(f"{line(g)}\n" for g in range(groups)))
     flags = {"--in": folder / "in.jsonl", "--store": folder / "store"}
-    return [str(program), *(str(part) for pair in flags.items() for part in pair)]
+    return [str(program), *(str(block) for pair in flags.items() for block in pair)]
 
 
 def rows_of(path: Path) -> list[dict[str, Any]]:

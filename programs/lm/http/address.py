@@ -39,7 +39,7 @@ def default_address(spec: str) -> str | None:
 
 
 def destination(spec: str, address: str) -> str:
-    """A message about where the calls of PROVIDER/MODEL go.
+    """A message that says where the calls of PROVIDER/MODEL go.
 
     Args:
         spec: The LM.
@@ -52,7 +52,7 @@ def destination(spec: str, address: str) -> str:
     return f"texts go to {where}" + (f", with the key in {variable}" if os.environ.get(variable) else "")
 
 
-def address_of(url: str | None, field: str = "--api-base") -> str | None:
+def normalize_address(url: str | None, field: str = "--api-base") -> str | None:
     """The address of a server, validated and without a trailing slash.
 
     Args:

@@ -1,4 +1,4 @@
-"""What decides when a call goes out: concurrency, rate limits, budget, waits before retries, outages, prefix warm-up.
+"""Decides when a call is sent: concurrency, rate limits, budget, waits before retries, outages, prefix warm-up.
 
 Uses `programs.lm` for options and errors; knows neither HTTP nor judges.
 """

@@ -1,4 +1,4 @@
-"""What the store of replies needs of databases: its tables, PostgreSQL, folders of older versions.
+"""The databases of the store of replies: its tables, PostgreSQL, folders of older versions.
 
 Uses `programs.lm.reply`; knows neither limits nor judges.
 """

@@ -183,7 +183,7 @@ def _read(adapter: TypeAdapter[_T], content: str | bytes, location: str) -> _T:
     except ValidationError as error:
         problem = "this is no report, or a report of another version of this project"
         refused = input_error(error, Record({}, location, remedy=REMEDY))
-        raise refused.changed(problem=problem, found=None) from None
+        raise refused.replaced(problem=problem, found=None) from None
 
 
 def printable(text: str) -> str:

@@ -182,7 +182,7 @@ def _confusion(aspect: Aspect, pairs: Sequence[tuple[float, float]], points: Seq
     scale = aspect.scale
     counts = [[0] * len(points) for _ in points]
     for pair in pairs:
-        row, column = (round((scale.at(value, "whole") - scale.low) / scale.step) for value in pair)
+        row, column = (round((scale.rounded(value, "whole") - scale.low) / scale.step) for value in pair)
         counts[row][column] += 1
     return Confusion(f"{aspect.name}: whole points", tuple(f"{p:g}" for p in points), tuple(map(tuple, counts)))
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from debate_judge.data.errors import InputError
-from debate_judge.data.files.writing import opening
+from debate_judge.data.files.writing import write_errors
 from debate_judge.runs.export.from_mlflow import run_artifact
 from debate_judge.runs.reports.html.document import (
     REMEDY,
@@ -124,7 +124,7 @@ def _as_json(value: Report | DebateTexts) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    with opening(path, "report"):
+    with write_errors(path, "report"):
         path.parent.mkdir(parents=True, exist_ok=True)
         # No translation of newlines: the page's policy has a hash of its script.
         path.write_text(text, encoding="utf-8", newline="\n")

@@ -1,4 +1,4 @@
-"""A judge of the user's own: what its class must have, how it is named, what offline LM and dry run make of it."""
+"""A user's own judge: the required methods, its name, the offline LM and the dry run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from debate_judge.programs import JUDGES, build, build_preset, find_preset
 from debate_judge.programs.judge import DebateConfig, Item, ItemJudge
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.metrics.metric import Metric
-from debate_judge.programs.roles import parsing as replies
+from debate_judge.programs.roles import parsing
 from debate_judge.programs.roles.role import Fields, JudgeSignature, ReplyFailure, Role
 from debate_judge.programs.testing import check_judge, sample_items
 from debate_judge.programs.transcript import EMPTY, Transcript, Turn
@@ -54,14 +54,14 @@ class Scales(ItemJudge):
         self.weigher = Role("weigher", Weighing)
 
     async def converse_about(self, item: Item, rounds: int) -> Transcript:
-        def read(fields: Fields) -> float | replies.Unreadable:
+        def read(fields: Fields) -> float | parsing.Unreadable:
             if fields["side"] not in ("poor", "fair", "good"):
-                return replies.Unreadable("the side must be poor, fair or good")
+                return parsing.Unreadable("the side must be poor, fair or good")
             return {"poor": item.aspect.scale.low, "good": item.aspect.scale.high}.get(fields["side"], 3.0)
 
         answer = await self.weigher.ask(item, read)
         if isinstance(answer, ReplyFailure):
-            return EMPTY.add(answer.at("weigher", 0))
+            return EMPTY.add(answer.as_failure("weigher", 0))
         return EMPTY.add(Turn("weigher", 0, "", score=answer.value, calls=answer.calls))
 
     def config(self) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 # --- the contract ---
 
 
-def test_a_judge_without_a_method_cannot_be_made_and_the_error_names_both() -> None:
+def test_a_judge_without_a_required_method_cannot_be_created() -> None:
     class Half(ItemJudge):
         async def converse_about(self, item: Item, rounds: int) -> Transcript:
             return EMPTY
@@ -94,7 +94,7 @@ def test_a_judge_without_a_method_cannot_be_made_and_the_error_names_both() -> N
         Silent()  # type: ignore[abstract]
 
 
-def test_what_breaks_the_contract_is_named() -> None:
+def test_check_judge_names_the_violation() -> None:
     class Loose(Scales):
         def config(self) -> dict[str, Any]:
             return {"strict": not self.strict}
@@ -103,7 +103,7 @@ def test_what_breaks_the_contract_is_named() -> None:
         def tunable(self) -> tuple[str, ...]:
             return ("nobody",)
 
-    with pytest.raises(AssertionError, match="rebuilt, it has another configuration"):
+    with pytest.raises(AssertionError, match="another configuration"):
         check_judge(Loose())
     with pytest.raises(AssertionError, match=r"`tunable` names predictors that do not exist; found \('nobody"):
         check_judge(Boasting())
@@ -112,7 +112,7 @@ def test_what_breaks_the_contract_is_named() -> None:
 # --- names ---
 
 
-def test_a_place_is_a_name(module: str) -> None:
+def test_an_import_path_names_a_judge(module: str) -> None:
     name = f"{module}:Small"
     assert find_preset(name).kind == name
     assert build_preset(name, {"score_mode": "sampled:2"}).config()["score_mode"] == "sampled:2"

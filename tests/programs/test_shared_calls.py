@@ -1,4 +1,4 @@
-"""Processes that want the same replies at the same time: each call is made by one of them, whatever becomes of it."""
+"""Processes that need the same replies at the same time: each call is made by one of them, even after failures."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def until(done: Callable[[], bool]) -> None:
     await asyncio.sleep(0.1)
 
 
-def test_a_call_that_waits_for_another_process_takes_no_place_and_may_be_cancelled(tmp_path: Path) -> None:
+def test_a_call_that_waits_for_another_process_takes_no_slot_and_may_be_cancelled(tmp_path: Path) -> None:
     async def go() -> None:
         other, store = SqlStore(tmp_path), SqlStore(tmp_path)
         lm, engine = judge_lm(store=store, concurrency=1)
@@ -48,7 +48,7 @@ def test_a_call_that_waits_for_another_process_takes_no_place_and_may_be_cancell
     asyncio.run(go())
 
 
-def test_processes_with_the_same_calls_share_them_out(tmp_path: Path) -> None:
+def test_processes_share_the_same_calls(tmp_path: Path) -> None:
     async def go() -> None:
         stores = [SqlStore(tmp_path), SqlStore(tmp_path)]
         lms = [judge_lm(store=store, concurrency=1) for store in stores]
@@ -70,7 +70,7 @@ def test_processes_with_the_same_calls_share_them_out(tmp_path: Path) -> None:
     asyncio.run(go())
 
 
-def test_calls_that_wait_for_their_source_and_for_another_process_do_not_wait_for_each_other(tmp_path: Path) -> None:
+def test_prefix_warmup_and_claims_do_not_deadlock(tmp_path: Path) -> None:
     """Two processes ask about two candidates of one source, each beginning with another: each leads with one call."""
 
     async def asked(lm: JudgeLM, candidates: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a command says when an error ends its run."""
+"""Messages of commands whose run was ended by an error."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ADVICE = "\n\n  To fix:\n    - Pass the key explicitly (api_key= on dspy.LM)\n"
         (ProviderDownError("no call was answered for 300 s"), "wait until the provider answers"),
     ],
 )
-def test_the_remedy_is_the_users_and_not_a_programmers(error: dspy.LMError, remedy: str) -> None:
+def test_the_message_has_a_remedy_for_users(error: dspy.LMError, remedy: str) -> None:
     text = describe(error, "openai/m")
     assert remedy in text
     assert "run the command again" in text

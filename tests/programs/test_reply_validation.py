@@ -1,4 +1,4 @@
-"""What an odd server sends is read as far as it goes, and what is kept can be read by every later run."""
+"""Validation of replies from odd servers: what is usable is kept, and every stored reply can be read again."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def answer(content: Any = "fine", usage: Any = None, **choice: Any) -> bytes:
         (None, (0, 0, 0)),
     ],
 )
-def test_counts_that_are_none_are_unknown(usage: Any, tokens: tuple[int, int, int], tmp_path: Path) -> None:
+def test_invalid_token_counts_are_unknown(usage: Any, tokens: tuple[int, int, int], tmp_path: Path) -> None:
     reply = read_reply(answer(usage=usage))
     assert reply.text == "fine"
     found = (reply.input_tokens, reply.output_tokens, reply.cached_tokens)
@@ -57,7 +57,7 @@ def kept_and_found_again(folder: Path, reply: Reply) -> None:
 
 
 @pytest.mark.parametrize("text", ["\ud800", "a\udfffb", "\ud83c\udfad", "\x00", "é"])
-def test_a_text_that_utf_8_cannot_hold_is_kept_without_that(text: str, tmp_path: Path) -> None:
+def test_characters_that_utf_8_cannot_hold_are_replaced(text: str, tmp_path: Path) -> None:
     raw = json.dumps({"choices": [{"message": {"content": text}}]}).encode()
     try:
         reply = read_reply(raw)
@@ -78,7 +78,7 @@ def test_a_text_that_utf_8_cannot_hold_is_kept_without_that(text: str, tmp_path:
         {"token": "4", "logprob": 1e999},
     ],
 )
-def test_log_probabilities_that_are_none_are_absent(token: dict[str, Any], tmp_path: Path) -> None:
+def test_invalid_log_probabilities_are_none(token: dict[str, Any], tmp_path: Path) -> None:
     raw = answer("4", logprobs={"content": [token]})
     if token["logprob"] == 1e999:
         raw = raw.replace(b"Infinity", b"1e999")
@@ -96,6 +96,6 @@ def test_log_probabilities_that_are_none_are_absent(token: dict[str, Any], tmp_p
     "raw",
     [b"[]", b"{}", b"null", b'{"choices": "x"}', b'{"choices": [null]}', b'{"choices": [{"message": {"content": 4}}]}'],
 )
-def test_what_is_no_completion_is_asked_for_again(raw: bytes) -> None:
+def test_a_response_that_is_no_completion_is_retried(raw: bytes) -> None:
     with pytest.raises(lm15.ServerError):
         read_reply(raw)
