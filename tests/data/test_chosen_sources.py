@@ -1,4 +1,4 @@
-"""Sources that were chosen to be rated are known by their column, and never held out."""
+"""Sources that were selected for rating are recognized by their column, and never held out."""
 
 from __future__ import annotations
 
