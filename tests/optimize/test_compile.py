@@ -230,7 +230,6 @@ def test_folds_measure_on_those_that_were_not_chosen(tmp_path: Path, capsys: pyt
     assert f"on {GROUPS - CHOSEN} sources" in unwrapped(capsys.readouterr().out)
     evidence = read("runs/store/exports/mine").manifest["evidence"]
     recorded = recorded_scores_in({"evidence": evidence})
-    assert recorded is not None
     assert (len(recorded.sources), len(recorded.seen)) == (GROUPS - CHOSEN, GROUPS)
     assert {gain["groups"] for gain in evidence["gains"].values()} <= set(range(GROUPS - CHOSEN + 1))
     assert set(evidence["gains"]) == {"coherence", "fluency"}
@@ -248,7 +247,7 @@ def test_a_search_makes_about_as_many_passes_as_were_planned(
 ) -> None:
     made: dict[str, int] = {}
     planned: dict[str, int] = {}
-    over = RunProgress.over
+    over = RunProgress.track
 
     @contextmanager
     def counted(self: RunProgress, what: str, total: int | None) -> Iterator[ItemPass]:
@@ -259,7 +258,7 @@ def test_a_search_makes_about_as_many_passes_as_were_planned(
                 made[phase.name] = made.get(phase.name, 0) + 1
             yield one
 
-    monkeypatch.setattr(RunProgress, "over", counted)
+    monkeypatch.setattr(RunProgress, "track", counted)
     data = ["--data", str(small_corpus(tmp_path, groups=24, candidates=4)), "--folds", "1", *keys(preflight=False)]
     assert command.main([*data, *more, *keys(resamples=100, report="none"), "--store", str(tmp_path / "s")]) == 0
     assert 0.5 < made["search"] / planned["search"] < 2

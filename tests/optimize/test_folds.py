@@ -80,7 +80,7 @@ def compile_in_folds(folder: Path, file: str, tuner: Tuner = RecordingTuner, **s
     usual: dict[str, Any] = {"task": "summarization", "aspects": ("coherence",), "max_rounds": 0, "resamples": 200}
     usual |= {"together": 0, "trials": 2, "store": str(folder / "store")}
     lm = scripted_lm(debater(score=score_of_text))
-    with JudgeRunner(lm, progress=False, memory=DebateCache()) as runner:
+    with JudgeRunner(lm, progress=False, cache=DebateCache()) as runner:
         result = compiled(Settings(data=file, **{**usual, **settings}), {}, runner, lm, tuner=tuner)
     return FoldedCompile(result, lm)
 
@@ -240,6 +240,5 @@ def test_a_learning_curve_ends_with_what_the_compiled_judges_had_learnt(tmp_path
             return super().compile(student, trainset=trainset)
 
     result = compile_in_folds(tmp_path, data(tmp_path), Counting, folds=4, learning_curve=True).result
-    assert result.learning_curve is not None
     assert [step.sources for step in result.learning_curve.steps] == [0, 4, 8]
     assert sorted(learnt_from) == [4, 4, 8, 8], "each half of the sources, and a part of it"
