@@ -304,7 +304,7 @@ class RowLayout:
         return "aspect" in self.roles and "rating" in self.roles
 
     @property
-    def has_rows_per_candidate(self) -> bool:
+    def allows_several_rows(self) -> bool:
         """Whether a candidate may have several rows."""
         return self.is_long or "rater" in self.roles
 

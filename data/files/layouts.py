@@ -47,7 +47,7 @@ class _Layout(NamedTuple):
     """What the tool calls the records with the texts, if these may be in another file; for the error."""
 
 
-def recognized_layout(record: Record) -> str | None:
+def describe_layout(record: Record) -> str | None:
     """A description of the layout: the export of a tool, or pairs of texts; None for other records."""
     if layout := _layout_of(record):
         return f"an export of {layout.tool}"

@@ -347,8 +347,8 @@ def _guess_scale(values: Sequence[object], column: str = "") -> Scale | None:
     if len(numbers) < _MIN_RATING_SHARE * len(present):
         return None
     distinct = set(numbers)
-    whole = all(number.is_integer() for number in distinct)
-    is_count = whole and len(distinct) > 11 and (len(distinct) > _MAX_VALUES or len(distinct) == len(numbers))
+    integers = all(number.is_integer() for number in distinct)
+    is_count = integers and len(distinct) > 11 and (len(distinct) > _MAX_VALUES or len(distinct) == len(numbers))
     if len(distinct) < 2 or is_count:
         return None
     least, most = min(distinct), max(distinct)
@@ -356,7 +356,7 @@ def _guess_scale(values: Sequence[object], column: str = "") -> Scale | None:
     if (stated := _NAME_WITH_SCALE.fullmatch(column)) and float(stated[2]) <= least and most <= float(stated[3]):
         low, high = float(stated[2]), float(stated[3])
     # Fractions may be means of whole points over raters, so only scales of width 1 get finer steps.
-    return Scale(low, high, 1.0 if whole or high - low > 1 else 0.01)
+    return Scale(low, high, 1.0 if integers or high - low > 1 else 0.01)
 
 
 def _present_values(values: Sequence[object]) -> tuple[list[object], list[float], list[bool]]:

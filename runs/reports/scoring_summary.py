@@ -44,7 +44,7 @@ def uncertainty_summary(
         if widest is not None:
             share_left = spans.abstained[aspect] / max(1, spans.scored[aspect])
             row += [
-                f"{100 * measured.left_share:.0f} %",
+                f"{100 * measured.abstained_share:.0f} %",
                 interval(intervals.agreement),
                 interval(intervals.agreement_kept),
             ]
