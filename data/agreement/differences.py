@@ -232,8 +232,8 @@ def _flipped_system_difference(
         return np.nan_to_num(correlations(np.broadcast_to(ratings, means.shape), means, [statistic])[0])
 
     def difference(signs: Floats) -> Floats:
-        kept = (1 + signs) / 2
-        return correlation(kept) - correlation(1 - kept)
+        share = (1 + signs) / 2
+        return correlation(share) - correlation(1 - share)
 
     return difference
 

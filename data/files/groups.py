@@ -104,11 +104,11 @@ def limit_memory(records: Iterable[Record], name: str) -> Iterator[Record]:
 
 def _estimated_bytes(value: object) -> int:
     """Estimated size of a JSON value in memory, in bytes."""
-    size, left = 0, [value]
-    while left:
-        item = left.pop()
+    size, pending = 0, [value]
+    while pending:
+        item = pending.pop()
         size += len(item) if isinstance(item, str) else _VALUE_BYTES
-        left += item.values() if isinstance(item, dict) else item if isinstance(item, list) else ()
+        pending += item.values() if isinstance(item, dict) else item if isinstance(item, list) else ()
     return size
 
 

@@ -209,7 +209,7 @@ class RowReader:
         layout, names = row_layout(keys, task, self._columns), column_names(task)
         if self._has_sources is None and "task" not in layout.roles:
             bases = {base for key in keys if (base := rater_base(key)) is not None}
-            renamed = {theirs for theirs in self._columns.renamed.values() if normalized_name(theirs) in bases}
+            renamed = {column for column in self._columns.renamed.values() if normalized_name(column) in bases}
             self._columns.check(record, keys, (*names, *NESTED), renamed)
         if "text" not in layout.roles:
             raise missing_column_error(record, "text", keys)
@@ -217,7 +217,7 @@ class RowReader:
             self._has_sources = "source" in layout.roles or not has_no_similar_column("source", layout.ignored)
         if self._has_sources and "source" not in layout.roles:
             raise missing_column_error(record, "source", keys)
-        used = [c for taken in (*layout.ratings.values(), *layout.comments.values()) for c in taken]
+        used = [c for columns in (*layout.ratings.values(), *layout.comments.values()) for c in columns]
         # A column `comment` cannot be suggested where there are several aspects.
         never_suggested = {"comment"} if len(task.aspects) > 1 and not layout.is_long else set()
         unmatched = [name for name in names if name not in {*layout.roles, *layout.ratings, *never_suggested}]
@@ -273,12 +273,12 @@ class RowReader:
         if candidate is None:
             candidate = candidates[key] = _CandidateRows(record, key if column else str(row.number), text)
         elif not layout.allows_several_rows:
-            place = candidate.first.full_name(column or "").rpartition(".")[0] or candidate.first.location
+            location = candidate.first.full_name(column or "").rpartition(".")[0] or candidate.first.location
             raise record.error(
                 f"group {group!r} has two candidates with the id {key!r}",
                 column or "candidate",
                 expected="a different id for every candidate of a group",
-                found=f"{key!r}, as in {place}",
+                found=f"{key!r}, as in {location}",
                 remedy="put the name of the system that wrote the candidate into this column, or, where each row is "
                 "one rater's, that of the rater into a column rater",
             )
@@ -320,9 +320,9 @@ class RowReader:
 
     def _ratings(self, record: Record, aspect: Aspect, column: str) -> Iterator[float]:
         """The ratings in a cell."""
-        for place, value in record.values_in(column, aspect.scale):
+        for field, value in record.values_in(column, aspect.scale):
             with redirect_errors(self._bad_cell):
-                yield rating_of(value, aspect, record, place)
+                yield rating_of(value, aspect, record, field)
                 # A comma in a cell that was read as ratings was a decimal comma.
                 if record.comma_columns is not None and "," in str(record.values[column]):
                     self._notes.add(f"commas in {column!r} are read as decimal points")
@@ -331,10 +331,10 @@ class RowReader:
         column = layout.roles["aspect"]
         if is_missing(record.values[column]) and is_missing(record.values[layout.roles["rating"]]):
             return None
-        given = record.text(column).strip()
-        aspect = next((a.name for a in task.aspects if normalized_name(a.name) == normalized_name(given)), None)
+        name = record.text(column).strip()
+        aspect = next((a.name for a in task.aspects if normalized_name(a.name) == normalized_name(name)), None)
         if aspect is None:
-            self._notes.add_fields((), [f"ratings of {given}"], [f"ratings of {a.name}" for a in task.aspects])
+            self._notes.add_fields((), [f"ratings of {name}"], [f"ratings of {a.name}" for a in task.aspects])
         return aspect
 
 
