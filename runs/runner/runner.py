@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from contextvars import copy_context
-from dataclasses import dataclass, field
-from itertools import zip_longest
+from dataclasses import dataclass, field, replace
+from itertools import islice, zip_longest
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
@@ -309,11 +309,18 @@ def group_scores(
     """Pair judgements, in the order of `programs.judge.corpus_items`, with the human ratings, group by group."""
     reported = iter(round_to_granularity(j, aspect, granularity) for j in judgements)
     return [
+        replace(group, scores=tuple(islice(reported, len(group.candidates)))) for group in group_ratings(corpus, aspect)
+    ]
+
+
+def group_ratings(corpus: Corpus, aspect: Aspect) -> list[GroupScores]:
+    """The human ratings of an aspect, group by group, without scores."""
+    return [
         GroupScores(
             group.id,
             tuple(c.id for c in group.candidates),
             tuple(group.ratings(aspect.name)),
-            tuple(next(reported) for _ in group.candidates),
+            (None,) * len(group.candidates),
             tuple(tuple(c.ratings.get(aspect.name, ())) for c in group.candidates),
             group.source_id,
         )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from debate_judge.optimize.settings import Settings
-from debate_judge.optimize.tuners import tuner_named
+from debate_judge.optimize.tuners import find_tuner
 from debate_judge.programs import build_preset
 from debate_judge.programs.chateval.judge import ChatEval
 from debate_judge.programs.debate.judge import Debate
@@ -169,7 +169,7 @@ JUDGES = [
 ]
 
 OPTIMIZERS = [
-    row(f"optimizer {name}", lambda n=name: tuner_named(n), "--tuner", keyword)  # type: ignore[misc]
+    row(f"optimizer {name}", lambda n=name: find_tuner(n), "--tuner", keyword)  # type: ignore[misc]
     for name, keyword in (
         ("dspy:", "import path of an optimizer"),
         ("nowhere.at.all:Tuner", "imported"),

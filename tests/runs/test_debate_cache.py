@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from debate_judge.data.schema import Aspect, Scale, Task
-from debate_judge.optimize.tuners.guide import guided
+from debate_judge.optimize.tuners.guide import add_guide
 from debate_judge.programs.compiled import shared_judges
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import PLAIN, STRICT
@@ -79,7 +79,7 @@ def test_changed_instructions_make_another_judge() -> None:
 
 def test_a_joint_judge_is_another_one_where_any_of_its_aspects_is_judged_otherwise() -> None:
     plain = joint_judge()
-    other = guided(plain, "Long words are liked.")
+    other = add_guide(plain, "Long words are liked.")
     first, second = (aspect.name for aspect in JOINT_TASK.aspects)
     lm, texts = scripted_lm(joint_table_script(lambda prompt, text, aspect: 3)), cells("One.", "Two.")
     with JudgeRunner(lm, progress=False, memory=DebateCache()) as runner:
