@@ -320,9 +320,9 @@ class RowReader:
 
     def _ratings(self, record: Record, aspect: Aspect, column: str) -> Iterator[float]:
         """The ratings in a cell."""
-        for field, value in record.values_in(column, aspect.scale):
+        for name, value in record.values_in(column, aspect.scale):
             with redirect_errors(self._bad_cell):
-                yield rating_of(value, aspect, record, field)
+                yield rating_of(value, aspect, record, name)
                 # A comma in a cell that was read as ratings was a decimal comma.
                 if record.comma_columns is not None and "," in str(record.values[column]):
                     self._notes.add(f"commas in {column!r} are read as decimal points")
