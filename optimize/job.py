@@ -34,7 +34,7 @@ from debate_judge.programs.judge import Judge
 from debate_judge.programs.lm.reply import replies_folder
 from debate_judge.programs.make_lm import make_lm, open_replies
 from debate_judge.programs.roles.examples import require_shows_examples
-from debate_judge.runs.flags.lm import limits
+from debate_judge.runs.flags.lm import lm_options
 from debate_judge.runs.runner.debate_cache import DebateCache
 from debate_judge.runs.runner.preflight import PreflightCheck, preflight, preflight_checks
 from debate_judge.runs.runner.runner import JudgeRunner
@@ -255,9 +255,9 @@ def _open_runner(plan: CompilePlan, *, progress: bool) -> Iterator[JudgeRunner]:
             concurrency=settings.concurrency,
             temperature=settings.temperature,
             max_tokens=settings.max_tokens,
-            options=limits(settings),
+            options=lm_options(settings),
         )
         if lm.destination is not None:
             logger.info(lm.destination)
-        with JudgeRunner(lm, progress=progress, memory=DebateCache() if plan.data.folds else None) as runner:
+        with JudgeRunner(lm, progress=progress, cache=DebateCache() if plan.data.folds else None) as runner:
             yield runner

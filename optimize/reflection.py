@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from debate_judge.programs.lm.local_engine import LocalEngine
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.estimates.dry_run import NO_LIMITS
-from debate_judge.runs.flags.lm import limits
+from debate_judge.runs.flags.lm import lm_options
 
 if TYPE_CHECKING:
     from debate_judge.optimize.settings import Settings
@@ -40,7 +40,7 @@ def reflection_lm(settings: Settings, lm: JudgeLM, engine: LocalEngine | None = 
         concurrency=settings.concurrency,
         temperature=_TEMPERATURE,
         max_tokens=max(settings.max_tokens, _MAX_TOKENS),
-        options=NO_LIMITS if engine is not None else replace(limits(settings), batch=None),
+        options=NO_LIMITS if engine is not None else replace(lm_options(settings), batch=None),
         engine=engine,
         flag="--reflection-lm",
     ).share_run(lm, REFLECTION)

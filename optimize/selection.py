@@ -51,7 +51,7 @@ def create_study(run: Run, tuned: TunedJudges) -> Study:
         study_name=f"{plan.identity}-{FORMAT_VERSION}",
         storage=plan.study_storage,
     )
-    run.runner.progress.measure = settings.metric_choice.absolute_measure or "agreement"
+    run.runner.progress.objective = settings.metric_choice.absolute_measure or "agreement"
     purpose = f"fold {plan.fold_number}" if plan.fold_number else "the judge that is exported"
     splits = plan.data.splits
     sources = f"{splits.train.sources} train, {splits.dev.sources} dev, {splits.held_out.sources} held-out"

@@ -20,7 +20,7 @@ from debate_judge.runs.flags.common import (
     STORE,
     DataFlags,
     max_unscored,
-    resampling,
+    resamples_setting,
 )
 from debate_judge.runs.flags.declaration import command_settings, flag_group, result_settings, setting
 from debate_judge.runs.flags.judge import PERSONAS_FILE, JudgeOptionFlags
@@ -91,7 +91,7 @@ class SearchFlags:
         None,
         "PROVIDER/MODEL that writes guide and instructions",
         metavar="LM",
-        shown="--lm",
+        default_text="--lm",
     )
     guide_words: int = setting(_GUIDE_DEFAULTS.words, "longest guide to the raters of an aspect, in words", ge=20)
     guide_tokens: int = setting(
@@ -101,7 +101,7 @@ class SearchFlags:
         "light", "effort of tuning and search: light, medium, heavy", metavar="EFFORT"
     )
     trials: int | None = setting(
-        None, "most single calls, debates and Tie-breakers that the search may try", ge=1, shown="by effort"
+        None, "most single calls, debates and Tie-breakers that the search may try", ge=1, default_text="by effort"
     )
     max_rounds: int = setting(3, "most rounds of a debate; 0: single calls only", ge=0)
     metric: MetricText = METRIC
@@ -127,7 +127,7 @@ class SearchFlags:
         None,
         "folds, each held out once",
         ge=1,
-        shown=f"{FOLDS} below {MIN_SOURCES_FOR_SPLIT} sources, else 1",
+        default_text=f"{FOLDS} below {MIN_SOURCES_FOR_SPLIT} sources, else 1",
     )
     held_out: str | None = setting(
         None,
@@ -141,7 +141,7 @@ class SearchFlags:
         affects_results=False,
     )
     seed: int = SEED
-    resamples: int = resampling(100)
+    resamples: int = resamples_setting(100)
 
 
 @flag_group("output")
@@ -152,7 +152,7 @@ class OutputFlags:
         None, "name of run, export, page, model and prompts", affects_results=False
     )
     tracking_uri: str | None = setting(
-        None, "MLflow server to log to", metavar="URL", affects_results=False, shown="embedded in --store"
+        None, "MLflow server to log to", metavar="URL", affects_results=False, default_text="embedded in --store"
     )
     log_texts: bool = setting(
         False,

@@ -30,7 +30,7 @@ from debate_judge.programs.judge import Item, corpus_items
 from debate_judge.programs.lm.reply import replies_folder
 from debate_judge.runs.estimates.dry_run import DryRunStore, Estimate, EstimateTarget, Stage, dry_run_all, reply_tokens
 from debate_judge.runs.estimates.items import item_totals, sampled_groups
-from debate_judge.runs.flags.lm import limits
+from debate_judge.runs.flags.lm import lm_options
 from debate_judge.runs.runner.progress import StepProgress
 from debate_judge.runs.runner.runner import JudgeRunner
 
@@ -68,7 +68,7 @@ def estimate_compile(settings: Settings, personas: Mapping[str, str], lengths: s
         settings.api_base,
         replies_folder(settings.store, settings.lm),
         {"temperature": settings.temperature, "max_tokens": settings.max_tokens},
-        limits(settings),
+        lm_options(settings),
         reply_tokens(lengths),
         {REFLECTION: settings.reflection_lm or settings.lm},
     )

@@ -22,7 +22,7 @@ from debate_judge.programs.lm.http.address import without_credentials
 from debate_judge.programs.lm.prices import EXAMPLE_LM
 from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.flags.invocation import command
-from debate_judge.runs.flags.parser import written
+from debate_judge.runs.flags.parser import command_words
 from debate_judge.runs.reports import learning_curve
 from debate_judge.runs.reports.costs import cost_rows, cost_table
 from debate_judge.runs.reports.tables import DataTable
@@ -122,7 +122,7 @@ def next_steps(result: Result) -> Verbatim:
     if tracked is None:
         raise ValueError("a dry run has no next steps")
     defaults = type(settings)()
-    data = " ".join(written(settings, ("data", "task", "columns", "aspects", "sources", "held_out", "judge")))
+    data = " ".join(command_words(settings, ("data", "task", "columns", "aspects", "sources", "held_out", "judge")))
     # The address in an export is not used unless the user confirms it.
     server = f"--api-base {without_credentials(settings.api_base)} " if settings.api_base else ""
     lines = [

@@ -13,7 +13,7 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from debate_judge.runs.flags.declaration import unknown_name
+from debate_judge.runs.flags.declaration import unknown_name_error
 
 if TYPE_CHECKING:
     import dspy
@@ -145,4 +145,4 @@ def find_tuner(name: str) -> Tuner:
         from debate_judge.optimize.tuners.dspy_optimizers import class_tuner
 
         return class_tuner(name)
-    raise unknown_name("tuner", "--tuner", name, tuple(TUNERS))
+    raise unknown_name_error("tuner", "--tuner", name, tuple(TUNERS))

@@ -313,7 +313,7 @@ def _monitored(tuning: Tuning, examples: int) -> Iterator[None]:
         devnull = stack.enter_context(open(os.devnull, "w"))
         stack.enter_context(contextlib.redirect_stdout(devnull))
         stack.enter_context(contextlib.redirect_stderr(devnull))
-        monitor = _CallMonitor(STAGE.get(), stack.enter_context(progress.over(f"{tuning.label}: tuning", total)))
+        monitor = _CallMonitor(STAGE.get(), stack.enter_context(progress.track(f"{tuning.label}: tuning", total)))
         stack.enter_context(dspy.context(callbacks=[*dspy.settings.callbacks, monitor]))
         try:
             yield

@@ -80,7 +80,7 @@ def compile_in_folds(folder: Path, file: str, tuner: Tuner = RecordingTuner, **s
     usual: dict[str, Any] = {"task": "summarization", "aspects": ("coherence",), "max_rounds": 0, "resamples": 200}
     usual |= {"together": 0, "trials": 2, "store": str(folder / "store")}
     lm = scripted_lm(debater(score=score_of_text))
-    with JudgeRunner(lm, progress=False, memory=DebateCache()) as runner:
+    with JudgeRunner(lm, progress=False, cache=DebateCache()) as runner:
         result = compiled(Settings(data=file, **{**usual, **settings}), {}, runner, lm, tuner=tuner)
     return FoldedCompile(result, lm)
 

@@ -10,14 +10,14 @@ import pytest
 from debate_judge.optimize.compile import build_parser
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs.debate.personas import PERSONAS
-from debate_judge.runs.flags.lm import limits
-from debate_judge.runs.flags.parser import read
+from debate_judge.runs.flags.lm import lm_options
+from debate_judge.runs.flags.parser import read_settings
 from debate_judge.runs.tracking.contents import prompts_of
 from tests.optimize.compiles import plan_of
 
 
 def settings(*given: str) -> Settings:
-    return read(Settings, build_parser().parse_args(given))
+    return read_settings(Settings, build_parser().parse_args(given))
 
 
 def flags(parser: ArgumentParser) -> list[str]:
@@ -76,7 +76,7 @@ def test_help_says_every_default_and_choice() -> None:
 def test_a_call_may_take_three_times_as_long_as_an_attempt(
     given: dict[str, float], attempt: float, deadline: float
 ) -> None:
-    options = limits(Settings(**given))
+    options = lm_options(Settings(**given))
     assert (options.attempt_timeout, options.deadline) == (attempt, deadline)
 
 
