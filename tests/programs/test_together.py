@@ -48,7 +48,7 @@ def line_of(prompt: str, text: str) -> str:
     return f"candidate_{number_of(prompt, text)}: {by_text(prompt, text)}"
 
 
-# --- what is read of a reply ---
+# --- reading of replies ---
 
 
 def test_one_call_scores_all_candidates_of_a_source() -> None:
@@ -325,7 +325,7 @@ def disputing(*texts: str) -> Callable[[str, str], str | None]:
 
 def test_only_disputed_candidates_are_revised_and_debated_further() -> None:
     def score(prompt: str, text: str) -> float:
-        # In a revision all scores are given anew, those that nobody disputes too.
+        # A revision has new scores of all candidates, also of undisputed ones.
         return by_text(prompt, text) + (0.5 if section(prompt, "debate") else 0)
 
     def issues(prompt: str, text: str) -> str | None:
