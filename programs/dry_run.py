@@ -19,7 +19,7 @@ from debate_judge.programs.lm.reply import Reply
 from debate_judge.programs.offline import engine as offline
 from debate_judge.programs.offline import other_roles
 from debate_judge.programs.offline.roles import BLIND_PHRASE, CONTRARY_ROLE, Prompt, parse, render
-from debate_judge.programs.roles import parsing as replies
+from debate_judge.programs.roles import parsing
 
 REPLY_TOKENS = (80, 250, 800)
 """Assumed length of a reply in tokens, all free-text fields together, in the lower, expected and upper case."""
@@ -73,7 +73,7 @@ def _twice_as_many_claims(prompt: Prompt, written: str) -> dict[str, str]:
 
 
 def _none_disputed(prompt: Prompt, written: str) -> dict[str, str]:
-    return {"decisions": replies.NO_ISSUE, **dict.fromkeys(other_roles.cell_names(prompt, "decisions"), "")}
+    return {"decisions": parsing.NO_ISSUE, **dict.fromkeys(other_roles.cell_names(prompt, "decisions"), "")}
 
 
 def _all_disputed(prompt: Prompt, written: str) -> dict[str, str]:
@@ -83,7 +83,7 @@ def _all_disputed(prompt: Prompt, written: str) -> dict[str, str]:
 
 OVERRIDES: Mapping[str, tuple[FieldOverride, FieldOverride]] = MappingProxyType(
     {
-        "decision": (lambda *_: {"decision": replies.NO_ISSUE}, lambda *_: {"decision": "ISSUE"}),
+        "decision": (lambda *_: {"decision": parsing.NO_ISSUE}, lambda *_: {"decision": "ISSUE"}),
         "decisions": (_none_disputed, _all_disputed),
         "factuality": (lambda *_: {"factuality": "True", "severity": "0"}, _opposite_verdict),
         "claims": (

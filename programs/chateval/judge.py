@@ -1,25 +1,25 @@
 """ChatEval (Chan et al. 2024): referees with different roles discuss, and their final scores are averaged.
 
-A judge that is `comparing` compares candidates that come in pairs. A referee votes for the answer with the higher
-score, by its latest scores averaged over the orders in which the answers were shown. The outcome is the majority's
-(section 2), which may differ from the order of the mean scores.
+With `comparing`, a judge compares the two candidates of a pair. A referee votes for the answer with the higher score,
+by its latest scores averaged over the orders in which the answers were shown. The outcome is the majority's (section
+2), which may differ from the order of the mean scores.
 
 Referees are not asked to agree (appendix B). Departures from the paper: referees give a score in every turn, not only
-in the last one, so that a discussion can be read after any number of turns; and they see the scores of the messages
+in the last one, so that a discussion has a score after any number of turns; and they see the scores of the messages
 that they read.
 
-`COMMUNICATION` has the paper's strategies (appendix C). What an agent reads does not depend on the number of turns, so
-a discussion of T turns begins with every shorter one. The printed algorithms have four problems, which are solved here
-according to the paper's text:
+`COMMUNICATION` has the paper's strategies (appendix C). The messages that an agent reads do not depend on the number of
+turns, so a discussion of T turns begins with every shorter one. The printed algorithms have four problems, which are
+solved here according to the paper's text:
 
 - `for t <- 0 to T` is T iterations, not T + 1: two agents and two turns cost 4.2 single calls (Table 6).
-- Algorithm 1 as printed adds h_n, what agent n says, to the history H_m of agent m for m >= n and m > 1 only. So the
-  first agent never hears any other, and its second turn repeats the first word for word; the second never hears the
-  third. The text around it (what "previous other agents have said") and the authors' published program let every
-  agent hear everything that was said before. That is `one-by-one`; the printed form is `one-by-one-printed`.
-- In Algorithm 2 the buffer is never emptied; each message is meant to be heard once.
-- In Algorithm 3 the summary is added to the histories; by the text it replaces them, and it sums up all that was
-  said so far. The summary after the last turn would not be read and is not made.
+- Algorithm 1 as printed adds h_n, the message of agent n, to the history H_m of agent m for m >= n and m > 1 only. So
+  the first agent never reads any other, and its second turn repeats the first word for word; the second never reads the
+  third. By the text around it (what "previous other agents have said") and the authors' published program, every agent
+  reads all previous messages. That is `one-by-one`; the printed form is `one-by-one-printed`.
+- In Algorithm 2 the buffer is never emptied; each message is meant to be read once.
+- In Algorithm 3 the summary is added to the histories; by the text it replaces them, and it summarizes the discussion
+  so far. The summary after the last turn would not be read and is not made.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from debate_judge.data.schema import Aspect, Scale
 from debate_judge.programs.judge import MAX_ROUNDS, DebateConfig, Item, ItemJudge, StopReason, Verdict
 from debate_judge.programs.lm.usage import CallTag
 from debate_judge.programs.option_values import one_of, whole_number, yes_or_no
-from debate_judge.programs.roles import parsing as replies
+from debate_judge.programs.roles import parsing
 from debate_judge.programs.roles.role import (
     SAMPLING,
     Fields,
@@ -49,7 +49,7 @@ from debate_judge.programs.roles.role import (
     Role,
     RoleReply,
     ask,
-    material_text,
+    task_description,
 )
 from debate_judge.programs.roles.score_modes import MAX_SAMPLES
 from debate_judge.programs.transcript import EMPTY, Transcript, Turn
@@ -75,16 +75,16 @@ ROLES = MappingProxyType(
         "evaluator": "You are the evaluator.",
     }
 )
-"""Name -> text: the paper's five roles, the single role of its ablation (section 4.1), and that of a single referee.
+"""Name -> text: the paper's five roles, the one role of its ablation (section 4.1), and that of a single referee.
 
-They fit any kind of text and do not mention other referees, because a referee may be alone.
+They fit any kind of text and do not mention other referees, because there may be none.
 """
 
-_ALONE = (
+_HOW_TO_JUDGE_ALONE = (
     "Judge in the given aspect only, by its definition and by the material. Think critically, then give your score. "
     "Use the whole scale; half points are welcome."
 )
-_TOGETHER = (
+_HOW_TO_DISCUSS = (
     "Other referees have the same task. Where a debate is given, it is what was said so far, your own words included: "
     "weigh it from your own point of view. Raise only what would move a score by half a point or more, and say by how "
     "much and on what it rests. To agree is worth as much as to object: where an opinion convinces you, say so in one "
@@ -98,7 +98,7 @@ COMPARISON_SCALE = Scale(1, 10)
 
 
 def compared_aspect(aspect: Aspect) -> Aspect:
-    """The aspect on `COMPARISON_SCALE`; a sentence converts the points that its definition mentions to that scale."""
+    """The aspect on `COMPARISON_SCALE`; a sentence converts points of its own scale that its definition mentions."""
     raters, ours = aspect.scale, COMPARISON_SCALE
     conversion = ""
     if (raters.low, raters.high) != (ours.low, ours.high) and any(c.isdecimal() for c in aspect.definition):
@@ -146,7 +146,7 @@ class Summarizing(dspy.Signature):
 
 @dataclass(frozen=True, slots=True)
 class Opinion:
-    """What a referee says, with one score, or one for each of two answers; a summary has none."""
+    """The parsed reply of a referee, with one score, or one for each of two answers; a summary has none."""
 
     text: str
     scores: tuple[float, ...] = ()
@@ -155,47 +155,51 @@ class Opinion:
 class Referee(Role):
     """One referee; its instructions are its role and how to take part in the discussion.
 
-    If there is none, it is `alone`, and other referees are not mentioned to it.
+    The instructions of a referee that is `alone`, without a discussion, mention no others.
     """
 
     def __init__(self, name: str, role: str, alone: bool) -> None:
-        super().__init__(name, Refereeing, f"{role.strip()} {_ALONE if alone else _TOGETHER}")
+        super().__init__(name, Refereeing, f"{role.strip()} {_HOW_TO_JUDGE_ALONE if alone else _HOW_TO_DISCUSS}")
 
     async def rate(
-        self, item: Item, heard: str, turn: int, samples: Sequence[int]
+        self, item: Item, messages: str, turn: int, samples: Sequence[int]
     ) -> RoleReply[Opinion] | ReplyFailure:
-        """Score the candidate of `item` after the messages in `heard`.
+        """Score the candidate of `item` after reading `messages`.
 
-        Several `samples`, by their numbers, are averaged, and the words are those of the first; a single one is drawn
-        with the LM's own settings.
+        Args:
+            item: The item to score.
+            messages: The discussion as the referee reads it.
+            turn: The turn of the discussion, from 0.
+            samples: Numbers of the samples, whose scores are averaged; the text is that of the first. A single sample
+                has the LM's own settings.
         """
 
-        def read(fields: Fields) -> Opinion | replies.Unreadable:
-            value = replies.score(fields["score"], item.aspect.scale, item.aspect.name)
-            return value if isinstance(value, replies.Unreadable) else Opinion(fields["rationale"], (value,))
+        def read(fields: Fields) -> Opinion | parsing.Unreadable:
+            value = parsing.parse_score(fields["score"], item.aspect.scale, item.aspect.name)
+            return value if isinstance(value, parsing.Unreadable) else Opinion(fields["rationale"], (value,))
 
-        return await self._opinion(item, read, samples, turn, debate=heard)
+        return await self._ask(item, read, samples, turn, debate=messages)
 
     async def compare(
-        self, pair: tuple[Item, Item], heard: str, turn: int, samples: Sequence[int]
+        self, pair: tuple[Item, Item], messages: str, turn: int, samples: Sequence[int]
     ) -> RoleReply[Opinion] | ReplyFailure:
         """Score both answers, the first of `pair` shown as answer 1; otherwise as `rate`."""
         first, second = pair
         inputs = {
-            "task": f"{material_text(first.task, bool(first.context))} Answer 1 and answer 2 are two candidates. "
+            "task": f"{task_description(first.task, bool(first.context))} Answer 1 and answer 2 are two candidates. "
             "They are compared in one aspect: each gets a score of its own, and neither the order in which they "
             "stand nor their length may count. Two that are equally good get equal scores.",
-            "answer_1": replies.escaped(first.text),
-            "answer_2": replies.escaped(second.text),
+            "answer_1": parsing.escape_cached(first.text),
+            "answer_2": parsing.escape_cached(second.text),
         }
-        # The same instructions with other fields, so that a tuned role is used for both.
+        # The referee's own instructions with other fields, so that tuned instructions serve comparisons, too.
         overrides = {"signature": Comparing.with_instructions(self.signature.instructions), "demos": []}
-        return await self._opinion(first, _read_pair, samples, turn, debate=heard, inputs=inputs, **overrides)
+        return await self._ask(first, _read_comparison, samples, turn, debate=messages, inputs=inputs, **overrides)
 
-    async def _opinion(
+    async def _ask(
         self,
         item: Item,
-        read: Callable[[Fields], Opinion | replies.Unreadable],
+        read: Callable[[Fields], Opinion | parsing.Unreadable],
         samples: Sequence[int],
         turn: int,
         **prompt: Any,
@@ -215,20 +219,20 @@ class Referee(Role):
         return RoleReply(Opinion(opinions[0].text, means), calls)
 
 
-def _read_pair(fields: Fields) -> Opinion | replies.Unreadable:
+def _read_comparison(fields: Fields) -> Opinion | parsing.Unreadable:
     scores = []
     for name in ("score_1", "score_2"):
-        value = replies.score(fields[name], COMPARISON_SCALE)
-        if isinstance(value, replies.Unreadable):
-            return replies.Unreadable(f"{name}: {value.why}")
+        value = parsing.parse_score(fields[name], COMPARISON_SCALE)
+        if isinstance(value, parsing.Unreadable):
+            return parsing.Unreadable(f"{name}: {value.problem}")
         scores.append(value)
     return Opinion(fields["rationale"], tuple(scores))
 
 
-def read_summary(fields: Fields) -> Opinion | replies.Unreadable:
-    """The summary in the reply of the summarizer, the extra LM of Algorithm 3."""
+def read_summary(fields: Fields) -> Opinion | parsing.Unreadable:
+    """Parse the reply of the summarizer, the extra LM of Algorithm 3."""
     text = fields["summary"].strip()
-    return Opinion(text) if text else replies.Unreadable("the summary was empty")
+    return Opinion(text) if text else parsing.Unreadable("the summary was empty")
 
 
 # --- the discussion ---
@@ -238,7 +242,7 @@ COMMUNICATION = (
     "one-by-one-printed",  # Algorithm 1 to the letter
     "simultaneous",  # Algorithm 2: all speak at once, then each reads what all said
     "summarizer",  # Algorithm 3: the same, but each reads only a summary
-    "none",  # the ensemble (section 3.2): each speaks once and reads nothing of the others
+    "none",  # the ensemble (section 3.2): each speaks once and reads no message
 )
 
 SUMMARIZER = "summarizer"
@@ -253,7 +257,7 @@ Answer = RoleReply[Opinion] | ReplyFailure
 @dataclass(frozen=True, slots=True)
 class Message(Turn):
     scores: tuple[float, ...] = ()
-    """One, which is the turn's, or in a comparison one for each answer; none for a summary."""
+    """One score, which is the turn's, or in a comparison one for each answer; none for a summary."""
 
     def __str__(self) -> str:
         """The message as others read it, on one line, so that it cannot pose as another speaker's message."""
@@ -273,7 +277,7 @@ class ChatEval(ItemJudge):
         turns: T, how often each referee speaks.
         samples: k, number of replies that are averaged each time a referee speaks (multiple evidence calibration).
         both_orders: Whether a comparison shows the answers in both orders (balanced position calibration).
-        comparing: Whether candidates that come in pairs are compared; others are scored one by one.
+        comparing: Whether the two candidates of a pair are compared; other candidates are scored one by one.
     """
 
     kind = "chateval"
@@ -296,7 +300,7 @@ class ChatEval(ItemJudge):
                 "referees who do not see each other's messages take one turn", field="turns", expected="1", found=turns
             )
         super().__init__(DebateConfig(rounds=turns - 1))
-        self.texts = dict(roles)
+        self.role_texts = dict(roles)
         self.communication = communication
         self.samples = whole_number("samples", samples, minimum=1, maximum=MAX_SAMPLES)
         self.both_orders = yes_or_no("both_orders", both_orders)
@@ -305,38 +309,38 @@ class ChatEval(ItemJudge):
         self.summarizer = Role(SUMMARIZER, Summarizing) if communication == "summarizer" else None
 
     async def converse_about(self, item: Item, rounds: int) -> Transcript:
-        return await self._discuss(item, rounds, lambda referee, *heard: referee.rate(item, *heard))
+        return await self._discuss(item, rounds, lambda referee, *args: referee.rate(item, *args))
 
     async def _discuss(
         self, item: Item, rounds: int, ask: Callable[[Referee, str, int, Sequence[int]], Awaitable[Answer]]
     ) -> Transcript:
         """The messages in order. A message without a usable reply ends the discussion."""
         names = list(self.roles)
-        # Those of a group speak at once.
-        groups = [[name] for name in names] if self.communication.startswith("one-by-one") else [names]
+        # The referees of a batch speak at once.
+        batches = [[name] for name in names] if self.communication.startswith("one-by-one") else [names]
         discussion = EMPTY
         for turn in range(1 if self.communication == "none" else rounds + 1):
             summary = None
             if turn and self.summarizer is not None:
-                messages = _text(discussion, names)
-                answer = await self.summarizer.ask(item, read_summary, round=turn, debate=messages)
+                text = _joined_messages(discussion, names)
+                answer = await self.summarizer.ask(item, read_summary, round=turn, debate=text)
                 discussion = _add_answers(discussion, turn, {SUMMARIZER: answer})
                 if discussion.failure is not None:
                     return discussion
                 summary = str(discussion.turns[-1])
-            for group in groups:
+            for batch in batches:
                 calls = []
-                for name in group:
-                    heard = _text(discussion, self._audible_to(name)) if summary is None else summary
-                    # Distinct numbers, so that referees with the same role do not get each other's samples.
+                for name in batch:
+                    text = _joined_messages(discussion, self._speakers_read_by(name)) if summary is None else summary
+                    # Distinct numbers, so that referees with the same role do not share samples.
                     first = names.index(name) * self.samples
-                    calls.append(ask(self.roles[name], heard, turn, range(first, first + self.samples)))
-                discussion = _add_answers(discussion, turn, dict(zip(group, await asyncio.gather(*calls), strict=True)))
+                    calls.append(ask(self.roles[name], text, turn, range(first, first + self.samples)))
+                discussion = _add_answers(discussion, turn, dict(zip(batch, await asyncio.gather(*calls), strict=True)))
                 if discussion.failure is not None:
                     return discussion
         return discussion
 
-    def _audible_to(self, name: str) -> Sequence[str]:
+    def _speakers_read_by(self, name: str) -> Sequence[str]:
         """The referees whose messages this one reads."""
         names = list(self.roles)
         if self.communication != "one-by-one-printed":
@@ -353,22 +357,22 @@ class ChatEval(ItemJudge):
         return Verdict(score, last_round, reason, transcript.calls, transcript)
 
     async def converse(self, items: Sequence[Item], rounds: int) -> list[Transcript]:
-        """Compare two answers to one question in `rounds` + 1 turns; after each the majority's outcome is the score."""
+        """Compare two answers in `rounds` + 1 turns; the score after each turn is the majority's outcome."""
         if not self.compares or len(items) != 2:
             return await super().converse(items, rounds)
         pairs = [items, items[::-1]] if self.both_orders else [items]
-        discussions = await asyncio.gather(*(self._compared(pair, rounds) for pair in pairs))
+        discussions = await asyncio.gather(*(self._compare(pair, rounds) for pair in pairs))
         return [pair_transcript(discussions, answer, rounds + 1, items[0].aspect.scale) for answer in (0, 1)]
 
-    async def _compared(self, pair: Sequence[Item], rounds: int) -> Transcript:
+    async def _compare(self, pair: Sequence[Item], rounds: int) -> Transcript:
         aspect = compared_aspect(pair[0].aspect)
         first, second = (replace(item, aspect=aspect) for item in pair)
-        return await self._discuss(first, rounds, lambda referee, *heard: referee.compare((first, second), *heard))
+        return await self._discuss(first, rounds, lambda referee, *args: referee.compare((first, second), *args))
 
     def config(self) -> dict[str, Any]:
         options = {name: getattr(self, name) for name in ("communication", "samples", "both_orders")}
         return {
-            "roles": dict(self.texts),
+            "roles": dict(self.role_texts),
             "turns": self.debate_config.rounds + 1,
             **options,
             "comparing": self.compares,
@@ -378,19 +382,19 @@ class ChatEval(ItemJudge):
     def from_config(cls, config: Mapping[str, Any]) -> ChatEval:
         """Rebuild a judge.
 
-        `roles` is a mapping from name to text, or a list of names of built-in roles. `same_role` is the name of one of
-        these or of a built-in role, which is given to all referees. Referees who share a role are numbered.
+        `roles` is a mapping from name to text, or a list of names of built-in roles. `same_role` names one of either,
+        which all referees then have. Referees who share a role are numbered.
         """
         options = {name: value for name, value in config.items() if name not in ("roles", "same_role")}
-        return cls(_referees(config["roles"], config.get("same_role")), **options)
+        return cls(_role_texts(config["roles"], config.get("same_role")), **options)
 
 
 def _add_answers(discussion: Transcript, turn: int, answers: Mapping[str, Answer]) -> Transcript:
-    """A discussion with the answers of those who spoke at once."""
+    """The discussion with the answers of a batch of speakers."""
     failures = []
     for name, answer in answers.items():
         if isinstance(answer, ReplyFailure):
-            failures.append(answer.at(name, turn))
+            failures.append(answer.as_failure(name, turn))
         else:
             scores = answer.value.scores
             score = scores[0] if len(scores) == 1 else None
@@ -400,12 +404,12 @@ def _add_answers(discussion: Transcript, turn: int, answers: Mapping[str, Answer
     return discussion.add(replace(failures[0], calls=sum(f.calls for f in failures))) if failures else discussion
 
 
-def _text(discussion: Transcript, speakers: Sequence[str]) -> str:
-    """The messages of some speakers as others read them."""
+def _joined_messages(discussion: Transcript, speakers: Sequence[str]) -> str:
+    """The messages of these speakers as others read them."""
     return "\n\n".join(str(message) for message in discussion.turns if message.role in speakers)
 
 
-def messages_of(discussion: Transcript) -> list[Message]:
+def _messages(discussion: Transcript) -> list[Message]:
     return [turn for turn in discussion.turns if isinstance(turn, Message)]
 
 
@@ -413,36 +417,36 @@ def pair_transcript(discussions: Sequence[Transcript], answer: int, turns: int, 
     """The transcript of one of two answers (0, 1): the messages and, after every turn, the outcome as a score.
 
     The outcome is the upper end of the scale for a win, its middle for a tie, its lower end for a loss. It is the only
-    score in a transcript; the referees' scores are in the texts. There is a discussion with the first answer shown
-    first, and with both orders another one; its calls are counted for the answer which was shown first in it.
+    score in the transcript; the referees' scores are in the texts. In the first discussion answer 0 is shown first, in
+    the second, if there is one, answer 1. The calls of a discussion count for the answer that it shows first.
     """
     failures = [discussion.failure for discussion in discussions if discussion.failure is not None]
-    complete = min((failure.round for failure in failures), default=turns)
-    reported: list[Turn] = []
+    complete_turns = min((failure.round for failure in failures), default=turns)
+    merged: list[Turn] = []
     for turn in range(turns):
         for order, discussion in enumerate(discussions):
             shown_first = order == answer
-            for message in messages_of(discussion):
+            for message in _messages(discussion):
                 if message.round == turn:
                     scores = "answer 1: {:g}, answer 2: {:g}. ".format(*message.scores) if message.scores else ""
                     text = f"(this is answer {1 if shown_first else 2}) {scores}{message.text}"
-                    reported.append(Turn(message.role, turn, text, calls=message.calls if shown_first else 0))
-        if turn < complete:
-            reported.append(_outcome(discussions, answer, turn, scale))
+                    merged.append(Turn(message.role, turn, text, calls=message.calls if shown_first else 0))
+        if turn < complete_turns:
+            merged.append(_outcome(discussions, answer, turn, scale))
     if not failures:
-        return Transcript(tuple(reported))
+        return Transcript(tuple(merged))
     own_failure = discussions[answer].failure if answer < len(discussions) else None
-    first = min(failures, key=lambda failure: failure.round)
-    return Transcript(tuple(reported), replace(first, calls=own_failure.calls if own_failure else 0))
+    earliest = min(failures, key=lambda failure: failure.round)
+    return Transcript(tuple(merged), replace(earliest, calls=own_failure.calls if own_failure else 0))
 
 
 def _outcome(discussions: Sequence[Transcript], answer: int, turn: int, scale: Scale) -> Turn:
-    """What the majority announces about an answer after a turn; a tie if no outcome has most votes."""
+    """The turn with the majority's outcome for an answer; a tie if no outcome has most votes."""
     scores: dict[str, list[tuple[float, ...]]] = {}
     for order, discussion in enumerate(discussions):
-        latest = {m.role: m.scores for m in messages_of(discussion) if m.scores and m.round <= turn}
-        for name, of_both in latest.items():
-            scores.setdefault(name, []).append(of_both if order == answer else of_both[::-1])
+        latest = {m.role: m.scores for m in _messages(discussion) if m.scores and m.round <= turn}
+        for name, both_scores in latest.items():
+            scores.setdefault(name, []).append(both_scores if order == answer else both_scores[::-1])
     votes: dict[str, str] = {}
     for name, pairs in scores.items():
         mean, other_mean = (math.fsum(column) / len(pairs) for column in zip(*pairs, strict=True))
@@ -455,13 +459,13 @@ def _outcome(discussions: Sequence[Transcript], answer: int, turn: int, scale: S
     return Turn(MAJORITY, turn, f"{outcome} by the votes of {'; '.join(votes)}", score=score, calls=0)
 
 
-def _referees(roles: Mapping[str, str] | Sequence[str], same: str | None) -> dict[str, str]:
-    """Referee -> role text, from a configuration."""
-    role_texts = dict(roles) if isinstance(roles, Mapping) else {}
-    known = {**ROLES, **role_texts}
-    names = list(role_texts) if role_texts else [str(name) for name in roles]
-    if same is not None:
-        names = [str(same)] * len(names)
+def _role_texts(roles: Mapping[str, str] | Sequence[str], same_role: str | None) -> dict[str, str]:
+    """Name of a referee -> text of its role, from a configuration."""
+    own = dict(roles) if isinstance(roles, Mapping) else {}
+    known = {**ROLES, **own}
+    names = list(own) if own else [str(name) for name in roles]
+    if same_role is not None:
+        names = [str(same_role)] * len(names)
     unknown = [name for name in names if name not in known]
     if unknown:
         raise InputError(

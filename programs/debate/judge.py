@@ -1,9 +1,9 @@
 """DEBATE: Scorer, Critic and Tie-breaker composed into one program (DEBATE, section 2, Algorithm 1).
 
 The paper's systems are presets and not subclasses: without rounds it is the single scorer, with a plain persona
-MultiAgent, with a devil's advocate DEBATE; each with or without Tie-breaker. The Critic may also score blind
-(`programs.debate.personas`). No prompt depends on the number of rounds
-n, so a debate of n_max rounds begins with the debate of every smaller n, which then needs no further LM call.
+MultiAgent, with a devil's advocate DEBATE; each with or without a Tie-breaker. The Critic may also score blind
+(`programs.debate.personas`). No prompt depends on the number of rounds n, so a debate of n_max rounds begins with the
+debate of every smaller n, which needs no further LM call.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import dspy
 
 from debate_judge.data.errors import InputError
-from debate_judge.programs.debate.personas import STRICT, Persona, persona_named, persona_of
+from debate_judge.programs.debate.personas import STRICT, Persona, builtin_persona, custom_persona
 from debate_judge.programs.debate.prompts import PromptParts, prompt_parts
 from debate_judge.programs.debate.table import (
     BlindCritic,
@@ -36,18 +36,18 @@ from debate_judge.programs.debate.table import (
 from debate_judge.programs.judge import DebateConfig, Item, Judge, StopReason, Verdict, first_success
 from debate_judge.programs.lm.loop import gather
 from debate_judge.programs.option_values import whole_number, yes_or_no
-from debate_judge.programs.roles.examples import shown
+from debate_judge.programs.roles.examples import example_inputs
 from debate_judge.programs.roles.guide import with_guide
-from debate_judge.programs.roles.score_modes import Mode
+from debate_judge.programs.roles.score_modes import ScoreMode
 from debate_judge.programs.transcript import BLIND_CRITIC, Transcript
 
-_READING = ("together", "joint", "order")
-"""Arguments that say which candidates and aspects share a call."""
+_CALL_SHARING = ("together", "joint", "order")
+"""Arguments that determine which candidates and aspects share a call."""
 
 
 @dataclass(frozen=True)
-class _Members:
-    """The debates of single aspects, by name, that a joint debate stands for. In a class, to hide them from DSPy."""
+class _AspectDebates:
+    """The debates of single aspects, by name, in a joint debate; in a class, to hide them from DSPy."""
 
     by_aspect: Mapping[str, Debate] = field(default_factory=dict)
 
@@ -57,12 +57,12 @@ class Debate(Judge):
 
     Args:
         persona: The Critic's persona, which becomes its instructions; a name is one of `PERSONAS` or `BLIND`.
-        debate_config: In place of `rounds` and `tie_breaker`.
+        debate_config: Replaces `rounds` and `tie_breaker`.
         score_mode: How the Scorer's replies become scores: `text`, `sampled:k` or `expected`
             (`programs.roles.score_modes`). `expected` asks for whole points, because each needs a token of its own. The
             Tie-breaker's score is always the number that it writes.
         nearest_examples: Number of rated examples in a prompt, those most similar to the item; 0 shows all.
-        rounds: n, the most rounds of Critic and Scorer; 0 is a single call of the Scorer.
+        rounds: n, the maximum number of rounds of Critic and Scorer; 0 is a single call of the Scorer.
         tie_breaker: Whether a Tie-breaker decides debates that end without agreement.
         together: K, most candidates of one source that share a call (`programs.debate.table`); 0 judges each alone.
         joint: Whether all aspects that a candidate is judged in share the call as well.
@@ -72,7 +72,7 @@ class Debate(Judge):
     kind = "debate"
     shows_examples = True
     settable = ("score_mode", "together", "joint", "order")
-    _members = _Members()
+    _debates = _AspectDebates()
 
     def __init__(
         self,
@@ -88,24 +88,24 @@ class Debate(Judge):
         order: int = 0,
     ) -> None:
         super().__init__(debate_config or DebateConfig(rounds, tie_breaker))
-        persona = persona_named(persona) if isinstance(persona, str) else persona
+        persona = builtin_persona(persona) if isinstance(persona, str) else persona
         self.scorer = dspy.Predict(Scoring)
         criticism = Criticism if persona.gap is None else BlindCriticism
         self.critic = dspy.Predict(criticism.with_instructions(persona.text))
         self.tie_breaker = dspy.Predict(TieBreaking)
-        self.mode = Mode.of(score_mode)
+        self.mode = ScoreMode.parse(score_mode)
         self.persona = persona
         self.nearest_examples = nearest_examples
         self.together, self.joint, self.order = together, joint, order
-        _check_reading(self)
+        _check_call_sharing(self)
 
     async def converse(self, items: Sequence[Item], rounds: int) -> list[Transcript]:
-        return await self._debated(items, None, rounds)
+        return await self._hold_debates(items, None, rounds)
 
     async def break_ties(self, items: Sequence[Item], transcripts: Sequence[Transcript]) -> list[Transcript]:
-        return await self._debated(items, transcripts, 0, tie_breaker=True)
+        return await self._hold_debates(items, transcripts, 0, tie_breaker=True)
 
-    async def _debated(
+    async def _hold_debates(
         self, items: Sequence[Item], transcripts: Sequence[Transcript] | None, rounds: int, tie_breaker: bool = False
     ) -> list[Transcript]:
         tables = await self._tables(items, transcripts)
@@ -114,54 +114,50 @@ class Debate(Judge):
         return [transcript for table_transcripts in debated for transcript in table_transcripts]
 
     async def smoke_test(self, items: Sequence[Item]) -> Transcript:
-        tables = await self._tables(items, whole=True)
+        tables = await self._tables(items, no_split=True)
         for table in tables:
-            # Also roles that nothing is left for: one that the LM cannot play would otherwise be found late.
+            # Also roles without an open cell: otherwise a role that the LM cannot play would be found late.
             blind = self.persona.gap is not None
             await debate(table, min(self.debate_config.rounds, 1), blind=blind)
             if self.debate_config.rounds and blind:
-                await table.turn(Critic, table.debated())
+                await table.turn(Critic, table.debated_cells())
             if self.debate_config.tie_breaker:
-                await table.turn(TieBreaker, table.debated())
+                await table.turn(TieBreaker, table.debated_cells())
         return first_success([transcript for table in tables for transcript in table.transcripts])
 
     async def _tables(
-        self, items: Sequence[Item], transcripts: Sequence[Transcript] | None = None, *, whole: bool = False
+        self, items: Sequence[Item], transcripts: Sequence[Transcript] | None = None, *, no_split: bool = False
     ) -> list[ScoreTable]:
         """One table of all items if candidates or aspects share calls, else one for each item."""
         shared = len(items) > 1 and (self.together > 1 or self.joint)
-        parts = [slice(None)] if shared else [slice(number, number + 1) for number in range(len(items))]
-        return [await self._table(items[p], None if transcripts is None else transcripts[p], whole) for p in parts]
+        slices = [slice(None)] if shared else [slice(number, number + 1) for number in range(len(items))]
+        return [await self._table(items[p], None if transcripts is None else transcripts[p], no_split) for p in slices]
 
-    async def _table(self, items: Sequence[Item], transcripts: Sequence[Transcript] | None, whole: bool) -> ScoreTable:
+    async def _table(self, items: Sequence[Item], before: Sequence[Transcript] | None, no_split: bool) -> ScoreTable:
         first: dict[str, Item] = {}
         for item in items:
             first.setdefault(item.aspect.name, item)
-        debates = {name: self._members.by_aspect.get(name, self) for name in first}
-        parts_by_aspect: dict[str, PromptParts] = {}
+        debates = {name: self._debates.by_aspect.get(name, self) for name in first}
+        parts: dict[str, PromptParts] = {}
         if len(items) > 1:
             # Rated examples are chosen once, for the whole table.
-            parts_by_aspect = {
-                name: await debates[name].prompt_parts_in_thread(item, items) for name, item in first.items()
-            }
-        return ScoreTable(debates, parts_by_aspect, items, transcripts, whole=whole)
+            parts = {name: await debates[name].prompt_parts_in_thread(item, items) for name, item in first.items()}
+        return ScoreTable(debates, parts, items, before, no_split=no_split)
 
     def prompt_parts(self, item: Item, table: Sequence[Item] = ()) -> PromptParts:
-        """What the prompts about an item have in common, or about all items of a `table` in the aspect of this one."""
-        whole, signatures = self.mode.name == "expected", (self.scorer.signature, self.critic.signature)
-        parts = prompt_parts(item.aspect, whole, *signatures, bool(table), self.persona.gap)
+        """The common parts of the prompts about an item, or about all items of a `table` in this item's aspect."""
+        whole_points, signatures = self.mode.name == "expected", (self.scorer.signature, self.critic.signature)
+        parts = prompt_parts(item.aspect, whole_points, *signatures, bool(table), self.persona.gap)
         if not self.scorer.demos:
             return parts
-        examples = shown(self.scorer.demos, item.aspect.name, table or (item,), self.nearest_examples)
+        examples = example_inputs(self.scorer.demos, item.aspect.name, table or (item,), self.nearest_examples)
         return replace(parts, examples=examples)
 
     async def prompt_parts_in_thread(self, item: Item, table: Sequence[Item] = ()) -> PromptParts:
-        """`prompt_parts`, in a thread if retrieval has to be fitted, which would block all other debates."""
-        return (
-            await asyncio.to_thread(self.prompt_parts, item, table)
-            if self.nearest_examples
-            else self.prompt_parts(item, table)
-        )
+        """`prompt_parts`, in a thread if examples are retrieved, which would block all other debates."""
+        if self.nearest_examples:
+            return await asyncio.to_thread(self.prompt_parts, item, table)
+        return self.prompt_parts(item, table)
 
     def verdict(self, transcript: Transcript, rounds: int) -> Verdict:
         last, score = transcript.turns[-1], transcript.score
@@ -177,9 +173,9 @@ class Debate(Judge):
     def variants(self, personas: Mapping[str, str]) -> dict[str, Judge]:
         if self.debate_config.rounds == 0:
             return {self.persona.name: self}
-        read: dict[str, Any] = {name: getattr(self, name) for name in _READING}
+        call_sharing: dict[str, Any] = {name: getattr(self, name) for name in _CALL_SHARING}
         return {
-            name: type(self)(persona_of(name, text), self.debate_config, str(self.mode), **read)
+            name: type(self)(custom_persona(name, text), self.debate_config, str(self.mode), **call_sharing)
             for name, text in personas.items()
         }
 
@@ -198,15 +194,15 @@ class Debate(Judge):
 
     def joint_judge(self, judges: Mapping[str, Judge]) -> Judge:
         shared = copy(self)
-        # In `_Members`, where DSPy does not look for predictors: it sees those of the first judge only.
-        shared._members = _Members({name: judge for name, judge in judges.items() if isinstance(judge, Debate)})
+        # DSPy finds the predictors of the first judge only.
+        shared._debates = _AspectDebates({name: j for name, j in judges.items() if isinstance(j, Debate)})
         return shared
 
     def judges_by_aspect(self) -> Mapping[str, Judge]:
-        return self._members.by_aspect
+        return self._debates.by_aspect
 
     def tunable(self) -> tuple[str, ...]:
-        # The Tie-breaker is first asked after the search has chosen n, too late for a tuner.
+        # A Tie-breaker is asked only after the search has chosen n, too late for a tuner.
         return ("scorer",) if self.debate_config.rounds == 0 else ("scorer", "critic")
 
     def config(self) -> dict[str, Any]:
@@ -219,47 +215,47 @@ class Debate(Judge):
             "tie_breaker": self.debate_config.tie_breaker,
             "score_mode": str(self.mode),
             "nearest_examples": self.nearest_examples,
-            **{name: getattr(self, name) for name in _READING},
+            **{name: getattr(self, name) for name in _CALL_SHARING},
         }
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Debate:
-        name = str(config["persona"])
-        persona = persona_of(name, str(config["persona_text"])) if "persona_text" in config else persona_named(name)
+        name, text = str(config["persona"]), config.get("persona_text")
+        persona = builtin_persona(name) if text is None else custom_persona(name, str(text))
         if "gap" in config:
             persona = replace(persona, gap=float(config["gap"]))
-        _refuse_removed(config)
-        options = {name: config[name] for name in ("score_mode", "nearest_examples", *_READING) if name in config}
+        _refuse_removed_options(config)
+        options = {name: config[name] for name in ("score_mode", "nearest_examples", *_CALL_SHARING) if name in config}
         return cls(persona, DebateConfig(config["rounds"], config["tie_breaker"]), **options)
 
 
 async def debate(table: ScoreTable, rounds: int, *, blind: bool = False, tie_breaker: bool = False) -> list[Transcript]:
-    """Hold the debate about a table, or go on with it: Scorer; up to `rounds` times Critic and Scorer, until there is
-    NO ISSUE; Tie-breaker for what stays open. A `blind` Critic first scores the table by itself, which settles all
-    scores but those that it is too far from.
+    """Debate a table, or only break the ties of a `resumed` one: Scorer; up to `rounds` times Critic and Scorer, until
+    NO ISSUE; Tie-breaker for the cells that stay open. A `blind` Critic first scores the table by itself, which settles
+    all scores that are near enough to its own.
 
     A failed turn ends the debate about its cell, and is recorded in the cell's transcript.
     """
-    if not table.begun:
-        await table.turn(Opening, table.open())
-        table.end_round()
+    if not table.resumed:
+        await table.turn(Opening, table.open_cells())
+        table.record_sizes()
         if rounds and blind:
-            await table.turn(BlindCritic, table.open())
-            if not table.open():
-                table.end_round()
+            await table.turn(BlindCritic, table.open_cells())
+            if not table.open_cells():
+                table.record_sizes()
         for _ in range(rounds):
-            if not table.open():
+            if not table.open_cells():
                 break
-            await table.turn(Critic, table.open())
-            await table.turn(Revision, table.open())
-            table.end_round()
-    if tie_breaker and table.disputed():
-        await table.turn(TieBreaker, table.disputed())
-        table.end_round(again=True)
+            await table.turn(Critic, table.open_cells())
+            await table.turn(Revision, table.open_cells())
+            table.record_sizes()
+    if tie_breaker and table.disputed_cells():
+        await table.turn(TieBreaker, table.disputed_cells())
+        table.record_sizes(overwrite=True)
     return table.transcripts
 
 
-def _check_reading(judge: Debate) -> None:
+def _check_call_sharing(judge: Debate) -> None:
     for name in ("together", "order", "nearest_examples"):
         whole_number(name, getattr(judge, name))
     yes_or_no("joint", judge.joint)
@@ -272,8 +268,8 @@ def _check_reading(judge: Debate) -> None:
         )
 
 
-def _refuse_removed(config: Mapping[str, Any]) -> None:
-    """Refuse an older export that asks for half or whole points in prompts, or scores batches of different sources."""
+def _refuse_removed_options(config: Mapping[str, Any]) -> None:
+    """Refuse an older export whose prompts ask for half or whole points, or cover candidates of several sources."""
     default = "whole" if str(config.get("score_mode", "text")) == "expected" else "free"
     for name, usual in (("granularity", default), ("batch_rounds", 0)):
         if config.get(name, usual) != usual:

@@ -1,11 +1,11 @@
 """The Critic's personas. A persona is the text of the Critic's instructions.
 
-Five degrees as in DEBATE (section 2, appendices C and G.1), from mildest to strongest, each in this project's own
-words. Because a persona is the instructions of a signature and not an input field, every DSPy optimizer can rewrite it.
+Five degrees as in DEBATE (section 2, appendices C and G.1), from mildest to strongest, in this project's own words.
+Because a persona is the instructions of a signature and not an input field, every DSPy optimizer can rewrite it.
 
-Beside the paper's Critic, who is shown the score that it is to attack, stands one that scores blind: in a call of its
-own that mentions no debate, as a second rater would. The distance of the two scores is computed and not asked for;
-where it is less than `Persona.gap` the Scorer's score stands, and no more calls are made.
+Besides the paper's Critic, who sees the score that it is to attack, there is one that first scores blind: in a call of
+its own that mentions no debate, as a second rater would. The distance of the two scores is computed and not asked for;
+where it is less than `Persona.gap`, the Scorer's score is final and no more calls are made.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from debate_judge.data.errors import InputError, did_you_mean
 
 @dataclass(frozen=True, slots=True)
 class Persona:
-    """A named character for the Critic."""
+    """A named persona of the Critic."""
 
     name: str
     text: str
     gap: float | None = None
-    """Least distance of the Critic's blind score from the Scorer's at which the two debate, in steps of the scale; 0
-    debates every score, infinity none, and the mean of both is then the score. None for a Critic that does not score
-    blind."""
+    """The smallest distance of the Critic's blind score from the Scorer's at which the two debate, in steps of the
+    scale. With 0 every score is debated; with infinity none is, and the final score is the mean of both. None for a
+    Critic that does not score blind."""
 
 
 PLAIN = Persona(
@@ -65,7 +65,7 @@ SOPHISTICATED = Persona(
 )
 
 PERSONAS: Mapping[str, Persona] = MappingProxyType({p.name: p for p in (PLAIN, WEAK, MODERATE, STRICT, SOPHISTICATED)})
-"""The paper's."""
+"""The paper's personas, by name."""
 
 _BLIND = (
     "You have scored before you saw any score; the debate shows you that reading as the Blind critic's, and only you "
@@ -75,18 +75,18 @@ _BLIND = (
 )
 _GAPS = {"second-reading": inf, "blind": 0.25, "blind-half": 0.5, "blind-every": 0.0}
 BLIND: Mapping[str, Persona] = MappingProxyType({name: Persona(name, _BLIND, gap) for name, gap in _GAPS.items()})
-"""Critics that score blind."""
+"""The personas that score blind, by name."""
 
 
-def persona_of(name: str, text: str) -> Persona:
-    """A persona with this text, which scores blind if its name is that of one that does."""
+def custom_persona(name: str, text: str) -> Persona:
+    """A persona with a text of its own; it scores blind if the built-in persona of its name does."""
     return Persona(name, text, BLIND[name].gap if name in BLIND else None)
 
 
-def persona_named(name: str) -> Persona:
-    """The built-in persona of this name."""
-    known = {**PERSONAS, **BLIND}
-    if name not in known:
-        expected, remedy = f"one of {', '.join(known)}", did_you_mean(name, known)
+def builtin_persona(name: str) -> Persona:
+    """The persona `name` of `PERSONAS` or `BLIND`."""
+    personas = {**PERSONAS, **BLIND}
+    if name not in personas:
+        expected, remedy = f"one of {', '.join(personas)}", did_you_mean(name, personas)
         raise InputError("unknown persona", field="persona", expected=expected, found=name, remedy=remedy)
-    return known[name]
+    return personas[name]

@@ -3,16 +3,16 @@
 A role is a `dspy.Predict` of the debate, and its instructions are all that an optimizer may rewrite: the Scorer's are
 the standard of all roles, the Critic's its persona.
 
-A table has candidates of one source, in one aspect or several. Each score is a cell with a transcript of its own; a
-candidate alone in one aspect is a table of one cell. Every role
-sees the whole table. The Critic is asked about the cells that are still open, the Scorer revises those that the Critic
-disputes, and the Tie-breaker decides those that stay open; all others are settled and keep their scores. A call counts
-in the transcripts of the cells that it asked about, in equal shares.
+A table has candidates of one source, in one or several aspects. Each score is a cell with a transcript of its own; a
+single candidate in one aspect is a table of one cell. Every role sees the whole table. The Critic is asked about the
+cells that are still open, the Scorer revises those that the Critic disputes, and the Tie-breaker decides those that
+stay open; all others are settled and keep their scores. A call counts in the transcripts of the cells that it asked
+about, in equal shares.
 
-If a reply leaves out a cell or contradicts itself about one, the LM is asked once more about these cells only. What
-stays unreadable, and a call that fails because of its texts (the context is too small, the reply too long, one text is
-refused), is asked again about each half of the candidates, for a single candidate about each half of the aspects, and
-so on; what an earlier call has said about the others is kept. A cell that is then alone is judged further with the
+If a reply leaves out a cell or contradicts itself about one, the LM is asked once more about these cells only. If they
+stay unreadable, or a call fails because of its texts (the context is too small, the reply too long, one text is
+refused), the chunk is split: the LM is asked about each half of its candidates, for a single candidate about each half
+of its aspects, and so on; cells that were already read are kept. From then on a chunk of one cell is judged with the
 prompts of a debate about one candidate.
 """
 
@@ -26,15 +26,22 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import dspy
 
-from debate_judge.programs.debate import prompts
-from debate_judge.programs.debate import replies as table_replies
-from debate_judge.programs.debate.prompts import Cell, Part, PromptParts, aspects_in, candidates_in, label, listed
-from debate_judge.programs.debate.replies import Objection
+from debate_judge.programs.debate import prompts, table_replies
+from debate_judge.programs.debate.prompts import (
+    Cell,
+    Chunk,
+    PromptParts,
+    aspects_in,
+    candidates_in,
+    cell_label,
+    cell_labels,
+)
+from debate_judge.programs.debate.table_replies import CriticDecision
 from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.loop import gather
 from debate_judge.programs.lm.usage import CallTag
-from debate_judge.programs.roles import parsing as replies
+from debate_judge.programs.roles import parsing
 from debate_judge.programs.roles.parsing import Unreadable, escape
 from debate_judge.programs.roles.role import (
     SAMPLING,
@@ -46,7 +53,7 @@ from debate_judge.programs.roles.role import (
     ask,
     call,
 )
-from debate_judge.programs.roles.score_modes import ParsedScore, mean_of, score
+from debate_judge.programs.roles.score_modes import ParsedScore, ask_score, mean_of
 from debate_judge.programs.transcript import BLIND_CRITIC, EMPTY, Transcript, Turn
 
 if TYPE_CHECKING:
@@ -55,17 +62,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TOKENS_PER_SCORE, TOKENS_PER_SCORE_JOINT = 250, 150
-"""Tokens of a reply for each score, in calls about one aspect and about several. A lower `max_tokens` is raised to the
-sum, which for 16 candidates in five aspects is still below the longest reply of LMs."""
+"""Tokens that a reply may take for each score, in calls about one aspect and about several. A lower `max_tokens` is
+raised to the sum; for 16 candidates in five aspects LMs still allow replies of that length."""
 
-_ROUNDING = 1e-9
-"""By which the distance of two scores may seem smaller than it is."""
+_EPSILON = 1e-9
+"""Rounding error of the distance of two scores."""
 
-Readings = dict[Cell, T | Unreadable]
-"""Cell -> what a reply says about it, or why that cannot be read."""
+ParsedCells = dict[Cell, T | Unreadable]
+"""Cell -> its score or decision in a reply, or why that cannot be read."""
 
 Answer = RoleReply[Any] | ReplyFailure
-"""What was said about a cell: a `ParsedScore` or an `Objection`."""
+"""The reply about a cell: a `ParsedScore` or a `CriticDecision`, or why there is none."""
 
 
 # --- the roles ---
@@ -89,8 +96,8 @@ class Criticism(JudgeSignature):
     """The persona stands here."""
 
     review: str = dspy.OutputField(desc="your own score with its reasons, then your check of the latest score")
-    decision: str = dspy.OutputField(desc=f"{replies.NO_ISSUE} or ISSUE")
-    # The other roles see only this field of the reply, so it has to contain the evidence.
+    decision: str = dspy.OutputField(desc=f"{parsing.NO_ISSUE} or ISSUE")
+    # The only field that the other roles see, so it has to contain the evidence.
     feedback: str = dspy.OutputField(desc="with ISSUE, the objection and its evidence; empty with NO ISSUE")
 
 
@@ -110,16 +117,16 @@ class TieBreaking(JudgeSignature):
 
 
 class DebateRole(ABC):
-    """One role's turn about some cells.
+    """A role: the prompts and replies of its turns.
 
     Args:
-        debates: Name of an aspect -> the debate with its roles. In a table of several aspects these differ at most in
-            their guide to the raters and their rated examples.
+        debates: Name of an aspect -> the debate with its roles. In a table of several aspects the debates differ at
+            most in their guide to the raters and their rated examples.
     """
 
     name: ClassVar[str]
-    """In transcripts and accounts."""
-    predictor: ClassVar[str]
+    """The role's name in transcripts and in the table of costs."""
+    predictor_name: ClassVar[str]
     samples = 0
     """Number of samples to average; 0 for a single reply at the LM's own temperature."""
 
@@ -127,12 +134,12 @@ class DebateRole(ABC):
         self._debates = debates
         self._first = next(iter(debates.values()))
 
-    def predict(self, item: Item | None = None) -> dspy.Predict:
-        """The predictor that speaks about an item, or about a table: that of its first aspect."""
-        predict: dspy.Predict = getattr(self.of(item) if item else self._first, self.predictor)
-        return predict
+    def predictor_for(self, item: Item | None = None) -> dspy.Predict:
+        """The role's predictor in the item's aspect; for calls about a table that of the first aspect."""
+        predictor: dspy.Predict = getattr(self.debate_of(item) if item else self._first, self.predictor_name)
+        return predictor
 
-    def of(self, item: Item) -> Debate:
+    def debate_of(self, item: Item) -> Debate:
         return self._debates[item.aspect.name]
 
     def tag(self, transcripts: Sequence[Transcript]) -> CallTag:
@@ -144,47 +151,44 @@ class DebateRole(ABC):
         return transcript.rounds
 
     def visible(self, transcript: Transcript) -> Transcript:
-        """What the role is shown of the debate."""
+        """The part of the debate that the role sees."""
         return transcript.visible_to(self.name)
 
     async def ask_single(self, item: Item, transcript: Transcript, prompt_parts: PromptParts) -> Answer:
-        """Speak about a candidate that is judged alone."""
-        inputs, read, debate = (
-            self.inputs(prompt_parts),
-            partial(self.parse_single, item),
-            str(self.visible(transcript)),
-        )
-        return await ask(self.predict(item), item, read, self.tag([transcript]), debate=debate, inputs=inputs)
+        """Ask about a table of one cell."""
+        inputs, debate = self.inputs(prompt_parts), str(self.visible(transcript))
+        read, tag = partial(self.parse_single, item), self.tag([transcript])
+        return await ask(self.predictor_for(item), item, read, tag, debate=debate, inputs=inputs)
 
     def parse_single(self, item: Item, fields: Fields) -> Any:
-        """Parse the reply about one candidate."""
+        """Parse the reply about a table of one cell."""
         raise NotImplementedError
 
-    def inputs(self, prompt_parts: PromptParts, part: Part = ()) -> Mapping[str, str]:
-        """Input fields of the prompt other than its texts, about one candidate or about the cells of `part`."""
+    def inputs(self, prompt_parts: PromptParts, chunk: Chunk = ()) -> Mapping[str, str]:
+        """Input fields of the prompt other than its texts, about `chunk` or, without one, about one candidate."""
         return prompt_parts.inputs(
-            f"You are the {self.name.capitalize()}. {escape(self.predict().signature.instructions)}"
+            f"You are the {self.name.capitalize()}. {escape(self.predictor_for().signature.instructions)}"
         )
 
     @abstractmethod
-    def request(self, part: Part, concerned: Part, cells: Sequence[Cell]) -> str:
-        """The form of the reply about a table that shows `part`, in a turn about the `concerned` cells, of which
-        `cells` have no readable reply so far."""
+    def request(self, chunk: Chunk, targets: Chunk, missing: Sequence[Cell]) -> str:
+        """The request at the end of a prompt with the cells of `chunk`. The turn is about the cells in `targets`, of
+        which `missing` have no readable reply so far."""
 
     @abstractmethod
-    def read(self, reply: str, cells: Sequence[Cell], items: Mapping[Cell, Item]) -> Readings[Any]:
-        """Parse what a reply says about `cells`; `items` has all cells of the prompt."""
+    def read(self, reply: str, cells: Sequence[Cell], items: Mapping[Cell, Item]) -> ParsedCells[Any]:
+        """Parse a reply about `cells`; `items` has all cells of the prompt."""
 
-    def turn(self, transcript: Transcript, statement: ParsedScore | Objection, calls: float, item: Item) -> Turn:
-        """What was said about a cell as a turn of its transcript."""
+    def turn(self, transcript: Transcript, statement: ParsedScore | CriticDecision, calls: float, item: Item) -> Turn:
+        """A parsed reply as a turn of the cell's transcript."""
         number = self.round(transcript)
-        if isinstance(statement, Objection):
-            return Turn(self.name, number, statement.text, no_issue=statement.content, calls=calls)
+        if isinstance(statement, CriticDecision):
+            return Turn(self.name, number, statement.text, no_issue=statement.no_issue, calls=calls)
         return Turn(self.name, number, statement.rationale, score=statement.score, calls=calls)
 
 
 class _Scorer(DebateRole):
-    name = predictor = "scorer"
+    name = predictor_name = "scorer"
 
     def __init__(self, debates: Mapping[str, Debate]) -> None:
         super().__init__(debates)
@@ -192,27 +196,29 @@ class _Scorer(DebateRole):
 
     async def ask_single(self, item: Item, transcript: Transcript, prompt_parts: PromptParts) -> Answer:
         prompt: dict[str, Any] = {"debate": str(self.visible(transcript)), "inputs": self.inputs(prompt_parts)}
-        return await score(self.predict(item), self.of(item).mode, item, self.tag([transcript]), **prompt)
+        return await ask_score(
+            self.predictor_for(item), self.debate_of(item).mode, item, self.tag([transcript]), **prompt
+        )
 
-    def request(self, part: Part, concerned: Part, cells: Sequence[Cell]) -> str:
-        return prompts.scoring_request(cells, cells)
+    def request(self, chunk: Chunk, targets: Chunk, missing: Sequence[Cell]) -> str:
+        return prompts.scoring_request(missing, missing)
 
-    def read(self, reply: str, cells: Sequence[Cell], items: Mapping[Cell, Item]) -> Readings[ParsedScore]:
+    def read(self, reply: str, cells: Sequence[Cell], items: Mapping[Cell, Item]) -> ParsedCells[ParsedScore]:
         return table_replies.read_scores(reply, prompts.SCORES, cells, items)
 
 
 class Opening(_Scorer):
     """The Scorer's first turn, which is the single call."""
 
-    def inputs(self, prompt_parts: PromptParts, part: Part = ()) -> Mapping[str, str]:
-        return prompt_parts.inputs(prompts.opening_task(part), debating=False)
+    def inputs(self, prompt_parts: PromptParts, chunk: Chunk = ()) -> Mapping[str, str]:
+        return prompt_parts.inputs(prompts.opening_task(chunk), debating=False)
 
 
 class BlindCritic(_Scorer):
-    """The Critic's own score, by the prompt of a single call.
+    """The Critic's blind score, by the prompt of a single call.
 
-    Whether it is far enough from the Scorer's for a debate is computed here and not asked for: an LM that knows the
-    other score ends up close to it.
+    Whether it is far enough from the Scorer's for a debate is computed here and not asked for, because an LM that knows
+    the other score ends up close to it.
     """
 
     name = BLIND_CRITIC
@@ -220,76 +226,75 @@ class BlindCritic(_Scorer):
     def round(self, transcript: Transcript) -> int:
         return transcript.rounds + 1
 
-    def inputs(self, prompt_parts: PromptParts, part: Part = ()) -> Mapping[str, str]:
-        return prompt_parts.inputs(prompts.blind_task(part), debating=False)
+    def inputs(self, prompt_parts: PromptParts, chunk: Chunk = ()) -> Mapping[str, str]:
+        return prompt_parts.inputs(prompts.blind_task(chunk), debating=False)
 
     def visible(self, transcript: Transcript) -> Transcript:
         return EMPTY
 
     def turn(self, transcript: Transcript, statement: Any, calls: float, item: Item) -> Turn:
-        given, gap = super().turn(transcript, statement, calls, item), self.of(item).persona.gap
+        score_turn, gap = super().turn(transcript, statement, calls, item), self.debate_of(item).persona.gap
         assert gap is not None
-        distance = abs((given.score or 0.0) - (transcript.score or 0.0))
-        return replace(given, no_issue=distance < gap * item.aspect.scale.step - _ROUNDING)
+        distance = abs((score_turn.score or 0.0) - (transcript.score or 0.0))
+        return replace(score_turn, no_issue=distance < gap * item.aspect.scale.step - _EPSILON)
 
 
 class Revision(_Scorer):
-    """The Scorer's later turns. After a Critic that saw the scores, the LM gives all scores of a disputed aspect again,
-    to keep them in proportion, but only the disputed ones are read."""
+    """The Scorer's later turns. After a Critic that saw the scores, the LM is asked for all scores of a disputed
+    aspect, to keep them in proportion, but only the disputed ones are used."""
 
-    def inputs(self, prompt_parts: PromptParts, part: Part = ()) -> Mapping[str, str]:
-        return prompt_parts.inputs(prompts.revision_task(part))
+    def inputs(self, prompt_parts: PromptParts, chunk: Chunk = ()) -> Mapping[str, str]:
+        return prompt_parts.inputs(prompts.revision_task(chunk))
 
-    def request(self, part: Part, concerned: Part, cells: Sequence[Cell]) -> str:
-        if self._first.persona.gap is not None or len(cells) < len(concerned):
-            return super().request(part, concerned, cells)
-        disputed = aspects_in(concerned)
-        return prompts.scoring_request(cells, [cell for cell in part if cell.aspect in disputed])
+    def request(self, chunk: Chunk, targets: Chunk, missing: Sequence[Cell]) -> str:
+        if self._first.persona.gap is not None or len(missing) < len(targets):
+            return super().request(chunk, targets, missing)
+        disputed = aspects_in(targets)
+        return prompts.scoring_request(missing, [cell for cell in chunk if cell.aspect in disputed])
 
 
 class Critic(DebateRole):
-    """Reviews the latest scores according to its persona, and decides whether an issue remains."""
+    """Reviews the latest scores as its persona says, and decides about each whether there is an issue."""
 
-    name = predictor = "critic"
+    name = predictor_name = "critic"
 
     def round(self, transcript: Transcript) -> int:
-        # The round of a blind score is that of the objection which follows from it.
+        # The review that follows a blind score belongs to the same round.
         return transcript.rounds + (transcript.turns[-1].role != BLIND_CRITIC)
 
-    def parse_single(self, item: Item, fields: Fields) -> Objection | Unreadable:
-        # Only the decision field counts: the words NO ISSUE elsewhere, quoted from the candidate or an earlier turn,
-        # change nothing.
-        content = table_replies.no_issue(fields["decision"])
-        if isinstance(content, Unreadable):
-            return content
+    def parse_single(self, item: Item, fields: Fields) -> CriticDecision | Unreadable:
+        # Only the decision field counts: elsewhere the words NO ISSUE may be quoted from the candidate or a turn.
+        no_issue = table_replies.parse_decision(fields["decision"])
+        if isinstance(no_issue, Unreadable):
+            return no_issue
         feedback = fields["feedback"] or fields["review"]
-        if not content and not feedback:
+        if not no_issue and not feedback:
             return Unreadable("the decision was ISSUE but no feedback was given")
-        return Objection(content, replies.NO_ISSUE if content else feedback)
+        return CriticDecision(no_issue, parsing.NO_ISSUE if no_issue else feedback)
 
-    def request(self, part: Part, concerned: Part, cells: Sequence[Cell]) -> str:
-        return prompts.reviewing_request(cells, blind=self._first.persona.gap is not None)
+    def request(self, chunk: Chunk, targets: Chunk, missing: Sequence[Cell]) -> str:
+        return prompts.review_request(missing, blind=self._first.persona.gap is not None)
 
-    def read(self, reply: str, cells: Sequence[Cell], items: Mapping[Cell, Item]) -> Readings[Objection]:
+    def read(self, reply: str, cells: Sequence[Cell], items: Mapping[Cell, Item]) -> ParsedCells[CriticDecision]:
         return table_replies.read_decisions(reply, cells, items)
 
 
 class TieBreaker(DebateRole):
-    """Reads a debate that ended without agreement and gives the final score (DEBATE, appendix E.3)."""
+    """Gives the final score of a debate that ended without agreement (DEBATE, appendix E.3)."""
 
-    name, predictor = "tie-breaker", "tie_breaker"
+    name, predictor_name = "tie-breaker", "tie_breaker"
 
     def parse_single(self, item: Item, fields: Fields) -> ParsedScore | Unreadable:
-        value = replies.score(fields["final_score"], item.aspect.scale, item.aspect.name)
+        value = parsing.parse_score(fields["final_score"], item.aspect.scale, item.aspect.name)
         if isinstance(value, Unreadable):
             return value
         side, reasoning = fields["side"].strip(), fields["reasoning"]
         return ParsedScore(value, f"({side}) {reasoning}" if side else reasoning)
 
-    def request(self, part: Part, concerned: Part, cells: Sequence[Cell]) -> str:
-        return prompts.settling_request(cells)
+    def request(self, chunk: Chunk, targets: Chunk, missing: Sequence[Cell]) -> str:
+        return prompts.tie_breaking_request(missing)
 
-    def read(self, reply: str, cells: Sequence[Cell], items: Mapping[Cell, Item]) -> Readings[ParsedScore]:
+    def read(self, reply: str, cells: Sequence[Cell], items: Mapping[Cell, Item]) -> ParsedCells[ParsedScore]:
         return table_replies.read_scores(reply, prompts.FINAL_SCORES, cells, items)
 
 
@@ -297,14 +302,14 @@ class TieBreaker(DebateRole):
 
 
 class ScoreTable:
-    """The cells of a debate, with what was said about each.
+    """The cells of a debate, with the transcript of each.
 
     Args:
         debates: Name of an aspect -> the debate with its roles.
-        parts_by_aspect: Name of an aspect -> what its prompts have in common; not needed for a single item.
-        items: Candidate by candidate, in the order in which they are shown.
+        parts_by_aspect: Name of an aspect -> the common parts of its prompts; not needed for a single item.
+        items: Candidate by candidate, in the order of the prompt.
         transcripts: The debate so far, one for each item; by default it has not begun.
-        whole: Whether a reply that stays unreadable is a failure, and not asked for again about fewer; for smoke tests.
+        no_split: Whether a reply that stays unreadable is a failure instead of a reason to split; for smoke tests.
     """
 
     def __init__(
@@ -314,17 +319,17 @@ class ScoreTable:
         items: Sequence[Item],
         transcripts: Sequence[Transcript] | None = None,
         *,
-        whole: bool = False,
+        no_split: bool = False,
     ) -> None:
         self._debates = debates
         self._parts_by_aspect = parts_by_aspect
         self._items = prompts.cells_of(items)
         self._transcripts = dict(zip(self._items, transcripts or [EMPTY] * len(items), strict=True))
-        self.begun = transcripts is not None
-        self._parts = list(prompts.parts_of(self._transcripts)) if self.begun else [tuple(self._items)]
-        self._whole = whole
-        self._alone: dict[Cell, PromptParts] = {}
-        self._spent: dict[Cell, float] = dict.fromkeys(self._items, 0)
+        self.resumed = transcripts is not None
+        self._chunks = list(prompts.chunks_of(self._transcripts)) if self.resumed else [tuple(self._items)]
+        self._no_split = no_split
+        self._single_parts: dict[Cell, PromptParts] = {}
+        self._failed_calls: dict[Cell, float] = dict.fromkeys(self._items, 0)
         """Shares of failed calls, which are added to the calls of the cell's next turn."""
 
     @property
@@ -332,141 +337,144 @@ class ScoreTable:
         """One for each item, in the order of the items."""
         return list(self._transcripts.values())
 
-    def open(self) -> list[Cell]:
+    def open_cells(self) -> list[Cell]:
         """The cells that are still debated."""
         return [cell for cell, t in self._transcripts.items() if t.failure is None and not t.settled]
 
-    def disputed(self) -> list[Cell]:
+    def disputed_cells(self) -> list[Cell]:
         """The cells about which Critic and Scorer still disagree."""
-        return [cell for cell in self.open() if self._transcripts[cell].rounds]
+        return [cell for cell in self.open_cells() if self._transcripts[cell].rounds]
 
-    def debated(self) -> list[Cell]:
-        """The cells that a Tie-breaker could be asked about, settled ones included."""
+    def debated_cells(self) -> list[Cell]:
+        """The cells that the Critic has reviewed or scored blind, also the settled ones."""
         return [cell for cell, t in self._transcripts.items() if t.failure is None and t.rounds]
 
-    def end_round(self, *, again: bool = False) -> None:
-        """Record the sizes of the parts after a round, or `again` after the last one."""
+    def record_sizes(self, *, overwrite: bool = False) -> None:
+        """Add the size of its chunk to each transcript after a round, or `overwrite` the last one."""
         if len(self._items) == 1:
             return
-        for part in self._parts:
-            size = len(candidates_in(part)), len(aspects_in(part))
-            for cell in part:
+        for chunk in self._chunks:
+            size = len(candidates_in(chunk)), len(aspects_in(chunk))
+            for cell in chunk:
                 before = self._transcripts[cell]
-                sizes = before.sizes[:-1] if again else before.sizes
+                sizes = before.sizes[:-1] if overwrite else before.sizes
                 self._transcripts[cell] = replace(before, sizes=(*sizes, size))
 
     async def turn(self, role: type[DebateRole], cells: Collection[Cell]) -> None:
-        """Have a role speak about some cells, in one call for each part of the table that they are in."""
+        """Let a role speak about some cells, in one call for each chunk that has any of them."""
         if not cells:
             return
         speaker = role(self._debates)
 
-        async def speak(part: Part, cells: Collection[Cell]) -> list[Part]:
-            concerned = tuple(cell for cell in part if cell in cells)
-            if not concerned:
-                return [part]
-            answers = await (self._ask(speaker, part, concerned) if len(part) > 1 else self._ask_alone(speaker, *part))
-            again = [cell for cell, answer in answers.items() if not self._add(speaker, cell, answer, len(part) > 1)]
-            return await each(prompts.halves(part), again) if again else [part]
+        async def ask_chunk(chunk: Chunk, cells: Collection[Cell]) -> list[Chunk]:
+            """The chunks that it was split into, or the chunk itself."""
+            targets, shared = tuple(cell for cell in chunk if cell in cells), len(chunk) > 1
+            if not targets:
+                return [chunk]
+            answers = await (self._ask_chunk(speaker, chunk, targets) if shared else self._ask_single(speaker, *chunk))
+            unanswered = [cell for cell, answer in answers.items() if not self._record(speaker, cell, answer, shared)]
+            return await ask_chunks(prompts.halves(chunk), unanswered) if unanswered else [chunk]
 
-        async def each(parts: Sequence[Part], cells: Collection[Cell]) -> list[Part]:
-            if len(parts) == 1:
-                return await speak(parts[0], cells)
-            pieces = await gather(speak(part, cells) for part in parts)
-            return [piece for some in pieces for piece in some]
+        async def ask_chunks(chunks: Sequence[Chunk], cells: Collection[Cell]) -> list[Chunk]:
+            if len(chunks) == 1:
+                return await ask_chunk(chunks[0], cells)
+            split = await gather(ask_chunk(chunk, cells) for chunk in chunks)
+            return [chunk for chunks in split for chunk in chunks]
 
-        self._parts = await each(self._parts, cells)
+        self._chunks = await ask_chunks(self._chunks, cells)
 
-    def _add(self, speaker: DebateRole, cell: Cell, answer: Answer, shared: bool) -> bool:
-        """Add what was said about a cell to its transcript, unless it has to be asked about among fewer."""
-        before, spent = self._transcripts[cell], self._spent[cell]
+    def _record(self, speaker: DebateRole, cell: Cell, answer: Answer, shared: bool) -> bool:
+        """Add the answer to the cell's transcript; False if the chunk has to be split instead."""
+        before, failed_calls = self._transcripts[cell], self._failed_calls[cell]
         if isinstance(answer, RoleReply):
-            turn = speaker.turn(before, answer.value, answer.calls + spent, self._items[cell])
+            turn = speaker.turn(before, answer.value, answer.calls + failed_calls, self._items[cell])
             self._transcripts[cell] = before.add(turn)
-        elif shared and (answer.divisible or (answer.reason == "unreadable reply" and not self._whole)):
-            self._spent[cell] += answer.calls
+        elif shared and (answer.splittable or (answer.reason == "unreadable reply" and not self._no_split)):
+            self._failed_calls[cell] += answer.calls
             return False
         else:
-            failure = answer.at(speaker.name, speaker.round(before))
-            self._transcripts[cell] = before.add(replace(failure, calls=failure.calls + spent))
-        self._spent[cell] = 0
+            failure = answer.as_failure(speaker.name, speaker.round(before))
+            self._transcripts[cell] = before.add(replace(failure, calls=failure.calls + failed_calls))
+        self._failed_calls[cell] = 0
         return True
 
-    async def _ask_alone(self, speaker: DebateRole, cell: Cell) -> dict[Cell, Answer]:
+    async def _ask_single(self, speaker: DebateRole, cell: Cell) -> dict[Cell, Answer]:
         item = self._items[cell]
-        if cell not in self._alone:
-            self._alone[cell] = await speaker.of(item).prompt_parts_in_thread(item)
-        return {cell: await speaker.ask_single(item, self._transcripts[cell], self._alone[cell])}
+        if cell not in self._single_parts:
+            self._single_parts[cell] = await speaker.debate_of(item).prompt_parts_in_thread(item)
+        return {cell: await speaker.ask_single(item, self._transcripts[cell], self._single_parts[cell])}
 
-    async def _ask(self, speaker: DebateRole, part: Part, concerned: Part) -> dict[Cell, Answer]:
-        items = {cell: self._items[cell] for cell in part}
+    async def _ask_chunk(self, speaker: DebateRole, chunk: Chunk, targets: Chunk) -> dict[Cell, Answer]:
+        items = {cell: self._items[cell] for cell in chunk}
         parts = prompts.joint_prompt_parts(
             {cell.aspect: self._parts_by_aspect[item.aspect.name] for cell, item in items.items()}
         )
         inputs = {
-            **prompts.table_material(items),
-            "debate": prompts.debate_text({cell: speaker.visible(self._transcripts[cell]) for cell in part}),
-            **speaker.inputs(parts, part),
+            **prompts.table_inputs(items),
+            "debate": prompts.debate_text({cell: speaker.visible(self._transcripts[cell]) for cell in chunk}),
+            **speaker.inputs(parts, chunk),
         }
-        tag = speaker.tag([self._transcripts[cell] for cell in concerned])
+        tag = speaker.tag([self._transcripts[cell] for cell in targets])
         if not speaker.samples:
-            return await self._ask_once(speaker, part, concerned, inputs, tag)
+            return await self._ask_once(speaker, chunk, targets, inputs, tag)
         tags = (replace(tag, sample=number) for number in range(speaker.samples))
-        runs = await gather(self._ask_once(speaker, part, concerned, inputs, each_tag) for each_tag in tags)
-        return {cell: _mean([run[cell] for run in runs]) for cell in concerned}
+        runs = await gather(self._ask_once(speaker, chunk, targets, inputs, each_tag) for each_tag in tags)
+        return {cell: _mean_answer([run[cell] for run in runs]) for cell in targets}
 
     async def _ask_once(
-        self, speaker: DebateRole, part: Part, concerned: Part, inputs: Mapping[str, str], tag: CallTag
+        self, speaker: DebateRole, chunk: Chunk, targets: Chunk, inputs: Mapping[str, str], tag: CallTag
     ) -> dict[Cell, Answer]:
-        """Make one call about the concerned cells, and a second one about what cannot be read from the first reply."""
-        items = {cell: self._items[cell] for cell in part}
+        """Make one call about the `targets`, and a second one about cells that the first reply leaves unreadable."""
+        items = {cell: self._items[cell] for cell in chunk}
         answers: dict[Cell, Answer] = {}
-        calls = dict.fromkeys(concerned, 0.0)
-        wrong: dict[Cell, str] = dict.fromkeys(concerned, "")
-        correction = tail = ""
-        settings = {**({} if tag.sample is None else SAMPLING), **_reply_limit(concerned)}
+        calls = dict.fromkeys(targets, 0.0)
+        unreadable: dict[Cell, str] = dict.fromkeys(targets, "")
+        correction = reply_note = ""
+        settings = {**({} if tag.sample is None else SAMPLING), **_reply_limit(targets)}
         for _ in range(2):
-            missing, adapter = tuple(wrong), RoleLastAdapter()
-            prompt = {**inputs, "request": speaker.request(part, concerned, missing), "correction": correction}
+            missing, adapter = tuple(unreadable), RoleLastAdapter()
+            prompt = {**inputs, "request": speaker.request(chunk, targets, missing), "correction": correction}
             reply = await call(
-                speaker.predict(), prompt, tag, adapter, settings, signature=prompts.TablePrompt, demos=[]
+                speaker.predictor_for(), prompt, tag, adapter, settings, signature=prompts.TablePrompt, demos=[]
             )
             for cell in missing:
                 calls[cell] += 1 / len(missing)
             if isinstance(reply, ReplyFailure):
                 return answers | {cell: replace(reply, calls=calls[cell]) for cell in missing}
-            wrong = {}
+            unreadable = {}
             text = "" if isinstance(reply, Unreadable) else reply["reply"]
-            for cell, reading in speaker.read(text, missing, items).items():
-                if isinstance(reading, Unreadable):
-                    wrong[cell] = reading.why
+            for cell, parsed in speaker.read(text, missing, items).items():
+                if isinstance(parsed, Unreadable):
+                    unreadable[cell] = parsed.problem
                 else:
-                    answers[cell] = RoleReply(reading, calls[cell])
-            if not wrong:
+                    answers[cell] = RoleReply(parsed, calls[cell])
+            if not unreadable:
                 break
-            correction, tail = _correction(wrong), adapter.kept()
-        unread = {c: ReplyFailure("unreadable reply", f"{label(c)}: {why}{tail}", calls[c]) for c, why in wrong.items()}
-        return answers | unread
+            correction, reply_note = _correction(unreadable), adapter.reply_excerpt()
+        for cell, problem in unreadable.items():
+            detail = f"{cell_label(cell)}: {problem}{reply_note}"
+            answers[cell] = ReplyFailure("unreadable reply", detail, calls[cell])
+        return answers
 
 
-def _mean(samples: Sequence[Answer]) -> Answer:
-    """What the samples say about a cell, if none of them failed because of the texts."""
-    failed = next((answer for answer in samples if isinstance(answer, ReplyFailure) and answer.divisible), None)
+def _mean_answer(samples: Sequence[Answer]) -> Answer:
+    """The mean of the samples of a cell, unless one of them failed because of the texts."""
+    failed = next((answer for answer in samples if isinstance(answer, ReplyFailure) and answer.splittable), None)
     return mean_of(samples) if failed is None else replace(failed, calls=sum(answer.calls for answer in samples))
 
 
-def _correction(wrong: Mapping[Cell, str]) -> str:
-    reasons: dict[str, list[Cell]] = {}
-    for cell, why in wrong.items():
-        reasons.setdefault(why, []).append(cell)
-    problems = "; ".join(f"{listed(cells)}: {why}" for why, cells in reasons.items())
-    return f"Of your last reply this could not be used: {problems}. Reply about {listed(wrong)} alone."
+def _correction(unreadable: Mapping[Cell, str]) -> str:
+    by_problem: dict[str, list[Cell]] = {}
+    for cell, problem in unreadable.items():
+        by_problem.setdefault(problem, []).append(cell)
+    problems = "; ".join(f"{cell_labels(cells)}: {problem}" for problem, cells in by_problem.items())
+    return f"Of your last reply this could not be used: {problems}. Reply about {cell_labels(unreadable)} alone."
 
 
-def _reply_limit(concerned: Sequence[Cell]) -> dict[str, int]:
-    """The setting that gives a reply about these cells enough tokens, where the LM's own limit is lower."""
+def _reply_limit(targets: Sequence[Cell]) -> dict[str, int]:
+    """`max_tokens` for a reply about these cells, if the LM's own limit is lower than it needs."""
     lm = dspy.settings.lm
     limit = lm.kwargs.get("max_tokens") if isinstance(lm, JudgeLM) else None
-    # A reply that is cut off at the limit would be paid for twice: it has to be asked for again with more tokens.
-    needed = len(concerned) * (TOKENS_PER_SCORE_JOINT if concerned[0].aspect else TOKENS_PER_SCORE)
+    # A reply that is cut off would be paid for twice, because it has to be asked for again with a higher limit.
+    needed = len(targets) * (TOKENS_PER_SCORE_JOINT if targets[0].aspect else TOKENS_PER_SCORE)
     return {"max_tokens": needed} if limit is not None and limit < needed else {}

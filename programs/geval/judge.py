@@ -1,4 +1,4 @@
-"""G-Eval (Liu et al. 2023): evaluation steps that the LM derives once, then a form that contains only a score.
+"""G-Eval (Liu et al. 2023): evaluation steps that the LM derives once, then form-filling: a reply with only a score.
 
 The steps are derived from the description of task and aspect, and reused for every candidate. The score mode determines
 how the form becomes a score; `programs.roles.score_modes` lists the departures from the paper.
@@ -16,9 +16,9 @@ import dspy
 from debate_judge.data.errors import InputError
 from debate_judge.programs.judge import Item, ItemJudge
 from debate_judge.programs.lm.usage import CallTag
-from debate_judge.programs.roles import parsing as replies
-from debate_judge.programs.roles.role import Fields, ReplyFailure, Role, RoleReply, material
-from debate_judge.programs.roles.score_modes import Mode, score
+from debate_judge.programs.roles import parsing
+from debate_judge.programs.roles.role import Fields, ReplyFailure, Role, RoleReply, item_inputs
+from debate_judge.programs.roles.score_modes import ScoreMode, ask_score
 from debate_judge.programs.transcript import EMPTY, Transcript, Turn
 
 
@@ -36,84 +36,85 @@ class Deriving(dspy.Signature):
     steps: str = dspy.OutputField(desc="the evaluation steps, numbered, one a line, and nothing else")
 
 
-class _Question(NamedTuple):
-    """Everything that the steps depend on. They are derived anew when a tuner rewrites the instructions."""
+class _StepsKey(NamedTuple):
+    """Everything that derived steps depend on; when a tuner rewrites the instructions, they are derived anew."""
 
     instructions: str
     task: str
     aspect: str
 
 
-class Steps(Role):
-    """Derives the steps, unless they are given; predictor name `steps`.
+class StepsRole(Role):
+    """Derives the steps that are not given; predictor name `steps`.
 
     Args:
-        given: Task name -> aspect name -> steps, from an export or the user. They are used without asking the LM.
+        given_steps: Task name -> aspect name -> steps, from an export or the user; the LM is not asked for these.
     """
 
-    def __init__(self, given: Mapping[str, Mapping[str, str]] | None = None) -> None:
+    def __init__(self, given_steps: Mapping[str, Mapping[str, str]] | None = None) -> None:
         super().__init__("steps", Deriving)
-        self.given = {(task, name): text for task, texts in (given or {}).items() for name, text in texts.items()}
-        for (task, name), text in self.given.items():
+        by_task = (given_steps or {}).items()
+        self.given_steps = {(task, name): text for task, steps in by_task for name, text in steps.items()}
+        for (task, name), text in self.given_steps.items():
             if not isinstance(text, str) or not text.strip():
                 raise InputError(
                     "not evaluation steps", field=f"steps.{task}.{name}", expected="a non-empty text", found=text
                 )
-        self._derived: dict[tuple[str, str], tuple[_Question, str]] = {}
-        self._deriving: dict[_Question, asyncio.Future[RoleReply[str] | ReplyFailure]] = {}
+        self._derived: dict[tuple[str, str], tuple[_StepsKey, str]] = {}
+        self._pending: dict[_StepsKey, asyncio.Future[RoleReply[str] | ReplyFailure]] = {}
 
-    async def of(self, item: Item) -> RoleReply[str] | ReplyFailure:
+    async def for_item(self, item: Item) -> RoleReply[str] | ReplyFailure:
         """The steps for the item's task and aspect.
 
-        Calls are counted for the item that had the steps derived; items that find them, or wait for them, have 0.
+        The call counts for the item that made it; items that wait for its reply, or find the steps, count 0 calls.
         """
         name = (item.task.name, item.aspect.name)
-        if name in self.given:
-            return RoleReply(self.given[name], 0)
-        # Texts of one item, or whether it has a context, must not influence steps that are used for all items.
+        if name in self.given_steps:
+            return RoleReply(self.given_steps[name], 0)
+        # Steps are used for all items, so they must not depend on the texts of one, or on whether it has a context.
         item = replace(item, source="", text="", context="")
-        fields = material(item, "")
-        question = _Question(self.signature.instructions, fields["task"], fields["aspect"])
+        fields = item_inputs(item, "")
+        key = _StepsKey(self.signature.instructions, fields["task"], fields["aspect"])
         while True:
-            derived_for, text = self._derived.get(name, (None, ""))
-            if derived_for == question:
+            known_key, text = self._derived.get(name, (None, ""))
+            if known_key == key:
                 return RoleReply(text, 0)
-            if question not in self._deriving:
-                return await self._derive(item, name, question)
-            flight = self._deriving[question]
-            await asyncio.wait((flight,))
-            if not flight.cancelled() and isinstance(answer := flight.result(), ReplyFailure):
+            if key not in self._pending:
+                return await self._derive(item, name, key)
+            pending = self._pending[key]
+            await asyncio.wait((pending,))
+            if not pending.cancelled() and isinstance(answer := pending.result(), ReplyFailure):
                 return replace(answer, calls=0)
 
-    async def _derive(self, item: Item, name: tuple[str, str], question: _Question) -> RoleReply[str] | ReplyFailure:
-        flight: asyncio.Future[RoleReply[str] | ReplyFailure] = asyncio.get_running_loop().create_future()
-        self._deriving[question] = flight
+    async def _derive(self, item: Item, name: tuple[str, str], key: _StepsKey) -> RoleReply[str] | ReplyFailure:
+        pending: asyncio.Future[RoleReply[str] | ReplyFailure] = asyncio.get_running_loop().create_future()
+        self._pending[key] = pending
         try:
-            answer = await self.ask(item, _read)
+            answer = await self.ask(item, _read_steps)
             if isinstance(answer, RoleReply):
-                self._derived[name] = (question, answer.value)
-            flight.set_result(answer)
+                self._derived[name] = (key, answer.value)
+            pending.set_result(answer)
             return answer
         finally:
-            del self._deriving[question]
-            # After an error or an interrupt, one of the waiting items asks in its turn.
-            flight.cancel()
+            del self._pending[key]
+            # After an error or an interrupt, one of the waiting items makes the call.
+            pending.cancel()
 
-    def texts(self) -> dict[str, dict[str, str]]:
-        """All steps known so far, in the form of `given`; without those derived with other instructions than now."""
-        now = self.signature.instructions
-        known = {name: text for name, (question, text) in self._derived.items() if question.instructions == now}
+    def known_steps(self) -> dict[str, dict[str, str]]:
+        """Given steps and those derived with the present instructions, in the form of the constructor's argument."""
+        instructions = self.signature.instructions
+        derived = {name: text for name, (key, text) in self._derived.items() if key.instructions == instructions}
         texts: dict[str, dict[str, str]] = {}
-        for (task, aspect), text in {**known, **self.given}.items():
+        for (task, aspect), text in {**derived, **self.given_steps}.items():
             texts.setdefault(task, {})[aspect] = text
         return texts
 
 
-def _read(fields: Fields) -> str | replies.Unreadable:
-    return fields["steps"].strip() or replies.Unreadable("no evaluation steps were given")
+def _read_steps(fields: Fields) -> str | parsing.Unreadable:
+    return fields["steps"].strip() or parsing.Unreadable("no evaluation steps were given")
 
 
-class Form(dspy.Signature):
+class FormFilling(dspy.Signature):
     """You fill in an evaluation form. Apply the evaluation steps, one after the other and without writing anything
     down, to the candidate and the source, and judge by the definition of the aspect alone. The form has one field,
     the score."""
@@ -141,28 +142,28 @@ class GEval(ItemJudge):
 
     def __init__(self, score_mode: str = "text", steps: Mapping[str, Mapping[str, str]] | None = None) -> None:
         super().__init__()
-        self.steps = Steps(steps)
-        self.scorer = Role("scorer", Form)
-        self.mode = Mode.of(str(score_mode))
+        self.steps = StepsRole(steps)
+        self.scorer = Role("scorer", FormFilling)
+        self.mode = ScoreMode.parse(str(score_mode))
 
     async def converse_about(self, item: Item, rounds: int) -> Transcript:
-        steps = await self.steps.of(item)
+        steps = await self.steps.for_item(item)
         if isinstance(steps, ReplyFailure):
-            return EMPTY.add(steps.at("steps", 0))
-        filled = await score(
-            self.scorer, self.mode, item, CallTag("scorer"), inputs={"steps": replies.escape(steps.value)}
+            return EMPTY.add(steps.as_failure("steps", 0))
+        form = await ask_score(
+            self.scorer, self.mode, item, CallTag("scorer"), inputs={"steps": parsing.escape(steps.value)}
         )
-        calls = steps.calls + filled.calls
-        if isinstance(filled, ReplyFailure):
-            return EMPTY.add(replace(filled, calls=calls).at("scorer", 0))
-        how = f"{filled.value.how}. " if filled.value.how else ""
-        text = f"{how}By these steps: {steps.value}"
-        return EMPTY.add(Turn("scorer", 0, text, score=filled.value.score, calls=calls))
+        calls = steps.calls + form.calls
+        if isinstance(form, ReplyFailure):
+            return EMPTY.add(replace(form, calls=calls).as_failure("scorer", 0))
+        basis = f"{form.value.basis}. " if form.value.basis else ""
+        text = f"{basis}By these steps: {steps.value}"
+        return EMPTY.add(Turn("scorer", 0, text, score=form.value.score, calls=calls))
 
     def tunable(self) -> tuple[str, ...]:
         # With given steps, the instructions of the predictor that derives steps have no effect.
-        return ("scorer",) if self.steps.given else ("steps", "scorer")
+        return ("scorer",) if self.steps.given_steps else ("steps", "scorer")
 
     def config(self) -> dict[str, Any]:
-        """The mode and all steps derived so far, so that a rebuilt judge does not derive them again."""
-        return {"score_mode": str(self.mode), "steps": self.steps.texts()}
+        """The mode and all known steps, so that a rebuilt judge does not derive them again."""
+        return {"score_mode": str(self.mode), "steps": self.steps.known_steps()}

@@ -1,8 +1,8 @@
 """Hallucination detection in one call over the whole response: the baselines of the hallucination debate.
 
-Two kinds (Sun et al. 2024, section 4.1.1). The plain check compares the response with everything that is given. The
-self-check, after Factool (Chern et al. 2023), has the LM check the statements by its own knowledge: it sees the source
-of the response but no further knowledge; with three worked examples or without any.
+There are two (Sun et al. 2024, section 4.1.1). The plain check compares the response with the source and all given
+knowledge. In the self-check, after Factool (Chern et al. 2023), the LM checks the statements by its own knowledge: it
+sees the source but no given knowledge, and three worked examples or none.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from typing import Any
 
 import dspy
 
-from debate_judge.programs.hallucination.evidence import CHECKED_ANSWER, form_of
+from debate_judge.programs.hallucination.evidence import ANSWER_NOTE, response_type_of
 from debate_judge.programs.hallucination.judge import (
     FACTUALITY,
     OPINION,
     SEVERITY,
     ClaimTurn,
     claim_score,
-    read_view,
-    without_retired,
+    read_assessment,
+    without_removed_options,
 )
 from debate_judge.programs.judge import DebateConfig, Item, ItemJudge
 from debate_judge.programs.option_values import whole_number, yes_or_no
-from debate_judge.programs.roles.role import ReplyFailure, Role, material_text
+from debate_judge.programs.roles.role import ReplyFailure, Role, task_description
 from debate_judge.programs.transcript import EMPTY, Transcript
 
 PLAIN = (
@@ -66,7 +66,7 @@ EXAMPLES: tuple[tuple[str, str, str, bool, int], ...] = (
         3,
     ),
 )
-"""(source, response, opinion, factuality, severity): general knowledge that is in none of the public sets."""
+"""(source, response, opinion, factuality, severity), about general knowledge that is in none of the public sets."""
 
 
 class Checking(dspy.Signature):
@@ -87,7 +87,7 @@ class HallucinationCheck(ItemJudge):
     """A judge by one call; predictor name `checker`.
 
     Args:
-        self_check: Whether to check by the LM's own knowledge instead of the given one.
+        self_check: Whether to check by the LM's own knowledge instead of given knowledge.
         examples: Number of worked examples in the prompt of a self-check, 0 to 3.
     """
 
@@ -102,22 +102,22 @@ class HallucinationCheck(ItemJudge):
 
     async def converse_about(self, item: Item, rounds: int) -> Transcript:
         context = "" if self.self_check else item.context
-        task = f"{material_text(item.task, bool(context))} The candidate is the response."
-        inputs = {"task": f"{task} {CHECKED_ANSWER}" if form_of(item.task) == "answer" else task}
+        task = f"{task_description(item.task, bool(context))} The candidate is the response."
+        inputs = {"task": f"{task} {ANSWER_NOTE}" if response_type_of(item.task) == "answer" else task}
         if self.self_check:
             inputs |= {"context": "", "examples": "\n\n".join(map(_example, EXAMPLES[: self.examples]))}
-        answer = await self.checker.ask(item, read_view, inputs=inputs)
+        answer = await self.checker.ask(item, read_assessment, inputs=inputs)
         if isinstance(answer, ReplyFailure):
-            return EMPTY.add(answer.at("checker", 0))
+            return EMPTY.add(answer.as_failure("checker", 0))
         score = claim_score(answer.value, item.aspect.scale)
-        return EMPTY.add(ClaimTurn.of("checker", 0, answer, score))
+        return EMPTY.add(ClaimTurn.from_reply("checker", 0, answer, score))
 
     def config(self) -> dict[str, Any]:
         return {"self_check": self.self_check, "examples": self.examples}
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> HallucinationCheck:
-        return cls(**without_retired(config))
+        return cls(**without_removed_options(config))
 
 
 def _example(example: tuple[str, str, str, bool, int]) -> str:

@@ -1,9 +1,9 @@
 """Claims and evidence (Sun et al. 2024, sections 3.1, 3.2 and 4.1.2).
 
-Claims are the statements of a response that can be true or false. How they are found depends on the form of the
+Claims are the statements of a response that can be true or false. How they are extracted depends on the type of the
 response, which follows from the task's label for the source: `answer` (to a question), `dialogue` (a reply), `document`
-(anything made from a text, such as a summary). Candidates that the task calls claims have the form `claim` and are used
-as they are. A short answer is not a statement without its question, so the two form one claim (as in the paper's table
+(anything made from a text, such as a summary). Candidates that the task calls claims have the type `claim` and are used
+unchanged. A short answer is no statement without its question, so the two become one claim (as in the paper's table
 12).
 
 Evidence for a claim is the given knowledge as a whole if it is short; of longer knowledge, the sentences most similar
@@ -34,38 +34,38 @@ from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.limits.failures import RetryWait, retry_after
 from debate_judge.programs.lm.reply import Reply
-from debate_judge.programs.roles import parsing as replies
-from debate_judge.programs.roles.examples import fitted
+from debate_judge.programs.roles import parsing
+from debate_judge.programs.roles.examples import fit_tfidf
 from debate_judge.programs.roles.role import Fields, ReplyFailure, Role, RoleReply
 
 # --- claims ---
 
-Form = Literal["document", "answer", "dialogue", "claim"]
+ResponseType = Literal["document", "answer", "dialogue", "claim"]
 
-_LABELS: tuple[tuple[str, Form], ...] = (
+_TYPES_BY_WORD: tuple[tuple[str, ResponseType], ...] = (
     ("question", "answer"),
     ("prompt", "answer"),
     ("dialogue", "dialogue"),
     ("conversation", "dialogue"),
     ("chat", "dialogue"),
 )
-"""Word in the task's source label -> form of the response."""
+"""(word in the task's source label, type of the response)."""
 
-_NUMBERED = re.compile(r"\(?\d{1,3}[.):]\s+")
-_BULLET = re.compile(r"[-*•]\s+")
-_NOTHING = re.compile(r"[\W_]*(?:none|no claims?)[\W_]*", re.IGNORECASE)
+_NUMBER_MARKER = re.compile(r"\(?\d{1,3}[.):]\s+")
+_BULLET_MARKER = re.compile(r"[-*•]\s+")
+_NONE = re.compile(r"[\W_]*(?:none|no claims?)[\W_]*", re.IGNORECASE)
 
 
-def form_of(task: Task) -> Form:
-    """The form that the responses of a task have."""
+def response_type_of(task: Task) -> ResponseType:
+    """The type of a task's responses."""
     if task.candidate_label.lower() == "claim":
         return "claim"
     label = task.source_label.lower()
-    return next((form for word, form in _LABELS if word in label), "document")
+    return next((response_type for word, response_type in _TYPES_BY_WORD if word in label), "document")
 
 
-CHECKED_ANSWER = f"{ANSWER_RULE} What is true but not what was asked for has a severity of 1 or 2."
-"""What every checker of an answer to a question is told."""
+ANSWER_NOTE = f"{ANSWER_RULE} What is true but not what was asked for has a severity of 1 or 2."
+"""A note in every prompt that checks an answer to a question."""
 
 
 class Selecting(dspy.Signature):
@@ -93,56 +93,56 @@ class Extracting(dspy.Signature):
     claims: str = dspy.OutputField(desc="the claims, one a line and nothing else, or NONE where nothing is stated")
 
 
-def read_facts(fields: Fields) -> str | replies.Unreadable:
-    """The checkable part of a reply; empty where all of it is subjective."""
+def read_facts(fields: Fields) -> str | parsing.Unreadable:
+    """Parse the checkable part of a reply; empty if all of it is subjective."""
     text = fields["facts"].strip()
     if not text:
-        return replies.Unreadable("the field 'facts' was empty; write NONE where nothing is left")
-    return "" if _NOTHING.fullmatch(text) else text
+        return parsing.Unreadable("the field 'facts' was empty; write NONE where nothing is left")
+    return "" if _NONE.fullmatch(text) else text
 
 
 async def extract_claims(
-    role: Role, item: Item, text: str, form: Form, most: int
+    role: Role, item: Item, text: str, response_type: ResponseType, max_claims: int
 ) -> RoleReply[tuple[str, ...]] | ReplyFailure:
-    """At most `most` claims of `text`, which is the item's candidate or its checkable part.
+    """Extract at most `max_claims` claims from `text`, which is the item's candidate or its checkable part.
 
-    The source of a `document` is not shown, so that claims say what the text says and not what it should say.
+    The source of a `document` is not shown, so that claims state what the text says and not what it should say.
     """
-    task = f"Candidate: {item.task.candidate_label}. It is taken apart into at most {most} claims."
-    if form != "document":
+    task = f"Candidate: {item.task.candidate_label}. It is taken apart into at most {max_claims} claims."
+    if response_type != "document":
         task = f"Source: {item.task.source_label}. {task}"
-    inputs = {"task": replies.escaped(task), "candidate": replies.escape(text)}
-    if form == "document":
+    inputs = {"task": parsing.escape_cached(task), "candidate": parsing.escape(text)}
+    if response_type == "document":
         inputs["source"] = ""
-    return await role.ask(item, lambda fields: read_claims(fields["claims"], most), inputs=inputs)
+    return await role.ask(item, lambda fields: read_claims(fields["claims"], max_claims), inputs=inputs)
 
 
-def read_claims(text: str, most: int) -> tuple[str, ...] | replies.Unreadable:
+def read_claims(text: str, max_claims: int) -> tuple[str, ...] | parsing.Unreadable:
     """Parse a list of claims: a claim on each line, with or without bullets or numbers, or a JSON list; NONE is empty.
 
-    A list longer than `most` is refused and not cut, because a missing claim could be the false one.
+    A longer list than `max_claims` is refused and not cut, because a missing claim could be the false one.
     """
     text = text.strip()
-    if _NOTHING.fullmatch(text):
+    if _NONE.fullmatch(text):
         return ()
     lines = _json_list(text) if text.startswith("[") else _lines(text)
     if lines is None:
-        return replies.Unreadable("the claims looked like a JSON list but were not one of texts; give one claim a line")
+        return parsing.Unreadable("the claims looked like a JSON list but were not one of texts; give one claim a line")
     claims = tuple(dict.fromkeys(" ".join(line.split()) for line in lines if line.strip()))
     if not claims:
-        return replies.Unreadable("no claims were given; write NONE where the text states nothing")
-    if len(claims) > most:
-        return replies.Unreadable(
-            f"there were {len(claims)} claims; give at most {most}, joining what belongs together"
+        return parsing.Unreadable("no claims were given; write NONE where the text states nothing")
+    if len(claims) > max_claims:
+        return parsing.Unreadable(
+            f"there were {len(claims)} claims; give at most {max_claims}, joining what belongs together"
         )
     return claims
 
 
 def _lines(text: str) -> list[str]:
-    lines = [_BULLET.sub("", line.strip(), count=1) for line in text.splitlines() if line.strip()]
+    lines = [_BULLET_MARKER.sub("", line.strip(), count=1) for line in text.splitlines() if line.strip()]
     # Numbers are list markers only if all lines begin with one, because a claim may begin with a number.
-    if all(_NUMBERED.match(line) for line in lines):
-        return [_NUMBERED.sub("", line, count=1) for line in lines]
+    if all(_NUMBER_MARKER.match(line) for line in lines):
+        return [_NUMBER_MARKER.sub("", line, count=1) for line in lines]
     return lines
 
 
@@ -166,8 +166,8 @@ class Evidence:
     """The text that a claim is checked against, and how it was found."""
 
     text: str
-    how: str
-    """One of `as given`, `ranked`, `searched` and `nothing`."""
+    method: str
+    """`AS_GIVEN`, `RANKED`, `SEARCHED` or `NOTHING`."""
     queries: tuple[str, ...] = ()
 
 
@@ -183,118 +183,117 @@ class Querying(dspy.Signature):
     query_2: str = dspy.OutputField(desc="one line, another query and nothing else")
 
 
-def _read_queries(fields: Fields) -> tuple[str, str] | replies.Unreadable:
+def _read_queries(fields: Fields) -> tuple[str, str] | parsing.Unreadable:
     first, second = (" ".join(fields[name].split()) for name in ("query_1", "query_2"))
-    return (first, second) if first and second else replies.Unreadable("two queries are needed")
+    return (first, second) if first and second else parsing.Unreadable("two queries are needed")
 
 
-WHOLE = 1500
-"""Longest knowledge, in characters, that is evidence as a whole."""
+MAX_WHOLE_KNOWLEDGE = 1500
+"""Longest knowledge, in characters, that is evidence in full."""
 
-SNIPPETS = 10
-"""Number of sentences of longer knowledge, or of snippets from the web, that are evidence for a claim; sentences with
-their subjects come in addition."""
+MAX_SNIPPETS = 10
+"""Most sentences of longer knowledge, or snippets from the web, that are evidence for a claim, without the sentences
+that are added because they name the subject."""
 
 
 async def find_evidence(
-    item: Item, form: Form, claim: str, writer: Role, search: SearchProvider | None
+    item: Item, response_type: ResponseType, claim: str, query_writer: Role, search: SearchProvider | None
 ) -> RoleReply[Evidence] | ReplyFailure:
-    """Find evidence about a claim of the item's response; the `writer` is asked for two queries if they are used."""
-    # All texts of the item except the response and a mere question.
-    parts = (item.context,) if form in ("answer", "claim") else (item.source, item.context)
-    given = "\n\n".join(part.strip() for part in parts if part.strip())
-    passages = sentences(given)
-    if given and (len(given) <= WHOLE or len(passages) <= SNIPPETS):
-        return RoleReply(Evidence(given, AS_GIVEN), 0)
-    if not given and search is None:
+    """Find evidence about a claim of the item's response; the `query_writer` is asked only if queries are used."""
+    # All texts of the item except the response, and except a question.
+    parts = (item.context,) if response_type in ("answer", "claim") else (item.source, item.context)
+    knowledge = "\n\n".join(part.strip() for part in parts if part.strip())
+    passages = sentences(knowledge)
+    if knowledge and (len(knowledge) <= MAX_WHOLE_KNOWLEDGE or len(passages) <= MAX_SNIPPETS):
+        return RoleReply(Evidence(knowledge, AS_GIVEN), 0)
+    if not knowledge and search is None:
         return RoleReply(Evidence("", NOTHING), 0)
-    queries = await writer.ask(item, _read_queries, inputs={"claim": replies.escape(claim)})
+    queries = await query_writer.ask(item, _read_queries, inputs={"claim": parsing.escape(claim)})
     if isinstance(queries, ReplyFailure):
         return queries
-    if search is None or given:
-        # In a thread, because fitting a long document, or the first import, would block all other debates.
-        chosen = await asyncio.to_thread(most_similar, passages, queries.value, SNIPPETS)
+    if search is None or knowledge:
+        # In a thread, because the first import or a long document would block all other debates.
+        chosen = await asyncio.to_thread(most_similar, passages, queries.value, MAX_SNIPPETS)
         return RoleReply(Evidence("\n".join(chosen), RANKED, queries.value), queries.calls)
     try:
-        results = await asyncio.gather(*(stored_snippets(search, query, SNIPPETS) for query in queries.value))
+        results = await asyncio.gather(*(stored_snippets(search, query, MAX_SNIPPETS) for query in queries.value))
     except SearchError as error:
         return ReplyFailure("search error", str(error), queries.calls)
     # Alternately, so that the second query contributes as much as the first.
-    mixed = [snippet for rank in zip_longest(*results) for snippet in rank if snippet is not None]
-    snippets = list(dict.fromkeys(mixed))[:SNIPPETS]
+    alternating = [snippet for rank in zip_longest(*results) for snippet in rank if snippet is not None]
+    snippets = list(dict.fromkeys(alternating))[:MAX_SNIPPETS]
     evidence = Evidence("\n".join(snippets), SEARCHED if snippets else NOTHING, queries.value)
     return RoleReply(evidence, queries.calls)
 
 
-# --- the best sentences of a text ---
+# --- the most similar sentences of a text ---
 
-# A sentence ends before a blank, or before a capital letter without one, as in texts that were glued together; but not
-# after a capital letter, which keeps most initials and abbreviations such as U.S. in one piece.
-_END = re.compile(r"\n+|(?<=[.!?])\s+|(?<=[.!?][\"'”’)\]])\s+|(?<=[a-z0-9)\]][.!?])(?=[A-Z\[])")
+# A sentence ends before a space, or, in texts that were joined without one, before a capital letter; but not after a
+# capital letter, which keeps most initials and abbreviations such as U.S. in one piece.
+_SENTENCE_END = re.compile(r"\n+|(?<=[.!?])\s+|(?<=[.!?][\"'”’)\]])\s+|(?<=[a-z0-9)\]][.!?])(?=[A-Z\[])")
 
-_REFERS_BACK = re.compile(
+_BEGINS_WITH_PRONOUN = re.compile(
     r"[\"“'‘(\[]*(?:he|she|it|they|his|hers?|its|theirs?|this|that|these|those|both|the (?:former|latter))\b",
     re.IGNORECASE,
 )
 """The beginning of an English sentence whose subject is in an earlier sentence."""
 
-_FURTHEST = 3
-"""Most earlier sentences that are searched for a subject."""
+_MAX_SENTENCES_BACK = 3
+"""Most earlier sentences that are added for a subject."""
 
 
 def sentences(text: str) -> tuple[str, ...]:
     """The different sentences of a text, in order."""
-    return tuple(dict.fromkeys(part.strip() for part in _END.split(text) if part.strip()))
+    return tuple(dict.fromkeys(part.strip() for part in _SENTENCE_END.split(text) if part.strip()))
 
 
 def most_similar(passages: tuple[str, ...], queries: Sequence[str], limit: int) -> tuple[str, ...]:
     """The `limit` passages most similar to one of the queries by the cosine of TF-IDF vectors, in their order.
 
-    A passage that begins with a pronoun is preceded by the passages before it, back to one that does not, so that its
-    subject is included.
+    A passage that begins with a pronoun is returned with the passages before it, back to one that does not, which
+    should name the subject.
     """
     if len(passages) <= limit:
         return passages
-    vectorizer, matrix = fitted(passages)
+    vectorizer, matrix = fit_tfidf(passages)
     similarity = (vectorizer.transform(queries) @ matrix.T).toarray().max(axis=0)
-    # Of equally similar passages the earlier one is chosen, so that the choice is deterministic.
+    # Of equally similar passages the earlier one, so that the choice is deterministic.
     chosen = sorted(range(len(passages)), key=lambda i: (-float(similarity[i]), i))[:limit]
     return tuple(passages[i] for i in sorted({j for i in chosen for j in _with_subject(passages, i)}))
 
 
-def _with_subject(passages: tuple[str, ...], place: int) -> range:
-    start = place
-    while start > max(0, place - _FURTHEST) and _REFERS_BACK.match(passages[start]):
+def _with_subject(passages: tuple[str, ...], index: int) -> range:
+    start = index
+    while start > max(0, index - _MAX_SENTENCES_BACK) and _BEGINS_WITH_PRONOUN.match(passages[start]):
         start -= 1
-    return range(start, place + 1)
+    return range(start, index + 1)
 
 
 # --- web search ---
 
-_ATTEMPTS = 3
+_MAX_ATTEMPTS = 3
 _DEADLINE = 20.0
 """Seconds that one attempt may take."""
-_LONGEST_WAIT = 30.0
-_WORTH_ANOTHER = {408, 429, 500, 502, 503, 504}
+_MAX_WAIT = 30.0
+_RETRYABLE_STATUSES = {408, 429, 500, 502, 503, 504}
 
 
 class SearchError(Exception):
-    """No result for one query; if `passing`, another attempt may succeed, after `retry_after` seconds if given."""
+    """A query without a result; if `transient`, another attempt may succeed, after `retry_after` seconds if given."""
 
-    def __init__(self, message: str, *, passing: bool = False, retry_after: float | None = None) -> None:
+    def __init__(self, message: str, *, transient: bool = False, retry_after: float | None = None) -> None:
         super().__init__(message)
-        self.passing, self.retry_after = passing, retry_after
+        self.transient, self.retry_after = transient, retry_after
 
 
 class SearchProvider:
-    """A provider of passages from the web; this one, for dry runs, makes up passages of a usual length."""
+    """A provider of passages from the web; this one, for dry runs, returns placeholders of a typical length."""
 
     name = "unsearched"
-    """Identity of the provider: results are stored under it and reused for equal queries."""
+    """The provider in the keys of stored results, which equal queries reuse."""
 
     async def snippets(self, query: str, limit: int) -> list[str]:
-        """At most `limit` passages, best first; a `SearchError` if this query cannot be answered, an `InputError` if
-        none can be."""
+        """At most `limit` passages, best first; a `SearchError` if this query fails, an `InputError` if all would."""
         return [f"{number}: {'a passage that was not looked up ' * 6}" for number in range(limit)]
 
 
@@ -304,8 +303,8 @@ class Serper(SearchProvider):
     Args:
         key: By default from SERPER_API_KEY.
         url: Address of the service; by default from SERPER_API_BASE, else serper.dev's.
-        pause: Approximate seconds before a second attempt; twice as many before a third. If the server says how long to
-            wait, that is used, up to 30 s.
+        pause: Approximate seconds before a second attempt; twice as many before a third. A wait that the server asks
+            for is used instead, up to 30 s.
     """
 
     name = "serper"
@@ -324,9 +323,9 @@ class Serper(SearchProvider):
     async def snippets(self, query: str, limit: int) -> list[str]:
         timeout = aiohttp.ClientTimeout(total=_DEADLINE)
         retrying = AsyncRetrying(
-            retry=retry_if_exception(lambda error: isinstance(error, SearchError) and error.passing),
-            stop=stop_after_attempt(_ATTEMPTS),
-            wait=RetryWait(self._pause, _LONGEST_WAIT),
+            retry=retry_if_exception(lambda error: isinstance(error, SearchError) and error.transient),
+            stop=stop_after_attempt(_MAX_ATTEMPTS),
+            wait=RetryWait(self._pause, _MAX_WAIT),
             reraise=True,
         )
         async with aiohttp.ClientSession(timeout=timeout, headers={"X-API-KEY": self._key}) as session:
@@ -339,35 +338,35 @@ class Serper(SearchProvider):
                 if answer.status == 200:
                     return _passages(await answer.read())
         except (TimeoutError, aiohttp.ClientError) as error:
-            raise SearchError(f"the web search failed ({type(error).__name__})", passing=True) from error
+            raise SearchError(f"the web search failed ({type(error).__name__})", transient=True) from error
         problem = f"HTTP {answer.status}"
         if answer.status in (401, 402, 403):
             raise InputError(f"serper.dev refuses the key ({problem})", field="SERPER_API_KEY")
-        again, wait = answer.status in _WORTH_ANOTHER, retry_after(answer.headers)
-        raise SearchError(f"the web search failed ({problem})", passing=again, retry_after=wait)
+        transient, wait = answer.status in _RETRYABLE_STATUSES, retry_after(answer.headers)
+        raise SearchError(f"the web search failed ({problem})", transient=transient, retry_after=wait)
 
 
 def _passages(raw: bytes) -> list[str]:
-    """The direct answer, the description of the thing that was asked about, then the pages' excerpts."""
+    """Passages of a response: the direct answer, the facts about the entity, then the pages' snippets."""
     try:
         results: Any = json.loads(raw)
-        direct, thing = results.get("answerBox") or {}, results.get("knowledgeGraph") or {}
-        facts = [f"{name}: {value}" for name, value in (thing.get("attributes") or {}).items()]
+        direct, entity = results.get("answerBox") or {}, results.get("knowledgeGraph") or {}
+        facts = [f"{name}: {value}" for name, value in (entity.get("attributes") or {}).items()]
         pages = [page.get("snippet") for page in results.get("organic") or ()]
-        texts = [direct.get("answer"), direct.get("snippet"), thing.get("description"), *facts, *pages]
+        texts = [direct.get("answer"), direct.get("snippet"), entity.get("description"), *facts, *pages]
     except (ValueError, AttributeError, TypeError, RecursionError):
         raise SearchError("the web search's answer is not in its usual form") from None
     return list(dict.fromkeys(text.strip() for text in texts if isinstance(text, str) and text.strip()))
 
 
 async def stored_snippets(search: SearchProvider, query: str, limit: int) -> list[str]:
-    """Search, or return what the same search found before: the web changes, and a resumed run needs the same
-    evidence."""
+    """Search, or return the stored results of the same search: a resumed run needs the same evidence, but the web
+    changes."""
     lm = dspy.settings.lm
     if not isinstance(lm, JudgeLM):
         return await search.snippets(query, limit)
-    question = json.dumps(["search", search.name, query, limit])
-    key = hashlib.blake2b(question.encode(), digest_size=16).hexdigest()
+    query_key = json.dumps(["search", search.name, query, limit])
+    key = hashlib.blake2b(query_key.encode(), digest_size=16).hexdigest()
 
     async def find() -> Reply:
         return Reply(json.dumps(await search.snippets(query, limit), ensure_ascii=False))

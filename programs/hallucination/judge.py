@@ -1,14 +1,14 @@
 """Hallucination detection by claims, evidence and a debate about each claim (Sun et al. 2024, section 3).
 
 A response is divided into claims, evidence is found for each (`evidence.py`), and each is verified by a debate. One
-hallucinated claim makes the response hallucinated; its score is that of its worst claim. With 0 rounds the initial
-agent's opinion is final: claim verification without debate. The judge uses an aspect's scale and not its definition:
-high is factual.
+hallucinated claim makes the response hallucinated: its score is that of its worst claim. With 0 rounds the initial
+agent's opinion is final: claim verification without debate. The judge uses only the scale of an aspect, not its
+definition: a high score is factual.
 
 The debate about a claim is a Markov chain (section 3.3, appendix A.1). The initial agent's opinion is the state S0. In
 each later state three agents speak: S1 is Trust, Skeptic, Leader and S2 is Skeptic, Trust, Leader. Which of the two
 comes next depends only on the judgement of the previous state's last speaker. The chain ends, once the minimum of
-rounds is reached, with a state whose speakers agree, or at the maximum. S0 has one speaker and so agrees: with a
+rounds is reached, with a state whose speakers agree, or at the maximum. S0 has one speaker and so always agrees: with a
 minimum of 0, the initial opinion is final. No prompt depends on the number of rounds, so a chain begins with every
 shorter one.
 
@@ -30,22 +30,22 @@ import dspy
 from debate_judge.data.schema import Scale
 from debate_judge.programs.hallucination import evidence as evidences
 from debate_judge.programs.hallucination.evidence import (
-    CHECKED_ANSWER,
+    ANSWER_NOTE,
     Evidence,
     Extracting,
-    Form,
     Querying,
+    ResponseType,
     SearchProvider,
     Selecting,
     Serper,
     extract_claims,
     find_evidence,
-    form_of,
     read_facts,
+    response_type_of,
 )
 from debate_judge.programs.judge import DebateConfig, Item, ItemJudge, Judge, StopReason, Verdict
 from debate_judge.programs.option_values import one_of, whole_number
-from debate_judge.programs.roles import parsing as replies
+from debate_judge.programs.roles import parsing
 from debate_judge.programs.roles.role import Fields, ReplyFailure, Role, RoleReply
 from debate_judge.programs.transcript import EMPTY, Failure, Transcript, Turn
 
@@ -60,17 +60,17 @@ TRANSITIONS: Mapping[str, Mapping[bool, tuple[str, ...]]] = MappingProxyType(
         "always-trust": {True: S1, False: S1},
     }
 )
-"""Policy -> whether the previous state found the claim factual -> the next state (equations 1 and 2; table 4)."""
+"""Policy -> verdict of the previous state's last speaker -> the next state (equations 1 and 2; table 4)."""
 
 SEARCHES = ("none", "serper")
 
-RETIRED: dict[str, Any] = {
+REMOVED_OPTIONS: dict[str, Any] = {
     **{"ranker": "tfidf", "scoring": "verdict+severity", "form": "auto"},
     **{"short_answer": 40, "max_claims": 30, "whole": 1500, "snippets": 10},
 }
-"""Options in configurations of earlier exports -> the only value that is left."""
+"""Options in configurations of earlier exports -> the only value that is still supported."""
 
-SEVEREST = 5
+MAX_SEVERITY = 5
 _GRADES = (
     "0 no error; 1 a slip that leaves the statement as good as right, such as a misspelt name or a rounded figure; 2 "
     "a wrong or unsupported detail beside the point of the statement, such as a wrong term, or a year or number that "
@@ -89,7 +89,7 @@ _FACTUAL = (
     "The claim is factual if all of it is borne out, slips of severity 1 apart; it is not if any part is contradicted "
     "or finds no support."
 )
-"""The standard for all agents."""
+"""The criterion of all agents."""
 
 OPINION = "your analysis and your view of whether the claim is factual, with the evidence that it rests on"
 FACTUALITY = "True or False and nothing else"
@@ -137,7 +137,9 @@ AGENTS: Mapping[str, str] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ClaimAssessment:
+    """An agent's opinion on a claim, with its verdict."""
+
     text: str
     factual: bool
     severity: int
@@ -154,10 +156,12 @@ class ClaimTurn(Turn):
     severity: int = 0
 
     @classmethod
-    def of(cls, agent: str, turn: int, answer: RoleReply[View], score: float, claim: int = 1) -> ClaimTurn:
-        """The turn in which an agent gives its view."""
-        view = answer.value
-        return cls(agent, turn, view.text, score, False, answer.calls, claim, view.factual, view.severity)
+    def from_reply(
+        cls, agent: str, turn: int, reply: RoleReply[ClaimAssessment], score: float, claim: int = 1
+    ) -> ClaimTurn:
+        """The turn of an agent's reply."""
+        value = reply.value
+        return cls(agent, turn, value.text, score, False, reply.calls, claim, value.factual, value.severity)
 
     def __str__(self) -> str:
         """The opinion as other agents read it, on one line, so that no text can pose as another agent's opinion."""
@@ -167,53 +171,53 @@ class ClaimTurn(Turn):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A statement to be verified; its number is from 1, and `note` tells its checkers about its origin."""
+    """A statement to be verified; numbers begin with 1, and `note` tells the agents where the claim comes from."""
 
     number: int
     text: str
     note: str
 
     def failure(self, answer: ReplyFailure, role: str, turn: int) -> Failure:
-        return replace(answer, detail=f"claim {self.number}: {answer.detail}").at(role, turn)
+        return replace(answer, detail=f"claim {self.number}: {answer.detail}").as_failure(role, turn)
 
 
-def read_view(fields: Fields) -> View | replies.Unreadable:
-    """Parse opinion, factuality and severity; a verdict that its severity contradicts is refused."""
-    factual = replies.score(fields["factuality"], Scale(0, 1))
-    if isinstance(factual, replies.Unreadable) or factual not in (0, 1):
-        return replies.Unreadable("the factuality must be True or False and nothing else")
-    severity = replies.score(fields["severity"], Scale(0, SEVEREST))
-    if isinstance(severity, replies.Unreadable) or severity != int(severity):
-        return replies.Unreadable(f"the severity must be one whole number from 0 to {SEVEREST} and nothing else")
-    if factual and severity >= SEVEREST - 1:
-        return replies.Unreadable(f"a factual claim cannot have an error of severity {severity:g}")
+def read_assessment(fields: Fields) -> ClaimAssessment | parsing.Unreadable:
+    """Parse opinion, factuality and severity; a severity that contradicts the verdict is refused."""
+    factual = parsing.parse_score(fields["factuality"], Scale(0, 1))
+    if isinstance(factual, parsing.Unreadable) or factual not in (0, 1):
+        return parsing.Unreadable("the factuality must be True or False and nothing else")
+    severity = parsing.parse_score(fields["severity"], Scale(0, MAX_SEVERITY))
+    if isinstance(severity, parsing.Unreadable) or severity != int(severity):
+        return parsing.Unreadable(f"the severity must be one whole number from 0 to {MAX_SEVERITY} and nothing else")
+    if factual and severity >= MAX_SEVERITY - 1:
+        return parsing.Unreadable(f"a factual claim cannot have an error of severity {severity:g}")
     if not factual and severity == 0:
-        return replies.Unreadable("a claim that is not factual has an error: its severity cannot be 0")
-    return View(fields["opinion"], factual == 1, int(severity))
+        return parsing.Unreadable("a claim that is not factual has an error: its severity cannot be 0")
+    return ClaimAssessment(fields["opinion"], factual == 1, int(severity))
 
 
-def claim_score(view: View, scale: Scale) -> float:
+def claim_score(assessment: ClaimAssessment, scale: Scale) -> float:
     """The score of a claim on an aspect's scale, graded by severity: factual claims are on the upper half of the scale
     and hallucinated ones on the lower, so that the middle separates the verdicts."""
     span = scale.high - scale.low
-    if view.factual:
-        return scale.high - span / 2 * view.severity / SEVEREST
-    return scale.low + span / 2 * (SEVEREST - view.severity) / SEVEREST
+    if assessment.factual:
+        return scale.high - span / 2 * assessment.severity / MAX_SEVERITY
+    return scale.low + span / 2 * (MAX_SEVERITY - assessment.severity) / MAX_SEVERITY
 
 
-def agreed(state: Sequence[ClaimTurn]) -> bool:
-    """Whether all speakers of a state have the same verdict, factual or not."""
+def all_agree(state: Sequence[ClaimTurn]) -> bool:
+    """Whether all speakers of a state have the same verdict."""
     return len({opinion.factual for opinion in state}) == 1
 
 
 PAPER_MIN_ROUNDS = 2
-"""Number of rounds that the paper holds about every claim (section 4.1.2), even if all agents agree in the first."""
+"""The paper's minimum of rounds about every claim (section 4.1.2), even if all agents agree in the first."""
 
 MAX_CLAIMS = 30
 """Most claims of a response; a reply with more is refused."""
 
-SHORT_ANSWER = 40
-"""Longest answer, in words, that is joined with its question into one claim without asking the LM."""
+MAX_SHORT_ANSWER = 40
+"""Longest answer, in words, that becomes one claim together with its question; the LM is not asked for claims."""
 
 
 class Hallucination(ItemJudge):
@@ -253,90 +257,92 @@ class Hallucination(ItemJudge):
         self.initial, self.trust, self.skeptic, self.leader = roles
 
     async def converse_about(self, item: Item, rounds: int) -> Transcript:
-        """Check `item` with at most `rounds` rounds about each claim; claims are verified concurrently."""
-        form = form_of(item.task)
+        """Verify the item's claims concurrently, each with at most `rounds` rounds."""
+        response_type = response_type_of(item.task)
         label, note = item.task.candidate_label, ""
         claims: tuple[str, ...] = (item.text,)
-        if form == "claim":
-            transcript = _with_claims(EMPTY, claims, 0, item)
-        elif form == "answer" and len(item.text.split()) <= SHORT_ANSWER:
+        if response_type == "claim":
+            transcript = _add_claims_turn(EMPTY, claims, 0, item)
+        elif response_type == "answer" and len(item.text.split()) <= MAX_SHORT_ANSWER:
             # A short answer is no statement without its question: `Which city is the capital of Peru? Lima.`
             claims = (" ".join(f"{item.source} {item.text}".split()),)
-            transcript = _with_claims(EMPTY, claims, 0, item)
-            note = f"The claim is a question with its {label}. {CHECKED_ANSWER}"
+            transcript = _add_claims_turn(EMPTY, claims, 0, item)
+            note = f"The claim is a question with its {label}. {ANSWER_NOTE}"
         else:
-            claims, transcript = await self._detect(item, form)
+            claims, transcript = await self._extract(item, response_type)
             note = f"The claim stands in this kind of text: {label}."
-        checks = (self._check(item, form, Claim(number, text, note), rounds) for number, text in enumerate(claims, 1))
+        checks = (
+            self._check(item, response_type, Claim(number, text, note), rounds) for number, text in enumerate(claims, 1)
+        )
         checked = await asyncio.gather(*checks)
-        turns = transcript.turns + tuple(turn for part in checked for turn in part.turns)
-        failures = [part.failure for part in checked if part.failure is not None]
+        turns = transcript.turns + tuple(turn for of_claim in checked for turn in of_claim.turns)
+        failures = [of_claim.failure for of_claim in checked if of_claim.failure is not None]
         if not failures:
             return replace(transcript, turns=turns)
         # The earliest failure, so that the transcript fails at every number of rounds at which a claim failed.
-        first = min(failures, key=lambda failure: failure.round)
-        return Transcript(turns, replace(first, calls=sum(failure.calls for failure in failures)))
+        earliest = min(failures, key=lambda failure: failure.round)
+        return Transcript(turns, replace(earliest, calls=sum(failure.calls for failure in failures)))
 
-    async def _detect(self, item: Item, form: Form) -> tuple[tuple[str, ...], Transcript]:
-        """The claims of a response of several statements."""
+    async def _extract(self, item: Item, response_type: ResponseType) -> tuple[tuple[str, ...], Transcript]:
+        """Extract the claims of a response that may have several statements."""
         transcript, text = EMPTY, item.text
-        if form == "dialogue":
+        if response_type == "dialogue":
             facts = await self.facts.ask(item, read_facts)
             if isinstance(facts, ReplyFailure):
-                return (), EMPTY.add(facts.at("facts", 0))
+                return (), EMPTY.add(facts.as_failure("facts", 0))
             text = facts.value
             transcript = EMPTY.add(Turn("facts", 0, text or "nothing that could be checked", calls=facts.calls))
             if not text:
-                return (), _with_claims(transcript, (), 0, item)
-        answer = await extract_claims(self.claims, item, text, form, MAX_CLAIMS)
+                return (), _add_claims_turn(transcript, (), 0, item)
+        answer = await extract_claims(self.claims, item, text, response_type, MAX_CLAIMS)
         if isinstance(answer, ReplyFailure):
-            return (), transcript.add(answer.at("claims", 0))
-        return answer.value, _with_claims(transcript, answer.value, answer.calls, item)
+            return (), transcript.add(answer.as_failure("claims", 0))
+        return answer.value, _add_claims_turn(transcript, answer.value, answer.calls, item)
 
-    async def _check(self, item: Item, form: Form, claim: Claim, rounds: int) -> Transcript:
-        """Find evidence for a claim, and hold the debate about it; a failure ends it."""
-        gathered = await find_evidence(item, form, claim.text, self.queries, self.provider)
-        if isinstance(gathered, ReplyFailure):
-            return EMPTY.add(claim.failure(gathered, "evidence", 0))
-        evidence = gathered.value
+    async def _check(self, item: Item, response_type: ResponseType, claim: Claim, rounds: int) -> Transcript:
+        """Find evidence for a claim and debate it; a failure ends the transcript."""
+        reply = await find_evidence(item, response_type, claim.text, self.queries, self.provider)
+        if isinstance(reply, ReplyFailure):
+            return EMPTY.add(claim.failure(reply, "evidence", 0))
+        evidence = reply.value
         queries = f" for {evidence.queries[0]!r} and {evidence.queries[1]!r}" if evidence.queries else ""
-        # Evidence that was given is part of the item; transcripts need no copy of it for every claim.
-        text = "" if evidence.how == evidences.AS_GIVEN else f"\n{evidence.text}"
-        summary = f"claim {claim.number}: {evidence.how}{queries}{text}"
-        transcript = EMPTY.add(Turn("evidence", 0, summary, calls=gathered.calls))
+        # Given evidence is part of the item, so transcripts need no copy of it for every claim.
+        text = "" if evidence.method == evidences.AS_GIVEN else f"\n{evidence.text}"
+        summary = f"claim {claim.number}: {evidence.method}{queries}{text}"
+        transcript = EMPTY.add(Turn("evidence", 0, summary, calls=reply.calls))
         state: list[ClaimTurn] = []
         speakers: tuple[str, ...] = ("initial",)
         for turn in range(rounds + 1):
             if turn:
-                if turn > self.min_rounds and agreed(state):
+                if turn > self.min_rounds and all_agree(state):
                     break
                 speakers = TRANSITIONS[self.transition][state[-1].factual]
-            before, state = state, []
+            previous, state = state, []
             for name in speakers:
-                # The Leader reads the two others of its state; each of them reads the agent that spoke just before.
-                heard = state if name == "leader" else (state or before)[-1:]
-                answer = await self._assess(name, item, claim, evidence, heard, turn)
+                # The Leader reads both others of its state; each of these reads the agent that spoke just before.
+                visible = state if name == "leader" else (state or previous)[-1:]
+                answer = await self._assess(name, item, claim, evidence, visible, turn)
                 if isinstance(answer, ReplyFailure):
                     return transcript.add(claim.failure(answer, name, turn))
                 score = claim_score(answer.value, item.aspect.scale)
-                state.append(ClaimTurn.of(name, turn, answer, score, claim.number))
+                state.append(ClaimTurn.from_reply(name, turn, answer, score, claim.number))
                 transcript = transcript.add(state[-1])
         return transcript
 
     async def _assess(
-        self, agent: str, item: Item, claim: Claim, evidence: Evidence, heard: Sequence[ClaimTurn], turn: int
-    ) -> RoleReply[View] | ReplyFailure:
+        self, agent: str, item: Item, claim: Claim, evidence: Evidence, visible: Sequence[ClaimTurn], turn: int
+    ) -> RoleReply[ClaimAssessment] | ReplyFailure:
         role: Role = getattr(self, agent)
-        ground = _NONE if not evidence.text else _SEARCHED if evidence.how == evidences.SEARCHED else _GIVEN
+        ground = _NONE if not evidence.text else _SEARCHED if evidence.method == evidences.SEARCHED else _GIVEN
         inputs = {
-            "task": replies.escaped(f"{claim.note} {ground} {_FACTUAL}".lstrip()),
-            "evidence": replies.escape(evidence.text),
-            "claim": replies.escape(claim.text),
+            "task": parsing.escape_cached(f"{claim.note} {ground} {_FACTUAL}".lstrip()),
+            "evidence": parsing.escape(evidence.text),
+            "claim": parsing.escape(claim.text),
         }
-        return await role.ask(item, read_view, round=turn, debate="\n\n".join(map(str, heard)), inputs=inputs)
+        return await role.ask(item, read_assessment, round=turn, debate="\n\n".join(map(str, visible)), inputs=inputs)
 
     def verdict(self, transcript: Transcript, rounds: int) -> Verdict:
-        """The score of the worst claim, by the last opinion about each; without any claim the highest score."""
+        """The score of the worst claim, by the last opinion about each claim; the highest score if there is none."""
         states: dict[int, list[ClaimTurn]] = {}
         for turn in transcript.turns:
             if isinstance(turn, ClaimTurn):
@@ -348,7 +354,7 @@ class Hallucination(ItemJudge):
         last = last or [turn for turn in transcript.turns if turn.role == "claims"]
         score = min(turn.score for turn in last if turn.score is not None)
         last_round = max(turn.round for turn in last)
-        open_claims = any(not agreed(state) for state in states.values())
+        open_claims = any(not all_agree(state) for state in states.values())
         reason: StopReason = "rounds over" if open_claims else "no issue" if last_round or not states else "single call"
         return Verdict(score, last_round, reason, transcript.calls, transcript)
 
@@ -374,18 +380,18 @@ class Hallucination(ItemJudge):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Hallucination:
-        return cls(**without_retired(config))
+        return cls(**without_removed_options(config))
 
 
-def without_retired(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration without options that earlier exports had; with another value the judge would be another."""
-    for name, value in RETIRED.items():
+def without_removed_options(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration without `REMOVED_OPTIONS`; an `InputError` for a value that is no longer supported."""
+    for name, value in REMOVED_OPTIONS.items():
         one_of(name, config.get(name, value), (value,))
-    return {name: value for name, value in config.items() if name not in RETIRED}
+    return {name: value for name, value in config.items() if name not in REMOVED_OPTIONS}
 
 
-def _with_claims(transcript: Transcript, claims: tuple[str, ...], calls: float, item: Item) -> Transcript:
-    # A response without statements cannot be wrong: it gets the highest score without verification.
+def _add_claims_turn(transcript: Transcript, claims: tuple[str, ...], calls: float, item: Item) -> Transcript:
+    # A response without claims cannot be wrong: it gets the highest score without verification.
     score = None if claims else item.aspect.scale.high
     text = "\n".join(f"{number}. {claim}" for number, claim in enumerate(claims, 1))
     return transcript.add(Turn("claims", 0, text or "none", score=score, calls=calls))

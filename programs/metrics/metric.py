@@ -1,9 +1,9 @@
 """Reference metrics: they ask no LM, and have the same value for every aspect.
 
-All compute in one thread, one text after the other: neither a slow metric nor the loading of a model blocks debates,
-and libraries that are not thread-safe can be used. BERTScore and BARTScore need a model, which is loaded once per
-process, from a folder or the hub's cache, when the first text is scored. A value depends only on the texts and the
-configuration, and not on what else is scored.
+All compute in one thread of their own, one text after the other, so that neither a slow metric nor the loading of a
+model blocks debates, and libraries need not be thread-safe. BERTScore and BARTScore need a model, which is loaded once
+per process, from a folder or the hub's cache, when the first text is scored. A value depends only on the texts and the
+configuration, and not on other texts.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from debate_judge.programs.transcript import EMPTY, Failure, Transcript, Turn
 
 T = TypeVar("T")
 
-_KEPT = 8192
-"""Values that each metric caches: the same text is scored once for each aspect."""
+_CACHE_SIZE = 8192
+"""Values that each metric caches, because the same text is scored in every aspect."""
 
-_LOADED = 4
+_MAX_LOADED_MODELS = 4
 """Most models in memory at once."""
 
 
 class Metric(ItemJudge):
-    """Compares a candidate with other texts. The value is on the metric's own scale and not on the aspect's.
+    """Compares a candidate with the references, or else the context (a dialogue's fact), or else the source.
 
-    It is compared with the references; without any with the context (a dialogue's fact), without that with the source.
+    The value is on the metric's own scale and not on the aspect's.
 
     Raises:
         InputError: On construction, if the packages that it needs are not installed.
@@ -55,7 +55,7 @@ class Metric(ItemJudge):
 
     @abstractmethod
     def measure(self, text: str, others: tuple[str, ...]) -> float:
-        """The value of `text` against `others`, which are at least one; called in the metrics' own thread."""
+        """The value of `text` compared with `others`, at least one text; called in the metrics' own thread."""
 
     def reference_texts(self, item: Item) -> tuple[str, ...]:
         """The texts to compare the candidate with."""
@@ -68,14 +68,14 @@ class Metric(ItemJudge):
             return EMPTY.add(Failure(self.kind, 0, "no text", "the candidate is empty", 0))
         others = self.reference_texts(item)
         if not any(other.strip() for other in others):
-            # The value would be 0, which looks like a measured one.
-            nothing = "there is no reference, context or source to compare with"
-            return EMPTY.add(Failure(self.kind, 0, "no text", nothing, 0))
+            # The value would be 0, as of a bad candidate.
+            detail = "there is no reference, context or source to compare with"
+            return EMPTY.add(Failure(self.kind, 0, "no text", detail, 0))
         loop = asyncio.get_running_loop()
         try:
             value = await loop.run_in_executor(_worker(os.getpid()), self.measure, item.text, others)
         except InputError:
-            # The model or the device cannot be used, which concerns all texts.
+            # The model or the device cannot be used, so all texts would fail.
             raise
         except Exception as error:
             return EMPTY.add(Failure(self.kind, 0, "metric error", f"{type(error).__name__}: {error}", 0))
@@ -87,7 +87,7 @@ class Metric(ItemJudge):
         return replace(super().verdict(transcript, rounds), stop_reason="metric")
 
     def dry_run_copy(self) -> Judge:
-        """A metric that computes nothing: a dry run counts LM calls, and a metric makes none."""
+        """A metric that computes nothing, because a dry run counts LM calls and a metric makes none."""
         return _NullMetric()
 
 
@@ -97,24 +97,24 @@ class _NullMetric(Metric):
 
 
 def missing_packages(packages: Sequence[str]) -> tuple[str, ...]:
-    """Those of the distributions that are not installed, found without importing them."""
+    """The distributions among `packages` that are not installed; nothing is imported."""
     return tuple(name for name in packages if importlib.util.find_spec(name.replace("-", "_")) is None)
 
 
 @lru_cache(maxsize=1)
 def _worker(process: int) -> ThreadPoolExecutor:
-    """The thread of the metrics, one for each process: a forked child inherits the executor but not its thread."""
+    """The executor of the metrics; one for each process, because a forked child inherits it without its thread."""
     return ThreadPoolExecutor(1, thread_name_prefix="metrics")
 
 
-# --- counts of common words ---
+# --- metrics of common n-grams ---
 
 TOKENIZERS = ("13a", "intl", "char", "zh", "none")
-"""Tokenizers of sacrebleu that need no further package: mteval-v13a, international, characters, Chinese, blanks."""
+"""Tokenizers of sacrebleu that need no further package: mteval-v13a, international, characters, Chinese, spaces."""
 
 
 class RougeL(Metric):
-    """ROUGE-L F1 (Lin 2004) with stemming, by `rouge-score`, from 0 to 1; of several references the best counts."""
+    """ROUGE-L F1 (Lin 2004) with stemming, by `rouge-score`, from 0 to 1; the best over several references."""
 
     kind = "rouge-l"
     packages = ("rouge-score",)
@@ -126,11 +126,11 @@ class RougeL(Metric):
 class Bleu(Metric):
     """BLEU of one text (Papineni et al. 2002; Post 2018), by `sacrebleu`, from 0 to 100.
 
-    Compared with all references together, as BLEU is defined. It uses the effective order, so that texts of fewer than
-    four words have a value, and sacrebleu's default smoothing. The mean over texts is not the BLEU of a corpus.
+    The candidate is compared with all references together, as BLEU is defined, by the effective order, so that texts of
+    fewer than four words have a value, and sacrebleu's default smoothing. The mean over texts is not a corpus BLEU.
 
     Args:
-        tokenize: One of `TOKENIZERS`: `char` or `zh` for scripts without blanks between words.
+        tokenize: One of `TOKENIZERS`; `char` or `zh` for scripts without spaces between words.
     """
 
     kind = "bleu"
@@ -146,7 +146,7 @@ class Bleu(Metric):
         return _bleu(self.tokenize, text, others)
 
 
-@lru_cache(maxsize=_KEPT)
+@lru_cache(maxsize=_CACHE_SIZE)
 def _rouge_l(text: str, others: tuple[str, ...]) -> float:
     return float(_rouge_scorer().score_multi(others, text)["rougeL"].fmeasure)
 
@@ -158,7 +158,7 @@ def _rouge_scorer() -> Any:
     return RougeScorer(["rougeL"], use_stemmer=True)
 
 
-@lru_cache(maxsize=_KEPT)
+@lru_cache(maxsize=_CACHE_SIZE)
 def _bleu(tokenize: str, text: str, others: tuple[str, ...]) -> float:
     return float(_bleu_scorer(tokenize).sentence_score(text, list(others)).score)
 
@@ -170,13 +170,13 @@ def _bleu_scorer(tokenize: str) -> Any:
     return BLEU(effective_order=True, tokenize=tokenize)
 
 
-# --- metrics with a model of their own, by the extra `metrics` ---
+# --- metrics by a model, which need the extra `metrics` ---
 
 DIRECTIONS = ("faithfulness", "precision", "recall", "f")
 
 
 class ModelMetric(Metric):
-    """The common options of both.
+    """The common options of BERTScore and BARTScore.
 
     Args:
         model: Name or folder of a model, as `transformers` takes it.
@@ -194,7 +194,7 @@ class ModelMetric(Metric):
 class BertScore(ModelMetric):
     """BERTScore F1 (Zhang et al. 2020), by `bert-score`: without IDF weights and without rescaling, about 0 to 1.
 
-    Of several references the best counts. Rescaling is a linear map, which changes no correlation.
+    The best over several references. Rescaling would be a linear map, which changes no correlation.
 
     Args:
         layers: The layer whose embeddings are compared, by default the one that bert-score has for `model`.
@@ -215,12 +215,12 @@ class BertScore(ModelMetric):
 class BartScore(ModelMetric):
     """BARTScore (Yuan et al. 2021), over `transformers`: mean log-likelihood of one text given another, at most 0.
 
-    The mean is over all tokens of the text, including its end marks; of several references the best counts.
+    The mean is over all tokens of the text, including its end marks; the best over several references.
 
     Args:
-        direction: Which texts (section 3.2): `faithfulness`, the default, is the candidate given the source and, in
-            the same text after it, the context; `precision` the candidate given a reference; `recall` a reference
-            given the candidate; `f` the mean of these two.
+        direction: The variant (section 3.2): `faithfulness` is the candidate given the source, followed by the context
+            in the same text; `precision` the candidate given a reference; `recall` a reference given the candidate;
+            `f` the mean of these two.
     """
 
     kind = "bartscore"
@@ -241,13 +241,13 @@ class BartScore(ModelMetric):
         return _bart_score(self.model, self.direction, self.device, text, others)
 
 
-@lru_cache(maxsize=_KEPT)
+@lru_cache(maxsize=_CACHE_SIZE)
 def _bert_score(model: str, layers: int | None, device: str, text: str, others: tuple[str, ...]) -> float:
     _, _, f1 = _bert_scorer(model, layers, device).score([text], [list(others)], batch_size=1)
     return float(f1[0])
 
 
-@lru_cache(maxsize=_LOADED)
+@lru_cache(maxsize=_MAX_LOADED_MODELS)
 def _bert_scorer(model: str, layers: int | None, device: str) -> Any:
     from bert_score import BERTScorer
     from bert_score.utils import model2layers
@@ -261,37 +261,37 @@ def _bert_scorer(model: str, layers: int | None, device: str) -> Any:
         )
     scorer = _load("bertscore", model, lambda: BERTScorer(model_type=model, num_layers=layers, device=_device(device)))
     # bert-score passes the tokenizer's own limit, which overflows if the tokenizer has none (its issue 205).
-    scorer._tokenizer.model_max_length = _limit(scorer._tokenizer, scorer._model, 512)
+    scorer._tokenizer.model_max_length = _max_length(scorer._tokenizer, scorer._model, 512)
     return scorer
 
 
-@lru_cache(maxsize=_KEPT)
+@lru_cache(maxsize=_CACHE_SIZE)
 def _bart_score(model: str, direction: str, device: str, text: str, others: tuple[str, ...]) -> float:
     values = []
     for other in others:
-        directions = [] if direction == "recall" else [_log_likelihood(model, device, other, text)]
-        directions += [_log_likelihood(model, device, text, other)] if direction in ("recall", "f") else []
-        values.append(sum(directions) / len(directions))
+        likelihoods = [] if direction == "recall" else [_log_likelihood(model, device, other, text)]
+        likelihoods += [_log_likelihood(model, device, text, other)] if direction in ("recall", "f") else []
+        values.append(sum(likelihoods) / len(likelihoods))
     return max(values)
 
 
-def _log_likelihood(model: str, device: str, given: str, text: str) -> float:
-    """Mean log-likelihood of a text given another, over its tokens."""
+def _log_likelihood(model: str, device: str, condition: str, text: str) -> float:
+    """Mean log-likelihood of the tokens of `text` given `condition`."""
     import torch
 
     tokenizer, network = _seq2seq(model, device)
-    limit = _limit(tokenizer, network, 1024)
-    read, target = (
+    limit = _max_length(tokenizer, network, 1024)
+    given, target = (
         tokenizer([part], truncation=True, max_length=limit, return_tensors="pt").to(network.device)
-        for part in (given, text)
+        for part in (condition, text)
     )
     with torch.inference_mode():
-        logits = network(input_ids=read.input_ids, attention_mask=read.attention_mask, labels=target.input_ids).logits
+        logits = network(input_ids=given.input_ids, attention_mask=given.attention_mask, labels=target.input_ids).logits
     likelihoods = logits.log_softmax(-1).gather(-1, target.input_ids.unsqueeze(-1)).squeeze(-1)
     return float(likelihoods.sum() / target.attention_mask.sum())
 
 
-@lru_cache(maxsize=_LOADED)
+@lru_cache(maxsize=_MAX_LOADED_MODELS)
 def _seq2seq(model: str, device: str) -> tuple[Any, Any]:
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
@@ -322,9 +322,9 @@ def _device(name: str) -> str:
     return "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
 
 
-def _limit(tokenizer: Any, network: Any, usual: int) -> int:
-    """Longest text in tokens that the model reads; longer texts are cut."""
-    # Tokenizers without a limit have 10 ** 30 here.
+def _max_length(tokenizer: Any, network: Any, default: int) -> int:
+    """Longest text that the model takes, in tokens; longer texts are cut."""
+    # Tokenizers without a limit state 10 ** 30.
     if tokenizer.model_max_length < 1_000_000:
         return int(tokenizer.model_max_length)
-    return min(usual, getattr(network.config, "max_position_embeddings", None) or usual)
+    return min(default, getattr(network.config, "max_position_embeddings", None) or default)

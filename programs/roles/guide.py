@@ -1,4 +1,4 @@
-"""The guide to the raters inside a role's instructions: inserting it and reading it back.
+"""The guide to the raters as a part of a role's instructions: inserting and extracting it.
 
 The guide is part of the instructions and not an input field, so that DSPy's optimizers and exports carry it. All roles
 of a debate read it, because the Scorer's instructions are the standard in all prompts.
@@ -13,21 +13,21 @@ HEADING = "Guide to these raters, learnt from their ratings; it decides where it
 
 
 def with_guide(instructions: str, guide: str) -> str:
-    """The instructions with `guide`, which replaces one that they contain; an empty guide removes it."""
-    base_text = instructions.partition(HEADING)[0].rstrip()
-    return f"{base_text}\n\n{HEADING}\n{guide.strip()}" if guide.strip() else base_text
+    """The instructions with this guide in place of any other; an empty guide removes it."""
+    without = instructions.partition(HEADING)[0].rstrip()
+    return f"{without}\n\n{HEADING}\n{guide.strip()}" if guide.strip() else without
 
 
 _ANCHOR = r"\d+(?:\.\d+)? (?:[^.;\d]|\d|\.(?=\d))+"
 _ANCHORS = re.compile(rf"(?:(?<=[.!?:] )|^){_ANCHOR}(?:; {_ANCHOR})+\.(?: |$)")
-"""What a definition says of the points of its scale: `1 is a heap; 3 can be followed; 5 leads on.`"""
+"""The part of a definition that describes points of the scale: `1 is a heap; 3 can be followed; 5 leads on.`"""
 
 
 def without_anchors(definition: str) -> str:
-    """A definition without its anchors for points of the scale, because a guide has anchors of its own."""
+    """A definition without its descriptions of points of the scale, because a guide has its own."""
     return _ANCHORS.sub("", definition).rstrip()
 
 
 def guide_in(instructions: str) -> str:
-    """The guide in the instructions, or an empty text."""
+    """The guide in the instructions; empty if they have none."""
     return instructions.partition(HEADING)[2].strip()

@@ -1,10 +1,10 @@
-"""One turn of a role: its prompt, the LM call, and a second call if the reply cannot be read.
+"""One turn of a role: its prompt, the LM call, and a second call if the reply cannot be parsed.
 
 DSPy's ChatAdapter puts a signature's instructions into the system text, so that no two roles share a prefix. Here the
 system text is constant, the inputs follow in the signature's field order (the standard of a debate, source, aspect, the
 debate's rules, candidate, the growing debate), and the role's own instructions come last. So a provider's prefix cache
-of a source serves all its candidates, rounds and roles. Where no debate follows, there are no other roles to share a
-prefix with, and the instructions come before the candidate.
+of a source serves all its candidates, rounds and roles. A signature without a debate has no other roles to share a
+prefix with; its instructions come before the candidate.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.errors import is_fatal
 from debate_judge.programs.lm.usage import CALL_TAG, CallTag
-from debate_judge.programs.roles import parsing as replies
+from debate_judge.programs.roles import parsing
 from debate_judge.programs.transcript import Failure, UnscoredReason
 
 T = TypeVar("T")
@@ -38,27 +38,27 @@ SYSTEM = (
     "your content under each, nothing else."
 )
 
-UNUSABLE: dict[str, UnscoredReason] = {"content_filter": "refused", "length": "truncated"}
-"""Finish reason of a reply that asking again would not help with -> the reason why its item is unscored."""
+UNUSABLE_FINISH_REASONS: dict[str, UnscoredReason] = {"content_filter": "refused", "length": "truncated"}
+"""Finish reason after which the same call would fail again -> the reason why the item is unscored."""
 
 
 class UnusableError(Exception):
-    """A reply with a finish reason of `UNUSABLE`; its argument is the reason."""
+    """A reply with a finish reason in `UNUSABLE_FINISH_REASONS`; its argument is why the item is unscored."""
 
 
 class UnreadableError(Exception):
-    """A reply without readable fields. It says why, worded for the LM, for when it is asked again."""
+    """A reply without readable fields; its argument is an `Unreadable.problem`."""
 
 
-def form(signature: Any) -> str:
+def reply_form(signature: Any) -> str:
     """The output fields with their descriptions, on one line."""
-    return "; ".join(f"{name}: {_described(name, field)}" for name, field in signature.output_fields.items())
+    return "; ".join(f"{name}: {_field_description(name, field)}" for name, field in signature.output_fields.items())
 
 
-def _described(name: str, field: Any) -> str:
-    """What the request says about a field: its description, and its type unless it is `str`."""
+def _field_description(name: str, field: Any) -> str:
+    """A field in the request: its description, and its type unless it is `str`."""
     description, kind = field.json_schema_extra["desc"], field.annotation
-    # DSPy's placeholder of a field without a description.
+    # `${NAME}` is DSPy's placeholder for a missing description.
     description = name.replace("_", " ") if description == f"${{{name}}}" else description
     if kind is str:
         return description
@@ -66,14 +66,14 @@ def _described(name: str, field: Any) -> str:
 
 
 class RoleLastAdapter(dspy.ChatAdapter):
-    """Formats prompts with the role last and splits replies into fields; `programs.roles.parsing` reads their values.
+    """Formats prompts with the role last and splits replies into fields, whose values the caller parses.
 
-    A missing field is an empty text, a reply without any header is the text of every field, and the caller decides
+    A missing field is an empty text, and a reply without any header is the text of every field; the caller decides
     whether to ask again. Make one for each call, because it keeps the response.
     """
 
     response: Response | None = None
-    """What a `JudgeLM` has replied."""
+    """The response of a `JudgeLM`; None before it has replied, and of other LMs."""
 
     def __init__(self) -> None:
         super().__init__(use_json_adapter_fallback=False)
@@ -86,10 +86,10 @@ class RoleLastAdapter(dspy.ChatAdapter):
         demos: list[dict[str, Any]],
         inputs: dict[str, Any],
     ) -> list[dict[str, Any]]:
-        """Call the LM; an LM other than a `JudgeLM` in DSPy's own way.
+        """Call the LM; if it is not a `JudgeLM`, as DSPy's own adapter does.
 
         Raises:
-            UnusableError: The reply has a finish reason of `UNUSABLE`.
+            UnusableError: The reply has a finish reason in `UNUSABLE_FINISH_REASONS`.
             UnreadableError: It has no fields, or one of them twice.
             dspy.LMError: The call failed.
         """
@@ -98,13 +98,13 @@ class RoleLastAdapter(dspy.ChatAdapter):
         settings = {name: value for name, value in {**lm.kwargs, **lm_kwargs}.items() if value is not None}
         rollout, tag = settings.pop("rollout_id", 0), CALL_TAG.get()
         if rollout and tag is not None:
-            # DSPy's number of a sample, which keeps the judge's own samples apart from those of other numbers.
-            tag = replace(tag, sample=_ROLLOUT * rollout + (tag.sample or 0))
+            # DSPy's number of a rollout: the judge's samples of different rollouts must not share replies.
+            tag = replace(tag, sample=_SAMPLES_PER_ROLLOUT * rollout + (tag.sample or 0))
         token = CALL_TAG.set(tag)
         try:
             response = await lm.acall(_request(lm.model, self.format(signature, demos, inputs), settings))
         except dspy.LMUnexpectedError as error:
-            # DSPy wraps whatever an engine raises; what is no failure of the LM ends the run as what it is.
+            # DSPy wraps whatever an engine raises; an exception that is no failure of the LM is raised unwrapped.
             cause = error.__cause__
             if cause is None or isinstance(cause, LM15Error):
                 raise
@@ -112,18 +112,18 @@ class RoleLastAdapter(dspy.ChatAdapter):
         finally:
             CALL_TAG.reset(token)
         self.response = response
-        if response.finish_reason in UNUSABLE:
-            raise UnusableError(UNUSABLE[response.finish_reason])
+        if response.finish_reason in UNUSABLE_FINISH_REASONS:
+            raise UnusableError(UNUSABLE_FINISH_REASONS[response.finish_reason])
         values = _fields(signature, response.message.text or "")
-        if isinstance(values, replies.Unreadable):
-            raise UnreadableError(values.why)
+        if isinstance(values, parsing.Unreadable):
+            raise UnreadableError(values.problem)
         return [values]
 
-    def kept(self) -> str:
-        """For messages: the beginning of the reply, and its key in the store of replies."""
+    def reply_excerpt(self) -> str:
+        """For error messages: the beginning of the reply, and its key in the store of replies."""
         if self.response is None:
             return ""
-        text = replies.excerpt(self.response.message.text or "")
+        text = parsing.excerpt(self.response.message.text or "")
         key = f" [kept as {self.response.id}]" if self.response.id else ""
         return (f"; the reply was: {text}" if text else "") + key
 
@@ -134,7 +134,7 @@ class RoleLastAdapter(dspy.ChatAdapter):
         messages = [{"role": "system", "content": SYSTEM}]
         for demo in demos:
             if all(name in demo for name in outputs):
-                texts = {name: replies.escaped(str(value)) for name, value in demo.items() if value is not None}
+                texts = {name: parsing.escape_cached(str(value)) for name, value in demo.items() if value is not None}
                 reply = "\n\n".join(f"{header(name)}\n{texts.get(name, '')}" for name in outputs)
                 messages.append({"role": "user", "content": _user_text(signature, texts)})
                 messages.append({"role": "assistant", "content": reply})
@@ -143,74 +143,71 @@ class RoleLastAdapter(dspy.ChatAdapter):
 
     def parse(self, signature: type[dspy.Signature], completion: str) -> dict[str, Any]:
         values = _fields(signature, completion)
-        return dict.fromkeys(signature.output_fields, "") if isinstance(values, replies.Unreadable) else values
+        return dict.fromkeys(signature.output_fields, "") if isinstance(values, parsing.Unreadable) else values
 
 
-def _fields(signature: Any, completion: str) -> dict[str, Any] | replies.Unreadable:
+def _fields(signature: Any, completion: str) -> dict[str, Any] | parsing.Unreadable:
     names = tuple(signature.output_fields)
     if "request" in signature.input_fields:
-        # The prompt has a request of its own; the reply as a whole is then its only field.
+        # The request says which form the reply has, so it is not split into fields here.
         return dict.fromkeys(names, completion)
-    values = replies.sections(completion, names)
-    if isinstance(values, replies.Unreadable):
+    values = parsing.parse_fields(completion, names)
+    if isinstance(values, parsing.Unreadable):
         return values
     return {name: values.get(name, values.get("", "")) for name in names}
 
 
-_ONE_ASPECT = re.compile(r"(.+?) \(")
-"""The name in `aspect_text`; the text about several aspects begins with a sentence."""
+_ASPECT_NAME = re.compile(r"(.+?) \(")
+"""The name in an `aspect_description`; the text about several aspects begins with a sentence without brackets."""
 
 
 def _user_text(signature: Any, inputs: Mapping[str, Any]) -> str:
     names = [name for name in signature.input_fields if name not in ("correction", "role", "request")]
-    # In a debate the candidate is shared by all roles. Where one role asks once, its text is shared by all candidates.
+    # All roles of a debate share the candidate; without a debate, all candidates share the one role's instructions.
     without_debate = "debate" not in names and "candidate" in names
-    place = names.index("candidate") if without_debate else len(names)
-    # Escaped, because an optimizer's LM may have written them after it had read texts under evaluation.
-    texts = {**inputs, "role": inputs.get("role") or replies.escaped(signature.instructions)}
-    ordered = [*names[:place], "role", *names[place:], "correction"]
+    index = names.index("candidate") if without_debate else len(names)
+    # Escaped, because an optimizer's LM that has read texts under evaluation may have written the instructions.
+    texts = {**inputs, "role": inputs.get("role") or parsing.escape_cached(signature.instructions)}
+    ordered = [*names[:index], "role", *names[index:], "correction"]
     request = inputs.get("request") or _request_text(signature, f"{inputs.get('standard')}\n{inputs.get('rules')}")
-    if aspect := _ONE_ASPECT.match(inputs.get("aspect") or ""):
-        # The definition may stand far above it.
-        request = request.replace(replies.REQUEST, f"{replies.REQUEST}, about {aspect[1]} alone", 1)
+    if aspect := _ASPECT_NAME.match(inputs.get("aspect") or ""):
+        # Named again, because the definition may be far above the request.
+        request = request.replace(parsing.REQUEST, f"{parsing.REQUEST}, about {aspect[1]} alone", 1)
     return "\n\n".join([*(f"{header(name)}\n{texts[name]}" for name in ordered if texts.get(name)), request])
 
 
-def _request_text(signature: Any, stated: str) -> str:
-    """The output fields, which end the prompt: with their descriptions, unless these were `stated` before."""
+def _request_text(signature: Any, earlier_text: str) -> str:
+    """The output fields, which end the prompt, with their descriptions unless `earlier_text` has these."""
     outputs = signature.output_fields.items()
-    stated_before = form(signature) in stated
-    lines = (
-        header(name) if stated_before else f"{header(name)}\n<{_described(name, kind_of_field)}>"
-        for name, kind_of_field in outputs
-    )
-    return ("\n" if stated_before else "\n\n").join([f"{replies.REQUEST}:", *lines])
+    described = reply_form(signature) in earlier_text
+    lines = (header(n) if described else f"{header(n)}\n<{_field_description(n, field)}>" for n, field in outputs)
+    return ("\n" if described else "\n\n").join([f"{parsing.REQUEST}:", *lines])
 
 
 def header(name: str) -> str:
     return f"[[ ## {name} ## ]]"
 
 
-_ROLLOUT = 10_000
-"""Above the number of every sample that a judge draws."""
+_SAMPLES_PER_ROLLOUT = 10_000
+"""More than any judge draws, so that sample numbers of two rollouts differ."""
 
-_CONFIG = frozenset(field.name for field in fields(Config))
+_CONFIG_FIELDS = frozenset(field.name for field in fields(Config))
 
 
 def _request(model: str, messages: Sequence[dict[str, Any]], settings: Mapping[str, Any]) -> Request:
-    """DSPy's canonical request; the first message is the system's."""
-    system, *turns = messages
-    made = (Message.user(m["content"]) if m["role"] == "user" else Message.assistant(m["content"]) for m in turns)
-    config = {name: value for name, value in settings.items() if name in _CONFIG}
+    """The messages as DSPy's `Request`; the first one is the system text."""
+    system, *rest = messages
+    turns = (Message.user(m["content"]) if m["role"] == "user" else Message.assistant(m["content"]) for m in rest)
+    config = {name: value for name, value in settings.items() if name in _CONFIG_FIELDS}
     if "max_completion_tokens" in settings:
         config["max_tokens"] = settings["max_completion_tokens"]
-    return Request(model=model, messages=tuple(made), system=system["content"], config=Config(**config))
+    return Request(model=model, messages=tuple(turns), system=system["content"], config=Config(**config))
 
 
 # --- calls ---
 
-Alternatives = Sequence[Sequence[tuple[str, float]]]
-"""For each token of a reply: the token and its likely alternatives, with natural log-probabilities."""
+TokenLogprobs = Sequence[Sequence[tuple[str, float]]]
+"""For each token of a reply: (token, natural log-probability), for itself and for likely alternatives."""
 
 SAMPLING = {"temperature": 1.0}
 """Settings of a call that draws one of several samples (G-Eval, section 2; FairEval's multiple evidence)."""
@@ -219,8 +216,8 @@ SAMPLING = {"temperature": 1.0}
 class Fields(dict[str, str]):
     """Output field -> its text in the reply; a missing field is an empty text."""
 
-    logprobs: Alternatives | None = None
-    """The reply's tokens with their alternatives, if they were requested and returned."""
+    logprobs: TokenLogprobs | None = None
+    """If they were requested and returned."""
 
 
 class JudgeSignature(dspy.Signature):
@@ -244,7 +241,7 @@ class JudgeSignature(dspy.Signature):
 
 @dataclass(frozen=True, slots=True)
 class RoleReply(Generic[T]):
-    """What was read from a reply, and the number of LM calls that it took."""
+    """The parsed value of a reply, and the number of LM calls that it took."""
 
     value: T
     calls: float
@@ -257,32 +254,32 @@ class ReplyFailure:
     reason: UnscoredReason
     detail: str
     calls: float
-    divisible: bool = False
-    """Whether the call failed because of its texts, e.g. their length, so that calls about fewer may succeed."""
+    splittable: bool = False
+    """Whether the call failed because of its texts, e.g. their length, so that calls about fewer texts may succeed."""
 
-    def at(self, role: str, number: int) -> Failure:
-        """As the failure of `role` in round `number`."""
-        return Failure(role, number, self.reason, self.detail, self.calls)
+    def as_failure(self, role: str, round: int) -> Failure:
+        """The failure of `role` in `round`, for a transcript."""
+        return Failure(role, round, self.reason, self.detail, self.calls)
 
 
 class Role(dspy.Predict):
-    """A predictor that knows who speaks: its name in transcripts, failures and the table of costs."""
+    """A predictor with the name of its speaker in transcripts, failures and the table of costs."""
 
     def __init__(self, speaker: str, signature: type[dspy.Signature], instructions: str | None = None) -> None:
         super().__init__(signature if instructions is None else signature.with_instructions(instructions))
         self.speaker = speaker
 
     async def ask(
-        self, item: Item, read: Callable[[Fields], T | replies.Unreadable], *, round: int = 0, **options: Any
+        self, item: Item, read: Callable[[Fields], T | parsing.Unreadable], *, round: int = 0, **options: Any
     ) -> RoleReply[T] | ReplyFailure:
-        """`ask` by this predictor, in `round` of a debate; `options` are its other keywords."""
+        """Ask by this predictor, in `round` of a debate; `options` are the other keywords of `ask`."""
         return await ask(self, item, read, CallTag(self.speaker, round), **options)
 
 
 async def ask(
     predict: Any,
     item: Item,
-    read: Callable[[Fields], T | replies.Unreadable],
+    read: Callable[[Fields], T | parsing.Unreadable],
     tag: CallTag,
     *,
     debate: str = "",
@@ -290,35 +287,35 @@ async def ask(
     settings: Mapping[str, Any] | None = None,
     **overrides: Any,
 ) -> RoleReply[T] | ReplyFailure:
-    """Ask the LM, and a second time with what was wrong if the reply cannot be read.
+    """Ask the LM, and a second time with the problem if the reply cannot be parsed.
 
     Args:
         predict: The `dspy.Predict` to call.
         item: The item to ask about.
         read: Parses the fields of a reply.
-        tag: Who speaks, in which round, and the number of the sample where there are several.
+        tag: The speaker, the round, and the number of the sample if there are several.
         debate: The debate so far.
-        inputs: Further input fields, which win over those of `material`. Texts in them that come from a data set or
+        inputs: Further input fields, which replace those of `item_inputs`. Texts in them that come from a data set or
             an LM must already be escaped. A field `role` replaces the role's instructions.
-        settings: Of these calls alone, e.g. `SAMPLING`.
-        own: In place of the predictor's own: `signature`, `demos`.
+        settings: LM settings of these calls, e.g. `SAMPLING`.
+        overrides: `signature` and `demos` in place of the predictor's own.
 
     Raises:
         dspy.LMError: The LM cannot be used at all; a failure of this call alone is a `ReplyFailure`.
     """
-    prompt = {**material(item, debate), **(inputs or {})}
-    why = ""
+    prompt = {**item_inputs(item, debate), **(inputs or {})}
+    problem = ""
     for attempt in (1, 2):
-        prompt["correction"] = f"Your last reply could not be used: {why}." if why else ""
+        prompt["correction"] = f"Your last reply could not be used: {problem}." if problem else ""
         adapter = RoleLastAdapter()
         fields = await call(predict, prompt, tag, adapter, settings, **overrides)
         if isinstance(fields, ReplyFailure):
             return replace(fields, calls=attempt)
-        value = fields if isinstance(fields, replies.Unreadable) else read(fields)
-        if not isinstance(value, replies.Unreadable):
+        value = fields if isinstance(fields, parsing.Unreadable) else read(fields)
+        if not isinstance(value, parsing.Unreadable):
             return RoleReply(value, attempt)
-        why = value.why
-    return ReplyFailure("unreadable reply", why + adapter.kept(), 2)
+        problem = value.problem
+    return ReplyFailure("unreadable reply", problem + adapter.reply_excerpt(), 2)
 
 
 async def call(
@@ -328,38 +325,37 @@ async def call(
     adapter: RoleLastAdapter,
     settings: Mapping[str, Any] | None = None,
     **overrides: Any,
-) -> Fields | replies.Unreadable | ReplyFailure:
+) -> Fields | parsing.Unreadable | ReplyFailure:
     """Make one LM call as `ask` does; `inputs` that the signature does not have are left out."""
     signature = overrides.get("signature", predict.signature)
-    takes, gives = signature.input_fields, signature.output_fields
-    known = {name: text for name, text in inputs.items() if name in takes}
+    input_fields, output_fields = signature.input_fields, signature.output_fields
+    texts = {name: text for name, text in inputs.items() if name in input_fields}
     config = dict(settings or {})
     if not isinstance(dspy.settings.lm, JudgeLM):
-        # Without a tag, DSPy tells samples apart by this number; limits and log-probabilities are our LM's alone.
+        # Other LMs know no tags, so DSPy distinguishes samples by the rollout; other settings are only for a `JudgeLM`.
         config = {"temperature": config["temperature"]} if "temperature" in config else {}
         config |= {} if tag.sample is None else {"rollout_id": tag.sample}
     token = CALL_TAG.set(tag)
     try:
-        # The inputs are texts, so DSPy need not look at the type of each.
+        # All inputs are texts, so DSPy need not check their types.
         with dspy.context(adapter=adapter, warn_on_type_mismatch=False):
-            prediction = await predict.acall(**known, config=config, **overrides)
+            prediction = await predict.acall(**texts, config=config, **overrides)
     except UnusableError as error:
-        return ReplyFailure(error.args[0], f"the LM ended its reply with {error.args[0]!r}", 1, divisible=True)
+        return ReplyFailure(error.args[0], f"the LM ended its reply with {error.args[0]!r}", 1, splittable=True)
     except dspy.LMError as error:
         if is_fatal(error):
             raise
         too_long = isinstance(error, dspy.ContextWindowExceededError)
-        # A failure of the server does not divide a table: a later run would ask about it as a whole, and the scores
-        # would differ.
+        # A failure of the server does not split a table: a later run would not split it, and the scores would differ.
         refused = isinstance(error, dspy.LMInvalidRequestError)
         return ReplyFailure("too long" if too_long else "lm error", f"{type(error).__name__}: {error}", 1, refused)
     except dspy.AdapterParseError:
-        return replies.Unreadable("the reply was empty")
+        return parsing.Unreadable("the reply was empty")
     except UnreadableError as error:
-        return replies.Unreadable(str(error))
+        return parsing.Unreadable(str(error))
     finally:
         CALL_TAG.reset(token)
-    fields = Fields({name: prediction[name] or "" for name in gives})
+    fields = Fields({name: prediction[name] or "" for name in output_fields})
     if adapter.response is not None and adapter.response.logprobs:
         fields.logprobs = [
             ((t.token, t.logprob), *((other.token, other.logprob) for other in t.top))
@@ -368,30 +364,30 @@ async def call(
     return fields
 
 
-def material(item: Item, debate: str) -> dict[str, str]:
-    """The input fields of an item. Every text that a data set or an agent wrote is escaped."""
-    shown = item.aspect.source
+def item_inputs(item: Item, debate: str) -> dict[str, str]:
+    """The input fields of a prompt about an item. Every text of a data set or an agent is escaped."""
+    with_source = item.aspect.source
     return {
-        "task": f"{material_text(item.task, bool(item.context), shown)} One aspect of the candidate is rated.",
-        "source": replies.escaped(item.source) if shown else "",
-        "context": replies.escaped(item.context) if shown else "",
-        "aspect": aspect_text(item.aspect),
-        "candidate": replies.escaped(item.text),
-        "debate": replies.escape(debate),
+        "task": f"{task_description(item.task, bool(item.context), with_source)} One aspect of the candidate is rated.",
+        "source": parsing.escape_cached(item.source) if with_source else "",
+        "context": parsing.escape_cached(item.context) if with_source else "",
+        "aspect": aspect_description(item.aspect),
+        "candidate": parsing.escape_cached(item.text),
+        "debate": parsing.escape(debate),
     }
 
 
-def aspect_text(aspect: Aspect) -> str:
-    """The description of an aspect in prompts: name, scale and definition, escaped, since a user's file has them."""
+def aspect_description(aspect: Aspect) -> str:
+    """An aspect in prompts: name, scale and definition, escaped because they may come from a user's file."""
     scale = aspect.scale
     text = f"{aspect.name} ({scale}, {scale.low:g} worst, {scale.high:g} best): {aspect.definition}"
-    return replies.escaped(text)
+    return parsing.escape_cached(text)
 
 
-def material_text(task: Task, context: bool = False, source: bool = True) -> str:
-    """What source, candidate and context are, by the task's labels; these may be any noun, so there are no articles."""
+def task_description(task: Task, context: bool = False, source: bool = True) -> str:
+    """What source, candidate and context are, by the task's labels; these may be any noun, so they have no article."""
     if not source:
-        return replies.escaped(f"Candidate: {task.candidate_label}. The aspect is judged without its source.")
+        return parsing.escape_cached(f"Candidate: {task.candidate_label}. The aspect is judged without its source.")
     text = f"Source: {task.source_label}. Candidate: {task.candidate_label}."
     text += f" Context, which belongs to the source: {task.context_label}." if context else ""
-    return replies.escaped(text)
+    return parsing.escape_cached(text)

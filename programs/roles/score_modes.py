@@ -4,12 +4,12 @@
 - `sampled:k`: the mean of k samples at temperature 1, as in G-Eval (section 2) for LMs without log-probabilities.
 - `expected`: the mean of the scale's points, weighted by the probability of each point's token; one call.
 
-The mode is part of the judge's configuration, and so of its export, and never changes silently: if an endpoint cannot
-do what the mode needs, the item is unscored with this reason.
+The mode is part of the judge's configuration, and so of its export, and never changes silently: if an endpoint gives no
+log-probabilities, which `expected` needs, the item is unscored for this reason.
 
-Departures from G-Eval: probabilities are normalised over the points that the endpoint lists, which are only the
-likeliest tokens. A sample that cannot be read is asked for once more and then left out, as in the published code; but
-if fewer than half of the samples have a score, the item has none.
+Departures from G-Eval: probabilities are normalised over the points among the likeliest tokens, because endpoints list
+no others. A sample that cannot be parsed is asked for once more and then left out, as in the published code; but if
+fewer than half of the samples have a score, the item has none.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ from debate_judge.data.schema import Scale
 from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.loop import gather
 from debate_judge.programs.lm.usage import CallTag
-from debate_judge.programs.roles import parsing as replies
-from debate_judge.programs.roles.role import SAMPLING, Alternatives, Fields, ReplyFailure, Role, RoleReply, ask
+from debate_judge.programs.roles import parsing
+from debate_judge.programs.roles.role import SAMPLING, Fields, ReplyFailure, Role, RoleReply, TokenLogprobs, ask
 from debate_judge.programs.transcript import Failure, Turn
 
-SAMPLES = 20
+DEFAULT_SAMPLES = 20
 """Default k of `sampled`, as in G-Eval."""
 
 MAX_SAMPLES = 1000
-"""Largest k. Each sample is a paid call, and an export may come from anywhere."""
+"""Largest k: each sample is a paid call, and an export may come from anywhere."""
 
-ALTERNATIVES = 20
-"""Number of likeliest tokens requested in `expected`: the most that OpenAI's protocol lists."""
+TOP_LOGPROBS = 20
+"""Number of likeliest tokens requested in `expected`, OpenAI's `top_logprobs`, of which 20 is the maximum."""
 
 
 @dataclass(frozen=True, slots=True)
-class Mode:
+class ScoreMode:
     name: Literal["text", "sampled", "expected"] = "text"
     samples: int = 1
 
@@ -53,12 +53,12 @@ class Mode:
         return f"sampled:{self.samples}" if self.name == "sampled" else self.name
 
     @classmethod
-    def of(cls, text: str) -> Mode:
-        """Read `text`, `expected`, `sampled` or `sampled:k`; anything else is an `InputError`."""
+    def parse(cls, text: str) -> ScoreMode:
+        """Parse `text`, `expected`, `sampled` or `sampled:k`; anything else is an `InputError`."""
         name, colon, number = text.partition(":")
         if name in ("text", "expected") and not colon:
             return cls("text" if name == "text" else "expected")
-        samples = SAMPLES if not colon else int(number) if number.isdecimal() and len(number) < 6 else 0
+        samples = DEFAULT_SAMPLES if not colon else int(number) if number.isdecimal() and len(number) < 6 else 0
         if name != "sampled" or not 1 <= samples <= MAX_SAMPLES:
             raise InputError(
                 "not a score mode", field="score-mode", found=text[:40],
@@ -67,41 +67,41 @@ class Mode:
         return cls("sampled", samples)
 
 
-TEXT = Mode()
+TEXT_MODE = ScoreMode()
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedScore:
     score: float
     rationale: str = ""
-    how: str = ""
+    basis: str = ""
     """The samples or probabilities that the score was computed from, for people; empty in mode `text`."""
 
 
-async def score(
-    predict: Any, mode: Mode, item: Item, tag: CallTag, **prompt: Any
+async def ask_score(
+    predict: Any, mode: ScoreMode, item: Item, tag: CallTag, **prompt: Any
 ) -> RoleReply[ParsedScore] | ReplyFailure:
-    """Score `item` by a predictor with an output field `score` and perhaps a `rationale`.
+    """Score `item` by a predictor with an output field `parse_score` and perhaps a `rationale`.
 
-    `prompt` has `debate` and `inputs`, as `programs.roles.role.ask` takes them.
+    `prompt` are keywords of `programs.roles.role.ask`, such as `debate` and `inputs`.
 
     Raises:
         InputError: The mode is `expected` and the points of the aspect's scale cannot be tokens.
     """
     scale, name = item.aspect.scale, item.aspect.name
 
-    def as_written(fields: Fields) -> ParsedScore | replies.Unreadable:
-        value = replies.score(fields["score"], scale, name)
-        return value if isinstance(value, replies.Unreadable) else ParsedScore(value, fields.get("rationale", ""))
+    def as_written(fields: Fields) -> ParsedScore | parsing.Unreadable:
+        value = parsing.parse_score(fields["score"], scale, name)
+        return value if isinstance(value, parsing.Unreadable) else ParsedScore(value, fields.get("rationale", ""))
 
-    def as_expected(fields: Fields) -> ParsedScore | replies.Unreadable | None:
-        weights = expectation(fields["score"], fields.logprobs, scale, name) if fields.logprobs else None
-        if weights is None or isinstance(weights, replies.Unreadable):
-            return weights
-        likeliest = sorted(weights.items(), key=lambda pair: -pair[1])
-        how = ", ".join(f"{point} ({weight:.1%})" for point, weight in likeliest)
-        mean = math.fsum(point * weight for point, weight in weights.items())
-        return ParsedScore(mean, fields.get("rationale", ""), f"probabilities: {how}")
+    def as_expected(fields: Fields) -> ParsedScore | parsing.Unreadable | None:
+        probabilities = point_probabilities(fields["score"], fields.logprobs, scale, name) if fields.logprobs else None
+        if probabilities is None or isinstance(probabilities, parsing.Unreadable):
+            return probabilities
+        likeliest = sorted(probabilities.items(), key=lambda pair: -pair[1])
+        listed = ", ".join(f"{point} ({weight:.1%})" for point, weight in likeliest)
+        mean = math.fsum(point * weight for point, weight in probabilities.items())
+        return ParsedScore(mean, fields.get("rationale", ""), f"probabilities: {listed}")
 
     if mode.name == "text":
         return await ask(predict, item, as_written, tag, **prompt)
@@ -109,28 +109,29 @@ async def score(
         tags = (replace(tag, sample=number) for number in range(mode.samples))
         calls = (ask(predict, item, as_written, sample_tag, settings=SAMPLING, **prompt) for sample_tag in tags)
         return mean_of(await gather(calls))
-    whole_points(scale)
-    answer = await ask(predict, item, as_expected, tag, settings={"logprobs": ALTERNATIVES}, **prompt)
+    scale_points(scale)
+    answer = await ask(predict, item, as_expected, tag, settings={"logprobs": TOP_LOGPROBS}, **prompt)
     if isinstance(answer, ReplyFailure):
         return answer
     if answer.value is None:
-        detail = "the endpoint gave no log-probabilities with its reply, which score mode 'expected' needs; "
-        return ReplyFailure("no log-probabilities", f"{detail}choose 'sampled:{SAMPLES}' or 'text'", answer.calls)
+        problem = "the endpoint gave no log-probabilities with its reply, which score mode 'expected' needs"
+        detail = f"{problem}; choose 'sampled:{DEFAULT_SAMPLES}' or 'text'"
+        return ReplyFailure("no log-probabilities", detail, answer.calls)
     return RoleReply(answer.value, answer.calls)
 
 
 class ScoringRole(Role):
-    """A role of a judge of one's own, whose reply has a field `score` and perhaps a `rationale`."""
+    """A role for judges of your own, whose reply has a field `parse_score` and perhaps a `rationale`."""
 
-    def __init__(self, speaker: str, signature: type[dspy.Signature], mode: Mode = TEXT) -> None:
+    def __init__(self, speaker: str, signature: type[dspy.Signature], mode: ScoreMode = TEXT_MODE) -> None:
         super().__init__(speaker, signature)
         self.mode = mode
 
     async def speak(self, item: Item, **prompt: Any) -> Turn | Failure:
-        """The score as a turn of a transcript."""
-        answer = await score(self, self.mode, item, CallTag(self.speaker), **prompt)
+        """Score the item, as a turn of a transcript."""
+        answer = await ask_score(self, self.mode, item, CallTag(self.speaker), **prompt)
         if isinstance(answer, ReplyFailure):
-            return answer.at(self.speaker, 0)
+            return answer.as_failure(self.speaker, 0)
         return Turn(self.speaker, 0, answer.value.rationale, score=answer.value.score, calls=answer.calls)
 
 
@@ -146,8 +147,8 @@ def mean_of(answers: Sequence[RoleReply[ParsedScore] | ReplyFailure]) -> RoleRep
     mean = sum(s.score for s in scored) / len(scored)
     nearest = min(scored, key=lambda s: abs(s.score - mean))
     counts = ", ".join(f"{score:g} (x{n})" for score, n in sorted(Counter(s.score for s in scored).items()))
-    lost = f", {len(failed)} without a score" if failed else ""
-    return RoleReply(ParsedScore(mean, nearest.rationale, f"{k} samples: {counts}{lost}"), calls)
+    unscored = f", {len(failed)} without a score" if failed else ""
+    return RoleReply(ParsedScore(mean, nearest.rationale, f"{k} samples: {counts}{unscored}"), calls)
 
 
 # --- the expected score ---
@@ -156,8 +157,8 @@ _NUMBER = re.compile(r"\d+(?:[.,]\d+)?")
 _POINT = re.compile(r"[^\w-]*(\d+)\W*")
 
 
-def whole_points(scale: Scale) -> range:
-    """The points of a scale, which must be whole numbers from 0 up so that each can be one token."""
+def scale_points(scale: Scale) -> range:
+    """The points of a scale; they must be whole numbers from 0 up, so that each can be one token."""
     if scale.low < 0 or any(v != int(v) for v in (scale.low, scale.high, scale.step)):
         raise InputError(
             "mode 'expected' weighs the points of a scale by the probability of their tokens",
@@ -168,30 +169,29 @@ def whole_points(scale: Scale) -> range:
     return range(int(scale.low), int(scale.high) + 1, int(scale.step))
 
 
-def expectation(
-    written: str, tokens: Alternatives, scale: Scale, aspect: str = ""
-) -> dict[int, float] | replies.Unreadable:
-    """Point of the scale -> its probability at the token that contains the score; points that were not listed are
-    missing, and the others sum to 1.
+def point_probabilities(
+    written: str, tokens: TokenLogprobs, scale: Scale, aspect: str = ""
+) -> dict[int, float] | parsing.Unreadable:
+    """Point of the scale -> its probability at the score's token; unlisted points are missing, the others sum to 1.
 
     Args:
         written: The score field of the reply; it is at the reply's end.
-        tokens: The reply's tokens with their alternatives, the chosen one first.
+        tokens: The reply's tokens with their alternatives; for each the sampled token is first.
         scale: A scale of whole numbers.
         aspect: The aspect's name, which may label the score.
     """
-    points = whole_points(scale)
-    value = replies.score(written, scale, aspect)
-    if isinstance(value, replies.Unreadable):
+    points = scale_points(scale)
+    value = parsing.parse_score(written, scale, aspect)
+    if isinstance(value, parsing.Unreadable):
         return value
     if value not in points:
-        return replies.Unreadable(f"the score {value:g} is between two points; give one whole number from {scale}")
-    place = _token_of(written, value, tokens)
-    if place is None or _point(tokens[place][0][0]) != value:
-        return replies.Unreadable(f"the score stood in no token of its own; give one whole number from {scale}")
-    # The chosen token may or may not be listed among its alternatives again.
-    logprobs = {token: logprob for token, logprob in tokens[place] if _point(token) in points}
-    # Relative to the likeliest: endpoints give -9999 for what they hold impossible, whose probability is 0 as a float.
+        return parsing.Unreadable(f"the score {value:g} is between two points; give one whole number from {scale}")
+    index = _token_index(written, value, tokens)
+    if index is None or _point(tokens[index][0][0]) != value:
+        return parsing.Unreadable(f"the score stood in no token of its own; give one whole number from {scale}")
+    # A dict, because the sampled token may be listed among its alternatives again.
+    logprobs = {token: logprob for token, logprob in tokens[index] if _point(token) in points}
+    # Relative to the likeliest token, because all may underflow: endpoints give impossible tokens -9999.
     likeliest = max(logprobs.values())
     weights: dict[int, float] = defaultdict(float)
     for token, logprob in logprobs.items():
@@ -200,7 +200,7 @@ def expectation(
     return {point: weight / total for point, weight in weights.items()}
 
 
-def _token_of(written: str, value: float, tokens: Alternatives) -> int | None:
+def _token_index(written: str, value: float, tokens: TokenLogprobs) -> int | None:
     """Index of the token in which the number `value` of the score field begins."""
     ends = list(accumulate(len(alternatives[0][0]) for alternatives in tokens))
     start = "".join(alternatives[0][0] for alternatives in tokens).rfind(written)

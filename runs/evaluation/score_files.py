@@ -17,7 +17,7 @@ from debate_judge.data.files.formats import read_records
 from debate_judge.data.files.records import Record
 from debate_judge.data.schema import ALL, Aspect, Corpus, Scale
 from debate_judge.data.sources import SourceSelection
-from debate_judge.programs.roles import parsing as replies
+from debate_judge.programs.roles import parsing
 from debate_judge.runs.evaluation.rows import EvaluatedJudge, JudgementRow
 
 _RowKey = tuple[str, str, str]
@@ -51,7 +51,7 @@ def read_rated(
 
     A rating is a number or a list of them, one per rater (in CSV `4;5;4`); a score is a number, or null or an
     empty cell where there is none. With a scale, `samples`, a list of recorded reply texts, may stand in place
-    of `score`: each is read with the parser of live replies, and the readable ones are averaged.
+    of `parse_score`: each is read with the parser of live replies, and the readable ones are averaged.
 
     Args:
         path: The file.
@@ -115,8 +115,8 @@ def _score(record: Record, scale: Scale | None, counts: Counter[str]) -> float |
 def _mean_of_samples(record: Record, scale: Scale, counts: Counter[str]) -> float | None:
     # An empty reply is a sample, too: an unreadable one.
     texts = record.texts("samples", blank=True)
-    parsed = [replies.score(text, scale, record.text("aspect")) for text in texts]
-    values = [value for value in parsed if not isinstance(value, replies.Unreadable)]
+    parsed = [parsing.parse_score(text, scale, record.text("aspect")) for text in texts]
+    values = [value for value in parsed if not isinstance(value, parsing.Unreadable)]
     counts["samples"] += len(texts)
     counts["unreadable"] += len(texts) - len(values)
     return math.fsum(values) / len(values) if values else None

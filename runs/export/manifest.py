@@ -22,7 +22,7 @@ from debate_judge.data.schema import Aspect, Granularity, Scale, Task, fingerpri
 from debate_judge.programs import JUDGE_CLASSES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.judge import Judge
-from debate_judge.programs.roles.examples import is_rated
+from debate_judge.programs.roles.examples import is_rated_example
 
 FORMAT = "debate-judge export"
 SCHEMA_VERSION = 2
@@ -94,7 +94,7 @@ def program_state(judge: Judge, demos: bool) -> State:
 def count_texts(state: State) -> dict[str, int]:
     """The numbers of rated examples and of other demonstrations in a judge's state; empty if there are none."""
     demos = [demo for predictor_state in state.values() for demo in predictor_state.get("demos", ())]
-    rated = sum(map(is_rated, demos))
+    rated = sum(map(is_rated_example, demos))
     counts = {"rated_examples": rated, "demonstrations": len(demos) - rated}
     return {kind: count for kind, count in counts.items() if count}
 

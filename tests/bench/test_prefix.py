@@ -11,7 +11,7 @@ from debate_judge import data
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.table import Critic
 from debate_judge.programs.judge import corpus_items
-from debate_judge.programs.roles.role import RoleLastAdapter, material
+from debate_judge.programs.roles.role import RoleLastAdapter, item_inputs
 from tests.bench.prefix import LAYOUTS, as_sent, in_order, roles_named, shares, tokenizer
 from tests.bench.simulated_lm import Request, parts, run
 
@@ -63,7 +63,7 @@ def test_a_request_of_ours_is_taken_apart_without_loss() -> None:
     debate = Debate()
     signature = debate.critic.signature
     told = Critic({item.aspect.name: debate}).inputs(debate.prompt_parts(item))
-    messages = RoleLastAdapter().format(signature, [], {**material(item, "Scorer, round 0, score 3: Fine."), **told})
+    messages = RoleLastAdapter().format(signature, [], {**item_inputs(item, "Scorer, round 0, score 3: Fine."), **told})
     pieces = parts(messages)
     sent = ["system", "standard", "task", "source", "aspect", "rules", "candidate", "debate", "role", "request"]
     assert list(pieces) == [*sent, "alone"]

@@ -37,7 +37,7 @@ from debate_judge.programs.judge import Item  # noqa: E402
 from debate_judge.programs.lm.client import JudgeLM  # noqa: E402
 from debate_judge.programs.lm.store import SqlStore  # noqa: E402
 from debate_judge.programs.make_lm import make_lm  # noqa: E402
-from debate_judge.programs.roles.role import RoleLastAdapter, material  # noqa: E402
+from debate_judge.programs.roles.role import RoleLastAdapter, item_inputs  # noqa: E402
 from debate_judge.programs.transcript import Transcript, Turn  # noqa: E402
 from debate_judge.runs.runner.runner import JudgeRunner  # noqa: E402
 from tests.bench.mock_server import started  # noqa: E402
@@ -99,7 +99,7 @@ def floor(base: str, items: list[Item], concurrency: int) -> tuple[float, float,
     def messages(speaker: str, item: Item, transcript: Transcript) -> list[dict[str, str]]:
         role = {"Scorer": Revision if transcript.turns else Opening, "Critic": Critic}[speaker]
         told = role({item.aspect.name: debate}).inputs(debate.prompt_parts(item))
-        return adapter.format(roles[speaker], [], {**material(item, str(transcript)), **told})
+        return adapter.format(roles[speaker], [], {**item_inputs(item, str(transcript)), **told})
 
     async def all_items() -> int:
         gate = asyncio.Semaphore(concurrency)

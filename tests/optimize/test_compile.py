@@ -86,7 +86,7 @@ def test_the_sample_compiles_to_evidence_and_an_export(capsys: pytest.CaptureFix
     assert calls["informed_single"] == 1 / 16
     assert calls["informed_single"] <= calls["compiled"] < calls["single"] == 1
     printed = unwrapped(capsys.readouterr().out)
-    assert "Where does the difference come from?" in printed
+    assert "difference come from" in printed
     assert "debate check YOUR.csv" in printed
     assert "stand-in" in printed
     assert "not a language model" in printed
@@ -248,7 +248,7 @@ def test_a_search_makes_about_as_many_passes_as_were_planned(
 ) -> None:
     made: dict[str, int] = {}
     planned: dict[str, int] = {}
-    over = RunProgress.over
+    over = RunProgress.track
 
     @contextmanager
     def counted(self: RunProgress, what: str, total: int | None) -> Iterator[ItemPass]:
@@ -259,7 +259,7 @@ def test_a_search_makes_about_as_many_passes_as_were_planned(
                 made[phase.name] = made.get(phase.name, 0) + 1
             yield one
 
-    monkeypatch.setattr(RunProgress, "over", counted)
+    monkeypatch.setattr(RunProgress, "track", counted)
     data = ["--data", str(small_corpus(tmp_path, groups=24, candidates=4)), "--folds", "1", *keys(preflight=False)]
     assert command.main([*data, *more, *keys(resamples=100, report="none"), "--store", str(tmp_path / "s")]) == 0
     assert 0.5 < made["search"] / planned["search"] < 2

@@ -9,8 +9,8 @@ from debate_judge.data.tasks import DIALOGUE, SUMMARIZATION
 from debate_judge.programs.debate.table import TieBreaking
 from debate_judge.programs.judge import Item
 from debate_judge.programs.offline import engine as offline
-from debate_judge.programs.roles import parsing as replies
-from debate_judge.programs.roles.role import material
+from debate_judge.programs.roles import parsing
+from debate_judge.programs.roles.role import item_inputs
 from tests.programs.prompts import ADAPTER
 
 SOURCE = (
@@ -56,18 +56,18 @@ def answer(system: str, user: str) -> str:
 def prompt(signature: Any, asked: Item, debate: str = "", role: str | None = None, **more: str) -> tuple[str, str]:
     if role is not None:
         signature = signature.with_instructions(role)
-    messages = ADAPTER.format(signature, [], {**material(asked, debate), "correction": "", **more})
+    messages = ADAPTER.format(signature, [], {**item_inputs(asked, debate), "correction": "", **more})
     return messages[0]["content"], messages[-1]["content"]
 
 
 def ask(signature: Any, asked: Item, debate: str = "", role: str | None = None, **more: str) -> dict[str, str]:
     reply = answer(*prompt(signature, asked, debate, role, **more))
-    found = replies.sections(reply, [*signature.output_fields])
-    assert not isinstance(found, replies.Unreadable)
+    found = parsing.parse_fields(reply, [*signature.output_fields])
+    assert not isinstance(found, parsing.Unreadable)
     return found
 
 
 def final(asked: Item) -> float:
-    value = replies.score(ask(TieBreaking, asked)["final_score"], asked.aspect.scale)
-    assert not isinstance(value, replies.Unreadable)
+    value = parsing.parse_score(ask(TieBreaking, asked)["final_score"], asked.aspect.scale)
+    assert not isinstance(value, parsing.Unreadable)
     return value

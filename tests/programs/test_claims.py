@@ -12,15 +12,15 @@ from debate_judge.data.sets.factuality import CLAIMS
 from debate_judge.data.tasks import DIALOGUE, SUMMARIZATION
 from debate_judge.programs.hallucination.baselines import HallucinationCheck
 from debate_judge.programs.hallucination.evidence import (
-    CHECKED_ANSWER,
-    SNIPPETS,
-    WHOLE,
-    form_of,
+    ANSWER_NOTE,
+    MAX_SNIPPETS,
+    MAX_WHOLE_KNOWLEDGE,
     most_similar,
     read_claims,
+    response_type_of,
     sentences,
 )
-from debate_judge.programs.hallucination.judge import MAX_CLAIMS, SHORT_ANSWER, Hallucination
+from debate_judge.programs.hallucination.judge import MAX_CLAIMS, MAX_SHORT_ANSWER, Hallucination
 from debate_judge.programs.judge import Item, Unscored
 from debate_judge.programs.roles.parsing import Unreadable
 from tests.fakes import ScriptedLM, debater, hold, only, scripted_lm, section
@@ -28,7 +28,7 @@ from tests.programs.hallucination_scripts import ARTICLE, ASPECT, BARE, checker,
 
 QA = Task("questions", "question", "answer", (ASPECT,))
 ITEM = Item("g", "c", QA, ASPECT, "Who was he?", "He was a king. He died in 1066.", "Harold was king.")
-LONG = replace(ITEM, text="word " * (SHORT_ANSWER + 1))
+LONG = replace(ITEM, text="word " * (MAX_SHORT_ANSWER + 1))
 
 LISTS: list[tuple[str, str, tuple[str, ...] | str]] = [
     ("lines", "Ann won.\n\nBob  lost.", ("Ann won.", "Bob lost.")),
@@ -53,7 +53,7 @@ def test_lists_of_claims_are_read_or_refused(name: str, text: str, expected: tup
     found = read_claims(text, 3)
     if isinstance(found, Unreadable):
         assert isinstance(expected, str)
-        assert expected in found.why
+        assert expected in found.problem
     else:
         assert found == expected
 
@@ -69,7 +69,7 @@ def test_lists_of_claims_are_read_or_refused(name: str, text: str, expected: tup
     ],
 )
 def test_the_form_of_a_response_is_read_off_its_source(task: Task, form: str) -> None:
-    assert form_of(task) == form
+    assert response_type_of(task) == form
 
 
 def asked(item: Item, lm: ScriptedLM) -> Any:
@@ -82,7 +82,7 @@ def factual(claims: str) -> ScriptedLM:
 
 def test_a_short_answer_is_joined_with_its_question() -> None:
     lm = factual("never asked")
-    asked(replace(ITEM, text=" ".join(["word"] * SHORT_ANSWER)), lm)
+    asked(replace(ITEM, text=" ".join(["word"] * MAX_SHORT_ANSWER)), lm)
     assert [section(prompt, "claim")[:16] for prompt in lm.prompts] == ["Who was he? word"]
 
 
@@ -101,7 +101,7 @@ def test_the_agents_are_told_which_answer_is_checked() -> None:
     # Premises of the question and evasive answers have a rule where question and answer are read together; a claim
     # that was extracted from the answer is judged without the question.
     told = [section(lm.prompts[-1], "task") for lm in (joined, single, apart)]
-    assert [CHECKED_ANSWER in text for text in told] == [True, True, False]
+    assert [ANSWER_NOTE in text for text in told] == [True, True, False]
     assert "a question with its answer" in told[0]
     assert "kind of text: answer" in told[2]
     # Only answers have a question.
@@ -175,7 +175,7 @@ def test_long_knowledge_is_searched_by_two_queries() -> None:
     _, querying, checking = lm.prompts
     assert section(querying, "claim") == "Ann won."
     shown = section(checking, "evidence").splitlines()
-    assert len(shown) == SNIPPETS
+    assert len(shown) == MAX_SNIPPETS
     assert shown[-1] == "Robbers struck in the city."
     # Claims, queries, verification; and the transcript tells what was looked for and found.
     assert verdict.calls == 3
@@ -184,7 +184,7 @@ def test_long_knowledge_is_searched_by_two_queries() -> None:
     assert turn.text.startswith("claim 1: ranked for 'robbery city' and 'police appeal'\n")
 
 
-@pytest.mark.parametrize(("length", "calls"), [(WHOLE, 2), (WHOLE + 1, 3)])
+@pytest.mark.parametrize(("length", "calls"), [(MAX_WHOLE_KNOWLEDGE, 2), (MAX_WHOLE_KNOWLEDGE + 1, 3)])
 def test_knowledge_up_to_the_limit_is_used_whole(length: int, calls: int) -> None:
     lm, article = checker(), ARTICLE[-length:].lstrip().rjust(length, "x")
     item = Item("g", "c", SUMMARIZATION, SUMMARIZATION.aspects[1], article, "Ann won.")
@@ -196,5 +196,5 @@ def test_without_knowledge_and_search_the_agents_are_told_so() -> None:
     lm = checker()
     verdict = hold(lm, only(judge(0).judge([BARE])))
     assert section(lm.prompts[0], "evidence") == ""
-    assert "No evidence could be had" in section(lm.prompts[0], "task")
+    assert "No evidence" in section(lm.prompts[0], "task")
     assert verdict.transcript.turns[1].text == "claim 1: nothing\n"

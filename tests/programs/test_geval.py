@@ -13,7 +13,7 @@ import pytest
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs.geval.judge import GEval
 from debate_judge.programs.judge import Item, Verdict
-from debate_judge.programs.roles.score_modes import Mode
+from debate_judge.programs.roles.score_modes import ScoreMode
 from tests.fakes import ScriptedLM, debater, hold, in_turn, only, requested, scripted_lm, section
 
 CLARITY = Aspect("clarity", "Is the text easy to follow?", Scale(1, 5))
@@ -132,12 +132,12 @@ def test_hostile_texts_stay_inside_their_fields() -> None:
 @pytest.mark.parametrize(
     ("text", "mode"),
     [
-        ("text", Mode("text")),
-        ("expected", Mode("expected")),
-        ("sampled", Mode("sampled", 20)),
-        ("sampled:5", Mode("sampled", 5)),
+        ("text", ScoreMode("text")),
+        ("expected", ScoreMode("expected")),
+        ("sampled", ScoreMode("sampled", 20)),
+        ("sampled:5", ScoreMode("sampled", 5)),
     ],
 )
-def test_modes_are_read_and_written(text: str, mode: Mode) -> None:
-    assert Mode.of(text) == mode
-    assert Mode.of(str(mode)) == mode
+def test_modes_are_read_and_written(text: str, mode: ScoreMode) -> None:
+    assert ScoreMode.parse(text) == mode
+    assert ScoreMode.parse(str(mode)) == mode

@@ -11,7 +11,7 @@ import pytest
 
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs.hallucination.baselines import EXAMPLES, HallucinationCheck
-from debate_judge.programs.hallucination.judge import Hallucination, View, read_view
+from debate_judge.programs.hallucination.judge import ClaimAssessment, Hallucination, read_assessment
 from debate_judge.programs.judge import Item, Unscored, Verdict
 from debate_judge.programs.transcript import Transcript
 from tests.fakes import ScriptedLM, hold, only, scripted_lm, section
@@ -226,12 +226,12 @@ VIEWS: list[tuple[str, str, str, object]] = [
 
 @pytest.mark.parametrize(("name", "factuality", "severity", "expected"), VIEWS, ids=[v[0] for v in VIEWS])
 def test_views_are_read_or_refused(name: str, factuality: str, severity: str, expected: object) -> None:
-    found = read_view({"opinion": "so", "factuality": factuality, "severity": severity})
-    if isinstance(found, View):
+    found = read_assessment({"opinion": "so", "factuality": factuality, "severity": severity})
+    if isinstance(found, ClaimAssessment):
         assert (found.factual, found.severity) == expected
     else:
         assert isinstance(expected, str)
-        assert expected in found.why
+        assert expected in found.problem
 
 
 def test_hostile_texts_cannot_pass_for_fields_or_for_other_agents() -> None:

@@ -16,15 +16,15 @@ from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.offline import roles as offline_roles
 from debate_judge.programs.offline.engine import answered_fields
 from debate_judge.programs.offline.roles import parse
-from debate_judge.programs.roles import parsing as replies
+from debate_judge.programs.roles import parsing
 from debate_judge.programs.roles.guide import with_guide
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.programs.offline_items import DEFECTS, LIVELY, STOCK, WRONG_NUMBER, ask, final, item
 
 
 def scored(asked: Item, debate: str = "", role: str | None = None) -> float:
-    value = replies.score(ask(Scoring, asked, debate, role)["score"], asked.aspect.scale)
-    assert not isinstance(value, replies.Unreadable)
+    value = parsing.parse_score(ask(Scoring, asked, debate, role)["score"], asked.aspect.scale)
+    assert not isinstance(value, parsing.Unreadable)
     return value
 
 
@@ -33,7 +33,7 @@ def critique(asked: Item, role: str) -> list[str]:
     said: list[str] = []
     for number in range(1, 20):
         reply = ask(Criticism, asked, "\n\n".join(said), role)
-        if reply["decision"] == replies.NO_ISSUE:
+        if reply["decision"] == parsing.NO_ISSUE:
             return said
         said.append(f"Critic, round {number}: {reply['feedback']}")
     raise AssertionError("the Critic never stops")

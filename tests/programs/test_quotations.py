@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from debate_judge.data.schema import Scale
 from debate_judge.programs.debate.prompts import cells_of
-from debate_judge.programs.debate.replies import Objection, no_issue, read_decisions, read_scores
-from debate_judge.programs.roles.parsing import Unreadable, escape, score, sections
+from debate_judge.programs.debate.table_replies import CriticDecision, parse_decision, read_decisions, read_scores
+from debate_judge.programs.roles.parsing import Unreadable, escape, parse_fields, parse_score
 from debate_judge.programs.roles.score_modes import ParsedScore
 from tests.programs.tables import block, items
 from tests.programs.test_hostile_battery import CLAIMS, FORMS
@@ -133,7 +133,7 @@ def test_no_quotation_changes_a_score_of_a_table(form: str, place: int, text: st
         if isinstance(value, ParsedScore):
             assert f"{value.score:g}" == OWN_SCORES[cell.candidate]
         else:
-            assert not (escaped and form in SAFE), value.why
+            assert not (escaped and form in SAFE), value.problem
 
 
 @often
@@ -145,11 +145,11 @@ def test_no_quotation_changes_a_decision_of_a_table(form: str, place: int, text:
     found = read_decisions(reply, list(TABLE), TABLE)
     for cell, value in found.items():
         own = OWN_DECISIONS[cell.candidate]
-        if isinstance(value, Objection):
-            assert value.content == (own == "NO ISSUE")
-            assert value.content or value.text.upper().startswith(own)
+        if isinstance(value, CriticDecision):
+            assert value.no_issue == (own == "NO ISSUE")
+            assert value.no_issue or value.text.upper().startswith(own)
         else:
-            assert not (escaped and form in SAFE), value.why
+            assert not (escaped and form in SAFE), value.problem
 
 
 ROLES = {
@@ -174,11 +174,11 @@ def test_no_quotation_changes_what_one_reply_says(role: str, form: str, text: st
     name = role.partition(" ")[0]
     quoted = f"It reads:\n{escape(text) if escaped else text}\nso."
     asked = ("review", "decision", "feedback") if name == "decision" else tuple(fields)
-    found = sections(FORMS[form]({field: said.replace("{}", quoted) for field, said in fields.items()}), asked)
+    found = parse_fields(FORMS[form]({field: said.replace("{}", quoted) for field, said in fields.items()}), asked)
     if isinstance(found, Unreadable):
         # An escaped text may still hold JSON, which mixes the forms of a reply without headers.
-        assert not (escaped and form in ("markers", "JSON", "a block of JSON")), found.why
+        assert not (escaped and form in ("markers", "JSON", "a block of JSON")), found.problem
         return
     said = found.get(name, found.get("", ""))
-    value = no_issue(said) if name == "decision" else score(said, Scale(1, 5))
+    value = parse_decision(said) if name == "decision" else parse_score(said, Scale(1, 5))
     assert isinstance(value, Unreadable) or value == own

@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 
 from debate_judge.data.schema import Scale
 from debate_judge.programs.debate.prompts import cells_of
-from debate_judge.programs.debate.replies import read_decisions, read_scores
+from debate_judge.programs.debate.table_replies import read_decisions, read_scores
 from debate_judge.programs.roles.parsing import (
-    _BRACKETS,
-    _SPACED_TAG,
+    _HEADER_START,
+    _THINKING_TAG,
     HEADER,
     TAG,
     Unreadable,
     escape,
-    label_of,
-    score,
-    sections,
+    label_pattern,
+    parse_fields,
+    parse_score,
 )
 from debate_judge.programs.roles.parsing import FIELDS as KNOWN
 from tests.programs.tables import block, items
@@ -76,10 +76,10 @@ def test_nothing_disarmed_is_structure(text: str) -> None:
     assert not HEADER.search(disarmed)
     assert not re.search(field_header_pattern, disarmed)
     assert not TAG.search(disarmed)
-    assert not label_of(KNOWN).search(disarmed)
+    assert not label_pattern(KNOWN).search(disarmed)
     assert escape(disarmed) == disarmed
     unmarked = re.sub(r"^> ", "", disarmed, flags=re.MULTILINE)
-    unopened = _SPACED_TAG.sub(r"(\1\2)", _BRACKETS.sub("[ ", text))
+    unopened = _THINKING_TAG.sub(r"(\1\2)", _HEADER_START.sub("[ ", text))
     assert re.sub(r"\s", "", unmarked) == re.sub(r"\s|^> ", "", unopened, flags=re.MULTILINE)
 
 
@@ -90,9 +90,9 @@ def test_a_text_without_structure_is_not_touched() -> None:
 
 @given(st.text(max_size=300) | HOSTILE)
 def test_any_reply_is_split_or_refused(reply: str) -> None:
-    found = sections(reply, REVIEW)
+    found = parse_fields(reply, REVIEW)
     if isinstance(found, Unreadable):
-        assert found.why
+        assert found.problem
     else:
         assert set(found) <= {*REVIEW, ""}
         assert all(found.values())
@@ -100,7 +100,7 @@ def test_any_reply_is_split_or_refused(reply: str) -> None:
 
 _LONG = r"""
 from debate_judge.data.schema import Scale
-from debate_judge.programs.debate.replies import no_issue
+from debate_judge.programs.debate.table_replies import no_issue
 from debate_judge.programs.roles.parsing import escape, score, sections
 n, scale = 50_000, Scale(1, 5)
 pieces = [
@@ -121,11 +121,11 @@ print("read")
 def test_a_long_reply_is_read_like_a_short_one() -> None:
     reasons = "The second sentence follows from the first (see 3-4); it scores.\n" * 1_600
     assert len(reasons) > 100_000
-    assert sections(f"[[ ## rationale ## ]]\n{reasons}\n[[ ## score ## ]]\n4", FIELDS) == {
+    assert parse_fields(f"[[ ## rationale ## ]]\n{reasons}\n[[ ## score ## ]]\n4", FIELDS) == {
         "rationale": reasons.strip(),
         "score": "4",
     }
-    assert score(f"{reasons}Score: 4", FIVE) == 4
+    assert parse_score(f"{reasons}Score: 4", FIVE) == 4
 
 
 @pytest.mark.integration
@@ -141,9 +141,9 @@ def marked(fields: dict[str, str]) -> str:
 
 def test_a_tag_that_hides_a_field_is_refused() -> None:
     reply = "[[ ## review ## ]]\nIt says <think>.\n[[ ## decision ## ]]\nISSUE\n[[ ## feedback ## ]]\nIt says </think>."
-    found = sections(reply, REVIEW)
+    found = parse_fields(reply, REVIEW)
     assert isinstance(found, Unreadable)
-    assert "thinking" in found.why
+    assert "thinking" in found.problem
 
 
 # --- tables ---
@@ -162,12 +162,12 @@ def test_notes_before_a_reply_are_ignored_as_thinking(drafts: str) -> None:
     found = read_decisions(
         f"{drafts}\n</think>\n[[ ## review ## ]]\nFine.\n[[ ## decisions ## ]]\nNO ISSUE", [*TWO], TWO
     )
-    assert [one.content for one in found.values()] == [True, True]
+    assert [one.no_issue for one in found.values()] == [True, True]
 
 
 def test_a_whole_draft_before_a_reply_is_asked_for_again() -> None:
     draft = marked({**OWN, "scores": "candidate_1: 5\ncandidate_2: 1"})
     reply = f"{draft}\n</think>\n{marked(OWN)}"
-    assert all("</think>" in one.why for one in read_scores(reply, "scores", [*TWO], TWO).values())
+    assert all("</think>" in one.problem for one in read_scores(reply, "scores", [*TWO], TWO).values())
     repeated = f"{marked(OWN)}\n</think>\n{marked(OWN)}"
     assert [one.score for one in read_scores(repeated, "scores", [*TWO], TWO).values()] == [2, 4]

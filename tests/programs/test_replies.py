@@ -7,8 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from debate_judge.data.schema import Scale
-from debate_judge.programs.debate.replies import no_issue
-from debate_judge.programs.roles.parsing import Unreadable, score
+from debate_judge.programs.debate.table_replies import parse_decision
+from debate_judge.programs.roles.parsing import Unreadable, parse_score
 
 FIVE = Scale(1, 5)
 YES_NO = Scale(0, 1)
@@ -96,12 +96,12 @@ SCORES: list[tuple[str, float | str]] = [
 
 @pytest.mark.parametrize(("text", "expected"), SCORES)
 def test_score(text: str, expected: float | str) -> None:
-    value = score(text, FIVE)
+    value = parse_score(text, FIVE)
     if isinstance(expected, str):
         assert isinstance(value, Unreadable)
-        assert expected in value.why
+        assert expected in value.problem
         # The message for the LM repeats the scale in any case.
-        assert "1 to 5" in value.why
+        assert "1 to 5" in value.problem
     else:
         assert value == expected
 
@@ -119,13 +119,13 @@ def test_score(text: str, expected: float | str) -> None:
     ],
 )
 def test_the_name_of_the_aspect_is_a_label_for_its_own_score(text: str, expected: float | str) -> None:
-    value = score(text, FIVE, "coherence")
-    assert expected in value.why if isinstance(value, Unreadable) else value == expected
+    value = parse_score(text, FIVE, "coherence")
+    assert expected in value.problem if isinstance(value, Unreadable) else value == expected
 
 
 def test_a_name_of_several_words_is_a_label_too() -> None:
-    assert score("Overall quality: 3", FIVE, "overall_quality") == 3
-    assert score("C++ (1-5): 3", FIVE, "C++") == 3
+    assert parse_score("Overall quality: 3", FIVE, "overall_quality") == 3
+    assert parse_score("C++ (1-5): 3", FIVE, "C++") == 3
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_a_name_of_several_words_is_a_label_too() -> None:
     ],
 )
 def test_score_on_other_scales(text: str, scale: Scale, expected: float | None) -> None:
-    value = score(text, scale)
+    value = parse_score(text, scale)
     assert isinstance(value, Unreadable) if expected is None else value == expected
 
 
@@ -158,21 +158,21 @@ def test_score_on_other_scales(text: str, scale: Scale, expected: float | None) 
     ],
 )
 def test_yes_and_no_on_a_scale_of_two_values(text: str, expected: float | None) -> None:
-    value = score(text, YES_NO)
+    value = parse_score(text, YES_NO)
     assert isinstance(value, Unreadable) if expected is None else value == expected
 
 
 @given(st.floats(1, 5).map(lambda v: round(v, 3)))
 def test_every_number_of_the_scale_is_read_as_it_is_written(value: float) -> None:
     for written in (f"{value:.3f}", f"**{value:.3f}**", f"Score: {value:.3f}", f"{value:.3f}/5"):
-        assert score(written, FIVE) == value
+        assert parse_score(written, FIVE) == value
 
 
 @given(st.text(max_size=200))
 @example('{"score": 4}')
 @example("Score: 4")
 def test_a_score_is_on_the_scale_or_refused_whatever_the_text(text: str) -> None:
-    value = score(text, FIVE)
+    value = parse_score(text, FIVE)
     assert isinstance(value, Unreadable) or 1 <= value <= 5
 
 
@@ -203,9 +203,9 @@ def test_a_score_is_on_the_scale_or_refused_whatever_the_text(text: str) -> None
     ],
 )
 def test_decision(text: str, expected: bool | None) -> None:
-    decision = no_issue(text)
+    decision = parse_decision(text)
     if expected is None:
         assert isinstance(decision, Unreadable)
-        assert "NO ISSUE or ISSUE" in decision.why
+        assert "NO ISSUE or ISSUE" in decision.problem
     else:
         assert decision is expected

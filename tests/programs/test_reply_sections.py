@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from debate_judge.programs.roles.parsing import Unreadable, sections
+from debate_judge.programs.roles.parsing import Unreadable, parse_fields
 
 FIELDS = ("rationale", "score")
 
@@ -93,7 +93,7 @@ REPLIES: list[tuple[str, str, dict[str, str]]] = [
 
 @pytest.mark.parametrize(("reply", "expected"), [r[1:] for r in REPLIES], ids=[r[0] for r in REPLIES])
 def test_sections(reply: str, expected: dict[str, str]) -> None:
-    assert sections(reply, FIELDS) == expected
+    assert parse_fields(reply, FIELDS) == expected
 
 
 @pytest.mark.parametrize(
@@ -122,9 +122,9 @@ def test_sections(reply: str, expected: dict[str, str]) -> None:
     ],
 )
 def test_a_reply_that_cannot_be_split_says_why(reply: str, why: str) -> None:
-    found = sections(reply, FIELDS)
+    found = parse_fields(reply, FIELDS)
     assert isinstance(found, Unreadable)
-    assert why in found.why
+    assert why in found.problem
 
 
 @pytest.mark.parametrize(
@@ -137,13 +137,13 @@ def test_a_reply_that_cannot_be_split_says_why(reply: str, why: str) -> None:
     ],
 )
 def test_json_in_a_sentence_is_no_answer(reply: str) -> None:
-    assert sections(reply, FIELDS) == {"": reply}
+    assert parse_fields(reply, FIELDS) == {"": reply}
 
 
 def test_a_reply_of_one_field_needs_no_header() -> None:
-    assert sections("Read it twice.\nThen judge.", ("steps",)) == {"steps": "Read it twice.\nThen judge."}
-    assert sections("[[ ## steps ## ]]\nRead it.", ("steps",)) == {"steps": "Read it."}
-    assert sections('{"steps": "Read it."}', ("steps",)) == {"steps": "Read it."}
+    assert parse_fields("Read it twice.\nThen judge.", ("steps",)) == {"steps": "Read it twice.\nThen judge."}
+    assert parse_fields("[[ ## steps ## ]]\nRead it.", ("steps",)) == {"steps": "Read it."}
+    assert parse_fields('{"steps": "Read it."}', ("steps",)) == {"steps": "Read it."}
 
 
 def test_a_name_of_two_words_may_be_written_as_words() -> None:
@@ -152,4 +152,4 @@ def test_a_name_of_two_words_may_be_written_as_words() -> None:
         "side: Critic\nfinal_score: 4",
         '{"side": "Critic", "Final score": 4}',
     ):
-        assert sections(reply, ("reasoning", "side", "final_score")) == {"side": "Critic", "final_score": "4"}
+        assert parse_fields(reply, ("reasoning", "side", "final_score")) == {"side": "Critic", "final_score": "4"}

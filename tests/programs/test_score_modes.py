@@ -14,7 +14,7 @@ from debate_judge.programs.judge import DebateConfig, Unscored, Verdict
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.reply import Messages, Reply
 from debate_judge.programs.roles.parsing import Unreadable
-from debate_judge.programs.roles.score_modes import expectation
+from debate_judge.programs.roles.score_modes import point_probabilities
 from tests.fakes import debater, hold, only, requested, scripted_lm, section
 from tests.programs.debates import ITEM, issue_reply, no_issue_reply, score_reply
 
@@ -45,7 +45,7 @@ TWO_OR_FOUR = {4: 0.5, 2: 0.5}
 def test_points_are_weighed_where_the_score_stands(
     written: str, tokens: Any, score: float, weights: dict[int, float]
 ) -> None:
-    found = expectation(written, tokens, Scale(1, 5))
+    found = point_probabilities(written, tokens, Scale(1, 5))
     assert found == pytest.approx(weights)
     assert isinstance(found, dict)
     assert sum(point * weight for point, weight in found.items()) == pytest.approx(score)
@@ -61,13 +61,13 @@ def test_points_are_weighed_where_the_score_stands(
     ],
 )
 def test_a_score_that_is_no_single_token_cannot_be_weighed(written: str, tokens: Any, why: str) -> None:
-    found = expectation(written, tokens, Scale(1, 10))
+    found = point_probabilities(written, tokens, Scale(1, 10))
     assert isinstance(found, Unreadable)
-    assert why in found.why
+    assert why in found.problem
 
 
 def test_points_that_are_all_called_impossible_are_weighed_all_the_same() -> None:
-    found = expectation("4", [(("4", -9999.0), ("5", -9999.0), ("x", -9999.0))], Scale(1, 5))
+    found = point_probabilities("4", [(("4", -9999.0), ("5", -9999.0), ("x", -9999.0))], Scale(1, 5))
     assert found == {4: 0.5, 5: 0.5}
 
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from debate_judge.programs.debate.prompts import Cell, cells_of, label
-from debate_judge.programs.debate.replies import Objection, read_decisions, read_scores
+from debate_judge.programs.debate.prompts import Cell, cell_label, cells_of
+from debate_judge.programs.debate.table_replies import CriticDecision, read_decisions, read_scores
 from debate_judge.programs.judge import Item
 from debate_judge.programs.roles.score_modes import ParsedScore
 from tests.programs.tables import block, cells, items
@@ -26,14 +26,19 @@ def scores(field: str, of: Mapping[Cell, Item] = ALONE) -> dict[str, float | str
 
 def scores_of(reply: str, of: Mapping[Cell, Item]) -> dict[str, float | str]:
     found = read_scores(reply, "scores", list(of), of)
-    return {label(cell): said.score if isinstance(said, ParsedScore) else said.why for cell, said in found.items()}
+    return {
+        cell_label(cell): said.score if isinstance(said, ParsedScore) else said.problem for cell, said in found.items()
+    }
 
 
 def decisions(field: str) -> dict[str, str]:
     """The Critic's decisions as other roles get them, or why they cannot be read."""
     reply = f"{block('decisions', field)}\n\n{block('candidate_1', 'Its last sentence is wrong.')}"
     found = read_decisions(reply, list(ALONE), ALONE)
-    return {label(cell): said.text if isinstance(said, Objection) else said.why for cell, said in found.items()}
+    return {
+        cell_label(cell): said.text if isinstance(said, CriticDecision) else said.problem
+        for cell, said in found.items()
+    }
 
 
 READ = {"candidate_1": 4, "candidate_2": 3}
@@ -105,7 +110,7 @@ def test_a_decision_says_one_thing_or_is_refused(said: str, told: str | None) ->
 
 _LONG = """
 from debate_judge.programs.debate.prompts import Cell
-from debate_judge.programs.debate.replies import read_decisions
+from debate_judge.programs.debate.table_replies import read_decisions
 known = [Cell(1, "a"), Cell(1, "b")]
 for piece in ["_", "*", "|", " - ", "_1", "candidate a ", "too high ", "no issue "]:
     for begun in ("candidate_1", "candidate_A: ", "candidate_1_a: TOO HIGH "):
@@ -159,7 +164,9 @@ WITH_REASONS = {
 
 def read(reply: str, of: Mapping[Cell, Item] = ALONE) -> dict[str, tuple[float, str] | str]:
     found = read_scores(reply, "scores", list(of), of)
-    return {label(c): (v.score, v.rationale) if isinstance(v, ParsedScore) else v.why for c, v in found.items()}
+    return {
+        cell_label(c): (v.score, v.rationale) if isinstance(v, ParsedScore) else v.problem for c, v in found.items()
+    }
 
 
 @pytest.mark.parametrize("form", WITH_REASONS)
@@ -221,12 +228,12 @@ OF_THE_CRITIC = {
 @pytest.mark.parametrize("form", OF_THE_CRITIC)
 def test_decisions_are_read_in_any_form(form: str) -> None:
     found = read_decisions(OF_THE_CRITIC[form], list(ALONE), ALONE)
-    assert list(found.values()) == [Objection(False, f"Too high. {EVIDENCE}"), Objection(True, "NO ISSUE")]
+    assert list(found.values()) == [CriticDecision(False, f"Too high. {EVIDENCE}"), CriticDecision(True, "NO ISSUE")]
 
 
 @pytest.mark.parametrize("reply", ["## Decisions\nNO ISSUE", '{"decisions": "NO ISSUE"}', "**NO ISSUE**"])
 def test_no_issue_may_be_said_of_all_at_once(reply: str) -> None:
-    assert {one.content for one in read_decisions(reply, list(ALONE), ALONE).values()} == {True}
+    assert {one.no_issue for one in read_decisions(reply, list(ALONE), ALONE).values()} == {True}
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from debate_judge.data.schema import Aspect, Scale
 from debate_judge.programs.debate.prompts import Cell, cells_of
-from debate_judge.programs.debate.replies import read_scores
+from debate_judge.programs.debate.table_replies import read_scores
 from debate_judge.programs.judge import Item
 from debate_judge.programs.roles.score_modes import ParsedScore
 from tests.programs.debates import TASK

@@ -16,7 +16,7 @@ from debate_judge.programs import JUDGES, build, build_preset, find_preset
 from debate_judge.programs.judge import DebateConfig, Item, ItemJudge
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.metrics.metric import Metric
-from debate_judge.programs.roles import parsing as replies
+from debate_judge.programs.roles import parsing
 from debate_judge.programs.roles.role import Fields, JudgeSignature, ReplyFailure, Role
 from debate_judge.programs.testing import check_judge, sample_items
 from debate_judge.programs.transcript import EMPTY, Transcript, Turn
@@ -54,14 +54,14 @@ class Scales(ItemJudge):
         self.weigher = Role("weigher", Weighing)
 
     async def converse_about(self, item: Item, rounds: int) -> Transcript:
-        def read(fields: Fields) -> float | replies.Unreadable:
+        def read(fields: Fields) -> float | parsing.Unreadable:
             if fields["side"] not in ("poor", "fair", "good"):
-                return replies.Unreadable("the side must be poor, fair or good")
+                return parsing.Unreadable("the side must be poor, fair or good")
             return {"poor": item.aspect.scale.low, "good": item.aspect.scale.high}.get(fields["side"], 3.0)
 
         answer = await self.weigher.ask(item, read)
         if isinstance(answer, ReplyFailure):
-            return EMPTY.add(answer.at("weigher", 0))
+            return EMPTY.add(answer.as_failure("weigher", 0))
         return EMPTY.add(Turn("weigher", 0, "", score=answer.value, calls=answer.calls))
 
     def config(self) -> dict[str, Any]:
@@ -103,7 +103,7 @@ def test_check_judge_names_the_violation() -> None:
         def tunable(self) -> tuple[str, ...]:
             return ("nobody",)
 
-    with pytest.raises(AssertionError, match="rebuilt, it has another configuration"):
+    with pytest.raises(AssertionError, match="another configuration"):
         check_judge(Loose())
     with pytest.raises(AssertionError, match=r"`tunable` names predictors that do not exist; found \('nobody"):
         check_judge(Boasting())

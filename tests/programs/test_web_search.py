@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from debate_judge.data.errors import InputError
-from debate_judge.programs.hallucination.evidence import SNIPPETS, SearchError, Serper
+from debate_judge.programs.hallucination.evidence import MAX_SNIPPETS, SearchError, Serper
 from debate_judge.programs.judge import Unscored
 from tests.fakes import hold, only, section
 from tests.hostile_server import HostileServer, sized
@@ -51,7 +51,7 @@ def test_a_claim_without_knowledge_is_looked_up_on_the_web(provider: Provider) -
     lm = checker()
     verdict = hold(lm, only(judge(0, search="serper").judge([BARE])))
     assert sorted(asked["q"] for asked in provider.asked) == ["police appeal", "robbery city"]
-    assert {asked["num"] for asked in provider.asked} == {SNIPPETS}
+    assert {asked["num"] for asked in provider.asked} == {MAX_SNIPPETS}
     assert provider.keys == [b"secret-key"] * 2
     prompt = lm.prompts[-1]
     assert "found on the web" in section(prompt, "task")

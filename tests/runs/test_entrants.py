@@ -19,7 +19,7 @@ from debate_judge.runs.comparison.variability import RunVariability, run_variabi
 from debate_judge.runs.evaluation.entrants import Entrant, entrants, named_judges
 from debate_judge.runs.evaluation.evaluate import Evaluation, evaluate
 from debate_judge.runs.export import folder as export
-from debate_judge.runs.flags.declaration import listed
+from debate_judge.runs.flags.declaration import split_commas
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import ScriptedLM, scripted_lm
 from tests.printed_output import printed
@@ -30,7 +30,7 @@ ITEMS = 9
 
 
 def made(text: str, personas: Path | None = None) -> list[Entrant]:
-    return entrants(named_judges(listed(text)), SETUP.aspects, personas)
+    return entrants(named_judges(split_commas(text)), SETUP.aspects, personas)
 
 
 def judge(entrant: Entrant) -> Any:
@@ -55,7 +55,7 @@ def test_settings_stand_in_brackets_and_alternatives_are_judges_of_their_own() -
     assert [one.name for one in found] == [*names, "single", "chateval[roles=[critic,news-author],turns=3]"]
     assert [judge(one).debate_config.rounds for one in found] == [0, 2, 0, 2]
     assert judge(found[1]).instructions()["critic"] == PERSONAS["plain"].text
-    assert list(judge(found[3]).texts) == ["critic", "news-author"]
+    assert list(judge(found[3]).role_texts) == ["critic", "news-author"]
 
 
 def test_a_judge_may_be_given_a_persona_of_the_users_own(tmp_path: Path) -> None:

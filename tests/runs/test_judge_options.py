@@ -11,11 +11,11 @@ from debate_judge.data.errors import InputError
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs import JUDGES, build_preset, options_of
 from debate_judge.programs.chateval.judge import ROLES, ChatEval
-from debate_judge.runs.flags.parser import make_parser, read
+from debate_judge.runs.flags.parser import make_parser, read_settings
 
 
 def of(*arguments: str) -> dict[str, Any]:
-    return read(Settings, make_parser("compile", "", Settings).parse_args(arguments)).options()
+    return read_settings(Settings, make_parser("compile", "", Settings).parse_args(arguments)).options()
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_roles_of_a_file_sit_in_its_order(tmp_path: Path) -> None:
     file.write_text('librarian = "You keep books."\ncoach = "You train a team."\n', encoding="utf-8")
     judge = build_preset("chateval", of("-J", f"roles={file}"))
     assert isinstance(judge, ChatEval)
-    assert judge.texts == {"librarian": "You keep books.", "coach": "You train a team."}
+    assert judge.role_texts == {"librarian": "You keep books.", "coach": "You train a team."}
     assert judge.instructions()["roles['coach']"].startswith("You train a team.")
 
 
@@ -50,13 +50,13 @@ def test_a_role_of_the_file_can_be_everybodys(tmp_path: Path) -> None:
     file.write_text('librarian = "You keep books."\ncoach = "You train a team."\n', encoding="utf-8")
     judge = build_preset("chateval", of("-J", f"roles={file}", "-J", "same-role=coach"))
     assert isinstance(judge, ChatEval)
-    assert judge.texts == {"coach-1": "You train a team.", "coach-2": "You train a team."}
+    assert judge.role_texts == {"coach-1": "You train a team.", "coach-2": "You train a team."}
 
 
 def test_one_built_in_role_for_all_keeps_their_number() -> None:
     judge = build_preset("chateval", of("-J", "same-role=annotator"))
     assert isinstance(judge, ChatEval)
-    assert judge.texts == {f"annotator-{i}": ROLES["annotator"] for i in (1, 2, 3)}
+    assert judge.role_texts == {f"annotator-{i}": ROLES["annotator"] for i in (1, 2, 3)}
 
 
 @pytest.mark.parametrize("name", JUDGES)
