@@ -147,7 +147,7 @@ def test_raters_who_are_split_give_no_label() -> None:
     assert one.labels == {POSITIVE: 1, NEGATIVE: 1}
     assert one.measures["accuracy"].value == 1.0
     found = {"judge": {"quality": one}}
-    assert "2 more without a label" in unwrapped(printed(*tables(found)))
+    assert "2 more are left out" in unwrapped(printed(*tables(found)))
     assert to_json(found)["judge"]["quality"]["ties"] == 2
 
 

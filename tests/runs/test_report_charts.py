@@ -16,14 +16,14 @@ from debate_judge.runs.reports.html.blocks import (
     CostChart,
     CostPoint,
     DistributionChart,
+    IntervalValue,
     JudgesChart,
     LineChart,
     LineSeries,
     ScatterChart,
-    Span,
 )
 from debate_judge.runs.reports.html.charts import AnyChart, draw, figure
-from debate_judge.runs.reports.html.items import JudgedScores, beside_ratings
+from debate_judge.runs.reports.html.items import JudgedScores, score_charts
 from debate_judge.runs.reports.html.page import MAX_WORDS, changed_words
 
 
@@ -37,7 +37,7 @@ def beside(
         )
         for i, part in enumerate((slice(0, 1), slice(1, None)))
     ]
-    return beside_ratings((Aspect("wit", "Is it funny?", scale),), JudgedScores({"wit": groups}, on_scale=on_scale))
+    return score_charts((Aspect("wit", "Is it funny?", scale),), JudgedScores({"wit": groups}, on_scale=on_scale))
 
 
 RATINGS = (1.0, 2.0, 2.4, 2.6, 5.0, None, 3.0)
@@ -99,8 +99,8 @@ def test_a_line_broken_elsewhere_is_no_change_and_texts_too_long_to_compare_are_
 
 
 NOTE = "offline LM: text statistics, a stand-in, not an LLM"
-PLAIN = LineSeries("plain", (Span(0.3, 0.2, 0.5), Span(0.4, 0.3, 0.6)))
-STRICT = LineSeries("strict", (Span(0.3, 0.2, 0.5), Span(None)))
+PLAIN = LineSeries("plain", (IntervalValue(0.3, 0.2, 0.5), IntervalValue(0.4, 0.3, 0.6)))
+STRICT = LineSeries("strict", (IntervalValue(0.3, 0.2, 0.5), IntervalValue(None)))
 ROUNDS = LineChart("coherence", "summary-level Spearman, 9 groups", (PLAIN, STRICT), ("plain", 1))
 
 
@@ -148,7 +148,10 @@ def test_steps_may_have_names() -> None:
 
 
 def test_judges_have_a_row_an_aspect_and_a_colour_each() -> None:
-    judges = tuple(LineSeries(name, (Span(v, v - 0.1, v + 0.1), Span(v + 0.2))) for name, v in (("a", 0.1), ("b", 0.5)))
+    judges = tuple(
+        LineSeries(name, (IntervalValue(v, v - 0.1, v + 0.1), IntervalValue(v + 0.2)))
+        for name, v in (("a", 0.1), ("b", 0.5))
+    )
     axes = axes_of(JudgesChart("held-out", "Spearman", ("style", "average"), judges, (0.8, None)))
     assert [t.get_text() for t in axes.get_yticklabels()] == ["style", "average"]
     assert legend(axes)[:2] == ["a", "b"]
