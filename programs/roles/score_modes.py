@@ -81,7 +81,7 @@ class ParsedScore:
 async def ask_score(
     predict: Any, mode: ScoreMode, item: Item, tag: CallTag, **prompt: Any
 ) -> RoleReply[ParsedScore] | ReplyFailure:
-    """Score `item` by a predictor with an output field `parse_score` and perhaps a `rationale`.
+    """Score `item` by a predictor with an output field `score` and perhaps a `rationale`.
 
     `prompt` are keywords of `programs.roles.role.ask`, such as `debate` and `inputs`.
 
@@ -121,7 +121,7 @@ async def ask_score(
 
 
 class ScoringRole(Role):
-    """A role for judges of your own, whose reply has a field `parse_score` and perhaps a `rationale`."""
+    """A role for judges of your own, whose reply has a field `score` and perhaps a `rationale`."""
 
     def __init__(self, speaker: str, signature: type[dspy.Signature], mode: ScoreMode = TEXT_MODE) -> None:
         super().__init__(speaker, signature)
