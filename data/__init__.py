@@ -1,7 +1,7 @@
 """Rated texts: what they are (schema), where they come from (loaders), how they are split and compared.
 
-Uses neither DSPy nor MLflow. A new public set is one file in `sets` with a `load` and one line in `LOADERS`; its test
-calls `data.testing.check_corpus` on a few records.
+Uses neither DSPy nor MLflow. A new public set is one file in `sets` with a function `load` and one line in `LOADERS`;
+its test calls `data.testing.check_corpus` on a few records.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["LOADERS", "load", "public_set"]
 
 Loader = Callable[[Path | None, Task | None], Corpus]
-"""(local copy or None to fetch the set, task that the caller chose or None for the set's own) -> corpus."""
+"""(path of a local copy or None to download the set, task or None for the set's own) -> corpus."""
 
 
 def load(
@@ -30,15 +30,15 @@ def load(
     """Load a corpus by the value of --data.
 
     Args:
-        spec: the name of a set in `LOADERS`, NAME=PATH for a local copy of it, a file in one of the formats of
-            `data.files.formats`, or hf:NAME@SPLIT; or a file that was recognized.
-        task: a task, the name of a built-in one or the path of a task file. It chooses among the groups of a
-            file; for a public set it replaces the wording of its task, and must have the same name and aspects.
-        columns: `NAME=COLUMN` for each of our names for which the file has another one.
-        sources: which sources, as `data.sources.SourceSelection` reads it; None for all.
+        spec: The name of a set in `LOADERS`, NAME=PATH for a local copy of it, a file in one of the formats of
+            `data.files.formats`, or hf:NAME@SPLIT; or a file whose format was detected.
+        task: A task, the name of a built-in one or the path of a task file. Of a file, only groups of this task are
+            read; for a public set it replaces the wording of its task, and must have the same name and aspects.
+        columns: `NAME=COLUMN` for each column that the file names differently.
+        sources: A selection of sources, see `data.sources.SourceSelection`; None for all.
 
     Raises:
-        InputError: an unknown name, or data that cannot be used.
+        InputError: The name is unknown, or the data cannot be used.
     """
     from debate_judge.data.sources import select_sources
 
@@ -55,7 +55,7 @@ def _loaded(spec: str | RecordFile, task: Task | str | None, columns: Iterable[s
         return groups.load(spec, chosen_task, column_names)
     name, equals, path = spec.partition("=")
     if name in LOADERS and column_names.renamed:
-        raise InputError(f"the columns of {name} are known", field="--columns", expected="a file of your own as --data")
+        raise InputError(f"{name} has fixed columns", field="--columns", expected="a file of your own as --data")
     if name in LOADERS and (path or not equals):
         return LOADERS[name](Path(path) if equals else None, chosen_task)
     if name in LOADERS:
@@ -74,9 +74,9 @@ def _loaded(spec: str | RecordFile, task: Task | str | None, columns: Iterable[s
 
 
 def public_set(module: str, *part: str) -> Loader:
-    """The loader in a file of `data/sets`; `part` is passed on to it, for files with several sets."""
+    """The loader in a module of `data/sets`; `part` is passed on to it where the module has several sets."""
 
-    # Imported only when loaded: --help needs no more than the names.
+    # Imported only when loaded, because --help needs the names alone.
     def load_set(path: Path | None, task: Task | None) -> Corpus:
         corpus: Corpus = import_module(f"debate_judge.data.sets.{module}").load(path, *part)
         return corpus if task is None else _with_task(corpus, task)
@@ -91,7 +91,7 @@ def _sample(path: Path | None, task: Task | None) -> Corpus:
     from debate_judge.data.tasks import SUMMARIZATION
 
     if path is not None:
-        raise InputError("the sample is part of the program", field="--data", expected="sample", found=f"sample={path}")
+        raise InputError("the sample is part of the package", field="--data", expected="sample", found=f"sample={path}")
     task = task or SUMMARIZATION
     with resources.as_file(resources.files("debate_judge.data.sample") / f"{task.name}.jsonl") as file:
         if not file.exists():

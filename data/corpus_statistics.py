@@ -17,17 +17,17 @@ class AspectStatistics:
 
     aspect: Aspect
     rated: int
-    """Candidates with at least one rating."""
+    """Number of candidates with a rating."""
     missing: int
-    """Candidates without any."""
+    """Number of candidates without one."""
     raters: tuple[int, int]
     """Fewest and most ratings of a rated candidate."""
     values: Counter[float]
-    """Rating of one rater -> how often it was given."""
+    """Rating of a single rater -> its frequency."""
     pairs: int
-    """Pairs of rated candidates within groups; in a corpus without groups of several candidates, pairs of any two."""
+    """Pairs of rated candidates within groups; pairs of any two where each group has one candidate."""
     tied: int
-    """Pairs among these with equal mean ratings, which no judge can rank rightly or wrongly."""
+    """Pairs among these with equal mean ratings, which have no correct order."""
 
     @property
     def mean(self) -> float:
@@ -36,14 +36,14 @@ class AspectStatistics:
 
 @dataclass(frozen=True, slots=True)
 class CorpusStatistics:
-    """What a corpus holds."""
+    """Counts of a corpus."""
 
     groups: int
     candidates: int
     group_sizes: tuple[int, float, int]
     """Fewest, median and most candidates of a group."""
     sources: int
-    """Different sources; groups without one are none."""
+    """Number of different sources; groups without a source do not count."""
     contexts: int
     """Groups with a context."""
     references: int
@@ -51,16 +51,16 @@ class CorpusStatistics:
     comments: int
     """Comments of raters."""
     repeated_texts: int
-    """Candidates with the text of an earlier one: of their group, or in a corpus without sources of any group."""
+    """Candidates with the text of an earlier one in their group; in any group where there are no sources."""
     near_duplicates: tuple[int, int]
-    """Groups whose sources are nearly the same as another's, and the number of sets that they form."""
+    """Number of groups that are near-duplicates of others, and number of sets that they form."""
     selected: int
-    """Groups that were chosen to be rated (`RatedGroup.drawn`)."""
+    """Groups that were selected for rating (`RatedGroup.sampling_probability`)."""
     aspects: tuple[AspectStatistics, ...]
 
 
 def corpus_statistics(corpus: Corpus) -> CorpusStatistics:
-    """Count what a corpus holds."""
+    """Count the contents of a corpus."""
     sizes = [len(group.candidates) for group in corpus.groups]
     duplicate_sets = near_duplicates(corpus.groups)
     return CorpusStatistics(

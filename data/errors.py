@@ -1,7 +1,4 @@
-"""The error for unusable input of a user, with what the user needs to correct it.
-
-Not for programming errors: those stay ordinary exceptions.
-"""
+"""The error for unusable input of a user. Programming errors raise ordinary exceptions."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from typing import Any, Literal
 class InputError(ValueError):
     """Input that cannot be used: where it is, what was expected, what was found, what to do.
 
-    `line` counts what `unit` says: lines of a text file, or rows of a sheet or a data set.
+    `line` is the number of a line of a text file, or of a row of a sheet or data set; `unit` says which.
     """
 
     def __init__(
@@ -42,13 +39,13 @@ class InputError(ValueError):
         super().__init__(self._render())
 
     def with_others(self, others: Sequence[InputError]) -> InputError:
-        """This error, with further ones of the same file listed below it."""
+        """This error, with further errors of the same file listed below it."""
         self.others = tuple(others)
         self.args = (self._render(),)
         return self
 
     def replaced(self, **parts: Any) -> InputError:
-        """The same error with other parts, named as for `InputError`."""
+        """A copy with other values for some arguments of `InputError`."""
         names = ("problem", "file", "line", "unit", "field", "expected", "found", "remedy")
         return InputError(**{name: getattr(self, name) for name in names} | parts)
 
@@ -72,12 +69,12 @@ class InputError(ValueError):
 
 
 ErrorHandler = Callable[[InputError], None]
-"""Takes the error of a record that is then left out."""
+"""Called with the error of a record, which is then skipped."""
 
 
 @contextmanager
 def redirect_errors(on_error: ErrorHandler | None) -> Iterator[None]:
-    """Hand an error of the block to `on_error` and go on behind the block; raise it where there is no `on_error`."""
+    """Pass an `InputError` of the block to `on_error` and continue after the block; re-raise it if that is None."""
     try:
         yield
     except InputError as error:
@@ -89,9 +86,9 @@ def redirect_errors(on_error: ErrorHandler | None) -> Iterator[None]:
 def did_you_mean(
     name: str, known: Collection[str], wording: str = "did you mean {}?", cutoff: float = 0.7
 ) -> str | None:
-    """A question that names the known name nearest to `name`, or None where none is as near as `cutoff`."""
+    """A question with the most similar of the known names, or None if no similarity (0 to 1) reaches `cutoff`."""
     lower = {k.lower(): k for k in known}
-    # Python's own cutoff, 0.6, finds 'rater' in 'date'.
+    # With the default cutoff of difflib, 0.6, 'rater' is similar to 'date'.
     near = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=cutoff)
     return wording.format(repr(lower[near[0]])) if near else None
 
@@ -102,7 +99,7 @@ def _shortened(value: object, limit: int = 240) -> str:
 
 
 def install_hint(extra: str) -> str:
-    """The command that installs an extra of this package: from the checkout, if this is one, or from a wheel."""
+    """The command that installs an extra of this package, from the checkout if this is one."""
     if (Path(__file__).parents[1] / "pyproject.toml").is_file():
         return f"pip install -e '.[{extra}]'   (in the project's folder)"
     return f"pip install 'debate-judge[{extra}]'"

@@ -2,13 +2,13 @@
 
 The sources are put in the order of a split (`data/splits.py`) and cut into K folds, which form two halves. For a fold,
 train is the half that it is not in, and dev is the rest of its own half. All folds of a half thus share their train
-part: K folds take two tuning runs and not K, each on half of the sources, as the final judge's tuning does. They differ
-in what is chosen on dev, which costs no LM calls, because the same stored replies are used.
+part: K folds take two tuning runs instead of K, each on half of the sources, as the final judge's tuning does. They
+differ in the choice on dev, which costs no LM calls, because it uses the same stored replies.
 
-A single split holds out two fifths of the sources, and with few sources its figure depends on which. Folds measure on
+A single split holds out two fifths of the sources, and with few sources the result depends on which. Folds measure on
 all of them. This is nested cross-validation (Stone, Cross-validatory choice and assessment of statistical predictions,
 1974; Varma and Simon, Bias in error estimation when using cross-validation for model selection, 2006): it measures the
-procedure of tuning and choosing, not one fixed judge. Sources that were chosen to be rated are never held out.
+procedure of tuning and choosing, not one fixed judge. Sources that were selected for rating are never held out.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from debate_judge.data.splits import (
 )
 
 MIN_SOURCES_FOR_SPLIT = 40
-"""Number of sources below which folds are the default: six seeds of a single split of 40 items gave correlations from
-.48 to .90."""
+"""Number of sources from which on a single split is the default: with 40 sources, six seeds of one gave correlations
+from .48 to .90."""
 
 FOLDS = 6
-"""Default number of folds of a small corpus. Each choice then rests on five sixths of the sources, nearly as many as
-the final judge's. More folds take hardly more LM calls, but one more search each."""
+"""Default number of folds. Each judge is then tuned and chosen on five sixths of the sources, nearly as many as the
+final judge. More folds take hardly more LM calls, but one more search each."""
 
 MIN_FOLDS = 4
-"""Least number of folds: a half needs two, one to hold out and one as dev."""
+"""Least number of folds: each half needs two, one to hold out and one as dev."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Folds:
     final: Splits
     """For the final judge, which uses all sources: train is the first half, dev the second, and held-out is empty."""
     halves: tuple[tuple[Splits, ...], ...]
-    """For each of the two halves as train, the folds of the other half."""
+    """For each half as train, the folds of the other half."""
 
     @property
     def folds(self) -> list[Splits]:
@@ -58,7 +58,7 @@ class Folds:
 
 
 def default_folds(corpus: Corpus) -> int:
-    """The default number of folds: 1, that is a single split, from `MIN_SOURCES_FOR_SPLIT` sources on."""
+    """The default number of folds; 1, a single split, from `MIN_SOURCES_FOR_SPLIT` sources on."""
     if corpus.sources >= MIN_SOURCES_FOR_SPLIT:
         return 1
     return max(MIN_FOLDS, min(FOLDS, corpus.sources))
@@ -74,8 +74,8 @@ def make_folds(corpus: Corpus, *, aspects: Sequence[str], seed: int, count: int)
         count: Number of folds, at least `MIN_FOLDS`.
 
     Raises:
-        InputError: A source text in two groups, fewer sources than folds, or a fold whose train or dev has too little
-            to measure an aspect.
+        InputError: A source text is in two groups, there are fewer sources than folds, or a fold's train or dev part
+            has too few ratings to measure an aspect.
     """
     if count < MIN_FOLDS:
         raise InputError(
@@ -90,7 +90,7 @@ def make_folds(corpus: Corpus, *, aspects: Sequence[str], seed: int, count: int)
     if not all(part.groups for part in folds):
         raise InputError(
             f"{len(corpus.groups)} sources cannot be cut into {count} folds"
-            + (", for near-duplicates stay in one" if duplicate_sets else ""),
+            + (", because near-duplicates stay in one" if duplicate_sets else ""),
             file=corpus.origin.location,
             field="--folds",
             expected=f"at least {count} different sources",

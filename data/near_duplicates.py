@@ -1,9 +1,9 @@
 """Finds groups with nearly the same source, which a split must keep in one part.
 
-Two sources belong together if they share at least a third of the 5-grams of words of the shorter one, which includes
-that one contains the other, or if they have the same context. Without a source the candidates' texts are compared.
-Case, punctuation and accents do not count. 5-grams that occur in more than a tenth of all sources, such as the wording
-of an instruction, are left out.
+Two sources are near-duplicates if they share at least a third of the word 5-grams of the shorter one, or if they have
+the same context. Without a source the candidates' texts are compared. Case, punctuation and
+Unicode compatibility forms do not count.
+5-grams that occur in more than a tenth of all sources, such as the wording of an instruction, are left out.
 
 Why a third: in the public sets that the loaders know, unrelated sources share at most .18 of the shorter one's
 5-grams (two questions of HaluEval with 2 of 11), articles at most .05. Two reports of one event in QAGS share .42,
@@ -21,23 +21,23 @@ from itertools import combinations, pairwise
 from debate_judge.data.schema import RatedGroup
 
 NGRAM_LENGTH = 5
-"""Words of an n-gram. A shorter source is one n-gram, so that it belongs only to sources with exactly its words."""
+"""Number of words of an n-gram. A shorter source is a single n-gram, so only equal ones are its near-duplicates."""
 
 MIN_OVERLAP = 1 / 3
-"""Least share of common 5-grams, of those of the source with fewer of them."""
+"""Least share of common 5-grams, relative to the source with fewer of them."""
 
 _COMMON_COUNT, _COMMON_SHARE = 10, 0.1
-"""A 5-gram in more sources than this number and this share is left out."""
+"""5-grams in more sources than both this number and this share are left out."""
 
 _MAX_SET_SHARE = 1 / 3
-"""Largest share of all groups that may form one set. A larger one would fit into no part of a split; its groups share
-background of the whole task and are left apart."""
+"""Largest share of all groups that may form one set. A larger one would not fit into a part of a split; its groups
+share the background of the task and are not treated as near-duplicates."""
 
 _MAX_ALL_PAIRS = 16
-"""A 5-gram of at most so many sources counts for every pair of them; one of more counts for neighbouring pairs only,
-so that the work grows linearly with the number of sources."""
+"""A 5-gram in at most this number of sources counts for every pair of them; one in more counts for neighbouring pairs
+only, so that the work grows linearly with the number of sources."""
 
-# Scripts without blanks between words: there each character is a word.
+# In scripts without blanks between words, each character is a word.
 _IDEOGRAPHS = "\u3040-\u30ff\u3400-\u9fff"
 _WORD = re.compile(rf"[{_IDEOGRAPHS}]|[^\W{_IDEOGRAPHS}]+")
 
@@ -45,10 +45,10 @@ NGram = tuple[str, ...]
 
 
 def near_duplicates(groups: Sequence[RatedGroup]) -> list[tuple[int, ...]]:
-    """The sets of at least two groups that belong together, as indices into `groups`.
+    """The sets of two or more near-duplicates, as indices into `groups`.
 
-    The relation is transitive: if A belongs to B and B to C, all three form a set. Sets of more than `_LARGEST_SET` of
-    all groups are left out, e.g. in a small corpus of questions made from one template.
+    The relation is transitive: if A and B are near-duplicates, and B and C, all three form a set. Sets of more than
+    `_MAX_SET_SHARE` of all groups are left out, e.g. in a small corpus of questions made from one template.
     """
     import numpy as np
     from scipy.sparse import coo_array
@@ -87,12 +87,12 @@ def _equal_contexts(groups: Sequence[RatedGroup]) -> Iterator[tuple[int, int]]:
 
 
 def words(text: str) -> NGram:
-    """The words of a text in the form in which they are compared."""
+    """The words of a text, normalized for comparison."""
     return tuple(_WORD.findall(unicodedata.normalize("NFKC", text).casefold()))
 
 
 def _ngrams(text: NGram) -> set[NGram]:
-    # A text that is too short for a 5-gram is one shorter gram.
+    # A text that is too short for a 5-gram is one shorter n-gram.
     return {text[i : i + NGRAM_LENGTH] for i in range(max(1, len(text) - NGRAM_LENGTH + 1))} if text else set()
 
 

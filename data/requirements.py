@@ -39,7 +39,7 @@ def require_enough_rated(corpus: Corpus, aspects: Sequence[str]) -> None:
 
 
 def aspects_to_judge(corpus: Corpus, names: Sequence[str] = ()) -> tuple[str, ...]:
-    """The aspects that a user means by these names; rated ones that a default leaves out are told in one line.
+    """The aspects to judge, see `Corpus.select_aspects`; a warning names rated ones that the default leaves out.
 
     Raises:
         InputError: As `require_ratings`.
@@ -59,10 +59,10 @@ def aspects_to_judge(corpus: Corpus, names: Sequence[str] = ()) -> tuple[str, ..
 
 
 def require_ratings(corpus: Corpus, aspects: Sequence[str]) -> None:
-    """Refuse a corpus with whose ratings scores cannot be compared.
+    """Refuse a corpus whose ratings scores cannot be compared with.
 
     Raises:
-        InputError: there is no aspect, or one is unknown to the task, has no rating, or has only equal ones.
+        InputError: There is no aspect, or one is unknown to the task, has no rating, or has only equal ones.
     """
     if not aspects:
         raise InputError(
@@ -95,10 +95,10 @@ def require_ratings(corpus: Corpus, aspects: Sequence[str]) -> None:
 
 
 def require_level(corpus: Corpus, level: Level) -> None:
-    """Refuse a level of agreement that the corpus cannot have.
+    """Refuse a level of agreement that is undefined for the corpus.
 
     Raises:
-        InputError: summary level without a group of several candidates, or system level where no two candidate
+        InputError: Summary level without a group of several candidates, or system level where no two candidate
             ids occur in several groups.
     """
     if level == "summary" and not corpus.grouped:

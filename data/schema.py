@@ -1,7 +1,6 @@
-"""The values that all other modules share: scale, aspect, task, candidate, group, corpus.
+"""The data types that all other modules share: scale, aspect, task, candidate, group, corpus.
 
-Pure data: no file is read here and no LM is known. Invariants are checked on construction, so every value
-that exists can be used.
+No file is read here and no LM is called. Invariants are checked on construction.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Literal
 from debate_judge.data.errors import InputError, did_you_mean
 
 Granularity = Literal["given", "half", "whole"]
-"""How a final score is reported: as the judge gave it, in half steps, or in whole steps of the scale."""
+"""How a final score is rounded: not at all, to half steps, or to whole steps of the scale."""
 
 GRANULARITIES: tuple[Granularity, ...] = ("given", "half", "whole")
 
@@ -24,15 +23,15 @@ ROUNDING_ERROR = 1e-9
 """Smaller differences of numbers around 1 are rounding errors, e.g. of 0.3 - 0.1 and 0.2."""
 
 ALL = "all"
-"""What a user names instead of aspects to have every one."""
+"""The value of `--aspects` that selects every rated aspect."""
 
 Level = Literal["summary", "sample", "system"]
-"""Where a correlation is computed: in each group and averaged, pooled over candidates, over system means."""
+"""What a correlation is over: the candidates of each group, averaged over groups; all candidates; system means."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """An interval of admissible values with a step. Values outside are errors and never clamped.
+    """A range of values with a step. Values outside are errors and never clamped.
 
     The step is the unit of the granularities `half` and `whole`. With `on_steps`, which is set for task files that
     state a step, a judge's final scores are whole or half steps. Without it they may be any number on the scale, and a
@@ -43,7 +42,7 @@ class Scale:
     high: float
     step: float = 1.0
     on_steps: bool = False
-    """Whether final scores are whole steps, or half ones where the granularity is `half`."""
+    """Whether final scores are rounded to whole steps, or to half steps where the granularity is `half`."""
 
     def __post_init__(self) -> None:
         if not all(math.isfinite(v) for v in (self.low, self.high, self.step)):
@@ -60,11 +59,12 @@ class Scale:
 
     @property
     def binary(self) -> bool:
-        """Whether this is a scale of two values, so that yes and no are ratings on it."""
+        """Whether the scale has two values only, so that yes and no are ratings on it."""
         return math.isclose(self.step, self.high - self.low, rel_tol=ROUNDING_ERROR)
 
     def rounded(self, value: float, granularity: Granularity) -> float:
-        """Round `value`, which is on the scale, to the granularity; halves go up, and the result is on the scale."""
+        """`value`, which is on the scale, rounded to the granularity; halves are rounded up, but not beyond the
+        scale."""
         if granularity == "given":
             return value
         unit = self.step / 2 if granularity == "half" else self.step
@@ -77,13 +77,13 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class Aspect:
-    """One quality that is rated, e.g. coherence."""
+    """A quality that is rated, e.g. coherence."""
 
     name: str
     definition: str
     scale: Scale
     source: bool = True
-    """Whether judges are shown the source, and what belongs to it: the language of a text can be judged without."""
+    """Whether prompts contain the source and its context; fluency, for example, can be judged without."""
 
     def __post_init__(self) -> None:
         if not self.name.strip() or not self.definition.strip():
@@ -92,7 +92,7 @@ class Aspect:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What is being judged: labels for the texts and the aspects with their rubrics. Not a prompt string."""
+    """What is judged: how prompts call the texts, and the aspects with their rubrics."""
 
     name: str
     source_label: str
@@ -100,8 +100,8 @@ class Task:
     aspects: tuple[Aspect, ...]
     context_label: str = "background"
     columns: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
-    """Our name of a column -> what the user's tables call it, learnt from the data that the task was written for or the
-    judge compiled on. A table without such a column is read by our names."""
+    """Our name of a column -> the user's, from a task file or from the data of the compile. A table without such a
+    column is read by our names."""
 
     def __post_init__(self) -> None:
         names = [a.name for a in self.aspects]
@@ -112,7 +112,7 @@ class Task:
         """The aspect with this name.
 
         Raises:
-            InputError: the task has none.
+            InputError: There is none.
         """
         by_name = {aspect.name: aspect for aspect in self.aspects}
         if name not in by_name:
@@ -128,16 +128,16 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One output for a source. All raters' values are kept; their mean is what judges are compared with."""
+    """One output for a source, with the ratings of all raters; judges are compared with their mean."""
 
     id: str
     text: str
     ratings: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """Aspect name -> one value per rater, in the file's order."""
     comments: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Aspect name -> what raters wrote about their ratings; a tuner may read it, no judge does."""
+    """Aspect name -> what raters wrote about their ratings; read by tuners, never by judges."""
     row: Mapping[str, object] = field(default_factory=dict, compare=False, repr=False)
-    """All columns of the input, in their order, where the reader was told to keep them."""
+    """All columns of the input in their order, if the reader keeps them (`keep_columns`)."""
 
     def rating(self, aspect: str) -> float | None:
         """The mean over raters, or None without a rating of this aspect."""
@@ -147,17 +147,17 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class RatedGroup:
-    """A source with its candidates: the unit of ranking, of splitting and of resampling."""
+    """A source with its candidates; candidates are ranked within their group."""
 
     id: str
     source: str
-    """What the candidates were written for; empty where texts are judged by themselves."""
+    """The input that the candidates were written for; empty where texts have none."""
     candidates: tuple[Candidate, ...]
     context: str = ""
     references: tuple[str, ...] = ()
     sampling_probability: float | None = None
-    """The probability with which it was chosen to be rated (`debate next`); None for a source that was not chosen.
-    Chosen sources may teach a judge and are never held out."""
+    """The probability with which `debate next` selected the source for rating; None for all others. Selected sources
+    are used for tuning and choosing, and never held out."""
 
     def __post_init__(self) -> None:
         if not self.candidates:
@@ -171,28 +171,28 @@ class RatedGroup:
     def source_key(self) -> str:
         """The source text with single spaces: groups with equal keys have the same source.
 
-        A group without a source has a key of its own, from its id and its texts.
+        A group without a source has a unique key of its id and texts.
         """
         return " ".join(self.source.split()) or f"{self.id}\n{self.all_texts}"
 
     @property
     def source_id(self) -> str:
-        """A hash of the source: groups with equal ids have the same."""
+        """A hash of `source_key`."""
         return fingerprint(self.source_key)
 
     def unique_key(self, aspects: Sequence[Aspect]) -> str:
-        """What no two groups of a corpus share: the source; of a pair also its texts, for several pairs of a source are
-        no ranking of all of them. A split keeps groups of one source together."""
+        """A key that no other group of a corpus has: the source; of a pair also the texts, because a source may have
+        several pairs. A split keeps groups of one source together."""
         return self.source_key + (f"\n{self.all_texts}" if any(map(self.is_pair, aspects)) else "")
 
     @property
     def all_texts(self) -> str:
-        """All candidates' texts, one after the other."""
+        """All candidates' texts, joined by line breaks."""
         return "\n".join(candidate.text for candidate in self.candidates)
 
     @property
     def without_ratings(self) -> RatedGroup:
-        """Without ratings and comments."""
+        """The group without ratings and comments."""
         return replace(self, candidates=tuple(replace(c, ratings={}, comments={}) for c in self.candidates))
 
     def ratings(self, aspect: str) -> list[float | None]:
@@ -200,7 +200,7 @@ class RatedGroup:
         return [c.rating(aspect) for c in self.candidates]
 
     def is_pair(self, aspect: Aspect) -> bool:
-        """Whether the ratings are outcomes of a comparison: loss 0, tie 0.5 and win 1 of two candidates."""
+        """Whether the ratings are the outcome of a comparison of two candidates: loss 0, tie 0.5, win 1."""
         scale, rated = aspect.scale, [rating for rating in self.ratings(aspect.name) if rating is not None]
         outcomes = (scale.low, scale.high, scale.step) == (0, 1, 0.5)
         return outcomes and len(self.candidates) == len(rated) == 2 and math.isclose(sum(rated), 1)
@@ -212,7 +212,7 @@ class RatedGroup:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a corpus came from, precise enough to fetch it again."""
+    """Where a corpus came from, precise enough to load it again."""
 
     name: str
     location: str
@@ -227,16 +227,16 @@ class Corpus:
     groups: tuple[RatedGroup, ...]
     origin: Origin
     reported: tuple[str, ...] = ()
-    """Of a public set: the aspects that papers report, where these are not all that it is rated for."""
+    """The aspects that papers on a public set report; empty if they report all."""
 
     @property
     def grouped(self) -> bool:
-        """Whether candidates compete inside groups; otherwise only sample-level agreement exists."""
+        """Whether some group has several candidates; otherwise only sample-level agreement is defined."""
         return any(len(g.candidates) > 1 for g in self.groups)
 
     @property
     def sources(self) -> int:
-        """Number of different sources, on which evidence rests; fewer than groups where a source has several pairs."""
+        """Number of different sources; fewer than groups where a source has several pairs."""
         return len({group.source_key for group in self.groups})
 
     @property
@@ -246,20 +246,21 @@ class Corpus:
 
     @property
     def random_sample(self) -> Corpus:
-        """Without the groups that were chosen to be rated, which would prove nothing about others."""
+        """The corpus without the groups that were selected for rating: agreement on them does not generalize to
+        others."""
         return replace(self, groups=tuple(group for group in self.groups if group.sampling_probability is None))
 
     def rated_aspects(self) -> tuple[str, ...]:
-        """The task's aspects that at least one candidate has a rating for, in the task's order."""
+        """The aspects for which at least one candidate has a rating, in the task's order."""
         seen = {name for g in self.groups for c in g.candidates for name, values in c.ratings.items() if values}
         return tuple(a.name for a in self.task.aspects if a.name in seen)
 
     def select_aspects(self, names: Sequence[str] = ()) -> tuple[str, ...]:
-        """The aspects that a user means.
+        """The aspects to judge.
 
         Args:
-            names: Aspects, or `ALL` alone for all that are rated. Empty: those that papers on the set report, or where
-                it is no such set, all that are rated.
+            names: Aspects, or `ALL` alone for all rated ones. Empty: those that papers on a public set report, for
+                other data all rated ones.
         """
         rated = self.rated_aspects()
         if tuple(names) == (ALL,) and ALL not in rated:
@@ -268,7 +269,7 @@ class Corpus:
 
 
 def group_to_json(group: RatedGroup) -> dict[str, object]:
-    """The group as the plain values of the project's JSONL format."""
+    """The group as an object of the project's JSONL format."""
     return {
         "group": group.id,
         "source": group.source,
@@ -288,7 +289,7 @@ def _candidate_to_json(candidate: Candidate) -> dict[str, object]:
 
 
 def fingerprint(values: Iterator[object] | object) -> str:
-    """A short stable hash of JSON values; independent of process, platform and hash seed."""
+    """A short hash of JSON values; independent of process, platform and hash seed."""
     if isinstance(values, Iterator):
         values = list(values)
     text = json.dumps(values, sort_keys=True, ensure_ascii=False, separators=(",", ":"))

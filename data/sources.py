@@ -1,7 +1,7 @@
-"""Which sources of the data are used: the first ones, a share of them, or those from one place to another.
+"""Selection of sources by their position in the data: the first ones, a share of them, or a range.
 
-They are counted in the order of the data, not drawn: the same sources are meant whatever the seed, and what `1-50`
-was compiled on, `51-100` has never seen.
+The selection is not random: it does not depend on the seed, and a judge that was compiled on `1-50` has never seen
+`51-100`.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ _NUMBERS = re.compile(r"(\d+)(?:-(\d+))?", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class SourceSelection:
-    """Sources by their places in the data, or by a share of them."""
+    """A range of positions, or a share of the sources from the first one on."""
 
     first: int = 1
     last: int = 0
-    """The last place, itself included; 0 where a share is meant."""
+    """The last position, inclusive; 0 where `share` is set."""
     share: float | None = None
 
     @classmethod
     def parse(cls, text: str) -> SourceSelection:
-        """Read what a user writes; see `FORM`.
+        """Parse the value of a setting; see `SELECTION_SYNTAX`.
 
         Raises:
-            InputError: It is none of these.
+            InputError: It is invalid.
         """
         if numbers := _NUMBERS.fullmatch(text):
             first, last = (1, int(numbers[1])) if numbers[2] is None else (int(numbers[1]), int(numbers[2]))
@@ -48,10 +48,10 @@ class SourceSelection:
         raise InputError("not a valid selection of sources", field="sources", expected=SELECTION_SYNTAX, found=text)
 
     def bounds(self, total: int, file: str | Path) -> tuple[int, int]:
-        """The places from which and to which; a share is rounded, and is one source at least.
+        """First and last position, inclusive; a share is rounded, to at least one source.
 
         Raises:
-            InputError: There are not so many sources in the file.
+            InputError: There are fewer sources in the file.
         """
         if self.share is not None:
             return 1, max(1, int(self.share * total + 0.5))
@@ -67,23 +67,23 @@ class SourceSelection:
         return self.first, self.last
 
     def select(self, groups: Iterable[T], total: Callable[[], int]) -> Iterator[T]:
-        """Of what comes as a stream; `total` counts it beforehand, which only a share needs.
+        """The selected groups of a stream, which is not read beyond the last one.
 
-        What lies behind the last one is not read.
+        `total` counts all groups; it is called for a share only.
         """
         last = self.last if self.share is None else self.bounds(total(), "")[1]
         return islice(groups, self.first - 1, last)
 
 
 def select_sources(corpus: Corpus, text: str | None) -> Corpus:
-    """The corpus with the chosen sources only.
+    """The corpus with the selected sources only.
 
     Args:
         corpus: All sources.
-        text: As `SourceSelection.of` takes it; None for all.
+        text: See `SELECTION_SYNTAX`; None for all.
 
     Raises:
-        InputError: It is no choice, or there are fewer sources than that.
+        InputError: The selection is invalid, or there are fewer sources.
     """
     if text is None:
         return corpus

@@ -1,13 +1,13 @@
 """The seeded split of a corpus into train, dev and held-out, by source.
 
-Groups are put in the order of a hash of seed and source text and cut at the fractions. So the order of the file
-does not matter (groups without a source are hashed with their ids, which may be row numbers), and adding or removing a
-group moves at most one other group across each cut. Groups with nearly the same source (`data/near_duplicates.py`) are
-put where the first of them is and stay in one part, so that no judge is measured on what it was tuned on; a cut that
-would divide them moves to their nearer end.
+Groups are ordered by a hash of seed and source text and cut at the fractions. So the order of the file does not matter
+(groups without a source are hashed with their ids, which may be row numbers), and adding or removing a group moves at
+most one other group across each cut. Groups with nearly the same source (`data/near_duplicates.py`) are put where the
+first of them is and stay in one part, so that no judge is measured on sources that it was tuned on; a cut that would
+divide them moves to their nearer end.
 
-Sources that were chosen to be rated (`RatedGroup.sampling_probability`) come first, in train and dev, and are never
-held out: they say nothing about others.
+Sources that were selected for rating (`RatedGroup.sampling_probability`) come first, in train and dev, and are never
+held out: agreement on them does not generalize to others.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class Splits:
     fingerprints: Mapping[str, str]
     """Part -> digest of its texts and ratings."""
     left_out: Mapping[str, int]
-    """`part/aspect` -> groups that stay in the part but tell nothing about the aspect, because its ratings are equal or
-    missing there; without groups of several candidates, the candidates without a rating."""
+    """`part/aspect` -> number of groups that stay in the part but do not count for the aspect, because all its ratings
+    are equal or missing there; without groups of several candidates, the candidates without a rating."""
     joined: tuple[tuple[str, ...], ...] = ()
-    """The sets of groups that were kept in one part because their sources are nearly the same, by their ids."""
+    """The sets of near-duplicate groups, by their ids, which were kept in one part."""
 
     def near_duplicates_note(self) -> str:
         """How many sources are near-duplicates, as a sentence; empty where none is."""
@@ -66,19 +66,19 @@ def split(
     """Split a corpus by source.
 
     Args:
-        corpus: any corpus; every source text may occur in one group only.
-        aspects: the aspects that are going to be judged; each must be measurable in each part.
-        seed: determines the order of the groups.
-        fractions: shares of the groups for train, dev and held-out.
+        corpus: Any corpus; every source text may occur in one group only.
+        aspects: The aspects to judge; each must be measurable in each part.
+        seed: Determines the order of the groups.
+        fractions: Shares of the groups for train, dev and held-out.
 
     Raises:
-        InputError: a source text in two groups, fractions that do not add up to 1, or a part with too little to
-            measure an aspect: fewer than `MIN_GROUPS` groups whose candidates are rated differently, or, without
-            groups of several candidates, fewer than `MIN_ITEMS` rated ones or all of them rated alike.
+        InputError: A source text is in two groups, the fractions do not add up to 1, or a part has too few ratings to
+            measure an aspect: fewer than `MIN_GROUPS` groups with unequal ratings, or, without groups of several
+            candidates, fewer than `MIN_ITEMS` rated ones or only equal ratings.
     """
     if len(fractions) != 3 or min(fractions) <= 0 or not math.isclose(math.fsum(fractions), 1):
         raise InputError(
-            "not fractions of a whole", expected="three positive numbers that add up to 1", found=fractions
+            "not fractions of the groups", expected="three positive numbers that add up to 1", found=fractions
         )
     duplicate_sets = near_duplicates(corpus.groups)
     sets = ordered_sets(corpus, seed, duplicate_sets)
@@ -94,7 +94,7 @@ def split(
 def append_held_out(corpus: Corpus, held_out: Corpus) -> Corpus:
     """Both corpora as one, for a user's own held-out part; its groups come last.
 
-    A held-out group whose id is taken gets another one.
+    A held-out group whose id already exists gets another one.
 
     Raises:
         InputError: The two are rated for different tasks, or a source of one is nearly the same as one of the other.
@@ -133,7 +133,7 @@ def append_held_out(corpus: Corpus, held_out: Corpus) -> Corpus:
 
 
 def refuse_selected(held_out: Corpus, field: str) -> None:
-    """Refuse held-out sources that were chosen to be rated.
+    """Refuse held-out sources that were selected for rating.
 
     Raises:
         InputError: There are some.
@@ -141,18 +141,18 @@ def refuse_selected(held_out: Corpus, field: str) -> None:
     selected = [group.id for group in held_out.groups if group.sampling_probability is not None]
     if selected:
         raise InputError(
-            "too few sources were drawn at random: some that were chosen to be rated would be held out, and agreement "
-            "on them proves nothing about others",
+            "too few sources were drawn at random: some that were selected for rating would be held out, and agreement "
+            "on them does not generalize to others",
             file=held_out.origin.location,
             field=field,
             expected="held-out sources with nothing in the column drawn",
-            found=f"{len(selected)} chosen ones, e.g. {selected[0]!r}",
+            found=f"{len(selected)} selected ones, e.g. {selected[0]!r}",
             remedy="rate more sources that are drawn at random, or name a file of such sources with --held-out",
         )
 
 
 def _source_or_texts(group: RatedGroup) -> tuple[str, ...]:
-    """What two groups must not have in common: the source, or without one the texts."""
+    """The key of overlap between --data and --held-out: the source, or without one the texts."""
     return (group.source,) if group.source else tuple(sorted(candidate.text for candidate in group.candidates))
 
 
@@ -160,7 +160,7 @@ def split_with_held_out(corpus: Corpus, held_out: int, *, aspects: Sequence[str]
     """Split all but the last `held_out` groups into train and dev of equal size; these groups are held out.
 
     Raises:
-        InputError: As `split` raises it.
+        InputError: As in `split`.
     """
     first = len(corpus.groups) - held_out
     others = replace(corpus, groups=corpus.groups[:first])
@@ -189,7 +189,7 @@ def named_splits(
 
 
 def cut(corpus: Corpus, sets: Sequence[Sequence[RatedGroup]], fractions: Sequence[float]) -> list[Corpus]:
-    """Cut the groups into consecutive parts of about these fractions, without dividing a set."""
+    """Cut the groups into consecutive parts of about these fractions; sets are not divided."""
     ordered = [group for group_set in sets for group in group_set]
     targets = [math.floor(math.fsum(fractions[: i + 1]) * len(ordered) + 0.5) for i in range(len(fractions) - 1)]
     boundaries = [0, *accumulate(map(len, sets))]
@@ -198,15 +198,15 @@ def cut(corpus: Corpus, sets: Sequence[Sequence[RatedGroup]], fractions: Sequenc
 
 
 def ordered_sets(corpus: Corpus, seed: int, duplicate_sets: Sequence[tuple[int, ...]]) -> list[list[RatedGroup]]:
-    """The groups in the order of their hashes, as sets that must not be divided (most of one group).
+    """The groups in the order of their hashes, as sets that must not be divided (most have one group).
 
     Args:
         corpus: The groups.
         seed: Hashed with the sources.
-        together: The near-duplicates, as indices into the groups; each set comes where the first of it does.
+        duplicate_sets: The near-duplicates, as indices into the groups; a set is put where its first group is.
 
     Raises:
-        InputError: A source text in two groups.
+        InputError: A source text is in two groups.
     """
     id_of_key: dict[str, str] = {}
     for group in corpus.groups:
@@ -234,11 +234,11 @@ def require_measurable(corpus: Corpus, parts: Mapping[str, Corpus], aspect: str,
     """Refuse parts with too few ratings to measure an aspect on.
 
     Args:
-        corpus: What was split.
+        corpus: The corpus that was split.
         parts: Name of a part -> its groups.
         aspect: The aspect.
-        needed: Name of a part -> how many groups whose candidates are rated differently it needs; in a corpus without
-            groups of several candidates, how many rated candidates. Other parts need none.
+        needed: Name of a part -> the number of groups with unequal ratings that it needs; in a corpus without groups of
+            several candidates, of rated candidates. Other parts need none.
 
     Raises:
         InputError: A part has fewer, or, in a corpus without groups of several candidates, only equal ratings.
@@ -258,7 +258,7 @@ def require_measurable(corpus: Corpus, parts: Mapping[str, Corpus], aspect: str,
             else f"at least {min(needed.values())} {what} in each part",
             found=", ".join(f"{name} {count}" for name, count in counts.items())
             + f" (of {len(corpus.groups)} sources)",
-            # How many single candidates a part has does not depend on the seed.
+            # The number of single candidates of a part does not depend on the seed.
             remedy="rate more sources, or leave this aspect out with --aspects"
             + (", or try another --seed" if corpus.grouped else ""),
         )
@@ -275,8 +275,8 @@ def require_measurable(corpus: Corpus, parts: Mapping[str, Corpus], aspect: str,
 
 
 def count_unranked(part: Corpus, aspect: str, *, grouped: bool) -> int:
-    """The number of groups whose candidates are all rated alike; in a corpus without groups of several candidates
-    (`grouped` is false), of those without a rating."""
+    """The number of groups without unequal ratings; in a corpus without groups of several candidates (not `grouped`),
+    of groups without a rating."""
     if grouped:
         return sum(not group.has_distinct_ratings(aspect) for group in part.groups)
     return sum(group.candidates[0].rating(aspect) is None for group in part.groups)

@@ -1,8 +1,8 @@
 """The built-in tasks: summaries of articles, replies in a dialogue and answers that were compared, with rubrics in our
 own words.
 
-The aspects and scales are those of the two sets that judges are usually compared on, SummEval (Fabbri et al.
-2021) and USR's ratings of Topical-Chat (Mehri and Eskenazi 2020). Other tasks come from task files.
+The aspects and scales are those of the most used benchmarks of judges, SummEval (Fabbri et al. 2021) and USR's ratings
+of Topical-Chat (Mehri and Eskenazi 2020). Other tasks come from task files.
 """
 
 from __future__ import annotations
@@ -150,6 +150,6 @@ PAIRS = Task(
         ),
     ),
 )
-"""Texts that were compared with one another (`data.files.pairs`): their ratings are wins, losses and ties."""
+"""Compared texts (`data.files.pairs`): their ratings are wins, losses and ties."""
 
 TASKS: dict[str, Task] = {task.name: task for task in (SUMMARIZATION, DIALOGUE, PAIRS)}

@@ -12,9 +12,9 @@ from debate_judge.data.schema import Candidate, Corpus, RatedGroup, Task
 def check_corpus(corpus: Corpus, again: Corpus | None = None, *, raters: int = 1) -> None:
     """Assert what splitting, judging and agreement rely on:
 
-    1. There are groups, each with an id of its own, and each candidate has an id of its own in its group.
-    2. All candidates of a source are in one group: no source text occurs twice, whitespace aside. Of texts that were
-       compared with one another a group is a pair, and no pair occurs twice.
+    1. There are groups with unique ids, and the ids of candidates are unique in their group.
+    2. All candidates of a source are in one group: no source text occurs twice, whitespace aside. In data of compared
+       texts a group is a pair, and no pair occurs twice.
     3. Every text has a visible character and can be written as UTF-8; only source and context may be empty.
     4. Every rating belongs to an aspect of the task, is a finite float and lies on the aspect's scale; some
        candidate is rated, and the values of several raters are all kept.
@@ -22,9 +22,9 @@ def check_corpus(corpus: Corpus, again: Corpus | None = None, *, raters: int = 1
        same digest.
 
     Args:
-        corpus: What a loader returned.
-        again: What it returned for the same input a second time; without it only the digest is computed twice.
-        raters: How many raters the most rated candidate has in the records.
+        corpus: What the loader returned.
+        again: What the loader returned for the same input a second time; None to compute the digest twice only.
+        raters: The largest number of ratings of a candidate in the records.
 
     Raises:
         AssertionError: Naming the group, the candidate and what is wrong.

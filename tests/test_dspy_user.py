@@ -17,7 +17,6 @@ import pytest
 
 from debate_judge import Aspect, Debate, Scale, Task, corpus, examples, group_agreement, offline_lm
 from debate_judge.data.agreement.tables import GroupScores, agreement_table
-from debate_judge.data.errors import InputError
 from debate_judge.programs import build_preset
 from debate_judge.programs.devset import FAILURE_SCORE
 from debate_judge.programs.judge import Unscored, Verdict
@@ -221,9 +220,6 @@ def test_examples_have_what_a_call_needs(tmp_path: Path) -> None:
     }
     with says(score="3"):
         assert Debate(rounds=0)(**made[0].inputs()).scores == [3, 3]
-    file.write_text(json.dumps(group("b", 2, 2)))
-    with pytest.raises(InputError, match="rated differently"):
-        examples(corpus(file, task=SUPPORT), ["tone"])
 
 
 def test_parts_are_those_of_a_compile() -> None:

@@ -1,9 +1,9 @@
 """Maps the columns of a user's table to the project's names (`ROLES` and the aspects of the task).
 
-A column matches by its name, whatever its case and whether blanks, hyphens or underscores divide its words, or because
-`--columns` says so. `helpfulness_1` and `helpfulness_rater2` are two raters of the aspect helpfulness. A table with the
-columns aspect and rating has one row for each rating; one with a column rater has one row for each candidate and rater.
-Other columns are not read. `ReadingNotes` lists them in one line, with the missing name that each one resembles.
+A column matches by its name, ignoring case and whether blanks, hyphens or underscores separate its words, or by an
+entry of `--columns`. `helpfulness_1` and `helpfulness_rater2` are two raters of the aspect helpfulness. A table with
+columns aspect and rating has one row per rating; one with a column rater has one row per candidate and rater. Other
+columns are not read; `ReadingNotes` lists them in one line, with the missing name that each one resembles.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ ROLES = (
     *("group", "source", "candidate", "text", "context", "reference", "references", "task"),
     *("rater", "aspect", "rating", "comment", "ratings", "comments", "drawn"),
 )
-"""Our names of columns, apart from those of aspects."""
+"""The project's names of columns, apart from those of aspects."""
 
 NESTED = ("id", "candidates", "ratings", "comments")
-"""Fields that only records of JSON have: they hold others, or are a candidate's id."""
+"""Fields of JSON records only: nested objects, and a candidate's id."""
 
 _MAX_NAMED = 20
-"""Of more columns than these that are not read, the others are not named."""
+"""Maximum number of unread columns that the notes list."""
 
 COMMENTS = "comments."
 """Prefix of the columns with comments on one aspect."""
@@ -52,7 +52,7 @@ OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
     "rating": ("score", "value", "grade", "label", "points", "mark", "stars", "judgement", "judgment"),
     "comment": ("rationale", "reason", "explanation", "note", "notes", "feedback", "justification", "remark"),
 }
-"""Role -> other common names of it. They are suggested in errors and notes; see `guess_roles` for a guess."""
+"""Role -> other common names, which errors and notes suggest; `guess_roles` guesses by them."""
 
 RATER_NAME = re.compile(
     r"(?:annotator|labell?er|rater|reviewer|evaluator|assessor|grader|scorer|judge|coder|worker|expert|user|participant"
@@ -60,16 +60,17 @@ RATER_NAME = re.compile(
     r"|(?:annotated|labell?ed|rated|reviewed|evaluated|assessed|graded|scored|judged|coded|completed|created)_by"
     r"(?:_(?:id|e?_?mail|name))?"
 )
-"""Other names of the column `rater`, in the form of `normalized_name`."""
+"""Other names of the column `rater`, normalized (`normalized_name`)."""
 
 _CUTOFF = 0.6
-"""How near a column's name is to one that is needed; less than elsewhere, since a source left unread changes groups."""
+"""Least similarity of a column's name to a required one. Lower than the default, because an unread source would change
+the groups."""
 
 _TEXT_ROLES = ("group", "source", "context", "candidate", "text")
-"""Roles that tell one text from others."""
+"""Roles that identify a text."""
 
 _PARTNER = {"aspect": "rating", "rating": "aspect"}
-"""Roles that mean something only together."""
+"""Roles that are used only together."""
 
 _RATER_WORD = "rater|annotator|judge|human|expert|worker|person"
 _RATER_ENDING = (
@@ -78,19 +79,18 @@ _RATER_ENDING = (
 
 
 def normalized_name(name: str) -> str:
-    """The form in which names are compared: lower case, with underscores for blanks and hyphens."""
+    """The name in lower case with underscores for blanks and hyphens, for comparisons."""
     return re.sub(r"[\s_-]+", "_", name.strip().casefold())
 
 
 def rater_base(key: str) -> str | None:
-    """The column's name in the form of `normalized_name` without the ending that numbers a rater; None without such an
-    ending."""
+    """The normalized name of a column without the ending that numbers a rater; None without such an ending."""
     match = re.fullmatch(rf"(.+?){_RATER_ENDING}", key)
     return normalized_name(match.group(1)) if match else None
 
 
 def missing_column_error(record: Record, role: str, keys: Iterable[str]) -> InputError:
-    """The error for a required column that is missing; it suggests the column that may be meant."""
+    """The error for a missing column; it suggests a similar one."""
     names = [key for key in keys if normalized_name(key) in OTHER_NAMES.get(role, ())]
     near = did_you_mean(role, list(keys), "did you mean {}?", _CUTOFF)
     guess = names[0] if names else "COLUMN"
@@ -104,17 +104,17 @@ def missing_column_error(record: Record, role: str, keys: Iterable[str]) -> Inpu
 
 
 def has_no_similar_column(role: str, keys: Collection[str]) -> bool:
-    """Whether no column resembles `role`, so that the file does without it rather than calling it something else."""
+    """Whether no column resembles `role`, so that the file probably has no such column under another name."""
     return did_you_mean(role, list(keys), cutoff=_CUTOFF) is None and _column_with_common_name(role, keys) is None
 
 
 def suggest_columns_flag(name: str, names: Collection[str], unread: Collection[str]) -> str:
-    """The `--columns` entry to suggest for a column whose name is a common one for one of ours; else empty.
+    """The `--columns` entry to suggest for a column with another common name of a role; empty for other columns.
 
     Args:
-        name: The column's.
-        names: Ours that no column matched.
-        unread: All columns that matched none of ours.
+        name: Name of the column.
+        names: Our names that no column matched.
+        unread: All columns that matched none of our names.
     """
     role = next((role for role in (*OTHER_NAMES, "rater") if _column_with_common_name(role, [name]) is not None), "")
     partner = _PARTNER.get(role, "")
@@ -126,15 +126,15 @@ def suggest_columns_flag(name: str, names: Collection[str], unread: Collection[s
 
 
 def guess_roles(records: Sequence[Record], matched: Mapping[str, str], rest: Sequence[str]) -> dict[str, str]:
-    """Role -> column that a guess takes for it by a common name.
+    """Role -> column, guessed from other common names of the role.
 
-    The source and the text are taken by their name alone. An aspect and its rating are taken where the first holds
-    words and the same text comes with several of them: then a row is one rating. A rater is taken where no two rows of
-    one text (and aspect) have the same one, and, unless a row is one rating, where texts repeat at all.
+    Source and text are guessed by name alone. Aspect and rating are guessed where the first holds words and a text
+    occurs with several of them: a row is then one rating. A rater is guessed where no two rows of one text (and aspect)
+    have the same one, and, unless a row is one rating, where texts repeat at all.
 
     Args:
         records: All rows.
-        matched: Role -> column, for those that have our names or were named by the user.
+        matched: Role -> column, for roles that are already matched.
         rest: Columns that match no role.
     """
     taken: dict[str, str] = {}
@@ -162,7 +162,7 @@ def guess_roles(records: Sequence[Record], matched: Mapping[str, str], rest: Seq
 
 
 def rater_column(records: Sequence[Record], roles: Mapping[str, str], rest: Iterable[str]) -> str | None:
-    """The column that tells apart the rows about one text, if one has a rater's name and does so.
+    """The column with a rater's name that distinguishes the rows of each text; None without one.
 
     Args:
         records: All rows.
@@ -178,7 +178,7 @@ def rater_column(records: Sequence[Record], roles: Mapping[str, str], rest: Iter
 
 
 def _column_with_common_name(role: str, keys: Iterable[str]) -> str | None:
-    """The column with the commonest of the other names of a role."""
+    """The column that has the first, most common, of the other names of a role."""
     by_name = {normalized_name(key): key for key in reversed(list(keys))}
     if role == "rater":
         return next((key for name, key in reversed(by_name.items()) if RATER_NAME.fullmatch(name)), None)
@@ -191,25 +191,25 @@ def _is_word(value: object) -> bool:
 
 
 def count_distinct(records: Iterable[Record], columns: Sequence[str]) -> int:
-    """How many different combinations of values the columns have."""
+    """Number of different combinations of values in the columns."""
     return len({tuple(" ".join(str(record.values.get(column)).split()) for column in columns) for record in records})
 
 
 @dataclass(frozen=True)
 class ColumnNames:
-    """The names that a user gave with `--columns`."""
+    """Names of the columns in a user's file."""
 
     renamed: Mapping[str, str] = field(default_factory=dict)
-    """Our name -> the user's column."""
+    """Our name -> the user's column, from `--columns`."""
     defaults: Mapping[str, str] = field(default_factory=dict)
-    """The same from a task file or an export. It holds for tables that have the column; others are read without it."""
+    """The same from a task file or an export; used only for tables that have the column."""
 
     @classmethod
     def parse(cls, entries: Iterable[str]) -> ColumnNames:
-        """Read `NAME=COLUMN` entries.
+        """Parse `NAME=COLUMN` entries.
 
         Raises:
-            InputError: An entry has another form, or a name comes twice.
+            InputError: An entry is invalid, or a name occurs twice.
         """
         renamed: dict[str, str] = {}
         for entry in entries:
@@ -225,7 +225,7 @@ class ColumnNames:
         return cls(renamed)
 
     def names_for(self, keys: Iterable[str]) -> dict[str, str]:
-        """Our name -> the user's column, for a table with these columns."""
+        """Our name -> the user's column, in a table with the columns `keys`."""
         present = {base for key in keys for base in (key, rater_base(key))} if self.defaults else set()
         taken = set(self.renamed.values())
         used_defaults = {
@@ -238,7 +238,7 @@ class ColumnNames:
         return used_defaults | dict(self.renamed)
 
     def match(self, keys: Sequence[str], names: Collection[str]) -> tuple[dict[str, str], list[str]]:
-        """Match a record's `keys` with our `names`: our name -> key, and the keys that match none, in their order."""
+        """Match the fields `keys` of a record with our `names`: our name -> field, and the fields that match none."""
         plain, renamed = {normalized_name(name): name for name in names}, self.names_for(keys)
         matched = {ours: column for ours, column in renamed.items() if ours in names and column in keys}
         named = set(renamed.values())
@@ -254,10 +254,10 @@ class ColumnNames:
         """Check that every entry of `--columns` names one of ours and a column that exists.
 
         Args:
-            record: The first one of the file.
-            keys: All field names in it.
+            record: The first record of the file.
+            keys: Names of its fields.
             names: Our names.
-            bases: Names that stand for several columns of raters, e.g. `help` for `help_1` and `help_2`.
+            bases: Common names of several raters' columns, e.g. `help` of `help_1` and `help_2`.
 
         Raises:
             InputError: An entry does not.
@@ -285,18 +285,18 @@ class ColumnNames:
 
 @dataclass(frozen=True)
 class RowLayout:
-    """What each column of a table holds, for one task."""
+    """The role of each column of a table, for one task."""
 
     roles: Mapping[str, str]
     """Role -> the user's column."""
     ratings: Mapping[str, tuple[str, ...]]
-    """Aspect -> its columns: one, or one for each rater."""
+    """Aspect -> its columns: one, or one per rater."""
     comments: Mapping[str, tuple[str, ...]]
-    """Aspect -> the columns with comments on it; nothing -> those on a row's rating, or on the only aspect."""
+    """Aspect -> its columns of comments; the empty name -> comments on a row's rating, or on the only aspect."""
     ignored: tuple[str, ...]
     """Columns that are not read."""
     replaced: tuple[str, ...] = ()
-    """Columns that are not read since their aspect also has one for each rater: most likely the means of these."""
+    """Columns that are not read because their aspect also has one per rater: most likely the means of these."""
 
     @property
     def is_long(self) -> bool:
@@ -305,7 +305,7 @@ class RowLayout:
 
     @property
     def has_rows_per_candidate(self) -> bool:
-        """Whether several rows may be about one candidate."""
+        """Whether a candidate may have several rows."""
         return self.is_long or "rater" in self.roles
 
 
@@ -326,7 +326,7 @@ def row_layout(keys: Sequence[str], task: Task, columns: ColumnNames) -> RowLayo
 
 
 def column_names(task: Task) -> tuple[str, ...]:
-    """All names that a column of a table can have."""
+    """All names of ours that a column can have."""
     aspects = [aspect.name for aspect in task.aspects]
     return (*aspects, *(role for role in ROLES if role not in aspects), *(COMMENTS + a for a in aspects))
 
@@ -334,21 +334,21 @@ def column_names(task: Task) -> tuple[str, ...]:
 def _columns_with_raters(
     matched: Mapping[str, str], rest: Sequence[str], names: Sequence[str], prefix: str, columns: ColumnNames
 ) -> tuple[dict[str, tuple[str, ...]], list[str]]:
-    """The columns of each name, among them those of single raters, which replace the one that is named alone.
+    """The columns of each name; columns of single raters replace the column without a rater.
 
     Args:
-        matched: Name -> the column that is named like it.
+        matched: Name -> the column that matches it exactly.
         rest: Columns that match no name.
         names: Aspects, or the names of their comments.
-        prefix: What is left away from the names in the result.
-        columns: Names that the user gave; several for comments are joined by `+`.
+        prefix: Prefix of `names` that the result leaves out.
+        columns: The user's names; several columns of comments are joined by `+`.
 
     Returns:
-        Aspect, or nothing for a comment on none -> its columns, and the columns that are still unmatched.
+        Aspect (empty for a comment on none) -> its columns, and the columns that remain unmatched.
     """
     columns_of: dict[str, tuple[str, ...]] = {}
     unmatched, bases = list(rest), {key: rater_base(key) for key in rest}
-    # The longest name first: an aspect may be called `quality`, and another `quality_a`.
+    # Longest names first: one aspect may be called `quality` and another `quality_a`.
     for name in sorted(names, key=len, reverse=True):
         base = columns.renamed.get(name, name)
         several = base.split("+") if prefix and name not in matched else []
@@ -362,15 +362,15 @@ def _columns_with_raters(
 
 
 class ReadingNotes:
-    """Collects what a user should know about how a file was read, and logs it in one line."""
+    """Collects notes for the user on how a file was read, and logs them in one line."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._parts: list[str] = []
-        self._told = ""
+        self._logged = ""
         self._used: set[str] = set()
         self._ignored: dict[str, str] = {}
-        self._more = False
+        self._truncated = False
 
     def add(self, part: str) -> None:
         if part not in self._parts:
@@ -389,9 +389,9 @@ class ReadingNotes:
         Args:
             used: Names of fields that are read.
             ignored: Names of fields that are not.
-            names: Ours that no field matched; the one that an ignored name resembles is suggested.
-            why: Why the fields are ignored, if not because their names are unknown.
-            record: One that has the fields; it is said of those that hold a number there.
+            names: Our names that no field matched; suggested for similar ignored ones.
+            why: The reason, if it is not that the names are unknown.
+            record: A record with the fields; the note says which of them hold numbers.
         """
         self._used.update(used)
         unread = [name for name in ignored if name not in self._ignored]
@@ -399,11 +399,11 @@ class ReadingNotes:
         for name in unread[:room]:
             hint = why or did_you_mean(name, names) or suggest_columns_flag(name, names, unread)
             self._ignored[name] = hint or _number_hint(name, record)
-        self._more = self._more or len(unread) > room
+        self._truncated = self._truncated or len(unread) > room
 
     @property
     def ignored(self) -> dict[str, str]:
-        """Field that no record was read from -> the reason, or the name that may be meant."""
+        """Unread field -> the reason, or a suggestion."""
         return {name: hint for name, hint in self._ignored.items() if name not in self._used}
 
     def text(self) -> str:
@@ -411,19 +411,19 @@ class ReadingNotes:
         parts = list(self._parts)
         if ignored := self.ignored:
             shown = ", ".join(f"{name!r}" + (f" ({hint})" if hint else "") for name, hint in ignored.items())
-            parts.append(f"not read: {shown}{', and others' * self._more}")
+            parts.append(f"not read: {shown}{', and others' * self._truncated}")
         return f"{self._name}: {'; '.join(parts)}" if parts else ""
 
     def log(self) -> None:
-        """Log the line, unless exactly this line has been logged."""
+        """Log the notes, unless the same text was logged before."""
         text = self.text()
-        if text != self._told:
+        if text != self._logged:
             logger.warning("%s", text)
-            self._told = text
+            self._logged = text
 
 
 def _number_hint(name: str, record: Record | None) -> str:
-    """What to say of a column that is not read although it holds a number; else empty."""
+    """A hint for an unread column that holds a number; else empty."""
     value = None if record is None else record.values.get(name)
     number = looks_like_a_number(value.strip()) if isinstance(value, str) else isinstance(value, int | float)
     return "holds numbers" if number and not isinstance(value, bool) else ""

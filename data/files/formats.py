@@ -1,10 +1,10 @@
 """Records from files of any format: JSON lines, a JSON array, CSV, Excel, Parquet, or a Hugging Face data set.
 
 The format follows from the name: its suffix, or `hf:NAME[:CONFIG][@SPLIT]` for the hub. The separator of a text table
-is named by Excel's line `sep=;`, or is that of comma, semicolon and tab which divides the header into most columns, or
-the vertical bar where none of them divides it. Where it is not the comma, numbers may have a decimal comma; elsewhere,
-and in sheets, in columns whose values all allow it and cannot all be two ratings. JSON lines, text tables, Parquet and
-the hub are streamed: memory does not grow with their length.
+is declared by Excel's line `sep=;`, or is the one of comma, semicolon and tab that splits the header into most columns,
+or the vertical bar if none of them splits it. With another separator than the comma, numbers may have a decimal comma;
+with the comma, and in sheets, only in columns whose values all allow it and cannot all be two ratings. JSON lines, text
+tables, Parquet and the hub are streamed: memory does not grow with their length.
 """
 
 from __future__ import annotations
@@ -36,34 +36,34 @@ from debate_judge.data.files.records import Record
 
 TEXT_TABLES, EXCEL, JSON = (".csv", ".tsv"), (".xlsx", ".xlsm", ".xls", ".ods"), (".jsonl", ".json", ".ndjson")
 SUFFIXES = (*JSON, *TEXT_TABLES, ".xlsx", ".parquet")
-"""Suffixes that messages name; those of other spreadsheets in `EXCEL` are read, too."""
+"""Suffixes that messages name; the other ones in `EXCEL` are read, too."""
 
 HUB = "hf:"
 """Prefix of names of data sets."""
 
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 _MAX_UNPACKED = 256 * 1024 * 1024
-"""Bytes of a column of Parquet that may come from far fewer."""
+"""Largest uncompressed size in bytes of a Parquet column chunk with a compression ratio above 200."""
 
 _SEP_LINE = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class RecordFile:
-    """A file or data set whose format is known, not yet read."""
+    """A file or data set whose format was detected, not yet read."""
 
     name: str
     """As the user wrote it."""
     format: str
-    """In words, e.g. `columns separated by semicolons`."""
+    """Description, e.g. `columns separated by semicolons`."""
     is_default: bool
-    """Whether the format follows from the suffix alone, so that the user need not be told."""
+    """Whether the format is the usual one of the suffix, so that no note is needed."""
     records: Callable[[], Iterator[Record]]
     """Opens the file and streams its records."""
 
     @property
     def folder(self) -> Path:
-        """The folder that paths of task files in the records are relative to."""
+        """The folder to which paths of task files in the records are relative."""
         return Path() if self.name.startswith(HUB) else Path(self.name).parent
 
 
@@ -75,7 +75,7 @@ def short_name(name: str) -> str:
 
 
 def has_known_format(name: str) -> bool:
-    """Whether a name has the form of one of the formats; no file is opened."""
+    """Whether the format can be detected from the name alone; no file is opened."""
     suffix = Path(name).suffix.lower()
     return name.startswith(HUB) or suffix in SUFFIXES or suffix in EXCEL
 
@@ -86,10 +86,11 @@ def read_records(path: str | Path) -> Iterator[Record]:
 
 
 def detect_format(name: str | Path) -> RecordFile:
-    """Find out the format of a file or data set.
+    """Detect the format of a file or data set.
 
     Raises:
-        InputError: The name does not tell the format, the file cannot be read, or its first line cannot be a header.
+        InputError: The format cannot be inferred from the name, the file cannot be read, or its first line cannot be a
+            header.
     """
     name = str(name)
     suffix = "" if name.startswith(HUB) else Path(name).suffix.lower()
@@ -133,13 +134,13 @@ def csv_rows(path: Path, separator: str | None = None) -> Iterator[Record]:
 
     Args:
         path: The file.
-        separator: Between the cells; by default the one that divides the header into most columns.
+        separator: Between the cells; None to detect it.
     """
     separator = separator or _detect_separator(path)
-    # A blank line in place of the one that names the separator keeps the numbers of the others.
+    # The line that declares the separator becomes blank, so that line numbers stay the same.
     texts = ("\n" if number == 1 and _declared_separator(text) else text for number, text in lines(path))
-    # strict: a quote that is never closed would otherwise swallow the rest of the file as one text.
-    # Python's limit for a cell, 131,072 characters, is less than long sources have; it is one for the process.
+    # strict: an unclosed quote would otherwise make the rest of the file one text.
+    # Long sources exceed Python's limit for a cell, 131,072 characters, which is global to the process.
     csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE_BYTES))
     reader = csv.reader(texts, delimiter=separator, strict=True)
 
@@ -184,7 +185,7 @@ def parquet_rows(path: Path) -> Iterator[Record]:
             for name, column_type in zip(schema.names, schema.types, strict=True)
             if column_type in _text_types(pyarrow)
         ]
-        # As a dictionary, a long text that is repeated is in memory once.
+        # As a dictionary, a repeated text is in memory once.
         file = pyarrow.parquet.ParquetFile(path, read_dictionary=texts)
         _refuse_decompression_bomb(file.metadata, path)
         for batch in file.iter_batches(batch_size=1000):
@@ -200,7 +201,7 @@ def parquet_rows(path: Path) -> Iterator[Record]:
     except OSError as error:
         raise unreadable_error(error, path) from None
     except (pyarrow.ArrowException, ValueError, OverflowError, KeyError) as error:
-        # Python cannot hold every date that Parquet can.
+        # Parquet has dates that Python cannot represent.
         after = f"after row {number}: " if number else ""
         raise InputError("not a Parquet file that can be read", file=path, found=after + first_line_of(error)) from None
 
@@ -237,18 +238,18 @@ def _valid_csv(path: Path, line: int) -> Iterator[None]:
 
 
 def _detect_separator(path: Path) -> str:
-    """The separator that the first line names, or that divides the header into most columns; the comma if none does."""
+    """The separator that the first line declares, or that splits the header into most columns; by default the comma."""
     line, header = next(((line, text) for line, text in lines(path) if text.strip()), (1, ""))
     if declared := _declared_separator(header):
         return declared
     with _valid_csv(path, line):
         columns = {mark: len(next(csv.reader([header], delimiter=mark), [])) for mark in _SEPARATORS}
-    bars = columns.pop("|")  # It occurs within names, so it counts only where nothing else divides the header.
+    bars = columns.pop("|")  # It occurs within names, so it counts only if nothing else splits the header.
     return "|" if max(columns.values()) < 2 <= bars else max(columns, key=columns.__getitem__)
 
 
 def _declared_separator(line: str) -> str | None:
-    """The separator that a line `sep=;` names, as Excel writes and reads it; None for any other line."""
+    """The separator in a line like `sep=;`, as Excel writes it; None for other lines."""
     match = _SEP_LINE.fullmatch(line.rstrip("\r\n"))
     return match[1] if match else None
 
@@ -263,9 +264,9 @@ def _table_records(
 
     Args:
         numbered: Rows with their numbers.
-        name: Of the file.
-        unit: What the numbers count.
-        again: Reads the rows once more, to see whether a column's commas are decimal; None where all are.
+        name: Name of the file.
+        unit: Whether the numbers are lines or rows.
+        reread: Opens the rows again, to check whether a column's commas are decimal; None if all are.
     """
     header: list[str] | None = None
     commas = None if reread is None else cache(lambda column, scale: has_decimal_commas(reread(), column, scale))
@@ -313,7 +314,7 @@ def _title_error(text: str, name: str, line: int, unit: Literal["line", "row"]) 
 
 
 def _is_text_column(name: str) -> bool:
-    """Whether a column alone may have this name, so that it is no title of a table."""
+    """Whether this is a usual name of a source or text column, and so no title above the table."""
     return normalized_name(name) in {"source", "text", *OTHER_NAMES["source"], *OTHER_NAMES["text"]}
 
 
@@ -346,23 +347,23 @@ def _open_workbook(path: Path) -> tuple[list[str], int, Iterator[list[str]]]:
     return sheets, first, cells
 
 
-# --- data sets of the Hugging Face hub, or folders laid out like one: `hf:NAME[:CONFIG][@SPLIT]` ---
+# --- data sets of the Hugging Face hub, or folders with the same layout: `hf:NAME[:CONFIG][@SPLIT]` ---
 
 
 def typed_rows(values: Iterable[Any], name: str) -> Iterator[Record]:
-    """Rows whose values are typed objects and not texts; NaN, which stands for a missing number, becomes None."""
+    """Rows with typed values instead of texts; NaN, a missing number, becomes None."""
     for number, row in enumerate(values, start=1):
         yield typed_row(row, name, number)
 
 
 def typed_row(values: Mapping[str, Any], name: str, number: int) -> Record:
-    """One of `typed_rows`."""
+    """One row of `typed_rows`."""
     return Record({k: _without_nan(v) for k, v in values.items()}, name, number, format="csv", unit="row")
 
 
 @dataclass(frozen=True)
 class HubName:
-    """`hf:NAME[:CONFIG][@SPLIT]` in its parts."""
+    """A parsed name `hf:NAME[:CONFIG][@SPLIT]`."""
 
     name: str
     path: str
@@ -381,12 +382,12 @@ class HubName:
         """The rows of the set.
 
         Raises:
-            InputError: It cannot be fetched, or it has several splits and none is named.
+            InputError: It cannot be loaded, or it has several splits and none is named.
         """
         return typed_rows(self._loaded(), self.name)
 
     def fingerprint(self) -> str:
-        """What `datasets` knows this content by: another one for another revision, or for changed files of a folder.
+        """The fingerprint of `datasets`: it changes with the revision, or with the files of a folder.
 
         Raises:
             InputError: As `rows`.
@@ -394,7 +395,7 @@ class HubName:
         return str(self._loaded()._fingerprint)
 
     def _loaded(self) -> Any:
-        """The set, loaded through `datasets`, which keeps what it fetched."""
+        """The set, loaded by `datasets`, which caches downloads."""
         import datasets
 
         try:
@@ -402,7 +403,7 @@ class HubName:
             return datasets.load_dataset(self.path, self.config, split=split)
         except InputError:
             raise
-        except Exception as error:  # The library promises no common base: OSError, httpx and its own errors all occur.
+        except Exception as error:  # The library has no common base class: OSError, httpx and its own errors all occur.
             raise InputError(
                 f"the set cannot be loaded ({type(error).__name__})",
                 file=self.name,
@@ -424,7 +425,7 @@ class HubName:
 
 
 def first_line_of(error: Exception) -> str:
-    """What an error of a library says, without the rest of its report."""
+    """The first line of an error's message."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 

@@ -1,4 +1,4 @@
-"""Rated groups from users' files: one group a record, or rows of a table.
+"""Rated groups from users' files: one group per record, or rows of a table.
 
 A line of JSON with a group, broken up here for reading:
 
@@ -6,11 +6,11 @@ A line of JSON with a group, broken up here for reading:
      "candidates": [{"id": "lead-3", "text": "The council …", "ratings": {"coherence": [4, 5, 4], "fluency": 5},
                      "comments": {"coherence": ["the last sentence stands alone"]}}]}
 
-`task` is a built-in task or the path of a task file relative to the data; it may be missing where the caller
-gives one. `context`, `references`, `ratings` and `comments` are optional; an aspect's comments are one text or a list.
-`source` may be missing in all groups, where texts are judged by themselves.
+`task` is a built-in task or the path of a task file relative to the data; it may be missing if the caller gives one.
+`context`, `references`, `ratings` and `comments` are optional; an aspect's comments are one text or a list. `source`
+may be missing in all groups, where texts have no source.
 
-Exports of annotation tools are read as `data.files.layouts` describes them.
+Exports of annotation tools are read, too; see `data.files.layouts`.
 
 A table, in any of the formats of `data.files.formats`, has the column text, optionally group, source, candidate,
 context, reference, task, and one column per rated aspect (`4`, `4;5;4` for several raters, blank for unrated) or one
@@ -40,20 +40,20 @@ _MAX_BAD_CELLS = 20
 _MAX_RECORDS = 500_000
 _MAX_BYTES = 256 * 1024 * 1024
 _VALUE_BYTES = 64
-"""Bytes of a value that is no text."""
+"""Estimated bytes of a value that is not a text."""
 
 
 def load(path: str | Path | RecordFile, task: Task | str | None = None, columns: ColumnNames = NO_RENAMES) -> Corpus:
     """Read all groups of one task from a file or data set; one log line lists what is not read.
 
     Args:
-        path: A file in one of the formats, or `hf:NAME@SPLIT`, or one that was recognized.
+        path: A file in one of the formats, `hf:NAME@SPLIT`, or a file whose format was detected.
         task: As in `iter_groups`.
-        columns: What the user calls the columns.
+        columns: The user's names of columns.
 
     Raises:
-        InputError: as `iter_groups`, and for several tasks in the file with none chosen, a group id that occurs
-            twice, or a source text in two groups (it could then be trained on and tested on).
+        InputError: As in `iter_groups`; also if the file has several tasks and none was chosen, a group id occurs
+            twice, or a source text is in two groups (it could then be both trained on and tested on).
     """
     first: LocatedGroup | None = None
     ids: dict[str, Record] = {}
@@ -83,10 +83,10 @@ def load(path: str | Path | RecordFile, task: Task | str | None = None, columns:
 
 
 def limit_memory(records: Iterable[Record], name: str) -> Iterator[Record]:
-    """The records, as long as all of them can be kept in memory.
+    """Pass the records on, up to a limit of memory.
 
     Raises:
-        InputError: There are more than rated data ever hold.
+        InputError: There are more than fit into memory.
     """
     size = 0
     for number, record in enumerate(records, start=1):
@@ -103,7 +103,7 @@ def limit_memory(records: Iterable[Record], name: str) -> Iterator[Record]:
 
 
 def _estimated_bytes(value: object) -> int:
-    """About how many bytes a value of JSON takes."""
+    """Estimated size of a JSON value in memory, in bytes."""
     size, left = 0, [value]
     while left:
         item = left.pop()
@@ -135,20 +135,20 @@ def iter_groups(
     Nothing is checked across groups; `load` does that.
 
     Args:
-        path: As in `load`, or a file that was recognized.
-        task: a task, the name of a built-in one or the path of a task file. Groups that name no task are taken to
-            be of this one, groups that name another are left out.
-        columns: What the user calls the columns.
-        refuse_others: raise for a group of another task instead of leaving it out.
-        gather: Find the rows of a group anywhere in a table, which is then held in memory. Otherwise the rows of a
-            group have to be adjacent, and only one group is held at a time.
-        keep: Keep all columns of a candidate in its `row`.
-        notes: Collects what the user should know about the reading; by default it is logged as a warning in one line.
-        tell: Takes the errors of records with a group each, which are then left out; by default they are raised.
-        bad_cell: Takes the errors of ratings, which are then left out; by default they are raised.
+        path: As in `load`.
+        task: A task, the name of a built-in one or the path of a task file. Groups that name no task are taken to be
+            of this one; groups that name another are left out.
+        columns: The user's names of columns.
+        refuse_other_tasks: Raise for a group of another task instead of leaving it out.
+        gather: Collect the rows of a group from the whole table, which is then held in memory. Otherwise the rows of a
+            group have to be adjacent, and only one group is held in memory.
+        keep_columns: Keep all columns of a candidate in its `row`.
+        notes: Collects notes for the user; by default they are logged as a warning in one line.
+        on_error: Called with the error of a record that holds a group, which is then skipped; by default it is raised.
+        on_bad_rating: Called with the error of a rating, which is then left out; by default it is raised.
 
     Raises:
-        InputError: naming file, line (or row) and field.
+        InputError: With file, line (or row) and field.
     """
     file = path if isinstance(path, RecordFile) else detect_format(path)
     chosen = find_task(task) if isinstance(task, str) else task
@@ -181,7 +181,7 @@ def _groups(
     )
     for number, entry in enumerate(entries):
         yield entry
-        # Streamed groups cost LM calls while later ones are read, so a misspelt column is reported after the first.
+        # Streamed groups cost LM calls while later ones are read, so a misspelled column is reported after the first.
         if number == 0 and not silent and not gather:
             notes.log()
     if not silent:
@@ -198,7 +198,7 @@ class _TaskFinder:
         self._known: dict[str, Task] = {} if chosen is None else {chosen.name: chosen}
 
     def find(self, record: Record, field: str = "task") -> Task | None:
-        """The task of a record, or None if the caller chose another one; `field` is the field that names it."""
+        """The task of a record, named in `field`; None if the caller chose another task."""
         name = record.optional_text(field).strip()
         if not name and self._chosen is None:
             raise record.error(

@@ -1,8 +1,8 @@
-"""Ratings where people make them: exports of annotation tools, recognized by their fields, as rows of the long table.
+"""Exports of annotation tools, recognized by their fields and converted to a long table with one row per rating.
 
-Each layout turns a record into rows with our names: the texts, and `aspect`, `rating`, `rater`, `comment`. Texts keep
-the names that they have there; an input or an output that is one text is `source` or `text`. Judges' own scores,
-drafts and withdrawn ratings are left out.
+Each layout converts a record to rows with the texts and the columns `aspect`, `rating`, `rater`, `comment`. Texts keep
+their names; an input or output that is a single text becomes `source` or `text`. Scores of LM judges, drafts and
+withdrawn ratings are left out.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from debate_judge.data.files.pairs import pair_columns, pair_rows
 from debate_judge.data.files.records import Record, is_missing, looks_like_a_number
 
 _COMMENT = re.compile(r"(?:(.+?)[ _.-]+)?(?:comments?|reasons?|why|notes?|explanations?|rationales?|feedback)", re.I)
-"""Name of a question for a comment, with the aspect that it is on."""
+"""Name of a question that asks for a comment, with the aspect of the comment."""
 
 Values = Mapping[str, Any]
 
@@ -32,31 +32,30 @@ class _Rating(NamedTuple):
     rater: str = ""
     comment: str = ""
     field: str = ""
-    """Where the value is in the record."""
+    """Field of the value in the record, for errors."""
 
 
 class _Layout(NamedTuple):
-    """How an export is recognized and read."""
+    """How the export of a tool is recognized and converted."""
 
     tool: str
     recognizes: Callable[[Values], bool]
     texts: Callable[[Values], Values]
-    """What is said of the text that is rated: its columns."""
+    """The columns of the rated text."""
     ratings: Callable[[Values], Iterable[_Rating]]
     needs_texts: str = ""
-    """The file that holds the texts where these records may not: what it is called, for the error."""
+    """What the tool calls the records with the texts, if these may be in another file; for the error."""
 
 
 def recognized_layout(record: Record) -> str | None:
-    """What the record is: an export of a tool, or a pair of texts; None for a row of one's own."""
+    """A description of the layout: the export of a tool, or pairs of texts; None for other records."""
     if layout := _layout_of(record):
         return f"an export of {layout.tool}"
     return f"pairs, the columns {' and '.join(pair.texts)}" if (pair := pair_columns(record)) else None
 
 
 def long_rows(records: Iterable[Record], columns: ColumnNames) -> Iterator[Record]:
-    """The records of an export, or of pairs, as rows of ratings; other records as they are. The first one tells which
-    they are."""
+    """The records of an export, or of pairs, as rows of ratings; other records unchanged. The first record decides."""
     stream = iter(records)
     first = next(stream, None)
     if first is None:
@@ -68,13 +67,13 @@ def long_rows(records: Iterable[Record], columns: ColumnNames) -> Iterator[Recor
 
 
 def join_traces(records: Iterable[Record], texts: Iterable[Record]) -> Iterator[Record]:
-    """Records of scores, each with what the record with its id has: of the traces or runs that they are about."""
+    """Records of scores, each with the fields of its trace or run joined by id."""
     by_id = {str(r.values[name]): r.values for r in texts for name in _TRACE_IDS if not is_missing(r.values.get(name))}
     for record in records:
         name = next((name for name in _TRACE_REFERENCES if name in record.values), "")
         if not name:
             shown = "fields " + ", ".join(map(str, record.values))
-            raise record.error("nothing to join by", expected="a field " + ", ".join(_TRACE_REFERENCES), found=shown)
+            raise record.error("no field to join by", expected="a field " + ", ".join(_TRACE_REFERENCES), found=shown)
         other = by_id.get(str(record.values[name]))
         if other is None:
             raise record.error("no trace with this id in the second file", name, found=record.values[name])
@@ -85,7 +84,7 @@ def _rows(record: Record, layout: _Layout) -> Iterator[Record]:
     values = _parsed_values(record)
     texts = dict(layout.texts(values))
     for name, value in texts.items():
-        # A text that looks like JSON stays as it is; a conversation becomes one.
+        # A text that looks like JSON stays unchanged; a conversation becomes a text.
         original = record.values.get(name) if values.get(name) is value else None
         texts[name] = (
             original if isinstance(original, str) else value if isinstance(value, str) else _single_text(value) or value
@@ -102,7 +101,7 @@ def _rows(record: Record, layout: _Layout) -> Iterator[Record]:
         if not is_missing(rating.value):
             yield _rating_row(record, texts, rating)
         elif rating.comment.strip():
-            # What is said of the text as a whole is said of each aspect that this rater rated.
+            # A comment on the whole text is one on each aspect that this rater rated.
             by_rater = [other.aspect for other in rated if other.rater == rating.rater]
             for aspect in [rating.aspect] if rating.aspect in by_rater else by_rater:
                 yield _rating_row(record, texts, rating._replace(aspect=aspect))
@@ -124,7 +123,7 @@ def _layout_of(record: Record) -> _Layout | None:
 
 
 def _parsed_values(record: Record) -> Values:
-    """The fields, in a table with those parsed that hold a list or an object of JSON."""
+    """The fields; in a table, JSON lists and objects are parsed."""
     table = record.format == "csv"
     return {
         str(key): _parsed(value) if table and isinstance(value, str) and value[:1] in ("[", "{") else value
@@ -133,7 +132,7 @@ def _parsed_values(record: Record) -> Values:
 
 
 def _parsed(value: object) -> object:
-    """What a text of JSON holds; any other value as it is."""
+    """The value of a JSON text; other values unchanged."""
     try:
         return json.loads(value) if isinstance(value, str) else value
     except (ValueError, RecursionError):
@@ -149,7 +148,7 @@ def _dicts(value: object) -> list[dict[str, Any]]:
 
 
 def _answer(name: str, value: object, rater: object, field: str = "", *, text: bool = False) -> _Rating:
-    """An answer: a comment, if it is a free text or its question is called so; else a rating."""
+    """An answer to a question: a comment if it is free text or the question asks for a comment, else a rating."""
     on = _COMMENT.fullmatch(name)
     is_text = isinstance(value, str) and not looks_like_a_number(value.strip())
     if text or (on and is_text):
@@ -230,7 +229,7 @@ _OPIK_REVIEW = re.compile(r"\[([^\]]+)\]\.(.+?)(\.reason)?")
 
 
 def _opik_columns(values: Values) -> dict[str, tuple[str, str, str]]:
-    """Column -> reviewer, name of the score or `comment`, and `.reason` or nothing."""
+    """Column -> reviewer, name of the score or `comment`, and `.reason` or the empty text."""
     bare = {key.removesuffix(".comment") for key in values if key.endswith(".comment")}
     columns = {}
     for key in values:
@@ -270,7 +269,7 @@ def _langsmith(values: Values) -> Iterator[_Rating]:
     correction, source = values.get("correction"), values.get("feedback_source")
     kind = source.get("type") if isinstance(source, dict) else values.get("feedback_source.type", source)
     corrected = correction.get("score") if isinstance(correction, dict) else values.get("correction.score")
-    # What a judge said is no rating, unless somebody corrected it.
+    # An LM judge's score is no rating, unless a person corrected it.
     value = corrected if not is_missing(corrected) else None if kind == "model" else values.get("score")
     value = values.get("value") if is_missing(value) and kind != "model" else value
     rater = source.get("user_id") if isinstance(source, dict) else values.get("feedback_source.user_id")
@@ -307,7 +306,7 @@ def _mlflow_texts(values: Values) -> Values:
 
 
 def _input_and_output(values: Values) -> Values:
-    """The input and the output of a trace: as `source` and `text` where each is one text, else their fields."""
+    """The input and output of a trace: `source` and `text` if each is a single text, else their fields."""
     texts: dict[str, Any] = {}
     for ours, names in (("source", ("input", "inputs", "request")), ("text", ("output", "outputs", "response"))):
         name = next((name for name in names if not is_missing(values.get(name))), None)
@@ -325,7 +324,7 @@ def _input_and_output(values: Values) -> Values:
 
 
 def _single_text(value: object, depth: int = 8) -> str | None:
-    """The one text in a value: itself, a message, a conversation, or that of an object with one field."""
+    """The single text in a value: the value, a message, a conversation, or that of an object with one field."""
     if isinstance(value, str) or not depth:
         return value if isinstance(value, str) else None
     if isinstance(value, dict):

@@ -1,11 +1,11 @@
-"""Preferences between two texts as ratings: a record holds both texts and which of them is the better one.
+"""Preferences between two texts as ratings: a record holds both texts and which one is better.
 
     {"question": "…", "response_a": "…", "response_b": "…", "winner": "tie"}
 
-A pair becomes a group of two candidates. In each comparison the better text has 1 and the other 0, and in a tie both
-have 0.5; a `strength` between 0 and 1 moves them apart from there. Columns that hold the verdict: `winner`,
-`preference`, `label` and the like; `tone_winner` for an aspect of its own, `winner_anna` or `annotator1` for one of
-several raters; or a list. What was `chosen` beside what was `rejected` needs no verdict.
+A pair becomes a group of two candidates. In each comparison the better text gets 1 and the other 0, and in a tie both
+get 0.5; a `strength` between 0 and 1 scales the distance from 0.5. Columns of the verdict: `winner`, `preference`,
+`label` and similar names; `tone_winner` for an aspect, `winner_anna` or `annotator1` for one of several raters; or a
+list. Columns `chosen` and `rejected` need no verdict.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from debate_judge.data.files.records import Record, is_missing
 from debate_judge.data.schema import fingerprint
 
 PREFERENCE = "preference"
-"""The aspect of a verdict that names none."""
+"""The aspect of verdicts without an aspect."""
 
 _TEXT = "text|response|answer|output|summary|completion|candidate|reply|generation|translation|story"
 _TEXT_ENDINGS = (("a", "b"), ("1", "2"), ("left", "right"))
@@ -37,17 +37,17 @@ _Comparison = tuple[str, str, str, float | None]
 
 @dataclass(frozen=True, slots=True)
 class PairColumns:
-    """What the columns of a record with a pair hold."""
+    """The columns of a record with a pair."""
 
     texts: tuple[str, str]
     verdicts: Mapping[str, tuple[str, str]]
-    """Column -> aspect and rater; empty where the first text is the chosen one."""
+    """Column -> aspect and rater; empty if the first text is the chosen one."""
     labels: tuple[str, str]
-    """What a verdict may call the two, besides the names of their columns."""
+    """Names of the two texts in verdicts, besides the names of their columns."""
 
 
 def pair_columns(record: Record) -> PairColumns | None:
-    """The columns of a pair and of what was said of it; None where the record holds no pair."""
+    """The columns of a pair and its verdicts; None if the record holds no pair."""
     keys = {normalized_name(str(key)): str(key) for key in record.values}
     if all(name in keys for name in _CHOSEN):
         return PairColumns((keys[_CHOSEN[0]], keys[_CHOSEN[1]]), {}, _CHOSEN)
@@ -61,7 +61,7 @@ def pair_columns(record: Record) -> PairColumns | None:
 
 
 def _verdict_of_column(name: str) -> tuple[str, str] | None:
-    """Aspect and rater of a column with verdicts, by its name."""
+    """Aspect and rater of a column of verdicts, from its name; None for other columns."""
     if RATER_NAME.fullmatch(name):
         return None
     if re.fullmatch(_VERDICT, name):
@@ -74,7 +74,7 @@ def _verdict_of_column(name: str) -> tuple[str, str] | None:
 
 
 def pair_rows(records: Iterable[Record], columns: ColumnNames) -> Iterator[Record]:
-    """Records of pairs as rows of ratings: two for each verdict, one for each text."""
+    """Records of pairs as rows of ratings: for each verdict one row per text."""
     for record in records:
         pair = pair_columns(record)
         if pair is None:
@@ -91,10 +91,10 @@ def _rows(record: Record, pair: PairColumns, columns: ColumnNames) -> Iterator[R
     )
     used = {*pair.texts, *pair.verdicts, names.get(_STRENGTH, "")}
     rest = {key: value for key, value in record.values.items() if key not in used}
-    # Every pair is a group of its own, also where one source has several, and where a rater has a row.
+    # Every pair is a group, also if a source has several pairs, or each rater a row.
     rest = {"group": fingerprint([str(source), *texts])} | rest
     if not pair.verdicts:
-        # Which one was chosen must not follow from the order in which they are shown.
+        # The order of the texts must not reveal which one was chosen.
         given: list[_Comparison] = [("", PREFERENCE, "", 1.0)]
         flipped = fingerprint(texts) > fingerprint(texts[::-1])
     else:
@@ -112,10 +112,10 @@ def _rows(record: Record, pair: PairColumns, columns: ColumnNames) -> Iterator[R
 
 
 def outcomes(record: Record, pair: PairColumns) -> Iterator[_Comparison]:
-    """What the verdicts of a record say of its first text.
+    """The ratings of a record's first text, by verdict.
 
     Raises:
-        InputError: A verdict names neither text and no tie, or its strength is none.
+        InputError: A verdict is neither a text nor a tie, or its strength is not between 0 and 1.
     """
     for column, (aspect, rater) in pair.verdicts.items():
         given = record.values[column]
@@ -127,9 +127,9 @@ def outcomes(record: Record, pair: PairColumns) -> Iterator[_Comparison]:
 
 
 def _rating(record: Record, column: str, value: Any, pair: PairColumns) -> float:
-    """The rating of the first text by a verdict: 1, 0.5 or 0, or what `strength` makes of it."""
+    """The rating of the first text by a verdict: 1, 0.5 or 0, scaled by `strength`."""
     written = normalized_name(str(int(value) if isinstance(value, float) and value.is_integer() else value))
-    # `A`, `response_a`, `model_a`; or the text's whole column.
+    # `A`, `response_a`, `model_a`; or the name of the text's column.
     verdict = re.sub(rf"^(?:model|{_TEXT})_?(?=(?:{'|'.join(pair.labels)})$)", "", written)
     named = [normalized_name(text) for text in pair.texts]
     if written in _TIES or written.startswith("tie"):

@@ -1,10 +1,10 @@
-"""The long table: whatever a record holds, as rows of which each is a candidate, or one rater's ratings of it.
+"""Rows of tables, and records with a list of candidates, as groups.
 
-A record with a list of candidates becomes a row for each of them; objects of ratings and comments become columns. Rows
-are then joined to groups. Rows with the same value in the column `group` form one; without this column, rows with equal
-task, source and context do; without a source, every text is a group of its own. Rows of a group with the same value in
-the column `candidate` are about one candidate. Without this column every row is a candidate, except in tables with one
-row per rating or rater, where rows with equal texts are about the same one.
+A record with a list of candidates becomes one row per candidate; nested objects of ratings and comments become columns.
+Rows with the same value in the column `group` form a group; without this column, rows with equal task, source and
+context; without a source, every text is a group. Rows of a group with the same value in the column `candidate` are
+about one candidate. Without this column every row is a candidate, except in tables with one row per rating or rater,
+where rows with equal texts are about the same one.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from debate_judge.data.files.records import Record, is_missing
 from debate_judge.data.schema import Aspect, Candidate, RatedGroup, Task
 
 _MAX_REPEATED_SHARE, _MIN_REPEATED = 0.2, 5
-"""Share and number of rows with a repeated text from which on they look like one rater's each."""
+"""Share and number of repeated texts above which each row is suspected to be one rater's."""
 
 _MAX_LAYOUTS = 1000
-"""Layouts that are remembered, of records with different fields."""
+"""Maximum number of cached layouts, of records with different fields."""
 
 
 class LocatedGroup(NamedTuple):
-    """A group with its task and the record that it begins with."""
+    """A group with its task and its first record, for errors."""
 
     task: Task
     group: RatedGroup
@@ -51,23 +51,23 @@ class LocatedGroup(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """A row, with what each of its columns holds."""
+    """A row with the roles of its columns."""
 
     record: Record
     number: int
-    """Place among the rows, from 1; the id of a group or candidate that has no id of its own."""
+    """Number of the row, from 1; the id of a group or candidate without an id."""
     roles: Mapping[str, str]
     """Role -> column."""
     layout: RowLayout | None
-    """None for a row of a task that the caller does not want."""
+    """None for a row of another task than the caller chose."""
     task: Task | None
 
     def optional(self, role: str) -> str:
-        """The text in the column of a role; empty if there is none."""
+        """The text in the column of a role; empty without one."""
         return self.record.optional_text(self.roles[role]) if role in self.roles else ""
 
     def name(self, role: str) -> str:
-        """The id in the column of a role; empty where there is no such column, or it is blank."""
+        """The id in the column of a role; empty without such a column, or if it is blank."""
         value = self.record.values.get(self.roles[role]) if role in self.roles else None
         blank = value is None or (isinstance(value, str) and not value.strip())
         return "" if blank else self.record.identifier(self.roles[role]).strip()
@@ -75,15 +75,15 @@ class _Row(NamedTuple):
 
 @dataclass
 class _CandidateRows:
-    """A candidate, collected from its rows."""
+    """A candidate while its rows are collected."""
 
     first: Record
     id: str
     text: str
     ratings: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
-    """Aspect -> number of the rater, and the rating."""
+    """Aspect -> (number of the rater, rating)."""
     comments: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
-    """Likewise."""
+    """Aspect -> (number of the rater, comment)."""
     row_of_rating: dict[tuple[str, str], Record] = field(default_factory=dict)
     """Aspect and rater -> the row with that rating."""
 
@@ -105,11 +105,11 @@ class RowReader:
     """Reads the records of one file as groups.
 
     Args:
-        columns: Names that the user gave.
-        task_of: (row, field that names its task) -> task, or None for a row that the caller does not want.
-        notes: Collects which columns are not read.
-        bad_cell: Takes the errors of ratings, which are then left out; None to raise them.
-        keep: Whether a candidate keeps all columns of its first row.
+        columns: The user's names of columns.
+        task_of: (row, field that names its task) -> task, or None for a row of another task than the caller chose.
+        notes: Collects notes for the user.
+        on_bad_rating: Called with the error of a rating, which is then left out; None to raise it.
+        keep_columns: Whether a candidate keeps all columns of its first row.
     """
 
     def __init__(
@@ -132,15 +132,15 @@ class RowReader:
 
     @property
     def columns(self) -> ColumnNames:
-        """Names that the user gave, and those that were found."""
+        """The user's names of columns, with the rater column that was detected."""
         return self._columns
 
     def holds_group(self, record: Record) -> bool:
-        """Whether a record holds a group with its candidates, and is no row of a table."""
+        """Whether a record holds a group with a list of candidates."""
         return "candidates" in self._columns.match(tuple(map(str, record.values)), NESTED)[0]
 
     def groups_of_records(self, records: Iterable[Record], on_error: ErrorHandler | None) -> Iterator[LocatedGroup]:
-        """The groups of records that hold one each; bad ones are left out where `on_error` takes their errors."""
+        """The groups of records that hold one each; bad records are skipped if there is an `on_error`."""
         for number, record in enumerate(records, start=1):
             with redirect_errors(on_error):
                 made = self._group(self._row(flat, number) for flat in candidate_records(record, self._columns))
@@ -148,12 +148,11 @@ class RowReader:
                     yield made._replace(record=record)
 
     def groups_of_rows(self, records: Iterable[Record], *, gather: bool) -> Iterator[LocatedGroup]:
-        """The groups of the wanted tasks, each with the row that it begins with.
+        """The groups of the chosen task.
 
         Args:
             records: The rows.
-            gather: Whether rows of a group may be apart; all are held in memory then. Otherwise a group ends where a
-                row of another begins.
+            gather: Whether the rows of a group need not be adjacent; all rows are then held in memory.
         """
         flat: Iterable[Record] = (flattened(record, self._columns) for record in records)
         if gather:
@@ -171,7 +170,7 @@ class RowReader:
                 yield made
 
     def _find_raters(self, records: Sequence[Record]) -> None:
-        """Take a column with a rater's name where it tells apart the rows of a text; ask where nothing does."""
+        """Detect the column of raters; raise if texts repeat and there is none."""
         keys = tuple(map(str, records[0].values)) if records else ()
         roles, rest = self._columns.match(keys, ROLES)
         if (rater := rater_column(records, roles, rest)) is not None:
@@ -219,7 +218,7 @@ class RowReader:
         if self._sourced and "source" not in layout.roles:
             raise missing_column_error(record, "source", keys)
         used = [c for taken in (*layout.ratings.values(), *layout.comments.values()) for c in taken]
-        # A column `comment` would not say which of several aspects it is on.
+        # A column `comment` cannot be suggested where there are several aspects.
         useless = {"comment"} if len(task.aspects) > 1 and not layout.is_long else set()
         absent = [name for name in names if name not in {*layout.roles, *layout.ratings, *useless}]
         self._notes.add_fields([*layout.roles.values(), *used], layout.ignored, absent, record=record)
@@ -227,7 +226,7 @@ class RowReader:
         return layout
 
     def _group_key(self, row: _Row) -> object:
-        """What the rows of one group have in common."""
+        """The key that the rows of a group share."""
         if "group" in row.roles:
             return row.record.identifier(row.roles["group"]).strip()
         task = None if row.task is None else row.task.name
@@ -238,7 +237,7 @@ class RowReader:
         return task, "", row.name("candidate") or row.optional("text")
 
     def _group(self, rows: Iterable[_Row]) -> LocatedGroup | None:
-        # Each row is checked as it is read, so that an error is about the first row that has one.
+        # Each row is checked as it is read, so that the error is that of the first bad row.
         first: _Row | None = None
         candidates_by_key: dict[str, _CandidateRows] = {}
         references: dict[str, None] = {}
@@ -324,7 +323,7 @@ class RowReader:
         for place, value in record.values_in(column, aspect.scale):
             with redirect_errors(self._bad_cell):
                 yield rating_of(value, aspect, record, place)
-                # A comma in a cell that was read as ratings was a decimal one.
+                # A comma in a cell that was read as ratings was a decimal comma.
                 if record.comma_columns is not None and "," in str(record.values[column]):
                     self._notes.add(f"commas in {column!r} are read as decimal points")
 
@@ -340,7 +339,7 @@ class RowReader:
 
 
 def candidate_records(record: Record, columns: ColumnNames) -> Iterator[Record]:
-    """The rows of a record that holds a group: one for each candidate, with the group's fields in each."""
+    """The rows of a record that holds a group: one per candidate, each with the group's fields."""
     keys = tuple(map(str, record.values))
     names = columns.match(keys, (*ROLES, *NESTED))[0]
     record.require(names.get("group", "group"))
@@ -348,7 +347,7 @@ def candidate_records(record: Record, columns: ColumnNames) -> Iterator[Record]:
     for child in record.children(names["candidates"]):
         fields = columns.match(tuple(map(str, child.values)), ("id", "text", *NESTED))[0]
         child.require(fields.get("id", "id"))
-        # Its id is our column `candidate`, whatever else in the group is called so.
+        # Its id becomes our column `candidate`, also if the group has a field of this name.
         named = {"candidate" if key == fields.get("id", "id") else key: key for key in child.values}
         values = {**shared, **{name: child.values[key] for name, key in named.items()}}
         full_names = {name: child.full_name(key) for name, key in {"text": "text", **named}.items()}
@@ -356,7 +355,7 @@ def candidate_records(record: Record, columns: ColumnNames) -> Iterator[Record]:
 
 
 def flattened(record: Record, columns: ColumnNames) -> Record:
-    """The record with objects of ratings and comments as columns, and with what `--columns` names inside of others."""
+    """The record with nested ratings, comments and the dotted paths of `--columns` as columns."""
     if not record.full_names and not any(isinstance(value, dict) for value in record.values.values()):
         return record
     values, full_names = dict(record.values), dict(record.full_names)
@@ -387,14 +386,14 @@ def _source(row: _Row) -> str:
 
 
 def _sampling_probability(row: _Row) -> float | None:
-    """The probability with which a source was chosen to be rated."""
+    """The probability with which a source was selected for rating; None without one."""
     column = row.roles.get("drawn", "")
     if column not in row.record.values or is_missing(row.record.values[column]):
         return None
     probability = row.record.number(column)
     if not 0 < probability <= 1:
         raise row.record.error(
-            "not the probability with which a source was chosen",
+            "not the probability with which a source was selected",
             column,
             expected="more than 0 and at most 1, as `debate next` writes it, or nothing",
             found=f"{probability:g}",

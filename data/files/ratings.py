@@ -1,7 +1,7 @@
 """Reads ratings and comments from the fields of a record.
 
-A rating only has to lie on the scale of its aspect. It need not be a whole step, because means over raters such as 3.67
-are ratings, too. Nothing is clamped, and words such as "yes" are ratings only on a scale of two values.
+A rating has to lie on the scale of its aspect, but need not be a whole step, because means over raters such as 3.67 are
+ratings, too. Nothing is clamped, and words such as "yes" are ratings only on a scale of two values.
 """
 
 from __future__ import annotations
@@ -23,18 +23,17 @@ YES_NO_WORDS = {
     **dict.fromkeys(("yes", "y", "true", "pass", "good", "correct"), True),
     **dict.fromkeys(("no", "n", "false", "fail", "bad", "incorrect"), False),
 }
-"""Word for a rating on a scale of two values, in lower case -> whether it is the upper end."""
+"""Word for a rating on a scale of two values, in lower case -> whether it means the upper value."""
 
 _FRACTION = re.compile(r"([+-]?\d+(?:[.,]\d+)?)\s*(?:%|/\s*\d+)")
-"""A fraction or percentage, such as `4/5` or `80 %`, with the number that it begins with."""
-
+"""A fraction or percentage, such as `4/5` or `80 %`, with its first number."""
 
 _TWO_NUMBERS = re.compile(r"([+-]?[0-9]+),(0|[1-9][0-9]*)")
-"""Two whole numbers with a comma between them; one with a 0 before it, as in `3,05`, can only be a fraction."""
+"""Two whole numbers with a comma between them, unless the second has a leading 0: `3,05` is a decimal fraction."""
 
 
 def ratings_in(record: Record, task: Task, names: Iterable[str]) -> dict[str, tuple[float, ...]]:
-    """The ratings in fields that are named like aspects; aspects without one are left out.
+    """The ratings in fields named like aspects; aspects without a rating are left out.
 
     Raises:
         InputError: An aspect that the task does not have, or a value that is not a rating of it.
@@ -55,8 +54,8 @@ def comments_of(record: Record, columns: Mapping[str, Sequence[str]]) -> dict[st
     """The raters' comments in a record: fields of one text, or of a list of texts.
 
     Args:
-        record: With the fields.
-        columns: Aspect -> fields with comments on it.
+        record: The record with the fields.
+        columns: Aspect -> fields of comments on it.
 
     Raises:
         InputError: A value is not text.
@@ -81,10 +80,10 @@ def rating_of(value: object, aspect: Aspect, record: Record, field: str) -> floa
     """One rater's value on the scale of an aspect.
 
     Args:
-        value: A number, or on a scale of two values also yes or no, in one of the usual words.
-        aspect: Whose scale it is on.
-        record: The record that it comes from, for errors.
-        field: Its field there.
+        value: A number; on a scale of two values also one of `YES_NO_WORDS`.
+        aspect: The rated aspect.
+        record: The record of the value, for errors.
+        field: The field of the value, for errors.
 
     Raises:
         InputError: It is not a rating of the aspect.
@@ -101,7 +100,7 @@ def rating_of(value: object, aspect: Aspect, record: Record, field: str) -> floa
             found=describe_value(value),
             remedy=_remedy(value),
         )
-    # The comparison comes before float(), which cannot take every int that JSON can spell.
+    # Compared before float(), which raises for very large integers.
     if not scale.low <= value <= scale.high:
         raise record.error(
             f"rating outside the scale of {aspect.name}",
@@ -119,15 +118,15 @@ def _expected(scale: Scale) -> str:
 
 
 def has_decimal_commas(records: Iterable[Record], column: str, scale: Scale | None) -> bool:
-    """Whether the commas in a table's column are decimal.
+    """Whether the commas in a column are decimal commas.
 
-    All its values have to be numbers, with a comma where they have a fraction, or missing. And they must not all be two
-    whole ratings, such as `4,5` on a scale from 1 to 5: that is how two raters are written, too.
+    All values have to be missing or numbers that use a comma for fractions. And they must not all be possible pairs of
+    whole ratings, such as `4,5` on a scale from 1 to 5, which may be the ratings of two raters.
 
     Args:
         records: All rows.
         column: The column.
-        scale: Of its ratings; None where it is not known, and single digits are taken for ratings.
+        scale: The scale of its ratings; None if unknown, when single digits are taken for ratings.
     """
     pairs = True
     for record in records:
@@ -155,7 +154,7 @@ def _remedy(value: object) -> str | None:
 
 
 def number_remedy(value: object) -> str | None:
-    """The remedy for a rating that is written as a fraction or percentage or with a comma; None for any other value."""
+    """The remedy for a rating that is written as a fraction or percentage, or with a comma; None for other values."""
     text = value.strip() if isinstance(value, str) else ""
     if "," in text and allows_decimal_comma(text):
         point, semicolon = text.replace(",", "."), text.replace(",", ";")

@@ -1,6 +1,6 @@
 """Reads text files as lines, and JSON and TOML files as records.
 
-JSON lines are read a line at a time, so memory does not grow with the file; a JSON array is held in memory.
+JSON lines are streamed, so memory does not grow with the file; a JSON array is held in memory.
 """
 
 from __future__ import annotations
@@ -23,22 +23,21 @@ _SEPARATORS = " \t\r\n,"
 _BETWEEN_TOKENS = re.compile(r"[\s,:]*")
 _ONE_RECORD_PER_LINE = "write every record on one line of its own, without a list around them"
 MAX_LINE_BYTES = 16 * 1024 * 1024
-"""Bytes of a line of text, and characters of a cell; parsed, they may take twenty times as many."""
+"""Bytes of a line of text, and characters of a cell; the parsed values may take twenty times as much memory."""
 
 _MAX_FILE_BYTES = 96 * 1024 * 1024
-"""Bytes of a file that has to be read in one piece."""
+"""Bytes of a file that has to be read as a whole."""
 
 _MAX_VALUES = 8_000_000
 _MAX_LINE_VALUES = 1_000_000
-"""Values in such a file, and in a line of JSON lines; the smallest take 64 bytes in memory."""
+"""Values in such a file, and in a line of JSON lines; each takes at least 64 bytes in memory."""
 
 _LIST_NAMES = ("data", "rows", "records", "items", "examples")
-"""Names of a list that holds the records of a file, where one object around it has further fields."""
+"""Usual names of the list of records in a JSON object with further fields."""
 
 
 def jsonl(path: Path, on_error: ErrorHandler | None = None) -> Iterator[Record]:
-    """Stream the objects of a JSON lines file; blank lines are skipped, bad ones where `on_error` takes their
-    errors."""
+    """Stream the objects of a JSON lines file; blank lines are skipped, and bad ones if there is an `on_error`."""
     for line, text in lines(path, on_error):
         if text := text.rstrip():
             with redirect_errors(on_error):
@@ -46,16 +45,16 @@ def jsonl(path: Path, on_error: ErrorHandler | None = None) -> Iterator[Record]:
 
 
 def json_array(path: Path, list_name: str | None = None) -> Iterator[Record]:
-    """The objects of a file that is one JSON array, each with the line it begins on. Read in whole.
+    """The objects of a file that is one JSON array, each with the line it begins on; the file is held in memory.
 
     Args:
         path: The file.
-        list_name: Name of the list, where the file is an object that holds it.
+        list_name: Name of the list, if the file is an object that holds it.
     """
     text = _read_text(path)
     at, line, counted = (text.index("[") if list_name is None else _list_start(list_name, text)) + 1, 1, 0
     while True:
-        # Commas between objects are not counted: a missing or an extra one cannot change a record.
+        # Missing or extra commas between objects are accepted: they cannot change a record.
         while at < len(text) and text[at] in _SEPARATORS:
             at += 1
         line, counted = line + text.count("\n", counted, at), at
@@ -69,7 +68,7 @@ def json_array(path: Path, list_name: str | None = None) -> Iterator[Record]:
             wrong = error.lineno if isinstance(error, json.JSONDecodeError) else line
             raise _json_error(error, text, path, wrong) from None
         yield _as_record(value, path, line)
-    # Two files joined by `cat`, for example: the second array must not be dropped in silence.
+    # E.g. two concatenated files: the second array must not be dropped silently.
     if list_name is None and (rest := text[at + 1 :].lstrip()):
         raise InputError(
             "there is text after the end of the JSON array",
@@ -81,22 +80,22 @@ def json_array(path: Path, list_name: str | None = None) -> Iterator[Record]:
 
 
 def json_records(path: Path) -> Iterator[Record]:
-    """The objects of a JSON array, of the list that one object holds, or of a JSON lines file."""
+    """The objects of a JSON array, of a list in a JSON object, or of a JSON lines file."""
     first = next((text.lstrip() for _, text in lines(path, max_bytes=_MAX_FILE_BYTES) if text.strip()), "")
     list_name = record_list_name(path)
     return json_array(path, list_name) if first.startswith("[") or list_name is not None else jsonl(path)
 
 
 def record_list_name(path: Path) -> str | None:
-    """The name of the list that holds the records, where the file is one object around it; else None.
+    """The name of the list of records, if the file is one JSON object that holds it; else None.
 
-    The list is the object's only field, or its only list with one of the usual names, in an object that is no
-    record itself: one without a group, a source and a text.
+    The list is the object's only field, or its only list and has a usual name; the object must not be a record itself,
+    with a group, a source or a text.
     """
     starts = [
         text.strip() for _, text in islice(((n, t) for n, t in lines(path, max_bytes=_MAX_FILE_BYTES) if t.strip()), 2)
     ]
-    # An object that is whole on the first of several lines is a record, and large files are not read for more.
+    # An object that ends on the first of several lines is a record; no more of the file is read.
     if not starts or starts[0][0] != "{" or (len(starts) > 1 and starts[0][-1] not in "{[,"):
         return None
     try:
@@ -113,7 +112,7 @@ def record_list_name(path: Path) -> str | None:
 
 
 def _list_start(name: str, text: str) -> int:
-    """Where the list called `name` begins in the text of a valid object."""
+    """The position of the list called `name` in the text of a valid object."""
     at = text.index("{") + 1
     while True:
         key, at = _DECODER.raw_decode(text, _BETWEEN_TOKENS.match(text, at).end())  # type: ignore[union-attr]
@@ -128,7 +127,7 @@ def json_object(path: Path, *, remedy: str | None = None) -> Record:
 
     Args:
         path: The file.
-        remedy: What to do about an error in it that has no better remedy of its own.
+        remedy: The remedy for errors without a better one.
     """
     text = _read_text(path)
     try:
@@ -165,9 +164,9 @@ def toml(path: Path, what: str = "file") -> Record:
 
 
 def lines(path: Path, on_error: ErrorHandler | None = None, max_bytes: int | None = None) -> Iterator[tuple[int, str]]:
-    """Stream the lines of a text file with their numbers from 1: UTF-8, or UTF-16 where it begins with its mark.
+    """Stream the lines of a text file with their numbers from 1: UTF-8, or UTF-16 with a byte order mark.
 
-    Lines that are not UTF-8 or longer than `longest` bytes are left out where `on_error` takes their errors.
+    Lines that are not UTF-8 or longer than `max_bytes` are skipped if there is an `on_error`.
     """
     max_bytes = max_bytes or MAX_LINE_BYTES
     refuse_pipe(path)
@@ -192,7 +191,7 @@ def lines(path: Path, on_error: ErrorHandler | None = None, max_bytes: int | Non
 
 
 def _read_text(path: Path) -> str:
-    """The text of a file that has to be read at once."""
+    """The text of a file that has to be read as a whole."""
     refuse_pipe(path)
     try:
         size = path.stat().st_size
@@ -211,7 +210,7 @@ def _read_text(path: Path) -> str:
 
 
 def _max_values_in(text: str) -> int:
-    """At most how many values a text of JSON holds."""
+    """An upper bound of the number of values in a JSON text."""
     return sum(map(text.count, ",[{"))
 
 
@@ -235,7 +234,7 @@ def _decode_line(data: bytes, path: Path, line: int) -> str:
 
 def _utf16_lines(stream: BinaryIO, path: Path, max_length: int) -> Iterator[tuple[int, str]]:
     number = 0
-    # newline="\n": what csv and json make of a carriage return is the same as in UTF-8.
+    # newline="\n": carriage returns are kept for csv and json, as in UTF-8.
     text = io.TextIOWrapper(stream, encoding="utf-16", newline="\n")
     try:
         while line := text.readline(max_length + 1):
@@ -253,10 +252,10 @@ def _utf16_lines(stream: BinaryIO, path: Path, max_length: int) -> Iterator[tupl
 
 
 def refuse_pipe(path: Path) -> None:
-    """Refuse a pipe or a socket: it could be read only once, and reading would block while nothing is written to it.
+    """Refuse a pipe or socket: it could be read only once, and reading would block while nothing is written.
 
     Raises:
-        InputError: The path is one, or no file can have this name.
+        InputError: The path is one, or is not a valid name.
     """
     try:
         pipe = path.is_fifo() or path.is_socket()
@@ -267,7 +266,7 @@ def refuse_pipe(path: Path) -> None:
 
 
 def unreadable_error(error: OSError, path: Path, what: str = "file") -> InputError:
-    """The error for a file that cannot be opened; if it does not exist, a file with a similar name is suggested."""
+    """The error for a file that cannot be opened; if there is none, it suggests one with a similar name."""
     if not isinstance(error, FileNotFoundError):
         return InputError(f"the {what} cannot be read: {error.strerror or error}", file=path)
     near = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
@@ -309,7 +308,7 @@ def _as_record(value: object, path: Path, line: int) -> Record:
 
 
 class _RefusedError(ValueError):
-    """JSON that Python accepts at the price of a lost or changed value."""
+    """JSON that Python parses, but with a lost or changed value."""
 
 
 def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:

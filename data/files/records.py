@@ -1,8 +1,7 @@
-"""One record of a file with its place there, so that every error about it can name file, line and field.
+"""A record of a file with its location, so that every error about it can name file, line and field.
 
-Checks the types of fields only; the code that reads a particular format knows what they mean. A record whose fields are
-known beforehand is read by a pydantic model, whose errors become those of the record (`validated`); what is in the rows
-of a user's table depends on its columns.
+Its getters check the types of fields. Records with fixed fields are read by pydantic models, whose errors are converted
+to errors of the record (`validated`).
 """
 
 from __future__ import annotations
@@ -24,38 +23,38 @@ T = TypeVar("T", bound=str)
 M = TypeVar("M", bound=BaseModel)
 
 MISSING_WORDS = frozenset({"n/a", "#n/a", "na", "n.a.", "nan", "none", "null", "-", "–"})
-"""What other programs write for a missing number, in lower case."""
+"""Words that other programs write for a missing number, in lower case."""
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Named values from one place of a file, with a getter for each type that raises where a value has another."""
+    """Fields of an object or row in a file; the getters raise an `InputError` if a value has another type."""
 
     values: Mapping[str, object]
     file: str
     line: int = 0
-    """Line that the record begins on, from 1, or its row (`unit`); 0 where the file is one record."""
+    """Number of the first line, or of the row (see `unit`), from 1; 0 if the file is one record."""
     path: str = ""
-    """Fields from the top of the record down to these values, e.g. `candidates[2]`."""
+    """Path of nested fields from the top of the record to this one, e.g. `candidates[2]`."""
     format: Literal["json", "csv", "toml"] = "json"
-    """`csv` is a row of any table: a text that looks like a number, or several (`4;5;4`), is read as such."""
+    """`csv` is a row of any table: texts that look like one number, or several (`4;5;4`), are converted."""
     remedy: str | None = None
     """Remedy for errors that have none of their own."""
     unit: Literal["line", "row"] = "line"
     decimal_comma: bool = False
     """Whether a text such as `4,5` in a table is a number."""
     comma_columns: Callable[[str, Scale | None], bool] | None = None
-    """Where `decimal_comma` is not set: whether such a text is a number in this column, as all of its values allow.
+    """(column, scale of its ratings if known) -> whether its commas are decimal; used where `decimal_comma` is false.
 
-    The scale is that of its ratings, where it is known: `4,5` may also be two ratings on it."""
+    On some scales, `4,5` may also be two ratings."""
     full_names: Mapping[str, str] = field(default_factory=dict)
-    """Full names of those fields that were taken from deeper levels, e.g. tone -> `candidates[2].ratings.tone`."""
+    """Field taken from a nested object -> its full name, e.g. tone -> `candidates[2].ratings.tone`."""
 
     @property
     def location(self) -> str:
-        """The place in the file, e.g. `line 3`."""
+        """The location in the file, e.g. `line 3`."""
         return f"{self.unit} {self.line}"
 
     def full_name(self, name: str) -> str:
@@ -74,7 +73,7 @@ class Record:
         found: object = None,
         remedy: str | None = None,
     ) -> InputError:
-        """An error about a field of this record, or about all of it."""
+        """An error about a field of this record, or about the record."""
         return InputError(
             problem,
             file=self.file or None,
@@ -88,7 +87,7 @@ class Record:
 
     @contextmanager
     def located(self, field: str = "") -> Iterator[None]:
-        """Add the place of this record, or of a field of it, to errors raised in the block that name no file."""
+        """Add the location of this record, or of its field, to errors of the block that name no file."""
         try:
             yield
         except InputError as error:
@@ -114,28 +113,28 @@ class Record:
             self.value(name)
 
     def refuse_others(self, known: Collection[str]) -> None:
-        """Raise if there is a field with another name than these."""
+        """Raise if there is a field with a name that is not in `known`."""
         for name in self.values:
             if name not in known:
                 remedy = did_you_mean(name, known)
                 raise self.error(f"unknown field {name!r}", name, expected="one of " + ", ".join(known), remedy=remedy)
 
     def text(self, name: str, *, blank: bool = False) -> str:
-        """A required text, unchanged; one without any visible character only where `blank` allows it."""
+        """A required text, unchanged; without a visible character only if `blank` is set."""
         return self._text(name, self.value(name), blank)
 
     def optional_text(self, name: str) -> str:
-        """A text, or the empty text where the field is missing, null or blank."""
+        """A text; empty if the field is missing, null or blank."""
         text = "" if self.values.get(name) is None else self.text(name, blank=True)
         return text if text.strip() else ""
 
     def texts(self, name: str, *, blank: bool = False) -> tuple[str, ...]:
-        """A list of texts, blank ones only where `blank` allows them; missing and null are the empty list."""
+        """A list of texts, with blank ones only if `blank` is set; empty if the field is missing or null."""
         values = [] if self.values.get(name) is None else self.items(name)
         return tuple(self._text(f"{name}[{i}]", value, blank) for i, value in enumerate(values))
 
     def identifier(self, name: str) -> str:
-        """A required id: a text, or a whole number as many files have it."""
+        """A required id: a text or a whole number."""
         value = self.value(name)
         if isinstance(value, int) and not isinstance(value, bool):
             return str(value)
@@ -144,7 +143,7 @@ class Record:
         return self.text(name)
 
     def choice(self, name: str, choices: Collection[T], remedy: str | None = None) -> T:
-        """A required id that is one of the known ones; `remedy` is used if no known one has a similar name."""
+        """A required id that is one of the choices; `remedy` is used if no choice is similar."""
         value = self.identifier(name).strip()
         if value in choices:
             return cast("T", value)
@@ -169,19 +168,18 @@ class Record:
         return self._number(name, self._cell(self.value(name), name))
 
     def optional_number(self, name: str) -> float | None:
-        """A required field with a finite number, or None where it is null or blank."""
+        """A required field with a finite number; None if it is null or blank."""
         return None if _is_blank(self.value(name)) else self.number(name)
 
     def numbers(self, name: str) -> tuple[float, ...]:
-        """The finite numbers of a field that may hold several, see `several`; blanks are left out."""
+        """The finite numbers of a field, see `values_in`; blanks are left out."""
         return tuple(self._number(field, value) for field, value in self.values_in(name) if value != "")
 
     def values_in(self, name: str, scale: Scale | None = None) -> list[tuple[str, object]]:
-        """The values of a required field that holds one or several, each with its field's name.
+        """The one or several values of a required field, each with its field's name.
 
-        Several are a list, or in a CSV cell `4;5;4`; a cell's numbers are converted. What is missing (null, a blank
-        cell, `N/A`) is left out.
-        `scale` is that of ratings, see `comma_columns`.
+        Several are a list, or in a table cell `4;5;4`; numbers in cells are converted. Missing values (null, a blank
+        cell, `N/A`) are left out. `scale` is that of ratings, see `comma_columns`.
         """
         value = self.value(name)
         if is_missing(value):
@@ -201,11 +199,11 @@ class Record:
         return value
 
     def child(self, name: str) -> Record:
-        """A required object as a record of its own."""
+        """A required object as a record."""
         return self._child(name, self.value(name))
 
     def children(self, name: str, *, empty: bool = False) -> list[Record]:
-        """A required list of objects, each as a record of its own; the empty list only where `empty` allows it."""
+        """A required list of objects, each as a record; empty only if `empty` is set."""
         values = self.items(name)
         if not values and not empty:
             raise self.error(f"{name} is empty", name, expected="at least one object")
@@ -222,7 +220,7 @@ class Record:
         try:
             value.encode()
         except UnicodeEncodeError as error:
-            # JSON can spell half of a surrogate pair, which no UTF-8 file, hash or request can carry later.
+            # JSON can contain half of a surrogate pair, which cannot be encoded for files, hashes or requests.
             raise self.error(
                 f"half a character (a lone surrogate) at position {error.start + 1}",
                 name,
@@ -234,7 +232,7 @@ class Record:
         return value
 
     def _cell(self, value: object, name: str, scale: Scale | None = None) -> object:
-        """A text in a table as a number where it looks like one, else without blanks around it; other values as is."""
+        """A text in a table as a number if it looks like one, else stripped; other values unchanged."""
         if self.format != "csv" or not isinstance(value, str):
             return value
         text = value.strip()
@@ -265,7 +263,7 @@ class Record:
 
 
 def is_missing(value: object) -> bool:
-    """Whether a field holds no value: null, a blank text, or a word that other programs write for a missing one."""
+    """Whether a value is missing: null, blank, or one of `MISSING_WORDS`."""
     return _is_blank(value) or is_missing_word(value)
 
 
@@ -282,12 +280,12 @@ def looks_like_a_number(text: str) -> bool:
 
 
 def allows_decimal_comma(text: str) -> bool:
-    """Whether a text is a number with a decimal comma, or one without a fraction."""
+    """Whether a text is a number if its comma, if any, is decimal."""
     return "." not in text and looks_like_a_number(text.strip().replace(",", "."))
 
 
 def json_type(value: object) -> str:
-    """What a JSON value is, in words."""
+    """The type of a JSON value, in words."""
     if value is None:
         return "null"
     names = {bool: "true/false", int: "a number", float: "a number", str: "a text", list: "a list", dict: "an object"}
@@ -295,7 +293,7 @@ def json_type(value: object) -> str:
 
 
 def describe_value(value: object) -> str:
-    """A JSON value for a message: what it is, and how it is written."""
+    """A JSON value for a message: its type and its text."""
     if value is None or isinstance(value, bool):
         return str(value).lower().replace("none", "null")
     return f"{json_type(value)}: {value!r}"
@@ -312,20 +310,20 @@ def _require_finite(value: float) -> float:
 
 Number = Annotated[float, AfterValidator(_require_finite)]
 
-# A pattern makes pydantic refuse halves of surrogate pairs, which it would pass over otherwise.
+# With a pattern, pydantic refuses halves of surrogate pairs.
 BlankText = Annotated[str, StringConstraints(pattern="")]
 Text = Annotated[str, StringConstraints(pattern=r"\S")]
 """With at least one visible character."""
 
 
 class FileModel(BaseModel):
-    """An object of a JSON file. Nothing is converted; fields that other versions write beside ours are passed over."""
+    """An object of a JSON file, validated without conversion. Unknown fields, e.g. of other versions, are ignored."""
 
     model_config = ConfigDict(strict=True, frozen=True, allow_inf_nan=False)
 
 
 class ClosedModel(FileModel):
-    """An object that people write by hand, so that a field of another name is a mistake."""
+    """An object that people write by hand: unknown fields are errors."""
 
     @model_validator(mode="before")
     @classmethod
@@ -348,7 +346,7 @@ def validated(model: type[M], record: Record) -> M:
 
 
 def input_error(error: ValidationError, record: Record) -> InputError:
-    """The first of pydantic's complaints about the values of a record, in the words of `Record`."""
+    """The first error of pydantic about a record, as an `InputError` of `Record`."""
     try:
         _raise_first(error, record)
     except InputError as refused:
@@ -398,9 +396,9 @@ _GETTERS: Mapping[str, Callable[[Record, str], object]] = {
     "dict": Record.child,
     "model": Record.child,
 }
-"""First word of the type of pydantic's error -> what raises ours for such a value."""
+"""First word of the type of pydantic's error -> the getter that raises the same error for such a value."""
 
 
 def _field_path(place: Sequence[int | str]) -> str:
-    """The place of a field as our errors name it, e.g. `candidates[2].text`."""
+    """The path of a field as in our errors, e.g. `candidates[2].text`."""
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).removeprefix(".")

@@ -14,10 +14,10 @@
     [columns]                           # what your tables call our columns, where the names differ
     source = "question"
 
-The judge is given the definition as its rubric: say what to look at and what the ends of the scale mean.
+The definition is the judge's rubric: say what to look at and what the ends of the scale mean.
 
-For a file that names no task one is guessed: its aspects and scales, from the values in it. The guess is a proposal:
-nothing is compiled or scored with it unless the user saves it as a task file.
+For data that name no task, `guess_task` drafts one: aspects and scales follow from the values. The draft is used only
+after the user has saved it as a task file.
 """
 
 from __future__ import annotations
@@ -57,15 +57,15 @@ RESERVED = frozenset({"group", "source", "candidate", "text", "context", "refere
 
 
 def find_task(name: str, folder: Path | None = None) -> Task:
-    """The task called `name`: a built-in one, or the file where `name` ends in .toml (relative to `folder`).
+    """The task called `name`: a built-in one, or a file ending in .toml (relative to `folder`).
 
     Raises:
-        InputError: no such task, or its file cannot be used.
+        InputError: There is no such task, or its file cannot be used.
     """
     if name in TASKS:
         return TASKS[name]
     path = (folder or Path()) / name
-    # os.path.exists and not Path.exists, which raises for a name that is too long; records may hold any name.
+    # os.path.exists, because Path.exists raises for a name that is too long, and records may hold any name.
     if path.suffix == ".toml" and os.path.exists(path):
         return read_task(path)
     near = [*TASKS, *(p.name for p in path.parent.glob("*.toml"))]
@@ -81,14 +81,14 @@ def read_task(path: str | Path) -> Task:
     """Read a task file.
 
     Raises:
-        InputError: with the field, or with the line where the file is not TOML at all.
+        InputError: With the field, or with the line if the file is not valid TOML.
     """
     file = validated(_TaskFile, reading.toml(Path(path), "task file"))
     return Task(
         file.name.strip(),
         file.source_label.strip(),
         file.candidate_label.strip(),
-        tuple(Aspect(name, one.definition.strip(), one.scale, one.source) for name, one in file.aspects.items()),
+        tuple(Aspect(name, a.definition.strip(), a.scale, a.source) for name, a in file.aspects.items()),
         file.context_label.strip(),
         {ours: theirs.strip() for ours, theirs in file.columns.items()},
     )
@@ -123,7 +123,7 @@ class _AspectTable(ClosedModel):
 
     @property
     def scale(self) -> Scale:
-        # A stated step means that scores should be on it; without one, the finest scores agree best with mean ratings.
+        # If a step is stated, scores are rounded to it; else unrounded scores agree best with mean ratings.
         return Scale(self.low, self.high, 1.0 if self.step is None else self.step, self.step is not None)
 
     @model_validator(mode="after")
@@ -158,13 +158,13 @@ _COMMON_ENDS = (
     (1, 100),
     (0, 100),
 )
-"""Ends of common scales; the first that holds all values is guessed."""
+"""Ends of common scales; the first one that contains all values is guessed."""
 
 _NAME_WITH_SCALE = re.compile(r"(.*\S)\s*[(\[]\s*(-?\d{1,3})\s*(?:-|–|\.\.|to)\s*(\d{1,3})\s*[)\]]\s*")
-"""A column whose name ends in its scale, as surveys write it: `Coherence (1-5)`."""
+"""Name of a column that ends in its scale, as surveys write it: `Coherence (1-5)`."""
 
 _SYMMETRIC_ENDS = (1, 2, 3, 5, 10, 100)
-"""Upper ends of scales from -x to x, for values below 0."""
+"""Upper ends of symmetric scales, for values below 0."""
 
 _NOT_A_RATING = re.compile(
     r"(?:.*_)?(?:id|idx|index|nr|no|number|row|seed|year|date|time|timestamp|length|words|tokens|count)"
@@ -173,30 +173,30 @@ _NOT_A_RATING = re.compile(
 """Names of columns with ids, dates, lengths or raters, and of those without a name."""
 
 _MAX_VALUES = 101
-"""A column with more different whole numbers is taken for a count and not for ratings."""
+"""A column with more different whole numbers is guessed to be a count."""
 
 _MAX_ASPECTS = 100
 
 _MIN_RATING_SHARE = 0.8
-"""Share of a column's values that have to be ratings; loading then names the first one that is none."""
+"""Least share of a column's values that are ratings; loading then reports the first value that is none."""
 
 
 @dataclass(frozen=True)
 class GuessedTask:
-    """The guess."""
+    """The draft of a task."""
 
     task: Task
     columns: ColumnNames
-    """The names that the user gave, with those added that were guessed."""
+    """The user's names of columns, and the guessed ones."""
     built_in: bool
-    """Whether it is a built-in task, which all ratings fit."""
+    """Whether it is a built-in task whose scales contain all ratings."""
     half_points: frozenset[str] = frozenset()
-    """Aspects that are rated in whole and half points."""
+    """Aspects rated in whole and half points."""
     doubtful: Mapping[str, str] = field(default_factory=dict)
-    """Column that is not taken for ratings, though half of its values are numbers -> why, and what to do."""
+    """Column that was not guessed to be ratings, though half of its values are numbers -> the reason and a remedy."""
 
     def toml(self) -> str:
-        """The task file."""
+        """The text of the task file."""
         lines = [
             "# Guessed from the names and values in the data. Correct what is wrong, and say in each",
             "# definition what to look at and what the ends of the scale mean: it is the judge's rubric.",
@@ -223,7 +223,7 @@ def guess_task(records: Iterable[Record], columns: ColumnNames, name: str) -> Gu
 
     Args:
         records: At least one.
-        columns: Names that the user gave.
+        columns: The user's names of columns.
         name: Name of the task.
 
     Raises:
@@ -266,7 +266,7 @@ def guess_task(records: Iterable[Record], columns: ColumnNames, name: str) -> Gu
 
 
 def _aspect_names(columns: Iterable[str]) -> dict[str, str]:
-    """Column -> a name that a task file allows, different for each."""
+    """Column -> a unique name that a task file allows."""
     name_of = {column: column for column in columns if usable_name(column)}
     for column in columns:
         if column not in name_of:
@@ -278,7 +278,7 @@ def _aspect_names(columns: Iterable[str]) -> dict[str, str]:
 
 
 def _with_guessed_roles(records: Sequence[Record], keys: tuple[str, ...], columns: ColumnNames) -> ColumnNames:
-    """The columns, with those added that have another common name for one of ours."""
+    """The names of columns, with those that are guessed from common names."""
     roles, rest = columns.match(keys, ROLES)
     if "candidates" in keys:
         return columns
@@ -291,7 +291,7 @@ def _with_guessed_roles(records: Sequence[Record], keys: tuple[str, ...], column
 def _possible_ratings(
     records: Sequence[Record], roles: Mapping[str, str], rest: Sequence[str], columns: ColumnNames
 ) -> dict[str, list[object]]:
-    """Column, or base name of the columns of several raters, that may hold ratings -> all its values."""
+    """Column, or base name of several raters' columns, that may hold ratings -> all its values."""
     if "aspect" in roles and "rating" in roles:
         return _ratings_of_long_table(records, roles["aspect"], roles["rating"])
     values: dict[str, list[object]] = {}
@@ -313,7 +313,7 @@ def _possible_ratings(
 
 
 def _ratings_of_long_table(records: Sequence[Record], aspect: str, rating: str) -> dict[str, list[object]]:
-    """`_values` for a table with one row per rating."""
+    """`_possible_ratings` of a table with one row per rating."""
     values: dict[str, list[object]] = {}
     for record in records:
         given = [value for _, value in record.values_in(rating)]
@@ -332,14 +332,14 @@ def _ratings_of_long_table(records: Sequence[Record], aspect: str, rating: str) 
 
 
 def _nested_ratings(record: Record, roles: Mapping[str, str]) -> list[Record]:
-    """The objects of ratings inside a record: its own one, or one of each candidate."""
+    """The nested objects of ratings: of the record, or of its candidates."""
     owners = record.children("candidates") if "candidates" in record.values else [record]
     field = roles.get("ratings", "ratings")
     return [owner.child(field) for owner in owners if isinstance(owner.values.get(field), dict)]
 
 
 def _guess_scale(values: Sequence[object], column: str = "") -> Scale | None:
-    """The scale to guess for the values of a column, or None if they do not look like ratings."""
+    """The guessed scale of a column's values; None if they do not look like ratings."""
     present, numbers, choices = _present_values(values)
     if choices and set(numbers) <= {0, 1}:
         enough = len(numbers) + len(choices) >= _MIN_RATING_SHARE * len(present)
@@ -355,12 +355,12 @@ def _guess_scale(values: Sequence[object], column: str = "") -> Scale | None:
     low, high = _guess_ends(least, most)
     if (stated := _NAME_WITH_SCALE.fullmatch(column)) and float(stated[2]) <= least and most <= float(stated[3]):
         low, high = float(stated[2]), float(stated[3])
-    # Fractions may be means over raters of whole points, so only a scale as narrow as 1 gets finer steps.
+    # Fractions may be means of whole points over raters, so only scales of width 1 get finer steps.
     return Scale(low, high, 1.0 if whole or high - low > 1 else 0.01)
 
 
 def _present_values(values: Sequence[object]) -> tuple[list[object], list[float], list[bool]]:
-    """The values that are not missing, and among these the numbers and the choices between yes and no."""
+    """The values that are not missing, and among these the numbers and the yes/no choices."""
     present = [v for v in values if not is_missing(v)]
     choices = [YES_NO_WORDS[v.lower()] if isinstance(v, str) else bool(v) for v in present if _is_choice(v)]
     return present, [float(v) for v in present if isinstance(v, int | float) and _is_number(v)], choices
@@ -371,7 +371,7 @@ def _is_choice(value: object) -> bool:
 
 
 def _is_number(value: object) -> bool:
-    # JSON can spell whole numbers that no float can hold.
+    # JSON can contain whole numbers beyond the range of floats.
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
@@ -381,7 +381,7 @@ def _has_half_points(values: Sequence[object]) -> bool:
 
 
 def _why_not_ratings(values: Sequence[object]) -> str:
-    """Why a column whose values are, by half or more, numbers in some way is not taken for ratings; else empty."""
+    """Why a column was not guessed to be ratings although at least half of its values look like numbers; else empty."""
     present = _present_values(values)[0]
     others = [v for v in present if not _is_number(v) and not _is_choice(v)]
     numeric = sum(number_remedy(v) is not None or _is_number(v) for v in present)
@@ -406,7 +406,7 @@ def _guess_ends(least: float, most: float) -> tuple[float, float]:
 
 
 def _fits(task: Task, values: Mapping[str, Sequence[object]]) -> bool:
-    """Whether every column that looks like ratings is an aspect of this built-in task, with values on its scale."""
+    """Whether every column that looks like ratings is an aspect of a built-in task, with values on its scale."""
     scales = {normalized_name(aspect.name): aspect.scale for aspect in task.aspects}
     numbers = {
         normalized_name(n): [v for v in given if isinstance(v, int | float)]

@@ -1,7 +1,7 @@
-"""Reads the first sheet of a workbook in a process of its own, with limits of memory and time.
+"""Reads the first sheet of a workbook in a subprocess, with limits on memory and time.
 
-The library's memory is that of the smallest rectangle around all cells: a single cell far down and to the right, or a
-file that unpacks to gigabytes, would end the process that reads it.
+The library allocates the smallest rectangle around all cells: a single cell far down and to the right, or a file that
+unpacks to gigabytes, would crash the process that reads it.
 
     python data/files/workbook.py ratings.xlsx 1000000000     # the sheets, then a JSON list for each row
 """
@@ -21,18 +21,18 @@ MAX_MEMORY = 1 << 30
 
 
 class WorkbookError(Exception):
-    """The workbook cannot be read; the text says what is wrong."""
+    """The workbook cannot be read, for the reason in the message."""
 
 
 def open_workbook(path: str) -> tuple[list[str], int, Iterator[list[str]]]:
-    """The names of the sheets, the number of the first sheet's first row that is not empty, and its cells as texts.
+    """The names of the sheets, the number of the first sheet's first row that is not empty, and its rows as texts.
 
     Raises:
         WorkbookError: With what is wrong.
     """
     out: IO[str] = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 (the rows are read from it later)
     try:
-        # -P: this file's folder has modules whose names others have, too.
+        # -P keeps this folder off sys.path, where its modules would shadow others of the same name.
         process = subprocess.run(
             [sys.executable, "-P", __file__, path, str(MAX_MEMORY)],
             stdout=out,

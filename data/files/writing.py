@@ -1,4 +1,4 @@
-"""Files that a command writes. A place that cannot be written is an `InputError`, raised before any LM call is paid."""
+"""Checks and writes output files; a path that cannot be written is an `InputError` before any LM call is made."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from debate_judge.data.errors import InputError
 
 @contextmanager
 def write_errors(path: Path, field: str) -> Iterator[None]:
-    """Turn an `OSError` of the block, which opens `path` for writing, into an error that names the flag.
+    """Convert an `OSError` of the block, which opens `path` for writing, to an error that names the flag.
 
     Args:
         path: The file or folder.
-        field: The flag or argument that named it, e.g. `--out`.
+        field: Its flag or argument, e.g. `--out`.
 
     Raises:
         InputError: The block raised an `OSError`.
@@ -38,24 +38,24 @@ def write_errors(path: Path, field: str) -> Iterator[None]:
 
 
 def make_folder(path: Path, field: str) -> None:
-    """Make a folder with its parents, and check that files can be made in it.
+    """Create a folder with its parents, and check that files can be created in it.
 
     Raises:
         InputError: They cannot.
     """
     with write_errors(path, field):
         path.mkdir(parents=True, exist_ok=True)
-        # Permission bits do not tell whether a file can be made (read-only mounts, quotas); making one does.
+        # Permission bits do not show whether a file can be created (read-only mounts, quotas); creating one does.
         with tempfile.TemporaryFile(dir=path):
             pass
 
 
 def require_writable(path: str | Path | None, field: str) -> None:
-    """Check that a file can be written, and make its folder; an existing file is left as it is.
+    """Check that a file can be written, and create its folder; an existing file is not changed.
 
     Args:
         path: The file; nothing is checked for None.
-        field: The flag that named it.
+        field: Its flag.
 
     Raises:
         InputError: It cannot be written.

@@ -1,5 +1,5 @@
-"""Inference after a compile: systems from few ratings and many scores, two independent samples, intervals of scores,
-and which sources to rate next.
+"""Statistics of absolute agreement, and for use after a compile: prediction-powered means, drift, non-inferiority of a
+new LM, conformal intervals, and sampling of sources to rate next.
 
 Uses numpy, scipy, `data.agreement` and the schema; knows no file format, no judge and no LM.
 """

@@ -1,4 +1,4 @@
-"""Public rated sets, one file each: its address, the layout of its records, and their conversion to groups.
+"""Public rated sets, one file each: its location, the layout of its records, and their conversion to groups.
 
-Uses `files` for reading; `datasets` is imported only when a set is fetched from its home.
+Uses `files` for reading; `datasets` is imported only to download a set.
 """

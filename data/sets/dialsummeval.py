@@ -1,12 +1,12 @@
 """DialSummEval (Gao and Wan 2022): 100 dialogues with 14 summaries each, rated by three people from 1 to 5.
 
-Home: annotation_campus/human_judgment.jsonl in the GitHub repository kite99520/DialSummEval. It has no licence, so it
-must not be redistributed. A record looks like this (made up):
+Location: annotation_campus/human_judgment.jsonl in the GitHub repository kite99520/DialSummEval. It has no licence, so
+it must not be redistributed. A record looks like this (made up):
 
     {"id": "13", "dialogue": "| Ann: Is it raining? | Ben: It is.", "summary": "It rains, says Ben.", "model_id": "A",
      "annotations": [{"coherence": 5, "consistency": 4, "fluency": 5, "relevance": 4}, …]}
 
-A group is a dialogue. The aspects are those of summaries of articles; their definitions hold for any source.
+A group is a dialogue. The aspects are those of article summaries, whose definitions apply to any source.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ TASK = replace(SUMMARIZATION, name="dialogue-summaries", source_label="dialogue"
 
 
 def load(path: str | Path | None = None) -> Corpus:
-    """Load the set from a local copy, or from its home.
+    """Load the set from a local copy, or download it.
 
     Raises:
-        InputError: The copy cannot be used, or the home cannot be reached.
+        InputError: The copy cannot be used, or the download failed.
     """
     records, origin = hub.read("dialsummeval", path, REMOTE)
     groups: dict[str, tuple[str, dict[str, Candidate]]] = {}

@@ -1,13 +1,13 @@
 """Factool's knowledge questions (Chern et al. 2023): answers of an LM, labelled as a whole and claim by claim.
 
-Home: datasets/knowledge_qa/knowledge_qa.jsonl in the GitHub repository GAIR-NLP/factool, 50 prompts with 233 claims.
-A record looks like this (made up):
+Location: datasets/knowledge_qa/knowledge_qa.jsonl in the GitHub repository GAIR-NLP/factool, 50 prompts with 233
+claims. A record looks like this (made up):
 
     {"prompt": "On which river is Elm?", "response": "Elm is a town on the Oak.", "label": false,
      "claims": [{"claim": "Elm is a town", "label": true}, {"claim": "Elm is on the Oak", "label": false}]}
 
-No knowledge is given beside the prompt. A group is a prompt: at response level with its one response, at claim
-level with the claims that annotators extracted from the response.
+There is no knowledge besides the prompt. A group is a prompt: at response level with its one response, at claim level
+with the claims that annotators extracted from the response.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ REMOTE = hub.RemoteSource(
 
 
 def load(path: str | Path | None = None, level: Literal["response", "claim"] = "response") -> Corpus:
-    """Load the set from a local copy, or from its home.
+    """Load the set from a local copy, or download it.
 
     Args:
         path: A local copy.
         level: Whether candidates are responses or claims.
 
     Raises:
-        InputError: The copy cannot be used, or the home cannot be reached.
+        InputError: The copy cannot be used, or the download failed.
     """
     records, origin = hub.read("factool" if level == "response" else "factool_claims", path, REMOTE)
     candidates = _response if level == "response" else _claims

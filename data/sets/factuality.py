@@ -21,10 +21,8 @@ ANSWER_RULE = (
     "asserts it too. A short answer is given as what was asked for: if it is true in itself but evades the question, "
     "speaks of something else or is less exact than was asked, it is not factual. To say that one does not know is."
 )
-"""Whether the premises of a question count, and what becomes of evasive answers.
-
-HaluEval has hallucinated answers that are true but too general for their question, labelled like false ones.
-"""
+"""Premises of a question do not count, and evasive answers are not factual: HaluEval labels answers that are true but
+too general as hallucinated."""
 
 ANSWERS = Task(
     "question-answering",

@@ -1,8 +1,9 @@
 """FairEval (Wang et al. 2023): open questions with the answers of two LMs, compared by three people.
 
-Home: the GitHub repository i-Eval/FairEval: question.jsonl, answer/answer_gpt35.jsonl, answer/answer_vicuna-13b.jsonl
-and review/review_gpt35_vicuna-13b_human.txt, 80 questions. It has no licence, so it must not be redistributed. A local
-copy is a folder with these files, with or without the two subfolders. Records look like this (made up):
+Location: the GitHub repository i-Eval/FairEval: question.jsonl, answer/answer_gpt35.jsonl,
+answer/answer_vicuna-13b.jsonl and review/review_gpt35_vicuna-13b_human.txt, 80 questions. It has no licence, so it must
+not be redistributed. A local copy is a folder with these files, with or without the two subfolders. Records look like
+this (made up):
 
     {"question_id": 1, "text": "How do I mend a plough?", "category": "generic"}
     {"question_id": 1, "text": "Take it to a smith.", "answer_id": "…", "model_id": "…"}
@@ -10,8 +11,8 @@ copy is a folder with these files, with or without the two subfolders. Records l
 and line i of the review is the majority's label for question i: CHATGPT, VICUNA13B or TIE.
 
 A group is a question with its two answers. The better answer is rated 1 and the other 0; in a tie both have 0.5. These
-are outcomes of a comparison, and no grades of an answer by itself: so the definition anchors the ends and the middle of
-whatever scale a judge is asked on, 0 to 1 one by one and 1 to 10 side by side (`programs.chateval`).
+are outcomes of a comparison and not grades of a single answer. So the definition describes the ends and the middle of
+any scale: 0 to 1 for answers one by one, 1 to 10 side by side (`programs.chateval`).
 """
 
 from __future__ import annotations
@@ -49,10 +50,10 @@ TASK = Task(
 
 
 def load(path: str | Path | None = None) -> Corpus:
-    """Load the set from a local copy, or from its home.
+    """Load the set from a local copy, or download it.
 
     Raises:
-        InputError: The copy cannot be used, or the home cannot be reached.
+        InputError: The copy cannot be used, or the download failed.
     """
     folder = None if path is None else Path(path)
     if folder is not None and not folder.is_dir():
@@ -99,7 +100,7 @@ def _by_question(records: list[Record]) -> dict[str, Record]:
 
 
 def _file(folder: Path, name: str) -> Path:
-    """The file in its subfolder where that is kept, else in the folder itself."""
+    """The file in its subfolder if that exists, else in the folder itself."""
     return folder / name if (folder / name).exists() else folder / Path(name).name
 
 

@@ -1,6 +1,6 @@
-"""HaluEval (Li et al. 2023): answers, replies and summaries, each right or hallucinated on purpose.
+"""HaluEval (Li et al. 2023): answers, replies and summaries, each right or deliberately hallucinated.
 
-Home: data/qa_data.json, dialogue_data.json and summarization_data.json (JSON lines) in the GitHub repository
+Location: data/qa_data.json, dialogue_data.json and summarization_data.json (JSON lines) in the GitHub repository
 RUCAIBox/HaluEval, 10,000 records each. Records of the three parts look like this (made up):
 
     {"knowledge": "Elm lies on the Ash.", "question": "On which river is Elm?", "right_answer": "The Ash",
@@ -31,13 +31,13 @@ BASE_URL = f"https://raw.githubusercontent.com/RUCAIBox/HaluEval/{COMMIT}/data/"
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Names of a part's fields."""
+    """Names of the fields of a part."""
 
     task: Task
     source: str
     output: str
     knowledge: str = "knowledge"
-    """Empty where nothing is given beside the source."""
+    """Empty if there is only the source."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -54,14 +54,14 @@ PARTS: Mapping[str, Part] = MappingProxyType(
 
 
 def load(path: str | Path | None = None, part: str | None = None) -> Corpus:
-    """Load one part of the set from a local copy, or from its home.
+    """Load one part of the set from a local copy, or download it.
 
     Args:
         path: A local copy.
-        part: A key of `PARTS`. Without one the part of a copy is recognized by its fields, and `qa` is fetched.
+        part: A key of `PARTS`. By default the part of a copy is recognized by its fields, and `qa` is downloaded.
 
     Raises:
-        InputError: The copy cannot be used or is of another part, or the home cannot be reached.
+        InputError: The copy cannot be used or is of another part, or the download failed.
     """
     remote_part = part or "qa"
     remote = hub.RemoteSource(f"{BASE_URL}{remote_part}_data.json", COMMIT, PARTS[remote_part].columns)

@@ -1,7 +1,7 @@
-"""Records of public sets, from a local copy or from their address.
+"""Records of public sets, from a local copy or downloaded.
 
-Homes are read through `datasets`, which also keeps what it fetched for the next time. Of sets with one record per
-candidate, or with repeated sources, groups that share a source are joined.
+Downloads go through `datasets`, which caches them. In sets with one record per candidate, or with repeated sources,
+groups that share a source are merged.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from debate_judge.data.schema import Candidate, Origin, RatedGroup
 
 @dataclass(frozen=True, slots=True)
 class RemoteSource:
-    """The address of a public set, pinned to one version."""
+    """The location of a public set, pinned to a revision."""
 
     address: str
     """A data set of the Hugging Face hub, or the URL of a JSON file."""
     revision: str
     """Commit; that of a URL is part of the URL, too."""
     columns: tuple[str, ...]
-    """Columns that the loader needs. They are checked, because a home can change."""
+    """Columns that the loader needs; checked, because the set can change upstream."""
     split: str = "train"
     field: str | None = None
-    """Of a JSON file that is one object: its list of records."""
+    """Name of the list of records in a JSON file that is one object."""
 
 
 def read(name: str, path: str | Path | None, remote: RemoteSource) -> tuple[list[Record], Origin]:
@@ -37,11 +37,11 @@ def read(name: str, path: str | Path | None, remote: RemoteSource) -> tuple[list
 
     Args:
         name: Its name in `LOADERS`.
-        path: A local copy, JSON lines or a JSON array; None to fetch it from its home.
-        home: Where it lives.
+        path: A local copy, JSON lines or a JSON array; None to download it.
+        remote: Its location.
 
     Raises:
-        InputError: The copy cannot be read or is empty, the home cannot be reached, or the set has changed there.
+        InputError: The copy cannot be read or is empty, the download failed, or the set has changed upstream.
     """
     if path is None:
         return fetch(name, remote), Origin(name, remote.address, remote.revision)
@@ -54,10 +54,10 @@ def read(name: str, path: str | Path | None, remote: RemoteSource) -> tuple[list
 
 
 def fetch(name: str, remote: RemoteSource) -> list[Record]:
-    """All rows of a set at its home; a record's line is its row number from 1.
+    """Download all rows of a set; a record's line is its row number from 1.
 
     Raises:
-        InputError: The home cannot be reached, or the set has changed there.
+        InputError: The download failed, or the set has changed upstream.
     """
     import datasets
 
@@ -81,14 +81,14 @@ def fetch(name: str, remote: RemoteSource) -> list[Record]:
 
 @contextmanager
 def fetch_errors(name: str, address: str) -> Iterator[None]:
-    """Report every error of `datasets` inside the block as a set that cannot be fetched.
+    """Convert every error of `datasets` in the block to an `InputError`.
 
     Raises:
-        InputError: With what failed and that a local copy can be given.
+        InputError: With the failure, and the flag for a local copy.
     """
     try:
         yield
-    except Exception as error:  # The library promises no common base: OSError, httpx and its own errors all occur.
+    except Exception as error:  # The library has no common base class: OSError, httpx and its own errors all occur.
         raise InputError(
             f"the data set {name} cannot be fetched ({type(error).__name__})",
             file=address,
@@ -97,13 +97,13 @@ def fetch_errors(name: str, address: str) -> Iterator[None]:
 
 
 def merge_groups(groups: Iterable[tuple[Record, RatedGroup]]) -> tuple[RatedGroup, ...]:
-    """Join groups with equal sources (whitespace aside), in order of first appearance.
+    """Merge groups with equal sources (whitespace aside), in order of first appearance.
 
     Otherwise a source could be both trained on and tested on. Different contexts are joined by line breaks, candidates
-    whose id is taken get a number (right, right-2), and an equal candidate is not repeated.
+    whose id already exists get a number (right, right-2), and equal candidates are not repeated.
 
     Args:
-        groups: Each with its record, for the place in errors.
+        groups: Each with its record, for errors.
 
     Raises:
         InputError: Two sources have the same group id.

@@ -1,7 +1,7 @@
 """Newsroom (Grusky et al. 2018): 60 news articles with 7 summaries each, rated by three people from 1 to 5.
 
-Home: data/newsroom/newsroom.json in the GitHub repository dmg-illc/JUDGE-BENCH, a list `instances` in an object. It has
-no licence, so it must not be redistributed. A record looks like this (made up):
+Location: data/newsroom/newsroom.json in the GitHub repository dmg-illc/JUDGE-BENCH, a list `instances` in an object. It
+has no licence, so it must not be redistributed. A record looks like this (made up):
 
     {"id": 1, "instance": "### Generated Summary\\n\\nelm has a plough .\\n\\n### Source Article\\n\\nThe town of …",
      "annotations": {"Informativeness": {"individual_human_scores": [4, 3, 5]}, "Relevance": …, "Fluency": …,
@@ -42,10 +42,10 @@ _SUMMARY, _ARTICLE = "### Generated Summary", "### Source Article"
 
 
 def load(path: str | Path | None = None) -> Corpus:
-    """Load the set from a local copy, or from its home.
+    """Load the set from a local copy, or download it.
 
     Raises:
-        InputError: The copy cannot be used, or the home cannot be reached.
+        InputError: The copy cannot be used, or the download failed.
     """
     records, origin = hub.read("newsroom", path, REMOTE)
     by_article: dict[str, list[Candidate]] = {}

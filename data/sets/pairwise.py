@@ -1,7 +1,7 @@
 """Public sets of pairs: LLMBar (Zeng et al. 2024) and PandaLM's test set (Wang et al. 2024).
 
-Home: Dataset/LLMBar/*/dataset.json in the GitHub repository princeton-nlp/LLMBar: 100 natural and 319 adversarial pairs
-of answers to an instruction, each with the better one, on which the authors agree. And data/testset-v1.json in
+Location: Dataset/LLMBar/*/dataset.json in the GitHub repository princeton-nlp/LLMBar: 100 natural and 319 adversarial
+pairs of answers to an instruction, each with the better one, on which the authors agree. And data/testset-v1.json in
 WeOpenML/PandaLM: 999 pairs of answers to 170 instructions by five small LMs, compared by three people; pairs with an
 empty answer are left out. Records look like this (made up):
 
@@ -52,22 +52,22 @@ REMOTES: Mapping[str, tuple[hub.RemoteSource, ...]] = MappingProxyType(
         ),
     }
 )
-"""Name of the set -> its files at its home."""
+"""Name of the set -> its files."""
 
 
 def load(path: str | Path | None = None, part: str = "llmbar") -> Corpus:
-    """Load a set from a local copy, or from its home.
+    """Load a set from a local copy, or download it.
 
     Args:
         path: One file in the layout of the set.
         part: One of `REMOTES`.
 
     Raises:
-        InputError: The copy cannot be used, or the home cannot be reached.
+        InputError: The copy cannot be used, or the download failed.
     """
     remotes = REMOTES[part] if path is None else REMOTES[part][:1]
     loaded = [hub.read(part, path, remote) for remote in remotes]
-    records = [record for group_records, _ in loaded for record in group_records]
+    records = [record for file_records, _ in loaded for record in file_records]
     for record in records:
         record.require(*remotes[0].columns)
     pairs = [(record, pair) for record in records if (pair := pair_columns(record))]
@@ -76,7 +76,7 @@ def load(path: str | Path | None = None, part: str = "llmbar") -> Corpus:
         logger.warning("%s: %d pairs with an empty answer are left out", part, len(records) - len(complete))
     groups: dict[str, RatedGroup] = {}
     for group in (_group(record, pair) for record, pair in complete):
-        # A pair that was compared twice has the ratings of both.
+        # A pair that was compared twice gets the ratings of both comparisons.
         groups[group.id] = _merge_ratings(groups[group.id], group) if group.id in groups else group
     return Corpus(PAIRS, tuple(groups.values()), loaded[0][1])
 
@@ -88,7 +88,7 @@ def _merge_ratings(first: RatedGroup, second: RatedGroup) -> RatedGroup:
 
 
 def _answer(record: Record, column: str) -> str:
-    """An answer; PandaLM's file has some that are the word alone as true and false of JSON."""
+    """An answer; in PandaLM's file, the answers `true` and `false` are JSON booleans."""
     value = record.value(column)
     return str(value) if isinstance(value, bool) else record.text(column)
 

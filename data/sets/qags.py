@@ -1,6 +1,6 @@
 """QAGS (Wang et al. 2020): summaries of news articles, rated for factual consistency, in UniEval's layout.
 
-Home: reproduce/data/fact/qags_cnndm.json and qags_xsum.json in the GitHub repository maszhongming/UniEval: 235
+Location: reproduce/data/fact/qags_cnndm.json and qags_xsum.json in the GitHub repository maszhongming/UniEval: 235
 summaries of CNN/DM and 239 of XSum articles. Three raters said of every sentence whether the article supports it;
 the rating is the share of sentences that the majority holds supported. A record looks like this (made up):
 
@@ -40,14 +40,14 @@ TASK = Task(
 
 
 def load(path: str | Path | None = None, part: str = "cnndm") -> Corpus:
-    """Load one part of the set from a local copy, or from its home.
+    """Load one part of the set from a local copy, or download it.
 
     Args:
         path: A file in UniEval's layout, of either part.
-        part: `cnndm` or `xsum`: what is fetched where no path is given.
+        part: `cnndm` or `xsum`: the part to download if there is no path.
 
     Raises:
-        InputError: The copy cannot be used, or the home cannot be reached.
+        InputError: The copy cannot be used, or the download failed.
     """
     records, origin = hub.read("qags" if part == "cnndm" else f"qags_{part}", path, REMOTES[part])
     for record in records:

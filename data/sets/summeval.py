@@ -1,15 +1,15 @@
 """SummEval (Fabbri et al. 2021): 100 news articles with 16 summaries each, rated by experts from 1 to 5.
 
-Home: mteb/summeval on the Hugging Face hub, split test; each rating is the mean of 3 experts. A record looks
+Location: mteb/summeval on the Hugging Face hub, split test; each rating is the mean of 3 experts. A record looks
 like this (made up, cut to two summaries):
 
     {"id": "dm-test-0a1b2c", "text": "The town of Elm has bought a second snow plough …",
      "machine_summaries": ["The town has bought a plough .", "A plough ."], "human_summaries": ["Elm buys …"],
      "coherence": [4.67, 1.0], "consistency": [5.0, 5.0], "fluency": [5.0, 2.33], "relevance": [4.33, 2.0]}
 
-A group is an article. The hub does not say which system wrote a summary: candidates are then numbered from 1 in
-the record's order, which carries no promise that a number means the same system in every article. A copy with
-`model_ids` beside the summaries has the systems' names. Copies in UniEval's layout are read too.
+A group is an article. The hub does not name the systems: candidates are numbered from 1 in the record's order, and a
+number need not mean the same system in every article. A copy with `model_ids` has the systems' names. Copies in
+UniEval's layout are read, too.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ REMOTE = hub.RemoteSource(
 
 
 def load(path: str | Path | None = None) -> Corpus:
-    """Load the set from a local copy, or from its home.
+    """Load the set from a local copy, or download it.
 
     Raises:
-        InputError: the copy cannot be used, or the home cannot be reached.
+        InputError: The copy cannot be used, or the download failed.
     """
     records, origin = hub.read("summeval", path, REMOTE)
     if "system_output" in records[0].values:

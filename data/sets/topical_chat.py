@@ -1,6 +1,6 @@
 """Topical-Chat with the ratings of USR (Mehri and Eskenazi 2020), in UniEval's layout.
 
-Home: reproduce/data/dialogue/topical_chat.json in the GitHub repository maszhongming/UniEval: 60 dialogues with
+Location: reproduce/data/dialogue/topical_chat.json in the GitHub repository maszhongming/UniEval: 60 dialogues with
 6 replies each, means of 3 raters. The dialogues are under CDLA-Sharing-1.0, which binds those who pass them on.
 A record looks like this (made up):
 
@@ -10,9 +10,8 @@ A record looks like this (made up):
      "scores": {"understandability": 1.0, "naturalness": 2.6666666667, "coherence": 3.0, "engagingness": 2.0,
                 "groundedness": 0.3333333333, "overall": 3.6666666667}}
 
-A group is a dialogue history. The reply that was really given is among the candidates under the system
-"Original Ground Truth"; it is rated like the others and not taken as a reference. Where the speakers had no fact
-the context is empty.
+A group is a dialogue history. The actual reply is among the candidates as the system "Original Ground Truth"; it is
+rated like the others and not used as a reference. If the speakers had no fact, the context is empty.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ REMOTE = unieval.remote("dialogue/topical_chat.json", "source", "system_id", "sy
 
 
 def load(path: str | Path | None = None) -> Corpus:
-    """Load the set from a local copy, or from its home.
+    """Load the set from a local copy, or download it.
 
     Raises:
-        InputError: the copy cannot be used, or the home cannot be reached.
+        InputError: The copy cannot be used, or the download failed.
     """
     records, origin = hub.read("topical_chat", path, REMOTE)
     for record in records:

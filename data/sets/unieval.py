@@ -18,7 +18,7 @@ from debate_judge.data.sets.hub import RemoteSource
 
 COMMIT = "9d9b51dc716f40f6b454a4455c7fe2f843aabfbb"
 NO_FACT = "_nofact"
-"""What Topical-Chat's records hold as context where the speakers were given no fact."""
+"""The context in Topical-Chat's records without a fact."""
 
 
 @dataclass(slots=True)
@@ -37,13 +37,13 @@ def remote(file: str, *columns: str) -> RemoteSource:
 
 
 def groups(records: Iterable[Record], task: Task) -> tuple[RatedGroup, ...]:
-    """Join the records that have the same source, in order of first appearance.
+    """Merge the records that have the same source, in order of first appearance.
 
-    A group is named by its `doc_id`, or else by its running number from 1. Line breaks at the end of texts are
-    dropped, and `NO_FACT` becomes the empty context; everything else is unchanged.
+    The id of a group is its `doc_id`, or else its number from 1. Line breaks at the end of texts are dropped, and
+    `NO_FACT` becomes the empty context; everything else is unchanged.
 
     Raises:
-        InputError: two outputs of one system for a source, or records of one source that differ in context.
+        InputError: A system has two outputs for a source, or records of one source differ in context.
     """
     partial: dict[str, _PartialGroup] = {}
     for record in records:

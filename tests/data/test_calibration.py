@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from itertools import pairwise
 
 import numpy as np
@@ -13,7 +12,6 @@ from scipy.optimize import isotonic_regression
 
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.calibration import IDENTITY_WEIGHT, Calibration, calibration_effect, fit_calibration
-from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Scale
 
 FIVE = Scale(1, 5)
@@ -139,12 +137,3 @@ def test_scores_on_another_scale_have_no_error_before() -> None:
     assert effect.error is effect.bias is effect.change is effect.rms is None
     assert effect.error_after is not None
     assert effect.error_after.value == pytest.approx(0, abs=0.01)
-
-
-@pytest.mark.parametrize(
-    "knots",
-    [(), ((1.0, 2.0), (1.0, 3.0)), ((1.0, 3.0), (2.0, 3.0)), ((1.0, 3.0), (2.0, 1.0)), ((1.0, math.nan),)],
-)
-def test_what_is_no_increasing_map_is_refused(knots: tuple[tuple[float, float], ...]) -> None:
-    with pytest.raises(InputError, match="knots"):
-        Calibration(knots, 1, 1)

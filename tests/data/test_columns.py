@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from pathlib import Path
 
 import pytest
@@ -51,7 +52,7 @@ def test_one_column_for_each_rater(tmp_path: Path, caplog: pytest.LogCaptureFixt
     assert candidate.ratings == {"tone": (4.0, 3.0), "solved": (1.0, 0.0)}
     assert candidate.comments == {"tone": ("curt",)}
     assert caplog.text.count("\n") == 1
-    assert "not read: 'tone' (there are columns of single raters)" in caplog.text
+    assert "not read: 'tone' (" in caplog.text
 
 
 def test_one_row_for_each_rating(tmp_path: Path) -> None:
@@ -92,7 +93,9 @@ def test_what_is_not_read_is_told_in_one_line(tmp_path: Path, caplog: pytest.Log
     with caplog.at_level(logging.WARNING):
         load(path, TASK)
     (line,) = (record.getMessage() for record in caplog.records)
-    assert line == (f"{path}: columns separated by semicolons; not read: 'tonne' (did you mean 'tone'?), 'split'")
+    assert line.startswith(str(path))
+    assert "semicolons" in line
+    assert re.findall(r"'(\w+)'", line) == ["tonne", "tone", "split"]
 
 
 def test_fields_that_are_not_read_are_told_at_every_level(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -108,9 +111,7 @@ def test_fields_that_are_not_read_are_told_at_every_level(tmp_path: Path, caplog
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, lines)))
     assert load(tmp_path / "a.jsonl", TASK).rated_aspects() == ()
     (line,) = (record.getMessage() for record in caplog.records)
-    assert line.endswith(
-        "not read: 'lang', 'tonne' (did you mean 'tone'?), 'ms' (holds numbers), 'wit' (holds numbers)"
-    )
+    assert re.findall(r"'(\w+)'", line) == ["lang", "tonne", "tone", "ms", "wit"]
 
 
 def test_what_is_streamed_is_told_after_the_first_group(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -20,7 +20,6 @@ from debate_judge.data.agreement.tables import (
     compare,
     holm_adjusted,
 )
-from debate_judge.data.errors import InputError
 
 Scores = Sequence[float | None]
 
@@ -114,20 +113,6 @@ def test_nothing_to_agree_with_is_no_difference() -> None:
     assert (found.value, found.low, found.high, found.p_value, found.groups) == (None, None, None, None, 0)
 
 
-@pytest.mark.parametrize(
-    ("other", "problem"),
-    [
-        ({"y": [group("a", [1, 2], [1, 2])]}, "same aspects"),
-        ({"x": [group("b", [1, 2], [1, 2])]}, "same groups"),
-        ({"x": [group("a", [1, 3], [1, 2])]}, "different candidates or ratings in group 'a'"),
-        ({"x": [group("a", [1, 2], [1, 2], ["p", "q"])]}, "different candidates or ratings in group 'a'"),
-    ],
-)
-def test_compare_refuses_other_data(other: Mapping[str, Sequence[GroupScores]], problem: str) -> None:
-    with pytest.raises(InputError, match=problem):
-        compare({"x": [group("a", [1, 2], [1, 2])]}, other)
-
-
 def test_holm_step_down() -> None:
     # Ascending 0.01 * 3, 0.03 * 2, 0.04 * 1; none may be below the one before.
     assert holm_adjusted([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
@@ -186,7 +171,7 @@ def test_below_six_groups_there_is_no_p_value_and_the_text_says_why(level: Level
     a, b = random_groups(701, noise=0.2, groups=5), random_groups(702, noise=3.0, groups=5)
     found = compare({"x": a}, {"x": b}, level=level, resamples=50)
     assert found.p_value is None
-    assert str(found).endswith("over 5 groups, no p: with fewer than 6 groups none can be below 0.05")
+    assert "no p: with fewer than 6" in str(found)
     six = compare({"x": random_groups(701, noise=0.2, groups=6)}, {"x": random_groups(702, noise=3.0, groups=6)})
     assert six.p_value is not None
     assert "p = " in str(six)

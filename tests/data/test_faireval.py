@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from debate_judge import data
-from debate_judge.data.errors import InputError
 from debate_judge.data.files.records import Record
 from debate_judge.data.schema import Candidate, RatedGroup
 from debate_judge.data.sets import faireval, hub
@@ -73,16 +72,6 @@ def test_the_files_are_fetched_from_their_home(monkeypatch: pytest.MonkeyPatch) 
     corpus = data.load("faireval")
     assert [g.ratings("preference") for g in corpus.groups] == [[0.5, 0.5], [0.5, 0.5], [1.0, 0.0]]
     assert corpus.origin.revision == faireval.COMMIT
-
-
-def test_labels_that_cannot_be_fetched_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    def offline(*args: object, **options: object) -> object:
-        raise OSError("no network")
-
-    monkeypatch.setattr(hub, "fetch", lambda name, home: [])
-    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=offline))
-    with pytest.raises(InputError, match="cannot be fetched"):
-        faireval.load()
 
 
 def test_the_real_set(shared_data: Path) -> None:

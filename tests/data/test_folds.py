@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from debate_judge.data.errors import InputError
 from debate_judge.data.folds import FOLDS, MIN_SOURCES_FOR_SPLIT, Folds, default_folds, make_folds
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.data.splits import Splits
@@ -83,7 +82,7 @@ def test_near_duplicates_stay_in_one_fold() -> None:
     alike = [replace(group(f"ferry {i}", 1, 2), source=text + " Now." * i) for i in range(3)]
     folds = make_folds(corpus(*many(21).groups, *alike), aspects=["tone"], seed=0, count=4)
     assert sorted(len(ids(splits.held_out) & {one.id for one in alike}) for splits in all_of(folds)) == [0, 0, 0, 3]
-    assert "3 of 24 sources are near-duplicates" in folds.final.near_duplicates_note()
+    assert "3 of 24 sources" in folds.final.near_duplicates_note()
 
 
 @pytest.mark.parametrize(
@@ -92,11 +91,3 @@ def test_near_duplicates_stay_in_one_fold() -> None:
 )
 def test_how_many_folds_a_corpus_has(sources: int, expected: int) -> None:
     assert default_folds(many(sources)) == expected
-
-
-def test_single_candidates_need_ratings_that_differ_in_train_and_dev() -> None:
-    assert len(all_of(make_folds(singles(20), aspects=["tone"], seed=0, count=6))) == 6
-    with pytest.raises(InputError, match="too few ratings of tone"):
-        make_folds(singles(12), aspects=["tone"], seed=0, count=4)
-    with pytest.raises(InputError, match="all ratings of tone in the part train are equal"):
-        make_folds(corpus(*(group(str(i), 3) for i in range(24))), aspects=["tone"], seed=0, count=4)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from debate_judge.data.errors import InputError
 from debate_judge.data.files.columns import ColumnNames
 from debate_judge.data.files.formats import detect_format
 from debate_judge.data.files.groups import load
@@ -63,31 +62,6 @@ def test_a_task_is_guessed_from_them(names: str, tool: str, columns: object, gen
     assert load(path_of(names), TASK, guess.columns).groups[0].candidates[0].ratings["helpfulness"] == (5.0, 3.0)
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [("langfuse_scores.csv", "Langfuse"), ("langsmith_feedback.jsonl", "LangSmith")],
-)
-def test_scores_without_texts_ask_for_the_file_that_has_them(name: str, words: str) -> None:
-    with pytest.raises(InputError, match=rf"(?s){words} exports these ratings without the texts.*{name}\+"):
-        load(FOLDER / name, TASK)
-
-
-def test_a_score_of_a_trace_that_the_second_file_does_not_have(tmp_path: Path) -> None:
-    first, _ = (FOLDER / "langfuse_traces.jsonl").read_text().splitlines()
-    (tmp_path / "t.jsonl").write_text(first)
-    with pytest.raises(InputError, match=r"(?s)line 6, field 'traceId': no trace with this id.*t2"):
-        load(f"{FOLDER / 'langfuse_scores.csv'}+{tmp_path / 't.jsonl'}", TASK)
-
-
-def test_a_bad_rating_is_named_by_its_place_in_the_export(tmp_path: Path) -> None:
-    tasks = json.loads((FOLDER / "label_studio.json").read_text())
-    tasks[1]["annotations"][0]["result"][0]["value"]["rating"] = 9
-    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, tasks)))
-    place = r"line 2, field 'annotations\[0\]\.result\[0\]\.value\.rating': rating outside the scale"
-    with pytest.raises(InputError, match=place):
-        load(tmp_path / "a.jsonl", TASK, ColumnNames.parse(TEXTS))
-
-
 def test_texts_that_nobody_rated_yet_are_there(tmp_path: Path) -> None:
     tasks = json.loads((FOLDER / "label_studio.json").read_text())
     tasks[1]["annotations"] = []
@@ -117,8 +91,3 @@ def test_outputs_that_look_like_json_stay_texts_and_conversations_become_one(tmp
     one, other = load(tmp_path / "a.json", TASK, ColumnNames.parse(TEXTS)).groups
     assert (one.source, one.candidates[0].text) == ("user: Where is it?\nassistant: Which one?", '{"parcel": 3}')
     assert (other.source, other.candidates[0].text) == ('"Where" or "when"', "[]")
-    lines = (FOLDER / "langsmith_runs.jsonl").read_text().splitlines()
-    deep = {"id": "t1", "inputs": "s", "outputs": json.loads('{"a":' * 300 + '"x"' + "}" * 300)}
-    (tmp_path / "runs.jsonl").write_text("\n".join([json.dumps(deep), lines[1]]))
-    with pytest.raises(InputError, match="'text' is missing"):
-        load(f"{FOLDER / 'langsmith_feedback.jsonl'}+{tmp_path / 'runs.jsonl'}", TASK)

@@ -105,7 +105,7 @@ def test_near_duplicates_stay_in_one_part_whatever_the_seed() -> None:
         sizes = [len(getattr(splits, name).groups) for name in PARTS]
         assert [abs(size - n) <= 2 for size, n in zip(sizes, (8, 8, 10), strict=True)] == [True] * 3
     assert len(splits.joined) == 6
-    assert splits.near_duplicates_note().startswith("12 of 26 sources are near-duplicates of others")
+    assert splits.near_duplicates_note().startswith("12 of 26 sources")
 
 
 def test_without_near_duplicates_nothing_is_said() -> None:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from debate_judge.data.errors import InputError
-from debate_judge.data.files.task_file import RESERVED, find_task, read_task
+from debate_judge.data.files.task_file import RESERVED, read_task
 from debate_judge.data.schema import Scale
 from debate_judge.data.tasks import DIALOGUE, SUMMARIZATION, TASKS
 
@@ -41,12 +38,6 @@ def test_the_context_has_its_label(tmp_path: Path) -> None:
     path = tmp_path / "support.toml"
     path.write_text('context_label = "policy"\n' + GOOD)
     assert read_task(path).context_label == "policy"
-
-
-def test_built_in_names_come_before_files() -> None:
-    assert find_task("summarization") is TASKS["summarization"]
-    with pytest.raises(InputError, match=r"(?s)unknown task 'dialog'.*did you mean 'dialogue'"):
-        find_task("dialog")
 
 
 def test_built_in_tasks_have_the_aspects_and_scales_of_the_public_sets() -> None:

@@ -86,7 +86,7 @@ def test_the_sample_compiles_to_evidence_and_an_export(capsys: pytest.CaptureFix
     assert calls["informed_single"] == 1 / 16
     assert calls["informed_single"] <= calls["compiled"] < calls["single"] == 1
     printed = unwrapped(capsys.readouterr().out)
-    assert "Where does the difference come from?" in printed
+    assert "difference come from" in printed
     assert "debate check YOUR.csv" in printed
     assert "stand-in" in printed
     assert "not a language model" in printed

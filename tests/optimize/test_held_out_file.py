@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from debate_judge.data.errors import InputError
 from debate_judge.optimize import compile as command
 from debate_judge.optimize.settings import Settings
 from tests.config_keys import keys
@@ -44,7 +43,7 @@ def test_the_judge_learns_from_one_file_and_is_measured_on_the_other(
     quick = ["--max-rounds", "0", *keys(resamples=100, report="none", json="result.json")]
     assert command.main([*arguments, *quick]) == 0
     printed = capsys.readouterr().out
-    assert "on 4 sources that the judge" in " ".join(printed.split())
+    assert "on 4 sources" in " ".join(printed.split())
     assert "--held-out test.jsonl" in printed
     assert json.loads((tmp_path / "result.json").read_text())["gain"]["groups"] == 4
 
@@ -58,27 +57,3 @@ def test_all_other_sources_are_train_and_dev(tmp_path: Path, groups: list[Group]
     assert [len(part.groups) for part in (splits.train, splits.dev)] == [4, 4]
     assert len({g.id for g in data.corpus.groups}) == 12
     assert data.measured == splits.held_out
-
-
-def _copied(groups: list[Group]) -> list[Group]:
-    return [groups[3], *groups[9:]]
-
-
-def _nearly_copied(groups: list[Group]) -> list[Group]:
-    return [{**groups[3], "group": "other", "source": groups[3]["source"] + " It rained."}, *groups[9:]]
-
-
-@pytest.mark.parametrize("overlapping", [_copied, _nearly_copied])
-def test_a_source_in_both_files_is_refused_by_name(tmp_path: Path, groups: list[Group], overlapping: Any) -> None:
-    with pytest.raises(InputError, match="held-out") as caught:
-        prepared(settings(tmp_path, groups[:8], overlapping(groups)), {})
-    assert repr(groups[3]["group"]) in str(caught.value.found)
-    assert caught.value.field == "--held-out"
-
-
-def test_a_test_set_without_ratings_of_the_aspect_is_refused(tmp_path: Path, groups: list[Group]) -> None:
-    for group in groups[8:]:
-        for candidate in group["candidates"]:
-            candidate["ratings"].pop("coherence")
-    with pytest.raises(InputError, match="coherence"):
-        prepared(settings(tmp_path, groups[:8], groups[8:]), {})

@@ -96,7 +96,7 @@ def test_demonstrations_are_left_out_unless_texts_may_be_exported(
         assert command.main([*arguments, *store, *more, "--tuner", "dspy:LabeledFewShot"]) == 0
         (study,) = Path(store[1]).glob("studies/*.log")
         assert bool(re.search(r"\btuned\b", study.read_text())) == kept
-        assert ("export-examples=true keeps them" in caplog.text) != kept
+        assert ("export-examples=true" in caplog.text) != kept
 
 
 def test_an_optimizer_that_refuses_is_told() -> None:

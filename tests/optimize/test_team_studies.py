@@ -75,7 +75,7 @@ def test_a_database_that_goes_away_in_the_middle_ends_the_search_with_a_message(
     postgres: PostgresServer, database: str, straight: SearchResult
 ) -> None:
     try:
-        with pytest.raises(InputError, match="the database cannot be used") as caught:
+        with pytest.raises(InputError, match="database cannot be used") as caught:
             run(Meanwhile(postgres.stop), database, BROAD)
     finally:
         postgres.start()

@@ -80,7 +80,7 @@ def test_an_outage_that_lasts_ends_the_run_to_be_resumed(tmp_path: Path) -> None
         return None
 
     with FaultyServer(answer, script) as server:
-        with pytest.raises(ProviderDownError, match="no call was answered for"):
+        with pytest.raises(ProviderDownError, match="no call was answered"):
             resumed(tmp_path, server, replace(SHORT_WAITS, max_outage=1.5), work)
         server.come_back()
         judgements = resumed(tmp_path, server, SHORT_WAITS, work)

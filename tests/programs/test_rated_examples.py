@@ -11,9 +11,7 @@ from typing import Any
 
 import pytest
 
-from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Scale, Task
-from debate_judge.programs.chateval.judge import ChatEval
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import DebateConfig, Item, Judge
 from debate_judge.programs.roles.examples import EXPLANATION, RatedExample, examples_of, with_examples
@@ -128,12 +126,6 @@ def test_examples_are_demonstrations_in_the_state_and_survive_dspys_own_saving(t
     again.load(tmp_path / "judge.json")
     assert examples_of(again) == examples_of(judge) == ALL
     assert prompts(again) == prompts(judge)
-
-
-def test_a_judge_whose_prompts_cannot_show_examples_is_refused() -> None:
-    with pytest.raises(InputError, match="the judge 'chateval' shows no rated examples"):
-        with_examples(ChatEval({"alpha": "You are alpha."}), ALL)
-    assert examples_of(ChatEval({"alpha": "You are alpha."})) == ()
 
 
 _, STYLE = JOINT_TASK.aspects

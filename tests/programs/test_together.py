@@ -189,8 +189,8 @@ GAPS: dict[str, tuple[Callable[[str, str], str], list[str], str]] = {
     "one missing": (without("two"), ["two"], "it was missing"),
     "two missing": (without("two", "four"), ["two", "four"], "it was missing"),
     "twice, and different": (instead("three", "{0}: 3\n{0}: 4"), ["three"], "twice with different content"),
-    "no number": (instead("one", "{}: excellent"), ["one"], "no score could be found"),
-    "two numbers": (instead("one", "{}: 1 or 2"), ["one"], "no score could be found"),
+    "no number": (instead("one", "{}: excellent"), ["one"], "no score"),
+    "two numbers": (instead("one", "{}: 1 or 2"), ["one"], "no score"),
     "off the scale": (instead("four", "{}: 9"), ["four"], "outside the scale"),
     "of another scale": (instead("four", "{}: 4/10"), ["four"], "on another scale"),
     "its section twice": (
@@ -268,7 +268,7 @@ def test_a_candidate_that_stays_unreadable_is_unscored_and_no_other() -> None:
     assert not [judgement for judgement in judgements[:2] + judgements[3:] if isinstance(judgement, Unscored)]
     lost = judgements[2]
     assert isinstance(lost, Unscored)
-    assert "no score could be found" in lost.detail
+    assert "no score" in lost.detail
     assert "[kept as " in lost.detail
     # It is no longer debated.
     assert "three" not in [section(prompt, "candidate") for prompt in lm.prompts if "decision" in requested(prompt)]

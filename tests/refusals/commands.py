@@ -163,6 +163,7 @@ COMPARE = [
         ("--json rated.jsonl/t.json", "--json", "cannot be written"),
         ("--config batch=openai --judges single --lm anthropic/claude", "batch", "leave batch out"),
         ("--store rated.jsonl/store", "--store", "cannot be written"),
+        ("--judges support", None, "does not judge"),
     )
 ] + [
     row("scores that are not there", "compare --external mine=absent.jsonl", None, "no such", file="absent.jsonl"),
@@ -266,7 +267,16 @@ OTHERS = [
             ("--aspects tonne", "aspects", "'tone'"),
             ("--concurrency 0", "--concurrency", "at least 1"),
             ("--config max-unscored=7", "max-unscored", "from 0 to 1"),
+            ("--out rated.jsonl/x.jsonl", "--out", "cannot be written"),
+            ("--store rated.jsonl/x", "--store", "cannot be written"),
         )
+    ),
+    row(
+        "transcripts below a file",
+        "score support --in scored.jsonl --out o.jsonl --config transcripts=rated.jsonl/x.jsonl",
+        "transcripts",
+        "cannot be written",
+        begun=("o.jsonl", "o.jsonl.lock", "o.jsonl.state.json"),
     ),
     row("another task", "score judge --in new.jsonl --out o.jsonl --config task=dialogue", "task", "dialogue"),
     row("a missing aspect", "score judge --in new.jsonl --out o.jsonl --aspects tone", "aspects", "tone"),

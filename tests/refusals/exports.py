@@ -69,6 +69,7 @@ def the_first_format(folder: Path) -> None:
 
 
 CHANGED = "changed after"
+RISING = {"knots": [{"score": 1, "raters": 1}, {"score": 2, "raters": 3}], "groups": 1, "candidates": 2}
 FALLING = {"knots": [{"score": 1, "raters": 3}, {"score": 2, "raters": 1}], "groups": 1, "candidates": 2}
 TABLE = [
     row(name, lambda: read(Path("support")), field, keyword, file, change=change)
@@ -113,6 +114,7 @@ TABLE = [
             None,
             CHANGED,
         ),
+        ("a changed map", put("aspects", "tone", "calibration", to=RISING, signed=False), MANIFEST, None, CHANGED),
         (
             "half a character",
             put("critic", "signature", "instructions", to="\ud800", file=STATE, signed=False),

@@ -337,7 +337,7 @@ TABLE = [
             ("ratings.doc", ".jsonl"),
             ("", "unknown data"),
             ("summeval=", "no path"),
-            ("sample=x.jsonl", "part of the program"),
+            ("sample=x.jsonl", "part of the package"),
             ("ratd.jsonl", "'rated.jsonl'"),
             ("x" * 300 + ".csv", "too long"),
         )

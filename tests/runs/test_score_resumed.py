@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import random
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-from debate_judge.programs import JUDGES, build
-from debate_judge.programs.compiled import AspectJudge, CompiledJudge
-from debate_judge.runs.export.folder import save
-from debate_judge.runs.flags.parser import EXIT_INPUT
 from tests.config_keys import keys
-from tests.runs.score_command import TASK, Command, line
+from tests.runs.score_command import Command, line
 
 
 @pytest.mark.integration
@@ -50,78 +43,6 @@ def test_an_input_that_has_grown_is_gone_on_with(command: Command) -> None:
     assert command.out.read_bytes().startswith(before)
     assert [r["group"] for r in command.rows()[20:]] == ["g9"] * 4
     assert len(command.lm.prompts) == 6
-
-
-def other_program(command: Command) -> None:
-    judges = {"tone": AspectJudge(build("debate", JUDGES["debate"].config)), "help": AspectJudge(build("debate", {
-        "persona": "plain", "rounds": 2, "tie_breaker": False}))}  # fmt: skip
-    command.program = save(
-        command.folder / "two", CompiledJudge(TASK, judges), lm={"spec": "scripted/lm"}, evidence={}, name="x"
-    )
-
-
-def first_text_edited(command: Command) -> None:
-    command.source.write_text(command.source.read_text().replace("reply 0", "reply 1", 1))
-
-
-def foreign_rows(command: Command) -> None:
-    command.out.write_text('{"group": "g0", "score": 3}\n')
-
-
-def rows_swapped(command: Command) -> None:
-    lines = command.out.read_text().splitlines(keepends=True)
-    command.out.write_text("".join([lines[1], lines[0], *lines[2:]]))
-
-
-def one_row_too_many(command: Command) -> None:
-    row = {
-        "group": "g9",
-        "candidate": "c",
-        "aspect": "tone",
-        "score": 1.0,
-        "rounds": 0,
-        "stop_reason": "",
-        "unscored": None,
-    }
-    with command.out.open("a") as file:
-        file.write(json.dumps(row) + "\n")
-
-
-@pytest.mark.integration
-@pytest.mark.parametrize(
-    ("change", "more", "says"),
-    [
-        (other_program, [], "different program"),
-        (lambda c: None, ["--aspects", "tone"], "different aspects"),
-        (first_text_edited, [], "input has changed"),
-        (lambda c: (c.folder / "out.jsonl.state.json").unlink(), [], "made from"),
-        (lambda c: (c.folder / "out.jsonl.state.json").write_text("{}"), [], "made from"),
-        (lambda c: (c.folder / "out.jsonl.state.json").write_text("[" * 100_000), [], "made from"),
-        (lambda c: (c.folder / "out.jsonl.state.json").write_bytes(b'{"program": "\xff'), [], "made from"),
-        (foreign_rows, [], "something else"),
-        (rows_swapped, [], "line 1: the file already exists, and this row differs"),
-        (one_row_too_many, [], "the end of the file"),
-        (lambda c: Path("late.jsonl").write_text("{}\n"), keys(transcripts="late.jsonl"), "something else"),
-    ],
-)
-def test_what_cannot_be_continued_is_refused_and_left_alone(
-    command: Command,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    change: Callable[[Command], object],
-    more: list[str],
-    says: str,
-) -> None:
-    monkeypatch.chdir(command.folder)
-    command()
-    change(command)
-    before = command.out.read_bytes()
-    capsys.readouterr()
-    assert command(*more) == EXIT_INPUT
-    message = capsys.readouterr().err
-    assert says in message
-    assert "remedy" in message
-    assert command.out.read_bytes() == before
 
 
 def test_transcripts_can_be_had_later_at_no_cost(command: Command) -> None:

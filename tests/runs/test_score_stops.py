@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
-from pathlib import Path
 from typing import Any
 
 import dspy
@@ -27,7 +24,7 @@ def test_unscored_rows_have_a_reason_and_too_many_are_a_failure(
     assert [(r["group"], r["candidate"]) for r in missing] == [("g0", "c0")] * 2 + [("g2", "c1")] * 2
     expected = {"rounds": None, "stop_reason": None, "unscored": "unreadable reply"}
     assert {k: missing[0][k] for k in expected} == expected
-    assert "4 unscored: unreadable reply, e.g. scorer, round 0: no score" in capsys.readouterr().err
+    assert "4 unscored: unreadable reply" in capsys.readouterr().err
     # 4 of 20; the same is said of a file that is finished already.
     assert command(*keys(max_unscored=0.19)) == EXIT_UNSCORED
     assert "20 % of the items" in capsys.readouterr().err
@@ -124,33 +121,3 @@ def test_what_the_lm_did_not_answer_is_asked_again(command: Command, name: str) 
     assert command(*more) == 0
     assert (out.read_bytes(), debates.read_bytes()) == (finished, turns)
     assert b"lm error" not in finished + turns
-
-
-@pytest.mark.parametrize(("flag", "name"), [("--out", "x.jsonl"), ("transcripts", "x.jsonl"), ("--store", "x")])
-@pytest.mark.parametrize("way", ["a file in the way", "a folder that is read-only"])
-def test_a_place_that_cannot_be_written_is_named_with_its_flag(
-    command: Command,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    flag: str,
-    name: str,
-    way: str,
-) -> None:
-    place = command.folder / "place"
-    if way == "a file in the way":
-        place.write_text("mine")
-    else:
-        mkdir = Path.mkdir
-
-        def refused(self: Path, *arguments: Any, **options: Any) -> None:
-            if place in (self, *self.parents):
-                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self))
-            mkdir(self, *arguments, **options)
-
-        monkeypatch.setattr(Path, "mkdir", refused)
-    given = [flag, str(place / name)] if flag.startswith("-") else keys(**{flag: place / name})
-    assert command(*given) == EXIT_INPUT
-    message = capsys.readouterr().err
-    assert f"field '{flag}': cannot be written" in message
-    assert "remedy" in message
-    assert command.lm.prompts == []

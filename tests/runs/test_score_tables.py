@@ -154,19 +154,6 @@ def test_parquet_has_one_type_a_column_also_where_nothing_has_a_score(command: C
     assert set(frame["tone_unscored"]) == {"unreadable reply"}
 
 
-def test_a_sheet_that_somebody_has_worked_on_is_not_replaced(
-    command: Command, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = command.folder / "out.parquet"
-    assert command(out=out) == 0
-    edited = pd.read_parquet(out).assign(mine="x")
-    edited.to_parquet(out)
-    before = out.read_bytes()
-    assert command(out=out) == EXIT_INPUT
-    assert "changed after it was written" in capsys.readouterr().err
-    assert out.read_bytes() == before
-
-
 def test_a_text_that_had_no_score_may_have_one_later(command: Command) -> None:
     def failing(prompt: str) -> str:
         if section(prompt, "aspect").startswith("help") and section(prompt, "candidate").endswith("1"):

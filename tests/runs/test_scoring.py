@@ -193,7 +193,7 @@ def test_a_judge_that_scores_too_little_is_refused_with_the_reasons() -> None:
     failed = [Unscored("refused", "the filter", 1, Transcript()), Unscored("lm error", "no answer", 1, Transcript())]
     fine = [Verdict(3.0, 0, "single call", 1, Transcript())] * 6
     require_scored([*fine, *failed], 0.25, "dev items")
-    with pytest.raises(InputError, match="2 of 8 dev items have no score") as raised:
+    with pytest.raises(InputError, match="2 of 8 dev items") as raised:
         require_scored([*fine, *failed], 0.2, "dev items")
-    assert "1 refused, 1 lm error, e.g. the filter" in str(raised.value)
+    assert "1 refused, 1 lm error" in str(raised.value)
     require_scored([], 0.0, "dev items")

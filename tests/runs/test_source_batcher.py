@@ -64,7 +64,7 @@ def test_so_are_calls_from_threads(side_by_side: Path, lms: list[ScriptedLM]) ->
 def test_a_text_that_stays_alone_is_read_alone_with_one_warning(side_by_side: Path, lms: list[ScriptedLM]) -> None:
     with load(side_by_side) as judge:
         batcher = SourceBatcher(judge, wait=0)
-        with pytest.warns(UserWarning, match="its agreement with the raters was measured side by side"):
+        with pytest.warns(UserWarning, match="side by side"):
             assert batcher.score(source="Late!", text="reply 1")["help"].score == score_for("reply 1")
         with warnings.catch_warnings():
             warnings.simplefilter("error")

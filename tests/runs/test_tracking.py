@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import sqlite3
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,7 +17,6 @@ from typing import Any
 import pytest
 from matplotlib.figure import Figure
 
-from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.programs.transcript import Transcript, Turn
 from debate_judge.runs.tracking.contents import TracedDebate
@@ -240,19 +238,3 @@ def test_a_write_that_fails_is_raised_by_a_later_call_or_on_leaving_and_hides_no
 def test_a_number_that_is_not_finite_never_becomes_json(kept: SimpleNamespace) -> None:
     with pytest.raises(ValueError, match="JSON compliant"):
         kept.tracker.log_json("x.json", {"value": math.nan})
-
-
-def test_a_deleted_experiment_is_explained(kept: SimpleNamespace) -> None:
-    name = kept.client.create_experiment("debate/gone")
-    kept.client.delete_experiment(name)
-    with pytest.raises(InputError, match="mlflow experiments restore"):
-        Tracker(uri=None, store=kept.store, experiment="debate/gone", run_name="x").__enter__()
-
-
-def test_a_database_of_another_schema_is_explained(tmp_path: Path, kept: SimpleNamespace) -> None:
-    copy = tmp_path / "old.db"
-    copy.write_bytes((kept.store / "mlflow.db").read_bytes())
-    with sqlite3.connect(copy) as database:
-        database.execute("UPDATE alembic_version SET version_num = '451aebb31d03'")
-    with pytest.raises(InputError, match="out-of-date database schema"):
-        _tracker(tmp_path, uri=f"sqlite:///{copy}").__enter__()

@@ -1,0 +1,289 @@
+"""What is refused once something was made: a finished run, a store, an export, a run's evidence."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shlex
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from debate_judge import examples
+from debate_judge.data import load
+from debate_judge.data.schema import GRANULARITIES
+from debate_judge.optimize import cli
+from debate_judge.programs import JUDGES, build
+from debate_judge.programs.chateval.judge import ChatEval
+from debate_judge.programs.compiled import AspectJudge, CompiledJudge
+from debate_judge.programs.lm.store import FILE
+from debate_judge.programs.metrics import metric
+from debate_judge.programs.metrics.metric import RougeL
+from debate_judge.programs.roles.examples import RatedExample, with_examples
+from debate_judge.runs.distributed.units import find_inputs
+from debate_judge.runs.export.recorded import RECORDED, cuts_in, exported_judge_name, objective_in, recorded_scores_in
+from debate_judge.runs.integrations.promptfoo_assert import get_assert
+from debate_judge.runs.tracking.store import open_tracking_store
+from debate_judge.runs.tracking.tracker import Tracker
+from tests.data.files_of_rows import TASK as SUPPORT
+from tests.refusals.refusal import row
+from tests.runs import exports
+
+Change = Callable[[Path], object]
+STORE = Path("runs", "store")
+
+
+# --- a file of scores that another run goes on with ---
+
+
+def ran(arguments: str) -> None:
+    assert cli.main(shlex.split(arguments)) == 0
+
+
+SCORE = "score support --in in.jsonl --out out.jsonl"
+
+
+def scored(change: Change, arguments: str = SCORE) -> Change:
+    """Score a file, then change something."""
+
+    def make(folder: Path) -> None:
+        groups = [
+            {"group": f"g{n}", "source": f"message {n}", "candidates": [{"id": "c", "text": f"reply {n}"}]}
+            for n in range(2)
+        ]
+        (folder / "in.jsonl").write_text("".join(json.dumps(group) + "\n" for group in groups))
+        ran(arguments)
+        change(folder)
+
+    return make
+
+
+def another_judge(folder: Path) -> None:
+    judges = {name: AspectJudge(build("debate", JUDGES["single"].config)) for name in ("tone", "help")}
+    exports.write(folder / "support", CompiledJudge(exports.TASK, judges), lm={"spec": "offline"})
+
+
+def state(content: bytes) -> Change:
+    return lambda folder: (folder / "out.jsonl.state.json").write_bytes(content)
+
+
+def swapped(folder: Path) -> None:
+    first, second, *rest = (folder / "out.jsonl").read_text().splitlines(keepends=True)
+    (folder / "out.jsonl").write_text("".join([second, first, *rest]))
+
+
+def one_more(folder: Path) -> None:
+    last = json.loads((folder / "out.jsonl").read_text().splitlines()[-1])
+    with (folder / "out.jsonl").open("a") as file:
+        file.write(json.dumps({**last, "group": "g9"}) + "\n")
+
+
+def edited_table(folder: Path) -> None:
+    pd.read_parquet(folder / "out.parquet").assign(mine="x").to_parquet(folder / "out.parquet")
+
+
+def read_only(patch: pytest.MonkeyPatch) -> None:
+    """No folder can be made below `place`."""
+    mkdir, place = Path.mkdir, Path.cwd() / "place"
+
+    def refuse(self: Path, *arguments: Any, **options: Any) -> None:
+        if place in (self.absolute(), *self.absolute().parents):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self))
+        mkdir(self, *arguments, **options)
+
+    patch.setattr(Path, "mkdir", refuse)
+
+
+RUNS = [
+    row(f"to go on, {name}", f"{SCORE} {more}", None, keyword, change=scored(change), begun=("late.jsonl.lock", FILE))
+    for name, change, more, keyword in (
+        ("another judge", another_judge, "", "different program"),
+        ("another aspect", lambda folder: None, "--aspects tone", "different aspects"),
+        (
+            "an edited text",
+            lambda f: (f / "in.jsonl").write_text((f / "in.jsonl").read_text().replace("reply 0", "reply 1")),
+            "",
+            "input has changed",
+        ),
+        ("no state", lambda f: (f / "out.jsonl.state.json").unlink(), "", "made from"),
+        ("an empty state", state(b"{}"), "", "made from"),
+        ("a deep state", state(b"[" * 100_000), "", "made from"),
+        ("a state of no characters", state(b'{"program": "\xff'), "", "made from"),
+        ("other rows", lambda f: (f / "out.jsonl").write_text('{"group": "g0"}\n'), "", "something else"),
+        ("rows in another order", swapped, "", "line 1"),
+        ("a row too many", one_more, "", "end of the file"),
+        (
+            "transcripts of something else",
+            lambda f: (f / "late.jsonl").write_text("{}\n"),
+            "--config transcripts=late.jsonl",
+            "something else",
+        ),
+    )
+] + [
+    row(
+        "a table that somebody has worked on",
+        SCORE.replace("out.jsonl", "out.parquet"),
+        None,
+        "changed after",
+        change=scored(edited_table, SCORE.replace("out.jsonl", "out.parquet")),
+        begun=("out.parquet.rows.jsonl",),
+    ),
+    *(
+        row(
+            f"{flag} in a folder that is read-only",
+            f"score support --in scored.jsonl --out o.jsonl {flag}{name}",
+            flag.split()[-1].rstrip("="),
+            "cannot be written",
+            patch=read_only,
+            begun=("o.jsonl", "o.jsonl.lock", "o.jsonl.state.json") if "transcripts" in flag else (),
+        )
+        for flag, name in (
+            ("--out ", "place/x.jsonl"),
+            ("--config transcripts=", "place/x.jsonl"),
+            ("--store ", "place/x"),
+        )
+    ),
+]
+
+# --- stores and exports ---
+
+
+def deleted_experiment(folder: Path) -> None:
+    place = open_tracking_store(None, STORE, "debate/gone")
+    place.client.delete_experiment(place.experiment_id)
+
+
+def old_schema(folder: Path) -> None:
+    open_tracking_store(None, STORE, "debate/old")
+    shutil.copy(STORE / "mlflow.db", STORE / "old.db")
+    with sqlite3.connect(STORE / "old.db") as database:
+        database.execute("UPDATE alembic_version SET version_num = '451aebb31d03'")
+
+
+def tracked(experiment: str, uri: str | None = None) -> Callable[[], object]:
+    return lambda: Tracker(uri=uri, store=STORE, experiment=experiment, run_name="run").__enter__()
+
+
+def asserted(**config: Any) -> Callable[[], object]:
+    return lambda: get_assert("reply 1", {"vars": {"a": "x", "b": "y"}, "config": config})
+
+
+STORES = [
+    row("a deleted experiment", tracked("debate/gone"), None, "restore", change=deleted_experiment),
+    row(
+        "a database of another MLflow",
+        tracked("debate/old", f"sqlite:///{STORE}/old.db"),
+        None,
+        "out-of-date",
+        change=old_schema,
+    ),
+    row(
+        "an export in the place of work",
+        lambda: exports.write(Path("thesis")),
+        None,
+        "no export",
+        change=lambda f: ((f / "thesis").mkdir(), (f / "thesis" / "thesis.tex").write_text("years of work")),
+    ),
+    row("promptfoo without an export", asserted(), None, "export"),
+    row("promptfoo with an entry misspelled", asserted(export="support", treshold=1), None, "treshold"),
+    row("promptfoo with two sources", asserted(export="support"), None, "source"),
+    row("no file of texts", lambda: find_inputs("*.csv"), None, "no such file"),
+    row("texts of no protocol", lambda: find_inputs("nowhere://bucket/x.jsonl"), None, "cannot be reached"),
+]
+
+# --- evidence ---
+
+GROUP = {"source": "s", "texts": ["a", "b"], "ratings": [1, None], "scores": [2, 3], "on_raters_scale": None}
+
+
+def of_group(**changed: object) -> dict[str, Any]:
+    return {RECORDED: {"by": "export", "seen": [], "aspects": {"tone": [GROUP | changed]}}}
+
+
+EVIDENCE = [
+    row(f"evidence of {field}", lambda r=read, e=evidence: r({"evidence": e}), f"evidence.{field}", "")  # type: ignore[misc]
+    for evidence, read, field in (
+        ({RECORDED: 5}, recorded_scores_in, "recorded"),
+        ({RECORDED: {"by": "us", "seen": [], "aspects": {}}}, recorded_scores_in, "recorded.by"),
+        (of_group(scores=[2, "3"]), recorded_scores_in, "recorded.aspects.tone[0].scores[1]"),
+        (of_group(scores=[2]), recorded_scores_in, "recorded.aspects.tone[0]"),
+        (of_group(texts=["a", "a"]), recorded_scores_in, "recorded.aspects.tone[0].candidate"),
+        (of_group(source="\ud800"), recorded_scores_in, "recorded.aspects.tone[0].source"),
+        ({"exported": {"judge": "x"}, "decisions": {"x": {"tone": {"cut": "3"}}}}, cuts_in, "decisions.x.tone.cut"),
+        ({"exported": "compiled"}, exported_judge_name, "exported"),
+        ({"objective": {"level": "all"}}, lambda manifest: objective_in(manifest, "summary"), "objective.level"),
+    )
+]
+
+# --- judges and data ---
+
+EXAMPLE = RatedExample("tone", "7", "A source.", "", "A candidate.", 3.5, (3.0, 4.0))
+ALIKE = {"group": "b", "source": "m", "candidates": [{"id": n, "text": n, "ratings": {"tone": [2]}} for n in "xy"]}
+
+
+def overlapping(change: Callable[[str], str]) -> Change:
+    """A test set that has one source of the rated data, and another of its own."""
+
+    def make(folder: Path) -> None:
+        first, second, *_ = (json.loads(line) for line in (folder / "rated.jsonl").read_text().splitlines())
+        groups = [{**first, "group": "copy", "source": change(first["source"])}, {**second, "source": "Another."}]
+        (folder / "held.jsonl").write_text("".join(json.dumps(group) + "\n" for group in groups))
+
+    return make
+
+
+def unrated(folder: Path) -> None:
+    group = json.loads((folder / "rated.jsonl").read_text().splitlines()[0])
+    for candidate in group["candidates"]:
+        candidate["ratings"].pop("coherence")
+    (folder / "held.jsonl").write_text(json.dumps({**group, "group": "new", "source": "A source of its own."}) + "\n")
+
+
+HELD_OUT = "compile --data rated.jsonl --held-out held.jsonl --aspects coherence"
+JUDGED = [
+    *(
+        row(
+            f"{name} without its package",
+            lambda n=name: build(JUDGES[n].kind, JUDGES[n].config),
+            None,  # type: ignore[misc]
+            ".[metrics]",
+            patch=lambda p: p.setattr(metric.importlib.util, "find_spec", lambda package: None),
+        )
+        for name in ("rouge-l", "bleu", "bertscore", "bartscore")
+    ),
+    *(
+        row(f"a metric in {granularity} points", lambda g=granularity: AspectJudge(RougeL(), g), None, "scale")  # type: ignore[misc]
+        for granularity in GRANULARITIES
+        if granularity != "given"
+    ),
+    row(
+        "examples for a judge without a place",
+        lambda: with_examples(ChatEval({"alpha": "You are alpha."}), [EXAMPLE]),
+        None,
+        "chateval",
+    ),
+    row(
+        "texts rated alike",
+        lambda: examples(load("b.jsonl", SUPPORT), ["tone"]),
+        None,
+        "rated differently",
+        files={"b.jsonl": json.dumps(ALIKE)},
+    ),
+    row("a source in both files", HELD_OUT, "--held-out", "held-out", change=overlapping(lambda text: text)),
+    row(
+        "nearly a source in both files",
+        HELD_OUT,
+        "--held-out",
+        "held-out",
+        change=overlapping(lambda text: f"{text} Indeed."),
+    ),
+    row("a test set without ratings", HELD_OUT, None, "coherence", change=unrated),
+]
+
+TABLE = [*RUNS, *STORES, *EVIDENCE, *JUDGED]
