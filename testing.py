@@ -8,8 +8,8 @@ import dspy
 from dspy.teleprompt.teleprompt import Teleprompter
 
 from debate_judge.data.testing import check_corpus
-from debate_judge.optimize.examples import places_of
-from debate_judge.optimize.tuners import details_of
+from debate_judge.optimize.examples import group_keys
+from debate_judge.optimize.tuners import tuning_result
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.testing import ScriptedLM, check_judge, in_turn, sample_items, scripted_lm
 
@@ -31,10 +31,12 @@ def check_tuner(optimizer: Teleprompter, judge: Judge, trainset: list[dspy.Examp
     before = dict(judge.instructions())
     tuned_judges = optimizer.compile(judge, trainset=trainset)
     assert judge.instructions() == before, "it changed the instructions of the judge that it was given"
-    details = details_of(tuned_judges)
+    details = tuning_result(tuned_judges)
     for tuned in (tuned_judges, details.judge, *(fold.judge for fold in details.folds)):
         _check_tuned(tuned, judge, before)
-    assert all(fold.unseen <= places_of(trainset) for fold in details.folds), "unseen groups that the trainset has not"
+    assert all(fold.unseen <= group_keys(trainset) for fold in details.folds), (
+        "unseen groups that are not in the trainset"
+    )
 
 
 def _check_tuned(tuned: Judge, untuned: Judge, before: Mapping[str, str]) -> None:

@@ -18,31 +18,31 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    name, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
+    name, other_arguments = (arguments[0], arguments[1:]) if arguments else ("", [])
     if name == "--version":
         print(f"debate {version()}")
         return 0
     if name in ("help", "-h", "--help"):
-        if not rest:
+        if not other_arguments:
             print(usage())
             return 0
-        name, rest = rest[0], ["--help"]
+        name, other_arguments = other_arguments[0], ["--help"]
     if name in REMOVED:
-        instead = REMOVED[name].format(shlex.join(rest))
-        print(f"error: there is no command {name!r} any more: {instead}", file=sys.stderr)
+        replacement = REMOVED[name].format(shlex.join(other_arguments))
+        print(f"error: there is no command {name!r} any more: {replacement}", file=sys.stderr)
         return 2
     if name not in COMMANDS:
-        near = did_you_mean(name, COMMANDS)
-        problem = [f"unknown command {name!r}" + (f"; {near}" if near else ""), ""] if name else []
+        hint = did_you_mean(name, COMMANDS)
+        problem = [f"unknown command {name!r}" + (f"; {hint}" if hint else ""), ""] if name else []
         print("\n".join([*problem, usage()]), file=sys.stderr)
         return 2
-    code: int = importlib.import_module(COMMANDS[name][0]).main(rest)
+    code: int = importlib.import_module(COMMANDS[name][0]).main(other_arguments)
     return code
 
 
 def usage() -> str:
     """The text of `debate help`: all commands in a line each."""
-    lines = [f"  {name:<10} {what}" for name, (_, what) in COMMANDS.items()]
+    lines = [f"  {name:<10} {description}" for name, (_, description) in COMMANDS.items()]
     lines += ["", "debate help COMMAND lists its flags, debate --version prints the version"]
     return "\n".join(["usage: debate COMMAND ...", "", *lines])
 

@@ -19,7 +19,7 @@ from debate_judge.data.files.writing import require_writable, write_json
 from debate_judge.optimize.settings import Settings
 from debate_judge.runs.flags.declaration import cli_name, command_settings
 from debate_judge.runs.flags.lm import EstimateFlags, require_server
-from debate_judge.runs.flags.parser import RESUMES, exit_code, make_parser, read
+from debate_judge.runs.flags.parser import RESUMES, exit_code, make_parser, read_settings
 from debate_judge.runs.flags.text_layout import print_error
 from debate_judge.runs.reports.terminal import show
 
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def work() -> int:
         arguments = build_parser().parse_args(argv)
-        return _run(read(Settings, arguments), vars(arguments).get("estimate"))
+        return _run(read_settings(Settings, arguments), vars(arguments).get("estimate"))
 
     return exit_code(work, RESUMES)
 
@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(settings: Settings, estimate: str | None) -> int:
     if estimate is None:
         require_server(settings.lm, settings.api_base, settings.store)
-        require_server(*settings.reflection, settings.store, flag="--reflection-lm", beside=settings.lm)
+        require_server(*settings.reflection, settings.store, flag="--reflection-lm", stored_under=settings.lm)
     with _progress_lines():
         return _compile(settings) if estimate is None else _estimate(settings, estimate)
 

@@ -1,4 +1,4 @@
-"""What the steps of a compile share: the plan, which is made before any LM call, and the run that executes it."""
+"""The plan of a compile, which is made before any LM call, and the run that executes it."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from debate_judge.data.splits import Splits
 from debate_judge.optimize.search.choice_scores import ChoicePart
 from debate_judge.optimize.search.knowledge import JOINT, TOGETHER, reading_options
 from debate_judge.optimize.search.points import Reading
-from debate_judge.optimize.search.storage import FORMAT, STUDIES
-from debate_judge.optimize.search.study import Breadth, Study, StudyMaker, breadth_of
+from debate_judge.optimize.search.storage import FORMAT_VERSION, STUDIES_FLAG
+from debate_judge.optimize.search.study import SearchLimits, Study, StudyFactory, search_limits
 from debate_judge.optimize.settings import Settings
-from debate_judge.optimize.tuners import Tuner, tuner_named
+from debate_judge.optimize.tuners import Tuner, find_tuner
 from debate_judge.programs import options_of
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.lm.client import JudgeLM
@@ -35,11 +35,11 @@ from debate_judge.runs.tracking.tracker import Tracker
 
 T = TypeVar("T")
 
-Scores = Mapping[str, Sequence[GroupScores]]
+ScoresByAspect = Mapping[str, Sequence[GroupScores]]
 """Aspect -> a judge's scores by group."""
 
-_PASSES_OF_A_TRIAL = 6
-"""Passes over items that a trial of the search takes for each aspect, about: its blocks, on dev and train."""
+_PASSES_PER_TRIAL = 6
+"""Approximate passes over items of a trial for each aspect: its blocks, on dev and train."""
 
 OFFLINE_NOTE = "offline LM: text statistics, a stand-in, not an LLM"
 
@@ -52,21 +52,21 @@ class CompileData:
     aspects: tuple[Aspect, ...]
     """The aspects to judge."""
     level: Level
-    """The level of agreement to choose by."""
+    """Level of the agreement that judges are chosen by."""
     decision_rules: Mapping[str, DecisionRule]
     """Aspect -> the decision that its ratings define, for aspects whose ratings define one."""
     cuts: Mapping[str, float]
     """Aspect -> the least value that counts as a yes where decisions are compared
     (`data.inference.absolute_agreement`)."""
     splits: Splits
-    """The parts of the exported judge: train to tune on, dev to choose by, held-out to measure on. With folds the
-    exported judge uses all sources, and held-out is empty."""
+    """The split for the exported judge: train to tune on, dev to choose by, held-out to measure on. With folds, train
+    and dev have all sources, and held-out is empty."""
     folds: Folds | None = None
-    """The folds that measure the procedure; None for a single split."""
+    """The folds of a nested cross-validation; None for a single split."""
 
     @property
-    def measured(self) -> Corpus:
-        """The sources of the held-out figures; with folds all but those that were chosen to be rated."""
+    def evaluation_corpus(self) -> Corpus:
+        """The sources of the held-out figures; with folds all but those that were chosen by `debate next`."""
         return self.corpus.random_sample if self.folds else self.splits.held_out
 
     def discriminates(self, group: RatedGroup, aspects: Sequence[Aspect]) -> bool:
@@ -78,41 +78,42 @@ class CompileData:
 
 @dataclass(frozen=True)
 class CompilePlan:
-    """What a compile works on. The judges are built only once, because this reads the user's files."""
+    """Settings, data and judges of a compile. Judges are built here only, because that reads the user's files."""
 
     settings: Settings
     data: CompileData
     judge: Judge
     """The judge that the settings name, before any tuning; it is copied before it is asked or tuned."""
     single: Judge
-    """One call of the Scorer, with the user's score mode: what every debate is compared with."""
+    """One call of the Scorer, with the user's score mode, which debates are compared with."""
     personas: Mapping[str, str]
     """Name -> text of the Critic's personas."""
     identity: str
     """Fingerprint of settings, data and personas: equal identities give equal results."""
-    sampled_from: int | None = None
-    """For an estimate, the number of train sources that those of this plan are a sample of."""
-    fold: int = 0
-    """The number of the fold that this is the plan of; 0 for the plan of the exported judge."""
+    full_train_size: int | None = None
+    """For an estimate, whose train part is a sample, the number of sources in the full one."""
+    fold_number: int = 0
+    """The number of the plan's fold, from 1; 0 for the plan of the exported judge."""
 
     @property
     def statistic(self) -> Statistic:
         """The correlation that agreement is shown in, and the objective unless that is an absolute measure."""
-        return self.settings.chosen_by.correlation
+        return self.settings.metric_choice.correlation
 
     @property
     def objective(self) -> Objective:
         """What the search maximizes."""
-        return self.settings.chosen_by.absolute_measure or self.statistic
+        return self.settings.metric_choice.absolute_measure or self.statistic
 
     @property
     def resampling(self) -> dict[str, Any]:
-        """How often intervals are resampled, and by which seed."""
+        """Arguments of `agreement_table` and `compare`: the number of resamples and the seed."""
         return {"resamples": self.settings.resamples, "seed": self.settings.seed}
 
-    def paired_difference(self, scores: Scores, other: Scores, **more: Any) -> Difference:
+    def paired_difference(self, scores: ScoresByAspect, other: ScoresByAspect, **overrides: Any) -> Difference:
         """The paired difference of two judges' scores by aspect, in the correlation and at the level of the plan."""
-        return compare(scores, other, statistic=self.statistic, level=self.data.level, **{**self.resampling, **more})
+        options = {"statistic": self.statistic, "level": self.data.level, **self.resampling, **overrides}
+        return compare(scores, other, **options)
 
     @property
     def absolute_scales(self) -> dict[str, AbsoluteScale]:
@@ -121,8 +122,8 @@ class CompilePlan:
 
     @property
     def objective_description(self) -> str:
-        """What the figures of the search are, e.g. `summary-level Spearman`."""
-        absolute_measure = self.settings.chosen_by.absolute_measure
+        """The name of the objective, e.g. `summary-level Spearman`."""
+        absolute_measure = self.settings.metric_choice.absolute_measure
         return (
             f"{self.data.level}-level {STATISTIC_NAMES[self.statistic]}"
             if absolute_measure is None
@@ -136,26 +137,26 @@ class CompilePlan:
 
     @property
     def readings(self) -> tuple[Reading, ...]:
-        """The readings (which candidates share a call) that may be chosen, the cheapest first.
+        """The readings that are searched, the cheapest first: what a call scores.
 
-        Both `side by side` and `alone` if any source has several candidates, the judge can do both and the user has not
-        chosen one; else one of them.
+        Both `side by side` and `alone` if any source has several candidates, the judge can do both and the user has set
+        neither; otherwise one of them.
         """
         judge = self.judge
         if judge.joint or judge.together > 1:
             return ("joint" if judge.joint else "side by side",)
-        several = any(len(group.candidates) > 1 for group in self.data.corpus.groups)
-        may_share = several and self._reading_allowed(reading_options("side by side"))
+        several_candidates = any(len(group.candidates) > 1 for group in self.data.corpus.groups)
+        may_share = several_candidates and self._reading_allowed(reading_options("side by side"))
         return ("side by side", "alone") if may_share else ("alone",)
 
     @property
-    def joint(self) -> bool:
-        """Whether one call about all aspects may be tried: if there are several, the judge can do so, and the user has
-        not chosen a reading."""
+    def joint_allowed(self) -> bool:
+        """Whether one call about all aspects may be tried: there are several, the judge can do it, and the user has not
+        set a reading."""
         return len(self.data.aspects) > 1 and not self.judge.joint and self._reading_allowed({JOINT: True})
 
     def _reading_allowed(self, reading: Mapping[str, object]) -> bool:
-        """Whether the judge can be given these options, and the user has set none that chooses a reading."""
+        """Whether the judge takes these options, and the user has set no reading."""
         judge, settings = self.judge, self.settings
         if {TOGETHER, JOINT} & settings.options().keys() or not reading.keys() <= set(options_of(settings.judge)):
             return False
@@ -166,7 +167,7 @@ class CompilePlan:
             return False
         return True
 
-    def read(self, reading: Reading) -> Judge:
+    def untuned_judge(self, reading: Reading) -> Judge:
         """A copy of the untuned judge with one of `readings`, or `joint`."""
         judge = self.judge.deepcopy()
         if len(self.readings) > 1 and reading != "alone":
@@ -175,58 +176,58 @@ class CompilePlan:
         judge.joint = judge.joint or reading == "joint"
         return judge
 
-    def on(self, splits: Splits, number: int) -> CompilePlan:
+    def for_fold(self, splits: Splits, number: int) -> CompilePlan:
         """The plan of the fold of this number, from 1."""
-        return replace(self, data=replace(self.data, splits=splits, folds=None), fold=number)
+        return replace(self, data=replace(self.data, splits=splits, folds=None), fold_number=number)
 
     @property
-    def study(self) -> Path | str | None:
-        """The file of the search's study, or the address of the database that a team keeps its studies in. A fold's
-        study is in memory: after a stop it is made again from the stored replies.
+    def study_storage(self) -> Path | str | None:
+        """The file of the study, or the address of a team's database of studies. None for a fold, whose study is in
+        memory only and after a stop is repeated from the stored replies.
 
         Raises:
-            InputError: What is given is no address of such a database.
+            InputError: The setting is no address of such a database.
         """
-        if self.fold:
+        if self.fold_number:
             return None
-        address = database_address(self.settings.studies, STUDIES, "DEBATE_STUDIES")
-        return address or Path(self.settings.store) / "studies" / f"{self.identity}-{FORMAT}.log"
+        address = database_address(self.settings.studies, STUDIES_FLAG, "DEBATE_STUDIES")
+        return address or Path(self.settings.store) / "studies" / f"{self.identity}-{FORMAT_VERSION}.log"
 
     @property
-    def breadth(self) -> Breadth:
+    def search_limits(self) -> SearchLimits:
         """How much the search tries."""
-        return breadth_of(self.settings.effort, self.settings.trials)
+        return search_limits(self.settings.effort, self.settings.trials)
 
-    def choice(self, aspects: Sequence[Aspect], *, ranked: bool = True) -> dict[ChoicePart, Corpus]:
-        """The sources to choose a judge for these aspects by.
+    def choice_corpora(self, aspects: Sequence[Aspect], *, ranked: bool = True) -> dict[ChoicePart, Corpus]:
+        """The sources that a judge for these aspects is chosen by.
 
         Those of dev, then of train, up to the number of candidates that the effort allows. Only sources whose ratings
-        can tell judges apart (`CompileData.discriminates`); with `ranked=False` the other rated ones, up to the same
-        limit.
+        can discriminate between judges (`CompileData.discriminates`); with `ranked=False` the other rated sources, up
+        to the same limit.
         """
         splits = self.data.splits
-        left = self.breadth.candidates
-        chosen: dict[ChoicePart, Corpus] = {}
+        remaining = self.search_limits.candidates
+        corpora: dict[ChoicePart, Corpus] = {}
         parts: dict[ChoicePart, Sequence[RatedGroup]] = {"dev": splits.dev.groups, "train": splits.train.groups}
         for part, groups in parts.items():
-            kept: list[RatedGroup] = []
+            selected: list[RatedGroup] = []
             for group in groups:
-                if left < len(group.candidates):
+                if remaining < len(group.candidates):
                     continue
                 if ranks := self.data.discriminates(group, aspects):
-                    left -= len(group.candidates)
+                    remaining -= len(group.candidates)
                 if ranks == ranked and (ranks or any(c.ratings.get(a.name) for c in group.candidates for a in aspects)):
-                    kept.append(group)
-            chosen[part] = replace(splits.dev, groups=tuple(kept))
-        return chosen
+                    selected.append(group)
+            corpora[part] = replace(splits.dev, groups=tuple(selected))
+        return corpora
 
     @property
     def phases(self) -> list[RunPhase]:
-        """The stages of a compile, for the progress bar; their shares of the work are rough."""
+        """The phases of a compile, for the progress bar; their shares of the work are approximate."""
         units, held_out = len(self.units), 4 * len(self.data.aspects)
         learning = RunPhase("tuning", 0.01 if self.settings.tuner == "none" else 0.25, 8 * units)
         choosing = [
-            RunPhase("search", 0.5, _PASSES_OF_A_TRIAL * self.breadth.about * units),
+            RunPhase("search", 0.5, _PASSES_PER_TRIAL * self.search_limits.usual_trials * units),
             RunPhase("calibration", 0.05, units),
         ]
         measuring = RunPhase("held-out", 0.2, held_out)
@@ -234,14 +235,14 @@ class CompilePlan:
             return [learning, *choosing, measuring]
         halves = self.data.folds.halves
         learning = replace(learning, share=learning.share * len(halves), passes=learning.passes * len(halves))
-        # Folds of one half share what was tuned, so the first of them makes most of the calls of all.
+        # Folds of one half share the tuned judges, so the first of them makes most of the calls of all.
         first = [*choosing, measuring]
-        again = [replace(phase, share=phase.share / 4) for phase in first]
-        folds = [phases for half in halves for phases in (first, *([again] * (len(half) - 1)))]
+        repeated = [replace(phase, share=phase.share / 4) for phase in first]
+        folds = [phases for half in halves for phases in (first, *([repeated] * (len(half) - 1)))]
         if self.settings.lm == OFFLINE:
-            return [learning, *(phase for phases in folds for phase in phases), *again[:2]]
-        # All folds are on their way at the same time.
-        return [learning, *(_together(phases) for phases in zip(*folds, strict=True))]
+            return [learning, *(phase for phases in folds for phase in phases), *repeated[:2]]
+        # All folds run concurrently.
+        return [learning, *(_merged(phases) for phases in zip(*folds, strict=True))]
 
     @property
     def corpus_name(self) -> str:
@@ -262,9 +263,8 @@ class CompilePlan:
         return Path(self.settings.store) / "exports" / self.name
 
     @property
-    def family(self) -> str:
-        """The name of the registered model and of the prompts, of which every compile for the same purpose makes a
-        version."""
+    def model_name(self) -> str:
+        """The name of the registered model and prompts; every compile with this name registers a version."""
         return self.settings.name or f"debate-{self.data.corpus.task.name}"
 
     @property
@@ -273,15 +273,15 @@ class CompilePlan:
         return OFFLINE_NOTE if self.settings.lm == OFFLINE else None
 
 
-def _together(phases: Sequence[RunPhase]) -> RunPhase:
+def _merged(phases: Sequence[RunPhase]) -> RunPhase:
     return replace(phases[0], share=sum(phase.share for phase in phases), passes=sum(phase.passes for phase in phases))
 
 
 @dataclass(frozen=True)
 class Run:
-    """A plan that is being carried out.
+    """A plan with all that executes it.
 
-    Estimates carry it out, too: with an LM for dry runs, without tracking, and with a tuner and a search that make as
+    Estimates execute plans, too: with an LM for dry runs, without tracking, and with a tuner and a search that make as
     few or as many calls as possible.
     """
 
@@ -292,34 +292,34 @@ class Run:
     tuner: Tuner
     reflection: JudgeLM
     """The LM that writes guides and instructions for the tuner."""
-    study: StudyMaker = Study
+    study_factory: StudyFactory = Study
 
     @classmethod
     def of(cls, plan: CompilePlan, runner: JudgeRunner, tracker: Tracker | None, reflection: JudgeLM) -> Run:
-        """The compile itself."""
-        return cls(plan, runner, tracker, tuner_named(plan.settings.tuner), reflection)
+        """The run of a real compile, with the tuner of the settings."""
+        return cls(plan, runner, tracker, find_tuner(plan.settings.tuner), reflection)
 
     @property
     def halves(self) -> list[list[Run]]:
-        """The runs of the folds, in lists of those that share a train part; this run alone for a single split."""
+        """The runs of the folds, in lists of those with the same train part; this run alone for a single split."""
         folds, numbers = self.plan.data.folds, count(1)
         if folds is None:
             return [[self]]
-        return [[self.on(splits, next(numbers)) for splits in half] for half in folds.halves]
+        return [[self.for_fold(splits, next(numbers)) for splits in half] for half in folds.halves]
 
-    def tune_at_once(self, works: Sequence[Callable[[], T]]) -> list[T]:
-        """The results of pieces of work that tune, done at once where the tuner allows it.
+    def tune_concurrently(self, jobs: Sequence[Callable[[], T]]) -> list[T]:
+        """The results of tuning jobs, which run concurrently if the tuner allows it.
 
-        DSPy's optimizers set the seeds of the whole process, and their output is silenced by redirecting its own.
+        DSPy's optimizers set global seeds, and silencing them redirects the output of the whole process.
         """
-        alone = self.plan.settings.tuner not in ("guide", "none")
-        return [work() for work in works] if alone else self.runner.run_concurrently(works)
+        sequential = self.plan.settings.tuner not in ("guide", "none")
+        return [job() for job in jobs] if sequential else self.runner.run_concurrently(jobs)
 
-    def on(self, splits: Splits, number: int) -> Run:
+    def for_fold(self, splits: Splits, number: int) -> Run:
         """The run of the fold of this number, from 1."""
-        return replace(self, plan=self.plan.on(splits, number), tracker=None)
+        return replace(self, plan=self.plan.for_fold(splits, number), tracker=None)
 
 
-def label_of(aspects: Sequence[Aspect]) -> str:
-    """The name of a judge for these aspects in logs, stages and studies."""
+def unit_name(aspects: Sequence[Aspect]) -> str:
+    """The name of a unit, the aspects that share a judge, in logs, stages and studies."""
     return "+".join(aspect.name for aspect in aspects)

@@ -1,9 +1,10 @@
-"""What a compile tunes on: the public examples (`programs.devset`) with all that raters said; the metric of guides.
+"""The trainset of a compile, the public examples (`programs.devset`) with single ratings and comments; and the metric
+of guides.
 
 One example is one group in one aspect. The metric is the group's correlation, so that the mean over examples, which
-DSPy's optimizers maximise, is the summary-level correlation. Without groups of several candidates there is no
-correlation within a group. Examples are then batches of items drawn by a seed, as a proxy, whose input is the items;
-choices are made by the pooled agreement on train and dev.
+DSPy's optimizers maximize, is the summary-level correlation. If groups have one candidate each, there is no correlation
+within a group. Examples are then random batches of items, as a proxy, with the items as input; judges are still chosen
+by the pooled agreement on train and dev.
 """
 
 from __future__ import annotations
@@ -19,40 +20,40 @@ import numpy as np
 from debate_judge.data.agreement.tables import correlation
 from debate_judge.data.inference.absolute_agreement import AbsoluteScale, Objective, objective_value
 from debate_judge.data.schema import Aspect, Candidate, Corpus
-from debate_judge.optimize.tuners import AspectGroup
+from debate_judge.optimize.tuners import GroupKey
 from debate_judge.programs.devset import call_example
 from debate_judge.programs.judge import Item, items_of
 
-BATCH = 16
-"""Least number of items of a batch: enough to correlate, and few enough for several batches."""
+MIN_BATCH_ITEMS = 16
+"""Least number of items in a batch: enough for a correlation, and few enough for several batches."""
 
-SOURCES = 4
-"""Least number of sources of a batch: the correlation within a single source would be another figure."""
+MIN_BATCH_SOURCES = 4
+"""Least number of sources in a batch: the correlation within a single source would be another quantity."""
 
 
-LABELS = ("questions", "raters", "comments")
-"""Fields beyond those of the public examples: the items, and for each the ratings of single raters and their comments;
-`ratings` has the mean rating of each."""
+RATING_FIELDS = ("questions", "raters", "comments")
+"""Fields beyond those of the public examples: the items, and for each the ratings of single raters and their comments.
+The public field `ratings` has the mean ratings."""
 
 
 def examples(corpus: Corpus, aspects: Sequence[Aspect], *, grouped: bool, seed: int) -> list[dspy.Example]:
     """One example for each aspect and group whose ratings differ, or, if not `grouped`, for each batch of items."""
-    made: list[dspy.Example] = []
+    trainset: list[dspy.Example] = []
     for aspect in aspects:
         if not grouped:
-            made += _batches(corpus, aspect, seed)
+            trainset += _batches(corpus, aspect, seed)
             continue
         for group in corpus.groups:
             if group.has_distinct_ratings(aspect.name):
                 texts, ratings = [c.text for c in group.candidates], group.ratings(aspect.name)
-                rated = call_example(corpus.task, aspect.name, group, texts, ratings)
+                example = call_example(corpus.task, aspect.name, group, texts, ratings)
                 items = items_of(corpus.task, group, aspect)
-                made.append(rated.copy(questions=items, **_single_ratings(group.candidates, aspect)))
-    return made
+                trainset.append(example.copy(questions=items, **_single_ratings(group.candidates, aspect)))
+    return trainset
 
 
 def _batches(corpus: Corpus, aspect: Aspect, seed: int) -> list[dspy.Example]:
-    """Batches of whole groups, so that batches do not share sources."""
+    """Batches of groups, so that no two batches share a source."""
     groups: list[list[tuple[Item, Candidate]]] = []
     for group in corpus.groups:
         items = zip(items_of(corpus.task, group, aspect), group.candidates, strict=True)
@@ -61,10 +62,10 @@ def _batches(corpus: Corpus, aspect: Aspect, seed: int) -> list[dspy.Example]:
     random.Random(seed).shuffle(groups)
     batches: list[list[list[tuple[Item, Candidate]]]] = [[]]
     for group_items in groups:
-        if len(batches[-1]) >= SOURCES and sum(map(len, batches[-1])) >= BATCH:
+        if len(batches[-1]) >= MIN_BATCH_SOURCES and sum(map(len, batches[-1])) >= MIN_BATCH_ITEMS:
             batches.append([])
         batches[-1].append(group_items)
-    made = []
+    trainset = []
     for batch in batches:
         questions, candidates = (
             [i for group_items in batch for i, _ in group_items],
@@ -72,9 +73,9 @@ def _batches(corpus: Corpus, aspect: Aspect, seed: int) -> list[dspy.Example]:
         )
         if len(questions) > 1:
             ratings = [candidate.rating(aspect.name) for candidate in candidates]
-            rated = dspy.Example(questions=questions, texts=[item.text for item in questions], ratings=ratings)
-            made.append(rated.copy(**_single_ratings(candidates, aspect)).with_inputs("questions"))
-    return made
+            example = dspy.Example(questions=questions, texts=[item.text for item in questions], ratings=ratings)
+            trainset.append(example.copy(**_single_ratings(candidates, aspect)).with_inputs("questions"))
+    return trainset
 
 
 def _single_ratings(candidates: Iterable[Candidate], aspect: Aspect) -> dict[str, list[tuple[Any, ...]]]:
@@ -82,8 +83,8 @@ def _single_ratings(candidates: Iterable[Candidate], aspect: Aspect) -> dict[str
     return {"raters": [ratings for ratings, _ in rated], "comments": [comments for _, comments in rated]}
 
 
-def places_of(examples: Iterable[dspy.Example]) -> frozenset[AspectGroup]:
-    """The groups that examples are about, each in its aspect."""
+def group_keys(examples: Iterable[dspy.Example]) -> frozenset[GroupKey]:
+    """The keys of the groups that examples are about."""
     return frozenset((item.aspect.name, item.group) for example in examples for item in example.questions)
 
 
@@ -95,9 +96,9 @@ def group_metric(
 ) -> float:
     """The group's correlation mapped from [-1, 1] to [0, 1], by which guides are compared; concordance (CCC) likewise.
 
-    Unscored items are left out. Constant scores count as a correlation of 0, that is 0.5 here; no score at all is 0,
-    the lowest correlation. Of the error it is what `objective_value` makes of it, and of kappa, which few texts leave
-    undefined, the share of decisions that are the raters'.
+    Unscored items are left out. Constant scores count as a correlation of 0, which is 0.5 here; no score at all is 0,
+    the lowest value. For the error it is `objective_value`; for kappa, which is undefined for many small groups, the
+    share of decisions equal to the raters'.
     """
     pairs = [(r, s) for r, s in zip(ratings, scores, strict=True) if r is not None and s is not None]
     if not pairs:

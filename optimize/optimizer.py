@@ -8,21 +8,21 @@ from dataclasses import dataclass
 from functools import partial
 
 from debate_judge.data.schema import GRANULARITIES, Aspect, Granularity
-from debate_judge.optimize.context import CompilePlan, Run, label_of
+from debate_judge.optimize.context import CompilePlan, Run, unit_name
 from debate_judge.optimize.examples import examples
-from debate_judge.optimize.search.choice_scores import CrossFitted
+from debate_judge.optimize.search.choice_scores import CrossFittedJudge
 from debate_judge.optimize.search.knowledge import (
     TUNED,
     Knowledge,
-    Variants,
+    VariantJudges,
     combine,
-    knowledge_kinds,
-    rated_examples,
-    space_axes,
+    examples_knowledge,
+    knowledge_axes,
+    learnt_knowledge,
 )
-from debate_judge.optimize.search.points import LEARNT, JudgeVariant, Space
+from debate_judge.optimize.search.points import LEARNT, JudgeVariant, SearchSpace
 from debate_judge.optimize.settings import EFFORTS
-from debate_judge.optimize.tuners import GuideLimits, LearntPersona, Tuning, details_of
+from debate_judge.optimize.tuners import GuideLimits, LearntPersona, Tuning, tuning_result
 from debate_judge.programs import find_preset
 from debate_judge.programs.compiled import default_granularity
 from debate_judge.programs.grouping import corpus_items
@@ -32,66 +32,65 @@ from debate_judge.runs.runner.billing import stage
 logger = logging.getLogger(__name__)
 
 
-_NOT_LIGHT = ("blind-half", "blind-every")
-"""Personas that a light search leaves out, for what it tries is much like them."""
+_NOT_IN_LIGHT = ("blind-half", "blind-every")
+"""Personas that a light search leaves out, because they are much like others."""
 
 
 @dataclass(frozen=True)
 class TunedJudges:
-    """The judges to choose from, tuned on train; folds with the same train share them."""
+    """The judges to choose from, tuned on train; folds with the same train part share them."""
 
-    variants: Mapping[str, Mapping[JudgeVariant, CrossFitted]]
-    """Label of a unit (aspects that share a judge) -> its judges."""
-    space: Space
-    """What the search may choose from."""
+    variants: Mapping[str, Mapping[JudgeVariant, CrossFittedJudge]]
+    """Name of a unit (the aspects that share a judge) -> its judges."""
+    space: SearchSpace
 
 
-def compile(run: Run) -> TunedJudges:
+def tune_judges(run: Run) -> TunedJudges:
     """Tune the judge of every aspect on the train part of the run's plan, by the DSPy optimizer of `--tuner`."""
     plan = run.plan
-    # Tuning uses the cheapest reading. On a copy, because a judge may keep what it has derived, and the uncompiled
-    # judge is measured without that.
-    base = plan.read(plan.readings[0])
-    learnt_by_unit = run.tune_at_once([partial(_learnt, run, base, unit) for unit in plan.units])
-    personas = _judges(plan, base, _personas(plan))
+    # Tuning uses the cheapest reading. On a copy, because a judge may cache what it derives, and the uncompiled judge
+    # is measured without that.
+    base = plan.untuned_judge(plan.readings[0])
+    learnt_by_unit = run.tune_concurrently([partial(_learn, run, base, unit) for unit in plan.units])
+    personas = _judges_by_persona(plan, base, _searched_personas(plan))
     names = [*personas, *([LEARNT] if any(persona for _, persona in learnt_by_unit) else [])]
-    space = _space(plan, base, names, [kind for kinds, _ in learnt_by_unit for kind in kinds])
+    space = _search_space(plan, base, names, [kind for kinds, _ in learnt_by_unit for kind in kinds])
     variants = {}
     for unit, (kinds, persona) in zip(plan.units, learnt_by_unit, strict=True):
-        unit_learnt, seen = dict(personas), {}
+        unit_personas, seen = dict(personas), {}
         if persona is not None:
-            unit_learnt |= base.variants({LEARNT: persona.text})
+            unit_personas |= base.variants({LEARNT: persona.text})
             seen = {LEARNT: persona.seen}
-        variants[label_of(unit)] = Variants(unit_learnt, kinds, space, seen)
+        variants[unit_name(unit)] = VariantJudges(unit_personas, kinds, space, seen)
     return TunedJudges(variants, space)
 
 
-_Learnt = tuple[list[Knowledge], LearntPersona | None]
-"""What was learnt of the raters for a unit, and a persona of the Critic that was written for them."""
+_LearntOnTrain = tuple[list[Knowledge], LearntPersona | None]
+"""The knowledge about the raters that a unit's train part gives, and a persona of the Critic written for them."""
 
 
-def _learnt(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> _Learnt:
-    """All that train tells of the raters: the tuner's results, rated examples, and both together."""
-    (kinds, persona), plan, wanted = _tuned(run, base, aspects), run.plan, run.plan.settings.wanted_examples
-    if wanted is None:
+def _learn(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> _LearntOnTrain:
+    """The tuner's results, rated examples, and both together."""
+    (kinds, persona), plan, option = _run_tuner(run, base, aspects), run.plan, run.plan.settings.examples_option
+    if option is None:
         return kinds, persona
-    scores = _first_scores(run, base, aspects) if wanted.pairs else {}
-    shown = rated_examples(plan.data.splits.train, aspects, wanted, plan.settings.seed, scores)
-    return [*kinds, shown, *(combine(kind, shown) for kind in kinds if kind.name != TUNED)], persona
+    scores = _first_scores(run, base, aspects) if option.pairs else {}
+    examples_kind = examples_knowledge(plan.data.splits.train, aspects, option, plan.settings.seed, scores)
+    return [*kinds, examples_kind, *(combine(kind, examples_kind) for kind in kinds if kind.name != TUNED)], persona
 
 
 def _first_scores(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> dict[tuple[str, str, str], float]:
-    """What the judge gives the texts of train before a debate; a guide's author asks for the same."""
+    """The judge's scores of train before any debate; a guide is written from the same ones."""
     items = [item for aspect in aspects for item in corpus_items(run.plan.data.splits.train, aspect)]
-    with stage(f"{label_of(aspects)}: tuning"):
-        transcripts = run.runner.converse(base, items, 0, f"{label_of(aspects)}: train")
+    with stage(f"{unit_name(aspects)}: tuning"):
+        transcripts = run.runner.converse(base, items, 0, f"{unit_name(aspects)}: train")
     verdicts = zip(items, (base.judgement(transcript, 0) for transcript in transcripts), strict=True)
     return {(i.aspect.name, i.group, i.candidate): v.score for i, v in verdicts if isinstance(v, Verdict)}
 
 
-def _tuned(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> _Learnt:
-    """What the optimizer that `--tuner` names finds on train."""
-    plan, settings, label = run.plan, run.plan.settings, label_of(aspects)
+def _run_tuner(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> _LearntOnTrain:
+    """The results of the optimizer that `--tuner` names on train."""
+    plan, settings, label = run.plan, run.plan.settings, unit_name(aspects)
     if not base.tunable():
         logger.info("%s: %s has no instructions, so there is nothing to tune", label, settings.judge)
         return [], None
@@ -112,7 +111,7 @@ def _tuned(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> _Learnt:
     )
     optimizer = run.tuner(tuning)
     with stage(f"{label}: tuning"):
-        tuned = details_of(optimizer.compile(base, trainset=rated))
+        tuned = tuning_result(optimizer.compile(base, trainset=rated))
     if not settings.export_examples and any(predictor.demos for predictor in tuned.judge.predictors()):
         logger.warning(
             "%s: demonstrations are left out, because they hold texts of the data; --config export-examples=true "
@@ -121,35 +120,35 @@ def _tuned(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> _Learnt:
         )
         for predictor in tuned.judge.predictors():
             predictor.demos = []
-    # Aspects that share a call have one Critic, and a judge without search over personas keeps its own.
+    # Aspects that share a call share the Critic, and without a search over personas it keeps the default one.
     searched = not base.joint and "persona" in find_preset(settings.judge).searched
-    return knowledge_kinds(base, tuned), tuned.persona if searched else None
+    return learnt_knowledge(base, tuned), tuned.persona if searched else None
 
 
-def _personas(plan: CompilePlan) -> Mapping[str, str]:
-    """The personas that the search may choose from: all, or only the judge's own if personas are not searched."""
+def _searched_personas(plan: CompilePlan) -> Mapping[str, str]:
+    """The personas of the search space: all, or only the judge's default one if personas are not searched."""
     if "persona" in find_preset(plan.settings.judge).searched:
         light = plan.settings.effort == "light"
-        return {name: text for name, text in plan.personas.items() if not (light and name in _NOT_LIGHT)}
+        return {name: text for name, text in plan.personas.items() if not (light and name in _NOT_IN_LIGHT)}
     name = str(plan.judge.config().get("persona", ""))
     return {name: plan.personas[name]} if name in plan.personas else {}
 
 
-def _judges(plan: CompilePlan, base: Judge, personas: Mapping[str, str]) -> dict[str, Judge]:
-    """The untuned judge with each of these personas, its own first."""
+def _judges_by_persona(plan: CompilePlan, base: Judge, personas: Mapping[str, str]) -> dict[str, Judge]:
+    """The untuned judge with each of these personas, the default one first."""
     variants = base.variants(personas)
     judge_persona = str(base.config().get("persona", ""))
     return {name: variants[name] for name in sorted(variants, key=lambda name: name != judge_persona)}
 
 
-def _space(plan: CompilePlan, base: Judge, personas: Sequence[str], kinds: Sequence[Knowledge]) -> Space:
-    """What the search may choose from; the single call of the untuned judge is always part of it."""
+def _search_space(plan: CompilePlan, base: Judge, personas: Sequence[str], kinds: Sequence[Knowledge]) -> SearchSpace:
+    """The search space; the single call of the untuned judge is always part of it."""
     searched = find_preset(plan.settings.judge).searched
     rounds = range(base.debate_config.rounds + 1) if "rounds" in searched else (0, base.debate_config.rounds)
     ties = (False, True) if "tie_breaker" in searched else (base.debate_config.tie_breaker,)
-    knowledge, rewritten = space_axes(kinds)
+    knowledge, rewritten = knowledge_axes(kinds)
     fixed = len(fixed_granularities(plan, plan.data.aspects)) == len(plan.data.aspects)
-    return Space(
+    return SearchSpace(
         knowledge=knowledge,
         personas=tuple(personas),
         rounds=tuple(dict.fromkeys(rounds)),
@@ -157,8 +156,8 @@ def _space(plan: CompilePlan, base: Judge, personas: Sequence[str], kinds: Seque
         granularities=("given",) if fixed else GRANULARITIES,
         rewritten=rewritten,
         readings=plan.readings,
-        joint=plan.joint,
-        # An export of a judge with examples contains texts of the data, which the user has to allow.
+        joint=plan.joint_allowed,
+        # The export of a judge with examples contains texts of the data, which the user has to allow.
         not_exportable=()
         if plan.settings.export_examples
         else tuple(k for k in knowledge if k in ("examples", "both")),
@@ -166,16 +165,16 @@ def _space(plan: CompilePlan, base: Judge, personas: Sequence[str], kinds: Seque
 
 
 def fixed_granularities(plan: CompilePlan, aspects: Sequence[Aspect]) -> dict[str, Granularity]:
-    """Aspect -> its granularity, for aspects whose granularity is not searched: that of its steps, or as given."""
-    usual = {aspect.name: default_granularity(plan.judge, aspect) for aspect in aspects}
-    return {a.name: usual[a.name] for a in aspects if a.scale.on_steps or not _rounded(plan, a)}
+    """Aspect -> its granularity, for aspects whose granularity is not searched: the scale's steps, or none."""
+    defaults = {aspect.name: default_granularity(plan.judge, aspect) for aspect in aspects}
+    return {a.name: defaults[a.name] for a in aspects if a.scale.on_steps or not _searches_rounding(plan, a)}
 
 
-def _rounded(plan: CompilePlan, aspect: Aspect) -> bool:
+def _searches_rounding(plan: CompilePlan, aspect: Aspect) -> bool:
     """Whether rounding is searched for an aspect.
 
-    Not for metrics, whose values are not on the scale, and not for binary decisions: half points would move scores onto
-    the threshold, and whole points would remove all differences between scores on the same side of it.
+    Not for metrics, whose values are not on the scale, and not for binary decisions: rounding to half points would move
+    scores onto the threshold, and to whole points would remove all differences on the same side of it.
     """
-    question = plan.data.decision_rules.get(aspect.name)
-    return plan.judge.on_scale and (question is None or question.kind != "binary")
+    rule = plan.data.decision_rules.get(aspect.name)
+    return plan.judge.on_scale and (rule is None or rule.kind != "binary")

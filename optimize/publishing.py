@@ -16,7 +16,7 @@ from debate_judge.optimize.context import CompilePlan
 from debate_judge.optimize.evaluation.comparison import folds_json
 from debate_judge.optimize.evaluation.held_out import COMPARED
 from debate_judge.optimize.evaluation.learning_curve import log_curve
-from debate_judge.optimize.reporting.formatting import describe, guides_text, instruction_diff
+from debate_judge.optimize.reporting.formatting import describe_point, guides_text, instruction_diff
 from debate_judge.optimize.reporting.mlflow_description import debate_rows, description, sampled_debates
 from debate_judge.optimize.reporting.sections import compile_report
 from debate_judge.optimize.result import Result, TrackedRun
@@ -43,28 +43,28 @@ from debate_judge.runs.tracking.values import CHOICE_METRIC
 
 logger = logging.getLogger(__name__)
 
-_ALWAYS = ("data", "judge", "lm", "tuner", "effort", "max_rounds", "metric", "seed")
-"""Settings that each run shows, so that no run compared with others has a gap there."""
+_ALWAYS_LOGGED = ("data", "judge", "lm", "tuner", "effort", "max_rounds", "metric", "seed")
+"""Settings that every run logs, even at their defaults, so that runs can be compared by them."""
 
-_WITH_TEXTS = (
+_TEXTS_WARNING = (
     "\nreport.html quotes the texts of the data: take it out before the export goes to others. `debate report "
     "THIS_FOLDER --share` makes a page that quotes none.\n"
 )
-"""What the export's README says of a page with texts."""
+"""Added to the export's README if the page has texts."""
 
 
-def announce(plan: CompilePlan, tracker: Tracker) -> None:
+def log_plan(plan: CompilePlan, tracker: Tracker) -> None:
     """Log what is known before any LM call: settings, data and split."""
     data = plan.data
     facts = {"aspects": ",".join(a.name for a in data.aspects), "level": data.level}
-    tracker.log_settings(asdict(plan.settings) | facts, changed_settings(plan.settings, _ALWAYS) | facts)
+    tracker.log_settings(asdict(plan.settings) | facts, changed_settings(plan.settings, _ALWAYS_LOGGED) | facts)
     tracker.set_tags({"identity": plan.identity, "note": plan.note or None})
     tracker.log_dataset("train", data.splits.train, data.splits.fingerprints["train"])
     tracker.log_dataset("dev", data.splits.dev, data.splits.fingerprints["dev"])
-    tracker.log_dataset("held_out", data.measured, data.measured.digest)
+    tracker.log_dataset("held_out", data.evaluation_corpus, data.evaluation_corpus.digest)
 
 
-def export(result: Result) -> None:
+def write_export(result: Result) -> None:
     """Write the exported judge with its evidence into the folder of the export."""
     settings = result.plan.settings
     sampling = {name: result.lm.kwargs.get(name) for name in ("temperature", "max_tokens")}
@@ -73,17 +73,17 @@ def export(result: Result) -> None:
         result.export,
         result.exported.judge,
         lm=lm,
-        evidence={**result.evidence(), RECORDED: _recorded(result), "identity": result.plan.identity},
+        evidence={**result.evidence(), RECORDED: _held_out_record(result), "identity": result.plan.identity},
         name=result.plan.name,
         demos=settings.export_examples,
     )
 
 
-def _recorded(result: Result) -> dict[str, Any]:
-    """The exported judge's held-out scores, for what is measured after the compile."""
+def _held_out_record(result: Result) -> dict[str, Any]:
+    """The exported judge's held-out scores, for `debate measure` and the other commands after a compile."""
     held_out, name, splits = result.held_out, result.exported.name, result.plan.data.splits
     return record_scores(
-        result.plan.data.measured,
+        result.plan.data.evaluation_corpus,
         held_out.scores[name],
         held_out.calibrated if name == "compiled" else {},
         scored_by="folds" if held_out.folds else "export",
@@ -91,7 +91,7 @@ def _recorded(result: Result) -> dict[str, Any]:
     )
 
 
-def log(result: Result, tracker: Tracker) -> Result:
+def log_result(result: Result, tracker: Tracker) -> Result:
     """Log the result in its run, with the model that is its export, and write the report; returns it with both."""
     logger.info("writing figures, tables, the report and the model")
     plan, held_out = result.plan, result.held_out
@@ -102,22 +102,27 @@ def log(result: Result, tracker: Tracker) -> Result:
     tracker.log_details(absolute_agreement_tables.metrics(held_out.absolute_agreement))
     tracker.log_details(calibration_tables.metrics(result.calibration))
     tracker.log_json("calibration.json", calibration_tables.to_json(result.calibration))
-    tracker.log_metrics(_metrics(result))
-    tracker.log_details(_details(result))
+    tracker.log_metrics(_main_metrics(result))
+    tracker.log_details(_detail_metrics(result))
     tracker.log_json(champion.SCORES_FILE, champion.to_json(held_out.scores[result.exported.name]))
-    tracker.set_tags({"looks": str(result.looks) or None, "exported": result.exported.why})
+    tracker.set_tags({"looks": str(result.held_out_reuse) or None, "exported": result.exported.why})
     if held_out.folds:
         tracker.log_json("folds.json", folds_json(plan, held_out.folds))
-    tracker.set_tags({f"chosen/{a}": describe(s.chosen.point, s.chosen.calls) for a, s in result.searches.items()})
+    tracker.set_tags(
+        {f"chosen/{a}": describe_point(s.chosen.point, s.chosen.calls) for a, s in result.searches.items()}
+    )
     report, texts = compile_report(result)
     _log_figures(report, tracker)
-    if result.curve is not None:
-        log_curve(plan, tracker, result.curve)
+    if result.learning_curve is not None:
+        log_curve(plan, tracker, result.learning_curve)
     tracker.log_text("instructions-diff.txt", instruction_diff(plan, result.compiled))
     tracker.log_text("guides.txt", guides_text(result.compiled))
-    shown = {aspect: examples_of(chosen.judge) for aspect, chosen in result.compiled.aspects.items()}
-    if any(shown.values()):
-        tracker.log_text("examples.txt", "\n\n".join(f"{a}\n\n{render_examples(e)}" for a, e in shown.items() if e))
+    by_aspect = {aspect: examples_of(chosen.judge) for aspect, chosen in result.compiled.aspects.items()}
+    if any(by_aspect.values()):
+        all_examples = "\n\n".join(
+            f"{aspect}\n\n{render_examples(examples)}" for aspect, examples in by_aspect.items() if examples
+        )
+        tracker.log_text("examples.txt", all_examples)
     if tracker.keeps_texts or plan.settings.log_texts:
         tracker.log_table("debates.json", debate_rows(plan, held_out))
         tracker.log_debates(sampled_debates(plan, held_out))
@@ -129,8 +134,8 @@ def log(result: Result, tracker: Tracker) -> Result:
         link=tracker.run_link(),
         runs_link=tracker.runs_link(),
     )
-    page = None if plan.settings.report == "none" else _write_report(result, tracker, report, texts)
-    return replace(result, tracked=tracked, report=page)
+    report_page = None if plan.settings.report == "none" else _write_report(result, tracker, report, texts)
+    return replace(result, tracked=tracked, report=report_page)
 
 
 def _write_report(result: Result, tracker: Tracker, report: Report, texts: DebateTexts) -> Path | None:
@@ -144,7 +149,7 @@ def _write_report(result: Result, tracker: Tracker, report: Report, texts: Debat
         if full:
             readme = result.export / "README.md"
             with write_errors(readme, "report"), readme.open("a", encoding="utf-8") as out:
-                out.write(_WITH_TEXTS)
+                out.write(_TEXTS_WARNING)
     except InputError as error:
         logger.warning("no report: %s", error)
         return None
@@ -154,20 +159,22 @@ def _write_report(result: Result, tracker: Tracker, report: Report, texts: Debat
 
 
 def _log_model(result: Result, tracker: Tracker) -> None:
-    """Log the export as a model with its prompts, and register it if it is shown to agree with the raters."""
+    """Log the export as a model with its prompts, and register it if its agreement is shown to be above chance."""
     plan, exported = result.plan, result.exported
     foreign_kinds = sorted({chosen.judge.kind for chosen in exported.judge.aspects.values()} - set(JUDGE_CLASSES))
     if foreign_kinds:
-        # The model would have to contain their modules and everything that these import, which is not known here.
+        # The model would need the modules of these judges and everything that they import, which is not known here.
         logger.warning(
             "no MLflow model: it cannot hold the code of %s; use the export in %s",
             ", ".join(foreign_kinds),
             plan.export,
         )
     else:
-        tracker.log_model(plan.export, name="judge", registration=_registration(result) if result.shown else None)
-    instructions = {aspect: _spoken(chosen.judge) for aspect, chosen in exported.judge.aspects.items()}
-    tracker.log_prompts(plan.name, prompts_of(plan.family, instructions))
+        tracker.log_model(
+            plan.export, name="judge", registration=_registration(result) if result.beats_chance else None
+        )
+    instructions = {aspect: _instructions_in_use(chosen.judge) for aspect, chosen in exported.judge.aspects.items()}
+    tracker.log_prompts(plan.name, prompts_of(plan.model_name, instructions))
 
 
 _FIGURES = {
@@ -190,8 +197,8 @@ def _log_figures(report: Report, tracker: Tracker) -> None:
                 tracker.log_figure(f"figures/{file}.png", figure(block, title, report.stand_in or None))
 
 
-def _spoken(judge: Judge) -> dict[str, str]:
-    """Predictor name -> instructions of the predictors that the judge's debate uses."""
+def _instructions_in_use(judge: Judge) -> dict[str, str]:
+    """Predictor name -> instructions, for the predictors that the judge uses."""
     predictors = {*judge.tunable(), *(["tie_breaker"] if judge.debate_config.tie_breaker else [])}
     return {name: text for name, text in judge.instructions().items() if name in predictors}
 
@@ -202,20 +209,20 @@ def _registration(result: Result) -> Registration:
     paired_difference = partial(
         compare, statistic=plan.statistic, level=plan.data.level, resamples=settings.resamples, seed=settings.seed
     )
-    figure = result.agreement(exported.name)
+    agreement = result.agreement(exported.name)
     chosen = ", ".join(f"{aspect}: {aspect_judge.judge.kind}" for aspect, aspect_judge in judge.aspects.items())
     return Registration(
-        name=plan.family,
+        name=plan.model_name,
         description=f"Judges that score a {task.candidate_label} ({', '.join(judge.aspects)}) as human raters do, one "
         f"version a compile. The alias {champion.ALIAS} is moved only to a version that is shown to agree better with "
         "the raters of the same held-out sources.",
-        version_description=f"{plan.name}: held-out agreement {figure}; LM {settings.lm}; {chosen}."
+        version_description=f"{plan.name}: held-out agreement {agreement}; LM {settings.lm}; {chosen}."
         + (f" {plan.note}" if plan.note else ""),
         challenge=Challenger(held_out.scores[exported.name], paired_difference),
     )
 
 
-def _metrics(result: Result) -> dict[str, float | None]:
+def _main_metrics(result: Result) -> dict[str, float | None]:
     """The metrics of the run, which have the same names in every compile.
 
     `agreement` is the main one: the compiled judge's held-out agreement, averaged over aspects, in the correlation and
@@ -229,16 +236,16 @@ def _metrics(result: Result) -> dict[str, float | None]:
         "agreement_high": average["compiled"].high,
         **{f"agreement_{name}": average[name].value for name in COMPARED if name != "compiled"},
         **{f"agreement/{aspect}": result.agreement("compiled", aspect).value for aspect in searches},
-        CHOICE_METRIC: sum(f.chosen.agreement for f in searches.values()) / len(searches),
+        CHOICE_METRIC: sum(s.chosen.agreement for s in searches.values()) / len(searches),
         "gain": held_out.gain.value,
         "gain_low": held_out.gain.low,
         "gain_high": held_out.gain.high,
         "gain_p_value": held_out.gain.p_value,
-        "gain_of_knowledge": held_out.of_knowledge.value,
-        "gain_over_informed_single": held_out.over_informed.value,
+        "gain_of_knowledge": held_out.gain_of_knowledge.value,
+        "gain_over_informed_single": held_out.gain_over_informed.value,
         "calls_per_item": held_out.calls_per_item("compiled"),
         "unscored": average["compiled"].unscored,
-        "looks": result.looks.times,
+        "looks": result.held_out_reuse.times,
         "lm_calls": meter.requested.total(),
         "input_tokens": meter.input_tokens,
         "output_tokens": meter.output_tokens,
@@ -246,18 +253,18 @@ def _metrics(result: Result) -> dict[str, float | None]:
     }
 
 
-def _details(result: Result) -> dict[str, float | None]:
-    held_out, tried = result.held_out, next(iter(result.searches.values()))
+def _detail_metrics(result: Result) -> dict[str, float | None]:
+    held_out, search = result.held_out, next(iter(result.searches.values()))
     meter, power = result.lm.meter, statistical_power(held_out.gain)
     return {
         **{f"held_out/{name}/lm_calls_per_item": held_out.calls_per_item(name) for name in COMPARED},
         **{f"gain/{aspect}": gain.value for aspect, gain in held_out.gains.items()},
         "gain_detectable": None if power is None else power.detectable,
         "gain_more_sources_for_0.02": None if power is None else power.more_for_small,
-        "looks_inflation": result.looks.inflation,
-        "points_tried": len(tried.outcomes) + len(tried.dropped),
-        "points_pruned": len(tried.dropped),
-        **{f"importance/{name}": share for name, share in tried.importances.items()},
+        "looks_inflation": result.held_out_reuse.inflation,
+        "points_tried": len(search.outcomes) + len(search.pruned),
+        "points_pruned": len(search.pruned),
+        **{f"importance/{name}": share for name, share in search.importances.items()},
         "lm_calls_executed": meter.executed.total(),
         "cached_input_tokens": meter.cached_tokens,
         "tokens_from_store": meter.total.stored,

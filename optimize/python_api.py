@@ -47,7 +47,7 @@ def compile(
         InputError: Settings or data cannot be used; no LM call was made then.
         dspy.LMError: The LM failed for good.
     """
-    columns = _texts(settings.pop("columns", ()))
+    columns = _as_tuple(settings.pop("columns", ()))
     corpus: Corpus | None = None
     if isinstance(data, Corpus):
         corpus, name = data, f"corpus-{data.digest[:12]}"
@@ -60,19 +60,20 @@ def compile(
         corpus = rated_texts.load(file, task, columns, settings.get("sources"))
     if isinstance(task, Task) and corpus is None:
         corpus = rated_texts.load(name, task, columns, settings.get("sources"))
-    known = {field.name for field in fields(Settings)}
+    setting_names = {field.name for field in fields(Settings)}
     for field in settings:
-        if field not in known:
-            raise InputError("unknown setting", field=field, remedy=did_you_mean(field, sorted(known)))
+        if field not in setting_names:
+            raise InputError("unknown setting", field=field, remedy=did_you_mean(field, sorted(setting_names)))
     values: dict[str, Any] = {
-        field: _texts(value) if field == "aspects" else str(value) if isinstance(value, Path) else value
+        field: _as_tuple(value) if field == "aspects" else str(value) if isinstance(value, Path) else value
         for field, value in settings.items()
     }
     named_task = task if isinstance(task, str) else None
-    chosen = Settings(data=name, task=named_task, columns=columns, lm=lm, **values)
-    texts = {**named_personas(Path(chosen.personas) if chosen.personas else None), **(personas or {})}
-    return compile_judge(chosen, texts, corpus, progress=progress)
+    compile_settings = Settings(data=name, task=named_task, columns=columns, lm=lm, **values)
+    personas_file = Path(compile_settings.personas) if compile_settings.personas else None
+    all_personas = {**named_personas(personas_file), **(personas or {})}
+    return compile_judge(compile_settings, all_personas, corpus, progress=progress)
 
 
-def _texts(value: str | Sequence[str]) -> tuple[str, ...]:
+def _as_tuple(value: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(value.split(",")) if isinstance(value, str) else tuple(value)

@@ -29,24 +29,24 @@ class RatedSources:
 
     corpus: Corpus
     held_out: Corpus | None = None
-    """Those of `corpus` that the user has set aside to measure on (`--held-out`)."""
-    given: bool = False
-    """Whether the corpus was made in Python, and is not what the settings name."""
+    """The part of `corpus` that is only measured on (`--held-out`)."""
+    from_python: bool = False
+    """Whether the corpus was passed from Python, instead of loaded from what the settings name."""
 
 
 def load(settings: Settings, corpus: Corpus | RatedSources | None = None) -> RatedSources:
-    """Load what the settings name, or take `corpus` in place of `--data`, unless it was loaded before."""
+    """Load what the settings name, with `corpus` in place of `--data`; rated sources are returned as they are."""
     if isinstance(corpus, RatedSources):
         return corpus
-    given = corpus is not None
+    from_python = corpus is not None
     if corpus is None:
         file = rated_file(settings.data, settings.tracking_uri)
         corpus = data.load(file, settings.task, settings.columns, settings.sources)
     if settings.held_out is None:
-        return RatedSources(corpus, given=given)
+        return RatedSources(corpus, from_python=from_python)
     file = rated_file(settings.held_out, settings.tracking_uri, "--held-out")
     held_out = data.load(file, corpus.task, settings.columns)
-    return RatedSources(append_held_out(corpus, held_out), held_out, given)
+    return RatedSources(append_held_out(corpus, held_out), held_out, from_python)
 
 
 def split_sources(rated: RatedSources, settings: Settings, judge: Judge) -> CompileData:
@@ -56,9 +56,9 @@ def split_sources(rated: RatedSources, settings: Settings, judge: Judge) -> Comp
     require_enough_rated(corpus, names)
     aspects = tuple(corpus.task.aspect(name) for name in names)
     decision_rules = find_decision_rules(corpus.groups, aspects)
-    level = settings.chosen_by.level
+    level = settings.metric_choice.level
     if level == "auto":
-        level = _level(corpus, aspects, decision_rules, judge)
+        level = _auto_level(corpus, aspects, decision_rules, judge)
     require_level(corpus, level)
     folds = _folds(corpus, settings, list(names))
     if rated.held_out is not None:
@@ -92,14 +92,14 @@ def _folds(corpus: Corpus, settings: Settings, aspects: Sequence[str]) -> Folds 
     return None if count == 1 else make_folds(corpus, aspects=aspects, seed=settings.seed, count=count)
 
 
-def _level(
+def _auto_level(
     corpus: Corpus, aspects: Sequence[Aspect], decision_rules: Mapping[str, DecisionRule], judge: Judge
 ) -> Level:
     """The level `auto`: `summary` if groups have several candidates, else `sample`.
 
-    Also `sample` if the ratings of all aspects are binary: one threshold is then used for all sources, the pooled
+    Also `sample` if the ratings of all aspects are binary: there is one threshold for all sources then, the pooled
     correlation ranks judges much as AUROC does, and groups with a single label count, too. But not for a judge that
-    compares, whose scores mean nothing across sources.
+    compares candidates, whose scores mean nothing across sources.
     """
-    pooled = all(a.name in decision_rules and decision_rules[a.name].kind == "binary" for a in aspects)
-    return "summary" if corpus.grouped and (not pooled or judge.compares) else "sample"
+    all_binary = all(a.name in decision_rules and decision_rules[a.name].kind == "binary" for a in aspects)
+    return "summary" if corpus.grouped and (not all_binary or judge.compares) else "sample"

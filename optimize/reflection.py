@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 from debate_judge.programs.lm.local_engine import LocalEngine
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.estimates.dry_run import NO_LIMITS
-from debate_judge.runs.flags.lm import limits
+from debate_judge.runs.flags.lm import lm_options
 
 if TYPE_CHECKING:
     from debate_judge.optimize.settings import Settings
     from debate_judge.programs.lm.client import JudgeLM
 
 REFLECTION = "reflection"
-"""Name of its calls in the table of costs and in estimates."""
+"""The role of its calls in the table of costs and in estimates."""
 
 _TEMPERATURE = 1.0
-"""So that several proposals differ; replies are stored, so that a run can be repeated."""
+"""So that proposals differ; a repeated run finds the same replies in the store."""
 
 _MAX_TOKENS = 4000
 """Least `max_tokens` of its replies, which hold an analysis and a guide, or complete instructions."""
@@ -27,10 +27,10 @@ _MAX_TOKENS = 4000
 def reflection_lm(settings: Settings, lm: JudgeLM, engine: LocalEngine | None = None) -> JudgeLM:
     """The LM that `--reflection-lm` names, with the store, counts and budget of the judge's LM `lm`.
 
-    The `engine` is that of a dry run, in place of the model's own; there are no limits then.
+    An estimate passes the `engine` of a dry run, which has no limits.
 
     Raises:
-        InputError: The name is not an LM's, or a budget in money was given and the price is unknown.
+        InputError: There is no such LM, or a budget in money was set and the price is unknown.
     """
     spec, api_base = settings.reflection
     return make_lm(
@@ -40,14 +40,14 @@ def reflection_lm(settings: Settings, lm: JudgeLM, engine: LocalEngine | None = 
         concurrency=settings.concurrency,
         temperature=_TEMPERATURE,
         max_tokens=max(settings.max_tokens, _MAX_TOKENS),
-        options=NO_LIMITS if engine is not None else replace(limits(settings), batch=None),
+        options=NO_LIMITS if engine is not None else replace(lm_options(settings), batch=None),
         engine=engine,
         flag="--reflection-lm",
     ).share_run(lm, REFLECTION)
 
 
 def preflight_reflection(settings: Settings, lm: JudgeLM) -> None:
-    """Make one call to a second LM, so that a wrong key or name is found before the compile.
+    """Call a second LM once, so that a wrong key or name is found before the compile.
 
     Raises:
         dspy.LMError: The key is refused, the model unknown, the account empty.

@@ -1,4 +1,4 @@
-"""The result of a compile, which terminal, report, MLflow run, JSON and manifest render."""
+"""The result of a compile, which is shown by terminal, report, MLflow run, JSON and manifest."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from debate_judge.data.agreement.results import Agreement
 from debate_judge.data.calibration import CalibrationEffect
 from debate_judge.optimize.context import CompilePlan
 from debate_judge.optimize.evaluation.comparison import (
-    Exported,
-    HeldOut,
+    ExportChoice,
+    HeldOutComparison,
     above_zero,
     calibration_effects,
     folds_json,
@@ -44,7 +44,7 @@ class TrackedRun:
 
     run_id: str
     ui_command: str | None
-    """The command that serves the store; None where a server does."""
+    """The command that starts MLflow's UI on the store; None if a server is used."""
     link: str
     """The run's page."""
     runs_link: str
@@ -57,20 +57,20 @@ class Result:
 
     plan: CompilePlan
     lm: JudgeLM
-    """The judge's LM, whose meter has the calls of the compile."""
+    """The judge's LM, whose meter counted the calls of the compile."""
     evaluations: Sequence[HeldOutEvaluation]
-    """The judges that were measured, with their scores on held-out: one for a single split, else one for each fold."""
+    """The scores of the compared judges on held-out: one evaluation for a single split, otherwise one for each fold."""
     compiled: CompiledJudge
-    """The compiled judge, whether or not it is exported; with folds the one that uses all sources."""
+    """The compiled judge, whether or not it is exported; with folds the one made from all sources."""
     searches: Mapping[str, SearchResult]
     """Aspect -> the search that chose its judge."""
-    held_out: HeldOut
-    exported: Exported
-    curve: LearningCurve | None = None
-    looks: HeldOutReuse = FIRST_USE
-    """How often the held-out figures were looked at."""
+    held_out: HeldOutComparison
+    exported: ExportChoice
+    learning_curve: LearningCurve | None = None
+    held_out_reuse: HeldOutReuse = FIRST_USE
+    """How often the figures of the same held-out sources were looked at."""
     report: Path | None = None
-    """The HTML page, with texts if these were wanted; None if no page was wanted or it could not be written."""
+    """The HTML page; None if the settings want none or it could not be written."""
     tracked: TrackedRun | None = None
     """None for a dry run."""
 
@@ -86,7 +86,7 @@ class Result:
 
     @property
     def verdict(self) -> str:
-        """Is the judge good, is it better than a single call, what does it cost, what is exported: a line each."""
+        """Whether the judge is good and better than a single call, what it costs, what is exported: a line each."""
         return "\n".join(verdict(self))
 
     def agreement(self, judge: str, aspect: str | None = None) -> Agreement:
@@ -97,12 +97,12 @@ class Result:
         return by_level[self.plan.data.level][self.plan.statistic]
 
     @property
-    def shown(self) -> bool:
+    def beats_chance(self) -> bool:
         """Whether held-out shows that the exported judge agrees with the raters more than chance would."""
         return above_zero(self.agreement(self.exported.name))
 
     @property
-    def kind(self) -> str:
+    def judge_kind(self) -> str:
         """The kind of the compiled judge."""
         return next(iter(self.compiled.aspects.values())).judge.kind
 
@@ -131,7 +131,7 @@ class Result:
         return calibration_effects(self.plan, self.compiled, self.held_out)
 
     def evidence(self) -> dict[str, Any]:
-        """What was found and how, as JSON values: for the manifest of the export, and most of `to_json`."""
+        """The results and how they were measured, as JSON values: for the export's manifest, and most of `to_json`."""
         held_out, gain, plan = self.held_out, self.held_out.gain, self.plan
         splits, origin = plan.data.splits, plan.data.corpus.origin
         return {
@@ -141,16 +141,16 @@ class Result:
             "decisions": decision_tables.to_json(held_out.decisions),
             "closeness": absolute_agreement_tables.to_json(held_out.absolute_agreement),
             "calibration": calibration_tables.to_json(self.calibration),
-            "raters": rater_tables.to_json(held_out.raters),
+            "raters": rater_tables.to_json(held_out.rater_agreement),
             "gain": {**asdict(gain), "power": None if (power := statistical_power(gain)) is None else asdict(power)},
             "gains": {aspect: asdict(aspect_gain) for aspect, aspect_gain in held_out.gains.items()},
-            "gain_of_knowledge": asdict(held_out.of_knowledge),
-            "gain_over_informed_single": asdict(held_out.over_informed),
+            "gain_of_knowledge": asdict(held_out.gain_of_knowledge),
+            "gain_over_informed_single": asdict(held_out.gain_over_informed),
             "near_duplicates": [list(ids) for ids in plan.data.splits.joined],
-            "looks": asdict(self.looks),
+            "looks": asdict(self.held_out_reuse),
             **({"folds": folds_json(plan, held_out.folds)} if held_out.folds else {}),
-            **({"read_alone": asdict(held_out.alone)} if held_out.alone else {}),
-            **({"learning_curve": self.curve.to_json()} if self.curve else {}),
+            **({"read_alone": asdict(held_out.read_alone)} if held_out.read_alone else {}),
+            **({"learning_curve": self.learning_curve.to_json()} if self.learning_curve else {}),
             "guides": guides(self.compiled),
             "lm_calls_per_item": {name: held_out.calls_per_item(name) for name in COMPARED},
             "objective": {"statistic": plan.statistic, "level": plan.data.level, "maximized": plan.objective},

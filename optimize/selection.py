@@ -1,4 +1,4 @@
-"""The search over the judges that were tuned, and the choice among them, on train and dev."""
+"""The search over the tuned judges, and the choice among them, on train and dev."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from functools import partial
 
 from debate_judge.data.calibration import Calibration, fit_calibration
 from debate_judge.data.inference.absolute_agreement import POOLED
-from debate_judge.optimize.context import CompilePlan, Run, label_of
+from debate_judge.optimize.context import CompilePlan, Run, unit_name
 from debate_judge.optimize.optimizer import TunedJudges, fixed_granularities
-from debate_judge.optimize.search.choice_scores import ChoiceScores, CrossFitted
+from debate_judge.optimize.search.choice_scores import ChoiceScores, CrossFittedJudge
 from debate_judge.optimize.search.outcomes import Criterion, PrunedPoint, SearchResult
 from debate_judge.optimize.search.points import Point
-from debate_judge.optimize.search.storage import FORMAT, TrialOutcome, agreement_and_calls
+from debate_judge.optimize.search.storage import FORMAT_VERSION, TrialOutcome, agreement_and_calls
 from debate_judge.optimize.search.study import SearchPlan, Study
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.judge import Judge
@@ -23,17 +23,17 @@ from debate_judge.runs.tracking.values import CHOICE_METRIC
 logger = logging.getLogger(__name__)
 
 
-def study_of(run: Run, tuned: TunedJudges) -> Study:
-    """The search for the judges of all aspects, among those that were tuned on the train part of the run's plan."""
+def create_study(run: Run, tuned: TunedJudges) -> Study:
+    """The search for the judges of all aspects, among those tuned on the train part of the run's plan."""
     plan, settings = run.plan, run.plan.settings
     units = {
-        label_of(unit): ChoiceScores(
-            tuned.variants[label_of(unit)],
-            plan.choice(unit),
+        unit_name(unit): ChoiceScores(
+            tuned.variants[unit_name(unit)],
+            plan.choice_corpora(unit),
             unit,
             run.runner,
-            label=label_of(unit),
-            fixed=fixed_granularities(plan, unit),
+            label=unit_name(unit),
+            fixed_granularities=fixed_granularities(plan, unit),
         )
         for unit in plan.units
     }
@@ -46,17 +46,17 @@ def study_of(run: Run, tuned: TunedJudges) -> Study:
             settings.max_unscored,
             plan.absolute_scales,
         ),
-        breadth=plan.breadth,
+        limits=plan.search_limits,
         seed=settings.seed,
-        study=f"{plan.identity}-{FORMAT}",
-        storage=plan.study,
+        study_name=f"{plan.identity}-{FORMAT_VERSION}",
+        storage=plan.study_storage,
     )
-    run.runner.progress.measure = settings.chosen_by.absolute_measure or "agreement"
-    where = f"fold {plan.fold}" if plan.fold else "the judge that is exported"
-    parts = plan.data.splits
-    sources = f"{parts.train.sources} train, {parts.dev.sources} dev, {parts.held_out.sources} held-out"
-    logger.info("%s: searching knowledge, reading, rounds, persona and Tie-breaker (sources: %s)", where, sources)
-    return run.study(units, tuned.space, search_plan, partial(_log, run))
+    run.runner.progress.objective = settings.metric_choice.absolute_measure or "agreement"
+    purpose = f"fold {plan.fold_number}" if plan.fold_number else "the judge that is exported"
+    splits = plan.data.splits
+    sources = f"{splits.train.sources} train, {splits.dev.sources} dev, {splits.held_out.sources} held-out"
+    logger.info("%s: searching knowledge, reading, rounds, persona and Tie-breaker (sources: %s)", purpose, sources)
+    return run.study_factory(units, tuned.space, search_plan, partial(_log_trial, run))
 
 
 def choose(run: Run, study: Study) -> tuple[CompiledJudge, dict[str, SearchResult]]:
@@ -68,56 +68,54 @@ def choose(run: Run, study: Study) -> tuple[CompiledJudge, dict[str, SearchResul
     """
     plan, by_unit = run.plan, study.results()
     searches, judges = {}, {}
-    chosen = {label_of(unit): _compiled(plan, by_unit[label_of(unit)]) for unit in plan.units}
-    calibrated = run.runner.run_concurrently(
-        [partial(_calibrations, run, by_unit[label_of(unit)]) for unit in plan.units]
+    chosen = {unit_name(unit): _chosen_judge(plan, by_unit[unit_name(unit)]) for unit in plan.units}
+    calibrations = run.runner.run_concurrently(
+        [partial(_calibrations, run, by_unit[unit_name(unit)]) for unit in plan.units]
     )
-    for unit, maps in zip(plan.units, calibrated, strict=True):
-        search, judge = by_unit[label_of(unit)], chosen[label_of(unit)]
+    for unit, by_aspect in zip(plan.units, calibrations, strict=True):
+        search, judge = by_unit[unit_name(unit)], chosen[unit_name(unit)]
         for aspect in unit:
             searches[aspect.name] = search
             granularity = search.scores.granularity(aspect.name, search.chosen.point)
-            judges[aspect.name] = AspectJudge(judge, granularity, maps.get(aspect.name))
+            judges[aspect.name] = AspectJudge(judge, granularity, by_aspect.get(aspect.name))
     return CompiledJudge(plan.data.corpus.task, judges), searches
 
 
-def _compiled(plan: CompilePlan, searches: SearchResult) -> Judge:
+def _chosen_judge(plan: CompilePlan, search: SearchResult) -> Judge:
     """The chosen judge, after a check that it scored enough of the items."""
-    point = searches.chosen.point
-    judgements = [j for j in searches.scores.judgements(point) if j is not None]
-    label = label_of(searches.scores.aspects)
+    point = search.chosen.point
+    judgements = [j for j in search.scores.judgements(point) if j is not None]
+    label = unit_name(search.scores.aspects)
     require_scored(judgements, plan.settings.max_unscored, f"items to choose by ({label})")
-    judge = searches.scores.variants[point.variant].judge
+    judge = search.scores.variants[point.variant].judge
     return judge.with_debate(rounds=point.rounds, tie_breaker=point.tie_breaker)
 
 
-def _calibrations(run: Run, searches: SearchResult) -> dict[str, Calibration]:
-    """Aspect -> the map from the chosen judge's scores to the raters' scale, for the aspects of one unit; none for a
+def _calibrations(run: Run, search: SearchResult) -> dict[str, Calibration]:
+    """Aspect -> the map from the chosen judge's scores to the raters' scale, for the aspects of one unit; empty for a
     judge of pairs, whose outcomes do not rate single texts.
 
     It is fitted on train and dev, with the scores that the judge was chosen by. Those of a train source come from
     judges tuned without it: a judge is closer to ratings that it has seen, and a map fitted to such scores would be too
-    steep. Sources whose ratings are all equal cannot serve for choosing, because they rank nothing; for the map they
-    are as good as others, and are scored here.
+    steep. Sources whose ratings are all equal cannot be chosen by, because they rank nothing; for the map they are as
+    good as others, and are scored here.
     """
-    point, aspects, plan = searches.chosen.point, searches.scores.aspects, run.plan
-    chosen = searches.scores.variants[point.variant]
+    point, aspects, plan = search.chosen.point, search.scores.aspects, run.plan
+    chosen = search.scores.variants[point.variant]
     if chosen.judge.compares:
         return {}
-    parts = plan.choice(aspects, ranked=False)
-    # No judge was tuned on these groups, because examples are groups whose ratings differ.
-    places = [(aspect.name, group.id) for aspect in aspects for group in parts["train"].groups]
-    others = CrossFitted(chosen.judge, {place: chosen.at("train", place) or chosen.judge for place in places})
-    fixed = {aspect.name: searches.scores.granularity(aspect.name, point) for aspect in aspects}
-    unranked = ChoiceScores(
-        {point.variant: others}, parts, aspects, run.runner, label=calibration_label(label_of(aspects)), fixed=fixed
-    )
-    more, _ = unranked.scores(point)
+    parts = plan.choice_corpora(aspects, ranked=False)
+    # No judge was tuned on these groups: only groups whose ratings differ are examples.
+    keys = [(aspect.name, group.id) for aspect in aspects for group in parts["train"].groups]
+    cross_fitted = CrossFittedJudge(chosen.judge, {key: chosen.judge_for("train", key) or chosen.judge for key in keys})
+    fixed = {aspect.name: search.scores.granularity(aspect.name, point) for aspect in aspects}
+    label = calibration_label(unit_name(aspects))
+    unranked, _ = ChoiceScores(
+        {point.variant: cross_fitted}, parts, aspects, run.runner, label=label, fixed_granularities=fixed
+    ).scores(point)
+    ranked, on_scale = search.chosen.scores, chosen.judge.on_scale
     fitted = {
-        aspect.name: fit_calibration(
-            [*searches.chosen.scores[aspect.name], *more[aspect.name]], aspect.scale, on_scale=chosen.judge.on_scale
-        )
-        for aspect in aspects
+        a.name: fit_calibration([*ranked[a.name], *unranked[a.name]], a.scale, on_scale=on_scale) for a in aspects
     }
     return {name: calibration for name, calibration in fitted.items() if calibration is not None}
 
@@ -127,10 +125,10 @@ def calibration_label(label: str) -> str:
     return f"{label}: calibration"
 
 
-def _log(run: Run, point: Point, trial_outcome: TrialOutcome) -> None:
-    """Log a point as a trial. One that was pruned was measured on a part of the sources, so that it has no agreement,
-    but its distance to the best point on this part."""
-    shown = replace(point, persona=point.persona if point.rounds else "none")
+def _log_trial(run: Run, point: Point, trial_outcome: TrialOutcome) -> None:
+    """Log a point as a trial. A pruned one was evaluated on some of the sources: instead of an agreement it has its
+    distance to the best point on these."""
+    params = replace(point, persona=point.persona if point.rounds else "none")
     name = f"n={point.rounds}, knowledge: {point.knowledge}"
     if point.rounds:
         name += f", {point.persona}" + (" + tie-breaker" if point.tie_breaker else "")
@@ -150,4 +148,4 @@ def _log(run: Run, point: Point, trial_outcome: TrialOutcome) -> None:
         progress.agreement = agreement if progress.agreement is None else max(agreement, progress.agreement)
     if run.tracker is not None:
         pruned = isinstance(trial_outcome, PrunedPoint)
-        run.tracker.log_trial(f"{name}, {point.granularity}", {**asdict(shown), "pruned": pruned}, metrics)
+        run.tracker.log_trial(f"{name}, {point.granularity}", {**asdict(params), "pruned": pruned}, metrics)

@@ -20,7 +20,7 @@ from debate_judge.runs.flags.common import (
     STORE,
     DataFlags,
     max_unscored,
-    resampling,
+    resamples_setting,
 )
 from debate_judge.runs.flags.declaration import command_settings, flag_group, result_settings, setting
 from debate_judge.runs.flags.judge import PERSONAS_FILE, JudgeOptionFlags
@@ -30,7 +30,7 @@ from debate_judge.runs.flags.metric import CUT, METRIC, MetricChoice, MetricText
 EFFORTS: dict[str, tuple[int, int]] = {"light": (2, 8), "medium": (6, 20), "heavy": (12, 50)}
 """Effort -> (instructions that the LM proposes per role, candidate programs that the tuner evaluates)."""
 
-_GUIDE = GuideLimits()
+_GUIDE_DEFAULTS = GuideLimits()
 
 
 def _run_name(name: str) -> str:
@@ -40,36 +40,36 @@ def _run_name(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class WantedExamples:
-    """The rated examples that a judge may be given."""
+class ExamplesOption:
+    """The value of `--examples`: the rated examples that a judge may have in its prompts."""
 
     count: int
     nearest: bool = False
-    """Whether each item is shown the most similar examples, instead of the same ones for all items."""
+    """Whether the prompt of an item has the most similar examples, instead of the same ones for all items."""
     pairs: bool = False
-    """Whether they are pairs of one source, first those that the judge orders the other way round; `count` is then the
-    number of pairs."""
+    """Whether they are pairs of one source, first those that the judge does not order as the raters do; `count` is then
+    the number of pairs."""
 
     @classmethod
-    def of(cls, text: str) -> WantedExamples:
+    def parse(cls, text: str) -> ExamplesOption:
         """Read `N`, `nearest:N` or `pairs:N`.
 
         Raises:
-            InputError: It is neither.
+            InputError: It is none of these.
         """
-        kind, _, number = text.rpartition(":")
-        if kind not in ("", "nearest", "pairs") or text.startswith(":") or not number.isdecimal() or int(number) < 1:
+        mode, _, number = text.rpartition(":")
+        if mode not in ("", "nearest", "pairs") or text.startswith(":") or not number.isdecimal() or int(number) < 1:
             raise InputError(
                 "not a number of rated examples",
                 field="--examples",
                 expected="N, nearest:N or pairs:N, with N of 1 or more",
                 found=text,
             )
-        return cls(int(number), kind == "nearest", kind == "pairs")
+        return cls(int(number), mode == "nearest", mode == "pairs")
 
 
-def _examples(text: str) -> str:
-    WantedExamples.of(text)
+def _check_examples(text: str) -> str:
+    ExamplesOption.parse(text)
     return text
 
 
@@ -91,21 +91,23 @@ class SearchFlags:
         None,
         "PROVIDER/MODEL that writes guide and instructions",
         metavar="LM",
-        shown="--lm",
+        default_text="--lm",
     )
-    guide_words: int = setting(_GUIDE.words, "longest guide to the raters of an aspect, in words", ge=20)
-    guide_tokens: int = setting(_GUIDE.tokens, "rated texts shown to the author of a guide at once, in tokens", ge=500)
+    guide_words: int = setting(_GUIDE_DEFAULTS.words, "longest guide to the raters of an aspect, in words", ge=20)
+    guide_tokens: int = setting(
+        _GUIDE_DEFAULTS.tokens, "rated texts shown to the author of a guide at once, in tokens", ge=500
+    )
     effort: Literal["light", "medium", "heavy"] = setting(
         "light", "effort of tuning and search: light, medium, heavy", metavar="EFFORT"
     )
     trials: int | None = setting(
-        None, "most single calls, debates and Tie-breakers that the search may try", ge=1, shown="by effort"
+        None, "most single calls, debates and Tie-breakers that the search may try", ge=1, default_text="by effort"
     )
     max_rounds: int = setting(3, "most rounds of a debate; 0: single calls only", ge=0)
     metric: MetricText = METRIC
     cut: float | None = CUT
     shared: bool = setting(False, "compile one judge for all aspects together")
-    examples: Annotated[str, AfterValidator(_examples)] | None = setting(
+    examples: Annotated[str, AfterValidator(_check_examples)] | None = setting(
         None,
         "rated texts in the prompts: N, nearest:N or pairs:N",
         metavar="N",
@@ -125,7 +127,7 @@ class SearchFlags:
         None,
         "folds, each held out once",
         ge=1,
-        shown=f"{FOLDS} below {MIN_SOURCES_FOR_SPLIT} sources, else 1",
+        default_text=f"{FOLDS} below {MIN_SOURCES_FOR_SPLIT} sources, else 1",
     )
     held_out: str | None = setting(
         None,
@@ -139,7 +141,7 @@ class SearchFlags:
         affects_results=False,
     )
     seed: int = SEED
-    resamples: int = resampling(100)
+    resamples: int = resamples_setting(100)
 
 
 @flag_group("output")
@@ -150,7 +152,7 @@ class OutputFlags:
         None, "name of run, export, page, model and prompts", affects_results=False
     )
     tracking_uri: str | None = setting(
-        None, "MLflow server to log to", metavar="URL", affects_results=False, shown="embedded in --store"
+        None, "MLflow server to log to", metavar="URL", affects_results=False, default_text="embedded in --store"
     )
     log_texts: bool = setting(
         False,
@@ -190,23 +192,23 @@ class Settings(DataFlags, JudgeFlags, JudgeOptionFlags, LMFlags, LimitFlags, Sea
     }
 
     @property
-    def chosen_by(self) -> MetricChoice:
-        """What the search maximizes, and its level."""
+    def metric_choice(self) -> MetricChoice:
+        """The value of `--metric`: what the search maximizes, and its level."""
         return objective_of(self.metric)
 
     @property
-    def wanted_examples(self) -> WantedExamples | None:
-        """What `examples` asks for, if anything."""
-        return WantedExamples.of(self.examples) if self.examples else None
+    def examples_option(self) -> ExamplesOption | None:
+        """The parsed value of `examples`, if it is set."""
+        return ExamplesOption.parse(self.examples) if self.examples else None
 
     @property
     def reflection(self) -> tuple[str, str | None]:
-        """The LM that writes guides and instructions, and the address given for it."""
+        """The LM that writes guides and instructions, and its address, if one is set."""
         spec = self.reflection_lm or self.lm
-        # The address belongs to a provider, and is not used for models of another one.
-        same = spec.partition("/")[0] == self.lm.partition("/")[0]
-        return spec, self.api_base if same else None
+        # `api_base` is the address of the judge's provider, and is not used for another one.
+        same_provider = spec.partition("/")[0] == self.lm.partition("/")[0]
+        return spec, self.api_base if same_provider else None
 
     def identity(self) -> str:
-        """Fingerprint of the settings that determine the result; where results are stored and shown does not."""
+        """Fingerprint of the settings that determine the result; settings of the output do not."""
         return fingerprint(result_settings(self))

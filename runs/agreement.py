@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Literal
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import require_writable, write_json
-from debate_judge.runs.flags.common import SEED, SOURCES, SourcesText, resampling
+from debate_judge.runs.flags.common import SEED, SOURCES, SourcesText, resamples_setting
 from debate_judge.runs.flags.declaration import command_settings, setting
 from debate_judge.runs.flags.parser import exit_code, settings_of
 
@@ -54,10 +54,12 @@ class AgreementFlags:
         "auto", "decisions to compare as well: binary (two-valued ratings), pairs (groups of two), or none"
     )
     cut: float | None = setting(
-        None, "binary decisions: scores of at least CUT count as positive", shown="the middle between the two ratings"
+        None,
+        "binary decisions: scores of at least CUT count as positive",
+        default_text="the midpoint of the two ratings",
     )
     margin: float = setting(0.0, "largest difference between the scores of a pair that counts as a tie", ge=0)
-    resamples: int = resampling()
+    resamples: int = resamples_setting()
     seed: int = SEED
     json: str | None = setting(
         None, "print JSON instead of the tables, or write it to a file as well", metavar="OUT", const="-"

@@ -37,7 +37,7 @@ class ReportFlags:
         None,
         "folder of the texts and of the embedded MLflow store",
         metavar="DIR",
-        shown="the one that the export lies in",
+        default_text="the one that the export lies in",
     )
 
 

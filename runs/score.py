@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from debate_judge.data.errors import InputError
-from debate_judge.runs.flags.lm import limits, require_server
+from debate_judge.runs.flags.lm import lm_options, require_server
 from debate_judge.runs.flags.parser import RESUMES, exit_code, settings_of
 from debate_judge.runs.flags.text_layout import is_terminal, say
 from debate_judge.runs.reports.terminal import show
@@ -76,7 +76,7 @@ def _estimate(flags: ScoreFlags) -> int:
         flags.lm,
         flags.api_base,
         flags.store,
-        limits(flags),
+        lm_options(flags),
         max_tokens=flags.max_tokens,
         reply_tokens=reply_tokens(flags.estimate or ""),
     )
@@ -140,7 +140,7 @@ def _write_all(flags: ScoreFlags, scorer: TextScorer, groups: Iterator[RatedGrou
     from debate_judge.runs.runner.progress import RunProgress
 
     count = _count_items(flags, scorer)
-    with RunProgress(scorer.judge.lm, shown=True) as progress, progress.over("items scored", count) as item_pass:
+    with RunProgress(scorer.judge.lm, visible=True) as progress, progress.track("items scored", count) as item_pass:
         for item, score, row in scorer.scored(groups):
             results.add(item, score, row)
             item_pass.advance()

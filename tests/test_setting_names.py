@@ -89,7 +89,7 @@ def test_the_page_of_settings_has_the_keys_of_all_commands(monkeypatch: pytest.M
     rows: dict[tuple[str, str, str], list[str]] = {}
     for command, classes in declarations(monkeypatch).items():
         for one in (one for cls in classes for one in setting_fields(cls).values() if not one.is_flag):
-            value = one.option("shown") or (None if one.field.default == () else one.field.default)
+            value = one.option("default_text") or (None if one.field.default == () else one.field.default)
             default = str(value).lower() if isinstance(value, bool) else "–" if value is None else f"{value}"
             known = f" ({', '.join(one.choices)})" if one.choices else ""
             rows.setdefault((one.cli_name, default, f"{one.field.description}{known}"), []).append(command)

@@ -12,9 +12,10 @@ The percentile bootstrap covers the true value in 82 % of cases with five groups
 - `fisher-z`: correlations over systems, which a single group hardly moves, so that the jackknife fails. On Fisher's z
   (Fisher 1915), which is nearly normal, value +- t(G - 1) sqrt(G / (G - 1)) s, with s the bootstrap's standard
   deviation. The root corrects for the variance over resamples of G groups, which is too small by (G - 1) / G (Efron
-  and Tibshirani 1993, chapter 6); t allows for the error of s. The coverage is near 95 % only with enough groups for
-  precise means of the systems: with few groups, noise in these means attenuates the correlation, which no interval
-  corrects.
+  and Tibshirani 1993, chapter 6); t allows for the error of s. Over few systems a rank correlation takes few values,
+  next to which s says little, so that the interval is extended to the middle 95 % of the resamples (with 6 systems
+  and 50 groups it then covers .99, instead of .86). The coverage is near 95 % only with enough groups for precise
+  means of the systems: with few groups, noise in these means attenuates the correlation, which no interval corrects.
 - `logit`: shares such as accuracy, F1 or AUROC, and kappa: as `t-fisher-z`, with the jackknife's influences, on the
   logit of the value rescaled to 0..1.
 - `t-bootstrap`: paired differences of correlations over systems: as `fisher-z`, on the scale of the difference itself.
@@ -41,7 +42,7 @@ Method = Literal["t", "t-fisher-z", "fisher-z", "logit", "t-bootstrap", "dirichl
 METHODS: dict[Method, str] = {
     "t-fisher-z": "t on the group values, on Fisher's z",
     "t": "t on the paired group differences",
-    "fisher-z": "t on Fisher's z with the bootstrap's deviation",
+    "fisher-z": "t on Fisher's z with the bootstrap's deviation, extended to the middle 95 % of resamples",
     "logit": "t on the jackknife's influences, on the logit",
     "t-bootstrap": "t with the bootstrap's deviation",
     "dirichlet": "draws from Dirichlet(counts + 1/2)",
@@ -139,9 +140,8 @@ def logit_interval(
     low, width = value_range[0], value_range[1] - value_range[0]
     share = (value - low) / width
     clipped = min(max(share, min_distance), 1 - min_distance)
-    return _from_logit(
-        value, clipped, t_quantile(groups) * error / width / (clipped * (1 - clipped)), value_range, method
-    )
+    half_width = t_quantile(groups) * error / width / (clipped * (1 - clipped))
+    return _from_logit((value,), clipped, half_width, value_range, method)
 
 
 def t_interval(value: float, influences: Floats, family_size: int = 1) -> Interval:
@@ -176,7 +176,8 @@ def fisher_z_interval(value: float, replicates: Floats, groups: int, observation
         min_distance = max(ROUNDING_ERROR, min(min_distance, share, 1 - share))
     share, shares = min(max(share, min_distance), 1 - min_distance), np.clip(shares, min_distance, 1 - min_distance)
     half_width = t_quantile(groups) * math.sqrt(groups / (groups - 1)) * float(np.std(logit(shares), ddof=1))
-    return _from_logit(value, share, half_width, CORRELATION_RANGE, "fisher-z")
+    contained = (value, *np.quantile(defined, (_TAIL, 1 - _TAIL)).tolist())
+    return _from_logit(contained, share, half_width, CORRELATION_RANGE, "fisher-z")
 
 
 def bootstrap_difference_interval(value: float, replicates: Floats, groups: int, family_size: int = 1) -> Interval:
@@ -199,7 +200,7 @@ def posterior_interval(value: float, draws: Floats) -> Interval:
     if math.isnan(value) or not len(defined):
         return NO_INTERVAL
     low, high = np.quantile(defined, (_TAIL, 1 - _TAIL))
-    return _extended_to_value(value, float(low), float(high), "dirichlet")
+    return _containing((value,), float(low), float(high), "dirichlet")
 
 
 def detectable_difference(deviation: float, groups: int) -> float:
@@ -250,16 +251,17 @@ def _degenerate_interval(value: float, groups: int, value_range: tuple[float, fl
 
 
 def _from_logit(
-    value: float, share: float, half_width: float, value_range: tuple[float, float], method: Method
+    contained: Sequence[float], share: float, half_width: float, value_range: tuple[float, float], method: Method
 ) -> Interval:
-    """The interval of `half_width` to each side on the logit scale; `share` is the value rescaled to 0..1."""
+    """The interval of `half_width` to each side of `share`, the value rescaled to 0..1, on the logit scale; it is
+    extended to the values that it has to contain."""
     from scipy.special import expit, logit
 
     low, high = value_range[0] + (value_range[1] - value_range[0]) * expit(
         logit(share) + np.array([-half_width, half_width])
     )
-    return _extended_to_value(value, float(low), float(high), method)
+    return _containing(contained, float(low), float(high), method)
 
 
-def _extended_to_value(value: float, low: float, high: float, method: Method) -> Interval:
-    return Interval(min(low, value), max(high, value), method)
+def _containing(values: Sequence[float], low: float, high: float, method: Method) -> Interval:
+    return Interval(min(low, *values), max(high, *values), method)

@@ -1,4 +1,4 @@
-"""The cases of an estimate: what tuner and search do at least, as expected, and at most."""
+"""The cases of an estimate: the least, the expected and the most calls of tuner and search."""
 
 from __future__ import annotations
 
@@ -14,47 +14,49 @@ from dspy.teleprompt.teleprompt import Teleprompter
 from debate_judge.optimize.context import Run
 from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.outcomes import Outcomes, PrunedPoint
-from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, Point, Space
+from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, Point, SearchSpace
 from debate_judge.optimize.search.storage import TrialOutcome
-from debate_judge.optimize.search.study import OnTrial, SearchPlan, Strategy, Study, StudyMaker
-from debate_judge.optimize.tuners import LearntPersona, Tuned, Tuner, details_of, with_details
+from debate_judge.optimize.search.study import OnTrial, SearchPlan, Strategy, Study, StudyFactory
+from debate_judge.optimize.tuners import LearntPersona, Tuner, TuningResult, tuning_result, with_tuning_result
 from debate_judge.optimize.tuners.persona import CRITIC
 from debate_judge.programs.dry_run import EstimateCase
 from debate_judge.programs.judge import Judge
 from debate_judge.runs.estimates.dry_run import DryRunStore
 
 
-def run_of(case: EstimateCase, run: Run, store: DryRunStore) -> Run:
-    """The run with the tuner and the search of a case, which leave nothing behind."""
+def run_for_case(case: EstimateCase, run: Run, store: DryRunStore) -> Run:
+    """The run with the tuner and the search of a case, which store nothing."""
     if case.name == "lower":
         return replace(
             run,
-            tuner=_changing(run.tuner, lambda judge, tuned: Tuned(judge)),
-            study=_study_by(lambda number: CHEAPEST, store),
+            tuner=_transformed(run.tuner, lambda judge, tuned: TuningResult(judge)),
+            study_factory=_study_factory(lambda number: CHEAPEST, store),
         )
     if case.name == "upper":
-        return replace(run, tuner=_changing(run.tuner, _rewritten), study=_study_by(_most_expensive, store))
-    return replace(run, study=_study_by(lambda number: Strategy(), store))
+        return replace(
+            run, tuner=_transformed(run.tuner, _as_if_rewritten), study_factory=_study_factory(_most_expensive, store)
+        )
+    return replace(run, study_factory=_study_factory(lambda number: Strategy(), store))
 
 
-class _Changing(Teleprompter):
-    """An optimizer that makes the calls of another one, and returns `change` of the untuned judge and its result."""
+class _TransformedOptimizer(Teleprompter):
+    """An optimizer that makes the calls of another one, and returns `transform` of the untuned judge and its result."""
 
-    def __init__(self, optimizer: Teleprompter, change: Callable[[Judge, Tuned], Tuned]) -> None:
+    def __init__(self, optimizer: Teleprompter, transform: Callable[[Judge, TuningResult], TuningResult]) -> None:
         super().__init__()
-        self._optimizer, self._change = optimizer, change
+        self._optimizer, self._transform = optimizer, transform
 
     def compile(self, student: Judge, *, trainset: list[dspy.Example], **kwargs: Any) -> Judge:
-        tuned = self._change(student, details_of(self._optimizer.compile(student, trainset=trainset)))
-        return with_details(tuned.judge, tuned)
+        tuned = self._transform(student, tuning_result(self._optimizer.compile(student, trainset=trainset)))
+        return with_tuning_result(tuned.judge, tuned)
 
 
-def _changing(tuner: Tuner, change: Callable[[Judge, Tuned], Tuned]) -> Tuner:
-    return lambda tuning: _Changing(tuner(tuning), change)
+def _transformed(tuner: Tuner, transform: Callable[[Judge, TuningResult], TuningResult]) -> Tuner:
+    return lambda tuning: _TransformedOptimizer(tuner(tuning), transform)
 
 
-def _rewritten(judge: Judge, tuned: Tuned) -> Tuned:
-    """What the tuner found, or if that is nothing, the judge as if it had found other instructions for every role."""
+def _as_if_rewritten(judge: Judge, tuned: TuningResult) -> TuningResult:
+    """The tuner's result with a persona, or if it changed no instructions, as if it had changed those of all roles."""
     if tuned.judge is judge:
         return tuned
     if tuned.judge.instructions() != judge.instructions():
@@ -65,101 +67,101 @@ def _rewritten(judge: Judge, tuned: Tuned) -> Tuned:
         if name in copied.tunable():
             signature = predictor.signature
             predictor.signature = signature.with_instructions(f"{signature.instructions} Be thorough.")
-    return Tuned(copied)
+    return TuningResult(copied)
 
 
-def _study_by(strategy: Callable[[int], Strategy], store: DryRunStore) -> StudyMaker:
-    """The search itself, which leaves no study behind, steered by the `strategy` of its number among those of a run.
+def _study_factory(strategy: Callable[[int], Strategy], store: DryRunStore) -> StudyFactory:
+    """The search itself, without a stored study, with the `strategy` of its number among the searches of a run.
 
-    Blocks are of so many sources, however many there are: what is pruned on the sample is counted as it was asked.
+    Block sizes do not depend on the number of sources, so the calls of a pruned trial are not scaled up.
     """
 
     numbers = count()
 
-    def steered(units: Mapping[str, ChoiceScores], space: Space, plan: SearchPlan, on_trial: OnTrial) -> Study:
-        begin = len(store.calls)
+    def make_study(units: Mapping[str, ChoiceScores], space: SearchSpace, plan: SearchPlan, on_trial: OnTrial) -> Study:
+        first_call = len(store.calls)
 
-        def tried(point: Point, outcome: TrialOutcome) -> None:
-            nonlocal begin
+        def on_tried(point: Point, outcome: TrialOutcome) -> None:
+            nonlocal first_call
             if isinstance(outcome, PrunedPoint):
-                store.count_unscaled(begin)
-            begin = len(store.calls)
+                store.count_unscaled(first_call)
+            first_call = len(store.calls)
             on_trial(point, outcome)
 
-        return Study(units, space, replace(plan, storage=None, strategy=strategy(next(numbers))), tried)
+        return Study(units, space, replace(plan, storage=None, strategy=strategy(next(numbers))), on_tried)
 
-    return steered
+    return make_study
 
 
 def _calls(outcomes: Outcomes, point: Point) -> float:
     return sum(outcome.calls for outcome in outcomes.by_point[point].values())
 
 
-def _choosable(outcomes: Outcomes) -> list[Point]:
+def _exportable_points(outcomes: Outcomes) -> list[Point]:
     return [point for point in outcomes.by_point if point.knowledge not in outcomes.space.not_exportable]
 
 
-def _least_called(outcomes: Outcomes) -> dict[str, Point]:
-    point = min(_choosable(outcomes), key=lambda p: (_calls(outcomes, p), outcomes.space.complexity(p)))
+def _fewest_calls(outcomes: Outcomes) -> dict[str, Point]:
+    point = min(_exportable_points(outcomes), key=lambda p: (_calls(outcomes, p), outcomes.space.complexity(p)))
     return dict.fromkeys(outcomes.units, point)
 
 
-def _most_called(outcomes: Outcomes) -> dict[str, Point]:
-    """Debates that ask most. Half of the units have other personas than the others, as far as there are any, and every
-    second one has other knowledge: what fits together is tried jointly, so that the costliest joint points are met."""
-    points = [point for point in _choosable(outcomes) if point.rounds] or _choosable(outcomes)
+def _most_calls(outcomes: Outcomes) -> dict[str, Point]:
+    """The debates with most calls. If possible, half of the units get another persona than the others, and every second
+    one other knowledge: units that can share calls are tried jointly, so that the costliest joint points are tried."""
+    points = [point for point in _exportable_points(outcomes) if point.rounds] or _exportable_points(outcomes)
     ranked = sorted(points, key=lambda p: (-round(_calls(outcomes, p), 6), p.knowledge == NO_KNOWLEDGE))
     personas = list(dict.fromkeys(point.persona for point in ranked))
-    by_label = {}
-    for number, label in enumerate(outcomes.units):
+    by_unit = {}
+    for number, unit in enumerate(outcomes.units):
         with_persona = [p for p in ranked if p.persona == personas[2 * number // len(outcomes.units) % len(personas)]]
-        speakers = with_persona[0].rounds, with_persona[0].tie_breaker
-        by_knowledge = {p.knowledge: p for p in reversed(with_persona) if (p.rounds, p.tie_breaker) == speakers}
-        by_label[label] = list(by_knowledge.values())[number % len(by_knowledge)]
-    return by_label
+        config = with_persona[0].rounds, with_persona[0].tie_breaker
+        by_knowledge = {p.knowledge: p for p in reversed(with_persona) if (p.rounds, p.tie_breaker) == config}
+        by_unit[unit] = list(by_knowledge.values())[number % len(by_knowledge)]
+    return by_unit
 
 
-def _most_called_variants(outcomes: Outcomes, points: Sequence[Point]) -> list[Point]:
-    """As many as there are aspects, no two of the same variant."""
+def _variants_with_most_calls(outcomes: Outcomes, points: Sequence[Point]) -> list[Point]:
+    """The points with most calls, as many as there are aspects, each of another variant."""
     aspects = sum(len(scores.aspects) for scores in outcomes.units.values())
-    by_variant: dict[JudgeVariant, Point] = {}
+    first_of_variant: dict[JudgeVariant, Point] = {}
     for point in sorted(points, key=lambda point: -_calls(outcomes, point)):
-        by_variant.setdefault(point.variant, point)
-    return list(by_variant.values())[:aspects]
+        first_of_variant.setdefault(point.variant, point)
+    return list(first_of_variant.values())[:aspects]
 
 
-def _longest_first(left: Sequence[Point]) -> list[Point]:
+def _longest_first(remaining: Sequence[Point]) -> list[Point]:
     """Debates before Tie-breakers, which are asked only about debates that ended without agreement."""
-    return sorted(left, key=lambda point: (point.tie_breaker, -point.rounds))
+    return sorted(remaining, key=lambda point: (point.tie_breaker, -point.rounds))
 
 
-class _PrunesAll(optuna.pruners.BasePruner):
+class _PruneEverything(optuna.pruners.BasePruner):
     def prune(self, study: optuna.Study, trial: optuna.trial.FrozenTrial) -> bool:
-        # The first trial is asked about everything in every search.
+        # The first trial is never pruned.
         return bool(study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,)))
 
 
 CHEAPEST = Strategy(
-    pruner=lambda expensive: _PrunesAll(),
-    suggested=lambda left: [],
-    read_again=lambda outcomes, points: [],
-    chosen=_least_called,
+    pruner=lambda expensive: _PruneEverything(),
+    next_points=lambda remaining: [],
+    points_to_reread=lambda outcomes, points: [],
+    choose=_fewest_calls,
 )
-"""A search that tries nothing beyond the starting points, prunes all at once, and chooses what asks least."""
+"""A search that tries the starting points alone, prunes all after the first block, and chooses the fewest calls."""
 
 
 def _most_expensive(number: int) -> Strategy:
-    """A search whose further trials ask as much as they can, which prunes nothing, and chooses what asks most. Of what
-    asks alike every search prefers something else, as those of folds may: what they have in common is asked once."""
+    """A search whose further trials make as many calls as possible, which prunes nothing, and chooses the most calls.
+    Among equals each search prefers another variant, as folds may: calls that they have in common are made once."""
 
-    def scorers(outcomes: Outcomes, variants: Sequence[JudgeVariant]) -> list[JudgeVariant]:
-        # Whatever few of the variants are compared, searches with different numbers differ in the best of them.
-        return [variant for _, variant in sorted((place ^ number, each) for place, each in enumerate(variants))]
+    def rank_variants(outcomes: Outcomes, variants: Sequence[JudgeVariant]) -> list[JudgeVariant]:
+        # Searches with different numbers rank another variant first, whichever of them are compared.
+        return [v for _, v in sorted((position ^ number, variant) for position, variant in enumerate(variants))]
 
     return Strategy(
         pruner=lambda expensive: optuna.pruners.NopPruner(),
-        suggested=_longest_first,
-        scorers=scorers,
-        read_again=_most_called_variants,
-        chosen=_most_called,
+        next_points=_longest_first,
+        rank_variants=rank_variants,
+        points_to_reread=_variants_with_most_calls,
+        choose=_most_calls,
     )

@@ -4,7 +4,7 @@ With folds (`data/folds.py`) every source is held out once, and each fold has it
 computed as for a single held-out part, on the groups of all folds:
 
 - At summary level the value of a group is computed from the scores of its fold's judge. Figures are means over groups,
-  with t intervals of these values.
+  with t intervals.
 - At sample and system level the scores of all folds are pooled. The judges of different folds may use the scale
   differently, which lowers the pooled correlation a little.
 
@@ -30,24 +30,30 @@ from debate_judge.data.agreement.tables import AgreementTable, Difference, Group
 from debate_judge.data.calibration import CalibrationEffect, calibration_effect
 from debate_judge.data.inference.absolute_agreement import AbsoluteAgreement, absolute_agreement
 from debate_judge.optimize.context import CompilePlan
-from debate_judge.optimize.evaluation.held_out import ALONE, COMPARED, HeldOutEvaluation, ScoresByJudge, joined_scores
-from debate_judge.optimize.search.pooling import SAME_COST
+from debate_judge.optimize.evaluation.held_out import (
+    COMPARED,
+    COMPILED_ALONE,
+    HeldOutEvaluation,
+    ScoresByJudge,
+    merged_scores,
+)
+from debate_judge.optimize.search.pooling import EQUAL_COST_TOLERANCE
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.judge import Judgement, corpus_items
 from debate_judge.runs.reports.raters import several_raters
 from debate_judge.runs.runner.runner import calls_per_item, require_scored
 
 DEV_CUT = "compiled-dev-cut"
-"""The compiled judge once more, with decisions at the cut that was best on dev."""
+"""The compiled judge again, with decisions at the cut that was best on dev."""
 
 MAPPED = "compiled-mapped"
-"""The compiled judge once more, with its scores mapped to the raters' scale."""
+"""The compiled judge again, with its scores mapped to the raters' scale."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoldFigures:
-    """The figures of the folds: averages over aspects, in the correlation and at the level to choose by; None if a
-    fold's ratings leave it undefined."""
+    """Figures of each fold, averaged over aspects, in the correlation and at the level to choose by; None where a
+    fold's ratings leave them undefined."""
 
     sources: tuple[int, ...]
     """Number of held-out sources of each fold."""
@@ -64,13 +70,13 @@ class ReadAlone:
     agreement: Agreement
     """Averaged over aspects, in the objective."""
     change: Difference
-    """This minus the compiled judge as it was compiled."""
+    """This minus the compiled judge in its own reading."""
     calls: float
     """LM calls per item."""
 
 
 @dataclass(frozen=True)
-class HeldOut:
+class HeldOutComparison:
     """The comparison on held-out."""
 
     tables: Mapping[str, AgreementTable]
@@ -82,30 +88,30 @@ class HeldOut:
     gains: Mapping[str, Difference]
     """Aspect -> compiled minus single call, with intervals that hold for all aspects together in 95 % of cases
     (Bonferroni: each has the level 1 - .05 / aspects)."""
-    of_knowledge: Difference
+    gain_of_knowledge: Difference
     """The single call with the same knowledge and reading minus the single call, averaged over aspects: the effect of
     what was learnt about the raters, and of how candidates are read."""
-    over_informed: Difference
+    gain_over_informed: Difference
     """Compiled minus the single call with the same knowledge, averaged over aspects: the effect of the debate."""
-    over_uncompiled: Difference
+    gain_over_uncompiled: Difference
     """Compiled minus uncompiled, averaged over aspects."""
-    judged: Mapping[str, Mapping[str, list[Judgement]]]
-    """Judge name, of `COMPARED` -> aspect -> judgements in the order of the measured sources, with folds each by the
+    judgements: Mapping[str, Mapping[str, list[Judgement]]]
+    """Judge name, of `COMPARED` -> aspect -> judgements in the order of the evaluation corpus, with folds each by the
     judge of its fold."""
     scores: ScoresByJudge
-    """The same as scores by group."""
+    """Their scores by group."""
     calibrated: Mapping[str, Sequence[GroupScores]]
     """Aspect -> the compiled judge's scores mapped to the raters' scale, with folds by each fold's map; aspects without
     a map are missing."""
     decisions: Mapping[str, Mapping[str, DecisionResult]]
     """Judge name, of `COMPARED` or `DEV_CUT` -> aspect -> decisions, for aspects whose ratings define any."""
-    raters: Mapping[str, Mapping[str, RaterAgreement]]
-    """Judge name, of `COMPARED` -> aspect -> comparison with single raters; empty if only mean ratings are known."""
+    rater_agreement: Mapping[str, Mapping[str, RaterAgreement]]
+    """Judge name, of `COMPARED` -> aspect -> comparison with single raters; empty if there are only mean ratings."""
     absolute_agreement: Mapping[str, Mapping[str, AbsoluteAgreement]]
     """Judge name, of `COMPARED` or `MAPPED` -> aspect or average -> how close its scores are to the ratings; empty for
     judges whose scores are not on the scale."""
-    alone: ReadAlone | None = None
-    """None where that was not measured."""
+    read_alone: ReadAlone | None = None
+    """None if it was not measured."""
     folds: FoldFigures | None = None
     """None for a single split."""
 
@@ -115,22 +121,23 @@ class HeldOut:
 
 
 def above_zero(figure: Agreement) -> bool:
-    """Whether agreement above chance is shown: the interval, or without one the value, is above 0."""
+    """Whether agreement is shown to be above chance: the interval, or without one the value, is above 0."""
     end = figure.value if figure.low is None else figure.low
     return end is not None and end > 0
 
 
-def compare_held_out(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation]) -> HeldOut:
-    """Agreement of the compared judges, and the compiled one's gain; `evaluations` are those of the folds, or one.
+def compare_held_out(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation]) -> HeldOutComparison:
+    """Compare the judges on held-out, by the evaluations of all folds, or by one.
 
     Raises:
         InputError: The compiled judge left too many items without a score.
     """
-    compiled = [j for evaluation in evaluations for judged, _ in evaluation.scored["compiled"].values() for j in judged]
+    by_fold = [evaluation.judgements["compiled"] for evaluation in evaluations]
+    compiled = [j for by_aspect in by_fold for judgements, _ in by_aspect.values() for j in judgements]
     require_scored(compiled, plan.settings.max_unscored, "held-out items")
-    scores, calibrated = joined_scores(plan, evaluations), _calibrated(plan, evaluations)
+    scores, calibrated = merged_scores(plan, evaluations), _calibrated(plan, evaluations)
     paired_difference = plan.paired_difference
-    return HeldOut(
+    return HeldOutComparison(
         tables={name: agreement_table(scores[name], **plan.resampling) for name in COMPARED},
         calls={name: _calls(evaluations, name) for name in COMPARED},
         gain=paired_difference(scores["compiled"], scores["single"]),
@@ -140,55 +147,56 @@ def compare_held_out(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation]
             )
             for aspect, aspect_scores in scores["compiled"].items()
         },
-        of_knowledge=paired_difference(scores["informed_single"], scores["single"]),
-        over_informed=paired_difference(scores["compiled"], scores["informed_single"]),
-        over_uncompiled=paired_difference(scores["compiled"], scores["uncompiled"]),
-        judged={name: _judgements(plan, evaluations, name) for name in COMPARED},
+        gain_of_knowledge=paired_difference(scores["informed_single"], scores["single"]),
+        gain_over_informed=paired_difference(scores["compiled"], scores["informed_single"]),
+        gain_over_uncompiled=paired_difference(scores["compiled"], scores["uncompiled"]),
+        judgements={name: _judgements(plan, evaluations, name) for name in COMPARED},
         scores=scores,
         calibrated=calibrated,
         absolute_agreement=_absolute_agreement(plan, scores, calibrated),
-        alone=_read_alone(plan, evaluations, scores),
+        read_alone=_read_alone(plan, evaluations, scores),
         decisions=_decisions(plan, scores, evaluations),
-        raters=_rater_comparison(plan, scores),
+        rater_agreement=_rater_comparison(plan, scores),
         folds=fold_figures(plan, evaluations) if plan.data.folds else None,
     )
 
 
 def _read_alone(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation], scores: ScoresByJudge) -> ReadAlone | None:
-    if ALONE not in scores:
+    if COMPILED_ALONE not in scores:
         return None
-    level, alone_scores = plan.data.level, scores[ALONE]
+    level, alone_scores = plan.data.level, scores[COMPILED_ALONE]
     return ReadAlone(
         agreement_table(alone_scores, levels=(level,), **plan.resampling).average[level][plan.statistic],
         plan.paired_difference(alone_scores, scores["compiled"]),
-        fmean(_calls(evaluations, ALONE).values()),
+        fmean(_calls(evaluations, COMPILED_ALONE).values()),
     )
 
 
 def _calls(evaluations: Sequence[HeldOutEvaluation], name: str) -> dict[str, float]:
     """Aspect -> LM calls per item of a judge."""
     return {
-        a: calls_per_item([j for p in evaluations for j in p.scored[name][a][0]]) for a in evaluations[0].scored[name]
+        a: calls_per_item([j for e in evaluations for j in e.judgements[name][a][0]])
+        for a in evaluations[0].judgements[name]
     }
 
 
 def _judgements(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation], judge: str) -> dict[str, list[Judgement]]:
-    """Aspect -> judgements, in the order of the measured sources."""
+    """Aspect -> judgements, in the order of the evaluation corpus."""
     judgements = {}
     for aspect in plan.data.aspects:
         by_item = {
             item.key: judgement
             for evaluation in evaluations
             for item, judgement in zip(
-                corpus_items(evaluation.held_out, aspect), evaluation.scored[judge][aspect.name][0], strict=True
+                corpus_items(evaluation.held_out, aspect), evaluation.judgements[judge][aspect.name][0], strict=True
             )
         }
-        judgements[aspect.name] = [by_item[item.key] for item in corpus_items(plan.data.measured, aspect)]
+        judgements[aspect.name] = [by_item[item.key] for item in corpus_items(plan.data.evaluation_corpus, aspect)]
     return judgements
 
 
 def _calibrated(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation]) -> dict[str, list[GroupScores]]:
-    """Aspect -> scores of the compiled judges mapped to the raters' scale, in the order of the measured sources."""
+    """Aspect -> scores of the compiled judges mapped to the raters' scale, in the order of the evaluation corpus."""
     calibrated = {}
     for aspect in plan.data.aspects:
         maps = [evaluation.judge.aspects[aspect.name].calibration for evaluation in evaluations]
@@ -199,7 +207,7 @@ def _calibrated(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation]) -> 
             for group in calibration.map_groups(evaluation.scores["compiled"][aspect.name])
         }
         if all(calibration is not None for calibration in maps):
-            calibrated[aspect.name] = [mapped[group.id] for group in plan.data.measured.groups]
+            calibrated[aspect.name] = [mapped[group.id] for group in plan.data.evaluation_corpus.groups]
     return calibrated
 
 
@@ -223,11 +231,11 @@ def _rater_comparison(plan: CompilePlan, scores: ScoresByJudge) -> dict[str, dic
     if not several_raters(scores["compiled"]):
         return {}
 
-    def at(groups: Sequence[GroupScores]) -> RaterAgreement:
-        given = {"statistic": plan.statistic, "level": plan.data.level, **plan.resampling}
-        return compare_with_raters(groups, on_scale=plan.judge.on_scale, **given)
+    def compare_raters(groups: Sequence[GroupScores]) -> RaterAgreement:
+        options = {"statistic": plan.statistic, "level": plan.data.level, **plan.resampling}
+        return compare_with_raters(groups, on_scale=plan.judge.on_scale, **options)
 
-    return {name: {aspect: at(groups) for aspect, groups in scores[name].items()} for name in COMPARED}
+    return {name: {aspect: compare_raters(groups) for aspect, groups in scores[name].items()} for name in COMPARED}
 
 
 def _decisions(
@@ -244,7 +252,7 @@ def _decisions(
     for aspect, rule in decision_rules.items():
         cuts = [_dev_cut(evaluation, aspect, rule) for evaluation in evaluations]
         if any(fold_cut != rule for fold_cut in cuts):
-            cut[aspect], shifted[aspect] = _one_cut(
+            cut[aspect], shifted[aspect] = _common_cut(
                 cuts, [evaluation.scores["compiled"][aspect] for evaluation in evaluations]
             )
     decisions[DEV_CUT] = evaluate_decisions(shifted, cut, **plan.resampling)
@@ -257,20 +265,21 @@ def _dev_cut(evaluation: HeldOutEvaluation, aspect: str, rule: DecisionRule) -> 
     return with_tuned_cut(rule, groups, "dev")
 
 
-def _one_cut(
+def _common_cut(
     cuts: Sequence[DecisionRule], scores: Sequence[list[GroupScores]]
 ) -> tuple[DecisionRule, list[GroupScores]]:
-    """One cut for all folds: the mean of theirs. Each fold's scores are shifted accordingly, so no decision changes."""
+    """One cut for all folds: the mean of theirs. The scores of each fold are shifted with its cut, so that no decision
+    changes."""
     if len(cuts) == 1:
         return cuts[0], scores[0]
-    places = [cut.threshold if cut.cut is None else cut.cut for cut in cuts]
-    middle = math.fsum(places) / len(places)
-    moved = [
-        replace(group, scores=tuple(None if s is None else s - place + middle for s in group.scores))
-        for place, groups in zip(places, scores, strict=True)
+    thresholds = [cut.threshold if cut.cut is None else cut.cut for cut in cuts]
+    mean = math.fsum(thresholds) / len(thresholds)
+    shifted = [
+        replace(group, scores=tuple(None if s is None else s - threshold + mean for s in group.scores))
+        for threshold, groups in zip(thresholds, scores, strict=True)
         for group in groups
     ]
-    return replace(cuts[0], cut=middle, chosen_on="dev, fold by fold; the mean"), moved
+    return replace(cuts[0], cut=mean, chosen_on="dev, fold by fold; the mean"), shifted
 
 
 def fold_figures(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation]) -> FoldFigures:
@@ -280,17 +289,17 @@ def fold_figures(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation]) ->
     def agreement(scores: Mapping[str, Sequence[GroupScores]]) -> float | None:
         return agreement_table(scores, resamples=0, levels=(level,)).average[level][statistic].value
 
-    scored = [evaluation.scores for evaluation in evaluations]
+    by_fold = [evaluation.scores for evaluation in evaluations]
     return FoldFigures(
         tuple(evaluation.held_out.sources for evaluation in evaluations),
-        tuple(agreement(scores["compiled"]) for scores in scored),
-        tuple(plan.paired_difference(scores["compiled"], scores["single"], resamples=0).value for scores in scored),
+        tuple(agreement(scores["compiled"]) for scores in by_fold),
+        tuple(plan.paired_difference(scores["compiled"], scores["single"], resamples=0).value for scores in by_fold),
     )
 
 
 def procedure_note(plan: CompilePlan) -> str:
     """What held-out figures from folds measure."""
-    sources = plan.data.measured.sources
+    sources = plan.data.evaluation_corpus.sources
     folds = len(plan.data.folds.folds) if plan.data.folds else 0
     return (
         f"The figures are those of the procedure, by {folds} folds: each source was scored by a judge that was "
@@ -308,7 +317,9 @@ def folds_json(plan: CompilePlan, folds: FoldFigures) -> dict[str, Any]:
 # --- calibration ---
 
 
-def calibration_effects(plan: CompilePlan, judge: CompiledJudge, held_out: HeldOut) -> dict[str, CalibrationEffect]:
+def calibration_effects(
+    plan: CompilePlan, judge: CompiledJudge, held_out: HeldOutComparison
+) -> dict[str, CalibrationEffect]:
     """Aspect -> the effect of its calibration on held-out, for aspects with a calibration.
 
     With folds, the scores of each fold are mapped by the calibration that was fitted without it.
@@ -328,8 +339,8 @@ def calibration_effects(plan: CompilePlan, judge: CompiledJudge, held_out: HeldO
 
 
 @dataclass(frozen=True)
-class Exported:
-    """The judge that is exported, and why it is this one."""
+class ExportChoice:
+    """The judge that is exported, and why."""
 
     judge: CompiledJudge
     name: Literal["compiled", "single"]
@@ -338,11 +349,11 @@ class Exported:
 
 
 def costs_more(calls: float, single: float) -> bool:
-    """Whether a judge with `calls` LM calls per item is more expensive than one with `single`."""
-    return calls > (1 + SAME_COST) * single
+    """Whether a judge with `calls` LM calls per item is more expensive than a single call."""
+    return calls > (1 + EQUAL_COST_TOLERANCE) * single
 
 
-def choose_export(plan: CompilePlan, compiled: CompiledJudge, held_out: HeldOut) -> Exported:
+def choose_export(plan: CompilePlan, compiled: CompiledJudge, held_out: HeldOutComparison) -> ExportChoice:
     """Choose the judge to export.
 
     The single call, if held-out shows that the compiled judge is worse, or if it takes more calls and its gain is not
@@ -351,9 +362,9 @@ def choose_export(plan: CompilePlan, compiled: CompiledJudge, held_out: HeldOut)
     gain = held_out.gain
     calls, single = held_out.calls_per_item("compiled"), held_out.calls_per_item("single")
     if gain.low is None or gain.high is None:
-        return Exported(compiled, "compiled", "the compiled judge")
+        return ExportChoice(compiled, "compiled", "the compiled judge")
     if gain.low > 0:
-        return Exported(compiled, "compiled", "the compiled judge, which is better than a single call")
+        return ExportChoice(compiled, "compiled", "the compiled judge, which is better than a single call")
     if gain.high < 0:
         reason = "held-out shows that it is worse than a single call"
     elif costs_more(calls, single):
@@ -362,11 +373,11 @@ def choose_export(plan: CompilePlan, compiled: CompiledJudge, held_out: HeldOut)
             f"instead of {single:.1f}"
         )
     else:
-        return Exported(compiled, "compiled", "the compiled judge, which takes no more calls than a single call")
+        return ExportChoice(compiled, "compiled", "the compiled judge, which takes no more calls than a single call")
     if plan.settings.keep == "compiled":
-        return Exported(compiled, "compiled", f"the compiled judge, as keep=compiled asks, although {reason}")
+        return ExportChoice(compiled, "compiled", f"the compiled judge, as keep=compiled asks, although {reason}")
     judge = AspectJudge(plan.single.deepcopy())
-    return Exported(
+    return ExportChoice(
         CompiledJudge(compiled.task, dict.fromkeys(compiled.aspects, judge)),
         "single",
         f"the single call and not the compiled judge, for {reason} (--config keep=compiled exports the compiled judge)",

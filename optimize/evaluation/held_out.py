@@ -1,17 +1,17 @@
-"""Held-out scores: each of the compared judges scores the sources that were not used for tuning or choosing."""
+"""Held-out scores: each compared judge scores the sources that were not used for tuning or choosing."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice
 
 from debate_judge.data.agreement.tables import GroupScores
 from debate_judge.data.schema import Aspect, Corpus, Granularity
-from debate_judge.optimize.context import CompilePlan, Run, Scores
-from debate_judge.optimize.search.choice_scores import JOINTLY
+from debate_judge.optimize.context import CompilePlan, Run, ScoresByAspect
+from debate_judge.optimize.search.choice_scores import JOINT_LABEL
 from debate_judge.optimize.search.outcomes import SearchResult
 from debate_judge.programs.compiled import CompiledJudge, SharedJudge, default_granularity, shared_judges
 from debate_judge.programs.judge import Judge, Judgement, corpus_items
@@ -21,68 +21,69 @@ from debate_judge.runs.runner.runner import group_scores
 logger = logging.getLogger(__name__)
 
 COMPARED = ("single", "informed_single", "uncompiled", "compiled")
-"""The compared judges: one call of the Scorer; one call of the Scorer with the compiled judge's knowledge of the
+"""The compared judges: one call of the Scorer; one call of the Scorer with the compiled judge's knowledge about the
 raters, which separates the effect of the debate from that of tuning; the untuned debate; the compiled debate. The first
 reads each candidate alone, unless the user has set `together`; the second has the reading of the compiled judge; the
 third reads alone, or in a light search in the cheapest reading."""
 
-ALONE = "compiled-alone"
-"""The compiled judge on each text by itself, if that is to be measured."""
+COMPILED_ALONE = "compiled-alone"
+"""The compiled judge on each text by itself, if that is measured (`read-alone`)."""
 
-HeldOutScores = Mapping[str, Mapping[str, tuple[list[Judgement], Granularity]]]
+HeldOutJudgements = Mapping[str, Mapping[str, tuple[list[Judgement], Granularity]]]
 """Judge name, of `COMPARED` -> aspect -> its judgements in corpus order, and the granularity of reported scores."""
 
-ScoresByJudge = Mapping[str, Scores]
+ScoresByJudge = Mapping[str, ScoresByAspect]
 """Judge name -> aspect -> scores by group."""
 
 
 @dataclass(frozen=True)
 class HeldOutEvaluation:
-    """One held-out part, and the compared judges' scores on it."""
+    """One held-out part and the compared judges' scores on it."""
 
     plan: CompilePlan
     """The plan of the fold or of the whole compile, whose splits contain the part."""
     judge: CompiledJudge
-    """The judge compiled without the part."""
+    """The judge that was compiled without the part."""
     searches: Mapping[str, SearchResult]
-    """Aspect -> the search that chose its judge, which has the scores on dev that cuts are tuned on."""
-    scored: HeldOutScores
+    """Aspect -> the search that chose its judge; it has the scores on dev that cuts are tuned on."""
+    judgements: HeldOutJudgements
 
     @property
     def held_out(self) -> Corpus:
         return self.plan.data.splits.held_out
 
-    @property
+    @cached_property
     def scores(self) -> dict[str, dict[str, list[GroupScores]]]:
         """Judge name -> aspect -> scores by group."""
         return {
             name: {a.name: group_scores(self.held_out, a, *judged[a.name]) for a in self.plan.data.aspects}
-            for name, judged in self.scored.items()
+            for name, judged in self.judgements.items()
         }
 
 
-def evaluate(run: Run, compiled: CompiledJudge, searches: Mapping[str, SearchResult]) -> HeldOutEvaluation:
-    """Score held-out with all compared judges; `compiled` was made without it, and `searches` chose it by aspect."""
+def evaluate_held_out(run: Run, compiled: CompiledJudge, searches: Mapping[str, SearchResult]) -> HeldOutEvaluation:
+    """Score held-out with all compared judges; `compiled` was made without it, and `searches` chose its judges."""
     plan = run.plan
     if not plan.data.splits.held_out.groups:
-        # With folds no source is left for the judge that learns from all of them.
+        # With folds, the judge that learns from all sources has none left.
         return HeldOutEvaluation(plan, compiled, searches, {})
     logger.info("scoring held-out with single calls, the uncompiled and the compiled judge")
     names = [aspect.name for aspect in plan.data.aspects]
-    # Copies, because a judge may keep what it has derived, and the plan may be carried out again.
-    single, uncompiled = plan.single.deepcopy(), plan.read(plan.readings[0 if plan.breadth.cheap_only else -1])
+    # Copies, because a judge may cache what it derives, and the plan may be executed again.
+    single = plan.single.deepcopy()
+    uncompiled = plan.untuned_judge(plan.readings[0 if plan.search_limits.cheap_only else -1])
     chosen = shared_judges({name: compiled.aspects[name].judge for name in names})
-    once = [SharedJudge(one.judge.with_debate(rounds=0, tie_breaker=False), one.aspects) for one in chosen]
-    # A single call is the first turn of the debate with the same knowledge and reading: it is in the store then, or is
-    # shared in flight.
+    informed = [SharedJudge(s.judge.with_debate(rounds=0, tie_breaker=False), s.aspects) for s in chosen]
+    # A single call is the first turn of the debate with the same knowledge and reading, so that its reply is in the
+    # store, or shared in flight.
     judges = {
         "uncompiled": shared_judges(dict.fromkeys(names, uncompiled)),
         "single": shared_judges(dict.fromkeys(names, single)),
         "compiled": chosen,
-        "informed_single": once,
+        "informed_single": informed,
     }
     if plan.settings.read_alone:
-        judges[ALONE] = [SharedJudge(_alone(compiled.aspects[name].judge), (name,)) for name in names]
+        judges[COMPILED_ALONE] = [SharedJudge(_reading_alone(compiled.aspects[name].judge), (name,)) for name in names]
     untuned = {"uncompiled": uncompiled, "single": single}
 
     def granularity(judge: str, aspect: Aspect) -> Granularity:
@@ -91,25 +92,25 @@ def evaluate(run: Run, compiled: CompiledJudge, searches: Mapping[str, SearchRes
         return compiled.aspects[aspect.name].granularity
 
     judged = judge_held_out(run, judges)
-    scored = {
+    judgements = {
         judge: {aspect.name: (judgements[aspect.name], granularity(judge, aspect)) for aspect in plan.data.aspects}
         for judge, judgements in judged.items()
     }
-    return HeldOutEvaluation(plan, compiled, searches, scored)
+    return HeldOutEvaluation(plan, compiled, searches, judgements)
 
 
 def judge_held_out(
-    run: Run, judges_by_name: Mapping[str, Sequence[SharedJudge]], *, of: str = "held-out, "
+    run: Run, judges_by_name: Mapping[str, Sequence[SharedJudge]], *, label_prefix: str = "held-out, "
 ) -> dict[str, dict[str, list[Judgement]]]:
     """Name -> aspect -> judgements of held-out in corpus order; aspects with one judge share its calls."""
     plan = run.plan
     items = {aspect.name: corpus_items(plan.data.splits.held_out, aspect) for aspect in plan.data.aspects}
 
     def judged(name: str, shared_judge: SharedJudge) -> list[Judgement]:
-        label = shared_judge.aspects[0] if len(shared_judge.aspects) == 1 or plan.settings.shared else JOINTLY
+        label = shared_judge.aspects[0] if len(shared_judge.aspects) == 1 or plan.settings.shared else JOINT_LABEL
         with stage(f"{label}: held-out"):
-            own_items = [item for aspect in shared_judge.aspects for item in items[aspect]]
-            return run.runner.judge(shared_judge.judge, own_items, f"{label}: {of}{name}")
+            judge_items = [item for aspect in shared_judge.aspects for item in items[aspect]]
+            return run.runner.judge(shared_judge.judge, judge_items, f"{label}: {label_prefix}{name}")
 
     passes = [(name, shared) for name, judges in judges_by_name.items() for shared in judges]
     results = run.runner.run_concurrently([partial(judged, name, shared) for name, shared in passes])
@@ -121,17 +122,17 @@ def judge_held_out(
     return by_judge
 
 
-def _alone(judge: Judge) -> Judge:
+def _reading_alone(judge: Judge) -> Judge:
     copy = judge.deepcopy()
     copy.together, copy.joint = 0, False
     return copy
 
 
-def joined_scores(
+def merged_scores(
     plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation]
 ) -> dict[str, dict[str, list[GroupScores]]]:
     """The scores of all folds, groups in corpus order."""
-    place = {group.id: number for number, group in enumerate(plan.data.corpus.groups)}
+    position = {group.id: number for number, group in enumerate(plan.data.corpus.groups)}
     by_judge: dict[str, dict[str, list[GroupScores]]] = {}
     for evaluation in evaluations:
         for name, by_aspect in evaluation.scores.items():
@@ -140,5 +141,5 @@ def joined_scores(
     if len(evaluations) > 1:
         for by_aspect in by_judge.values():
             for groups in by_aspect.values():
-                groups.sort(key=lambda group: place[group.group])
+                groups.sort(key=lambda group: position[group.group])
     return by_judge

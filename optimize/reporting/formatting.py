@@ -10,7 +10,7 @@ from debate_judge.optimize.tuners.guide import guide_of
 from debate_judge.programs.compiled import CompiledJudge
 
 
-def describe(point: Point, calls: float = 1.0) -> str:
+def describe_point(point: Point, calls: float = 1.0) -> str:
     """A choice in words, e.g. `guide, n = 2, devils-advocate, tie-breaker, half points`.
 
     Without rounds, some judges make several `calls` per item, and metrics none.
@@ -30,11 +30,11 @@ def describe(point: Point, calls: float = 1.0) -> str:
     return ", ".join(parts)
 
 
-def in_words(variant: JudgeVariant) -> str:
-    """The name of a variant in figures."""
-    known = "" if variant.knowledge in (NO_KNOWLEDGE, variant.persona) else f" + {variant.knowledge}"
+def variant_name(variant: JudgeVariant) -> str:
+    """The name of a variant in charts."""
+    knowledge = "" if variant.knowledge in (NO_KNOWLEDGE, variant.persona) else f" + {variant.knowledge}"
     reading = "" if variant.reading == "alone" else f", {variant.reading}"
-    return f"{variant.persona}{known}{reading}"
+    return f"{variant.persona}{knowledge}{reading}"
 
 
 def instruction_diff(plan: CompilePlan, judge: CompiledJudge) -> str:

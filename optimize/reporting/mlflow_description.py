@@ -8,8 +8,8 @@ from typing import Any
 
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.optimize.context import CompilePlan
-from debate_judge.optimize.evaluation.comparison import HeldOut
-from debate_judge.optimize.reporting.verdict import agreement_rows, headings, measure, verdict
+from debate_judge.optimize.evaluation.comparison import HeldOutComparison
+from debate_judge.optimize.reporting.verdict import agreement_rows, headings, metric_name, verdict
 from debate_judge.optimize.result import Result
 from debate_judge.programs.judge import Unscored, reason_of
 from debate_judge.programs.make_lm import OFFLINE
@@ -19,8 +19,8 @@ from debate_judge.runs.tracking.contents import TracedDebate
 MAX_DEBATES = 200
 """Most debates in the run's table."""
 
-SAMPLED = 12
-"""Debates that are shown as traces, about equally many of each aspect."""
+SAMPLED_DEBATES = 12
+"""Number of debates that are logged as traces, about equally many of each aspect."""
 
 
 def description(result: Result) -> str:
@@ -29,7 +29,7 @@ def description(result: Result) -> str:
     rows = [[*row[:-2], row[-1]] for row in agreement_rows(result, "/")]
     lines = [
         *(f"**{question}{mark.strip()}** {answer}\n" for question, mark, answer in questions),
-        f"Held-out {measure(result)} with the human ratings, with 95 % intervals:\n",
+        f"Held-out {metric_name(result)} with the human ratings, with 95 % intervals:\n",
         markdown(DataTable(["", *headings(result).values(), "chosen"], rows)),
     ]
     if result.plan.settings.lm == OFFLINE:
@@ -37,30 +37,30 @@ def description(result: Result) -> str:
     return "\n".join(lines)
 
 
-def debate_rows(plan: CompilePlan, held_out: HeldOut) -> list[dict[str, Any]]:
-    """The compiled judge's debates with ratings and single calls, those furthest from the raters first.
+def debate_rows(plan: CompilePlan, held_out: HeldOutComparison) -> list[dict[str, Any]]:
+    """The compiled judge's debates with ratings and single calls, those with the largest errors first.
 
-    The distance is the difference of score and mean rating in points; for a judge whose scores are not on the scale,
-    that of their ranks within the group. Items without a score come last.
+    The error is the difference of score and mean rating in points; for a judge whose scores are not on the scale, that
+    of their ranks within the group. Items without a score come last.
     """
-    judged = held_out.judged["compiled"]
+    judged = held_out.judgements["compiled"]
     rows: list[dict[str, Any]] = []
     for aspect in plan.data.aspects:
         judgements = iter(judged[aspect.name])
         compiled, single = (held_out.scores[name][aspect.name] for name in ("compiled", "single"))
         for compiled_judgement, single_judgement in zip(compiled, single, strict=True):
             away = _distances(compiled_judgement, on_scale=plan.judge.on_scale)
-            for place, candidate in enumerate(compiled_judgement.candidates):
+            for index, candidate in enumerate(compiled_judgement.candidates):
                 judgement = next(judgements)
                 rows.append(
                     {
-                        "away": away[place],
+                        "away": away[index],
                         "aspect": aspect.name,
                         "group": compiled_judgement.group,
                         "candidate": candidate,
-                        "rating": compiled_judgement.ratings[place],
-                        "score": compiled_judgement.scores[place],
-                        "single call": single_judgement.scores[place],
+                        "rating": compiled_judgement.ratings[index],
+                        "score": compiled_judgement.scores[index],
+                        "single call": single_judgement.scores[index],
                         "rounds": judgement.transcript.rounds,
                         "stop": judgement.reason if isinstance(judgement, Unscored) else judgement.stop_reason,
                         "calls": judgement.calls,
@@ -71,24 +71,24 @@ def debate_rows(plan: CompilePlan, held_out: HeldOut) -> list[dict[str, Any]]:
     return rows[:MAX_DEBATES]
 
 
-def sampled_debates(plan: CompilePlan, held_out: HeldOut) -> list[TracedDebate]:
+def sampled_debates(plan: CompilePlan, held_out: HeldOutComparison) -> list[TracedDebate]:
     """A random sample of the compiled judge's debates on held-out sources, the same for equal settings."""
     rng = random.Random(plan.settings.seed)
-    judged = held_out.judged["compiled"]
-    groups = {group.id: group for group in plan.data.measured.groups}
+    judged = held_out.judgements["compiled"]
+    groups = {group.id: group for group in plan.data.evaluation_corpus.groups}
     debates: list[TracedDebate] = []
     for aspect in plan.data.aspects:
         scored = [
-            (scores, place, candidate)
+            (scores, index, candidate)
             for scores in held_out.scores["compiled"][aspect.name]
-            for place, candidate in enumerate(scores.candidates)
+            for index, candidate in enumerate(scores.candidates)
         ]
-        shown = rng.sample(range(len(scored)), min(len(scored), max(1, SAMPLED // len(plan.data.aspects))))
-        for number in sorted(shown):
-            scores, place, candidate = scored[number]
+        sampled = rng.sample(range(len(scored)), min(len(scored), max(1, SAMPLED_DEBATES // len(plan.data.aspects))))
+        for number in sorted(sampled):
+            scores, index, candidate = scored[number]
             judgement, group = judged[aspect.name][number], groups[scores.group]
             (text,) = [each.text for each in group.candidates if each.id == candidate]
-            transcript, score, rating = judgement.transcript, scores.scores[place], scores.ratings[place]
+            transcript, score, rating = judgement.transcript, scores.scores[index], scores.ratings[index]
             name = f"{aspect.name}: {scores.group}, {candidate}"
             debates.append(TracedDebate(
                 name, scores.group, candidate, aspect.name, group.source, text, transcript, score, reason_of(judgement),

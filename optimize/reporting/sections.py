@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from debate_judge.optimize.context import CompilePlan
-from debate_judge.optimize.evaluation.comparison import HeldOut
+from debate_judge.optimize.evaluation.comparison import HeldOutComparison
 from debate_judge.optimize.evaluation.held_out import COMPARED
 from debate_judge.optimize.evaluation.learning_curve import LearningCurve
-from debate_judge.optimize.reporting.formatting import describe, guides, in_words
+from debate_judge.optimize.reporting.formatting import describe_point, guides, variant_name
 from debate_judge.optimize.reporting.verdict import (
     NOT_SHOWN,
     agreement_rows,
@@ -57,10 +57,9 @@ def compile_report(result: Result) -> tuple[Report, DebateTexts]:
     """The report of a compile without the texts of the data, and these texts."""
     plan, judge, searches, held_out = result.plan, result.compiled, result.searches, result.held_out
     names = headings(result)
-    judged = {name: _judged(plan, held_out, name) for name in _BROWSED}
-    debates, texts = debates_of(
-        plan.data.measured, plan.data.aspects, {names[n]: scores for n, scores in judged.items()}, plan.identity
-    )
+    judged = {name: _judged_scores(plan, held_out, name) for name in _BROWSED}
+    by_name = {names[judge]: scores for judge, scores in judged.items()}
+    debates, texts = debates_of(plan.data.evaluation_corpus, plan.data.aspects, by_name, plan.identity)
     blocks_by_title: dict[str, Sequence[ReportBlock]] = {
         "Verdict": _verdict(result),
         "Agreement on held-out sources": _agreement(result),
@@ -68,10 +67,10 @@ def compile_report(result: Result) -> tuple[Report, DebateTexts]:
             title: [Paragraph(part, look="small") if isinstance(part, str) else part for part in parts]
             for title, parts in evidence_tables(result).items()
         },
-        "What was learnt about the raters": _learnt(plan, judge),
-        "Would more ratings pay?": _curve(plan, result.curve),
-        "Agreement by rounds and persona": _rounds(plan, searches),
-        "Agreement against cost": _cost(plan, searches),
+        "What was learnt about the raters": _learnt_about_raters(plan, judge),
+        "Would more ratings pay?": _learning_curve(plan, result.learning_curve),
+        "Agreement by rounds and persona": _agreement_by_rounds(plan, searches),
+        "Agreement against cost": _agreement_against_cost(plan, searches),
         "What mattered in the search": _importances(next(iter(searches.values()))),
         "Scores against ratings": tuple(beside_ratings(plan.data.aspects, judged["compiled"])),
         "Cost": _costs(result),
@@ -83,7 +82,7 @@ def compile_report(result: Result) -> tuple[Report, DebateTexts]:
     report = Report(
         "compile",
         plan.name,
-        f"{plan.corpus_name}: {result.kind}, {plan.settings.lm}",
+        f"{plan.corpus_name}: {result.judge_kind}, {plan.settings.lm}",
         plan.identity,
         sections,
         debates,
@@ -93,7 +92,7 @@ def compile_report(result: Result) -> tuple[Report, DebateTexts]:
     return report, texts
 
 
-NAMES_OF_PARAMETERS = {
+PARAMETER_NAMES = {
     "rounds": "n",
     "persona": "persona of the Critic",
     "knowledge": "knowledge of the raters",
@@ -104,46 +103,46 @@ NAMES_OF_PARAMETERS = {
 _NO_FIGURES = ("What was learnt about the raters", "Reproduce")
 
 
-def _judged(plan: CompilePlan, held_out: HeldOut, name: str) -> JudgedScores:
+def _judged_scores(plan: CompilePlan, held_out: HeldOutComparison, name: str) -> JudgedScores:
     on_scale = plan.single.on_scale if name == "single" else plan.judge.on_scale
-    return JudgedScores(held_out.scores[name], held_out.judged[name], on_scale)
+    return JudgedScores(held_out.scores[name], held_out.judgements[name], on_scale)
 
 
 def _verdict(result: Result) -> list[ReportBlock]:
     blocks: list[ReportBlock] = []
-    looks = result.looks
+    reuse = result.held_out_reuse
     for line in verdict(result):
         question, mark, answer = line.partition("? ")
         blocks.append(Paragraph(answer[:1].upper() + answer[1:], question + mark.strip()))
-    if str(looks):
-        blocks.append(Paragraph(f"{looks}.", look="warning"))
-    if not result.shown:
+    if str(reuse):
+        blocks.append(Paragraph(f"{reuse}.", look="warning"))
+    if not result.beats_chance:
         blocks.append(Paragraph(NOT_SHOWN, look="warning"))
     return blocks
 
 
 def _agreement(result: Result) -> list[ReportBlock]:
     names, aspects = headings(result), list(result.searches)
-    several = len(aspects) > 1
-    rows = agreement_rows(result, " / ")[: None if several else -1]
+    several_aspects = len(aspects) > 1
+    rows = agreement_rows(result, " / ")[: None if several_aspects else -1]
     by_judge = {judge: [result.agreement(judge, aspect) for aspect in aspects] for judge in COMPARED}
-    if several:
+    if several_aspects:
         for judge, column in by_judge.items():
             column.append(result.agreement(judge))
     label = correlation_label(by_judge["compiled"][-1])
     note = f"{label}; 95 % intervals. {held_out_note(result)}. LM calls per item in the order of the columns."
     series = tuple(LineSeries(names[judge], tuple(map(Span.of, by_judge[judge]))) for judge in COMPARED)
-    raters = result.held_out.raters.get("compiled", {})
+    raters = result.held_out.rater_agreement.get("compiled", {})
     ceilings = [raters[aspect].ceiling if aspect in raters else None for aspect in aspects]
-    ceiling = tuple(None if each is None else each.value for each in ceilings)
+    ceiling = tuple(None if value is None else value.value for value in ceilings)
     return [
-        DataTable(("aspect", *names.values(), "LM calls per item", "chosen"), rows, note, total=several),
+        DataTable(("aspect", *names.values(), "LM calls per item", "chosen"), rows, note, total=several_aspects),
         JudgesChart("Held-out agreement with the raters", label, tuple(row[0] for row in rows), series, ceiling),
         Paragraph("\n".join(table_notes(result)), look="small"),
     ]
 
 
-def _curve(plan: CompilePlan, curve: LearningCurve | None) -> list[ReportBlock]:
+def _learning_curve(plan: CompilePlan, curve: LearningCurve | None) -> list[ReportBlock]:
     if curve is None:
         return []
     question, mark, answer = learning_curve.summary_text(curve.steps).partition("? ")
@@ -152,17 +151,19 @@ def _curve(plan: CompilePlan, curve: LearningCurve | None) -> list[ReportBlock]:
         learning_curve.table(curve.steps, plan.data.level, plan.statistic),
     ]
     level, statistic, steps = plan.data.level, plan.statistic, curve.steps
-    by_aspect = {aspect: [step.table.aspects[aspect][level][statistic] for step in steps] for aspect in curve.fixed}
+    by_aspect = {a: [step.table.aspects[a][level][statistic] for step in steps] for a in curve.fixed_points}
     if len(by_aspect) > 1:
         by_aspect["average"] = [step.table.average[level][statistic] for step in steps]
     series = tuple(LineSeries(name, tuple(map(Span.of, values))) for name, values in by_aspect.items())
     sources = tuple(str(step.sources) for step in steps)
     label = correlation_label(next(iter(by_aspect.values()))[-1])
     blocks.append(LineChart("Learning curve", label, series, x="train sources learnt from", ticks=sources))
-    return [*blocks, Paragraph(learning_curve.unlearnt(curve.added), look="small")] if curve.added else blocks
+    if curve.aspects_without_knowledge:
+        blocks.append(Paragraph(learning_curve.unlearnt(curve.aspects_without_knowledge), look="small"))
+    return blocks
 
 
-def _learnt(plan: CompilePlan, judge: CompiledJudge) -> list[ReportBlock]:
+def _learnt_about_raters(plan: CompilePlan, judge: CompiledJudge) -> list[ReportBlock]:
     blocks: list[ReportBlock] = [Quotation(f"Guide: {aspect}", guide) for aspect, guide in guides(judge).items()]
     before = plan.judge.instructions()
     changes = [
@@ -177,17 +178,17 @@ def _learnt(plan: CompilePlan, judge: CompiledJudge) -> list[ReportBlock]:
     return [*blocks, *([Paragraph(note)] if changes else []), *changes]
 
 
-def _rounds(plan: CompilePlan, searches: Mapping[str, SearchResult]) -> list[ReportBlock]:
+def _agreement_by_rounds(plan: CompilePlan, searches: Mapping[str, SearchResult]) -> list[ReportBlock]:
     level, seed = plan.data.level, plan.settings.seed
     charts: list[ReportBlock] = []
     for aspect, search in searches.items():
         point, series, label = search.chosen.point, [], ""
-        for variant in search.scores.held:
-            values = search.scores.by_rounds(variant, aspect, plan.statistic, level, seed)
-            series.append(LineSeries(in_words(variant), tuple(map(Span.of, values))))
+        for variant in search.scores.debated_rounds:
+            values = search.scores.agreement_by_rounds(variant, aspect, plan.statistic, level, seed)
+            series.append(LineSeries(variant_name(variant), tuple(map(Span.of, values))))
             label = label or correlation_label(values[-1])
         if any(len(line.values) > 1 for line in series):
-            chosen = None if point.tie_breaker else (in_words(point.variant), point.rounds)
+            chosen = None if point.tie_breaker else (variant_name(point.variant), point.rounds)
             charts.append(LineChart(aspect, label, tuple(series), chosen))
     note = (
         "On train and dev, without Tie-breaker and with unrounded scores; the best of many such figures is biased "
@@ -196,7 +197,7 @@ def _rounds(plan: CompilePlan, searches: Mapping[str, SearchResult]) -> list[Rep
     return [Paragraph(note), *charts] if charts else []
 
 
-def _cost(plan: CompilePlan, searches: Mapping[str, SearchResult]) -> list[ReportBlock]:
+def _agreement_against_cost(plan: CompilePlan, searches: Mapping[str, SearchResult]) -> list[ReportBlock]:
     label = f"{plan.objective_description}, {{}} sources"
     charts = [
         CostChart(
@@ -215,7 +216,7 @@ def _cost(plan: CompilePlan, searches: Mapping[str, SearchResult]) -> list[Repor
 def _importances(search: SearchResult) -> list[ReportBlock]:
     if not search.importances:
         return []
-    rows = [(NAMES_OF_PARAMETERS[name], f"{share:.0%}") for name, share in search.importances.items()]
+    rows = [(PARAMETER_NAMES[name], f"{share:.0%}") for name, share in search.importances.items()]
     trials = len({replace(outcome.point, granularity="given") for outcome in search.outcomes})
     note = (
         f"Share of each parameter in what makes the {trials} trials that were completed differ, by Optuna's PED-ANOVA, "
@@ -225,7 +226,7 @@ def _importances(search: SearchResult) -> list[ReportBlock]:
 
 
 def _point(outcome: Outcome) -> CostPoint:
-    return CostPoint(outcome.calls, outcome.agreement, describe(outcome.point, outcome.calls))
+    return CostPoint(outcome.calls, outcome.agreement, describe_point(outcome.point, outcome.calls))
 
 
 def _costs(result: Result) -> list[ReportBlock]:
@@ -237,12 +238,12 @@ def _costs(result: Result) -> list[ReportBlock]:
 
 def _reproduce(plan: CompilePlan) -> list[ReportBlock]:
     data, settings = plan.data, plan.settings
-    groups = {"train": data.splits.train, "dev": data.splits.dev, "held-out": data.measured}
+    parts = {"train": data.splits.train, "dev": data.splits.dev, "held-out": data.evaluation_corpus}
     rows = [
         ("seed", str(settings.seed)),
         ("LM", settings.lm + (f" ({plan.note})" if plan.note else "")),
         ("data", f"{data.corpus.origin.name}, fingerprint {data.corpus.digest}"),
-        *((name, f"{part.sources} sources, fingerprint {part.digest}") for name, part in groups.items()),
+        *((name, f"{part.sources} sources, fingerprint {part.digest}") for name, part in parts.items()),
         ("settings", f"fingerprint {plan.identity}"),
     ]
     note = "Equal settings, data and replies of the LM give equal results; calls that were answered are not made again."

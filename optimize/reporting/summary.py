@@ -13,7 +13,7 @@ from debate_judge.optimize.reporting.verdict import (
     evidence_tables,
     headings,
     held_out_note,
-    measure,
+    metric_name,
     table_notes,
     verdict,
 )
@@ -22,16 +22,16 @@ from debate_judge.programs.lm.http.address import without_credentials
 from debate_judge.programs.lm.prices import EXAMPLE_LM
 from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.flags.invocation import command
-from debate_judge.runs.flags.parser import written
+from debate_judge.runs.flags.parser import command_words
 from debate_judge.runs.reports import learning_curve
 from debate_judge.runs.reports.costs import cost_rows, cost_table
 from debate_judge.runs.reports.tables import DataTable
 from debate_judge.runs.reports.terminal import Printed, Verbatim
 
-_SHOWN_OF_A_GUIDE = 340
+_MAX_GUIDE_CHARACTERS = 340
 """Most characters of each guide in the terminal."""
 
-_OFFLINE = (
+_OFFLINE_NOTE = (
     "The LM of this run was the embedded offline stand-in: transparent text statistics, not a language model. "
     "The figures show that the procedure works; they say nothing about what an LM would reach."
 )
@@ -43,9 +43,9 @@ def table(result: Result) -> list[Printed]:
     lines: list[Printed] = [
         "",
         *verdict(result),
-        *([f"{result.looks}."] if str(result.looks) else []),
+        *([f"{result.held_out_reuse}."] if str(result.held_out_reuse) else []),
         "",
-        f"Held-out {measure(result)} with the human ratings, with 95 % intervals ({held_out_note(result)})",
+        f"Held-out {metric_name(result)} with the human ratings, with 95 % intervals ({held_out_note(result)})",
         "",
         DataTable(["aspect", *headings(result).values()], [row[:-2] for row in rows], total=True),
         "",
@@ -55,7 +55,7 @@ def table(result: Result) -> list[Printed]:
         "",
         *table_notes(result),
         *_evidence(result),
-        *_curve(result),
+        *_learning_curve(result),
         *_guides(result),
         *_pruned(result),
         f"LM calls: {meter.requested.total()} asked, {meter.executed.total()} executed now, the rest were recalled "
@@ -63,67 +63,67 @@ def table(result: Result) -> list[Printed]:
         "",
         *cost_table(cost_rows(meter, result.lm.price)),
     ]
-    if not result.shown:
+    if not result.beats_chance:
         lines += ["", NOT_SHOWN]
     if result.plan.settings.lm == OFFLINE:
-        lines += ["", _OFFLINE]
+        lines += ["", _OFFLINE_NOTE]
     return lines
 
 
 def _guides(result: Result) -> list[str]:
-    """The beginning of each guide; run and export have the whole text."""
+    """The beginning of each guide; run and export have the full text."""
     by_aspect = guides(result.compiled)
     if not by_aspect:
         return []
     lines = ["", f"What was learnt about the raters (in full in {result.export / 'manifest.json'} and in the run)"]
     for aspect, guide in by_aspect.items():
-        lines.append(f"  {aspect}: {textwrap.shorten(guide, _SHOWN_OF_A_GUIDE, placeholder=' …')}")
+        lines.append(f"  {aspect}: {textwrap.shorten(guide, _MAX_GUIDE_CHARACTERS, placeholder=' …')}")
     return [*lines, ""]
 
 
 def _pruned(result: Result) -> list[str]:
     """How many points of the search were pruned, and after how many sources."""
     search = next(iter(result.searches.values()))
-    if not search.dropped:
+    if not search.pruned:
         return []
-    after = Counter(dropped.groups for dropped in search.dropped.values())
-    of = next(iter(search.dropped.values())).of
+    after = Counter(pruned.groups for pruned in search.pruned.values())
+    total = next(iter(search.pruned.values())).of
     counts = ", ".join(f"{count} after {groups}" for groups, count in sorted(after.items()))
-    tried = len(search.outcomes) + len(search.dropped)
-    return [f"Search: {tried} points tried, {len(search.dropped)} pruned ({counts} of {of} sources)"]
+    tried = len(search.outcomes) + len(search.pruned)
+    return [f"Search: {tried} points tried, {len(search.pruned)} pruned ({counts} of {total} sources)"]
 
 
 def _evidence(result: Result) -> list[Printed]:
     printed: list[Printed] = []
     for title, parts in evidence_tables(result).items():
         several = title == "Decisions"
-        shown = ["Held-out decisions", *(one for part in parts for one in ("", part))] if several else parts
-        printed += ["", *shown, ""]
+        blocks = ["Held-out decisions", *(block for part in parts for block in ("", part))] if several else parts
+        printed += ["", *blocks, ""]
     return printed
 
 
-def _curve(result: Result) -> list[Printed]:
-    """The learning curve, if it was asked for."""
-    curve, plan = result.curve, result.plan
+def _learning_curve(result: Result) -> list[Printed]:
+    """The learning curve, if there is one."""
+    curve, plan = result.learning_curve, result.plan
     if curve is None:
         return []
     lines: list[Printed] = ["", learning_curve.table(curve.steps, plan.data.level, plan.statistic)]
     return [
         *lines,
         learning_curve.summary_text(curve.steps),
-        *([learning_curve.unlearnt(curve.added)] if curve.added else []),
+        *([learning_curve.unlearnt(curve.aspects_without_knowledge)] if curve.aspects_without_knowledge else []),
         "",
     ]
 
 
 def next_steps(result: Result) -> Verbatim:
-    """The next commands for the user, in the form in which this process was started."""
+    """The next commands for the user, started in the same way as this process."""
     settings, tracked = result.plan.settings, result.tracked
     if tracked is None:
         raise ValueError("a dry run has no next steps")
-    usual = type(settings)()
-    data = " ".join(written(settings, ("data", "task", "columns", "aspects", "sources", "held_out", "judge")))
-    # An export's own address is not used unless it is given again.
+    defaults = type(settings)()
+    data = " ".join(command_words(settings, ("data", "task", "columns", "aspects", "sources", "held_out", "judge")))
+    # The address in an export is not used unless the user confirms it.
     server = f"--api-base {without_credentials(settings.api_base)} " if settings.api_base else ""
     lines = [
         "",
@@ -134,7 +134,7 @@ def next_steps(result: Result) -> Verbatim:
         f"All runs    {tracked.runs_link}",
         f"Score       {command('score')} {shlex.quote(str(result.export))} {server}--in texts.jsonl --out scores.jsonl",
         f"Your data   {command('check')} YOUR.csv"
-        if settings.data == usual.data
+        if settings.data == defaults.data
         else f"Real LM     OPENAI_API_KEY=... {command('compile')} {data} --lm {EXAMPLE_LM}",
     ]
     return Verbatim("\n".join(lines))

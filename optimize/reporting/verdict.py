@@ -9,9 +9,15 @@ from typing import TYPE_CHECKING
 from debate_judge.data.agreement.differences import holm_adjusted
 from debate_judge.data.agreement.intervals import METHODS
 from debate_judge.data.agreement.results import WHY_NO_P_VALUE, Difference
-from debate_judge.optimize.evaluation.comparison import MAPPED, HeldOut, above_zero, costs_more, procedure_note
+from debate_judge.optimize.evaluation.comparison import (
+    MAPPED,
+    HeldOutComparison,
+    above_zero,
+    costs_more,
+    procedure_note,
+)
 from debate_judge.optimize.evaluation.held_out import COMPARED
-from debate_judge.optimize.reporting.formatting import describe
+from debate_judge.optimize.reporting.formatting import describe_point
 from debate_judge.runs.reports import absolute_agreement, calibration, decisions, raters
 from debate_judge.runs.reports.html.blocks import DataTable
 from debate_judge.runs.reports.text import agreement_description, interval, p_text, powers_text
@@ -37,43 +43,45 @@ MAPPED_HEADING = "compiled, on the raters' scale"
 
 def headings(result: Result) -> dict[str, str]:
     """Judge, of `COMPARED` -> its name in tables."""
-    return {judge: _HEADINGS[judge].format(kind=result.kind) for judge in COMPARED}
+    return {judge: _HEADINGS[judge].format(kind=result.judge_kind) for judge in COMPARED}
 
 
-def agreement_rows(result: Result, between: str) -> list[list[str]]:
-    """By aspect, then averaged: held-out agreement of each judge of `COMPARED`, their LM calls per item with this text
-    between them, and the choice."""
+def agreement_rows(result: Result, separator: str) -> list[list[str]]:
+    """A row for each aspect and the average: held-out agreement of each judge of `COMPARED`, their LM calls per item
+    joined by `separator`, and the choice."""
     calls = result.held_out.calls
     rows = []
-    for aspect, found in result.searches.items():
+    for aspect, search in result.searches.items():
         agreements = [interval(result.agreement(judge, aspect)) for judge in COMPARED]
-        taken = between.join(f"{calls[judge][aspect]:.1f}" for judge in COMPARED)
-        rows.append([aspect, *agreements, taken, describe(found.chosen.point, found.chosen.calls)])
-    taken = between.join(f"{result.held_out.calls_per_item(judge):.1f}" for judge in COMPARED)
-    return [*rows, ["average", *(interval(result.agreement(judge)) for judge in COMPARED), taken, ""]]
+        calls_column = separator.join(f"{calls[judge][aspect]:.1f}" for judge in COMPARED)
+        rows.append([aspect, *agreements, calls_column, describe_point(search.chosen.point, search.chosen.calls)])
+    calls_column = separator.join(f"{result.held_out.calls_per_item(judge):.1f}" for judge in COMPARED)
+    return [*rows, ["average", *(interval(result.agreement(judge)) for judge in COMPARED), calls_column, ""]]
 
 
 def held_out_note(result: Result) -> str:
-    """How many sources the held-out figures rest on, and that the judges never saw them."""
-    never = "each from a judge that never saw it" if result.held_out.folds else "never used for tuning or choosing"
-    return f"{result.plan.data.measured.sources} sources, {never}"
+    """The number of sources of the held-out figures, and that the judges never saw them."""
+    note = "each from a judge that never saw it" if result.held_out.folds else "never used for tuning or choosing"
+    return f"{result.plan.data.evaluation_corpus.sources} sources, {note}"
 
 
 def table_notes(result: Result) -> list[str]:
-    """What belongs under the table of agreement: undefined groups, near-duplicates, and the paired differences."""
+    """Notes under the table of agreement: undefined groups, near-duplicates, and the paired differences."""
     joined = result.plan.data.splits.near_duplicates_note()
-    return [*undefined(result), *([f"Split: {joined}"] if joined else []), *gains(result)]
+    return [*undefined_groups(result), *([f"Split: {joined}"] if joined else []), *paired_differences(result)]
 
 
 def evidence_tables(result: Result) -> dict[str, list[DataTable | str]]:
-    """Title -> the tables of further evidence on held-out, as far as there is any, and what belongs below them."""
+    """Title -> tables of further evidence on held-out, with notes below them; titles without evidence are missing."""
     plan, held_out = result.plan, result.held_out
     names = [*headings(result).values(), MAPPED_HEADING][: len(held_out.absolute_agreement)]
     by_title: dict[str, list[DataTable | str]] = {"Decisions": [*decisions.tables(held_out.decisions)]}
     if held_out.absolute_agreement:
         by_title["Absolute agreement"] = [absolute_agreement.table(held_out.absolute_agreement, names)]
-    if held_out.raters:
-        by_title["Judge vs. individual raters"] = [raters.table(held_out.raters, plan.data.level, plan.statistic)]
+    if held_out.rater_agreement:
+        by_title["Judge vs. individual raters"] = [
+            raters.table(held_out.rater_agreement, plan.data.level, plan.statistic)
+        ]
     if result.calibration:
         by_title["Scores on the raters' scale"] = [
             calibration.table(result.calibration),
@@ -85,14 +93,14 @@ def evidence_tables(result: Result) -> dict[str, list[DataTable | str]]:
 def verdict(result: Result) -> list[str]:
     """Questions and answers, one a line: is the judge good, is it better than a single call of the same LM, where does
     that come from, how well do single raters agree, what does it cost, and what is exported."""
-    held_out, good = result.held_out, result.agreement("compiled")
-    sources = result.plan.data.measured.sources
+    held_out, agreement = result.held_out, result.agreement("compiled")
+    sources = result.plan.data.evaluation_corpus.sources
     calls, single = held_out.calls_per_item("compiled"), held_out.calls_per_item("single")
     better = _better(held_out.gain, calls, single)
     lines = [
-        f"Is the judge good? {measure(result)} with the raters {interval(good)} on {sources} sources that the "
+        f"Is the judge good? {metric_name(result)} with the raters {interval(agreement)} on {sources} sources that the "
         "judge was neither tuned nor chosen on"
-        + ("." if above_zero(good) else ": agreement above chance is not shown."),
+        + ("." if above_zero(agreement) else ": agreement above chance is not shown."),
         f"Is it better than a single call of the same LM? {better} {_by_aspect(held_out)}",
         f"Where does the difference come from? {_sources_of_gain(held_out)}",
         *_absolute_agreement(held_out),
@@ -115,8 +123,8 @@ def _range(values: Sequence[float]) -> str:
     return f"{min(values):.2f} to {max(values):.2f} (standard deviation {stdev(values):.2f})"
 
 
-def _by_aspect(held_out: HeldOut) -> str:
-    """The advice for each aspect, by intervals that hold for all aspects together."""
+def _by_aspect(held_out: HeldOutComparison) -> str:
+    """The advice for each aspect, from intervals that hold for all aspects together."""
     advice: dict[str, list[str]] = {}
     for aspect, gain in held_out.gains.items():
         sentence = _advice(gain, held_out.calls["compiled"][aspect], held_out.calls["single"][aspect])
@@ -125,39 +133,36 @@ def _by_aspect(held_out: HeldOut) -> str:
     return "; ".join(f"{', '.join(aspects)}: {sentence}" for sentence, aspects in advice.items()) + corrected + "."
 
 
-def measure(result: Result) -> str:
+def metric_name(result: Result) -> str:
     """The name of the correlation and the level."""
     return agreement_description(result.agreement("compiled", next(iter(result.searches))))
 
 
-def gains(result: Result) -> list[str]:
+def paired_differences(result: Result) -> list[str]:
     """The paired differences, with the number of sources, the methods, and their power."""
     held_out = result.held_out
     differences = {
         "single call": held_out.gain,
-        "single call that knows the same": held_out.over_informed,
-        f"uncompiled {result.kind}": held_out.over_uncompiled,
+        "single call that knows the same": held_out.gain_over_informed,
+        f"uncompiled {result.judge_kind}": held_out.gain_over_uncompiled,
     }
     corrected = holm_adjusted([difference.p_value for difference in differences.values()])
     gain = held_out.gain
-    how = METHODS[gain.method] if gain.method else "no interval"
-    why = (
-        WHY_NO_P_VALUE
-        if corrected[0] is None
-        else f"p by sign flips, corrected for {len(differences)} comparisons (Holm)"
-    )
+    methods = METHODS[gain.method] if gain.method else "no interval"
+    holm = f"p by sign flips, corrected for {len(differences)} comparisons (Holm)"
+    p_values = WHY_NO_P_VALUE if corrected[0] is None else holm
     return [
         *(
             f"Compiled minus {name}: {interval(difference)}, {p_text(p)}"
             for (name, difference), p in zip(differences.items(), corrected, strict=True)
         ),
-        f"({gain.groups} paired sources; intervals: {how}; {why})",
+        f"({gain.groups} paired sources; intervals: {methods}; {p_values})",
         *filter(None, [powers_text(differences)]),
     ]
 
 
-def undefined(result: Result) -> list[str]:
-    """How many groups count 0 or are left out, and the average by other conventions; empty if there are none."""
+def undefined_groups(result: Result) -> list[str]:
+    """The numbers of groups that count 0 or are left out, and the average by other conventions; empty without any."""
     counts = {}
     for judge in COMPARED:
         agreements = [result.agreement(judge, aspect) for aspect in result.searches]
@@ -165,11 +170,11 @@ def undefined(result: Result) -> list[str]:
     if not any(map(any, counts.values())):
         return []
     average = result.agreement("compiled")
-    shown = "; ".join(
+    listing = "; ".join(
         f"{judge} {constant} / {flat} / {unscored}" for judge, (constant, flat, unscored) in counts.items()
     )
     return [
-        "Groups of equal scores, counted 0 / groups of equal ratings, left out / items without a score: " + shown,
+        "Groups of equal scores, counted 0 / groups of equal ratings, left out / items without a score: " + listing,
         "The compiled average without groups of equal scores: "
         + _or_dash(average.value_without_constant)
         + "; with both kinds of groups as 0: "
@@ -192,14 +197,14 @@ def _better(gain: Difference, calls: float, single: float) -> str:
     )
 
 
-def _sources_of_gain(held_out: HeldOut) -> str:
-    """What the knowledge of the raters and the debate each add to a single call."""
-    what = {
-        "what was learnt about the raters, and how candidates are read": held_out.of_knowledge,
-        "the debate": held_out.over_informed,
+def _sources_of_gain(held_out: HeldOutComparison) -> str:
+    """What the knowledge about the raters and the debate each add to a single call."""
+    effects = {
+        "what was learnt about the raters, and how candidates are read": held_out.gain_of_knowledge,
+        "the debate": held_out.gain_over_informed,
     }
     parts = []
-    for name, effect in what.items():
+    for name, effect in effects.items():
         if effect.value == 0 == (effect.high or 0) - (effect.low or 0):
             parts.append(f"{name}: nothing")
         elif effect.low is None or effect.high is None or effect.low <= 0 <= effect.high:
@@ -210,18 +215,18 @@ def _sources_of_gain(held_out: HeldOut) -> str:
     return f"{text[0].upper()}{text[1:]}."
 
 
-def _read_alone(held_out: HeldOut) -> list[str]:
-    """What the judge reaches where texts come one at a time, if that was measured."""
-    single = held_out.alone
-    if single is None:
+def _read_alone(held_out: HeldOutComparison) -> list[str]:
+    """Agreement and cost if texts come one at a time, if that was measured."""
+    alone = held_out.read_alone
+    if alone is None:
         return []
     return [
-        f"And if texts come one at a time? {interval(single.agreement)}, {single.calls:.1f} LM calls per item; against "
-        f"reading as it was compiled {interval(single.change)}."
+        f"And if texts come one at a time? {interval(alone.agreement)}, {alone.calls:.1f} LM calls per item; against "
+        f"reading as it was compiled {interval(alone.change)}."
     ]
 
 
-def _absolute_agreement(held_out: HeldOut) -> list[str]:
+def _absolute_agreement(held_out: HeldOutComparison) -> list[str]:
     """Absolute agreement, where scores are on the raters' scale."""
     changes = (
         absolute_agreement.summary_text(held_out.absolute_agreement, "compiled", MAPPED)
@@ -231,11 +236,11 @@ def _absolute_agreement(held_out: HeldOut) -> list[str]:
     return [f"Is it closer to the ratings themselves? Against a single call: {changes}."] if changes else []
 
 
-def _rater_comparison(held_out: HeldOut) -> list[str]:
+def _rater_comparison(held_out: HeldOutComparison) -> list[str]:
     """The human ceiling, where single raters are known."""
     compared = [
         f"{aspect} {interval(agreement.judge)}, a rater {interval(agreement.ceiling)}"
-        for aspect, agreement in held_out.raters.get("compiled", {}).items()
+        for aspect, agreement in held_out.rater_agreement.get("compiled", {}).items()
         if agreement.judge is not None and agreement.ceiling is not None
     ]
     if not compared:

@@ -1,119 +1,122 @@
 """The scores of each point on the sources that it is chosen by, train and dev, with the fewest LM calls.
 
-No prompt depends on the number of rounds. So each variant of the judge debates to a number of rounds; every smaller n,
-and every granularity, is read off that debate at no LM call. Only a Tie-breaker at a given n asks again, about what n
-rounds left open.
+No prompt depends on the number of rounds. So each variant of the judge holds its longest debate only; the scores for
+every smaller n and every granularity are derived from it without an LM call. Only a Tie-breaker after n rounds makes
+calls of its own, about the items that are still in dispute then.
 
-What was learnt from the ratings of a train source must not be judged by that source. There a variant is represented by
-judges that learnt the same from other train sources (cross-fitting); where there is none, train is not used for it.
+A judge must not be evaluated on train sources whose ratings it has learnt from. There a variant is represented by
+judges that learnt in the same way from other train sources (cross-fitting); where there is none, train is not used.
 """
 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from typing import Literal
 
 from debate_judge.data.agreement.tables import Agreement, GroupScores, Level, Statistic, agreement_table
 from debate_judge.data.schema import Aspect, Corpus, Granularity
 from debate_judge.optimize.search.points import JudgeVariant, Point
-from debate_judge.optimize.tuners import AspectGroup
+from debate_judge.optimize.tuners import GroupKey
 from debate_judge.programs.compiled import shared_judges
-from debate_judge.programs.judge import Item, Judge, Judgement, corpus_items
+from debate_judge.programs.judge import Item, Judge, Judgement, corpus_items, round_to_granularity
 from debate_judge.programs.transcript import Transcript
 from debate_judge.runs.runner.billing import stage
-from debate_judge.runs.runner.runner import JudgeRunner, calls_per_item, group_scores
+from debate_judge.runs.runner.runner import JudgeRunner, calls_per_item, group_ratings
 
 ChoicePart = Literal["dev", "train"]
 
 PARTS: tuple[ChoicePart, ...] = ("dev", "train")
 
-JOINTLY = "aspects jointly"
+JOINT_LABEL = "aspects jointly"
 """The label of calls that are about several units."""
 
 
 @dataclass(frozen=True)
-class CrossFitted:
+class CrossFittedJudge:
     """A judge, and the out-of-fold judges that represent it on train."""
 
     judge: Judge
-    on_train: Mapping[AspectGroup, Judge] | None = None
-    """For each train group the judge that learnt without it; None where the judge has learnt nothing from train."""
-    seen: frozenset[AspectGroup] = frozenset()
-    """Train groups that something in all of these judges was learnt from."""
+    out_of_fold: Mapping[GroupKey, Judge] | None = None
+    """For each train group the judge that learnt without it; None if the judge has learnt nothing from train."""
+    seen: frozenset[GroupKey] = frozenset()
+    """Train groups that all of these judges have learnt from."""
 
-    def at(self, part: ChoicePart, place: AspectGroup) -> Judge | None:
-        """The judge for a group; None where every judge has seen its ratings."""
-        if part == "train" and place in self.seen:
+    def judge_for(self, part: ChoicePart, key: GroupKey) -> Judge | None:
+        """The judge for a group; None if every judge has seen its ratings."""
+        if part == "train" and key in self.seen:
             return None
-        return self.judge if part == "dev" or self.on_train is None else self.on_train.get(place)
+        return self.judge if part == "dev" or self.out_of_fold is None else self.out_of_fold.get(key)
 
 
 @dataclass
-class _Debates:
-    """What was asked about the items of a unit."""
+class _TranscriptCache:
+    """A variant's transcripts of the items of a unit, and the judgements read from them."""
 
     transcripts: list[Transcript | None]
-    """One for each item; None where it was not asked about, or where every judge has seen its rating."""
+    """One for each item; None if it was not judged, or if every judge has seen its rating."""
     rounds: list[float]
-    """The most rounds for which each item was asked about; -1 where it was not."""
-    verdicts: dict[tuple[int, int], Judgement] = field(default_factory=dict)
-    """Item and n -> the judgement after n rounds, which every granularity and every block of a search needs."""
+    """The number of rounds to which each item was debated; -1 if it was not judged, infinity if it may not be."""
+    verdicts: defaultdict[int, dict[int, Judgement]] = field(default_factory=lambda: defaultdict(dict))
+    """Index of an item -> n -> the judgement after n rounds."""
 
-    def keep(self, item: int, transcript: Transcript, rounds: int) -> None:
+    def record(self, item: int, transcript: Transcript, rounds: int) -> None:
         self.transcripts[item], self.rounds[item] = transcript, rounds
-        # What failed before may have gone well this time.
-        self.verdicts.clear()
+        # A call that failed before may have succeeded this time.
+        self.verdicts[item].clear()
 
     def verdict(self, judge: Judge, item: int, rounds: int) -> Judgement | None:
         transcript = self.transcripts[item]
         if transcript is None:
             return None
-        if (item, rounds) not in self.verdicts:
-            self.verdicts[item, rounds] = judge.judgement(transcript, rounds)
-        return self.verdicts[item, rounds]
+        verdicts = self.verdicts[item]
+        if rounds not in verdicts:
+            verdicts[rounds] = judge.judgement(transcript, rounds)
+        return verdicts[rounds]
 
 
 @dataclass(frozen=True)
-class _Open:
-    """An item of a unit that has to be asked about, and the judge to ask."""
+class _UnjudgedItem:
+    """An item that still has to be judged, and by which judge."""
 
-    unit: ChoiceScores
-    number: int
+    scores: ChoiceScores
+    index: int
     item: Item
     judge: Judge
 
 
 class ChoiceScores:
-    """Judgements of the items that a unit is chosen by, at any point, each debate held once and each tie broken once.
+    """Judgements and scores of one unit, the aspects that share a judge, at any point, with each debate held once.
 
     Args:
         variants: The judges to choose from.
         parts: The corpora to choose by, train and dev.
-        aspects: Those that share the judge.
-        runner: Asks.
-        label: Of the aspects, for progress and estimates.
-        fixed: Aspect -> the granularity that its scores are read in whatever a point says.
+        aspects: Those of the unit.
+        runner: Makes the LM calls.
+        label: The unit's name in progress and estimates.
+        fixed_granularities: Aspect -> its granularity, for aspects that do not take that of the point.
     """
 
     def __init__(
         self,
-        variants: Mapping[JudgeVariant, CrossFitted],
+        variants: Mapping[JudgeVariant, CrossFittedJudge],
         parts: Mapping[ChoicePart, Corpus],
         aspects: Sequence[Aspect],
         runner: JudgeRunner,
         *,
         label: str,
-        fixed: Mapping[str, Granularity],
+        fixed_granularities: Mapping[str, Granularity],
     ) -> None:
         self.variants = variants
         self.aspects = tuple(aspects)
         self.runner = runner
         self._parts = {part: parts[part] for part in PARTS if part in parts}
         self._label = label
-        self._fixed = fixed
+        self._fixed_granularities = fixed_granularities
         self._units: tuple[ChoiceScores, ...] = (self,)
         self._items: list[tuple[ChoicePart, Item]] = [
             (part, item)
@@ -121,83 +124,84 @@ class ChoiceScores:
             for aspect in self.aspects
             for item in corpus_items(corpus, aspect)
         ]
+        self._ratings: list[tuple[Aspect, list[GroupScores]]] = [
+            (aspect, group_ratings(corpus, aspect)) for corpus in self._parts.values() for aspect in self.aspects
+        ]
         self._scores: dict[tuple[Point, frozenset[str] | None], tuple[dict[str, list[GroupScores]], float]] = {}
-        # The Tie-breaker reads the transcript up to n, so what it says at one n is nothing for another.
-        self._debates: dict[tuple[JudgeVariant, int | None], _Debates] = {}
+        # The key has n for a Tie-breaker, which reads the transcript up to n, and None for debates.
+        self._caches: dict[tuple[JudgeVariant, int | None], _TranscriptCache] = {}
 
     def granularity(self, aspect: str, point: Point) -> Granularity:
-        """The granularity that the aspect's scores are read in at a point."""
-        return self._fixed.get(aspect, point.granularity)
+        """The granularity of the aspect's scores at a point."""
+        return self._fixed_granularities.get(aspect, point.granularity)
 
     @property
     def groups(self) -> list[str]:
-        """Ids of the groups that are chosen by."""
+        """Ids of the groups to choose by."""
         return [group.id for corpus in self._parts.values() for group in corpus.groups]
 
     def judgements(self, point: Point, only: Collection[str] | None = None) -> list[Judgement | None]:
-        """A judgement of each item, part by part and aspect by aspect in corpus order; None where none is allowed.
+        """A judgement of each item, by part, then aspect, in corpus order; None where every judge has seen the rating.
 
         Args:
-            point: How it is judged.
-            only: Ids of the groups that are asked about, and judged; by default all.
+            point: The configuration of the judge.
+            only: Ids of the groups that are judged; by default all.
         """
-        debates = self._debate(point.variant, point.rounds, only)
+        debates = self._hold_debates(point.variant, point.rounds, only)
         if point.tie_breaker and point.rounds:
-            debates = self._broken(point.variant, point.rounds, only)
+            debates = self._break_ties(point.variant, point.rounds, only)
         judge, items = self.variants[point.variant].judge, enumerate(self._items)
         return [debates.verdict(judge, i, point.rounds) for i, (_, item) in items if only is None or item.group in only]
 
     def scores(self, point: Point, only: Collection[str] | None = None) -> tuple[dict[str, list[GroupScores]], float]:
-        """Scores by aspect and group, without the groups that no judge may say anything about; LM calls per item.
+        """Scores by aspect and group, without the groups whose ratings every judge has seen; and LM calls per item.
 
         The arguments are those of `judgements`.
         """
-        # Blocks compare the best points on the same groups again and again.
+        # Every block compares the best points on the groups of earlier blocks again.
         key = point, None if only is None else frozenset(only)
         if key not in self._scores:
-            self._scores[key] = self._read(point, only)
+            self._scores[key] = self._compute_scores(point, only)
         return self._scores[key]
 
     def prefetch(self, points: Iterable[Point], only: Collection[str] | None = None) -> None:
-        """Ask the LM for what it has not said yet of the scores at these points; arguments as of `scores`."""
+        """Make the LM calls that the scores at these points still need; arguments as of `scores`."""
         for point in points:
             self.scores(point, only)
 
-    def _read(self, point: Point, only: Collection[str] | None) -> tuple[dict[str, list[GroupScores]], float]:
+    def _compute_scores(self, point: Point, only: Collection[str] | None) -> tuple[dict[str, list[GroupScores]], float]:
         by_aspect: dict[str, list[GroupScores]] = {aspect.name: [] for aspect in self.aspects}
         scored: list[Judgement] = []
         judgements = iter(self.judgements(point, only))
-        for corpus in self._parts.values():
-            groups = [group for group in corpus.groups if only is None or group.id in only]
-            for aspect in self.aspects:
-                by_group = [(g, [next(judgements) for _ in g.candidates]) for g in groups]
-                known = [
-                    (g, [j for j in scores_of_group if j is not None])
-                    for g, scores_of_group in by_group
-                    if None not in scores_of_group
-                ]
-                flat = [judgement for _, scores_of_group in known for judgement in scores_of_group]
-                part = replace(corpus, groups=tuple(group for group, _ in known))
-                # Granularity is applied to finished judgements: it needs no debate of its own.
-                by_aspect[aspect.name] += group_scores(part, aspect, flat, self.granularity(aspect.name, point))
-                scored += flat
+        for aspect, ratings in self._ratings:
+            granularity = self.granularity(aspect.name, point)
+            for group in ratings:
+                if only is not None and group.group not in only:
+                    continue
+                of_group = list(islice(judgements, len(group.candidates)))
+                judged = [judgement for judgement in of_group if judgement is not None]
+                if len(judged) == len(of_group):
+                    # Finished judgements are rounded: a granularity needs no debate of its own.
+                    scores = tuple(round_to_granularity(judgement, aspect, granularity) for judgement in judged)
+                    by_aspect[aspect.name].append(replace(group, scores=scores))
+                    scored += judged
         return by_aspect, calls_per_item(scored) if scored else 0.0
 
     @property
-    def held(self) -> dict[JudgeVariant, int]:
-        """The variants that debated about every item, with the number of rounds; reading these costs nothing."""
+    def debated_rounds(self) -> dict[JudgeVariant, int]:
+        """The variants that debated every item, with the number of rounds, up to which scores need no LM call."""
         least = {
-            variant: min(debates.rounds, default=-1.0) for (variant, n), debates in self._debates.items() if n is None
+            variant: min(debates.rounds, default=-1.0) for (variant, n), debates in self._caches.items() if n is None
         }
         return {variant: int(rounds) for variant, rounds in least.items() if 0 <= rounds < math.inf}
 
-    def by_rounds(
+    def agreement_by_rounds(
         self, variant: JudgeVariant, aspect: str, statistic: Statistic, level: Level, seed: int
     ) -> list[Agreement]:
-        """Agreement of one variant at every n whose debates were held, without Tie-breaker, as given."""
-        # For a chart: fewer resamples than for evidence show as much.
+        """Agreement of a variant after each number of rounds in `debated_rounds`, without Tie-breaker and unrounded."""
+        # It is for a chart, which needs fewer resamples than the evidence.
         agreements = []
-        for rounds in range(self.held[variant] + 1):
+        for rounds in range(self.debated_rounds[variant] + 1):
             point = Point(variant.knowledge, variant.persona, rounds, False, "given", variant.reading)
             scores, _ = self.scores(point)
             table = agreement_table({aspect: scores[aspect]}, resamples=1000, seed=seed, levels=(level,))
@@ -205,91 +209,91 @@ class ChoiceScores:
         return agreements
 
     def share_calls(self, units: Iterable[ChoiceScores]) -> None:
-        """Have joint judges asked about the aspects of all these units, of which this is one, at once."""
+        """Let joint judges score the aspects of all these units, of which this is one, in the same calls."""
         self._units = tuple(units)
 
-    def _debate(self, variant: JudgeVariant, rounds: int, only: Collection[str] | None) -> _Debates:
-        """Debates of at least so many rounds about the items of these groups."""
+    def _hold_debates(self, variant: JudgeVariant, rounds: int, only: Collection[str] | None) -> _TranscriptCache:
+        """The debates of the items of these groups, held to at least `rounds` rounds."""
         what = f"debates, {variant.persona}, knowledge: {variant.knowledge}, {variant.reading}"
 
-        def ask(judge: Judge, items: Sequence[_Open], label: str) -> list[Transcript]:
+        def ask(judge: Judge, items: Sequence[_UnjudgedItem], label: str) -> list[Transcript]:
             return self.runner.converse(judge, [pending.item for pending in items], rounds, f"{label}: {what}")
 
-        return self._ask((variant, None), "debates", rounds, only, ask)
+        return self._ask_missing((variant, None), "debates", rounds, only, ask)
 
-    def _broken(self, variant: JudgeVariant, rounds: int, only: Collection[str] | None) -> _Debates:
+    def _break_ties(self, variant: JudgeVariant, rounds: int, only: Collection[str] | None) -> _TranscriptCache:
         """These debates after `rounds` rounds, with the Tie-breaker's decision."""
         what = f"ties, {variant.persona}, knowledge: {variant.knowledge}, {variant.reading}, n = {rounds}"
 
-        def ask(judge: Judge, items: Sequence[_Open], label: str) -> list[Transcript]:
-            transcripts = [pending.unit._debates[variant, None].transcripts[pending.number] for pending in items]
+        def ask(judge: Judge, items: Sequence[_UnjudgedItem], label: str) -> list[Transcript]:
+            transcripts = [pending.scores._caches[variant, None].transcripts[pending.index] for pending in items]
             open_at_n = [transcript.until(rounds) for transcript in transcripts if transcript is not None]
             return self.runner.break_tie(judge, [pending.item for pending in items], open_at_n, f"{label}: {what}")
 
-        return self._ask((variant, rounds), "tie-breaks", rounds, only, ask)
+        return self._ask_missing((variant, rounds), "tie-breaks", rounds, only, ask)
 
-    def _of(self, key: tuple[JudgeVariant, int | None]) -> _Debates:
-        return self._debates.setdefault(key, _Debates([None] * len(self._items), [-1.0] * len(self._items)))
+    def _transcripts_of(self, key: tuple[JudgeVariant, int | None]) -> _TranscriptCache:
+        return self._caches.setdefault(key, _TranscriptCache([None] * len(self._items), [-1.0] * len(self._items)))
 
-    def _ask(
+    def _ask_missing(
         self,
         key: tuple[JudgeVariant, int | None],
-        kind: str,
+        call_kind: str,
         rounds: int,
         only: Collection[str] | None,
-        ask: Callable[[Judge, Sequence[_Open], str], list[Transcript]],
-    ) -> _Debates:
-        """Let the judges have the items that they were not asked about for so many rounds; `ask` takes a judge, its
-        items, and their label."""
+        ask: Callable[[Judge, Sequence[_UnjudgedItem], str], list[Transcript]],
+    ) -> _TranscriptCache:
+        """Call `ask` with each judge, its items that were not judged with so many rounds, and their label."""
         joint = key[0].reading == "joint" and len(self._units) > 1
-        label = JOINTLY if joint else self._label
+        label = JOINT_LABEL if joint else self._label
 
-        def keep(part: ChoicePart, judge: Judge, items: Sequence[_Open]) -> None:
-            with stage(search_stage(label, kind, part)):
+        def converse(part: ChoicePart, judge: Judge, items: Sequence[_UnjudgedItem]) -> None:
+            with stage(search_stage(label, call_kind, part)):
                 transcripts = ask(judge, items, label)
             for pending, transcript in zip(items, transcripts, strict=True):
-                pending.unit._of(key).keep(pending.number, transcript, rounds)
+                pending.scores._transcripts_of(key).record(pending.index, transcript, rounds)
 
-        units, works = self._units if joint else (self,), list[Callable[[], None]]()
+        units, jobs = self._units if joint else (self,), list[Callable[[], None]]()
         for part in self._parts:
-            missing = [entry for unit in units for entry in unit._open(key, part, rounds, only)]
-            works += [
-                partial(keep, part, judge, pending) for judge, pending in (_jointly if joint else _by_judge)(missing)
+            missing = [entry for unit in units for entry in unit._pending_items(key, part, rounds, only)]
+            jobs += [
+                partial(converse, part, judge, pending)
+                for judge, pending in (_group_by_shared_judge if joint else _group_by_judge)(missing)
             ]
-        self.runner.run_concurrently(works)
-        return self._of(key)
+        self.runner.run_concurrently(jobs)
+        return self._transcripts_of(key)
 
-    def _open(
+    def _pending_items(
         self, key: tuple[JudgeVariant, int | None], part: ChoicePart, rounds: int, only: Collection[str] | None
-    ) -> list[_Open]:
-        """The items of a part of which less is known than so many rounds, with the judge to ask about each."""
-        known, pending = self._of(key), []
-        for number, (of, item) in enumerate(self._items):
-            if of != part or known.rounds[number] >= rounds or (only is not None and item.group not in only):
+    ) -> list[_UnjudgedItem]:
+        """The items of a part that were not judged with so many rounds, each with its judge."""
+        cache, pending = self._transcripts_of(key), []
+        for index, (item_part, item) in enumerate(self._items):
+            if item_part != part or cache.rounds[index] >= rounds or (only is not None and item.group not in only):
                 continue
-            judge = self.variants[key[0]].at(part, (item.aspect.name, item.group))
+            judge = self.variants[key[0]].judge_for(part, (item.aspect.name, item.group))
             if judge is None:
-                known.rounds[number] = math.inf
+                cache.rounds[index] = math.inf
             else:
-                pending.append(_Open(self, number, item, judge))
+                pending.append(_UnjudgedItem(self, index, item, judge))
         return pending
 
 
-def _by_judge(items: Iterable[_Open]) -> list[tuple[Judge, list[_Open]]]:
+def _group_by_judge(items: Iterable[_UnjudgedItem]) -> list[tuple[Judge, list[_UnjudgedItem]]]:
     """Each judge with its items."""
-    by_judge: dict[int, tuple[Judge, list[_Open]]] = {}
+    by_judge: dict[int, tuple[Judge, list[_UnjudgedItem]]] = {}
     for pending in items:
         by_judge.setdefault(id(pending.judge), (pending.judge, []))[1].append(pending)
     return list(by_judge.values())
 
 
-def _jointly(items: Sequence[_Open]) -> list[tuple[Judge, list[_Open]]]:
-    """The same where aspects share calls: groups go together that have the same judge as each other in every aspect."""
-    of_group: dict[str, dict[str, Judge]] = {}
+def _group_by_shared_judge(items: Sequence[_UnjudgedItem]) -> list[tuple[Judge, list[_UnjudgedItem]]]:
+    """Each shared judge with its items, where aspects share calls: groups that have the same judge in every aspect."""
+    judges_by_group: dict[str, dict[str, Judge]] = {}
     for pending in items:
-        of_group.setdefault(pending.item.group, {})[pending.item.aspect.name] = pending.judge
+        judges_by_group.setdefault(pending.item.group, {})[pending.item.aspect.name] = pending.judge
     by_judges: dict[tuple[tuple[str, int], ...], tuple[dict[str, Judge], set[str]]] = {}
-    for group, judges in of_group.items():
+    for group, judges in judges_by_group.items():
         key = tuple((aspect, id(judge)) for aspect, judge in judges.items())
         by_judges.setdefault(key, (judges, set()))[1].add(group)
     return [
@@ -299,6 +303,6 @@ def _jointly(items: Sequence[_Open]) -> list[tuple[Judge, list[_Open]]]:
     ]
 
 
-def search_stage(label: str, kind: str, part: ChoicePart) -> str:
-    """Name of the stage in which a search asks about the items of a part."""
-    return f"{label}: search, {kind} on {part}"
+def search_stage(label: str, call_kind: str, part: ChoicePart) -> str:
+    """Name of the stage in which a search judges the items of a part."""
+    return f"{label}: search, {call_kind} on {part}"

@@ -1,8 +1,8 @@
-"""The results of the points of a search for every aspect, and the choice among them.
+"""The results of evaluated points for every aspect, and the choice among them.
 
-Judges share a call where they have the same persona, rounds and Tie-breaker (`programs.compiled.shared_judges`). A
-joint point is evaluated with all aspects in the call; where only some of them choose it, these share the call in use.
-An aspect whose joint choice fits that of no other is not left with it: it would have the calls for itself.
+Judges that have the same persona, rounds and Tie-breaker can share calls (`programs.compiled.shared_judges`). A joint
+point is evaluated with all aspects in a call; in use, the aspects for which it was chosen share the call. An aspect
+with a joint choice that can share calls with no other aspect gets its best choice that is not joint.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from debate_judge.data.agreement.correlations import Floats
 from debate_judge.data.agreement.tables import GroupScores, Level
 from debate_judge.data.inference.absolute_agreement import AbsoluteScale, Objective
 from debate_judge.optimize.search.choice_scores import ChoiceScores
-from debate_judge.optimize.search.points import LEARNT, NO_KNOWLEDGE, JudgeVariant, Point, Space
-from debate_judge.optimize.search.pooling import Evaluated, group_values, pooled, pooled_means
+from debate_judge.optimize.search.points import LEARNT, NO_KNOWLEDGE, JudgeVariant, Point, SearchSpace
+from debate_judge.optimize.search.pooling import EvaluatedPoints, choose_points, group_values, posterior_means
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Outcome:
     scores: Mapping[str, Sequence[GroupScores]]
     """Aspect name -> scores by group."""
     values: Mapping[str, Floats]
-    """Aspect name -> agreement in each group of the choice (`pooling.group_values`)."""
+    """Aspect name -> agreement in each group (`pooling.group_values`)."""
 
     @property
     def unscored(self) -> float:
@@ -45,29 +45,29 @@ class Outcome:
 
 @dataclass(frozen=True)
 class PrunedPoint:
-    """A point that was pruned: it was asked about some of the groups only."""
+    """A point that was pruned, after some of the groups."""
 
     groups: int
-    """That it was asked about."""
+    """Number of groups that it was evaluated on."""
     of: int
-    """Groups of the choice."""
+    """Number of all groups."""
     behind: float
-    """Its value less that of the best trial so far, as a mean over the groups that it was asked about and aspects."""
+    """Its value less that of the best trial then, as a mean over aspects and the groups that it was evaluated on."""
 
 
 @dataclass(frozen=True)
 class SearchResult:
-    """A finished search, as it concerns one unit."""
+    """The result of a search for one unit."""
 
     chosen: Outcome
     outcomes: tuple[Outcome, ...]
-    """Every distinct point that was asked about all groups, in the order of the study."""
+    """Every distinct point that was evaluated on all groups, in the order of the study."""
     scores: ChoiceScores
-    """What the outcomes were read off."""
-    dropped: Mapping[Point, PrunedPoint] = field(default_factory=dict)
-    """The points that were pruned. No mean over a part of the groups is compared with one over all of them."""
+    """The scores that the outcomes were computed from."""
+    pruned: Mapping[Point, PrunedPoint] = field(default_factory=dict)
+    """The points that were pruned. Means over some groups are never compared with means over all of them."""
     importances: Mapping[str, float] = field(default_factory=dict)
-    """Parameter -> its share in what makes trials of the search differ."""
+    """Parameter -> its share in the variation among trials."""
 
     @property
     def front(self) -> list[Outcome]:
@@ -82,73 +82,73 @@ class SearchResult:
 
 @dataclass(frozen=True)
 class Criterion:
-    """What makes one choice better than another."""
+    """What points are chosen by."""
 
     objective: Objective
     level: Level
     max_unscored: float = 1.0
-    """Share of the texts that a chosen point may leave without a score, where others leave fewer."""
+    """Share of the texts that a chosen point may leave without a score, if other points leave fewer."""
     absolute_scales: Mapping[str, AbsoluteScale] = field(default_factory=dict)
     """Aspect -> what absolute agreement is measured against; empty where the objective is a correlation."""
 
 
 class Outcomes:
-    """Evaluates points for all units, which are the aspects that get one judge together, and chooses one for each."""
+    """Evaluates points for all units, each the aspects that share a judge, and chooses one for each unit."""
 
-    def __init__(self, units: Mapping[str, ChoiceScores], space: Space, criterion: Criterion) -> None:
+    def __init__(self, units: Mapping[str, ChoiceScores], space: SearchSpace, criterion: Criterion) -> None:
         self.units = units
         self.space = space
         self.by_point: dict[Point, dict[str, Outcome]] = {}
-        self.dropped: dict[Point, PrunedPoint] = {}
+        self.pruned: dict[Point, PrunedPoint] = {}
         self.criterion = criterion
 
     @cached_property
     def groups(self) -> tuple[str, ...]:
-        """Ids of the groups that any unit is chosen by."""
+        """Ids of the groups to choose by, of all units."""
         return tuple(dict.fromkeys(name for scores in self.units.values() for name in scores.groups))
 
     def prefetch(self, points: Iterable[Point], only: Collection[str] | None = None) -> None:
-        """Ask the LM at once for what is not known yet, about these groups (by default all), for all units.
+        """Make concurrently the LM calls that the points still need, on these groups (by default all), for all units.
 
         Of the `points` of a variant those with the longest debates come first.
         """
-        of_variant: dict[JudgeVariant, list[Point]] = {}
+        by_variant: dict[JudgeVariant, list[Point]] = {}
         for point in points:
-            of_variant.setdefault(point.variant, []).append(point)
+            by_variant.setdefault(point.variant, []).append(point)
         units = list(self.units.values())
         for joint in (False, True):
-            # In a joint call the first unit asks for all of them.
-            asking = units[:1] if joint else units
+            # Joint calls of the first unit score the aspects of all units.
+            callers = units[:1] if joint else units
             units[0].runner.run_concurrently(
                 [
                     partial(unit.prefetch, points_of_variant, only)
-                    for variant, points_of_variant in of_variant.items()
+                    for variant, points_of_variant in by_variant.items()
                     if (variant.reading == "joint") == joint
-                    for unit in asking
+                    for unit in callers
                 ]
             )
 
     def evaluate(self, point: Point) -> dict[str, Outcome]:
-        """What a point does, by unit; asks the LM for what is not known yet."""
+        """The outcome of a point by unit; makes the LM calls that it still needs."""
         if point not in self.by_point:
-            self.by_point[point] = {label: self._evaluated(label, point) for label in self.units}
+            self.by_point[point] = {unit: self._outcome(unit, point) for unit in self.units}
         return self.by_point[point]
 
-    def worth(self, points: Sequence[Point]) -> dict[Point, list[float]]:
-        """Posterior mean agreement of evaluated points on each aspect (`pooling.pooled_means`)."""
-        posterior = pooled_means(self._evaluation(points).values)
+    def posterior_means(self, points: Sequence[Point]) -> dict[Point, list[float]]:
+        """Posterior mean agreement of evaluated points on each aspect (`pooling.posterior_means`)."""
+        posterior = posterior_means(self._evaluated_points(points).values)
         return {point: list(posterior[:, number]) for number, point in enumerate(points)}
 
-    def chosen(self, among: Callable[[Point], bool] = lambda point: True) -> dict[str, Point]:
-        """The choice for each unit, by partial pooling, among these of the points that may be chosen."""
+    def choose(self, among: Callable[[Point], bool] = lambda point: True) -> dict[str, Point]:
+        """The choice for each unit by partial pooling, among the exportable points for which `among` is true."""
         allowed = [
             point for point in self.by_point if point.knowledge not in self.space.not_exportable and among(point)
         ]
-        # Where no judge ranks as the raters do, one that says nothing would be the best.
+        # If all judges agree negatively with the raters, one that scores nothing would be the best.
         points = sorted(filter(self._scores_enough, allowed), key=self.space.complexity)
         points = points or sorted(allowed, key=self.space.complexity)
-        numbers = pooled(self._evaluation(points))
-        return {label: points[number] for label, number in zip(self.units, numbers, strict=True)}
+        numbers = choose_points(self._evaluated_points(points))
+        return {unit: points[number] for unit, number in zip(self.units, numbers, strict=True)}
 
     def _scores_enough(self, point: Point) -> bool:
         return all(outcome.unscored <= self.criterion.max_unscored for outcome in self.by_point[point].values())
@@ -156,31 +156,31 @@ class Outcomes:
     def results(self, chosen: Mapping[str, Point], importances: Mapping[str, float]) -> dict[str, SearchResult]:
         """The finished search for each unit."""
         results = {}
-        for label, scores in self.units.items():
-            outcomes = tuple(by_unit[label] for by_unit in self.by_point.values())
-            point = chosen[label]
-            given = replace(point, granularity="given")
-            if all(scores.granularity(a.name, point) == scores.granularity(a.name, given) for a in scores.aspects):
-                # Equal scores; where other aspects are rounded, their lead may have decided between the two.
-                point = given
-            results[label] = SearchResult(self.by_point[point][label], outcomes, scores, self.dropped, importances)
+        for unit, scores in self.units.items():
+            outcomes = tuple(by_unit[unit] for by_unit in self.by_point.values())
+            point = chosen[unit]
+            unrounded = replace(point, granularity="given")
+            if all(scores.granularity(a.name, point) == scores.granularity(a.name, unrounded) for a in scores.aspects):
+                # For this unit both give equal scores; the pooled choice between them rests on the other aspects.
+                point = unrounded
+            results[unit] = SearchResult(self.by_point[point][unit], outcomes, scores, self.pruned, importances)
         return results
 
-    def _evaluation(self, points: Sequence[Point]) -> Evaluated:
+    def _evaluated_points(self, points: Sequence[Point]) -> EvaluatedPoints:
         values: list[Floats] = []
         calls, units = [], []
-        for label, scores in self.units.items():
-            outcomes = [self.by_point[point][label] for point in points]
+        for name, scores in self.units.items():
+            outcomes = [self.by_point[point][name] for point in points]
             units.append(range(len(values), len(values) + len(scores.aspects)))
             for aspect in scores.aspects:
                 values.append(np.array([outcome.values[aspect.name] for outcome in outcomes]))
                 calls.append([outcome.calls for outcome in outcomes])
-        return Evaluated(values, np.array(calls), [list(unit) for unit in units])
+        return EvaluatedPoints(values, np.array(calls), [list(unit) for unit in units])
 
-    def _evaluated(self, label: str, point: Point) -> Outcome:
-        scores, calls = self.units[label].scores(point)
-        untuned = self.untuned(point)
-        base = None if untuned is None else self.by_point[untuned][label]
+    def _outcome(self, unit: str, point: Point) -> Outcome:
+        scores, calls = self.units[unit].scores(point)
+        untuned = self.untuned_counterpart(point)
+        base = None if untuned is None else self.by_point[untuned][unit]
         values = {
             name: self._values(name, groups, None if base is None else (base.scores[name], base.values[name]))
             for name, groups in scores.items()
@@ -191,84 +191,84 @@ class Outcomes:
     def _values(
         self, aspect: str, groups: Sequence[GroupScores], untuned: tuple[Sequence[GroupScores], Floats] | None
     ) -> Floats:
-        """Agreement by group. Groups that the point may not be judged by are filled in from the untuned judge: what
-        that does there, and by how much the point differs from it in the groups that both are judged by."""
-        known = self.by_group(aspect, groups)
+        """Agreement by group. For groups that the judge was tuned on it is imputed: the untuned judge's agreement there
+        plus the mean difference from it on the other groups."""
+        measured = self.group_values(aspect, groups)
         if untuned is None or len(groups) == len(untuned[0]):
-            return np.array(list(known.values()) or [0.0])
-        everywhere, values = untuned
+            return np.array(list(measured.values()) or [0.0])
+        all_groups, base_values = untuned
         ids = {group.group for group in groups}
-        same = self.by_group(aspect, [group for group in everywhere if group.group in ids])
-        gain = float(np.mean(list(known.values())) - np.mean(list(same.values()))) if known else 0.0
+        base = self.group_values(aspect, [group for group in all_groups if group.group in ids])
+        gain = float(np.mean(list(measured.values())) - np.mean(list(base.values()))) if measured else 0.0
         if self.criterion.level == "sample":
-            return values + gain
-        names = self.by_group(aspect, everywhere)
-        return np.array([known.get(name, value + gain) for name, value in zip(names, values, strict=True)])
+            return base_values + gain
+        names = self.group_values(aspect, all_groups)
+        return np.array([measured.get(name, value + gain) for name, value in zip(names, base_values, strict=True)])
 
-    def by_group(self, aspect: str, groups: Sequence[GroupScores]) -> dict[str, float]:
+    def group_values(self, aspect: str, groups: Sequence[GroupScores]) -> dict[str, float]:
         """What each group contributes to the agreement (`pooling.group_values`)."""
         criterion = self.criterion
         return group_values(groups, criterion.objective, criterion.level, criterion.absolute_scales.get(aspect))
 
-    def untuned(self, point: Point) -> Point | None:
-        """The evaluated point that has learnt nothing and is otherwise most like this one; None for such a point."""
+    def untuned_counterpart(self, point: Point) -> Point | None:
+        """The evaluated point without knowledge that is otherwise most like this one; None for a point without."""
         if point.knowledge == NO_KNOWLEDGE:
             return None
-        judge_persona = self.space.personas[0]
-        same = replace(point, knowledge=NO_KNOWLEDGE)
-        plain = replace(same, persona=judge_persona)
-        usual = replace(plain, reading=self.space.readings[0])
-        near = (same, plain, replace(plain, tie_breaker=False), usual, replace(usual, tie_breaker=False))
-        return next((other for other in near if other in self.by_point), replace(usual, rounds=0, tie_breaker=False))
+        untuned = replace(point, knowledge=NO_KNOWLEDGE)
+        plain = replace(untuned, persona=self.space.personas[0])
+        default = replace(plain, reading=self.space.default_reading)
+        nearest = (untuned, plain, replace(plain, tie_breaker=False), default, replace(default, tie_breaker=False))
+        return next((p for p in nearest if p in self.by_point), replace(default, rounds=0, tie_breaker=False))
 
 
 def joint_points(outcomes: Outcomes, chosen: Mapping[str, Point]) -> list[Point]:
-    """The choices so far, by unit, that could share calls with those of other aspects, as joint points."""
+    """Those of the choices by unit that could share calls with other aspects, as joint points."""
     space = outcomes.space
-    fitting = [point for label, point in chosen.items() if len(_sharing(outcomes, chosen, label)) > 1]
-    joint = {replace(point, reading="joint", granularity=space.granularities[0]) for point in fitting}
+    shareable = [point for unit, point in chosen.items() if len(_aspects_sharing_calls(outcomes, chosen, unit)) > 1]
+    joint = {replace(point, reading="joint", granularity=space.unrounded) for point in shareable}
     return sorted(joint) if space.joint else []
 
 
-def keep_shareable(outcomes: Outcomes, chosen: Mapping[str, Point]) -> dict[str, Point]:
-    """The choices, as far as joint ones fit others.
+def drop_unshareable_joint_points(outcomes: Outcomes, chosen: Mapping[str, Point]) -> dict[str, Point]:
+    """The choices, with every joint one that can share no call replaced by the best that is not joint.
 
-    Where every point is joint, persona, rounds and Tie-breaker are chosen for all aspects at once; elsewhere a joint
-    choice that fits no other gives way to the best that is not joint.
+    If every point of the space is joint, persona, rounds and Tie-breaker are chosen for all aspects together.
     """
-    if outcomes.space.readings == ("joint",) and len({_config(outcomes, p) for p in chosen.values()}) > 1:
+    if outcomes.space.readings == ("joint",) and len({_shared_config(outcomes, p) for p in chosen.values()}) > 1:
         return _choose_shared_config(outcomes)
-    joint = {label: point for label, point in chosen.items() if point.reading == "joint"}
-    unshared = [label for label in joint if len(_sharing(outcomes, joint, label)) < 2]
+    joint = {unit: point for unit, point in chosen.items() if point.reading == "joint"}
+    unshared = [unit for unit in joint if len(_aspects_sharing_calls(outcomes, joint, unit)) < 2]
     if not outcomes.space.joint or not unshared:
         return dict(chosen)
-    others = outcomes.chosen(lambda point: point.reading != "joint")
-    return {label: others[label] if label in unshared else point for label, point in chosen.items()}
+    others = outcomes.choose(lambda point: point.reading != "joint")
+    return {unit: others[unit] if unit in unshared else point for unit, point in chosen.items()}
 
 
 def _choose_shared_config(outcomes: Outcomes) -> dict[str, Point]:
-    """For each unit the choice among the points of one configuration, that which is worth the most to all aspects."""
-    groups: dict[_SharedConfig, dict[Point, None]] = {}
+    """For each unit the choice among the points of one shared configuration, the best one over all aspects."""
+    by_config: dict[_SharedConfig, dict[Point, None]] = {}
     for point in outcomes.by_point:
         if point.knowledge not in outcomes.space.not_exportable:
-            groups.setdefault(_config(outcomes, point), {})[point] = None
-    worth = outcomes.worth([point for points in groups.values() for point in points])
+            by_config.setdefault(_shared_config(outcomes, point), {})[point] = None
+    posterior = outcomes.posterior_means([point for points in by_config.values() for point in points])
     totals = []
-    for points in groups.values():
-        chosen = outcomes.chosen(points.__contains__)
-        by_aspect = [chosen[label] for label, scores in outcomes.units.items() for _ in scores.aspects]
-        values = [worth[point][number] for number, point in enumerate(by_aspect)]
-        calls = sum(outcomes.by_point[point][label].calls for label, point in chosen.items())
+    for points in by_config.values():
+        chosen = outcomes.choose(points.__contains__)
+        by_aspect = [chosen[unit] for unit, scores in outcomes.units.items() for _ in scores.aspects]
+        values = [posterior[point][number] for number, point in enumerate(by_aspect)]
+        calls = sum(outcomes.by_point[point][unit].calls for unit, point in chosen.items())
         totals.append((round(sum(values) / len(values), 9), -calls, chosen))
     return max(totals, key=lambda entry: entry[:2])[2]
 
 
-def _sharing(outcomes: Outcomes, chosen: Mapping[str, Point], label: str) -> list[str]:
-    """The aspects of the units whose choices could share calls with that of one unit, its own among them."""
-    config = _config(outcomes, chosen[label])
-    # Roles that were rewritten for one unit are no other unit's.
+def _aspects_sharing_calls(outcomes: Outcomes, chosen: Mapping[str, Point], unit: str) -> list[str]:
+    """The aspects of the unit `label` and of those whose choices could share calls with its choice."""
+    config = _shared_config(outcomes, chosen[unit])
+    # Units whose roles were rewritten share no call.
     units = [
-        u for u, point in chosen.items() if u == label or (_config(outcomes, point) == config and not config.rewritten)
+        u
+        for u, point in chosen.items()
+        if u == unit or (_shared_config(outcomes, point) == config and not config.rewritten)
     ]
     return [aspect.name for unit in units for aspect in outcomes.units[unit].aspects]
 
@@ -282,9 +282,9 @@ class _SharedConfig(NamedTuple):
     rewritten: bool
 
 
-def _config(outcomes: Outcomes, point: Point) -> _SharedConfig:
+def _shared_config(outcomes: Outcomes, point: Point) -> _SharedConfig:
     rewritten = point.knowledge in {variant.knowledge for variant in outcomes.space.rewritten}
-    # A persona that was learnt is another one for each unit.
+    # The learnt persona differs between units.
     rewritten = rewritten or (point.persona == LEARNT and point.rounds > 0)
-    # Of a single call no persona is heard.
+    # A single call has no persona.
     return _SharedConfig(point.rounds, point.persona if point.rounds else "", point.tie_breaker, rewritten)

@@ -1,4 +1,4 @@
-"""What a search may choose: points, some of which tell at no further LM call what others are worth."""
+"""The search space: points, variants of the judge, and which points are derived from others at no LM call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LEARNT = "learnt"
 """Name of the persona that was written for the raters, one for each unit, beside those that all units have."""
 
 Reading = Literal["alone", "side by side", "joint"]
-"""Whether a call is about one candidate, about several of one source, or about these in all aspects."""
+"""What a call scores: one candidate, several of one source, or these in all aspects."""
 
 
 @dataclass(frozen=True, order=True)
@@ -22,25 +22,23 @@ class JudgeVariant:
     """One judge among those that a search chooses from."""
 
     knowledge: str
-    """What it knows of the raters: the name of a kind (`optimize.search.knowledge`), or `NO_KNOWLEDGE`."""
+    """What it knows about the raters: the name of a `Knowledge`, or `NO_KNOWLEDGE`."""
     persona: str
     """Of its Critic."""
     reading: Reading = "alone"
-    """How it reads the candidates of a source."""
 
 
 @dataclass(frozen=True, order=True)
 class Point:
-    """One thing to choose. Persona and Tie-breaker say nothing where there are no rounds."""
+    """A configuration of the judge. In a single call (no rounds) persona and Tie-breaker have no effect."""
 
     knowledge: str
     persona: str
     rounds: int
     tie_breaker: bool
     granularity: Granularity
-    """That the scores are rounded to."""
+    """What the scores are rounded to."""
     reading: Reading = "alone"
-    """How the candidates of a source are read."""
 
     @property
     def variant(self) -> JudgeVariant:
@@ -48,92 +46,100 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Space:
-    """What may be chosen."""
+class SearchSpace:
+    """The values of each parameter, and what excludes some of their combinations."""
 
     knowledge: tuple[str, ...]
     """Kinds of knowledge, none first: the untuned judge is always a choice."""
     personas: tuple[str, ...]
-    """The judge's own first. Every one is tried under every kind of knowledge."""
+    """The judge's default persona first. Each may be combined with every kind of knowledge."""
     rounds: tuple[int, ...]
     tie_breakers: tuple[bool, ...]
     granularities: tuple[Granularity, ...] = GRANULARITIES
     rewritten: tuple[JudgeVariant, ...] = ()
-    """Judges whose roles were all rewritten by a tuner, which have a Critic of their own."""
+    """Judges whose roles were all rewritten by a tuner. Their Critic was rewritten, too, and takes no other persona."""
     not_exportable: tuple[str, ...] = ()
     """Kinds of knowledge that are measured and never chosen."""
     readings: tuple[Reading, ...] = ("alone",)
-    """How the candidates of a source may be read, the judge's own way first; every judge may read them in each."""
+    """The default reading first. Each may be combined with every judge."""
     joint: bool = False
-    """Whether what aspects have chosen may be tried with all of them in a call."""
+    """Whether the chosen points may be tried with all aspects in a call."""
 
     @property
-    def longest(self) -> int:
+    def default_reading(self) -> Reading:
+        return self.readings[0]
+
+    @property
+    def unrounded(self) -> Granularity:
+        """The granularity in which scores are as the judge gave them, unless that of all aspects is fixed."""
+        return self.granularities[0]
+
+    @property
+    def max_rounds(self) -> int:
         """Rounds of the longest debate."""
         return max(self.rounds)
 
     @property
     def variants(self) -> tuple[JudgeVariant, ...]:
-        """All judges, those with the judge's own reading and persona first."""
-        judge_reading = (
-            *(JudgeVariant(k, p, self.readings[0]) for p in self.personas for k in self.knowledge),
+        """All variants, those with the default reading and persona first."""
+        by_default = (
+            *(JudgeVariant(k, p, self.default_reading) for p in self.personas for k in self.knowledge),
             *self.rewritten,
         )
-        return judge_reading + self.in_other_readings(*judge_reading)
+        return by_default + self.in_other_readings(*by_default)
 
     @property
-    def scorers(self) -> tuple[JudgeVariant, ...]:
-        """One variant for each Scorer that is told something else. A persona is the Critic's alone: variants that
-        differ in nothing else share their first turn, and so their single call."""
-        return (*(JudgeVariant(k, self.personas[0], self.readings[0]) for k in self.knowledge), *self.rewritten)
+    def scorer_variants(self) -> tuple[JudgeVariant, ...]:
+        """One variant for each distinct Scorer. Variants that differ in the Critic's persona alone have the same first
+        turn, and so the same single call."""
+        return (*(JudgeVariant(k, self.personas[0], self.default_reading) for k in self.knowledge), *self.rewritten)
 
     def in_other_readings(self, *variants: JudgeVariant) -> tuple[JudgeVariant, ...]:
-        """The variants, reading the candidates in another way than the judge's own."""
+        """The variants with each reading but the default one."""
         return tuple(replace(variant, reading=reading) for reading in self.readings[1:] for variant in variants)
 
     def point(self, variant: JudgeVariant, rounds: int, tie_breaker: bool = False) -> Point:
-        """The point of a variant, with scores as they are given."""
-        granularity = self.granularities[0]
-        return Point(variant.knowledge, variant.persona, rounds, tie_breaker, granularity, variant.reading)
+        """The point of a variant, with unrounded scores."""
+        return Point(variant.knowledge, variant.persona, rounds, tie_breaker, self.unrounded, variant.reading)
 
-    def debates(self, variant: JudgeVariant, rounds: int) -> list[Point]:
-        """The points that tell what the variant's debates of up to so many rounds are worth."""
+    def debate_points(self, variant: JudgeVariant, rounds: int) -> list[Point]:
+        """The points from which all points of the variant's debates of up to so many rounds are derived."""
         rounds_held = [n for n in self.rounds if 0 < n <= rounds]
         if False in self.tie_breakers:
             return [self.point(variant, max(rounds_held))] if rounds_held else []
-        # A judge that always has a Tie-breaker is told by its tie-breaks alone.
+        # A judge that always has a Tie-breaker has no score without it.
         return [self.point(variant, n, True) for n in rounds_held]
 
-    def covered(self, point: Point) -> list[Point]:
-        """The points that are read off a point's debates, its own first: every smaller n and every granularity."""
-        # What asks most comes first: all else is read off it.
+    def derived_points(self, point: Point) -> list[Point]:
+        """The points whose scores follow from this point's debates without an LM call: it and every smaller n, each in
+        every granularity; what takes the most calls comes first."""
         rounds = sorted((n for n in self.rounds if 0 < n <= point.rounds), reverse=True)
-        lengths = [(n, False) for n in rounds if False in self.tie_breakers]
+        endings = [(n, False) for n in rounds if False in self.tie_breakers]
         if not point.rounds:
-            lengths = [(0, False)]
+            endings = [(0, False)]
         elif point.tie_breaker:
-            lengths = [(point.rounds, True), *lengths]
-        return [
-            replace(point, rounds=n, tie_breaker=tie, granularity=g) for n, tie in lengths for g in self.granularities
-        ]
+            endings = [(point.rounds, True), *endings]
+        unrounded = [replace(point, rounds=n, tie_breaker=tie) for n, tie in endings]
+        return [replace(p, granularity=granularity) for p in unrounded for granularity in self.granularities]
 
     def points(self) -> list[Point]:
         """Every distinct point: first single calls, then debates, then Tie-breakers."""
-        evaluated = [self.point(scorer, 0) for scorer in (*self.scorers, *self.in_other_readings(*self.scorers))]
+        scorers = (*self.scorer_variants, *self.in_other_readings(*self.scorer_variants))
+        evaluated = [self.point(variant, 0) for variant in scorers]
         for variant in self.variants:
-            evaluated += self.debates(variant, self.longest)
+            evaluated += self.debate_points(variant, self.max_rounds)
         if self.tie_breakers == (False, True):
             evaluated += [self.point(v, n, True) for n in self.rounds if n for v in self.variants]
-        return list(dict.fromkeys(point for each in evaluated for point in self.covered(each)))
+        return list(dict.fromkeys(derived for point in evaluated for derived in self.derived_points(point)))
 
     def complexity(self, point: Point) -> tuple[int | bool, ...]:
-        """Sort key: of two points that are worth the same for as many calls, the simpler is the first."""
+        """Sort key: of two points with equal agreement and calls, the simpler comes first."""
         personas = (*self.personas, *(v.persona for v in self.rewritten))
-        kinds = (*self.knowledge, *(v.knowledge for v in self.rewritten))
+        knowledge = (*self.knowledge, *(v.knowledge for v in self.rewritten))
         return (
             point.tie_breaker,
-            kinds.index(point.knowledge),
-            point.reading != self.readings[0],
+            knowledge.index(point.knowledge),
+            point.reading != self.default_reading,
             point.persona != personas[0],
             point.rounds,
             GRANULARITIES.index(point.granularity),

@@ -1,4 +1,4 @@
-"""How points stand in an Optuna study: parameters, suggestions, finished trials, and where studies are stored."""
+"""Points as trials of an Optuna study: parameters, suggestions, finished trials, and where studies are stored."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import make_folder
 from debate_judge.optimize.search.outcomes import Outcome, PrunedPoint
-from debate_judge.optimize.search.points import Point, Reading, Space
+from debate_judge.optimize.search.points import Point, Reading, SearchSpace
 from debate_judge.programs.lm.redaction import redact_text
 from debate_judge.programs.lm.sql.postgresql import connect, exclusive_lock, sqlalchemy_address, unusable_database
 
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-FORMAT = 10
-"""Of the trials in a storage; raise it when their parameters change, for older storages cannot be continued."""
+FORMAT_VERSION = 10
+"""Version of the stored trials; raise it when their parameters change, because older storages cannot be continued."""
 
-STUDIES = "studies"
-"""The flag that names a database."""
+STUDIES_FLAG = "studies"
+"""The setting that names the database of studies."""
 
 TrialOutcome = Mapping[str, Outcome] | PrunedPoint
 """The result of a point: an outcome for each unit, or the record of its pruning."""
 
 
-def _choices(space: Space) -> dict[str, tuple[Any, ...]]:
-    """Parameter -> its values. Those of a debate stand at the judge's own persona and no Tie-breaker in single calls,
-    so that all trials have the same parameters."""
+def _parameter_values(space: SearchSpace) -> dict[str, tuple[Any, ...]]:
+    """Parameter -> its values. All trials have the same parameters: a single call has the default persona and no
+    Tie-breaker."""
     knowledge = (*space.knowledge, *(v.knowledge for v in space.rewritten))
     personas = (*space.personas, *(v.persona for v in space.rewritten))
     return {
@@ -47,20 +47,20 @@ def _choices(space: Space) -> dict[str, tuple[Any, ...]]:
     }
 
 
-def params_of(space: Space, point: Point) -> dict[str, Any]:
-    """The parameters of a point's trial, but for the granularity."""
-    return {name: getattr(point, name) for name in _choices(space)}
+def params_of(space: SearchSpace, point: Point) -> dict[str, Any]:
+    """The parameters of a point's trial, without the granularity."""
+    return {name: getattr(point, name) for name in _parameter_values(space)}
 
 
-def suggest(space: Space, trial: optuna.Trial) -> Point:
-    """The point that a trial suggests, with scores as they are given. In a single call nobody hears a persona, and a
-    judge whose roles were all rewritten has a Critic of its own."""
-    params = {name: trial.suggest_categorical(name, values) for name, values in _choices(space).items()}
-    return _point(space, params, space.granularities[0])
+def suggest(space: SearchSpace, trial: optuna.Trial) -> Point:
+    """The unrounded point that a trial suggests. Parameters without effect are ignored: persona and Tie-breaker of a
+    single call, and the persona of a judge whose roles were all rewritten."""
+    params = {name: trial.suggest_categorical(name, values) for name, values in _parameter_values(space).items()}
+    return _point(space, params, space.unrounded)
 
 
-def _point(space: Space, params: Mapping[str, Any], granularity: Any) -> Point:
-    scorer = next(v for v in space.scorers if v.knowledge == params["knowledge"])
+def _point(space: SearchSpace, params: Mapping[str, Any], granularity: Any) -> Point:
+    scorer = next(v for v in space.scorer_variants if v.knowledge == params["knowledge"])
     reading: Reading = params["reading"]
     if not params["rounds"]:
         return Point(scorer.knowledge, scorer.persona, 0, False, granularity, reading)
@@ -71,13 +71,15 @@ def _point(space: Space, params: Mapping[str, Any], granularity: Any) -> Point:
     return Point(scorer.knowledge, persona, params["rounds"], tie, granularity, reading)
 
 
-def finished(space: Space, point: Point, outcome: TrialOutcome, price: float) -> optuna.trial.FrozenTrial:
-    """The trial of a point: complete, with agreement less the price of its LM calls per item, or pruned."""
+def finished_trial(
+    space: SearchSpace, point: Point, outcome: TrialOutcome, call_penalty: float
+) -> optuna.trial.FrozenTrial:
+    """The trial of a point: complete, with agreement less the penalty for its LM calls per item, or pruned."""
     from optuna.distributions import BaseDistribution, CategoricalDistribution
     from optuna.trial import TrialState, create_trial
 
-    choices = {**_choices(space), "granularity": space.granularities}
-    distributions: dict[str, BaseDistribution] = {n: CategoricalDistribution(values) for n, values in choices.items()}
+    values = {**_parameter_values(space), "granularity": space.granularities}
+    distributions: dict[str, BaseDistribution] = {n: CategoricalDistribution(values) for n, values in values.items()}
     params = {name: getattr(point, name) for name in distributions}
     if isinstance(outcome, PrunedPoint):
         pruned = TrialState.PRUNED
@@ -87,7 +89,7 @@ def finished(space: Space, point: Point, outcome: TrialOutcome, price: float) ->
         label: {"agreement": o.agreement, "lm_calls_per_item": o.calls} for label, o in outcome.items()
     }
     return create_trial(
-        value=agreement - price * calls, params=params, distributions=distributions, user_attrs=measured
+        value=agreement - call_penalty * calls, params=params, distributions=distributions, user_attrs=measured
     )
 
 
@@ -101,34 +103,34 @@ class StoredStudy:
     """Finished trials in a file of Optuna's journal, in a PostgreSQL database, or nowhere.
 
     Args:
-        name: Of the study, which is made if it is absent.
+        name: Of the study, which is created if it is absent.
         storage: Its file, the address of a database, or None for no storage.
-        space: What its trials chose from.
+        space: The search space of its trials.
 
     Raises:
         InputError: The storage cannot be read or written.
     """
 
-    def __init__(self, name: str, storage: Path | str | None, space: Space) -> None:
+    def __init__(self, name: str, storage: Path | str | None, space: SearchSpace) -> None:
         import optuna
 
         self._space, self._storage = space, storage
         self._study: optuna.Study | None = None
         if storage is not None:
-            with _explained(storage), _opened(storage) as opened:
+            with _as_input_errors(storage), _open_storage(storage) as opened:
                 self._study = optuna.create_study(
                     study_name=name, storage=opened, direction="maximize", load_if_exists=True
                 )
 
     def add(self, point: Point, trial: optuna.trial.FrozenTrial) -> None:
-        """Add a trial, unless the study has that of an earlier run, or of another process that compiles the same.
+        """Add the trial of a point, unless an earlier run, or another process with the same compile, has added it.
 
         Raises:
             InputError: The storage cannot be written, e.g. because the disk is full or the server has gone away.
         """
         if self._study is None:
             return
-        with _explained(self._storage):
+        with _as_input_errors(self._storage):
             if point not in self.points():
                 self._study.add_trial(trial)
 
@@ -136,36 +138,36 @@ class StoredStudy:
         """The points that the study holds trials of."""
         stored = []
         for trial in [] if self._study is None else self._study.get_trials(deepcopy=False):
-            # A record that was changed by hand names no point; its own is added once more.
+            # A record that was changed by hand is no point, and the trial is added once more.
             with suppress(KeyError, StopIteration, TypeError):
                 stored.append(_point(self._space, trial.params, trial.params["granularity"]))
         return stored
 
 
 @contextmanager
-def _opened(storage: Path | str) -> Iterator[optuna.storages.BaseStorage]:
+def _open_storage(storage: Path | str) -> Iterator[optuna.storages.BaseStorage]:
     from optuna.storages import RDBStorage
 
     if isinstance(storage, Path):
         make_folder(storage.parent, "--store")
-        yield _in_file(storage)
+        yield _journal_storage(storage)
         return
-    # Two that make the tables at the same moment break each other.
-    with exclusive_lock(storage, STUDIES, "tables of studies", "makes the tables of the studies"):
+    # Two processes that create the tables at the same moment make each other fail.
+    with exclusive_lock(storage, STUDIES_FLAG, "tables of studies", "makes the tables of the studies"):
         try:
-            # A search may last for hours between two trials: what the server has closed meanwhile is opened again.
+            # Hours may pass between two trials: a connection that the server has closed meanwhile is opened again.
             yield RDBStorage(sqlalchemy_address(storage), engine_kwargs={"pool_pre_ping": True})
         except RuntimeError as error:
             raise InputError(
                 "the database holds tables of something else, or of another version of Optuna",
-                field=STUDIES,
+                field=STUDIES_FLAG,
                 found=redact_text(storage),
                 remedy="give the studies a database of their own",
             ) from error
 
 
-def _in_file(file: Path) -> optuna.storages.BaseStorage:
-    """Optuna's journal. A broken one is set aside: its trials are made again from the stored replies."""
+def _journal_storage(file: Path) -> optuna.storages.BaseStorage:
+    """Optuna's journal. A broken file is renamed, and its trials are repeated from the stored replies."""
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
 
@@ -174,12 +176,12 @@ def _in_file(file: Path) -> optuna.storages.BaseStorage:
             return JournalStorage(JournalFileBackend(str(file)))
     except OSError:
         raise
-    # Whatever Optuna stumbles over when it reads records that somebody else has written.
+    # Optuna raises errors of many types on records that are not its own.
     except Exception as error:
         logger.debug("%s: %r", file, error)
-    aside = file.with_name(f"{file.name}.broken")
-    logger.warning("%s is broken and set aside as %s; its trials are made again from the stored replies", file, aside)
-    file.replace(aside)
+    renamed = file.with_name(f"{file.name}.broken")
+    logger.warning("%s is broken and set aside as %s; its trials are made again from the stored replies", file, renamed)
+    file.replace(renamed)
     return JournalStorage(JournalFileBackend(str(file)))
 
 
@@ -190,19 +192,19 @@ def require_reachable(storage: Path | str | None) -> None:
         InputError: It cannot be reached.
     """
     if isinstance(storage, str):
-        connect(storage, STUDIES).close()
+        connect(storage, STUDIES_FLAG).close()
 
 
 @contextmanager
-def _explained(storage: Path | str | None) -> Iterator[None]:
-    """Turn what Optuna, its file or its database raise into an InputError."""
+def _as_input_errors(storage: Path | str | None) -> Iterator[None]:
+    """Raise errors of Optuna, its file or its database as an InputError."""
     from optuna.exceptions import StorageInternalError
     from sqlalchemy.exc import SQLAlchemyError
 
     try:
         yield
     except (SQLAlchemyError, StorageInternalError) as error:
-        raise unusable_database(str(storage), STUDIES, error) from error
+        raise unusable_database(str(storage), STUDIES_FLAG, error) from error
     except OSError as error:
         raise InputError(
             "the study's file cannot be used",
@@ -213,16 +215,16 @@ def _explained(storage: Path | str | None) -> Iterator[None]:
         ) from error
 
 
-_QUIET = threading.RLock()
+_SILENCE_LOCK = threading.RLock()
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
-    """Keep back what Optuna would log and warn of."""
+def silenced_optuna() -> Iterator[None]:
+    """Suppress Optuna's log messages and warnings."""
     import optuna
 
-    # Searches of folds run in threads, and both settings are the whole process's: each must restore what it has found.
-    with _QUIET, warnings.catch_warnings():
+    # Searches of folds run in threads, and both settings are global: one thread at a time sets and restores them.
+    with _SILENCE_LOCK, warnings.catch_warnings():
         verbosity = optuna.logging.get_verbosity()
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         warnings.simplefilter("ignore")

@@ -1,18 +1,19 @@
 """The search: Optuna suggests knowledge of the raters, reading, persona, n and Tie-breaker, and prunes.
 
 One Optuna study for all aspects: every trial is asked about the same points, so that the choice for one aspect can lean
-on the others (`pooling`). Its value is the agreement, the mean over aspects, less `PRICE` for each LM call per item.
-The starting points come first: single calls with every kind of knowledge, debates without any and with the best kinds,
-one round with every other persona, and the Tie-breaker after a round of the best debate. The sampler (TPE) suggests the
-others, some at a time.
+on the others (`pooling`). Its value is the agreement, the mean over aspects, less `CALL_PENALTY` for each LM call per
+item. The starting points come first: single calls with every kind of knowledge, debates without any and with the best
+kinds, one round with every other persona, and the Tie-breaker after a round of the best debate. The sampler (TPE)
+suggests the others, `SUGGESTION_BATCH` at a time.
 
 Trials are evaluated on blocks of sources that double in size. After each block a trial reports its value on every
 source and aspect, and Optuna's Wilcoxon pruner compares these with the same sources and aspects of the best trial. A
 debate of n rounds contains every shorter one, and every granularity is a rounding of finished scores, so these are
-trials of their own at no LM call. What all aspects have chosen is in the end tried in one call (`joint`).
+trials of their own at no LM call. Last, the points chosen for several aspects are tried with all aspects in one call
+(reading `joint`).
 
-A search that was stopped is carried out again from the stored replies, at no cost: nothing is decided by what a kill
-has left behind in the stored study, which holds every finished trial for `optuna-dashboard`.
+A search that was stopped is repeated from the stored replies, at no cost. The stored study decides nothing, since a
+kill may leave it incomplete; it holds every finished trial for `optuna-dashboard`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from types import MappingProxyType
@@ -32,46 +34,53 @@ from debate_judge.optimize.search.outcomes import (
     Outcomes,
     PrunedPoint,
     SearchResult,
+    drop_unshareable_joint_points,
     joint_points,
-    keep_shareable,
 )
-from debate_judge.optimize.search.points import JudgeVariant, Point, Space
-from debate_judge.optimize.search.storage import StoredStudy, TrialOutcome, finished, params_of, quiet, suggest
+from debate_judge.optimize.search.points import JudgeVariant, Point, SearchSpace
+from debate_judge.optimize.search.storage import (
+    StoredStudy,
+    TrialOutcome,
+    finished_trial,
+    params_of,
+    silenced_optuna,
+    suggest,
+)
 
 if TYPE_CHECKING:
     import optuna
 
-PRICE = 0.001
-"""Agreement that an LM call per item has to be worth. Of equal scores, those that take more calls fall behind."""
+CALL_PENALTY = 0.001
+"""What a trial's value loses for each LM call per item, so that of equal scores those that take fewer calls win."""
 
-AT_ONCE = 4
-"""Suggestions of the sampler that are evaluated at the same time."""
+SUGGESTION_BATCH = 4
+"""Suggestions of the sampler that are evaluated together."""
 
-_FALLS_BEHIND = 0.05
-"""Significance of the one-sided Wilcoxon test by which a trial is pruned."""
+_P_THRESHOLD = 0.05
+"""Significance level of the one-sided Wilcoxon test that prunes a trial."""
 
-_NOT_AHEAD = 0.25
+_P_THRESHOLD_EXPENSIVE = 0.25
 """The same for a more expensive reading, which takes many times the calls: weaker evidence is enough to prune."""
 
-_SUGGESTIONS = 32
-"""Suggestions of the sampler, none of which is new, after which the simplest remaining point is tried."""
+_MAX_ASKS = 32
+"""Most suggestions that the sampler is asked for per batch; if none is new, the simplest remaining point is tried."""
 
-_FIRST_BLOCK = {"summary": 3, "sample": 50}
-"""Groups of the first block. At sample level a group is one candidate, and a correlation needs many."""
+_FIRST_BLOCK_SIZE = {"summary": 3, "sample": 50}
+"""Groups in the first block. At sample level a group is one candidate, and a correlation needs many."""
 
-_MIN_PART = {"summary": 1, "sample": 10}
-"""Groups that a reported value is about, at least."""
+_MIN_CHUNK_SIZE = {"summary": 1, "sample": 10}
+"""Least number of groups of a chunk. A trial reports one value for each chunk and aspect."""
 
-_SLOW = range(8, 14)
-"""Numbers of values for which SciPy's Wilcoxon test enumerates all signs at ties (0.4 s for 12); they are avoided."""
+_SLOW_SAMPLE_SIZES = range(8, 14)
+"""Sample sizes at which SciPy's Wilcoxon test, if there are ties, enumerates all signs (0.4 s for 12); avoided."""
 
-_ENOUGH = 16
-"""Number of values that is used in place of one in `_SLOW`."""
+_FAST_SAMPLE_SIZE = 16
+"""Sample size in place of one in `_SLOW_SAMPLE_SIZES`."""
 
-_MAX_PARTS = 200
-"""Reported values of a trial and aspect, at most."""
+_MAX_CHUNKS = 200
+"""Most values that a trial reports for an aspect."""
 
-_STARTS = 12
+_USUAL_STARTING_POINTS = 12
 """Usual number of starting points, for estimates of the work."""
 
 _MIN_TRIALS_FOR_IMPORTANCES = 8
@@ -79,106 +88,106 @@ _MIN_TRIALS_FOR_IMPORTANCES = 8
 
 
 @dataclass(frozen=True)
-class Breadth:
-    """How much of a space is tried."""
+class SearchLimits:
+    """How much of a search space is tried."""
 
-    kinds: int
-    """Kinds of knowledge that the starting points debate with, the judge without any among them."""
+    knowledge_kinds: int
+    """Most kinds of knowledge, none included, that the starting points hold debates with."""
     suggestions: int
-    """What the sampler may suggest beyond the starting points."""
+    """Most points that the sampler suggests, beyond the starting points."""
     candidates: int
-    """Candidates of each aspect that are chosen by, at most."""
+    """Most rated candidates of each aspect that the choice is made by."""
     trials: int = 1_000_000
-    """Single calls, debates and Tie-breakers that are tried altogether, at most. Those in another reading than the
-    judge's own come on top, at a share of the calls, and so do the joint ones."""
+    """Most single calls, debates and Tie-breakers that are tried altogether. Those in other readings than the default
+    one, and joint ones, come on top."""
     new_debates: bool = True
     """Whether the sampler may suggest debates that were not held yet; else only Tie-breakers for those that were."""
     cheap_only: bool = False
-    """Whether in the more expensive reading only the untuned single call is tried, which held-out asks for anyway."""
+    """Whether in the more expensive reading only the untuned single call is tried, which held-out needs anyway."""
 
     @property
-    def about(self) -> int:
-        """Trials that are usual."""
-        return min(self.trials, _STARTS + self.suggestions)
+    def usual_trials(self) -> int:
+        """Usual number of trials, for estimates of the work."""
+        return min(self.trials, _USUAL_STARTING_POINTS + self.suggestions)
 
 
-BREADTHS: Mapping[str, Breadth] = MappingProxyType(
+SEARCH_LIMITS: Mapping[str, SearchLimits] = MappingProxyType(
     {
-        "light": Breadth(kinds=2, suggestions=2, candidates=512, new_debates=False, cheap_only=True),
-        "medium": Breadth(kinds=3, suggestions=20, candidates=2048),
-        "heavy": Breadth(kinds=99, suggestions=80, candidates=1_000_000),
+        "light": SearchLimits(knowledge_kinds=2, suggestions=2, candidates=512, new_debates=False, cheap_only=True),
+        "medium": SearchLimits(knowledge_kinds=3, suggestions=20, candidates=2048),
+        "heavy": SearchLimits(knowledge_kinds=99, suggestions=80, candidates=1_000_000),
     }
 )
 """Effort -> how much is tried."""
 
 
-def breadth_of(effort: str, trials: int | None) -> Breadth:
-    """How much is tried at an effort, or as many trials as the user wants."""
-    broad = BREADTHS[effort]
-    return broad if trials is None else replace(broad, trials=trials, suggestions=trials, new_debates=True)
+def search_limits(effort: str, trials: int | None) -> SearchLimits:
+    """The limits of an effort, or with the number of trials that the user sets."""
+    limits = SEARCH_LIMITS[effort]
+    return limits if trials is None else replace(limits, trials=trials, suggestions=trials, new_debates=True)
 
 
 def best_of_each_aspect(outcomes: Outcomes, points: Sequence[Point]) -> list[Point]:
-    """Of evaluated points those that are worth the most for an aspect."""
-    worth = outcomes.worth(points)
-    aspects = range(len(worth[points[0]]))
-    return list(dict.fromkeys(max(points, key=lambda point: worth[point][aspect]) for aspect in aspects))
+    """For each aspect the evaluated point with the highest posterior mean agreement."""
+    posterior = outcomes.posterior_means(points)
+    aspects = range(len(posterior[points[0]]))
+    return list(dict.fromkeys(max(points, key=lambda point: posterior[point][aspect]) for aspect in aspects))
 
 
-def best_first(outcomes: Outcomes, scorers: Sequence[JudgeVariant]) -> list[JudgeVariant]:
-    """The variants by the best that each has done so far; those of which all was pruned come last."""
+def rank_variants(outcomes: Outcomes, variants: Sequence[JudgeVariant]) -> list[JudgeVariant]:
+    """The variants by the best agreement of each so far; those whose points were all pruned come last."""
     agreements = {
         point: sum(outcome.agreement for outcome in by_unit.values()) / len(by_unit)
         for point, by_unit in outcomes.by_point.items()
     }
 
-    def best(scorer: JudgeVariant) -> float:
-        return max((value for point, value in agreements.items() if point.variant == scorer), default=float("-inf"))
+    def best_agreement(variant: JudgeVariant) -> float:
+        return max((value for point, value in agreements.items() if point.variant == variant), default=float("-inf"))
 
-    return sorted(scorers, key=lambda scorer: -best(scorer))
+    return sorted(variants, key=lambda variant: -best_agreement(variant))
 
 
-def _tpe(seed: int) -> optuna.samplers.BaseSampler:
+def _tpe_sampler(seed: int) -> optuna.samplers.BaseSampler:
     """Bergstra et al., Algorithms for Hyper-Parameter Optimization, 2011."""
     from optuna.samplers import TPESampler
 
     return TPESampler(seed=seed, n_startup_trials=5, constant_liar=True)
 
 
-def _wilcoxon(*, expensive: bool) -> optuna.pruners.BasePruner:
+def _wilcoxon_pruner(*, expensive: bool) -> optuna.pruners.BasePruner:
     from optuna.pruners import WilcoxonPruner
 
-    with quiet():
-        return WilcoxonPruner(p_threshold=_NOT_AHEAD if expensive else _FALLS_BEHIND)
+    with silenced_optuna():
+        return WilcoxonPruner(p_threshold=_P_THRESHOLD_EXPENSIVE if expensive else _P_THRESHOLD)
 
 
 @dataclass(frozen=True)
 class Strategy:
-    """The decisions of a search; an estimate replaces those that cannot be known beforehand by bounds."""
+    """The decisions of a search. An estimate puts bounds in place of those that cannot be known in advance."""
 
-    pruner: Callable[..., optuna.pruners.BasePruner] = _wilcoxon
-    """By `expensive`: whether trials in a more expensive reading than the judge's own are pruned by it."""
-    suggested: Callable[[Sequence[Point]], Sequence[Point]] | None = None
-    """From what is left to what is tried next, in place of the sampler."""
-    scorers: Callable[[Outcomes, Sequence[JudgeVariant]], list[JudgeVariant]] = best_first
+    pruner: Callable[..., optuna.pruners.BasePruner] = _wilcoxon_pruner
+    """Makes the pruner; its argument `expensive` is for trials in a more expensive reading than the default one."""
+    next_points: Callable[[Sequence[Point]], Sequence[Point]] | None = None
+    """From the points that remain to those that are tried next, in place of the sampler."""
+    rank_variants: Callable[[Outcomes, Sequence[JudgeVariant]], list[JudgeVariant]] = rank_variants
     """The order in which debates with kinds of knowledge are tried."""
-    read_again: Callable[[Outcomes, Sequence[Point]], list[Point]] = best_of_each_aspect
-    """Of the points in the judge's own reading those that are tried in the others."""
-    chosen: Callable[[Outcomes], dict[str, Point]] = Outcomes.chosen
+    points_to_reread: Callable[[Outcomes, Sequence[Point]], list[Point]] = best_of_each_aspect
+    """Of the points in the default reading those that are tried in the other readings."""
+    choose: Callable[[Outcomes], dict[str, Point]] = Outcomes.choose
     """The choice for each unit."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SearchPlan:
-    """How a search goes about it."""
+    """The settings of a search."""
 
     criterion: Criterion
-    breadth: Breadth
+    limits: SearchLimits
     seed: int
-    study: str
+    study_name: str
     """Name of the stored study; it must change whenever the result could."""
     storage: Path | str | None
-    """File of the stored study, or address of a PostgreSQL database. None stores nothing."""
+    """File of the stored study, address of a PostgreSQL database, or None to store nothing."""
     strategy: Strategy = field(default_factory=Strategy)
 
 
@@ -186,21 +195,21 @@ OnTrial = Callable[[Point, TrialOutcome], None]
 """Called once for every point that was tried, with its outcome."""
 
 
-StudyMaker = Callable[[Mapping[str, ChoiceScores], Space, SearchPlan, OnTrial], "Study"]
+StudyFactory = Callable[[Mapping[str, ChoiceScores], SearchSpace, SearchPlan, OnTrial], "Study"]
 """`Study`, or what an estimate puts in its place."""
 
 
 class Study:
-    """A search: Optuna's study, the values that its trials report, and the points that were seen.
+    """A search: an Optuna study in memory, the values that its trials report, and the points that were evaluated.
 
-    The `units` are scores by the name of the aspects that get one judge together; `on_trial` is called with every
-    distinct point, once.
+    `units` are the scores by the name of a unit, the aspects that share a judge; `on_trial` is called once for every
+    point that was tried.
     """
 
     def __init__(
         self,
         units: Mapping[str, ChoiceScores],
-        space: Space,
+        space: SearchSpace,
         plan: SearchPlan,
         on_trial: OnTrial = lambda point, outcome: None,
     ) -> None:
@@ -208,87 +217,85 @@ class Study:
         self._space = space
         self._plan = plan
         self._on_trial = on_trial
-        with quiet():
-            self._stored = StoredStudy(plan.study, plan.storage, outcomes.space)
-        self._optuna = _in_memory()
+        with silenced_optuna():
+            self._stored = StoredStudy(plan.study_name, plan.storage, outcomes.space)
+        self._optuna = _in_memory_study()
         self._pruners = {expensive: plan.strategy.pruner(expensive=expensive) for expensive in (False, True)}
-        self._order = asking_order(outcomes.groups, plan.seed)
-        self._aspects = sum(len(scores.aspects) for scores in outcomes.units.values())
-        self._ends = block_ends(len(self._order), plan.criterion.level, self._aspects)
-        self._parts = _parts(self._order, plan.criterion.level)
+        self._group_order = shuffled_groups(outcomes.groups, plan.seed)
+        self._aspect_count = sum(len(scores.aspects) for scores in outcomes.units.values())
+        self._block_ends = block_ends(len(self._group_order), plan.criterion.level, self._aspect_count)
+        self._chunks = _chunks(self._group_order, plan.criterion.level)
         self._suggestions = 0
         self._trials: dict[Point, optuna.Trial] = {}
-        """Of every point that was tried, with its scores as they are given."""
+        """Trials of the points that were tried, with unrounded scores."""
         self._reported: dict[Point, dict[int, float]] = {}
-        """Point -> step -> value; a step is a part of the groups and an aspect."""
+        """Point -> step -> value; a step stands for a chunk of the groups and an aspect."""
 
     def optimize(self) -> None:
-        """Try the starting points, then what the sampler suggests, then the best in the other readings and jointly.
+        """Try the starting points, then what the sampler suggests, then the best points in other readings and jointly.
 
         Raises:
             InputError: The study cannot be stored.
             dspy.LMError: The LM failed for good.
         """
-        space, breadth, strategy = self._space, self._plan.breadth, self._plan.strategy
-        left = breadth.trials
-        for start in self._starts():
-            own_reading = [point for point in start if point.reading == space.readings[0]]
-            others = [point for point in start if point not in own_reading]
-            self._try([*own_reading[:left], *others])
-            left = max(0, left - len(own_reading))
-        left = min(left, breadth.suggestions)
-        while left > 0 and (suggested := self._suggested(min(left, AT_ONCE))):
-            self._try(suggested)
-            left -= len(suggested)
-        if not breadth.cheap_only:
-            self._try([point for point in self._read_again() if self._worth_a_debate(point)])
-        self._try(joint_points(self._outcomes, strategy.chosen(self._outcomes)) if space.joint else [])
+        space, limits, strategy = self._space, self._plan.limits, self._plan.strategy
+        remaining = limits.trials
+        for batch in self._starting_points():
+            limited = [point for point in batch if point.reading == space.default_reading]
+            unlimited = [point for point in batch if point.reading != space.default_reading]
+            self._evaluate([*limited[:remaining], *unlimited])
+            remaining = max(0, remaining - len(limited))
+        remaining = min(remaining, limits.suggestions)
+        while remaining > 0 and (points := self._next_points(min(remaining, SUGGESTION_BATCH))):
+            self._evaluate(points)
+            remaining -= len(points)
+        if not limits.cheap_only:
+            self._evaluate([point for point in self._points_in_other_readings() if self._may_debate(point)])
+        self._evaluate(joint_points(self._outcomes, strategy.choose(self._outcomes)) if space.joint else [])
 
     def results(self) -> dict[str, SearchResult]:
-        """The finished search for each unit, with the point that is chosen for it."""
-        chosen = keep_shareable(self._outcomes, self._plan.strategy.chosen(self._outcomes))
+        """The finished search for each unit, with its chosen point."""
+        chosen = drop_unshareable_joint_points(self._outcomes, self._plan.strategy.choose(self._outcomes))
         return self._outcomes.results(chosen, self._importances())
 
-    def _starts(self) -> Iterator[list[Point]]:
-        space, breadth = self._space, self._plan.breadth
-        plain, *learnt = space.scorers
-        # It is asked about everything: all others are compared with it.
-        yield [space.point(plain, 0)]
-        again = space.in_other_readings(*([plain] if breadth.cheap_only else space.scorers))
-        yield [space.point(scorer, 0) for scorer in (*learnt, *again)]
-        # What was learnt shows in a debate that argues from it more than in a single call: some is always tried.
-        scorers = [plain, *self._plan.strategy.scorers(self._outcomes, learnt)[: max(1, breadth.kinds - 1)]]
-        yield [point for scorer in scorers for point in space.debates(scorer, space.longest)]
-        argued = [
-            scorer
-            for scorer in scorers
-            if scorer not in space.rewritten and scorer.knowledge not in space.not_exportable
-        ]
-        best = self._plan.strategy.scorers(self._outcomes, argued[breadth.cheap_only and len(argued) > 1 :])[0]
+    def _starting_points(self) -> Iterator[list[Point]]:
+        space, limits, rank = self._space, self._plan.limits, partial(self._plan.strategy.rank_variants, self._outcomes)
+        untuned, *learnt = space.scorer_variants
+        # It is never pruned: all others are compared with it.
+        yield [space.point(untuned, 0)]
+        reread = space.in_other_readings(*([untuned] if limits.cheap_only else space.scorer_variants))
+        yield [space.point(variant, 0) for variant in (*learnt, *reread)]
+        # Knowledge adds more to a debate, which argues from it, than to a single call: the best kind is always tried.
+        variants = [untuned, *rank(learnt)[: max(1, limits.knowledge_kinds - 1)]]
+        yield [point for variant in variants for point in space.debate_points(variant, space.max_rounds)]
+        # A rewritten judge has a Critic of its own, which takes no other persona.
+        exportable = [v for v in variants if v not in space.rewritten and v.knowledge not in space.not_exportable]
+        best = rank(exportable[limits.cheap_only and len(exportable) > 1 :])[0]
         others = [replace(best, persona=persona) for persona in space.personas[1:]]
         shortest = min((n for n in space.rounds if n), default=0)
-        yield [point for other in others for point in space.debates(other, shortest)] if shortest else []
+        yield [point for other in others for point in space.debate_points(other, shortest)] if shortest else []
         if shortest and space.tie_breakers == (False, True):
-            # It stands for all further rounds at a fraction of their calls.
-            debated = {point.variant: None for point in self._outcomes.by_point if point.rounds}
-            tried = [v for v in debated if v.reading == space.readings[0] and v.knowledge not in space.not_exportable]
-            yield [space.point(v, shortest, True) for v in self._plan.strategy.scorers(self._outcomes, tried)[:1]]
+            # A Tie-breaker ends the debate as further rounds would, for a fraction of their calls.
+            debated = dict.fromkeys(p.variant for p in self._outcomes.by_point if p.rounds)
+            exportable = [v for v in debated if v.knowledge not in space.not_exportable]
+            ranked = rank([v for v in exportable if v.reading == space.default_reading])
+            yield [space.point(v, shortest, True) for v in ranked[:1]]
 
-    def _suggested(self, most: int) -> list[Point]:
-        """What is tried next; nothing if all was seen."""
-        given = [point for point in self._space.points() if point.granularity == self._space.granularities[0]]
-        new = [point for point in given if point not in self._trials and self._worth_a_debate(point)]
-        if not self._plan.breadth.new_debates:
+    def _next_points(self, limit: int) -> list[Point]:
+        """The points that are tried next; none if all were tried."""
+        unrounded = [point for point in self._space.points() if point.granularity == self._space.unrounded]
+        new = [point for point in unrounded if point not in self._trials and self._may_debate(point)]
+        if not self._plan.limits.new_debates:
             debated = {(point.variant, point.rounds) for point in self._outcomes.by_point if point.rounds}
             new = [point for point in new if (point.variant, point.rounds) in debated]
-        if (instead := self._plan.strategy.suggested) is not None:
-            return list(instead(new))[:most]
+        if (override := self._plan.strategy.next_points) is not None:
+            return list(override(new))[:limit]
         suggested: list[Point] = []
-        for _ in range(_SUGGESTIONS):
-            if len(suggested) == min(most, len(new)):
+        for _ in range(_MAX_ASKS):
+            if len(suggested) == min(limit, len(new)):
                 break
-            # A sampler of its own for each suggestion: the result depends on the trials so far and on no other state.
-            self._optuna.sampler = _tpe(self._plan.seed * 100_003 + self._suggestions)
+            # A new sampler for each suggestion: the result depends on the trials so far and on no other state.
+            self._optuna.sampler = _tpe_sampler(self._plan.seed * 100_003 + self._suggestions)
             self._suggestions += 1
             trial = self._optuna.ask()
             point = suggest(self._space, trial)
@@ -299,152 +306,153 @@ class Study:
                 self._tell(trial, None, "FAIL")
         return suggested or new[:1]
 
-    def _worth_a_debate(self, point: Point) -> bool:
-        """Where a single call was pruned in another reading, the same is not debated in it."""
-        if not point.rounds or point.reading == self._space.readings[0]:
+    def _may_debate(self, point: Point) -> bool:
+        """Whether a point is allowed: no debate in another reading in which the single call was pruned."""
+        if not point.rounds or point.reading == self._space.default_reading:
             return True
-        lost = {(pruned.knowledge, pruned.reading) for pruned in self._outcomes.dropped if not pruned.rounds}
-        return not self._plan.breadth.cheap_only and (point.knowledge, point.reading) not in lost
+        pruned_calls = {(p.knowledge, p.reading) for p in self._outcomes.pruned if not p.rounds}
+        return not self._plan.limits.cheap_only and (point.knowledge, point.reading) not in pruned_calls
 
-    def _read_again(self) -> list[Point]:
-        """The best in the judge's own reading, in the others."""
+    def _points_in_other_readings(self) -> list[Point]:
+        """The best points in the default reading, moved to each of the others."""
         outcomes, space = self._outcomes, self._space
         if len(space.readings) < 2:
             return []
-        points = sorted((p for p in outcomes.by_point if p.reading == space.readings[0]), key=space.complexity)
-        chosen = self._plan.strategy.read_again(
+        points = sorted((p for p in outcomes.by_point if p.reading == space.default_reading), key=space.complexity)
+        selected = self._plan.strategy.points_to_reread(
             outcomes, [p for p in points if p.knowledge not in space.not_exportable]
         )
-        return [self._whole(replace(point, reading=reading)) for reading in space.readings[1:] for point in chosen]
+        return [
+            self._full_length(replace(point, reading=reading)) for reading in space.readings[1:] for point in selected
+        ]
 
     # Trials.
 
-    def _whole(self, point: Point) -> Point:
-        """The point that is asked about for this one: debates are held to their full length."""
-        rounds = self._space.longest if point.rounds and not point.tie_breaker else point.rounds
-        return replace(point, rounds=rounds, granularity=self._space.granularities[0])
+    def _full_length(self, point: Point) -> Point:
+        """The point with the longest debate of its variant, from which it is derived."""
+        rounds = self._space.max_rounds if point.rounds and not point.tie_breaker else point.rounds
+        return replace(point, rounds=rounds, granularity=self._space.unrounded)
 
-    def _lengths(self, point: Point) -> list[Point]:
-        """The points that are read off a point's debates, as they are given; what asks most comes first."""
-        return [
-            covered for covered in self._space.covered(point) if covered.granularity == self._space.granularities[0]
-        ]
+    def _unrounded_points(self, point: Point) -> list[Point]:
+        """The points derived from this one without rounding; the first makes the most calls."""
+        return [p for p in self._space.derived_points(point) if p.granularity == self._space.unrounded]
 
-    def _try(self, points: Iterable[Point]) -> None:
-        """Evaluate points and what is read off them, at the same time, or as much of it as is not pruned."""
-        outcomes, alive = self._outcomes, list[list[Point]]()
-        begun: set[Point] = set()
+    def _evaluate(self, points: Iterable[Point]) -> None:
+        """Evaluate points and those derived from them, block by block, until they are pruned or complete."""
+        outcomes, unpruned = self._outcomes, list[list[Point]]()
+        queued: set[Point] = set()
         for new_point in points:
-            pending = [p for p in self._lengths(new_point) if p not in self._reported and p not in begun]
-            begun.update(pending)
+            pending = [p for p in self._unrounded_points(new_point) if p not in self._reported and p not in queued]
+            queued.update(pending)
             for point in pending:
                 if point not in self._trials:
                     self._optuna.enqueue_trial(params_of(self._space, point))
                     self._trials[point] = self._optuna.ask()
                     suggest(self._space, self._trials[point])
-            alive.append(pending)
-        # The first trial has nothing to fall behind.
-        for end in self._ends[:-1] if outcomes.by_point else []:
-            outcomes.prefetch([point for pending in alive for point in pending], frozenset(self._order[:end]))
-            for pending in alive:
+            unpruned.append(pending)
+        # The first trial has no other to be compared with.
+        for end in self._block_ends[:-1] if outcomes.by_point else []:
+            outcomes.prefetch([point for pending in unpruned for point in pending], frozenset(self._group_order[:end]))
+            for pending in unpruned:
                 for point in pending:
                     self._report(point, end)
-                # A debate is held as long as it may win; what is read off it on the way costs nothing.
-                while pending and self._falls_behind(pending[0]):
-                    self._pruned(pending.pop(0), end)
-        outcomes.prefetch([point for pending in alive for point in pending])
-        for pending in alive:
+                # Pruning the longest debate leaves the shorter ones derived from it, which take fewer calls.
+                while pending and self._should_prune(pending[0]):
+                    self._prune(pending.pop(0), end)
+        outcomes.prefetch([point for pending in unpruned for point in pending])
+        for pending in unpruned:
             for point in pending:
                 self._complete(point)
 
-    def _falls_behind(self, point: Point) -> bool:
-        self._optuna.pruner = self._pruners[point.reading not in (self._space.readings[0], "joint")]
-        return len(self._reported[point]) not in _SLOW and self._trials[point].should_prune()
+    def _should_prune(self, point: Point) -> bool:
+        self._optuna.pruner = self._pruners[point.reading not in (self._space.default_reading, "joint")]
+        return len(self._reported[point]) not in _SLOW_SAMPLE_SIZES and self._trials[point].should_prune()
 
     def _report(self, point: Point, end: int) -> None:
-        """Report the value on each of the first groups, as far as the point may be judged by them."""
+        """Report the values on the chunks of the first `end` groups, without groups that the judge was tuned on."""
         reported = self._reported.setdefault(point, {})
-        # Of an earlier block all parts were reported.
-        begin = max(reported, default=-1) // self._aspects + 1
-        for step, value in self._values(point, begin, end).items():
+        # The chunks of earlier blocks were reported.
+        begin = max(reported, default=-1) // self._aspect_count + 1
+        for step, value in self._step_values(point, begin, end).items():
             reported[step] = value
             self._trials[point].report(value, step)
 
-    def _values(self, point: Point, begin: int, end: int) -> dict[int, float]:
-        """Step -> agreement less the price, in each whole part, from the `begin`-th on, of the first `end` groups."""
-        outcomes, only = self._outcomes, frozenset(self._order[:end])
-        every = end == len(self._order)
+    def _step_values(self, point: Point, begin: int, end: int) -> dict[int, float]:
+        """Step -> agreement less the call penalty, on the full chunks of the first `end` groups, from `begin` on."""
+        outcomes, only = self._outcomes, frozenset(self._group_order[:end])
+        all_groups = end == len(self._group_order)
         by_step: dict[int, float] = {}
-        number = 0
+        aspect_number = 0
         for scores in outcomes.units.values():
-            by_aspect, calls = scores.scores(point, only=None if every else only)
+            by_aspect, calls = scores.scores(point, only=None if all_groups else only)
             for aspect, groups in by_aspect.items():
-                parts = takewhile(only.issuperset, self._parts[begin:])
-                for place, values in enumerate(self._by_part(aspect, groups, parts), start=begin):
+                chunks = takewhile(only.issuperset, self._chunks[begin:])
+                for chunk_number, values in enumerate(self._chunk_values(aspect, groups, chunks), start=begin):
                     if values:
-                        by_step[place * self._aspects + number] = sum(values) / len(values) - PRICE * calls
-                number += 1
+                        step = chunk_number * self._aspect_count + aspect_number
+                        by_step[step] = sum(values) / len(values) - CALL_PENALTY * calls
+                aspect_number += 1
         return dict(sorted(by_step.items()))
 
-    def _by_part(
-        self, aspect: str, groups: Sequence[GroupScores], parts: Iterable[Sequence[str]]
+    def _chunk_values(
+        self, aspect: str, groups: Sequence[GroupScores], chunks: Iterable[Sequence[str]]
     ) -> Iterator[list[float]]:
-        """What the groups of each part contribute to the agreement."""
+        """What the groups of each chunk contribute to the agreement."""
         if self._plan.criterion.level == "summary":
-            known = self._outcomes.by_group(aspect, groups)
-            for part in parts:
-                yield [known[name] for name in part if name in known]
+            by_group = self._outcomes.group_values(aspect, groups)
+            for chunk in chunks:
+                yield [by_group[name] for name in chunk if name in by_group]
             return
         by_id = {group.group: group for group in groups}
-        for part in parts:
-            yield list(self._outcomes.by_group(aspect, [by_id[name] for name in part if name in by_id]).values())
+        for chunk in chunks:
+            yield list(self._outcomes.group_values(aspect, [by_id[name] for name in chunk if name in by_id]).values())
 
     def _complete(self, point: Point) -> None:
         outcomes = self._outcomes
         outcomes_of_point = outcomes.evaluate(point)
-        self._report(point, len(self._order))
-        self._fill_in(point)
-        value = sum(o.agreement - PRICE * o.calls for o in outcomes_of_point.values()) / len(outcomes_of_point)
+        self._report(point, len(self._group_order))
+        self._impute_missing_steps(point)
+        value = sum(o.agreement - CALL_PENALTY * o.calls for o in outcomes_of_point.values()) / len(outcomes_of_point)
         self._tell(self._trials[point], value, "COMPLETE")
         for granularity in self._space.granularities:
-            read = replace(point, granularity=granularity)
-            self._keep(read, outcomes.evaluate(read))
+            rounded = replace(point, granularity=granularity)
+            self._record(rounded, outcomes.evaluate(rounded))
 
-    def _fill_in(self, point: Point) -> None:
-        """Report for groups that the point may not be judged by what the untuned judge does there, and by how much the
-        point differs from it elsewhere: who is compared with this trial needs all steps."""
-        untuned = self._outcomes.untuned(point)
+    def _impute_missing_steps(self, point: Point) -> None:
+        """Report steps without a value, whose groups the judge was tuned on, so that trials can be compared on all
+        steps: the untuned judge's value there plus the mean difference from it on the other steps."""
+        untuned = self._outcomes.untuned_counterpart(point)
         if untuned is None:
             return
-        base, reported = self._reported[untuned], self._reported[point]
-        known = reported.keys() & base.keys()
-        gain = sum(reported[step] - base[step] for step in known) / len(known) if known else 0.0
-        for step in sorted(base.keys() - reported.keys()):
-            reported[step] = base[step] + gain
+        untuned_values, reported = self._reported[untuned], self._reported[point]
+        common = reported.keys() & untuned_values.keys()
+        gain = sum(reported[step] - untuned_values[step] for step in common) / len(common) if common else 0.0
+        for step in sorted(untuned_values.keys() - reported.keys()):
+            reported[step] = untuned_values[step] + gain
             self._trials[point].report(reported[step], step)
 
-    def _pruned(self, point: Point, end: int) -> None:
+    def _prune(self, point: Point, end: int) -> None:
         reported = self._reported[point]
         best = self._optuna.best_trial.intermediate_values
         common = reported.keys() & best.keys()
         behind = sum(reported[step] - best[step] for step in common) / len(common)
         self._tell(self._trials[point], None, "PRUNED")
         for granularity in self._space.granularities:
-            read = replace(point, granularity=granularity)
-            self._outcomes.dropped[read] = PrunedPoint(end, len(self._order), behind)
-            self._keep(read, self._outcomes.dropped[read])
+            rounded = replace(point, granularity=granularity)
+            self._outcomes.pruned[rounded] = PrunedPoint(end, len(self._group_order), behind)
+            self._record(rounded, self._outcomes.pruned[rounded])
 
     def _tell(self, trial: optuna.Trial, value: float | None, state: str) -> None:
         from optuna.trial import TrialState
 
         self._optuna.tell(trial, value, TrialState[state])
 
-    def _keep(self, point: Point, outcome: TrialOutcome) -> None:
+    def _record(self, point: Point, outcome: TrialOutcome) -> None:
         self._on_trial(point, outcome)
-        self._stored.add(point, finished(self._space, point, outcome, PRICE))
+        self._stored.add(point, finished_trial(self._space, point, outcome, CALL_PENALTY))
 
     def _importances(self) -> dict[str, float]:
-        """Parameter -> its share in what makes trials differ; empty where too few were completed to tell.
+        """Parameter -> its share in the variation among trials; empty if too few were completed.
 
         PED-ANOVA (Watanabe et al., PED-ANOVA: Efficiently Quantifying Hyperparameter Importance in Arbitrary Subspaces,
         IJCAI 2023).
@@ -455,36 +463,36 @@ class Study:
         if len(complete) < _MIN_TRIALS_FOR_IMPORTANCES or len({trial.value for trial in complete}) < 2:
             return {}
         varied = [name for name, value in complete[0].params.items() if any(t.params[name] != value for t in complete)]
-        with quiet():
+        with silenced_optuna():
             return dict(optuna.importance.get_param_importances(self._optuna, params=varied))
 
 
-def asking_order(groups: Iterable[str], seed: int) -> list[str]:
-    """The different groups in the order in which they are asked about."""
+def shuffled_groups(groups: Iterable[str], seed: int) -> list[str]:
+    """The groups without repetition, in a random order that depends on names and seed alone."""
     return sorted(
         set(groups), key=lambda name: hashlib.blake2b(f"{seed}\0{name}".encode("utf-8", "surrogatepass")).digest()
     )
 
 
 def block_ends(groups: int, level: Level, aspects: int) -> list[int]:
-    """How many groups have been asked about after each block; the last is all of them."""
-    ends, end = [], _FIRST_BLOCK[level]
+    """Number of groups that have been scored after each block; the last is all of them."""
+    ends, end = [], _FIRST_BLOCK_SIZE[level]
     while end < groups:
-        if level == "summary" and end * aspects in _SLOW:
-            end = -(-_ENOUGH // aspects)
+        if level == "summary" and end * aspects in _SLOW_SAMPLE_SIZES:
+            end = -(-_FAST_SAMPLE_SIZE // aspects)
         ends.append(end)
         end *= 2
     return [*ends, groups] if not ends or ends[-1] < groups else [*ends[:-1], groups]
 
 
-def _parts(order: Sequence[str], level: Level) -> list[Sequence[str]]:
-    """The groups that each reported value is about."""
-    size = max(_MIN_PART[level], -(-len(order) // _MAX_PARTS))
+def _chunks(order: Sequence[str], level: Level) -> list[Sequence[str]]:
+    """The chunks of the groups, each of which gives one reported value for each aspect."""
+    size = max(_MIN_CHUNK_SIZE[level], -(-len(order) // _MAX_CHUNKS))
     return [order[begin : begin + size] for begin in range(0, len(order), size)]
 
 
-def _in_memory() -> optuna.Study:
+def _in_memory_study() -> optuna.Study:
     import optuna
 
-    with quiet():
+    with silenced_optuna():
         return optuna.create_study(direction="maximize")

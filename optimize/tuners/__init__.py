@@ -1,8 +1,8 @@
 """Tuners improve the instructions of a judge by training examples. `TUNERS` names ours; `module:Class` is any other.
 
-Each is an optimizer of DSPy's, a `Teleprompter`: it is made with a `Tuning`, what a compile knows beyond a student and
-a trainset, and `compile(judge, trainset=examples)` returns the tuned judge. What else it found (judges tuned without
-part of the examples, a persona) is in the judge's `detailed_results`, where DSPy's GEPA has its own.
+Each is a DSPy optimizer, a `Teleprompter`: it is created with a `Tuning`, what a compile knows beyond a student and a
+trainset, and `compile(judge, trainset=examples)` returns the tuned judge. Further results (judges tuned without part of
+the examples, a persona) are in the judge's `detailed_results`, where DSPy's GEPA has its own.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from debate_judge.runs.flags.declaration import unknown_name
+from debate_judge.runs.flags.declaration import unknown_name_error
 
 if TYPE_CHECKING:
     import dspy
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from debate_judge.runs.runner.runner import JudgeRunner
 
 
-AspectGroup = tuple[str, str]
-"""Aspect name and group id."""
+GroupKey = tuple[str, str]
+"""Aspect name and group id: what ratings are known of or unseen."""
 
 
 @dataclass(frozen=True)
@@ -37,16 +37,16 @@ class GuideLimits:
     """Most words of a guide."""
     tokens: int = 40_000
     """Most tokens of rated texts in a prompt."""
-    persona: int = 130
-    """Most words of a Critic's persona; with 0 none is written."""
+    persona_words: int = 130
+    """Most words of a Critic's persona; 0 writes none."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
-    """What a tuner is made with."""
+    """What a tuner is created with."""
 
     statistic: Statistic
-    """The correlation within a group that is optimized."""
+    """The correlation within a group that is maximized."""
     objective: Objective | None = None
     """What a guide is compared by, if that is no correlation; `absolute_scales` are then those of the aspects."""
     absolute_scales: Mapping[str, AbsoluteScale] = field(default_factory=dict)
@@ -60,15 +60,15 @@ class Tuning:
     """Candidate programs that are evaluated on train."""
     seed: int
     label: str
-    """What is tuned, for logs and progress."""
+    """Name of what is tuned, for logs and progress."""
 
 
 @dataclass(frozen=True)
-class Fold:
-    """A judge that was tuned without part of the examples, which can then be used to evaluate it."""
+class FoldJudge:
+    """A judge that was tuned without part of the examples, on which it can be evaluated."""
 
     judge: Judge
-    unseen: frozenset[AspectGroup]
+    unseen: frozenset[GroupKey]
     """Train groups that the judge was not tuned on."""
 
 
@@ -77,43 +77,43 @@ class LearntPersona:
     """A Critic's persona that was written for the raters."""
 
     text: str
-    seen: frozenset[AspectGroup] = frozenset()
-    """Train groups that it was written from and chosen by."""
+    seen: frozenset[GroupKey] = frozenset()
+    """Train groups that it was written from and evaluated on."""
 
 
 @dataclass(frozen=True)
-class Tuned:
-    """What a tuner found, the `detailed_results` of the judge that it returns."""
+class TuningResult:
+    """The results of a tuner, the `detailed_results` of the judge that it returns."""
 
     judge: Judge
-    """Tuned, with its own persona."""
-    folds: tuple[Fold, ...] = ()
-    """Judges tuned in the same way without parts of the examples. Groups that are unseen in no fold do not count when
-    the judge is compared with others."""
+    """The tuned judge, with its default persona."""
+    folds: tuple[FoldJudge, ...] = ()
+    """Judges tuned in the same way without parts of the examples. On groups that all of them have seen, the judge
+    cannot be evaluated."""
     persona: LearntPersona | None = None
-    """For the Critic, beside the personas that it can be given anyway."""
-    start: Tuned | None = None
-    """The starting point, if it is a candidate of its own: a guide, before all instructions were rewritten."""
+    """For the Critic, as a candidate beside the given personas."""
+    start: TuningResult | None = None
+    """The starting point, if it is a candidate, too: the guide, before all instructions were rewritten."""
 
 
-def with_details(judge: Judge, tuned: Tuned) -> Judge:
-    """A copy of the judge that carries what its tuner found."""
+def with_tuning_result(judge: Judge, tuned: TuningResult) -> Judge:
+    """A copy of the judge with the results of its tuner."""
     copy = judge.deepcopy()
     copy.detailed_results = tuned
     return copy
 
 
-def details_of(judge: Judge) -> Tuned:
-    """What the judge's tuner found; of a tuner that tells nothing, the judge alone."""
-    found = getattr(judge, "detailed_results", None)
-    return found if isinstance(found, Tuned) else Tuned(judge)
+def tuning_result(judge: Judge) -> TuningResult:
+    """The results of the judge's tuner; the judge alone if the tuner left none."""
+    details = getattr(judge, "detailed_results", None)
+    return details if isinstance(details, TuningResult) else TuningResult(judge)
 
 
 Tuner = Callable[[Tuning], "Teleprompter"]
 
 
-def _tuner(module: str, name: str) -> Tuner:
-    """A class of a file in this folder, imported when it is made: --help needs no more than the names."""
+def _lazy_tuner(module: str, name: str) -> Tuner:
+    """A class of a module in this folder, imported when it is first used, so that --help starts quickly."""
 
     def make(tuning: Tuning) -> Teleprompter:
         optimizer: Teleprompter = getattr(import_module(f"debate_judge.optimize.tuners.{module}"), name)(tuning)
@@ -124,16 +124,16 @@ def _tuner(module: str, name: str) -> Tuner:
 
 TUNERS: Mapping[str, Tuner] = MappingProxyType(
     {
-        "guide": _tuner("guide", "GuideOptimizer"),
-        "mipro": _tuner("dspy_optimizers", "MIPRO"),
-        "gepa": _tuner("dspy_optimizers", "GuidedGEPA"),
-        "none": _tuner("dspy_optimizers", "Unchanged"),
+        "guide": _lazy_tuner("guide", "GuideOptimizer"),
+        "mipro": _lazy_tuner("dspy_optimizers", "MIPRO"),
+        "gepa": _lazy_tuner("dspy_optimizers", "GuidedGEPA"),
+        "none": _lazy_tuner("dspy_optimizers", "Unchanged"),
     }
 )
 """Name -> optimizer."""
 
 
-def tuner_named(name: str) -> Tuner:
+def find_tuner(name: str) -> Tuner:
     """A tuner of `TUNERS`, or of any DSPy optimizer by `module:Class` (`optimize.tuners.dspy_optimizers`).
 
     Raises:
@@ -145,4 +145,4 @@ def tuner_named(name: str) -> Tuner:
         from debate_judge.optimize.tuners.dspy_optimizers import class_tuner
 
         return class_tuner(name)
-    raise unknown_name("tuner", "--tuner", name, tuple(TUNERS))
+    raise unknown_name_error("tuner", "--tuner", name, tuple(TUNERS))

@@ -27,11 +27,11 @@ from dspy.teleprompt.teleprompt import Teleprompter
 from dspy.utils.callback import BaseCallback
 
 from debate_judge.data.errors import InputError
-from debate_judge.optimize.examples import LABELS
-from debate_judge.optimize.tuners import Tuned, Tuner, Tuning, details_of, with_details
+from debate_judge.optimize.examples import RATING_FIELDS
+from debate_judge.optimize.tuners import Tuner, Tuning, TuningResult, tuning_result, with_tuning_result
 from debate_judge.optimize.tuners.guide import GuideOptimizer
-from debate_judge.optimize.tuners.guide_author import unquoted
-from debate_judge.optimize.tuners.rated_material import RatedCandidate, RatedSource
+from debate_judge.optimize.tuners.guide_author import without_quotations
+from debate_judge.optimize.tuners.rated_material import BYTES_PER_TOKEN, RatedCandidate, RatedSource
 from debate_judge.programs import import_object
 from debate_judge.programs.devset import FAILURE_SCORE, group_agreement
 from debate_judge.programs.judge import Item, Judge, Verdict
@@ -43,16 +43,14 @@ from debate_judge.runs.runner.progress import ItemPass
 logger = logging.getLogger(__name__)
 
 THREADS = 8
-"""Examples that an optimizer evaluates at the same time; the candidates of each are asked about at once anyway."""
-
-_BYTES_PER_TOKEN = 4
+"""Examples that an optimizer evaluates at the same time; the candidates of each are scored concurrently anyway."""
 
 
-class StockOptimizer(Teleprompter):
-    """An optimizer of DSPy's kind, made and watched as this module says.
+class DSPyOptimizerTuner(Teleprompter):
+    """A tuner that runs a DSPy optimizer, with the arguments that the module's docstring lists.
 
     Args:
-        optimizer: Its class.
+        optimizer: The class of the optimizer.
         tuning: What it works with.
     """
 
@@ -62,7 +60,7 @@ class StockOptimizer(Teleprompter):
         self._tuning = tuning
 
     def compile(self, student: Judge, *, trainset: list[dspy.Example], **kwargs: Any) -> Judge:
-        """What the optimizer makes of the judge, with nothing changed but what may be, and without quotations.
+        """The optimized judge, with changes to tunable instructions only, and without quotations from train.
 
         Args:
             student: The judge; it is not changed.
@@ -75,15 +73,15 @@ class StockOptimizer(Teleprompter):
         """
         if not trainset or not student.tunable():
             return student
-        tuning, train = self._tuning, list(map(_public, trainset))
-        program: Any = _Batches(student.deepcopy()) if "questions" in train[0] else student.deepcopy()
+        tuning, train = self._tuning, list(map(_public_example, trainset))
+        program: Any = _BatchJudge(student.deepcopy()) if "questions" in train[0] else student.deepcopy()
         logger.info("%s: %s tunes on %d examples", tuning.label, self._optimizer.__name__, len(train))
-        with _watched(tuning, len(train)), dspy.context(lm=tuning.runner.lm, adapter=None, disable_history=True):
+        with _monitored(tuning, len(train)), dspy.context(lm=tuning.runner.lm, adapter=None, disable_history=True):
             try:
-                one = self._optimizer(**self._constructor(program, student.tunable(), len(train)))
-                found = one.compile(program, trainset=train, **self._compilation(one, train))
+                optimizer = self._optimizer(**self._constructor_arguments(program, student.tunable(), len(train)))
+                compiled = optimizer.compile(program, trainset=train, **self._compile_arguments(optimizer, train))
             except InputError:
-                # Of the LM or its store, and no matter of the optimizer.
+                # It comes from the LM or its store, not from the optimizer.
                 raise
             except (TypeError, ValueError, AssertionError) as error:
                 raise InputError(
@@ -93,13 +91,13 @@ class StockOptimizer(Teleprompter):
                     found=f"{self._optimizer.__module__}:{self._optimizer.__name__}",
                     remedy="another tuner, or more rated sources",
                 ) from error
-        return _cleaned(found.judge if isinstance(found, _Batches) else found, student, trainset)
+        return _cleaned(compiled.judge if isinstance(compiled, _BatchJudge) else compiled, student, trainset)
 
-    def _constructor(self, program: dspy.Module, tunable: Sequence[str], examples: int) -> dict[str, Any]:
+    def _constructor_arguments(self, program: dspy.Module, tunable: Sequence[str], examples: int) -> dict[str, Any]:
         """Arguments of the constructor."""
         tuning = self._tuning
         roles = [name for name, _ in program.named_predictors() if name.removeprefix("judge.") in tunable]
-        offered = {
+        available = {
             "metric": _metric(tuning),
             "failure_score": FAILURE_SCORE,
             "prompt_model": tuning.reflection,
@@ -112,55 +110,55 @@ class StockOptimizer(Teleprompter):
             "component_selector": lambda state, *_: [roles[state.i % len(roles)]],
             "track_stats": False,
         }
-        return _named(self._optimizer.__init__, offered)
+        return _accepted_arguments(self._optimizer.__init__, available)
 
-    def _compilation(self, optimizer: Any, train: list[dspy.Example]) -> dict[str, Any]:
+    def _compile_arguments(self, optimizer: Any, train: list[dspy.Example]) -> dict[str, Any]:
         """Arguments of `compile`, besides judge and examples."""
         threads = min(THREADS, len(train))
-        evaluating = {"eval_kwargs": {"num_threads": threads, "display_progress": False, "display_table": False}}
-        return _named(optimizer.compile, evaluating)
+        available = {"eval_kwargs": {"num_threads": threads, "display_progress": False, "display_table": False}}
+        return _accepted_arguments(optimizer.compile, available)
 
 
-class GuidedGEPA(StockOptimizer):
+class GuidedGEPA(DSPyOptimizerTuner):
     """`dspy.GEPA`, from a judge with a guide to the raters on, which is a candidate of its own."""
 
     def __init__(self, tuning: Tuning) -> None:
         super().__init__(dspy.GEPA, tuning)
 
     def compile(self, student: Judge, *, trainset: list[dspy.Example], **kwargs: Any) -> Judge:
-        """As any `StockOptimizer`; the judge with the guide is the `start` of the `detailed_results`."""
-        guide = GuideOptimizer(replace(self._tuning, guide=replace(self._tuning.guide, persona=0)))
-        start = details_of(guide.compile(student, trainset=trainset))
-        found = super().compile(start.judge, trainset=trainset)
-        return student if found is student else with_details(found, Tuned(found, start=start))
+        """As any `DSPyOptimizerTuner`; the judge with the guide is the `start` of the `detailed_results`."""
+        guide = GuideOptimizer(replace(self._tuning, guide=replace(self._tuning.guide, persona_words=0)))
+        start = tuning_result(guide.compile(student, trainset=trainset))
+        compiled = super().compile(start.judge, trainset=trainset)
+        return student if compiled is student else with_tuning_result(compiled, TuningResult(compiled, start=start))
 
 
-class MIPRO(StockOptimizer):
+class MIPRO(DSPyOptimizerTuner):
     """`dspy.MIPROv2`, for instructions alone: demonstrations would hold texts of the data."""
 
     def __init__(self, tuning: Tuning) -> None:
         super().__init__(dspy.MIPROv2, tuning)
 
-    def _constructor(self, program: dspy.Module, tunable: Sequence[str], examples: int) -> dict[str, Any]:
+    def _constructor_arguments(self, program: dspy.Module, tunable: Sequence[str], examples: int) -> dict[str, Any]:
         return {
-            **super()._constructor(program, tunable, examples),
+            **super()._constructor_arguments(program, tunable, examples),
             "auto": None,
             "num_candidates": self._tuning.proposals + 1,
             "max_bootstrapped_demos": 0,
             "max_labeled_demos": 0,
         }
 
-    def _compilation(self, optimizer: Any, train: list[dspy.Example]) -> dict[str, Any]:
+    def _compile_arguments(self, optimizer: Any, train: list[dspy.Example]) -> dict[str, Any]:
         tuning = self._tuning
         # As many sources in a prompt as there is room for.
         longest = max(len(repr(example)) for example in train)
-        batch = max(1, _BYTES_PER_TOKEN * tuning.guide.tokens // longest)
+        batch = max(1, BYTES_PER_TOKEN * tuning.guide.tokens // longest)
         return {
-            **super()._compilation(optimizer, train),
+            **super()._compile_arguments(optimizer, train),
             "num_trials": tuning.trials,
             "minibatch": False,
             "view_data_batch_size": min(10, batch),
-            # Every source counts in the choice; the code of a judge says nothing about raters; a seed of 0 is none.
+            # All sources are used to choose; a judge's code says nothing about raters; to MIPROv2 a seed of 0 is none.
             "valset": train,
             "program_aware_proposer": False,
             "seed": tuning.seed + 1,
@@ -179,7 +177,7 @@ class Unchanged(Teleprompter):
 
 
 def class_tuner(name: str) -> Tuner:
-    """The tuner that an optimizer class is, imported here and now.
+    """The tuner that runs an optimizer class, which is imported at once.
 
     Args:
         name: `module:Class`.
@@ -196,19 +194,19 @@ def class_tuner(name: str) -> Tuner:
             found=name,
             remedy="name a class with a method compile(student, *, trainset)",
         )
-    return partial(StockOptimizer, optimizer)
+    return partial(DSPyOptimizerTuner, optimizer)
 
 
-def _named(function: Callable[..., Any], offered: Mapping[str, Any]) -> dict[str, Any]:
-    """Of the arguments that are offered, those that a function names."""
-    return {name: offered[name] for name in inspect.signature(function).parameters if name in offered}
+def _accepted_arguments(function: Callable[..., Any], available: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the arguments that the function has parameters for."""
+    return {name: available[name] for name in inspect.signature(function).parameters if name in available}
 
 
-def _cleaned(compiled: Judge, given: Judge, examples: Sequence[dspy.Example]) -> Judge:
-    """The judge with only those instructions rewritten that may be, without sentences that quote a text of train."""
-    before, tunable, shown = given.instructions(), given.tunable(), _texts(examples)
+def _cleaned(compiled: Judge, original: Judge, examples: Sequence[dspy.Example]) -> Judge:
+    """The judge with rewritten instructions where they are tunable, without sentences that quote a text of train."""
+    before, tunable, texts = original.instructions(), original.tunable(), _train_texts(examples)
     for name, predictor in compiled.named_predictors():
-        text = unquoted(predictor.signature.instructions, shown) if name in tunable else ""
+        text = without_quotations(predictor.signature.instructions, texts) if name in tunable else ""
         predictor.signature = predictor.signature.with_instructions(text or before[name])
     return compiled
 
@@ -216,13 +214,13 @@ def _cleaned(compiled: Judge, given: Judge, examples: Sequence[dspy.Example]) ->
 # --- examples ---
 
 
-def _public(rated: dspy.Example) -> dspy.Example:
-    """An example as DSPy's optimizers get it: one about a source with the fields of `debate_judge.examples` alone."""
-    return rated.without(*(label for label in LABELS if label not in rated.inputs()))
+def _public_example(rated: dspy.Example) -> dspy.Example:
+    """An example as DSPy's optimizers get it, without the fields that `debate_judge.examples` does not have."""
+    return rated.without(*(field for field in RATING_FIELDS if field not in rated.inputs()))
 
 
-class _Batches(dspy.Module):
-    """A judge that is asked about items of several sources."""
+class _BatchJudge(dspy.Module):
+    """Wraps a judge for examples with items of several sources."""
 
     def __init__(self, judge: Judge) -> None:
         super().__init__()
@@ -234,8 +232,8 @@ class _Batches(dspy.Module):
         return dspy.Prediction(scores=scores, judgements=judgements)
 
 
-def _texts(examples: Sequence[dspy.Example]) -> list[RatedSource]:
-    """All that an optimizer's LM may have read of the data."""
+def _train_texts(examples: Sequence[dspy.Example]) -> list[RatedSource]:
+    """All texts of the data that an optimizer's LM may have read."""
     return [
         RatedSource(item.source, item.context, (RatedCandidate(item.text, (), 0.0, None),))
         for example in examples
@@ -243,11 +241,11 @@ def _texts(examples: Sequence[dspy.Example]) -> list[RatedSource]:
     ]
 
 
-# --- what DSPy does not do: end a run that cannot go on, count its calls, be silent ---
+# --- what DSPy does not do: end a run on a fatal error, count its calls, be silent ---
 
 
 class Abort(BaseException):
-    """Carries an error past DSPy's `except Exception`, which would score it and go on."""
+    """Carries an error past DSPy's `except Exception`, which would count it as a score and continue."""
 
 
 def _metric(tuning: Tuning) -> Callable[..., Any]:
@@ -260,35 +258,35 @@ def _metric(tuning: Tuning) -> Callable[..., Any]:
     return metric
 
 
-class _Watch(BaseCallback):
-    """Watches an optimizer's calls, in all of its threads.
+class _CallMonitor(BaseCallback):
+    """Monitors an optimizer's calls, in all of its threads, and ends the run on a fatal error.
 
     Args:
-        stage: That the calls are counted for; DSPy's threads do not inherit the context variable.
-        shown: Is advanced by every example.
+        stage: The stage that calls are counted for; DSPy's threads do not inherit the context variable.
+        progress: Advanced by every example.
     """
 
-    def __init__(self, stage: str, shown: ItemPass) -> None:
-        self.over = False
+    def __init__(self, stage: str, progress: ItemPass) -> None:
+        self.closed = False
         """Whether further calls are refused: an optimizer's threads may go on after its run has ended."""
         self._error: Exception | None = None
-        """That the run has ended with."""
-        self._stage, self._shown = stage, shown
+        """The error that the run has ended with."""
+        self._stage, self._progress = stage, progress
         self._judged: set[str] = set()
 
     def on_module_start(self, call_id: str, instance: Any, inputs: dict[str, Any]) -> None:
-        if isinstance(instance, (Judge, _Batches)):
+        if isinstance(instance, (Judge, _BatchJudge)):
             STAGE.set(self._stage)
             self._judged.add(call_id)
 
     def on_module_end(self, call_id: str, outputs: Any, exception: BaseException | None = None) -> None:
         if call_id in self._judged:
-            self._shown.advance()
+            self._progress.advance()
             self._end_with(exception)
 
     def on_lm_start(self, call_id: str, instance: Any, inputs: dict[str, Any]) -> None:
-        if self.over:
-            # The thread that has met the error may be heard of later than this one.
+        if self.closed:
+            # This thread may be the first that DSPy reads an error from.
             raise Abort from self._error
 
     def on_lm_end(self, call_id: str, outputs: Any, exception: BaseException | None = None) -> None:
@@ -298,30 +296,30 @@ class _Watch(BaseCallback):
     def _end_with(self, error: BaseException | None) -> None:
         if isinstance(error, Exception):
             self._error = self._error or error
-            self.over = True
+            self.closed = True
             raise Abort from error
 
 
 @contextlib.contextmanager
-def _watched(tuning: Tuning, examples: int) -> Iterator[None]:
+def _monitored(tuning: Tuning, examples: int) -> Iterator[None]:
     """Run an optimizer in the block, without its output; an `Abort` is raised as the error that it carries."""
     import optuna
 
     dspy_logger, verbosity = logging.getLogger("dspy"), optuna.logging.get_verbosity()
     level = dspy_logger.level
     dspy_logger.setLevel(logging.CRITICAL)
-    progress, most = tuning.runner.progress, tuning.trials * examples
+    progress, total = tuning.runner.progress, tuning.trials * examples
     with contextlib.ExitStack() as stack:
-        nowhere = stack.enter_context(open(os.devnull, "w"))
-        stack.enter_context(contextlib.redirect_stdout(nowhere))
-        stack.enter_context(contextlib.redirect_stderr(nowhere))
-        watch = _Watch(STAGE.get(), stack.enter_context(progress.over(f"{tuning.label}: tuning", most)))
-        stack.enter_context(dspy.context(callbacks=[*dspy.settings.callbacks, watch]))
+        devnull = stack.enter_context(open(os.devnull, "w"))
+        stack.enter_context(contextlib.redirect_stdout(devnull))
+        stack.enter_context(contextlib.redirect_stderr(devnull))
+        monitor = _CallMonitor(STAGE.get(), stack.enter_context(progress.track(f"{tuning.label}: tuning", total)))
+        stack.enter_context(dspy.context(callbacks=[*dspy.settings.callbacks, monitor]))
         try:
             yield
         except Abort as abort:
             raise abort.__cause__ or abort from None
         finally:
-            watch.over = True
+            monitor.closed = True
             dspy_logger.setLevel(level)
             optuna.logging.set_verbosity(verbosity)

@@ -1,11 +1,11 @@
 """The guide tuner: has an LM write a guide to the raters from their ratings, and a persona for the Critic.
 
 A reflecting LM sees rated train sources with the judge's own scores and reasons, and describes how these raters rate.
-It writes several guides, each without part of the train sources, and each is evaluated on these by its gain in
-agreement. The best one is revised once on half of its unseen sources, and the revision is kept if it does better on the
-other half, which neither has seen. From what the Critic's replies did on the first half it writes a persona, too, which
-is kept if debates with it do better on the other half. All calls use the run's store and limits, so a compile that was
-stopped does not pay for them again.
+It writes several guides, each without part of the train sources, on which its gain in agreement is then measured. The
+best one is revised once on half of the sources that it was written without, and the revision is kept if it does better
+on the other half. From the effects of the Critic's replies on the first half the LM writes a persona, which is kept if
+debates with it do better on the other half. All calls use the run's store and limits, so a compile that was stopped
+does not pay for them again.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from typing import Any
 import dspy
 from dspy.teleprompt.teleprompt import Teleprompter
 
-from debate_judge.optimize.examples import group_metric, places_of
-from debate_judge.optimize.tuners import Fold, LearntPersona, Tuned, Tuning, with_details
+from debate_judge.optimize.examples import group_keys, group_metric
+from debate_judge.optimize.tuners import FoldJudge, LearntPersona, Tuning, TuningResult, with_tuning_result
 from debate_judge.optimize.tuners.guide_author import GuideAuthor
 from debate_judge.optimize.tuners.persona import CRITIC, critic_replies
-from debate_judge.optimize.tuners.rated_material import RatedSource, merged, rated_sources
+from debate_judge.optimize.tuners.rated_material import RatedSource, merge_sources, rated_sources
 from debate_judge.programs.judge import Judge, Judgement, Verdict
 from debate_judge.programs.roles.guide import guide_in, with_guide
 from debate_judge.programs.transcript import Transcript
@@ -32,27 +32,27 @@ from debate_judge.programs.transcript import Transcript
 logger = logging.getLogger(__name__)
 
 MIN_PROPOSALS = 4
-"""Least number of guides that are written, each without a part of train. With fewer and larger parts, each author would
-see less of a small train set and write a poorer guide; evaluation costs the same."""
+"""Least number of guides that are written, each without a part of train. With fewer, each would be written from less of
+a small train set and be poorer; evaluation costs the same."""
 
 
 @dataclass(frozen=True)
-class _Rated:
-    """A train example with the judge's transcripts."""
+class _JudgedExample:
+    """A train example with the judge's transcripts, one for each of its items."""
 
     example: dspy.Example
     transcripts: list[Transcript]
     metric: float
-    """The judge's metric with the rounds that guides are evaluated with."""
+    """`group_metric` of the judge after the rounds that guides are evaluated with."""
 
 
 @dataclass(frozen=True)
 class _Proposal:
     guide: str
-    shown: frozenset[int]
-    """Indices of the train examples that its author has seen."""
-    judged: Mapping[int, _Rated]
-    """Index -> example that its author has not seen, judged with the guide."""
+    seen: frozenset[int]
+    """Indices of the train examples that it was written from."""
+    judged: Mapping[int, _JudgedExample]
+    """Index -> example that it was not written from, judged with the guide."""
     gain: float
     """The mean gain of the metric on these."""
 
@@ -63,11 +63,11 @@ class _Guide:
 
     text: str
     proposals: Mapping[int, _Proposal]
-    """Number of the part that its author has not seen -> a guide."""
-    shown: Mapping[int, _Rated] = field(default_factory=dict)
-    """Index -> example, not seen by its author, that a revision was written from, judged with the author's guide."""
-    left: Mapping[int, _Rated] = field(default_factory=dict)
-    """Index -> example that neither has seen, judged with the guide."""
+    """Number of a part -> the guide that was written without it."""
+    revised_on: Mapping[int, _JudgedExample] = field(default_factory=dict)
+    """Index -> example that a revision was written from and the first version was not, judged with that version."""
+    held_back: Mapping[int, _JudgedExample] = field(default_factory=dict)
+    """Index -> example that neither version was written from, judged with the guide."""
 
 
 class GuideOptimizer(Teleprompter):
@@ -80,7 +80,7 @@ class GuideOptimizer(Teleprompter):
     def __init__(self, tuning: Tuning) -> None:
         super().__init__()
         self._tuning = tuning
-        self._label, self._limits, self._at_once = tuning.label, tuning.guide, tuning.runner.run_concurrently
+        self._label, self._limits, self._run_concurrently = tuning.label, tuning.guide, tuning.runner.run_concurrently
         self._proposals = max(MIN_PROPOSALS, tuning.proposals)
 
     def compile(self, student: Judge, *, trainset: list[dspy.Example], **kwargs: Any) -> Judge:
@@ -93,50 +93,53 @@ class GuideOptimizer(Teleprompter):
         Args:
             student: The judge; it is not changed.
             trainset: Examples as `optimize.examples` makes them, of one or several aspects.
-            kwargs: Not used; guides are evaluated on the part of `trainset` that their author has not seen.
+            kwargs: Not used; guides are evaluated on parts of `trainset` that they were written without.
 
         Raises:
             dspy.LMError: An LM failed for good.
         """
-        if not informed(student) or not trainset:
+        if not guide_predictors(student) or not trainset:
             return student
-        tuned = self._learnt(student, trainset)
+        tuned = self._tune(student, trainset)
         judge = tuned.judge if tuned.persona is None else with_persona(tuned.judge, tuned.persona.text)
-        return with_details(judge, tuned)
+        return with_tuning_result(judge, tuned)
 
-    def _learnt(self, student: Judge, trainset: list[dspy.Example]) -> Tuned:
-        places: dict[str, list[int]] = {}
-        for place, example in enumerate(trainset):
-            places.setdefault(example.questions[0].aspect.name, []).append(place)
-        parts = _parts(trainset, self._proposals, self._tuning.seed)
-        works = []
-        for own in places.values():
-            own_parts = [[i for i, place in enumerate(own) if place in part] for part in parts]
-            works.append(partial(self._guide, student, [trainset[place] for place in own], own_parts))
-        found: dict[str, _Guide] = dict(zip(places, self._at_once(works), strict=True))
+    def _tune(self, student: Judge, trainset: list[dspy.Example]) -> TuningResult:
+        by_aspect: dict[str, list[int]] = {}
+        for index, example in enumerate(trainset):
+            by_aspect.setdefault(example.questions[0].aspect.name, []).append(index)
+        parts = _partition(trainset, self._proposals, self._tuning.seed)
+        jobs = []
+        for indices in by_aspect.values():
+            aspect_parts = [[i for i, index in enumerate(indices) if index in part] for part in parts]
+            jobs.append(partial(self._write_guide, student, [trainset[index] for index in indices], aspect_parts))
+        guides: dict[str, _Guide] = dict(zip(by_aspect, self._run_concurrently(jobs), strict=True))
         folds = []
         for number in range(len(parts)):
-            proposed = {name: own.proposals[number] for name, own in found.items() if number in own.proposals}
-            # The judge holds the guides to all aspects, so a source seen by the author of one is seen for all.
-            seen = {
-                group for name, p in proposed.items() for i in p.shown for group in _groups(trainset[places[name][i]])
-            }
+            proposed = {name: guide.proposals[number] for name, guide in guides.items() if number in guide.proposals}
+            # The judge has the guides to all aspects, so a source that one of them was written from is seen for all.
+            examples_seen = (trainset[by_aspect[name][i]] for name, p in proposed.items() for i in p.seen)
+            seen = {group for example in examples_seen for group in _group_ids(example)}
             if proposed:
-                text = _joined({name: p.guide for name, p in proposed.items()}, len(places))
-                judged = (trainset[i] for name in proposed for i in places[name])
-                unseen = places_of(example for example in judged if not seen & _groups(example))
-                folds.append(Fold(guided(student, text), unseen))
-        judge = guided(student, _joined({name: guide.text for name, guide in found.items()}, len(places)))
-        persona = self._persona(judge, next(iter(found.values()))) if len(found) == 1 else None
-        return Tuned(judge, tuple(folds), persona)
+                text = _join_guides({name: p.guide for name, p in proposed.items()}, len(by_aspect))
+                judged = (trainset[i] for name in proposed for i in by_aspect[name])
+                unseen = group_keys(example for example in judged if not seen & _group_ids(example))
+                folds.append(FoldJudge(add_guide(student, text), unseen))
+        judge = add_guide(student, _join_guides({name: guide.text for name, guide in guides.items()}, len(by_aspect)))
+        persona = self._write_persona(judge, next(iter(guides.values()))) if len(guides) == 1 else None
+        return TuningResult(judge, tuple(folds), persona)
 
-    def _guide(self, student: Judge, examples: list[dspy.Example], parts: Sequence[Sequence[int]]) -> _Guide:
+    def _write_guide(self, student: Judge, examples: list[dspy.Example], parts: Sequence[Sequence[int]]) -> _Guide:
         """The best guide for one aspect, and the proposal of each part."""
-        rated = self._judged(student, examples)
+        rated = self._judge_examples(student, examples)
         # With few examples of an aspect, a part may have none or all of them, and cannot be used.
-        usable = {number: unseen for number, unseen in enumerate(parts) if 0 < len(unseen) < len(rated)} or {0: []}
-        written = self._at_once([partial(self._proposal, student, rated, unseen) for unseen in usable.values()])
-        proposals: dict[int, _Proposal] = {n: p for n, p in zip(usable, written, strict=True) if p is not None}
+        unseen_by_part = {number: unseen for number, unseen in enumerate(parts) if 0 < len(unseen) < len(rated)} or {
+            0: []
+        }
+        written = self._run_concurrently(
+            [partial(self._propose, student, rated, unseen) for unseen in unseen_by_part.values()]
+        )
+        proposals: dict[int, _Proposal] = {n: p for n, p in zip(unseen_by_part, written, strict=True) if p is not None}
         if not proposals:
             logger.warning("%s: the reflecting LM wrote no usable guide", self._label)
             return _Guide("", {})
@@ -145,100 +148,102 @@ class GuideOptimizer(Teleprompter):
             "%s: %d guides, gains on unseen train sources %s", self._label, len(proposals),
             ", ".join(f"{p.gain:+.3f}" for p in proposals.values()),
         )  # fmt: skip
-        return self._refined(student, rated, best, proposals)
+        return self._revise_best(student, rated, best, proposals)
 
-    def _judged(self, judge: Judge, examples: list[dspy.Example]) -> list[_Rated]:
+    def _judge_examples(self, judge: Judge, examples: list[dspy.Example]) -> list[_JudgedExample]:
         items = [item for example in examples for item in example.questions]
         rounds = _rounds(judge)
         transcripts = iter(self._tuning.runner.converse(judge, items, rounds, f"{self._label}: guide"))
-        rated = []
+        judged = []
         for example in examples:
             example_transcripts = [next(transcripts) for _ in example.questions]
             scores = [_score(judge.judgement(t, rounds)) for t in example_transcripts]
-            rated.append(_Rated(example, example_transcripts, self._metric(example, scores)))
-        return rated
+            judged.append(_JudgedExample(example, example_transcripts, self._metric(example, scores)))
+        return judged
 
     def _metric(self, example: dspy.Example, scores: Sequence[float | None]) -> float:
         absolute_scale = self._tuning.absolute_scales.get(example.questions[0].aspect.name)
         return group_metric(example.ratings, scores, self._tuning.objective or self._tuning.statistic, absolute_scale)
 
-    def _proposal(self, student: Judge, rated: Sequence[_Rated], unseen: Sequence[int]) -> _Proposal | None:
+    def _propose(self, student: Judge, rated: Sequence[_JudgedExample], unseen: Sequence[int]) -> _Proposal | None:
         """A guide written without the examples `unseen`, with its gain on these."""
         seen = [i for i in range(len(rated)) if i not in set(unseen)]
-        guide = self._author(rated).write(_material(rated[i] for i in seen))
+        guide = self._author(rated).write(_rated_sources(rated[i] for i in seen))
         if guide is None:
             return None
-        judged = self._judge_with_guide(student, rated, guide, unseen)
+        judged = self._judge_guided(student, rated, guide, unseen)
         return _Proposal(guide, frozenset(seen), judged, _gain(rated, judged))
 
-    def _judge_with_guide(
-        self, student: Judge, rated: Sequence[_Rated], guide: str, places: Sequence[int]
-    ) -> dict[int, _Rated]:
+    def _judge_guided(
+        self, student: Judge, rated: Sequence[_JudgedExample], guide: str, indices: Sequence[int]
+    ) -> dict[int, _JudgedExample]:
         """Index -> its example, judged with the guide."""
-        if not places:
+        if not indices:
             return {}
-        judged = self._judged(guided(student, guide), [rated[i].example for i in places])
-        return dict(zip(places, judged, strict=True))
+        judged = self._judge_examples(add_guide(student, guide), [rated[i].example for i in indices])
+        return dict(zip(indices, judged, strict=True))
 
-    def _author(self, rated: Sequence[_Rated]) -> GuideAuthor:
+    def _author(self, rated: Sequence[_JudgedExample]) -> GuideAuthor:
         item = rated[0].example.questions[0]
         return GuideAuthor(self._tuning.reflection, item.task, item.aspect, self._limits)
 
-    def _refined(
-        self, student: Judge, rated: Sequence[_Rated], best: _Proposal, proposals: Mapping[int, _Proposal]
+    def _revise_best(
+        self, student: Judge, rated: Sequence[_JudgedExample], best: _Proposal, proposals: Mapping[int, _Proposal]
     ) -> _Guide:
-        """The best guide, revised on half of what it has not seen if the revision does better on the other half."""
+        """The best guide, revised on half of its unseen examples if the revision does better on the other half."""
         unseen = list(best.judged)
-        shown, left = unseen[: len(unseen) // 2], unseen[len(unseen) // 2 :]
-        kept = _Guide(best.guide, proposals, {i: best.judged[i] for i in shown}, {i: best.judged[i] for i in left})
+        shown, held_back = unseen[: len(unseen) // 2], unseen[len(unseen) // 2 :]
+        kept = _Guide(best.guide, proposals, {i: best.judged[i] for i in shown}, {i: best.judged[i] for i in held_back})
         if not shown:
             return kept
-        revised = self._author(rated).revise(best.guide, _material(kept.shown.values()))
+        revised = self._author(rated).revise(best.guide, _rated_sources(kept.revised_on.values()))
         if revised is None:
             return kept
-        judged = self._judge_with_guide(student, rated, revised, left)
-        before, after = _gain(rated, kept.left), _gain(rated, judged)
+        judged = self._judge_guided(student, rated, revised, held_back)
+        before, after = _gain(rated, kept.held_back), _gain(rated, judged)
         logger.info("%s: revised guide %+.3f, the one before %+.3f on the same sources", self._label, after, before)
-        return replace(kept, text=revised, left=judged) if after > before else kept
+        return replace(kept, text=revised, held_back=judged) if after > before else kept
 
-    def _persona(self, judge: Judge, guide: _Guide) -> LearntPersona | None:
-        """A persona written from what the Critic's replies did, if debates with it do better on sources that it has not
-        seen."""
-        if not (self._limits.persona and _rounds(judge) and guide.shown and guide.left and CRITIC in judge.tunable()):
+    def _write_persona(self, judge: Judge, guide: _Guide) -> LearntPersona | None:
+        """A persona written from the effects of the Critic's replies, if debates with it do better on other sources."""
+        shown, held_back = list(guide.revised_on.values()), list(guide.held_back.values())
+        if not (self._limits.persona_words and _rounds(judge) and shown and held_back and CRITIC in judge.tunable()):
             return None
         former = judge.instructions()[CRITIC]
-        sources = [s for shown in guide.shown.values() for s in critic_replies(shown.example, shown.transcripts)]
-        text = self._author(list(guide.shown.values())).persona(former, merged(sources))
+        sources = [source for judged in shown for source in critic_replies(judged.example, judged.transcripts)]
+        text = self._author(shown).persona(former, merge_sources(sources))
         if text is None or text == former:
             return None
-        judged = self._judged(with_persona(judge, text), [shown.example for shown in guide.left.values()])
-        gain = _gain(guide.left, dict(zip(guide.left, judged, strict=True)))
+        rejudged = self._judge_examples(with_persona(judge, text), [judged.example for judged in held_back])
+        gain = _gain(held_back, dict(enumerate(rejudged)))
         logger.info("%s: Critic's persona written, %+.3f on unseen train sources", self._label, gain)
-        seen = places_of(shown.example for shown in (*guide.shown.values(), *guide.left.values()))
+        seen = group_keys(judged.example for judged in (*shown, *held_back))
         return LearntPersona(text, seen) if gain > 0 else None
 
 
 def _rounds(judge: Judge) -> int:
-    """Rounds of debate that guides are evaluated with: one shows most of a guide's effect, for a fraction of the calls
-    of a whole debate."""
+    """Rounds of debate that guides are evaluated with: one, if there are any. It shows most of a guide's effect for a
+    fraction of the calls."""
     return min(1, judge.debate_config.rounds)
 
 
-def _gain(before: Sequence[_Rated] | Mapping[int, _Rated], after: Mapping[int, _Rated]) -> float:
+def _gain(
+    before: Sequence[_JudgedExample] | Mapping[int, _JudgedExample], after: Mapping[int, _JudgedExample]
+) -> float:
     """The mean gain of the metric on the examples of `after`; 0 without any."""
     return sum(new.metric - before[i].metric for i, new in after.items()) / len(after) if after else 0.0
 
 
-def _joined(guides: Mapping[str, str], aspects: int) -> str:
+def _join_guides(guides: Mapping[str, str], aspects: int) -> str:
     """The guides to several aspects as one text."""
     return "\n".join(text if aspects == 1 else f"{name}:\n{text}" for name, text in guides.items() if text)
 
 
-def guided(judge: Judge, guide: str) -> Judge:
-    """A copy of the judge with the guide in the instructions of the `informed` predictors."""
+def add_guide(judge: Judge, guide: str) -> Judge:
+    """A copy of the judge with the guide in the instructions of its `guide_predictors`."""
     copy = judge.deepcopy()
     for name, predictor in copy.named_predictors():
-        if name in informed(judge):
+        if name in guide_predictors(judge):
             instructions = with_guide(predictor.signature.instructions, guide)
             predictor.signature = predictor.signature.with_instructions(instructions)
     return copy
@@ -253,8 +258,8 @@ def with_persona(judge: Judge, persona: str) -> Judge:
     return copy
 
 
-def informed(judge: Judge) -> tuple[str, ...]:
-    """Names of the predictors that get a guide: the Scorer's, whose instructions all roles read, else all."""
+def guide_predictors(judge: Judge) -> tuple[str, ...]:
+    """Names of the predictors that get a guide: the Scorer's, whose instructions all roles read, or without one all."""
     names = judge.tunable()
     return ("scorer",) if "scorer" in names else names
 
@@ -264,29 +269,27 @@ def guide_of(judge: Judge) -> str:
     return next((guide for text in judge.instructions().values() if (guide := guide_in(text))), "")
 
 
-def _material(rated: Iterable[_Rated]) -> list[RatedSource]:
+def _rated_sources(examples: Iterable[_JudgedExample]) -> list[RatedSource]:
     """The rated sources of these examples for the reflecting LM, each once."""
-    return merged(
-        source for rated_example in rated for source in rated_sources(rated_example.example, rated_example.transcripts)
-    )
+    return merge_sources(source for judged in examples for source in rated_sources(judged.example, judged.transcripts))
 
 
-def _groups(example: dspy.Example) -> frozenset[str]:
+def _group_ids(example: dspy.Example) -> frozenset[str]:
     return frozenset(item.group for item in example.questions)
 
 
-def _parts(examples: Sequence[dspy.Example], proposals: int, seed: int) -> list[frozenset[int]]:
-    """The examples that each proposal's author does not see: a partition by sources, with fewer parts if there are few
-    sources. By sources, so that the authors of guides to different aspects see the same ones."""
+def _partition(examples: Sequence[dspy.Example], proposals: int, seed: int) -> list[frozenset[int]]:
+    """The examples that each guide is written without: a partition by sources, so that the guides to all aspects are
+    written from the same ones; fewer parts if there are few sources."""
     by_source: dict[frozenset[str], list[int]] = {}
-    for place, example in enumerate(examples):
-        by_source.setdefault(_groups(example), []).append(place)
-    places = list(by_source.values())
-    random.Random(seed).shuffle(places)
-    parts = max(1, min(proposals, len(places) - 1))
+    for index, example in enumerate(examples):
+        by_source.setdefault(_group_ids(example), []).append(index)
+    sources = list(by_source.values())
+    random.Random(seed).shuffle(sources)
+    count = max(1, min(proposals, len(sources) - 1))
     # A single guide is written from two thirds; with fewer than three sources from all.
-    kept_back = [places[: len(places) // 3]] if parts == 1 else [places[i::parts] for i in range(parts)]
-    return [frozenset(place for indices in part for place in indices) for part in kept_back]
+    parts = [sources[: len(sources) // 3]] if count == 1 else [sources[i::count] for i in range(count)]
+    return [frozenset(index for indices in part for index in indices) for part in parts]
 
 
 def _score(judgement: Judgement) -> float | None:

@@ -1,6 +1,7 @@
 """Has a reflecting LM write guides to the raters and personas of the Critic, and checks them.
 
-If one is too long or quotes a shown text, the LM is asked once more with what was wrong; if it still is, it is cut.
+If one is too long or quotes a text from the prompt, the LM is asked once more with a correction; if that does not help,
+sentences are cut.
 """
 
 from __future__ import annotations
@@ -15,17 +16,17 @@ import dspy
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.optimize.tuners import GuideLimits
 from debate_judge.optimize.tuners.persona import EFFECTS, RIGHTLY, WritePersona, effects_of
-from debate_judge.optimize.tuners.rated_material import RatedSource, pack, quoted
+from debate_judge.optimize.tuners.rated_material import RatedSource, first_quotation, pack
 from debate_judge.programs.roles.parsing import escape
 
 MAX_PACKS = 3
-"""Most drafts for one guide, if its sources exceed the limit in tokens."""
+"""Most drafts for one guide, each from a pack of sources, if these exceed the limit in tokens."""
 
 _MAX_MEANS = 16
-"""Most different mean ratings that are listed one by one."""
+"""Most distinct mean ratings that are listed one by one."""
 
-QUOTE = 7
-"""Least number of consecutive words in common with a shown text that counts as a quotation."""
+QUOTE_WORDS = 7
+"""Least number of consecutive words in common with a text from the prompt that counts as a quotation."""
 
 
 class WriteGuide(dspy.Signature):
@@ -101,62 +102,61 @@ class GuideAuthor:
     limits: GuideLimits
 
     def write(self, sources: Sequence[RatedSource]) -> str | None:
-        """A guide from rated sources, written in parts and merged where they exceed the limit in tokens."""
+        """A guide from rated sources; if they exceed the limit in tokens, several drafts, merged."""
         packs = pack(sources, self.limits.tokens, MAX_PACKS)
-        drafts = [(draft, shown) for shown in packs if (draft := self._draft("", shown)) is not None]
+        drafts = [(draft, in_pack) for in_pack in packs if (draft := self._draft("", in_pack)) is not None]
         if len(drafts) < 2:
             return drafts[0][0] if drafts else None
         text = "\n\n".join(
-            f"Guide {number}, from {sum(len(source.candidates) for source in shown)} texts:\n{draft}"
-            for number, (draft, shown) in enumerate(drafts, 1)
+            f"Guide {number}, from {sum(len(source.candidates) for source in in_pack)} texts:\n{draft}"
+            for number, (draft, in_pack) in enumerate(drafts, 1)
         )
         return self._ask(MergeGuides, sources, {"drafts": text}) or drafts[0][0]
 
     def revise(self, former: str, sources: Sequence[RatedSource]) -> str | None:
-        """A revision of the guide `former` by sources that were judged with it, as many as fit into one prompt."""
+        """A revision of the guide `former`, from as many sources judged with it as fit into one prompt."""
         return self._draft(former, pack(sources, self.limits.tokens, 1)[0])
 
     def persona(self, former: str, sources: Sequence[RatedSource]) -> str | None:
-        """A persona of the Critic, from what its replies did on as many of the sources as fit into one prompt; None if
-        nothing could be better.
+        """A persona of the Critic, from the effects of its replies on as many sources as fit into one prompt; None if
+        all replies were right.
 
         Args:
             former: The persona that the replies were given with.
             sources: As `persona.critic_replies` makes them.
         """
-        shown = next(iter(pack(sources, self.limits.tokens, 1)), [])
-        counts = effects_of(shown)
+        fitting = next(iter(pack(sources, self.limits.tokens, 1)), [])
+        counts = effects_of(fitting)
         if counts[RIGHTLY] == counts.total():
             return None
         inputs = {
             "former_persona": former,
-            "replies": "\n".join(source.line() for source in shown),
+            "replies": "\n".join(source.json_line() for source in fitting),
             "effects": "; ".join(f"{effect}: {counts[effect]}" for effect in EFFECTS),
         }
-        return self._ask(WritePersona, shown, inputs, "persona", self.limits.persona)
+        return self._ask(WritePersona, fitting, inputs, "persona", self.limits.persona_words)
 
-    def _draft(self, former: str, shown: Sequence[RatedSource]) -> str | None:
-        lines = "\n".join(source.line() for source in shown)
-        spread = spread_of(
-            [c.mean for source in shown for c in source.candidates], self.aspect.scale
-        ) + mean_error_text(shown)
-        return self._ask(WriteGuide, shown, {"rated": lines, "spread": spread, "former_guide": former or "none"})
+    def _draft(self, former: str, sources: Sequence[RatedSource]) -> str | None:
+        lines = "\n".join(source.json_line() for source in sources)
+        means = [c.mean for source in sources for c in source.candidates]
+        spread = rating_distribution(means, self.aspect.scale) + mean_error_text(sources)
+        return self._ask(WriteGuide, sources, {"rated": lines, "spread": spread, "former_guide": former or "none"})
 
     def _ask(
         self,
         signature: type[dspy.Signature],
-        shown: Sequence[RatedSource],
+        sources: Sequence[RatedSource],
         inputs: Mapping[str, str],
         field: str = "guide",
         words: int | None = None,
     ) -> str | None:
-        """The text of a field, of at most so many words, by default as many as a guide may have."""
+        """The text of an output field, with at most `words` words, by default those of a guide."""
         words = words or self.limits.words
         task, aspect = self.task, self.aspect
         fields = {
             "task": f"Each {task.candidate_label} was made for a {task.source_label}.",
             "aspect": f"{aspect.name} ({aspect.scale}): {aspect.definition}",
-            # Who aims at the limit passes it now and then; so the prompt names one that is somewhat lower.
+            # LMs exceed a limit now and then, so the prompt names a somewhat lower one.
             "limit": f"At most {round(0.85 * words)} words, as counted by the blanks between them.",
             **inputs,
         }
@@ -169,25 +169,25 @@ class GuideAuthor:
                 problem = "The reply could not be read: it needs every field under its header."
                 continue
             text = escape(str(answer.get(field) or "").strip())
-            problem = _problem(field, text, words, shown)
+            problem = _problem(field, text, words, sources)
             if not problem:
                 return text
-        return cut(text, words, shown) or None
+        return shorten(text, words, sources) or None
 
 
-def _problem(field: str, text: str, words: int, shown: Sequence[RatedSource]) -> str:
+def _problem(field: str, text: str, words: int, sources: Sequence[RatedSource]) -> str:
     if not text:
         return f"The {field} was empty."
     count = len(text.split())
     if count > words:
         return f"The {field} had {count} words, which is above the limit."
-    quotation = quoted(text, shown, QUOTE)
+    quotation = first_quotation(text, sources, QUOTE_WORDS)
     return f"The {field} quotes the texts ({quotation!r}); describe the kind of defect instead." if quotation else ""
 
 
-def spread_of(means: Sequence[float], scale: Scale) -> str:
-    """How often each mean rating was given; where these are many, how many are nearest to each point of the scale, and
-    how many exactly at its ends."""
+def rating_distribution(means: Sequence[float], scale: Scale) -> str:
+    """How often each mean rating occurs; if there are many, how many are nearest to each point of the scale, and how
+    many exactly at its ends."""
     exact = Counter(round(mean, 2) for mean in means)
     if len(exact) <= _MAX_MEANS:
         return f"Of {len(means)} texts, {', '.join(f'{count} at {mean:g}' for mean, count in sorted(exact.items()))}."
@@ -197,27 +197,28 @@ def spread_of(means: Sequence[float], scale: Scale) -> str:
     return f"Of {len(means)} texts, {points}; {ends}."
 
 
-def mean_error_text(shown: Sequence[RatedSource]) -> str:
+def mean_error_text(sources: Sequence[RatedSource]) -> str:
     """The judge's mean difference from the raters, over all texts and by source; empty without scores."""
-    by_source = [[c.score - c.mean for c in source.candidates if c.score is not None] for source in shown]
+    by_source = [[c.score - c.mean for c in source.candidates if c.score is not None] for source in sources]
     if not any(by_source):
         return ""
     means = "; ".join(f"{fmean(differences):+.2f}" for differences in by_source if differences)
-    whole = fmean(difference for differences in by_source for difference in differences)
-    return f" The judge's scores less the raters' means: {whole:+.2f} over all texts; by source, as listed: {means}."
+    overall = fmean(difference for differences in by_source for difference in differences)
+    return f" The judge's scores less the raters' means: {overall:+.2f} over all texts; by source, as listed: {means}."
 
 
-def unquoted(text: str, shown: Sequence[RatedSource]) -> str:
+def without_quotations(text: str, sources: Sequence[RatedSource]) -> str:
     """The text without the sentences that contain a quotation; unchanged if there are none."""
-    return cut(text, len(text), shown) if quoted(text, shown, QUOTE) else text
+    return shorten(text, len(text), sources) if first_quotation(text, sources, QUOTE_WORDS) else text
 
 
-def cut(guide: str, words: int, shown: Sequence[RatedSource]) -> str:
-    """The guide without sentences that contain a quotation, cut after the last sentence within the limit of words."""
+def shorten(guide: str, words: int, sources: Sequence[RatedSource]) -> str:
+    """The guide without sentences that contain a quotation, cut at a sentence's end within the limit of words."""
     kept: list[str] = []
     for line in guide.splitlines():
-        sentences = [s for s in line.replace(". ", ".\n").splitlines() if s.strip() and not quoted(s, shown, QUOTE)]
-        for sentence in sentences:
+        for sentence in line.replace(". ", ".\n").splitlines():
+            if not sentence.strip() or first_quotation(sentence, sources, QUOTE_WORDS):
+                continue
             if len(" ".join([*kept, sentence]).split()) > words:
                 return "\n".join(kept)
             kept.append(sentence)

@@ -1,4 +1,4 @@
-"""What a Critic's replies did to scores, as material for a reflecting LM that writes the Critic a persona."""
+"""The effects of a Critic's replies on scores, from which a reflecting LM writes the Critic a persona."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from debate_judge.programs.transcript import Transcript
 CRITIC = "critic"
 """The predictor whose instructions are the persona, and its role in transcripts."""
 
-_LONGEST_REPLY = 400
+_MAX_REPLY_CHARACTERS = 400
 """Most characters of a Critic's reply in the prompt."""
 
 EFFECTS = RIGHTLY, EARLY, TOWARD, AWAY, STAYED = (
@@ -56,17 +56,17 @@ class WritePersona(dspy.Signature):
 
 
 def critic_replies(example: dspy.Example, transcripts: Sequence[Transcript]) -> list[RatedSource]:
-    """The rated candidates of an example by source, with the Critic's first reply and what it did."""
-    return rated_sources(example, transcripts, _reply)
+    """The rated candidates of an example by source, with the Critic's first reply and its effect."""
+    return rated_sources(example, transcripts, _reply_effect)
 
 
 def effects_of(sources: Iterable[RatedSource]) -> Counter[str]:
-    """One of `EFFECTS` -> how often it is that of a reply."""
+    """One of `EFFECTS` -> number of replies."""
     return Counter(c.debate["effect"] for source in sources for c in source.candidates if c.debate)
 
 
-def _reply(item: Item, mean: float, transcript: Transcript) -> dict[str, Any]:
-    """The Critic's first reply about an item; empty if there is none."""
+def _reply_effect(item: Item, mean: float, transcript: Transcript) -> dict[str, Any]:
+    """The Critic's first reply about an item, and its effect; empty if there is none."""
     scores = [turn.score for turn in transcript.turns if turn.score is not None]
     reply = next((turn for turn in transcript.turns if turn.role == CRITIC), None)
     if reply is None or not scores:
@@ -78,5 +78,5 @@ def _reply(item: Item, mean: float, transcript: Transcript) -> dict[str, Any]:
         effect = RIGHTLY if distance <= item.aspect.scale.step / 2 else EARLY
     else:
         effect = TOWARD if change < 0 else AWAY if change > 0 else STAYED
-    text = "NO ISSUE" if reply.no_issue else escape(reply.text[:_LONGEST_REPLY])
+    text = "NO ISSUE" if reply.no_issue else escape(reply.text[:_MAX_REPLY_CHARACTERS])
     return {"critic": text, "score_after": round(after, 2), "effect": effect}

@@ -1,4 +1,4 @@
-"""Chooses the rated candidates of train that a judge shows as examples in its prompts."""
+"""Chooses the rated candidates of train that a judge has as examples in its prompts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import combinations
 from types import MappingProxyType
 
 from debate_judge.data.schema import Aspect, Candidate, Corpus, RatedGroup
-from debate_judge.optimize.settings import WantedExamples
+from debate_judge.optimize.settings import ExamplesOption
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.roles.examples import RatedExample, with_examples
 
@@ -17,8 +17,8 @@ ScoresByText = Mapping[tuple[str, str, str], float]
 
 _Pair = tuple[Candidate, Candidate]
 
-PER_SOURCE = 4
-"""Most candidates of one source: several, because a source costs more tokens than its candidates, and ratings of the
+MAX_PER_SOURCE = 4
+"""Most candidates of one source. Several, because a source takes more tokens than its candidates, and ratings of the
 same source show how raters use the scale."""
 
 
@@ -26,38 +26,37 @@ def with_rated_examples(
     judge: Judge,
     corpus: Corpus,
     aspects: Sequence[Aspect],
-    wanted: WantedExamples,
+    option: ExamplesOption,
     *,
     seed: int,
     scores: ScoresByText = MappingProxyType({}),
 ) -> Judge:
-    """A copy of the judge that shows rated candidates of `corpus`, the train part, for each of its aspects.
+    """A copy of the judge with rated candidates of `corpus`, the train part, as examples for each of its aspects.
 
     Pairs are chosen by the `scores` of the judge.
 
     Raises:
-        InputError: The judge shows no examples.
+        InputError: The judge takes no examples.
     """
     examples: list[RatedExample] = []
     for aspect in aspects:
-        if wanted.nearest:
+        if option.nearest:
             examples += rated_candidates(corpus, aspect)
-        elif wanted.pairs:
-            examples += choose_pairs(corpus, aspect, wanted.count, scores, seed=seed)
+        elif option.pairs:
+            examples += choose_pairs(corpus, aspect, option.count, scores, seed=seed)
         else:
-            examples += choose_examples(corpus, aspect, wanted.count, seed=seed)
-    return with_examples(judge, examples, nearest=wanted.count if wanted.nearest else 0)
+            examples += choose_examples(corpus, aspect, option.count, seed=seed)
+    return with_examples(judge, examples, nearest=option.count if option.nearest else 0)
 
 
 def choose_examples(corpus: Corpus, aspect: Aspect, count: int, *, seed: int) -> list[RatedExample]:
-    """Choose rated candidates that span the scale, from as few sources as `PER_SOURCE` allows.
+    """Choose rated candidates that span the scale, from as few sources as `MAX_PER_SOURCE` allows.
 
     Sources with the largest range of ratings come first, and of each the candidates whose ratings are spread most
     evenly. If sources have one candidate each, candidates with evenly spread ratings are chosen from all of them.
 
     Returns:
-        At most `count` examples; those of one source stand together, from the best rated
-        to the worst. The seed decides between equals.
+        At most `count` examples, those of one source together, from the best rated to the worst. The seed breaks ties.
     """
     groups = _rated(corpus, aspect)
     random.Random(seed).shuffle(groups)
@@ -66,7 +65,7 @@ def choose_examples(corpus: Corpus, aspect: Aspect, count: int, *, seed: int) ->
         return [_example(group, candidate, aspect) for group, candidate in singles]
     examples: list[RatedExample] = []
     for group, candidates in sorted(groups, key=lambda pair: -_range(pair[1], aspect)):
-        chosen = _spread([(group, c) for c in candidates], aspect, min(PER_SOURCE, count - len(examples)))
+        chosen = _spread([(group, c) for c in candidates], aspect, min(MAX_PER_SOURCE, count - len(examples)))
         examples += [_example(group, candidate, aspect) for _, candidate in chosen]
     return examples
 
@@ -79,9 +78,9 @@ def choose_pairs(
     *,
     seed: int,
 ) -> list[RatedExample]:
-    """Choose pairs of candidates of one source that the raters tell apart: first those that the judge orders the other
-    way round or not at all, spread over the sources, the furthest from the raters first. No candidate is in two pairs.
-    A pair without both scores counts as ordered rightly.
+    """Choose pairs of candidates of one source with different ratings: first those that the judge does not order as the
+    raters do, spread over the sources, the largest differences first. No candidate is in two pairs. A pair without both
+    scores counts as ordered like the raters.
 
     Returns:
         The examples of at most `count` pairs, those of one source together, the better one first.
@@ -89,21 +88,21 @@ def choose_pairs(
     groups = _rated(corpus, aspect)
     random.Random(seed).shuffle(groups)
     ordered: list[tuple[tuple[bool, int, float], int, _Pair]] = []
-    for place, (group, candidates) in enumerate(groups):
+    for index, (group, candidates) in enumerate(groups):
         best_first = sorted(candidates, key=lambda candidate: -_rating(candidate, aspect))
         ranked = [(_order(group, pair, aspect, scores), pair) for pair in combinations(best_first, 2)]
-        shown: set[str] = set()
-        for (right, distance), pair in sorted(ranked, key=lambda entry: entry[0]):
-            if _rating(pair[0], aspect) > _rating(pair[1], aspect) and shown.isdisjoint(c.id for c in pair):
-                ordered.append(((right, len(shown), distance), place, pair))
-                shown |= {candidate.id for candidate in pair}
+        used: set[str] = set()
+        for (same_order, distance), pair in sorted(ranked, key=lambda entry: entry[0]):
+            if _rating(pair[0], aspect) > _rating(pair[1], aspect) and used.isdisjoint(c.id for c in pair):
+                ordered.append(((same_order, len(used), distance), index, pair))
+                used |= {candidate.id for candidate in pair}
     chosen = sorted(sorted(ordered, key=lambda entry: entry[0])[:count], key=lambda entry: entry[1])
-    return [_example(groups[place][0], candidate, aspect) for _, place, pair in chosen for candidate in pair]
+    return [_example(groups[index][0], candidate, aspect) for _, index, pair in chosen for candidate in pair]
 
 
 def _order(group: RatedGroup, pair: _Pair, aspect: Aspect, scores: ScoresByText) -> tuple[bool, float]:
-    """Whether the judge does not order a pair otherwise than the raters; and how far its distance is from theirs, or,
-    if it orders it as they do, how close the ratings are."""
+    """Sort key of a pair: whether the judge orders it as the raters do; then its lead less theirs, or, if the order is
+    the same, the raters' lead, negative."""
     better, worse = (scores.get((aspect.name, group.id, candidate.id)) for candidate in pair)
     distance = _rating(pair[0], aspect) - _rating(pair[1], aspect)
     lead = None if better is None or worse is None else better - worse
@@ -129,17 +128,17 @@ def _spread(
     pairs: Sequence[tuple[RatedGroup, Candidate]], aspect: Aspect, count: int
 ) -> list[tuple[RatedGroup, Candidate]]:
     """Up to `count` candidates with ratings nearest to evenly spaced ones, from the best to the worst."""
-    left = sorted(pairs, key=lambda pair: -_rating(pair[1], aspect))
-    if count >= len(left):
-        return left
+    remaining = sorted(pairs, key=lambda pair: -_rating(pair[1], aspect))
+    if count >= len(remaining):
+        return remaining
     if count < 1:
         return []
-    high, low = _rating(left[0][1], aspect), _rating(left[-1][1], aspect)
+    high, low = _rating(remaining[0][1], aspect), _rating(remaining[-1][1], aspect)
     chosen: list[tuple[RatedGroup, Candidate]] = []
     for number in range(count):
-        wanted = high - (high - low) * number / max(1, count - 1)
-        chosen.append(min(left, key=lambda pair: abs(_rating(pair[1], aspect) - wanted)))
-        left.remove(chosen[-1])
+        target = high - (high - low) * number / max(1, count - 1)
+        chosen.append(min(remaining, key=lambda pair: abs(_rating(pair[1], aspect) - target)))
+        remaining.remove(chosen[-1])
     return sorted(chosen, key=lambda pair: -_rating(pair[1], aspect))
 
 

@@ -1,6 +1,6 @@
-"""The material for a reflecting LM: rated sources with the judge's own scores, packed into prompts by tokens.
+"""The input of a reflecting LM: rated sources with the judge's own scores, packed into prompts by tokens.
 
-Each source is one JSON object, so that no text can pose as a rating or as another source.
+Each source is one JSON object, so that no text can be taken for a rating or for another source.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from debate_judge.programs.roles.parsing import escape
 from debate_judge.programs.transcript import Transcript
 
 BYTES_PER_TOKEN = 4
-"""Approximate bytes of UTF-8 text per token, by which limits in tokens are kept."""
+"""Approximate bytes of UTF-8 text per token, for limits in tokens."""
 
-_LONGEST_REASON = 400
-"""Most characters of the judge's reasons, and of a rater's comment."""
+_MAX_REASON_CHARACTERS = 400
+"""Most characters of a judge's reason, and of a rater's comment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +43,10 @@ class RatedCandidate:
     number: int | None = None
     """Its number in the example."""
     debate: Mapping[str, Any] = field(default_factory=dict)
-    """What a debate did to the score, if that is shown."""
+    """Further fields of `record`, about the debate."""
 
     @property
-    def difference(self) -> float:
+    def error(self) -> float:
         """The absolute difference of score and mean rating; 0 without a score."""
         return 0.0 if self.score is None else abs(self.score - self.mean)
 
@@ -57,9 +57,9 @@ class RatedCandidate:
         if len(self.ratings) > 1:
             plain["ratings"] = list(self.ratings)
         if self.comments:
-            plain["comments"] = [comment[:_LONGEST_REASON] for comment in self.comments]
+            plain["comments"] = [comment[:_MAX_REASON_CHARACTERS] for comment in self.comments]
         if self.score is not None:
-            plain |= {"judge": round(self.score, 2), "judge_reason": self.reason[:_LONGEST_REASON]}
+            plain |= {"judge": round(self.score, 2), "judge_reason": self.reason[:_MAX_REASON_CHARACTERS]}
         return {**plain, **self.debate}
 
 
@@ -71,16 +71,16 @@ class RatedSource:
     context: str
     candidates: tuple[RatedCandidate, ...]
     group: str = ""
-    """Which group it is, where its text does not say so."""
+    """Id of its group, which stands for the text if that is empty."""
 
     @property
-    def difference(self) -> float:
+    def error(self) -> float:
         """The mean absolute difference of score and mean rating."""
-        return sum(c.difference for c in self.candidates) / len(self.candidates)
+        return sum(c.error for c in self.candidates) / len(self.candidates)
 
-    def line(self) -> str:
+    def json_line(self) -> str:
         """The source as one line of JSON, the candidates with the largest differences first, equal texts once."""
-        ordered = sorted(_deduplicated(self.candidates), key=lambda c: -c.difference)
+        ordered = sorted(_deduplicated(self.candidates), key=lambda c: -c.error)
         record: dict[str, Any] = {"source": self.source} if self.source else {}
         if self.context:
             record["context"] = self.context
@@ -89,9 +89,9 @@ class RatedSource:
 
     @property
     def tokens(self) -> int:
-        return len(self.line().encode("utf-8", "surrogatepass")) // BYTES_PER_TOKEN + 1
+        return len(self.json_line().encode("utf-8", "surrogatepass")) // BYTES_PER_TOKEN + 1
 
-    def within(self, tokens: int) -> RatedSource:
+    def fit(self, tokens: int) -> RatedSource:
         """The source with as many candidates as fit, spread over the ratings; at least two if it has two."""
         kept = sorted(self.candidates, key=lambda c: c.mean)
         while len(kept) > 2 and replace(self, candidates=tuple(kept)).tokens > tokens:
@@ -110,9 +110,9 @@ def rated_sources(
     Args:
         example: From `optimize.examples`.
         transcripts: One for each of its questions.
-        debate: From an item, its mean rating and its transcript to what is shown of the debate, by default nothing.
+        debate: From an item, its mean rating and its transcript to `RatedCandidate.debate`, by default empty.
     """
-    material = []
+    sources = []
     rated = zip(example.questions, example.ratings, example.raters, example.comments, transcripts, strict=True)
     for number, (item, mean, ratings, comments, transcript) in enumerate(rated, start=1):
         if mean is None:
@@ -120,26 +120,26 @@ def rated_sources(
         first = next((turn for turn in transcript.turns if turn.score is not None), None)
         score, reason = (first.score, first.text) if first else (None, "")
         escaped = tuple(map(escape, comments))
-        shown = debate(item, mean, transcript)
-        candidate = RatedCandidate(escape(item.text), ratings, mean, score, escape(reason), escaped, number, shown)
+        record = debate(item, mean, transcript)
+        candidate = RatedCandidate(escape(item.text), ratings, mean, score, escape(reason), escaped, number, record)
         # A guide to an aspect that is judged without the source is written without it.
-        known = (escape(item.source), escape(item.context)) if item.aspect.source else ("", "")
-        material.append(RatedSource(*known, (candidate,), item.group))
-    return merged(material)
+        texts = (escape(item.source), escape(item.context)) if item.aspect.source else ("", "")
+        sources.append(RatedSource(*texts, (candidate,), item.group))
+    return merge_sources(sources)
 
 
-def merged(sources: Iterable[RatedSource]) -> list[RatedSource]:
-    """Each source once, with the candidates of all that have its text and context."""
+def merge_sources(sources: Iterable[RatedSource]) -> list[RatedSource]:
+    """Each source once, with the candidates of all sources with the same text and context."""
     by_text: dict[tuple[str, str], RatedSource] = {}
     for source in sources:
         key = (source.source or source.group or source.candidates[0].text, source.context)
-        known = by_text[key].candidates if key in by_text else ()
-        by_text[key] = replace(source, candidates=(*known, *source.candidates))
+        candidates = by_text[key].candidates if key in by_text else ()
+        by_text[key] = replace(source, candidates=(*candidates, *source.candidates))
     return list(by_text.values())
 
 
 def _deduplicated(candidates: Iterable[RatedCandidate]) -> Iterator[RatedCandidate]:
-    """Each text once, with the ratings of all that have it; score and debate are those of the first."""
+    """Each text once, with the ratings of all its candidates; score and debate are those of the first."""
     by_text: dict[str, list[RatedCandidate]] = {}
     for candidate in candidates:
         by_text.setdefault(candidate.text, []).append(candidate)
@@ -148,48 +148,49 @@ def _deduplicated(candidates: Iterable[RatedCandidate]) -> Iterator[RatedCandida
         yield replace(first, ratings=ratings, mean=fmean(c.mean for c in (first, *others))) if others else first
 
 
-def pack(sources: Iterable[RatedSource], tokens: int, most: int) -> list[list[RatedSource]]:
+def pack(sources: Iterable[RatedSource], tokens: int, max_packs: int) -> list[list[RatedSource]]:
     """Put sources into at most `most` packs of at most `tokens` tokens, each source once.
 
     Sources with the largest differences are packed first, and come first in each pack. But every fourth source is one
-    with the smallest differences, because only these show what raters do not mind, and they would be left out if not
-    all sources fit. A source that alone exceeds the limit loses candidates; if it still does, it gets its own pack.
+    with the smallest differences: only these show what raters do not mind, and otherwise they would be left out if not
+    all sources fit. A source that alone exceeds the limit loses candidates; if that is not enough, it gets its own
+    pack.
     """
     packs: list[list[RatedSource]] = []
-    room: list[int] = []
-    for source in _mixed(sorted(sources, key=_difference)):
-        fitted = source.within(tokens)
-        number = next((i for i, left in enumerate(room) if fitted.tokens <= left), len(packs))
-        if number == most:
+    remaining: list[int] = []
+    for source in _mixed(sorted(sources, key=_by_error)):
+        fitted = source.fit(tokens)
+        number = next((i for i, left in enumerate(remaining) if fitted.tokens <= left), len(packs))
+        if number == max_packs:
             continue
         if number == len(packs):
             packs.append([])
-            room.append(tokens)
+            remaining.append(tokens)
         packs[number].append(fitted)
-        room[number] -= fitted.tokens
-    return [sorted(existing, key=_difference) for existing in packs]
+        remaining[number] -= fitted.tokens
+    return [sorted(in_pack, key=_by_error) for in_pack in packs]
 
 
-def _difference(source: RatedSource) -> float:
-    return -source.difference
+def _by_error(source: RatedSource) -> float:
+    return -source.error
 
 
 def _mixed(ordered: Sequence[RatedSource]) -> Iterator[RatedSource]:
     """Three from the front, then one from the back, in turn."""
-    left = deque(ordered)
+    remaining = deque(ordered)
     for number in range(len(ordered)):
-        yield left.pop() if number % 4 == 3 else left.popleft()
+        yield remaining.pop() if number % 4 == 3 else remaining.popleft()
 
 
-def quoted(text: str, sources: Sequence[RatedSource], words: int) -> str:
+def first_quotation(text: str, sources: Sequence[RatedSource], words: int) -> str:
     """The first run of `words` words that `text` shares with a source, a candidate or a comment, or an empty text."""
-    shown = set()
+    passages = set()
     for source in sources:
         for passage in (source.source, source.context, *(t for c in source.candidates for t in (c.text, *c.comments))):
-            shown.update(_runs(passage, words))
-    return next((run for run in _runs(text, words) if run in shown), "")
+            passages.update(_ngrams(passage, words))
+    return next((run for run in _ngrams(text, words) if run in passages), "")
 
 
-def _runs(text: str, words: int) -> list[str]:
+def _ngrams(text: str, words: int) -> list[str]:
     tokens = re.findall(r"\w+", text.lower())
     return [" ".join(tokens[i : i + words]) for i in range(len(tokens) - words + 1)]

@@ -53,7 +53,7 @@ class CarryFlags(AfterFlags):
     export: str = setting(..., EXPORT, name="EXPORT", metavar="EXPORT")
     lm: str = setting(..., "the new one: PROVIDER/MODEL, or offline", metavar="LM")
     data: str | None = setting(
-        None, "the rated data that it was compiled on, or others", shown="the export's, where these are built in"
+        None, "the rated data that it was compiled on, or others", default_text="the export's, where these are built in"
     )
     margin: float = setting(0.03, "largest loss of agreement (correlation) that is accepted", gt=0, le=2)
     shift: float = setting(
@@ -64,7 +64,7 @@ class CarryFlags(AfterFlags):
     )
     old_api_base: str | None = setting(None, "address of the old LM, if it has another one", metavar="URL")
     name: str | None = setting(
-        None, "name of the new export", shown="the old one's with that of the LM", affects_results=False
+        None, "name of the new export", default_text="the old one's with that of the LM", affects_results=False
     )
     seed: int = SEED
 

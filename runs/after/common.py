@@ -24,7 +24,7 @@ from debate_judge.runs.flags.common import (
     SourcesText,
 )
 from debate_judge.runs.flags.declaration import flag_group, setting
-from debate_judge.runs.flags.lm import EndpointFlags, EstimateFlags, LimitFlags, limits, require_server
+from debate_judge.runs.flags.lm import EndpointFlags, EstimateFlags, LimitFlags, lm_options, require_server
 from debate_judge.runs.flags.parser import RESUMES, exit_code, settings_of
 from debate_judge.runs.reports.terminal import Printed, show
 
@@ -47,7 +47,7 @@ class TextFlags:
     """How a file of texts is read."""
 
     columns: tuple[str, ...] = COLUMNS
-    task: str | None = setting(None, "task or task file of the data", shown="the judge's")
+    task: str | None = setting(None, "task or task file of the data", default_text="the judge's")
     sources: SourcesText | None = SOURCES
     aspects: tuple[str, ...] = setting(
         (), "aspects, comma-separated; by default all that are rated and that the judge scores"
@@ -58,14 +58,14 @@ class TextFlags:
 class ScoringLMFlags(EndpointFlags, LimitFlags, EstimateFlags):
     """The LM of the judge, its limits, and the store of its replies."""
 
-    lm: str | None = setting(None, "PROVIDER/MODEL or offline", shown="as compiled")
+    lm: str | None = setting(None, "PROVIDER/MODEL or offline", default_text="as compiled")
     store: str = STORE
     replies: str | None = REPLIES
     tracking_uri: str | None = setting(
         None,
         "MLflow store of models:/, of a run's id and of mlflow:EXPERIMENT",
         metavar="URI",
-        shown="MLFLOW_TRACKING_URI, else the embedded one; of experiments MLflow's own",
+        default_text="MLFLOW_TRACKING_URI, else the embedded one; of experiments MLflow's own",
         affects_results=False,
     )
     max_unscored: float = MAX_UNSCORED
@@ -337,7 +337,7 @@ def _open(planned: PlannedScoring) -> LoadedJudge:
         concurrency=flags.concurrency,
         store=None if store is None else replies_folder(store, spec),
         replies=None if store is None else flags.replies,
-        options=limits(flags),
+        options=lm_options(flags),
     )
     if judge.lm.destination is not None:
         print(judge.lm.destination, file=sys.stderr)
@@ -353,7 +353,7 @@ def _judge_corpus(judge: LoadedJudge, planned: PlannedScoring) -> dict[str, list
     if planned.preflight:
         judge.smoke_test(items[: 2 * len(aspects)])
     by_aspect: dict[str, list[Judgement]] = {aspect.name: [] for aspect in aspects}
-    with RunProgress(judge.lm, shown=True) as progress, progress.over(planned.title, len(items)) as bar:
+    with RunProgress(judge.lm, visible=True) as progress, progress.track(planned.title, len(items)) as bar:
         for item, judgement in judge.stream(items):
             by_aspect[item.aspect.name].append(judgement)
             bar.advance()
@@ -380,7 +380,7 @@ def _estimate(planned: Sequence[PlannedScoring], lengths: str) -> int:
     for scoring in planned:
         judge, groups, tokens = scoring.export.judge, scoring.corpus.groups, reply_tokens(lengths)
         target = scoring_target(
-            scoring.export, scoring.lm, scoring.api_base, scoring.store, limits(scoring.flags), reply_tokens=tokens
+            scoring.export, scoring.lm, scoring.api_base, scoring.store, lm_options(scoring.flags), reply_tokens=tokens
         )
         items = (item for group in groups for item in group_items(judge.task, group, scoring.aspects))
         estimate, count = estimate_scoring(target, judge, scoring.aspects, items)

@@ -38,7 +38,7 @@ from debate_judge.runs.after.common import (
 )
 from debate_judge.runs.flags.common import EXPORT, SEED
 from debate_judge.runs.flags.declaration import command_settings, setting
-from debate_judge.runs.flags.lm import limits
+from debate_judge.runs.flags.lm import lm_options
 from debate_judge.runs.reports.tables import DataTable
 from debate_judge.runs.reports.terminal import Printed
 from debate_judge.runs.reports.text import interval
@@ -77,10 +77,10 @@ class NextFlags(AfterFlags):
         "random", "at random, stratified by clusters of words; or chosen by how far two judges' rankings are apart"
     )
     raters: int | None = setting(
-        None, "raters of each text", shown="those of the compile where they disagreed, else 1", ge=1
+        None, "raters of each text", default_text="those of the compile where they disagreed, else 1", ge=1
     )
     aspects: tuple[str, ...] = setting(
-        (), "aspects to rate, comma-separated", shown="those in which the compile could not tell"
+        (), "aspects to rate, comma-separated", default_text="those in which the compile could not tell"
     )
     seed: int = SEED
 
@@ -206,7 +206,7 @@ def _budget(flags: NextFlags) -> tuple[int, NextFlags]:
         expected = "a number of ratings, and after it caps on the LM if you like: 400 or 400,usd=5"
         raise InputError("not a number of ratings", field="--budget", expected=expected, found=flags.budget)
     capped = replace(flags, budget=caps or None)
-    limits(capped)
+    lm_options(capped)
     return int(number), capped
 
 

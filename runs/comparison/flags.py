@@ -9,8 +9,8 @@ from pydantic import AfterValidator
 from debate_judge.data.schema import ALL
 from debate_judge.programs import JUDGES
 from debate_judge.runs.evaluation.perturbations import PERTURBATIONS
-from debate_judge.runs.flags.common import EXPORT, JSON_FILE, REPLIES, REPORT, SEED, STORE, DataFlags, resampling
-from debate_judge.runs.flags.declaration import command_settings, flag_group, setting, unknown_name
+from debate_judge.runs.flags.common import EXPORT, JSON_FILE, REPLIES, REPORT, SEED, STORE, DataFlags, resamples_setting
+from debate_judge.runs.flags.declaration import command_settings, flag_group, setting, unknown_name_error
 from debate_judge.runs.flags.judge import PERSONAS_FILE
 from debate_judge.runs.flags.lm import MAX_TOKENS, EndpointFlags, EstimateFlags, LimitFlags
 from debate_judge.runs.flags.metric import CUT, MetricChoice
@@ -19,13 +19,13 @@ from debate_judge.runs.flags.metric import CUT, MetricChoice
 def _check_probes(names: tuple[str, ...]) -> tuple[str, ...]:
     for name in names:
         if name not in (*PERTURBATIONS, ALL):
-            raise unknown_name("probe", "--probes", name, tuple(PERTURBATIONS))
+            raise unknown_name_error("probe", "--probes", name, tuple(PERTURBATIONS))
     return tuple(PERTURBATIONS) if ALL in names else tuple(dict.fromkeys(names))
 
 
 def parse_metric(text: str) -> MetricChoice:
     """Parse `--metric`: the level and the correlations that a comparison shows."""
-    return MetricChoice.of(text, ("summary", "sample", "system"), several=True)
+    return MetricChoice.of(text, ("summary", "sample", "system"), allow_several=True)
 
 
 def _check_metric(text: str) -> str:
@@ -70,10 +70,10 @@ class JudgesLMFlags(EndpointFlags):
     lm: str | None = setting(
         None,
         "PROVIDER/MODEL, or offline for the built-in stand-in (text statistics, no LM)",
-        shown="as the first export was compiled, or offline",
+        default_text="as the first export was compiled, or offline",
     )
-    temperature: float | None = setting(None, "sampling temperature", ge=0, shown="as compiled, or 0")
-    max_tokens: int | None = setting(None, MAX_TOKENS, ge=1, shown="as compiled, or 2000")
+    temperature: float | None = setting(None, "sampling temperature", ge=0, default_text="as compiled, or 0")
+    max_tokens: int | None = setting(None, MAX_TOKENS, ge=1, default_text="as compiled, or 2000")
 
 
 @flag_group("table")
@@ -88,11 +88,11 @@ class TableFlags:
         "auto",
         "agreement to show: within sources (summary), pooled (sample) or over systems (system), and the correlations",
         metavar="LEVEL/CORRELATION,...",
-        shown="what the data allow, the two correlations of the task's papers",
+        default_text="what the data allow, the two correlations of the task's papers",
     )
     cut: float | None = CUT
-    baseline: str | None = setting(None, "judge that the others are compared with", shown="the first one")
-    resamples: int = resampling()
+    baseline: str | None = setting(None, "judge that the others are compared with", default_text="the first one")
+    resamples: int = resamples_setting()
     style: Literal["text", "markdown"] = setting("text", "format of the tables", affects_results=False)
     published: bool = setting(False, "also show the figures that papers print for this set, in a second table")
     report: Literal["none", "plain", "full"] = REPORT

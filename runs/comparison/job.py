@@ -26,7 +26,7 @@ from debate_judge.runs.estimates.dry_run import EstimateTarget, reply_tokens
 from debate_judge.runs.estimates.table import render as estimate_table
 from debate_judge.runs.evaluation.entrants import Entrant
 from debate_judge.runs.evaluation.evaluate import estimate_evaluation, evaluate, one_line
-from debate_judge.runs.flags.lm import limits, require_server
+from debate_judge.runs.flags.lm import lm_options, require_server
 from debate_judge.runs.reports import absolute_agreement as absolute_agreement_tables
 from debate_judge.runs.reports import raters as rater_tables
 from debate_judge.runs.reports.costs import cost_rows, cost_table
@@ -54,7 +54,7 @@ def run(flags: CompareFlags) -> None:
             api_base=plan.api_base,
             store=UsageByJudge(replies),
             concurrency=flags.concurrency,
-            options=limits(flags),
+            options=lm_options(flags),
             **plan.sampling,
         )
         if lm.destination is not None:
@@ -81,7 +81,7 @@ def estimate_comparison(flags: CompareFlags, plan: ComparisonPlan) -> list[Print
         plan.api_base,
         replies_folder(flags.store, plan.context.lm),
         plan.sampling,
-        limits(flags),
+        lm_options(flags),
         reply_tokens(flags.estimate or ""),
     )
     setup = plan.setup

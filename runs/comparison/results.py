@@ -180,7 +180,7 @@ def compare_all(
     base = judges.get(baseline)
     others = [name for name in judges if base is not None and name != baseline]
     steps = len(judges) + len(others) + len(columns)
-    with progress.over("intervals", steps) if progress else nullcontext() as bar:
+    with progress.track("intervals", steps) if progress else nullcontext() as bar:
 
         def step(value: T) -> T:
             if bar:

@@ -22,7 +22,7 @@ from debate_judge.runs.distributed.units import ReadingOptions, Unit, read_unit
 from debate_judge.runs.export.loaded import LoadedJudge
 from debate_judge.runs.export.manifest import Export
 from debate_judge.runs.flags.declaration import cli_name
-from debate_judge.runs.flags.lm import limits
+from debate_judge.runs.flags.lm import lm_options
 from debate_judge.runs.flags.parser import EXIT_INPUT
 from debate_judge.runs.flags.text_layout import say
 from debate_judge.runs.reports.scoring_summary import scored_summary
@@ -96,7 +96,7 @@ def _scoring_job(
     first_groups: list[RatedGroup],
 ) -> ScoringJob:
     """The job before it is divided among the actors: its limits are those of all together."""
-    options = limits(flags)
+    options = lm_options(flags)
     spec = flags.lm or export.manifest["lm"]["spec"]
     # An address that the user gave or confirmed; one from the environment is set for the actors as well.
     address = flags.api_base or (judge.lm.endpoint if flags.trust_export else None)

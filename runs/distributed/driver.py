@@ -187,7 +187,7 @@ class DistributedProgress(ProgressDisplay):
             calls += f", ${usd:.2f}"
         parts.append(calls)
         if share is not None and 0.02 <= share < 0.99:
-            parts.append(f"about {100 * share:.0f} % done, {self.left(share)}")
+            parts.append(f"about {100 * share:.0f} % done, {self.time_left(share)}")
         return " · ".join(parts)
 
 

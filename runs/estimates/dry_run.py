@@ -231,7 +231,7 @@ def dry_run_all(
                 options=NO_LIMITS,
                 **target.settings,
             )
-            with JudgeRunner(lm, progress=False, memory=DebateCache() if remember else None) as runner:
+            with JudgeRunner(lm, progress=False, cache=DebateCache() if remember else None) as runner:
                 work(case, runner, store)
             rows: dict[str, CallTotals] = {}
             for (stage_row, role), totals in store.totals.items():

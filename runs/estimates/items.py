@@ -126,7 +126,7 @@ def estimate_scoring(
     samples = {s: QuestionSample(max(1, size // max(1, s.judge.together))) for s in shared}
     count = 0
     with StepProgress("items read", None) as steps:
-        for batch in group_by_source(steps.over(items)):
+        for batch in group_by_source(steps.track(items)):
             count += len(batch)
             for shared_judge, sample in samples.items():
                 batch_items = [item for item in batch if item.aspect.name in shared_judge.aspects]

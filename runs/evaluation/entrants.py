@@ -27,7 +27,7 @@ from debate_judge.runs.export.folder import open_export
 from debate_judge.runs.export.from_mlflow import DEFAULT_STORE, MLflowStore, in_mlflow
 from debate_judge.runs.export.manifest import Export
 from debate_judge.runs.export.recorded import evidence_part
-from debate_judge.runs.flags.declaration import listed
+from debate_judge.runs.flags.declaration import split_commas
 from debate_judge.runs.flags.judge import option_value, personas, roles_of
 
 _DEFAULT_TEMPERATURE = 1.0
@@ -130,7 +130,7 @@ def _parse(text: str) -> Iterator[NamedJudge]:
     if bracket and not inside.endswith("]"):
         raise _unreadable(text)
     values: dict[str, list[Any]] = {}
-    for setting in listed(inside[:-1]):
+    for setting in split_commas(inside[:-1]):
         name, equals, value = setting.partition("=")
         name = name.strip().replace("-", "_")
         if not equals or not name or name in values:
@@ -152,7 +152,7 @@ def _unreadable(text: str) -> InputError:
 def _parse_value(text: str) -> Any:
     """A JSON value where it is one (numbers, true, false), a list in brackets, otherwise the text itself."""
     if text.startswith("[") and text.endswith("]"):
-        return [_parse_value(part) for part in listed(text[1:-1])]
+        return [_parse_value(part) for part in split_commas(text[1:-1])]
     return option_value(text)
 
 

@@ -1,4 +1,4 @@
-"""Settings of the commands: how one is declared, the groups that commands share, and the flags that follow from them.
+"""Settings of the commands: their declaration, groups that commands share, and the flags that follow from them.
 
 Uses the options of `programs` and pydantic; reads no data.
 """

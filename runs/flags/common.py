@@ -46,13 +46,13 @@ COLUMNS = setting(
 )
 
 
-def _source_choice(text: str) -> str:
+def _checked_sources(text: str) -> str:
     SourceSelection.parse(text)
     return text
 
 
-SourcesText = Annotated[str, AfterValidator(_source_choice)]
-"""What a user gives as `sources`."""
+SourcesText = Annotated[str, AfterValidator(_checked_sources)]
+"""The type of the setting `sources`."""
 
 EXPORT = (
     "the folder of an export, models:/NAME/VERSION, models:/NAME@champion, or the id of the MLflow run that made it"
@@ -70,11 +70,11 @@ SOURCES = setting(
 )
 
 
-def resampling(least: int = 0) -> Any:
+def resamples_setting(minimum: int = 0) -> Any:
     return setting(
         10_000,
         "resamples for intervals at system level, draws for those of decisions",
-        ge=least,
+        ge=minimum,
     )
 
 
@@ -91,21 +91,21 @@ class DataFlags:
     aspects: tuple[str, ...] = setting(
         (),
         "aspects to judge, comma-separated, or all",
-        shown="those that are rated",
+        default_text="those that are rated",
     )
     sources: SourcesText | None = SOURCES
 
 
 @flag_group("engine")
 class EngineFlags:
-    """Who scores: this process, or actors of Ray."""
+    """Where scoring runs: in this process, or in Ray actors."""
 
     engine: Literal["local", "ray"] = setting(
         "local",
         "ray: --in may be a glob or URL, and --out is a folder of parts",
         affects_results=False,
     )
-    actors: int = setting(2, "processes that score; concurrency is that of all together", ge=1, affects_results=False)
+    actors: int = setting(2, "processes that score; they share concurrency and limits", ge=1, affects_results=False)
     address: str | None = setting(
-        None, "of a running Ray cluster, or set RAY_ADDRESS; without either it starts here", affects_results=False
+        None, "a running Ray cluster, or set RAY_ADDRESS; without either Ray is started here", affects_results=False
     )

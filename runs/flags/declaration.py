@@ -12,8 +12,8 @@ Groups that several commands share are declared once; a command's class inherits
 
         FLAGS: ClassVar = ("out", "estimate")
 
-in its class only these settings are flags, and the others are keys of `--config` under the same names. Without it all
-are both. `REMOVED: ClassVar` says of flags that the command once had what became of them.
+in its class only these settings are flags, and the others only keys of `--config` under the same names. Without it all
+are both. `REMOVED: ClassVar` has a remedy for each flag that the command used to have.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from debate_judge.data.files.records import Record, input_error
 T = TypeVar("T")
 
 _STRICT = pydantic.ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
-"""Nothing is converted: the parser has made numbers of texts, and TOML has types of its own."""
+"""No conversion: the parser has converted texts to numbers, and TOML is typed."""
 
 REMOVED_FLAGS = {
     "--attempt": "it is the key timeout of --config, in seconds",
@@ -42,7 +42,7 @@ REMOVED_FLAGS = {
     "--batch-rounds": "it was removed: texts share calls with others of the same source only (together)",
     "--granularity": "it was removed: the LM decides, and compile rounds finished scores where that agrees better",
 }
-"""What became of flags that several commands once had."""
+"""Remedies for flags that several commands used to have."""
 
 
 def setting(
@@ -52,28 +52,29 @@ def setting(
     metavar: str | None = None,
     name: str | None = None,
     const: str | None = None,
-    shown: str | None = None,
+    default_text: str | None = None,
     repeated: bool = False,
-    assigns: bool = False,
+    assigns_settings: bool = False,
     affects_results: bool = True,
     **bounds: float,
 ) -> Any:
     """The field of one setting.
 
     Args:
-        default: Its default; `...` where it must be given.
+        default: The default; `...` if it is required.
         description: For `--help`.
-        metavar: What `--help` calls the value; by default after the type.
-        name: Of the flag, where it is not the field's; without leading dashes it is a positional argument.
-        const: Value of a flag that is given without one.
-        shown: What `--help` says in place of the default.
-        repeated: Whether several values come from several flags rather than from one text with commas.
-        assigns: Whether its values are NAME=VALUE, where NAME may also be another setting of its class.
-        decides: Whether results depend on it; what is only stored, shown or limited has no part in an identity.
+        metavar: Placeholder of the value in `--help`; by default after the type.
+        name: Name of the flag, if not the field's; without leading dashes it is a positional argument.
+        const: Value if the flag is given without one.
+        default_text: Printed by `--help` in place of the default.
+        repeated: Whether several values are given by repeating the flag rather than in one text with commas.
+        assigns_settings: Whether its values are NAME=VALUE, where NAME may also be another setting of its class.
+        affects_results: Whether results depend on it; settings of storage, display and limits are not in fingerprints.
         bounds: `ge`, `gt`, `le` of a number.
     """
-    options: dict[str, Any] = {"metavar": metavar, "name": name, "const": const, "shown": shown, "bounds": bounds}
-    options |= {"repeated": repeated, "assigns": assigns, "decides": affects_results}
+    options: dict[str, Any] = {"metavar": metavar, "name": name, "const": const, "default_text": default_text}
+    options |= {"repeated": repeated, "assigns_settings": assigns_settings, "affects_results": affects_results}
+    options |= {"bounds": bounds}
     make: Any = pydantic.Field
     return make(default, description=description, json_schema_extra=options, **bounds)
 
@@ -83,28 +84,28 @@ def flag_group(title: str) -> Callable[[type[T]], type[T]]:
     """Make a class of settings that commands share, to be inherited by their own classes.
 
     Args:
-        title: Stands in `--help` above the flags of the fields that the class itself declares.
+        title: Title in `--help` of the flags that the class itself declares.
     """
 
     def decorate(cls: type[T]) -> type[T]:
-        # Resolved here, for a class that inherits them may not know the names of this module.
+        # Resolved here, because the module of a subclass may not import the names that the annotations use.
         hints = get_type_hints(cls, include_extras=True)
         cls.__annotations__ = {name: hints[name] for name in inspect.get_annotations(cls)}
-        made = dataclasses.dataclass(frozen=True, kw_only=True)(cls)
-        made.__flag_group__ = title  # type: ignore[attr-defined]
-        return made
+        dataclass = dataclasses.dataclass(frozen=True, kw_only=True)(cls)
+        dataclass.__flag_group__ = title  # type: ignore[attr-defined]
+        return dataclass
 
     return decorate
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 def command_settings(cls: type[T]) -> type[T]:
-    """Make the class of a command's settings: frozen, given by keyword, checked on construction.
+    """Make the class of a command's settings: frozen, keyword-only, validated on construction.
 
-    A value that cannot be used raises `InputError`. Only these classes are built by pydantic, for that takes time.
+    An invalid value raises `InputError`. Only these classes are built by pydantic, because that takes time.
     """
-    made = pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=_STRICT)(cls)
-    checked = made.__init__
+    settings_class = pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=_STRICT)(cls)
+    checked = settings_class.__init__
 
     def __init__(self: T, **values: object) -> None:  # noqa: N807
         try:
@@ -112,9 +113,9 @@ def command_settings(cls: type[T]) -> type[T]:
         except pydantic.ValidationError as error:
             raise _input_error(type(self), error) from None
 
-    made.__init__ = __init__  # type: ignore[method-assign, assignment]
-    made.__flag_group__ = "options"  # type: ignore[attr-defined]
-    return cast(type[T], made)
+    settings_class.__init__ = __init__  # type: ignore[method-assign, assignment]
+    settings_class.__flag_group__ = "options"  # type: ignore[attr-defined]
+    return cast(type[T], settings_class)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,21 +128,21 @@ class SettingField:
     owner: type
     field: FieldInfo
     is_flag: bool
-    """Otherwise it is a key of `--config` alone."""
+    """False: only a key of `--config`."""
 
-    def option(self, what: str) -> Any:
-        """What was given to `setting`."""
-        return cast(dict[str, Any], self.field.json_schema_extra)[what]
+    def option(self, key: str) -> Any:
+        """An argument of `setting`."""
+        return cast(dict[str, Any], self.field.json_schema_extra)[key]
 
     @property
     def cli_name(self) -> str:
-        """As a user writes it: the flag, e.g. `--max-rounds`, or the key of `--config`, e.g. `guide-words`."""
+        """As a user writes it: a flag, e.g. `--max-rounds`, or a key of `--config`, e.g. `guide-words`."""
         words = self.name.replace("_", "-")
         return (self.option("name") or f"--{words}") if self.is_flag else words
 
     @property
     def kind(self) -> Any:
-        """The type of its values: int, float, bool, str, tuple or a Literal; None is set aside."""
+        """The type of its values other than None: int, float, bool, str, tuple or a Literal."""
         annotation = self.field.annotation
         if get_origin(annotation) in (Union, types.UnionType):
             annotation = next(part for part in get_args(annotation) if part is not type(None))
@@ -149,14 +150,14 @@ class SettingField:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The names that its value, or each of its values, may have; empty where it is not a choice."""
+        """The allowed values, of a Literal or of a tuple of it; empty for other types."""
         kind = get_args(self.field.annotation)[0] if self.kind is tuple else self.kind
         return get_args(kind) if get_origin(kind) is Literal else ()
 
     def read(self, text: str) -> object:
-        """The value of a text; a text that is no such value stays text, for the model to refuse by name."""
+        """The value in a text; one that cannot be converted stays text, so that pydantic refuses it."""
         if self.kind is tuple:
-            return tuple(listed(text))
+            return tuple(split_commas(text))
         if self.kind is bool:
             return {"true": True, "false": False}.get(text, text)
         try:
@@ -166,7 +167,7 @@ class SettingField:
 
 
 def setting_fields(cls: type) -> dict[str, SettingField]:
-    """Name -> setting of a class: those that it declares itself, then those of its bases from left to right."""
+    """Name -> setting of a class: its own, then those of its bases from left to right."""
     fields = cast(dict[str, FieldInfo], cls.__pydantic_fields__)  # type: ignore[attr-defined]
     flags: Collection[str] = getattr(cls, "FLAGS", fields)
     by_name: dict[str, SettingField] = {}
@@ -182,8 +183,8 @@ def cli_name(cls: type, name: str) -> str:
     return setting_fields(cls)[name].cli_name
 
 
-def listed(text: str | None) -> list[str]:
-    """The parts of a flag's value that are joined by commas, brackets kept whole; none for an absent flag."""
+def split_commas(text: str | None) -> list[str]:
+    """The comma-separated parts of a flag's value, not split within brackets; empty for an absent flag."""
     parts, depth = [""], 0
     for sign in text or "":
         depth += (sign == "[") - (sign == "]")
@@ -199,48 +200,50 @@ def result_settings(settings: Any) -> dict[str, Any]:
     return {
         name: getattr(settings, name)
         for name, setting_field in setting_fields(type(settings)).items()
-        if setting_field.option("decides")
+        if setting_field.option("affects_results")
     }
 
 
 def changed_settings(settings: Any, always: Collection[str] = ()) -> dict[str, Any]:
-    """Name -> value of the settings that tell a run from others: what is in `always`, and what was changed."""
-    known = setting_fields(type(settings))
+    """Name -> value of the settings that distinguish a run: those in `always`, and those that are not the default."""
+    fields = setting_fields(type(settings))
     return {
         name: value
         for name, value in result_settings(settings).items()
-        if value not in (None, "", ()) and (name in always or value != known[name].field.default)
+        if value not in (None, "", ()) and (name in always or value != fields[name].field.default)
     }
 
 
-def nearest(cls: type, name: str) -> str | None:
-    """What to write in place of the name of a setting that is not known: what became of it, or the nearest name."""
+def suggestion(cls: type, name: str) -> str | None:
+    """A remedy for an unknown setting: what replaced it, or the nearest name; None if there is neither."""
     removed: Mapping[str, str] = {**REMOVED_FLAGS, **getattr(cls, "REMOVED", {})}
-    became = removed.get("--" + name.replace("_", "-"))
-    return became or did_you_mean(name.replace("_", "-"), [known.replace("_", "-") for known in setting_fields(cls)])
+    replacement = removed.get("--" + name.replace("_", "-"))
+    return replacement or did_you_mean(
+        name.replace("_", "-"), [field.replace("_", "-") for field in setting_fields(cls)]
+    )
 
 
-def unknown_name(what: str, flag: str, name: str, known: tuple[str, ...]) -> InputError:
+def unknown_name_error(what: str, flag: str, name: str, known: tuple[str, ...]) -> InputError:
     expected = "one of " + ", ".join(known)
     return InputError(f"unknown {what} {name!r}", field=flag, expected=expected, remedy=did_you_mean(name, known))
 
 
 def _input_error(cls: type, error: pydantic.ValidationError) -> InputError:
-    """The first of pydantic's complaints, in the words of the flags and keys."""
+    """The first of pydantic's errors, with the name of the flag or key."""
     first = error.errors(include_url=False)[0]
     name, value, why = str(first["loc"][0]), first["input"], first["type"]
     setting_field = setting_fields(cls).get(name)
     if setting_field is None:
-        return InputError("unknown setting", field=name, remedy=nearest(cls, name))
+        return InputError("unknown setting", field=name, remedy=suggestion(cls, name))
     flag = setting_field.cli_name
     if why.startswith("missing"):
         return InputError("no value is given", field=flag, expected=setting_field.field.description)
     if setting_field.choices and why != "value_error":
-        return unknown_name(name.replace("_", " "), flag, str(value), setting_field.choices)
+        return unknown_name_error(name.replace("_", " "), flag, str(value), setting_field.choices)
     if why.startswith(("greater_than", "less_than")):
         problem = "number too small" if why.startswith("greater") else "number too large"
         return InputError(problem, field=flag, expected=_range(setting_field.option("bounds")), found=value)
-    # Format csv, because a text on the command line is not told to do without quotes.
+    # Format csv, so that the remedy for a text does not say to remove quotes.
     refused = input_error(error, Record({}, "", format="csv")).replaced(field=flag, found=value)
     return (
         refused.replaced(expected="a list of texts")

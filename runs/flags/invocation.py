@@ -1,4 +1,4 @@
-"""How the commands are started, so that every hint can be typed the way this process was started."""
+"""The commands and how this process was started, so that hints name a command in the same way."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ COMMANDS = {
     ),
     "report": ("debate_judge.runs.report", "open the page of a compile or a comparison, with every debate"),
 }
-"""Command -> its module and what it does."""
+"""Command -> its module and its description."""
 
 REMOVED = {"probe": "debate compare --judges EXPORT --probes all", "view": "debate report {}"}
-"""Former command -> what does the same now, {} for the arguments that were given."""
+"""Former command -> its replacement, with {} for the arguments."""
 
 _ROOT = Path(__file__).resolve().parents[2]
 
@@ -37,8 +37,8 @@ _ROOT = Path(__file__).resolve().parents[2]
 def command(name: str) -> str:
     """What a user types to start the command `name`, e.g. `debate score`.
 
-    A process that runs one of the files answers with the file (`python runs/score.py`), one that `python -m` started
-    with the module; the console script, and a process that only imports the package, with the console script's name.
+    It is `python runs/score.py` in a process that runs one of the files, `python -m ...` in one that runs a module, and
+    the console script in any other.
     """
     module = COMMANDS[name][0]
     main = sys.modules.get("__main__")
@@ -54,12 +54,12 @@ def command(name: str) -> str:
 
 
 def script(name: str) -> str:
-    """The file of a command, from the root of the package."""
+    """The file of a command, relative to the package."""
     return "/".join(COMMANDS[name][0].split(".")[1:]) + ".py"
 
 
-def as_invoked(text: str) -> str:
-    """`text` with each `python FILE` of a command in it worded as this process was started."""
+def with_invoked_commands(text: str) -> str:
+    """`text` with each `python FILE` of a command replaced by `command(...)`."""
     for name in COMMANDS:
         text = text.replace(f"python {script(name)}", command(name))
     return text

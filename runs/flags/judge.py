@@ -1,4 +1,4 @@
-"""What a user can set about a judge besides its name: its options, and files of personas and roles."""
+"""Settings of a judge: its options, and files of personas and roles."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 from debate_judge.data.errors import InputError
 from debate_judge.data.files import reading
 from debate_judge.programs.debate.personas import BLIND, PERSONAS
-from debate_judge.runs.flags.declaration import flag_group, listed, setting
+from debate_judge.runs.flags.declaration import flag_group, setting, split_commas
 
 PERSONAS_FILE = setting(None, "TOML file with your own personas for the Critic", metavar="FILE")
 
 
 @flag_group("judge")
 class JudgeOptionFlags:
-    """Options of judges; where one is absent, the judge's default holds."""
+    """Options of judges; None means the judge's default."""
 
     score_mode: str | None = setting(
         None,
@@ -38,7 +38,7 @@ class JudgeOptionFlags:
         name="-J",
         metavar="NAME=VALUE",
         repeated=True,
-        assigns=True,
+        assigns_settings=True,
     )
 
     def options(self) -> dict[str, Any]:
@@ -60,8 +60,8 @@ class JudgeOptionFlags:
                 )
             options[name] = option_value(value.strip())
         flags = ("score_mode", "together", "roles", "same_role")
-        named = {name: getattr(self, name) for name in flags}
-        options |= {name: value for name, value in named.items() if value is not None}
+        values = {name: getattr(self, name) for name in flags}
+        options |= {name: value for name, value in values.items() if value is not None}
         options |= {"joint": True} if self.joint else {}
         if isinstance(options.get("roles"), str):
             options["roles"] = roles_of(options["roles"])
@@ -80,13 +80,13 @@ def roles_of(text: str) -> dict[str, str] | list[str]:
     """ChatEval's roles: name -> text from a TOML file, or names of built-in ones."""
     if text.endswith(".toml") or Path(text).is_file():
         return named_texts(Path(text), "role")
-    return listed(text)
+    return split_commas(text)
 
 
 def personas(path: Path | None) -> dict[str, str]:
     """Name -> text of the Critic's personas: the built-in ones and those of a TOML file of `name = "text"` lines.
 
-    A name of the file that is a built-in one replaces it.
+    A persona of the file replaces a built-in one of the same name.
 
     Raises:
         InputError: The file cannot be read, or an entry is not a non-empty text.
@@ -95,13 +95,13 @@ def personas(path: Path | None) -> dict[str, str]:
     return builtin if path is None else {**builtin, **named_texts(path, "persona")}
 
 
-def named_texts(path: Path, what: str) -> dict[str, str]:
-    """Name -> text, from a TOML file of `name = "text"` lines, in their order; `what` a text is, in the singular.
+def named_texts(path: Path, noun: str) -> dict[str, str]:
+    """Name -> text, from a TOML file of `name = "text"` lines, in their order; `noun` says what a text is.
 
     Raises:
         InputError: The file cannot be read, is empty, or an entry is not a non-empty text.
     """
-    record = reading.toml(path, f"file of {what}s")
+    record = reading.toml(path, f"file of {noun}s")
     if not record.values:
-        raise record.error(f"no {what} found", expected='at least one name = "text" line')
+        raise record.error(f"no {noun} found", expected='at least one name = "text" line')
     return {name: record.text(name).strip() for name in record.values}

@@ -1,4 +1,4 @@
-"""Settings of every command that calls an LM: which one, how it is sampled, what it may take."""
+"""Settings of every command that calls an LM: model, sampling, limits."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.reply import replies_folder
 from debate_judge.runs.flags.declaration import flag_group, setting
 
-_USUAL = LMOptions()
-_RETRIED = _USUAL.deadline / _USUAL.attempt_timeout
-"""The time that a call may take with its retries, as a multiple of an attempt's."""
+_DEFAULTS = LMOptions()
+_TIMEOUT_FACTOR = _DEFAULTS.deadline / _DEFAULTS.attempt_timeout
+"""Time limit of a call with its retries, as a multiple of the time limit of an attempt."""
 
 MAX_TOKENS = "longest reply, in tokens; a reply that is cut off is requested again with four times as many"
 
@@ -27,7 +27,7 @@ class AddressFlags:
 
 @flag_group("LM")
 class EndpointFlags(AddressFlags):
-    """The LM of a run, which has a beginning at which it can be tried."""
+    """The LM of a run, which can be tried before the run."""
 
     preflight: bool = setting(True, "try each role on the longest item before the run", affects_results=False)
 
@@ -42,29 +42,29 @@ class LMFlags(EndpointFlags):
 
 
 def require_server(
-    spec: str, api_base: str | None, store: str, *, flag: str = "--api-base", beside: str | None = None
+    spec: str, api_base: str | None, store: str, *, flag: str = "--api-base", stored_under: str | None = None
 ) -> None:
     """Refuse a server on this machine that is not running, unless the store may have all answers of the LM `spec`.
 
-    `flag` is what to correct where the address is not in the environment; `beside` is the LM in whose store the answers
-    are kept, if it is another one.
+    `flag` is what to correct if the address is not from the environment; `stored_under` is the LM whose store has the
+    replies, if it is another one.
 
     Raises:
         NoServerError: Its port is refused.
     """
     variable = base_variable(spec)
-    given = os.environ.get(variable)
-    address = api_base or given or default_address(spec)
-    known = replies_folder(store, beside or spec)
-    if "/" in spec and address and not (known.is_dir() and any(known.iterdir())):
-        require_listening(normalize_address(address) or "", variable if given and not api_base else flag)
+    from_environment = os.environ.get(variable)
+    address = api_base or from_environment or default_address(spec)
+    replies = replies_folder(store, stored_under or spec)
+    if "/" in spec and address and not (replies.is_dir() and any(replies.iterdir())):
+        require_listening(normalize_address(address) or "", variable if from_environment and not api_base else flag)
 
 
 @flag_group("LM")
 class PaceFlags:
-    """Rate, budget and prices: they decide when calls go out and when a run stops, never what is answered."""
+    """Rate, budget and prices: when calls are made and when a run stops; replies do not depend on them."""
 
-    rpm: float | None = setting(None, "most requests a minute", gt=0, affects_results=False)
+    rpm: float | None = setting(None, "most requests per minute", gt=0, affects_results=False)
     tpm: float | None = setting(None, "most tokens per minute, input and output together", gt=0, affects_results=False)
     budget: str | None = setting(
         None,
@@ -73,8 +73,8 @@ class PaceFlags:
         affects_results=False,
     )
     timeout: float = setting(
-        _USUAL.attempt_timeout,
-        f"time limit of one attempt of a call; with its retries a call may take {_RETRIED:g} times as long",
+        _DEFAULTS.attempt_timeout,
+        f"time limit of one attempt of a call; with its retries a call may take {_TIMEOUT_FACTOR:g} times as long",
         gt=0,
         metavar="SECONDS",
         affects_results=False,
@@ -89,7 +89,7 @@ class PaceFlags:
 
 @flag_group("LM")
 class LimitFlags(PaceFlags):
-    """The same for a run that can wait a day for its replies."""
+    """The same and batch jobs, for a run that can wait a day for its replies."""
 
     batch: Literal["openai"] | None = setting(
         None,
@@ -110,8 +110,8 @@ class EstimateFlags:
     )
 
 
-def limits(flags: PaceFlags) -> LMOptions:
-    """The options that the flags ask for.
+def lm_options(flags: PaceFlags) -> LMOptions:
+    """The LM options in the flags.
 
     Raises:
         InputError: A value cannot be used.
@@ -121,7 +121,7 @@ def limits(flags: PaceFlags) -> LMOptions:
         tpm=flags.tpm,
         budget=flags.budget,
         attempt_timeout=flags.timeout,
-        deadline=flags.timeout * _RETRIED,
+        deadline=flags.timeout * _TIMEOUT_FACTOR,
         prices=flags.prices,
         batch=flags.batch if isinstance(flags, LimitFlags) else None,
     )

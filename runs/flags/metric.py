@@ -1,4 +1,4 @@
-"""The metric of a command: a correlation with the raters and the level at which it is taken, as one setting."""
+"""The metric of a command: a correlation with the raters and its level, as one setting."""
 
 from __future__ import annotations
 
@@ -24,50 +24,50 @@ class MetricChoice:
 
     level: Level | Literal["auto"] = AUTO
     correlations: tuple[Statistic, ...] = ()
-    """Those that were named."""
+    """Those that were named, in this order."""
     absolute_measure: AbsoluteMeasure | None = None
     """What a compile maximizes in place of a correlation."""
 
     @classmethod
     def of(
-        cls, text: str, levels: Sequence[str], *, several: bool = False, absolute_measure: bool = False
+        cls, text: str, levels: Sequence[str], *, allow_several: bool = False, allow_absolute: bool = False
     ) -> MetricChoice:
         """Read `LEVEL/CORRELATION`, or one of the two.
 
         Args:
             text: What the user gave.
             levels: The levels that there are, besides `auto`.
-            several: Whether there may be several correlations, joined by commas.
-            absolute_measure: Whether a measure of absolute agreement may stand in place of the correlation.
+            allow_several: Whether there may be several correlations, joined by commas.
+            allow_absolute: Whether a measure of absolute agreement may stand in place of the correlation.
 
         Raises:
             InputError: It is neither.
         """
-        known: dict[str, Sequence[str]] = {
+        choices: dict[str, Sequence[str]] = {
             "level": (AUTO, *levels),
-            "measures": (*STATISTICS, *(MEASURES if absolute_measure else ())),
+            "measures": (*STATISTICS, *(MEASURES if allow_absolute else ())),
         }
         by_kind: dict[str, tuple[str, ...]] = {}
         for part in text.split("/"):
             names = tuple(dict.fromkeys(part.split(",")))
-            kind = next((k for k, allowed in known.items() if k not in by_kind and set(names) <= set(allowed)), None)
-            if kind is None or (len(names) > 1 and (kind == "level" or not several)):
+            kind = next((k for k, allowed in choices.items() if k not in by_kind and set(names) <= set(allowed)), None)
+            if kind is None or (len(names) > 1 and (kind == "level" or not allow_several)):
                 raise InputError(
                     "not a metric",
-                    expected=f"LEVEL/CORRELATION{',...' * several}: {', '.join(known['level'])}; "
-                    + ", ".join(known["measures"]),
+                    expected=f"LEVEL/CORRELATION{',...' * allow_several}: {', '.join(choices['level'])}; "
+                    + ", ".join(choices["measures"]),
                     found=text,
-                    remedy=did_you_mean(part, [name for names in known.values() for name in names]),
+                    remedy=did_you_mean(part, [name for names in choices.values() for name in names]),
                 )
             by_kind[kind] = names
         (level,), measures = by_kind.get("level", (AUTO,)), by_kind.get("measures", ())
-        # In the order in which they were named: intervals are of the first.
+        # In the order in which they were named: intervals are for the first.
         correlations = tuple(name for name in measures if name in STATISTICS)
         return cls(cast(Any, level), cast(Any, correlations), next((m for m in MEASURES if m in measures), None))
 
     @property
     def correlation(self) -> Statistic:
-        """The first that was named, or the usual one."""
+        """The first that was named, or the default."""
         return self.correlations[0] if self.correlations else "spearman"
 
     def __str__(self) -> str:
@@ -76,11 +76,11 @@ class MetricChoice:
 
 def objective_of(text: str) -> MetricChoice:
     """What a compile maximizes, by the value of `metric`."""
-    return MetricChoice.of(text, ("summary", "sample"), absolute_measure=True)
+    return MetricChoice.of(text, ("summary", "sample"), allow_absolute=True)
 
 
 MetricText = Annotated[str, AfterValidator(lambda text: str(objective_of(text)))]
-"""What a user gives as `metric` of a compile, in full."""
+"""The type of a compile's setting `metric`, completed to LEVEL/CORRELATION."""
 
 METRIC = setting(
     str(MetricChoice()),
@@ -89,6 +89,6 @@ METRIC = setting(
 
 CUT = setting(
     None,
-    "decisions to compare besides scores: at least this, on the scale of the ratings",
-    shown="three quarters up the scale, or the midpoint of ratings of two values",
+    "also compare yes/no decisions: yes is a score of at least this, on the raters' scale",
+    default_text="three quarters up the scale, or the midpoint of ratings of two values",
 )

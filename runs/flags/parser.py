@@ -1,4 +1,4 @@
-"""From declared settings to the flags of a command and back: argparse writes the help, pydantic checks the values."""
+"""Makes the flags of a command from its settings, and settings from flags and `--config`: argparse and pydantic."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from debate_judge.data.files.reading import toml
 from debate_judge.data.files.records import Record
 from debate_judge.programs.lm.http.address import NoServerError
 from debate_judge.programs.lm.redaction import redact_text
-from debate_judge.runs.flags.declaration import REMOVED_FLAGS, SettingField, nearest, result_settings, setting_fields
-from debate_judge.runs.flags.invocation import as_invoked, command
-from debate_judge.runs.flags.text_layout import filled, paragraphs, print_error, width_of
+from debate_judge.runs.flags.declaration import REMOVED_FLAGS, SettingField, result_settings, setting_fields, suggestion
+from debate_judge.runs.flags.invocation import command, with_invoked_commands
+from debate_judge.runs.flags.text_layout import paragraphs, print_error, width_of, wrap_line
 
 T = TypeVar("T")
 
 
 RESUMES = "run the command again: it resumes, and finished calls are not paid for again"
-"""How a command goes on that was interrupted or failed, where its replies are kept."""
+"""Remedy for a command that was interrupted or failed, if its replies are stored."""
 
 
 EXIT_INPUT, EXIT_LM, EXIT_INTERRUPTED, EXIT_READER_GONE = 2, 3, 130, 141
 
 
-def exit_code(work: Callable[[], int], stopped: str = "") -> int:
-    """Carry out a command; what is wrong with its input or its LM is printed, and a reader of its output may go early.
+def exit_code(work: Callable[[], int], after_interrupt: str = "") -> int:
+    """Carry out a command and print errors of its input or its LM.
 
     Returns:
-        What `work` returned, 2 for input that cannot be used, 3 for an LM or a server that cannot be, 130 for an
-        interrupt, after which `stopped` is said, and 141 where the reader of the output has gone, as in `debate help |
-        head -1`.
+        What `work` returned; 2 for bad input; 3 for an LM or server that cannot be used; 130 for an interrupt, after
+        which `after_interrupt` is printed; 141 if the reader of the output has closed it, as `debate help | head -1`
+        does.
     """
-    # DSPy and LiteLLM would fetch a price list on import; no command needs it.
+    # DSPy and LiteLLM would fetch a price list on import, which no command needs.
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
     try:
         code = work()
@@ -50,19 +50,19 @@ def exit_code(work: Callable[[], int], stopped: str = "") -> int:
         print_error(error)
         return EXIT_LM if isinstance(error, NoServerError) else EXIT_INPUT
     except KeyboardInterrupt:
-        if stopped:
-            print(f"\nstopped; {stopped}", file=sys.stderr)
+        if after_interrupt:
+            print(f"\nstopped; {after_interrupt}", file=sys.stderr)
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        if not any([_closed(sys.stdout), _closed(sys.stderr)]):
+        if not any([_reader_gone(sys.stdout), _reader_gone(sys.stderr)]):
             raise
         return EXIT_READER_GONE
     except OSError as error:
-        # A disk that is full, say.
+        # E.g. a full disk.
         print_error(f"{error}\n  remedy:   fix the problem and {RESUMES}")
         return EXIT_INPUT
     except Exception as error:
-        # No command imports DSPy for this: what has not been imported has raised nothing.
+        # DSPy is not imported for this check: an error of DSPy means that it has been imported.
         dspy = sys.modules.get("dspy")
         if dspy is None or not isinstance(error, dspy.LMError):
             raise
@@ -72,15 +72,15 @@ def exit_code(work: Callable[[], int], stopped: str = "") -> int:
         return EXIT_LM
 
 
-def _closed(stream: TextIO | None) -> bool:
-    """Whether the reader of a stream has gone; what is still to be written to it is then thrown away."""
+def _reader_gone(stream: TextIO | None) -> bool:
+    """Whether the reader of a stream has closed it; further output is then discarded."""
     if stream is None:
         return False
     poll = select.poll()
     poll.register(stream, 0)
     if not poll.poll(0):
         return False
-    # Python writes the rest when it ends, and would complain then.
+    # Python flushes the rest at exit, which would print an error.
     with open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), stream.fileno())
     return True
@@ -94,18 +94,18 @@ class _ProseFormatter(HelpFormatter):
         return paragraphs(text, width)
 
     def _split_lines(self, text: str, width: int) -> list[str]:
-        return filled(" ".join(text.split()), width)
+        return wrap_line(" ".join(text.split()), width)
 
 
 class _Parser(ArgumentParser):
     declarations: tuple[type, ...] = ()
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
-        """End after the help, of which a pipe may have read only the beginning."""
+        """Exit after the help, even if the reader of a pipe closed it early."""
         super().exit(exit_code(lambda: status), message)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse, after flags are refused that were removed, or that are keys of `--config`."""
+        """Parse the arguments; first refuse flags that were removed or that are keys of `--config`."""
         args = sys.argv[1:] if args is None else list(args)
         for text, following in zip(args, [*args[1:], ""], strict=False):
             flag, equals, value = text.partition("=")
@@ -146,40 +146,41 @@ def settings_of(name: str, description: str, declaration: type[T], argv: Sequenc
     Raises:
         InputError: A value, a key or an old flag cannot be used.
     """
-    return read(declaration, make_parser(name, description, declaration).parse_args(argv))
+    return read_settings(declaration, make_parser(name, description, declaration).parse_args(argv))
 
 
 def make_parser(name: str, description: str, *declarations: type) -> ArgumentParser:
-    """A parser with the flags of the declared settings and `--config`; what is not given is absent from its result.
+    """A parser with the flags of `declarations` (classes of `command_settings`) and `--config`.
 
-    Commands in the description are shown as this process was started. The declarations were made by `command_settings`.
+    Flags that are not given are absent from its result. Commands in the description are shown as this process was
+    started.
     """
     settings = [setting_field for declaration in declarations for setting_field in setting_fields(declaration).values()]
     keys = [setting_field.cli_name for setting_field in settings if not setting_field.is_flag]
     parser = _Parser(
         prog=command(name),
-        description=as_invoked(description),
+        description=with_invoked_commands(description),
         epilog=f"Keys of --config that are no flags (docs/settings.md): {', '.join(keys)}." if keys else None,
         formatter_class=_ProseFormatter,
         argument_default=SUPPRESS,
     )
     parser.declarations = declarations
     groups: dict[str, Any] = {"options": parser}
-    needed = []
+    required = []
     for setting_field in (setting_field for setting_field in settings if setting_field.is_flag):
         if setting_field.group not in groups:
             groups[setting_field.group] = parser.add_argument_group(setting_field.group)
         if setting_field.field.is_required():
             flag = setting_field.cli_name
             value = setting_field.option("metavar") or flag[2:].upper()
-            needed.append(f"{flag} {value}" if flag.startswith("-") else flag.upper())
+            required.append(f"{flag} {value}" if flag.startswith("-") else flag.upper())
         _add(groups[setting_field.group], setting_field)
-    parser.usage = " ".join(["%(prog)s [-h]", *needed, "[FLAGS]"])
+    parser.usage = " ".join(["%(prog)s [-h]", *required, "[FLAGS]"])
     parser.add_argument(
         "--config",
         action="append",
         metavar="FILE",
-        help="TOML file with settings, or one as KEY=VALUE; flags win; may be repeated",
+        help="TOML file of settings, or KEY=VALUE; flags override it; may be repeated",
     )
     return parser
 
@@ -197,7 +198,7 @@ def _add(group: Any, setting_field: SettingField) -> None:
         options |= {"nargs": "?", "const": const}
     if setting_field.option("repeated"):
         options["action"] = "append"
-    # What must be given may also come from --config, so that its absence is found when all is read.
+    # A required setting may also come from --config, so argparse does not require it.
     if setting_field.cli_name.startswith("-"):
         group.add_argument(setting_field.cli_name, dest=setting_field.name, **options)
     else:
@@ -205,8 +206,8 @@ def _add(group: Any, setting_field: SettingField) -> None:
 
 
 def _help(setting_field: SettingField) -> str:
-    """Help with the default at its end."""
-    value, default = setting_field.field.default, setting_field.option("shown")
+    """The description and the default."""
+    value, default = setting_field.field.default, setting_field.option("default_text")
     if (
         default is None
         and not setting_field.field.is_required()
@@ -219,64 +220,65 @@ def _help(setting_field: SettingField) -> str:
     return f"{text} (default: {default})" if default else text
 
 
-def read(declaration: type[T], arguments: Namespace) -> T:
-    """The settings that were given; flags win over `--config`, and `--config` over defaults.
+def read_settings(declaration: type[T], arguments: Namespace) -> T:
+    """The settings that were given; flags override `--config`, which overrides defaults.
 
     Raises:
         InputError: A value or a key cannot be used, or a file cannot be read.
     """
-    given, known = vars(arguments), setting_fields(declaration)
+    values_given, fields = vars(arguments), setting_fields(declaration)
     values: dict[str, Any] = {}
-    places: dict[str, tuple[Record, str]] = {}
-    for text in given.get("config", ()):
-        # Unlike pathlib's, this question has an answer for a text that is too long for a file's name.
+    origins: dict[str, tuple[Record, str]] = {}
+    for text in values_given.get("config", ()):
+        # Not `Path.is_file`, which raises for a text that is too long for a file name.
         if "=" in text and not os.path.isfile(text):
-            values |= _assigned(known, text) or _unknown(declaration, text)
+            values |= _assigned(fields, text) or _raise_unknown(declaration, text)
             continue
         record = toml(Path(text), "file of settings")
         for key, value in record.values.items():
             name = key.replace("-", "_")
-            if name not in known:
-                raise record.error("unknown setting", key, remedy=nearest(declaration, name))
-            values[name], places[name] = _frozen(value), (record, key)
-    for name, value in given.items():
-        if name in known:
-            values |= _options(known, name, value) if known[name].option("assigns") else {name: _frozen(value)}
+            if name not in fields:
+                raise record.error("unknown setting", key, remedy=suggestion(declaration, name))
+            values[name], origins[name] = _as_tuple(value), (record, key)
+    for name, value in values_given.items():
+        if name in fields:
+            assigns = fields[name].option("assigns_settings")
+            values |= _judge_options(fields, name, value) if assigns else {name: _as_tuple(value)}
     try:
         return declaration(**values)
     except InputError as error:
-        for name, (record, key) in places.items():
-            if known[name].cli_name == error.field and values[name] == _frozen(record.values[key]):
+        for name, (record, key) in origins.items():
+            if fields[name].cli_name == error.field and values[name] == _as_tuple(record.values[key]):
                 raise record.error(
                     error.problem, key, expected=error.expected, found=error.found, remedy=error.remedy
                 ) from None
         raise
 
 
-def _assigned(known: Mapping[str, SettingField], text: str) -> dict[str, Any]:
-    """Name -> value of a text KEY=VALUE with the key of a setting; nothing for any other text."""
+def _assigned(fields: Mapping[str, SettingField], text: str) -> dict[str, Any]:
+    """Name -> value of a text KEY=VALUE with the key of a setting; empty for any other text."""
     key, equals, value = text.partition("=")
     name = key.strip().replace("-", "_")
-    return {name: known[name].read(value.strip())} if equals and name in known else {}
+    return {name: fields[name].read(value.strip())} if equals and name in fields else {}
 
 
-def _unknown(declaration: type, text: str) -> NoReturn:
+def _raise_unknown(declaration: type, text: str) -> NoReturn:
     key = text.partition("=")[0].strip()
     raise InputError(
         "unknown setting",
         field=key,
         expected="KEY=VALUE with a key of docs/settings.md or the name of a flag, or a TOML file",
         found=redact_text(text),
-        remedy=nearest(declaration, key),
+        remedy=suggestion(declaration, key),
     )
 
 
-def _options(known: Mapping[str, SettingField], name: str, texts: Sequence[str]) -> dict[str, Any]:
-    """What `-J NAME=VALUE` gives: settings of its class, and what remains for itself."""
+def _judge_options(fields: Mapping[str, SettingField], name: str, texts: Sequence[str]) -> dict[str, Any]:
+    """The values of `-J NAME=VALUE`: other settings of its class, and its own remaining texts."""
     others = {
         other: setting_field
-        for other, setting_field in known.items()
-        if setting_field.owner is known[name].owner and other != name
+        for other, setting_field in fields.items()
+        if setting_field.owner is fields[name].owner and other != name
     }
     values: dict[str, Any] = {name: tuple(text for text in texts if not _assigned(others, text))}
     for text in texts:
@@ -285,35 +287,35 @@ def _options(known: Mapping[str, SettingField], name: str, texts: Sequence[str])
 
 
 def as_command(name: str, settings: object) -> str:
-    """The command line that gives the same results, as this process was started; what has its default is left out.
+    """The command line that gives the same results, in the form in which this process was started, without defaults.
 
-    For people elsewhere, too: of an absolute path the last part is kept, and secrets are taken out.
+    It can be passed on: absolute paths are cut to the file name, and secrets are removed.
     """
-    return " ".join([command(name), *written(settings, result_settings(settings), _portable)])
+    return " ".join([command(name), *command_words(settings, result_settings(settings), _portable)])
 
 
-def written(settings: object, names: Iterable[str], shown: Callable[[str], str] = str) -> list[str]:
-    """Those of the named settings that differ from their defaults, as words of a command line, each value as `shown`
+def command_words(settings: object, names: Iterable[str], render: Callable[[str], str] = str) -> list[str]:
+    """Those of the named settings that differ from their defaults, as words of a command line, each value as `render`
     has it.
     """
     words = []
     for setting_field in (setting_fields(type(settings))[name] for name in names):
-        value, given = getattr(settings, setting_field.name), setting_field.cli_name
+        value, name = getattr(settings, setting_field.name), setting_field.cli_name
         if value is None or value == setting_field.field.default:
             continue
         if not setting_field.is_flag:
-            words += ["--config", shlex.quote(f"{given}={shown(_text(value))}")]
+            words += ["--config", shlex.quote(f"{name}={render(_text(value))}")]
         elif value is True:
-            words.append(given)
+            words.append(name)
         else:
             values = value if isinstance(value, tuple) and setting_field.option("repeated") else (value,)
-            flag = [given] if given.startswith("-") else []
-            words += [word for part in values for word in (*flag, shlex.quote(shown(_text(part))))]
+            flag = [name] if name.startswith("-") else []
+            words += [word for part in values for word in (*flag, shlex.quote(render(_text(part))))]
     return words
 
 
 def _text(value: object) -> str:
-    """A value as it is given on the command line."""
+    """A value as on the command line."""
     if isinstance(value, tuple):
         return ",".join(map(str, value))
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -325,5 +327,5 @@ def _portable(text: str) -> str:
     return redact_text(start + equals + path)
 
 
-def _frozen(value: object) -> object:
+def _as_tuple(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value

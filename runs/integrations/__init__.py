@@ -1,4 +1,4 @@
-"""A judge in the tools that people already use: a file a tool, imported when one of its names is first used.
+"""A judge in the tools that people already use: one file per tool, imported when one of its names is first used.
 
 Uses exports and the package's public functions (`load`, `compile`); docs/integrations.md shows each tool.
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from debate_judge.runs.integrations.pandas_frame import score_frame as score_frame
     from debate_judge.runs.integrations.units import to_unit as to_unit
 
-_WHERE = {
+_MODULES = {
     "DebateAligner": "mlflow_judge",
     "DebateMetric": "deepeval_metric",
     "DebateScorer": "mlflow_judge",
@@ -35,12 +35,12 @@ _EXTRAS = {"deepeval": "deepeval", "inspect_ai": "inspect"}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _WHERE:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
     try:
-        return getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
+        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
     except ModuleNotFoundError as error:
         extra = _EXTRAS.get(error.name or "")
         if extra is None:
@@ -51,4 +51,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_WHERE})
+    return sorted({*globals(), *_MODULES})

@@ -1,8 +1,8 @@
-"""A judge for tools that hand over one text at a time.
+"""A judge for tools that pass one text at a time.
 
-The agreement of a judge that was compiled to read candidates side by side was measured in that way alone. So calls
-about one source are collected for a moment and asked together, where the tool makes them concurrently. A text without
-siblings is read by itself, and the first one is logged as a warning.
+The agreement of a judge that was compiled to read candidates side by side was measured in that way only. So concurrent
+calls about one source are collected for a moment and asked together. A text that comes alone is read alone, with a
+warning at the first one.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ from debate_judge.runs.export.process import judge_of_process
 from debate_judge.runs.runner.streaming import Score
 
 WAIT = 0.2
-"""Seconds for which a judge that reads side by side waits for further candidates of a source."""
+"""Seconds to wait for further candidates of a source, for a judge that reads side by side."""
 
-_KEPT = 10_000
-"""Texts whose scores are kept, so that a tool that asks again gets the same score at no cost."""
+_MAX_CACHED = 10_000
+"""Texts whose scores are cached, so that a repeated call gets the same score at no cost."""
 
 Scores = dict[str, Score]
 """Name of an aspect -> score."""
 
 
-def missing_text() -> Score:
-    """What an empty text has in place of a score; nothing is asked about it."""
+def empty_text_score() -> Score:
+    """The unscored result of an empty text, which is not sent to the judge."""
     detail = "the text is empty"
     return Score(None, None, None, None, "no text", detail, f"no text: {detail}", 0, 1, 1, EMPTY)
 
 
 class SourceBatcher:
-    """Scores of single texts by an exported judge; calls about one source that come together are asked together.
+    """Scores single texts with an exported judge; concurrent calls about one source are asked together.
 
-    It may be called in any thread and on any event loop. Calls about the same text are answered with the same scores,
-    except for those that have none, which are asked for again.
+    It may be called in any thread and on any event loop. Scores are cached by text, except missing ones, which are
+    asked for again.
 
     Args:
-        judge: A loaded judge; or an export (`load`), which is loaded when it is first needed. A folder is loaded once
-            for the process, with the settings in the environment (`runs.export.process`: DEBATE_LM, DEBATE_STORE, ...).
+        judge: A loaded judge; or an export as for `load`, which is loaded on first use. A folder is loaded once per
+            process, with settings from the environment (`runs.export.process`: DEBATE_LM, DEBATE_STORE, ...).
         aspects: Which aspects; all of the judge's by default.
         scale: Of the scores, as for `LoadedJudge.score`.
         wait: Seconds to wait for further candidates of a source, where the judge reads side by side.
@@ -63,23 +63,24 @@ class SourceBatcher:
         scale: ScoreScale = "judge",
         wait: float = WAIT,
     ) -> None:
-        self._given = judge
-        self._names = aspects
+        self._judge_or_export = judge
+        self._aspects = aspects
         self._scale: ScoreScale = scale
         self._wait = wait
         self._warned = False
         self.read_alone = 0
-        """Texts that a judge of several candidates side by side read alone, because no other of their source came."""
+        """Texts that were read alone although the judge reads side by side, because no other of their source came."""
         self._scores: OrderedDict[tuple[object, ...], asyncio.Task[Scores]] = OrderedDict()
-        self._gathering: dict[tuple[object, ...], tuple[list[Item], asyncio.Future[dict[Item, Score]]]] = {}
+        self._batches: dict[tuple[object, ...], tuple[list[Item], asyncio.Future[dict[Item, Score]]]] = {}
         self._process = os.getpid()
 
     @cached_property
     def judge(self) -> LoadedJudge:
-        """The judge, loaded."""
-        if isinstance(self._given, LoadedJudge):
-            return self._given
-        return load(self._given) if in_mlflow(str(self._given)) else judge_of_process(self._given, {})
+        """The loaded judge."""
+        export = self._judge_or_export
+        if isinstance(export, LoadedJudge):
+            return export
+        return load(export) if in_mlflow(str(export)) else judge_of_process(export, {})
 
     def score(self, *, source: str, text: str, context: str = "", aspects: Sequence[str] | str | None = None) -> Scores:
         """Score a text. One that is empty has no score.
@@ -94,34 +95,33 @@ class SourceBatcher:
             InputError: An argument is no text, or the export cannot be used.
             dspy.LMError: The LM cannot be used at all.
         """
-        items, empty = self._asked_about(source, text, context, aspects)
-        return empty or self._checked(loop.run(self._scored(items)))
+        items, empty = self._items(source, text, context, aspects)
+        return empty or self._warn_if_alone(loop.run(self._scored(items)))
 
     async def ascore(
         self, *, source: str, text: str, context: str = "", aspects: Sequence[str] | str | None = None
     ) -> Scores:
         """As `score`, on any event loop."""
-        items, empty = self._asked_about(source, text, context, aspects)
-        return empty or self._checked(await loop.on_loop(self._scored(items)))
+        items, empty = self._items(source, text, context, aspects)
+        return empty or self._warn_if_alone(await loop.on_loop(self._scored(items)))
 
-    def _asked_about(
+    def _items(
         self, source: str, text: str, context: str, aspects: Sequence[str] | str | None
     ) -> tuple[list[Item], Scores]:
-        """What to ask about a text, or what an empty one has in place of scores."""
-        names = self._names if aspects is None else aspects
+        """The items of a text; for an empty one no items, but its unscored results."""
+        names = self._aspects if aspects is None else aspects
         if isinstance(text, str) and not text.strip():
-            return [], {aspect.name: missing_text() for aspect in self.judge.choose(names)}
+            return [], {aspect.name: empty_text_score() for aspect in self.judge.choose(names)}
         return self.judge.questions({"source": source, "text": text, "context": context}, names), {}
 
-    def _checked(self, scores: Scores) -> Scores:
+    def _warn_if_alone(self, scores: Scores) -> Scores:
         if self.read_alone and not self._warned:
             self._warned = True
             warnings.warn(
                 "this judge was compiled to read candidates of a source side by side, and a text came alone: it is "
-                "read alone, and its agreement with the raters was measured side by side (a compile with --config "
-                "read-alone=true tells both). Hand over the candidates of a "
-                "source together (score_frame, LoadedJudge.score_group, or concurrent calls), or compile a judge with "
-                "-J together=0",
+                "read alone, but agreement with the raters was measured side by side (a compile with --config "
+                "read-alone=true measures both). Pass the candidates of a source together (score_frame, "
+                "LoadedJudge.score_group, or concurrent calls), or compile a judge with -J together=0",
                 stacklevel=3,
             )
         return scores
@@ -130,59 +130,59 @@ class SourceBatcher:
 
     async def _scored(self, items: Sequence[Item]) -> Scores:
         if self._process != os.getpid():
-            # Tasks and futures of a parent process belong to a loop that nothing runs here.
+            # After a fork: tasks and futures of the parent belong to a loop that does not run here.
             self._process = os.getpid()
             self._scores.clear()
-            self._gathering.clear()
-        key = (*_question(items), items[0].text)
+            self._batches.clear()
+        key = (*_batch_key(items), items[0].text)
         task = self._scores.get(key)
-        if task is None or (task.done() and not _kept(task)):
-            task = self._scores[key] = asyncio.ensure_future(self._asked(items))
+        if task is None or (task.done() and not _has_scores(task)):
+            task = self._scores[key] = asyncio.ensure_future(self._score_items(items))
         self._scores.move_to_end(key)
-        while len(self._scores) > _KEPT:
+        while len(self._scores) > _MAX_CACHED:
             self._scores.popitem(last=False)
-        # One caller that gives up does not end the call of the others.
+        # A caller that is cancelled must not cancel the call for the others.
         return await asyncio.shield(task)
 
-    async def _asked(self, items: Sequence[Item]) -> Scores:
-        # Without a source, texts are no candidates of one.
-        most = max(self.judge.judges[item.aspect.name].together for item in items)
-        if most < 2 or not items[0].source:
-            self.read_alone += most > 1
+    async def _score_items(self, items: Sequence[Item]) -> Scores:
+        # Texts without a source are no candidates of the same source.
+        batch_size = max(self.judge.judges[item.aspect.name].together for item in items)
+        if batch_size < 2 or not items[0].source:
+            self.read_alone += batch_size > 1
             scores = dict(zip(items, await self.judge.ascore_items(items, self._scale), strict=True))
         else:
-            scores = await self._gathered(items, most)
+            scores = await self._scored_in_batch(items, batch_size)
         return {item.aspect.name: scores[item] for item in items}
 
-    async def _gathered(self, items: Sequence[Item], most: int) -> dict[Item, Score]:
-        question = _question(items)
-        if question not in self._gathering:
+    async def _scored_in_batch(self, items: Sequence[Item], batch_size: int) -> dict[Item, Score]:
+        key = _batch_key(items)
+        if key not in self._batches:
             running = asyncio.get_running_loop()
-            self._gathering[question] = ([], running.create_future())
-            running.call_later(self._wait, self._ask, question, self._gathering[question][0])
-        gathered, answer = self._gathering[question]
-        gathered.extend(items)
-        if len({item.text for item in gathered}) >= most:
-            self._ask(question, gathered)
+            self._batches[key] = ([], running.create_future())
+            running.call_later(self._wait, self._submit_batch, key, self._batches[key][0])
+        batch, answer = self._batches[key]
+        batch.extend(items)
+        if len({item.text for item in batch}) >= batch_size:
+            self._submit_batch(key, batch)
         return await answer
 
-    def _ask(self, question: tuple[object, ...], gathered: list[Item]) -> None:
-        """Ask about what was gathered, unless that was done when the last candidate came."""
-        waiting = self._gathering.get(question)
-        if waiting is None or waiting[0] is not gathered:
+    def _submit_batch(self, key: tuple[object, ...], batch: list[Item]) -> None:
+        """Ask about a batch, unless it has been submitted because it was full."""
+        pending = self._batches.get(key)
+        if pending is None or pending[0] is not batch:
             return
-        del self._gathering[question]
-        self.read_alone += len({item.text for item in gathered}) == 1
-        work = asyncio.ensure_future(self.judge.ascore_items(gathered, self._scale))
-        work.add_done_callback(lambda done: _pass_on(done, gathered, waiting[1]))
+        del self._batches[key]
+        self.read_alone += len({item.text for item in batch}) == 1
+        work = asyncio.ensure_future(self.judge.ascore_items(batch, self._scale))
+        work.add_done_callback(lambda done: _answer(done, batch, pending[1]))
 
 
-def _question(items: Sequence[Item]) -> tuple[object, ...]:
-    """What texts that are asked about together have in common."""
+def _batch_key(items: Sequence[Item]) -> tuple[object, ...]:
+    """The key of texts that are asked about together: source, task and aspects."""
     return (*source_key(items[0]), *(item.aspect.name for item in items))
 
 
-def _pass_on(done: asyncio.Task[list[Score]], items: Sequence[Item], answer: asyncio.Future[dict[Item, Score]]) -> None:
+def _answer(done: asyncio.Task[list[Score]], items: Sequence[Item], answer: asyncio.Future[dict[Item, Score]]) -> None:
     if done.cancelled():
         answer.cancel()
     elif (error := done.exception()) is not None:
@@ -191,8 +191,8 @@ def _pass_on(done: asyncio.Task[list[Score]], items: Sequence[Item], answer: asy
         answer.set_result(dict(zip(items, done.result(), strict=True)))
 
 
-def _kept(task: asyncio.Task[Scores]) -> bool:
-    """Whether a finished task has scores that may be given again."""
+def _has_scores(task: asyncio.Task[Scores]) -> bool:
+    """Whether a finished task has all scores, so that they can be returned again."""
     if task.cancelled() or task.exception() is not None:
         return False
     return all(score.score is not None for score in task.result().values())

@@ -14,13 +14,13 @@ from debate_judge.runs.integrations.units import text_in, to_unit
 class DebateMetric(BaseMetric):  # type: ignore[misc, unused-ignore]
     """One aspect of a judge, from 0 to 1; make a metric for each aspect.
 
-    `input` of a test case is the source, and `actual_output` the text. DeepEval copies a metric by its constructor for
-    every test case: it costs nothing, and copies share the judge.
+    `input` of a test case is the source, and `actual_output` the text. DeepEval copies a metric for every test case by
+    calling its constructor; copies share the judge.
 
     Args:
         judge: A `SourceBatcher`, or what it takes: a loaded judge, or an export.
         aspect: Which aspect.
-        threshold: The least score, from 0 to 1, of a success.
+        threshold: The lowest score, from 0 to 1, that passes.
         async_mode: As for DeepEval's own metrics.
     """
 
@@ -40,21 +40,21 @@ class DebateMetric(BaseMetric):  # type: ignore[misc, unused-ignore]
         Raises:
             UnscoredError: It has no score.
         """
-        return self._take(self.judge.score(**self._asked(test_case)))
+        return self._set_result(self.judge.score(**self._arguments(test_case)))
 
     async def a_measure(self, test_case: LLMTestCase, *args: Any, **kwargs: Any) -> float:
         """As `measure`, on an event loop."""
-        return self._take(await self.judge.ascore(**self._asked(test_case)))
+        return self._set_result(await self.judge.ascore(**self._arguments(test_case)))
 
     def is_successful(self) -> bool:
-        """Whether the score reaches the threshold; without a score it does not."""
+        """Whether the score reaches the threshold; False without a score."""
         return bool(self.success)
 
-    def _asked(self, test_case: LLMTestCase) -> dict[str, Any]:
+    def _arguments(self, test_case: LLMTestCase) -> dict[str, Any]:
         source, text = text_in(test_case.input, "source"), text_in(test_case.actual_output, "text")
         return {"source": source, "text": text, "aspects": self.aspect}
 
-    def _take(self, scores: Scores) -> float:
+    def _set_result(self, scores: Scores) -> float:
         score = scores[self.aspect]
         self.reason, self.error = score.reason, None
         unit = to_unit(score.score, self.judge.judge.task.aspect(self.aspect))

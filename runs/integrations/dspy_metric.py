@@ -18,16 +18,16 @@ from debate_judge.runs.integrations.units import to_unit
 class ProgramMetric:
     """`metric(gold, pred, trace, pred_name, pred_trace)` -> `dspy.Prediction(score, feedback)`.
 
-    The score is from 0 to 1: the mean over the aspects of where each lies on its scale. A text without a score counts
-    `failure_score` and is in `unscored`, so that no optimizer gains by outputs that cannot be judged. The judge's own
-    LM answers, whatever the program's is.
+    The score is from 0 to 1: the mean over aspects, each mapped linearly from its scale. A text without a score gets
+    `failure_score` and is listed in `unscored`, so that no optimizer gains by outputs that cannot be judged. The judge
+    uses its own LM, not the program's.
 
     Args:
         judge: As for `SourceBatcher`.
         source: Field of the example that holds the source.
         text: Field of the prediction that holds the text.
         aspects: Which aspects; all of the judge's by default.
-        failure_score: What a text without a score counts.
+        failure_score: Score of a text that the judge leaves without one.
     """
 
     def __init__(
@@ -62,23 +62,23 @@ class ProgramMetric:
         missing = [f"{name}: {score.reason}" for name, score in scores.items() if score.score is None]
         if missing:
             self.unscored[text] = "; ".join(missing)
-        feedback = [f"{n} {_on_scale(s.score, task.aspect(n).scale)}: {s.reason}" for n, s in scores.items()]
+        feedback = [f"{n} {_score_text(s.score, task.aspect(n).scale)}: {s.reason}" for n, s in scores.items()]
         value = self._failure_score if missing else fmean(unit for unit in units if unit is not None)
         return dspy.Prediction(score=value, feedback="\n".join(feedback))
 
 
-def _on_scale(score: float | None, scale: object) -> str:
+def _score_text(score: float | None, scale: object) -> str:
     return "has no score" if score is None else f"is {score:g} on a scale from {scale}"
 
 
-def _field(holder: Any, name: str, argument: str) -> str:
-    value = holder.get(name) if hasattr(holder, "get") else None
+def _field(record: Any, name: str, argument: str) -> str:
+    value = record.get(name) if hasattr(record, "get") else None
     if isinstance(value, str):
         return value
     raise InputError(
         f"no text in the field {name!r}",
         field=argument,
         expected=f"the name of a field that holds the {argument}",
-        found=", ".join(map(str, holder.keys())) if hasattr(holder, "keys") else type(holder).__name__,
+        found=", ".join(map(str, record.keys())) if hasattr(record, "keys") else type(record).__name__,
         remedy=f'ProgramMetric(judge, {argument}="...")',
     )

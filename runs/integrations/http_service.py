@@ -23,33 +23,30 @@ from debate_judge.data.errors import InputError
 from debate_judge.programs.compiled import ScoreScale
 from debate_judge.programs.grouping import Item
 from debate_judge.runs.export.loaded import LoadedJudge
-from debate_judge.runs.integrations.batching import Scores, SourceBatcher, missing_text
+from debate_judge.runs.integrations.batching import Scores, SourceBatcher, empty_text_score
 from debate_judge.runs.runner.streaming import Score
+from debate_judge.runs.scoring.output import PROVIDER_FAILED
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
-OPEN = ("/health", "/docs", "/openapi.json")
-"""Paths that need no key and are answered whatever the load is."""
+PUBLIC_PATHS = ("/health", "/docs", "/openapi.json")
+"""Paths that need no key and have no limits."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceLimits:
-    """What a service takes at most."""
+    """Limits of a service."""
 
     body: int = 1_000_000
     """Bytes of a request's body."""
     requests: int = 2000
     """Requests answered at once."""
     seconds: float = 600.0
-    """For a request, from its head to its answer."""
-
-
-_OUTSIDE = ("lm error", "search error")
-"""Failures of other services, whose details name their addresses."""
+    """Time limit of a request."""
 
 
 class TextQuestion(BaseModel):
@@ -57,7 +54,7 @@ class TextQuestion(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    source: str = Field(description="what the text was written for; empty where texts are judged by themselves")
+    source: str = Field(description="what the text was written from, e.g. an article; empty if texts have no source")
     text: str = Field(description="the text to score")
     context: str = Field("", description="a text that belongs to the source, if the task has one")
     aspects: list[str] | None = Field(None, description="which aspects; all of the judge's by default")
@@ -66,20 +63,20 @@ class TextQuestion(BaseModel):
 class AspectAnswer(BaseModel):
     """The score of a text in an aspect."""
 
-    score: float | None = Field(description="on the aspect's scale; null where there is none")
-    reason: str = Field(description="what the judge said for it; without a score, why there is none")
-    unscored: str | None = Field(description="the kind of failure; null where there is a score")
+    score: float | None = Field(description="on the aspect's scale; null if unscored")
+    reason: str = Field(description="the judge's reason; without a score, why there is none")
+    unscored: str | None = Field(description="kind of failure; null if there is a score")
     rounds: int | None
     stop_reason: str | None
-    calls: float = Field(description="LM calls that the answer needs; of a shared call its share")
-    together: int = Field(description="candidates of the source that were read side by side, this one included")
+    calls: float = Field(description="LM calls for this score; of a shared call its share")
+    together: int = Field(description="candidates of the source in the same call, this one included")
 
     @classmethod
     def of(cls, score: Score) -> AspectAnswer:
-        """A score as it is answered. Where calls go, and why they fail, is nothing that a client should know."""
+        """The answer for a score; errors of providers are logged and not sent, because they may name addresses."""
         fields = {name: getattr(score, name) for name in cls.model_fields}
-        if score.unscored in _OUTSIDE:
-            log.error("a text has no score: %s", score.reason)
+        if score.unscored in PROVIDER_FAILED:
+            logger.error("a text has no score: %s", score.reason)
             fields["reason"] = f"{score.unscored}: see the log of the service"
         return cls(**fields)
 
@@ -91,12 +88,12 @@ class TextAnswer(BaseModel):
 
     @classmethod
     def of(cls, scores: Scores) -> TextAnswer:
-        """The scores of a text as they are answered."""
+        """The answer for the scores of a text."""
         return cls(scores={name: AspectAnswer.of(score) for name, score in scores.items()})
 
 
 class ServiceMetrics:
-    """What `/metrics` reports, in a registry of its own."""
+    """The metrics of `/metrics`, in a registry of their own."""
 
     def __init__(self, judge: LoadedJudge) -> None:
         self.registry = registry = CollectorRegistry()
@@ -106,8 +103,8 @@ class ServiceMetrics:
             "debate_requests_in_flight", "Requests to /score without an answer yet", registry=registry
         )
         self.seconds = Histogram("debate_request_seconds", "Time to the answer", buckets=buckets, registry=registry)
-        what = "Scores by aspect and kind of failure"
-        self.scores = Counter("debate_scores", what, ["aspect", "unscored"], registry=registry)
+        description = "Scores by aspect and kind of failure"
+        self.scores = Counter("debate_scores", description, ["aspect", "unscored"], registry=registry)
         calls = Gauge("debate_lm_calls", "LM calls made", registry=registry)
         calls.set_function(lambda: judge.lm.meter.total.calls)
         dollars = Gauge("debate_lm_usd", "US dollars spent; NaN for an LM of unknown price", registry=registry)
@@ -116,9 +113,9 @@ class ServiceMetrics:
 
 
 class Gate:
-    """Lets requests through that have the key, are small enough and come while there is room; ends slow ones.
+    """Middleware that checks the key, the size of the body and the number of requests, and ends slow requests.
 
-    Pure ASGI, because a body must be refused while it is read and not when it is in memory.
+    Pure ASGI, because a body that is too large must be refused while it is read and not when it is in memory.
     """
 
     def __init__(self, app: Any, *, key: str | None, limits: ServiceLimits, metrics: ServiceMetrics) -> None:
@@ -126,31 +123,31 @@ class Gate:
         self._key = None if key is None else _digest(key.encode())
         self._limits = limits
         self._metrics = metrics
-        self._running = 0
+        self._in_flight = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] in OPEN:
+        if scope["type"] != "http" or scope["path"] in PUBLIC_PATHS:
             await self._app(scope, receive, send)
         elif (refused := self._refusal(dict(scope["headers"]))) is not None:
             await refused(scope, receive, send)
         else:
-            self._running += 1
+            self._in_flight += 1
             try:
                 await self._within_limits(scope, receive, send)
             finally:
-                self._running -= 1
+                self._in_flight -= 1
 
     def _refusal(self, headers: dict[bytes, bytes]) -> JSONResponse | None:
         if self._key is not None and not hmac.compare_digest(_digest(_bearer(headers)), self._key):
-            return _refuse(401, "a bearer key is needed", {"WWW-Authenticate": "Bearer"})
+            return _error_response(401, "a bearer key is needed", {"WWW-Authenticate": "Bearer"})
         if self._key is None and not _is_local(headers):
-            # Else a page in the user's browser could ask under a name of its own that leads here (DNS rebinding).
-            return _refuse(421, "without a key, requests are answered for localhost only")
-        full = self._running >= self._limits.requests
-        return _refuse(503, "too many requests at once", {"Retry-After": "1"}) if full else None
+            # Against DNS rebinding: a page in the user's browser could reach the service by a name of its own.
+            return _error_response(421, "without a key, requests are answered for localhost only")
+        busy = self._in_flight >= self._limits.requests
+        return _error_response(503, "too many requests at once", {"Retry-After": "1"}) if busy else None
 
     async def _within_limits(self, scope: Scope, receive: Receive, send: Send) -> None:
-        begun, size, status = perf_counter(), 0, 0
+        started, size, status = perf_counter(), 0, 0
 
         async def receiving() -> MutableMapping[str, Any]:
             nonlocal size
@@ -165,23 +162,23 @@ class Gate:
             status = message.get("status", status)
             await send(message)
 
-        counted = scope["path"] == "/score"
-        self._metrics.in_flight.inc(counted)
+        is_score = scope["path"] == "/score"
+        self._metrics.in_flight.inc(is_score)
         try:
             async with asyncio.timeout(self._limits.seconds):
                 await self._app(scope, receiving, sending)
         except TimeoutError:
             if not status:
-                await _refuse(504, f"no answer within {self._limits.seconds:g} s")(scope, receive, sending)
+                await _error_response(504, f"no answer within {self._limits.seconds:g} s")(scope, receive, sending)
         finally:
-            self._metrics.in_flight.dec(counted)
-            if counted:
+            self._metrics.in_flight.dec(is_score)
+            if is_score:
                 self._metrics.requests.labels(str(status)).inc()
-                self._metrics.seconds.observe(perf_counter() - begun)
+                self._metrics.seconds.observe(perf_counter() - started)
 
 
 def _digest(text: bytes) -> bytes:
-    # Of equal length, so that a comparison does not tell that of the key.
+    # Digests have equal lengths, so that the comparison does not leak the length of the key.
     return hashlib.sha256(text).digest()
 
 
@@ -195,8 +192,8 @@ def _is_local(headers: dict[bytes, bytes]) -> bool:
     return name in ("localhost", "127.0.0.1", "::1")
 
 
-def _refuse(status: int, why: str, headers: dict[str, str] | None = None) -> JSONResponse:
-    return JSONResponse({"detail": why}, status, headers)
+def _error_response(status: int, reason: str, headers: dict[str, str] | None = None) -> JSONResponse:
+    return JSONResponse({"detail": reason}, status, headers)
 
 
 def make_app(
@@ -210,15 +207,15 @@ def make_app(
     """An ASGI app over a judge: POST /score, GET /health, GET /metrics, and its description at /docs.
 
     Args:
-        judge: That answers. The app does not close it.
+        judge: The judge; the app does not close it.
         key: The bearer key that requests to /score and /metrics must have; None for none.
-        limits: What it takes at most.
+        limits: Limits of the service.
         scale: Of the scores, as for `LoadedJudge.score`.
         wait: As for `SourceBatcher`: requests about one source that come together are asked together.
     """
-    # The gate checks the key; here it is told to readers of /docs, who can then enter it.
-    described = [] if key is None else [Depends(HTTPBearer(auto_error=False))]
-    app = FastAPI(title=f"debate judge: {judge.manifest['name']}", redoc_url=None, dependencies=described)
+    # The gate checks the key; this is only for /docs, where readers can then enter it.
+    dependencies = [] if key is None else [Depends(HTTPBearer(auto_error=False))]
+    app = FastAPI(title=f"debate judge: {judge.manifest['name']}", redoc_url=None, dependencies=dependencies)
     metrics, batcher = ServiceMetrics(judge), SourceBatcher(judge, scale=scale, wait=wait)
     app.add_middleware(Gate, key=key, limits=limits or ServiceLimits(), metrics=metrics)
     app.exception_handler(InputError)(_input_error)
@@ -226,7 +223,7 @@ def make_app(
 
     @app.post("/score")
     async def score(question: TextQuestion | list[TextQuestion]) -> TextAnswer | list[TextAnswer]:
-        """Score a text, or several: those of one source are read side by side if the judge does so."""
+        """Score a text or a list of texts; texts of one source are read side by side if the judge does so."""
         if isinstance(question, TextQuestion):
             scored = [await batcher.ascore(**question.model_dump())]
         else:
@@ -252,23 +249,23 @@ def make_app(
 async def _scores(judge: LoadedJudge, questions: Sequence[TextQuestion], scale: ScoreScale) -> list[Scores]:
     """Scores of several texts, asked about at once."""
     items_of_questions: list[list[Item]] = []
-    for place, text_question in enumerate(questions):
-        row = {"source": text_question.source, "text": text_question.text, "context": text_question.context}
-        empty = not text_question.text.strip()
-        items_of_questions.append([] if empty else judge.questions(row, text_question.aspects, number=place))
+    for number, question in enumerate(questions):
+        row = {"source": question.source, "text": question.text, "context": question.context}
+        empty = not question.text.strip()
+        items_of_questions.append([] if empty else judge.questions(row, question.aspects, number=number))
     items = [item for items_of_question in items_of_questions for item in items_of_question]
     results = iter(await judge.ascore_items(items, scale) if items else [])
     return [
         {item.aspect.name: next(results) for item in items_of_question}
-        or {aspect.name: missing_text() for aspect in judge.choose(text_question.aspects)}
+        or {aspect.name: empty_text_score() for aspect in judge.choose(text_question.aspects)}
         for text_question, items_of_question in zip(questions, items_of_questions, strict=True)
     ]
 
 
 async def _input_error(request: Request, error: Exception) -> JSONResponse:
-    return _refuse(422, str(error))
+    return _error_response(422, str(error))
 
 
 async def _lm_error(request: Request, error: Exception) -> JSONResponse:
-    log.error("the LM cannot be used: %s", error)
-    return _refuse(502, "the judge's LM cannot be used at present")
+    logger.error("the LM cannot be used: %s", error)
+    return _error_response(502, "the judge's LM cannot be used at present")

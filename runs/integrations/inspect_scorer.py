@@ -16,18 +16,18 @@ def debate_scorer(export: str, source: str | None = None, aspects: list[str] | N
     A sample with an aspect that has no score is unscored as a whole and left out of the metrics.
 
     Args:
-        export: As for `SourceBatcher`; a text, so that the log can name it.
+        export: An export as for `SourceBatcher`; text only, because Inspect logs it.
         source: Key of the source in the sample's metadata; by default the sample's input is the source.
         aspects: Which aspects; all of the judge's by default.
     """
     batcher = SourceBatcher(export, aspects)
 
     async def score(state: TaskState, target: Target) -> Score:
-        given = state.input_text if source is None else state.metadata.get(source)
-        if not isinstance(given, str):
-            raise InputError("the sample has no source", field="source", expected="a text in its metadata", found=given)
+        found = state.input_text if source is None else state.metadata.get(source)
+        if not isinstance(found, str):
+            raise InputError("the sample has no source", field="source", expected="a text in its metadata", found=found)
         text = state.output.completion
-        scores = await batcher.ascore(source=given, text=text)
+        scores = await batcher.ascore(source=found, text=text)
         explanation = "\n\n".join(f"{name}: {scored.reason}" for name, scored in scores.items())
         metadata = {
             name: {"rounds": scored.rounds, "stop_reason": scored.stop_reason} for name, scored in scores.items()

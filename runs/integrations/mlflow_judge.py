@@ -1,8 +1,8 @@
 """MLflow: a judge as a scorer of `mlflow.genai.evaluate`, and an alignment that compiles a debate and measures it on
 held-out sources.
 
-With `judge.align(traces, optimizer=DebateAligner())` human feedback on the traces becomes ratings, of all raters; the
-aligned judge has its agreement with them, measured on sources that it never saw, in `compiled`.
+With `judge.align(traces, optimizer=DebateAligner())` the human feedback on the traces is taken as ratings, of all
+raters; `compiled` of the aligned judge has its agreement with them on held-out sources.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class DebateScorer(Scorer):
         super().model_post_init(context)
         self._batcher = SourceBatcher(self.judge, self.aspects)
 
-    # MLflow passes by name what the signature has. An async one would be refused.
+    # MLflow passes the arguments that the signature names, and refuses an async method.
     def __call__(self, *, inputs: Any = None, outputs: Any = None) -> list[Feedback]:
         """Score one row, e.g. `inputs={"source": "..."}` and `outputs="..."`.
 
@@ -64,7 +64,7 @@ class DebateScorer(Scorer):
 
 
 def feedback_of(judge: LoadedJudge, aspect: str, score: Score, value: Any = None) -> Feedback:
-    """A judge's score of an aspect as MLflow's feedback, whose value may be another one, e.g. True."""
+    """A judge's score of an aspect as MLflow's feedback; `value` replaces the score, e.g. by True."""
     error = None
     if score.score is None:
         error = AssessmentError(error_code="UNSCORED", error_message=score.reason)
@@ -128,9 +128,9 @@ class DebateAligner(AlignmentOptimizer):
         settings = {"lm": _lm_of(judge), **self._settings}
         return AlignedJudge.of(judge, compile_judge(corpus, task=task, **settings), *self._keys)
 
-    def _scale_of(self, kind: Any) -> Scale:
-        choices = get_args(kind) if get_origin(kind) is Literal else ()
-        if kind is bool or {str(choice).lower() for choice in choices} in ({"yes", "no"}, {"true", "false"}):
+    def _scale_of(self, value_type: Any) -> Scale:
+        choices = get_args(value_type) if get_origin(value_type) is Literal else ()
+        if value_type is bool or {str(choice).lower() for choice in choices} in ({"yes", "no"}, {"true", "false"}):
             return Scale(0, 1)
         if self._scale is None and choices and all(isinstance(choice, (int, float)) for choice in choices):
             return Scale(min(choices), max(choices))
@@ -139,7 +139,7 @@ class DebateAligner(AlignmentOptimizer):
                 "the scale of the ratings is unknown",
                 field="scale",
                 expected="the lowest and the highest rating",
-                found=f"feedback_value_type {kind}",
+                found=f"feedback_value_type {value_type}",
                 remedy="DebateAligner(scale=(1, 5)), or a judge of yes and no",
             )
         return Scale(*self._scale)
@@ -149,9 +149,9 @@ class DebateAligner(AlignmentOptimizer):
         aspect = task.aspects[0]
         outputs: dict[str, dict[str, list[Feedback]]] = {}
         for trace in traces:
-            if given := _human_feedback(trace, aspect.name):
+            if feedback := _human_feedback(trace, aspect.name):
                 source, text = _texts(trace, *self._keys)
-                outputs.setdefault(source, {}).setdefault(text, []).extend(given)
+                outputs.setdefault(source, {}).setdefault(text, []).extend(feedback)
         if not outputs:
             raise InputError(
                 "no trace has human feedback of the judge's name",
@@ -167,7 +167,7 @@ class DebateAligner(AlignmentOptimizer):
 
 
 class AlignedJudge(Judge):
-    """What `DebateAligner` returns: a judge of MLflow that asks a compiled one."""
+    """What `DebateAligner` returns: a judge of MLflow that calls a compiled one."""
 
     _instructions: str = PrivateAttr()
     _value_type: Any = PrivateAttr()
@@ -178,12 +178,12 @@ class AlignedJudge(Judge):
 
     @classmethod
     def of(cls, judge: Judge, compiled: Any, source_key: str | None, text_key: str | None) -> AlignedJudge:
-        """The judge in the place of another one."""
-        made = cls(name=judge.name, description=judge.description)
-        made._instructions, made._value_type = judge.instructions, judge.feedback_value_type
-        made._fields, made._keys = judge.get_input_fields(), (source_key, text_key)
-        made._compiled, made._batcher = compiled, SourceBatcher(compiled.judge)
-        return made
+        """An aligned judge with the name and the types of `judge`."""
+        aligned = cls(name=judge.name, description=judge.description)
+        aligned._instructions, aligned._value_type = judge.instructions, judge.feedback_value_type
+        aligned._fields, aligned._keys = judge.get_input_fields(), (source_key, text_key)
+        aligned._compiled, aligned._batcher = compiled, SourceBatcher(compiled.judge)
+        return aligned
 
     @property
     def compiled(self) -> Any:
@@ -213,7 +213,7 @@ class AlignedJudge(Judge):
 
 
 def _definition(instructions: str) -> str:
-    """The instructions without MLflow's placeholders, whose texts a judge is shown in its own way."""
+    """The instructions with MLflow's placeholders replaced by words; the prompt has their texts elsewhere."""
     return re.sub(r"\{\{\s*(\w+)\s*\}\}", r"the \1", instructions).strip()
 
 
@@ -226,13 +226,13 @@ def _lm_of(judge: Judge) -> str:
 
 
 def _human_feedback(trace: Trace, name: str) -> list[Feedback]:
-    """Each rater's newest feedback of the name, by rater; what another one replaced (`valid`) is none."""
+    """Each rater's newest feedback of this name, sorted by rater; MLflow leaves replaced feedback out (`valid`)."""
     newest: dict[str, Feedback] = {}
-    for given in trace.search_assessments(name, type="feedback"):
-        if given.source.source_type == AssessmentSourceType.HUMAN and given.feedback.error is None:
-            rater = given.source.source_id or ""
-            if rater not in newest or (given.create_time_ms or 0) >= (newest[rater].create_time_ms or 0):
-                newest[rater] = given
+    for feedback in trace.search_assessments(name, type="feedback"):
+        if feedback.source.source_type == AssessmentSourceType.HUMAN and feedback.feedback.error is None:
+            rater = feedback.source.source_id or ""
+            if rater not in newest or (feedback.create_time_ms or 0) >= (newest[rater].create_time_ms or 0):
+                newest[rater] = feedback
     return [newest[rater] for rater in sorted(newest)]
 
 
@@ -241,9 +241,9 @@ def _texts(trace: Trace, source_key: str | None, text_key: str | None) -> tuple[
     return text_in(root.inputs, "source", source_key), text_in(root.outputs, "text", text_key)
 
 
-def _candidate(text: str, given: Sequence[Feedback], aspect: Aspect) -> Candidate:
-    ratings = tuple(_rating(one.value, aspect) for one in given)
-    comments = tuple(one.rationale for one in given if one.rationale)
+def _candidate(text: str, feedback: Sequence[Feedback], aspect: Aspect) -> Candidate:
+    ratings = tuple(_rating(one.value, aspect) for one in feedback)
+    comments = tuple(one.rationale for one in feedback if one.rationale)
     return Candidate(fingerprint(text), text, {aspect.name: ratings}, {aspect.name: comments} if comments else {})
 
 
@@ -260,16 +260,16 @@ def _rating(value: object, aspect: Aspect) -> float:
     return number
 
 
-def _as_type(score: float, kind: Any) -> Any:
+def _as_type(score: float, value_type: Any) -> Any:
     """A score as a value of the judge's type: the nearest of its choices, or a number."""
     choices: Mapping[float, Any]
-    if kind is bool:
+    if value_type is bool:
         choices = {1.0: True, 0.0: False}
-    elif get_origin(kind) is Literal:
-        choices = {_YES_NO.get(str(choice).lower(), choice): choice for choice in get_args(kind)}
-    elif kind is int:
+    elif get_origin(value_type) is Literal:
+        choices = {_YES_NO.get(str(choice).lower(), choice): choice for choice in get_args(value_type)}
+    elif value_type is int:
         return round(score)
     else:
-        return f"{score:g}" if kind is str else score
-    # Of two as near the higher, as a score in the middle of yes and no is a yes.
+        return f"{score:g}" if value_type is str else score
+    # Ties go to the higher one: a score midway between no and yes is a yes.
     return choices[min(sorted(choices, reverse=True), key=lambda choice: abs(choice - score))]

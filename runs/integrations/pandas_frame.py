@@ -1,4 +1,4 @@
-"""pandas: a frame of texts in, the same frame with scores, reasons and what has no score out."""
+"""pandas: scores a frame of texts; returns it with columns of scores, reasons and reasons for missing scores."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from debate_judge.data.errors import InputError
 from debate_judge.runs.export.loaded import LoadedJudge
-from debate_judge.runs.integrations.batching import SourceBatcher, missing_text
+from debate_judge.runs.integrations.batching import SourceBatcher, empty_text_score
 from debate_judge.runs.runner.streaming import Score
 
 if TYPE_CHECKING:
@@ -48,17 +48,17 @@ def score_frame(
     _check_columns(frame, list(columns.values()), [c for name in names for c in _new_columns(name)])
     cells = {name: [_text(value) for value in frame[column]] for name, column in columns.items()}
     rows = [{name: values[place] for name, values in cells.items()} for place in range(len(frame))]
-    filled = [place for place, row in enumerate(rows) if row["text"].strip()]
-    # Rows of a source share calls where they follow one another.
-    filled.sort(key=lambda place: (rows[place]["source"], rows[place].get("context", "")))
-    results = loaded.score_many([rows[place] for place in filled], aspects=names)
-    scored = dict(zip(filled, results, strict=True))
+    nonempty = [place for place, row in enumerate(rows) if row["text"].strip()]
+    # Sorted by source, because only consecutive rows of a source share calls.
+    nonempty.sort(key=lambda place: (rows[place]["source"], rows[place].get("context", "")))
+    results = loaded.score_many([rows[place] for place in nonempty], aspects=names)
+    scored = dict(zip(nonempty, results, strict=True))
     result = frame.copy()
     for name in names:
-        column_scores = [scored[place][name] if place in scored else missing_text() for place in range(len(frame))]
+        column_scores = [scored[place][name] if place in scored else empty_text_score() for place in range(len(frame))]
         result[name] = [float("nan") if score.score is None else score.score for score in column_scores]
         result[f"{name}_reason"] = [score.reason for score in column_scores]
-        result[f"{name}_unscored"] = [_why(score) for score in column_scores]
+        result[f"{name}_unscored"] = [_unscored_text(score) for score in column_scores]
     return result
 
 
@@ -66,18 +66,18 @@ def _new_columns(aspect: str) -> tuple[str, ...]:
     return aspect, f"{aspect}_reason", f"{aspect}_unscored"
 
 
-def _check_columns(frame: pd.DataFrame, needed: Sequence[str], new: Sequence[str]) -> None:
+def _check_columns(frame: pd.DataFrame, needed: Sequence[str], added: Sequence[str]) -> None:
     known = ", ".join(map(str, frame.columns))
     for name in needed:
         if name not in frame.columns:
             raise InputError(f"the frame has no column {name!r}", field=name, found=known, remedy="name it: text=...")
-    if taken := sorted({*new} & {*frame.columns}):
-        remedy = "drop or rename it: a score would replace what is there"
+    if taken := sorted({*added} & {*frame.columns}):
+        remedy = "drop or rename it: scores would overwrite it"
         raise InputError("the frame has a column of this name already", field=taken[0], found=known, remedy=remedy)
 
 
 def _text(cell: object) -> str:
-    """A cell's text; an empty one's (None, NaN, NA) is empty."""
+    """A cell's text; empty for None, NaN and NA."""
     if isinstance(cell, str):
         return cell
     if cell is None or (cell == cell) is not True:
@@ -85,5 +85,5 @@ def _text(cell: object) -> str:
     raise InputError("not a text", field="text", expected="texts in the columns of sources and texts", found=cell)
 
 
-def _why(score: Score) -> str:
+def _unscored_text(score: Score) -> str:
     return "" if score.unscored is None else f"{score.unscored}: {score.detail}"

@@ -3,7 +3,7 @@
     from debate_judge.runs.integrations.promptfoo_assert import get_assert
 
 The assertion's `config` has `export` and optionally `source` (the variable that holds the source), `aspects` and
-`threshold` (the least score from 0 to 1 of each aspect that passes, .5 by default).
+`threshold` (the lowest score from 0 to 1 of each aspect that passes, .5 by default).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.runs.integrations.batching import SourceBatcher
 from debate_judge.runs.integrations.units import text_in, to_unit
 
-_KNOWN = ("export", "source", "aspects", "threshold")
+_CONFIG_KEYS = ("export", "source", "aspects", "threshold")
 
 
 def get_assert(output: str, context: Mapping[str, Any]) -> dict[str, Any]:
@@ -36,11 +36,11 @@ def get_assert(output: str, context: Mapping[str, Any]) -> dict[str, Any]:
     """
     config = context.get("config") or {}
     export = config.get("export")
-    if not export or not set(config) <= {*_KNOWN}:
+    if not export or not set(config) <= {*_CONFIG_KEYS}:
         raise InputError(
             "the assertion's config names no export" if not export else "unknown entry in the assertion's config",
             field="config",
-            expected=", ".join(_KNOWN),
+            expected=", ".join(_CONFIG_KEYS),
             found=", ".join(config) or "nothing",
         )
     batcher = _batcher(str(export))
@@ -48,18 +48,18 @@ def get_assert(output: str, context: Mapping[str, Any]) -> dict[str, Any]:
     scores = batcher.score(source=source, text=output, aspects=config.get("aspects"))
     threshold, task = float(config.get("threshold", 0.5)), batcher.judge.task
     units = {name: to_unit(score.score, task.aspect(name)) for name, score in scores.items()}
-    known = {name: unit for name, unit in units.items() if unit is not None}
-    parts = [
-        {"pass": name in known and known[name] >= threshold, "score": known.get(name, 0.0), "reason": scored.reason}
-        for name, scored in scores.items()
+    scored = {name: unit for name, unit in units.items() if unit is not None}
+    components = [
+        {"pass": name in scored and scored[name] >= threshold, "score": scored.get(name, 0.0), "reason": score.reason}
+        for name, score in scores.items()
     ]
     return {
-        "pass": all(part["pass"] for part in parts),
-        # promptfoo wants a number. What has none fails as a whole rather than enter a mean as 0.
-        "score": fmean(known.values()) if len(known) == len(units) else 0.0,
+        "pass": all(part["pass"] for part in components),
+        # promptfoo needs a number. A text with a missing score fails, instead of a mean over 0 for that aspect.
+        "score": fmean(scored.values()) if len(scored) == len(units) else 0.0,
         "reason": "\n".join(f"{name}: {score.reason}" for name, score in scores.items()),
-        "namedScores": known,
-        "componentResults": parts,
+        "namedScores": scored,
+        "componentResults": components,
     }
 
 

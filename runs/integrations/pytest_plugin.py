@@ -19,16 +19,18 @@ OPTION = "--debate-judge"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare `--debate-judge` and the setting `debate_judge` of pytest's configuration file."""
-    what = "export of the judge that the fixture `judge` asks: a folder, models:/NAME/VERSION or models:/NAME@ALIAS"
-    parser.getgroup("debate-judge").addoption(OPTION, metavar="EXPORT", help=what)
-    parser.addini("debate_judge", what)
+    description = (
+        "export of the judge that the fixture `judge` asks: a folder, models:/NAME/VERSION or models:/NAME@ALIAS"
+    )
+    parser.getgroup("debate-judge").addoption(OPTION, metavar="EXPORT", help=description)
+    parser.addini("debate_judge", description)
 
 
 @dataclass(frozen=True, eq=False)
 class JudgedText:
-    """The scores of a text. A comparison with a number holds if it holds for every aspect that was asked for.
+    """The scores of a text. A comparison with a number is true if it is true for every aspect that was asked for.
 
-    A text without a score meets no comparison, so that an outage never passes a test.
+    A missing score makes every comparison false, so that an outage never passes a test.
     """
 
     scores: Scores
@@ -52,28 +54,28 @@ class JudgedText:
             raise ValueError(score.reason)
         return score.score
 
-    def _all(self, holds: Callable[[float], bool]) -> bool:
-        return all(score.score is not None and holds(score.score) for score in self.scores.values())
+    def _all(self, meets: Callable[[float], bool]) -> bool:
+        return all(score.score is not None and meets(score.score) for score in self.scores.values())
 
     def __repr__(self) -> str:
-        return ", ".join(f"{name}: {_shown(score.score)}" for name, score in self.scores.items())
+        return ", ".join(f"{name}: {_score_text(score.score)}" for name, score in self.scores.items())
 
     def reasons(self) -> list[str]:
         """A line for each aspect: its score and the reason."""
-        return [f"{name}: {_shown(score.score)}: {score.reason}" for name, score in self.scores.items()]
+        return [f"{name}: {_score_text(score.score)}: {score.reason}" for name, score in self.scores.items()]
 
     def debates(self) -> str:
-        """What was said about each aspect."""
-        shown = [f"{name}: {_shown(s.score)}\n{s.transcript or s.reason}" for name, s in self.scores.items()]
+        """The debate about each aspect."""
+        shown = [f"{name}: {_score_text(s.score)}\n{s.transcript or s.reason}" for name, s in self.scores.items()]
         return "\n\n".join(shown)
 
 
-def _shown(score: float | None) -> str:
+def _score_text(score: float | None) -> str:
     return "no score" if score is None else f"{score:g}"
 
 
 def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
-    """Explain a failed comparison by scores and reasons; the debates, which pytest would cut off, have a section."""
+    """Explain a failed comparison by scores and reasons; debates, which pytest would truncate, have a section."""
     judged = left if isinstance(left, JudgedText) else right if isinstance(right, JudgedText) else None
     return None if judged is None else [f"{left!r} {op} {right!r}", *judged.reasons()]
 
@@ -106,7 +108,7 @@ def judge(
     def ask(text: str, *, source: str, aspect: str | None = None, context: str = "") -> JudgedText:
         scores = batcher.score(source=source, text=text, context=context, aspects=aspect)
         for name, score in scores.items():
-            record_property(f"debate_judge.{name}", _shown(score.score))
+            record_property(f"debate_judge.{name}", _score_text(score.score))
         judged = JudgedText(scores)
         request.node.add_report_section("call", "debate", judged.debates())
         return judged

@@ -1,4 +1,4 @@
-"""What several tools need: scores from 0 to 1, and the one text in what a tool hands over."""
+"""Shared by the integrations: scores from 0 to 1, and the text in an argument of a tool."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def to_unit(score: float | None, aspect: Aspect) -> float | None:
 
 
 def text_in(value: object, field: str, key: str | None = None) -> str:
-    """The text in what a tool hands over.
+    """The text in an argument of a tool.
 
     Args:
         value: A text, or a mapping that holds it.
-        field: What is looked for, for messages and as a key: `source` or `text`.
-        key: Its key in a mapping; by default `field`, or the only text that the mapping has.
+        field: `source` or `text`: the default key, and the name in messages.
+        key: Key of the text in a mapping; by default `field`, or the only text in the mapping.
 
     Raises:
         InputError: There is no text, or several and none is named.

@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TextIO
 
-from debate_judge.runs.flags.text_layout import width_of, wrapped
+from debate_judge.runs.flags.text_layout import width_of, wrap_text
 from debate_judge.runs.reports.tables import DataTable, markdown
 
 if TYPE_CHECKING:
@@ -47,10 +47,10 @@ def show(*blocks: Printed, to: TextIO | None = None, in_markdown: bool = False) 
             print(_printable(markdown(block) if isinstance(block, DataTable) else block), file=stream)
         elif isinstance(block, str):
             text = _printable(block)
-            print(text if isinstance(block, Verbatim) else wrapped(text, width_of(stream)), file=stream)
+            print(text if isinstance(block, Verbatim) else wrap_text(text, width_of(stream)), file=stream)
         else:
             if block.caption:
-                print(wrapped(_printable(block.caption), width_of(stream)) + "\n", file=stream)
+                print(wrap_text(_printable(block.caption), width_of(stream)) + "\n", file=stream)
             print("\n\n".join(_drawn(block, stream)), file=stream)
 
 

@@ -11,13 +11,13 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.table import Column
 from rich.text import Text
 
-_BAR = 12
-_BAR_AND_SHARE = _BAR + 6
-"""Columns that bar, share and the gaps between take."""
+_BAR_WIDTH = 12
+_BAR_COLUMNS = _BAR_WIDTH + 6
+"""Width of the bar, the percentage and the gaps between them."""
 
 
 class _BarConsole(Console):
-    """Leaves the cursor where it can be seen: a run that is killed could not bring it back."""
+    """Never hides the cursor: a run that is killed could not show it again."""
 
     def show_cursor(self, show: bool = True) -> bool:
         return False
@@ -26,31 +26,31 @@ class _BarConsole(Console):
 class TerminalBar:
     """One bar with a text, at the foot of the terminal.
 
-    What is written to stderr, and to stdout if that is a terminal, appears above it, whether by `print`, by `warnings`
-    or by loggers that hold the stream.
+    Output to stderr, and to stdout if that is a terminal, appears above it, whether by `print`, by `warnings` or by
+    loggers whose handlers have the stream.
 
     Args:
         stream: The terminal.
     """
 
     def __init__(self, stream: TextIO) -> None:
-        # Names in texts are no markup, and whoever draws a bar knows that this is a terminal.
+        # No markup in texts; that the stream is a terminal was checked by the caller.
         console = _BarConsole(
             file=stream, force_terminal=True, force_interactive=True, markup=False, highlight=False, emoji=False
         )
         text = TextColumn("{task.description}", markup=False, table_column=Column())
         share = TaskProgressColumn("{task.percentage:>3.0f}%", markup=False)
-        bar = BarColumn(_BAR, complete_style="cyan", finished_style="cyan")
-        self._text_alone, self._with_bar = (text,), (share, bar, text)
+        bar = BarColumn(_BAR_WIDTH, complete_style="cyan", finished_style="cyan")
+        self._text_columns, self._bar_columns = (text,), (share, bar, text)
         self._progress = Progress(
-            *self._with_bar,
+            *self._bar_columns,
             console=console,
             auto_refresh=False,
             transient=True,
             redirect_stdout=sys.stdout is not None and sys.stdout.isatty(),
         )
         self._task = self._progress.add_task("", total=1.0)
-        self._drawn: tuple[str, str, float | None, int] | None = None
+        self._last_drawn: tuple[str, str, float | None, int] | None = None
         self._stream = stream
         self._handlers = _handlers_of(stream)
         self._progress.start()
@@ -58,23 +58,27 @@ class TerminalBar:
             handler.setStream(sys.stderr)
 
     def draw(self, text: str, detail: str, share: float | None) -> None:
-        """Draw it again, if there is anything new: a text, a last line, which is cut off where it is too long, and a
-        bar, if the share of the work that is done is known.
+        """Redraw the bar if anything changed.
+
+        Args:
+            text: The first line.
+            detail: The second line, truncated to the width of the terminal.
+            share: Share of the work that is done; None for no bar.
         """
         width = self._progress.console.width
         new = (text, detail, share, width)
-        if new != self._drawn:
-            self._drawn = new
-            self._progress.columns = self._text_alone if share is None else self._with_bar
-            last = Text(detail)
-            last.truncate(width - (0 if share is None else _BAR_AND_SHARE), overflow="ellipsis")
+        if new != self._last_drawn:
+            self._last_drawn = new
+            self._progress.columns = self._text_columns if share is None else self._bar_columns
+            detail_text = Text(detail)
+            detail_text.truncate(width - (0 if share is None else _BAR_COLUMNS), overflow="ellipsis")
             self._progress.update(
-                self._task, completed=share or 0.0, description="\n".join(filter(None, (text, last.plain)))
+                self._task, completed=share or 0.0, description="\n".join(filter(None, (text, detail_text.plain)))
             )
             self._progress.refresh()
 
     def close(self) -> None:
-        """Take it off the terminal."""
+        """Remove it from the terminal."""
         for handler in self._handlers:
             handler.setStream(self._stream)
         self._progress.stop()
@@ -83,7 +87,7 @@ class TerminalBar:
 def _handlers_of(stream: TextIO) -> list[logging.StreamHandler[Any]]:
     loggers = [logging.root, *logging.root.manager.loggerDict.values()]
     handlers = (handler for logger in loggers if isinstance(logger, logging.Logger) for handler in logger.handlers)
-    # Logging's handler of last resort holds no stream; it looks stderr up each time, and finds the one above the bar.
+    # Logging's handler of last resort looks stderr up each time, and so already writes above the bar.
     return [
         handler
         for handler in handlers

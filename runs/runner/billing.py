@@ -1,8 +1,7 @@
-"""Usage that each of several judges would have by itself, although they share one store of replies.
+"""The usage that each of several judges would have alone, although they share one store of replies.
 
-Judges of one pass have many calls in common, and each call is made only once. A table must not say that a judge
-costs less because another one asked before it. So the tokens of a reply are counted for every judge that needed it:
-once, since a store of its own would have answered it the second time.
+Judges of one pass have many calls in common, and each call is made only once. A judge must not look cheaper because
+another one made the call first. So the tokens of a reply are counted for every judge that needed it, once each.
 """
 
 from __future__ import annotations
@@ -17,20 +16,20 @@ from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import Reply, ReplyStore
 
 STAGE: ContextVar[str] = ContextVar("stage", default="")
-"""The part of a run that calls are made for, e.g. `fluency: tuning`; estimates count by it."""
+"""The stage of the run that calls belong to, e.g. `fluency: tuning`; estimates count calls by stage."""
 
 _USAGE: ContextVar[JudgeUsage | None] = ContextVar("usage", default=None)
-"""Of the judge that the running task works for; `JudgeRunner.asking` sets it."""
+"""Usage of the judge that the running task works for; set by `JudgeRunner.call_context`."""
 
 
 @dataclass
 class JudgeUsage:
-    """Tokens of all replies that one judge needed, whether this run executed them for it or found them answered."""
+    """Tokens of all replies that one judge needed, whether this run made the calls or the store had the replies."""
 
     fresh: int = 0
-    """Input at the full price."""
+    """Input tokens at the full price."""
     cached: int = 0
-    """Input that the provider served from its prefix cache when the call was made."""
+    """Input tokens that the provider's prefix cache served when the call was made."""
     output: int = 0
     _keys: set[str] = field(default_factory=set, repr=False)
 
@@ -43,13 +42,13 @@ class JudgeUsage:
             self.output += reply.output_tokens
 
     def usd(self, price: Price) -> float:
-        """US dollars for all of it."""
+        """Cost in US dollars."""
         return price.cost(self.fresh, self.cached, self.output)
 
 
 @contextmanager
 def charged_to(usage: JudgeUsage | None) -> Iterator[None]:
-    """Count the replies that are asked for in this block, and in tasks started in it, in `usage`; None counts none."""
+    """Count the replies that this block and tasks started in it ask for in `usage`; None counts none."""
     token = _USAGE.set(usage)
     try:
         yield
@@ -59,7 +58,7 @@ def charged_to(usage: JudgeUsage | None) -> Iterator[None]:
 
 @contextmanager
 def stage(name: str) -> Iterator[None]:
-    """Count the calls of this block, and of the work that it hands to a `JudgeRunner`, as of the stage `name`."""
+    """Count the calls of this block, and of the work that it submits to a `JudgeRunner`, for the stage `name`."""
     token = STAGE.set(name)
     try:
         yield
@@ -70,8 +69,8 @@ def stage(name: str) -> Iterator[None]:
 class UsageByJudge:
     """A `programs.lm.reply.ReplyStore` that counts each reply in the usage of the judge that asks for it.
 
-    A reply that is not there yet is counted when it comes, for every judge that has asked for it and whichever task
-    brings it: the replies of a batch job come together, and a call in flight serves all who wait for it.
+    A missing reply is counted when it is stored, for every judge that has asked for it, whichever task stores it: the
+    replies of a batch job come together, and a call in flight serves all that wait for it.
     """
 
     def __init__(self, store: ReplyStore) -> None:
@@ -90,7 +89,7 @@ class UsageByJudge:
     async def get_or_claim(self, key: str) -> Reply | bool:
         outcome = await self._store.get_or_claim(key)
         if isinstance(outcome, Reply):
-            # Another process has brought it since `get`.
+            # Another process has stored it since `get`.
             self._charge(key, outcome)
         return outcome
 

@@ -1,7 +1,7 @@
-"""A cache of the debates of a run: repeated questions to the same judge about the same item are not processed again.
+"""A cache of the debates of a run: a repeated question to the same judge about the same item is answered from memory.
 
-Folds of a compile ask the same judges about the same sources many times over. The store of replies answers that at no
-cost in LM calls; but to make the prompts of a debate again, and to read its replies, takes a few milliseconds each.
+Folds of a compile ask the same judges about the same sources many times. The store of replies answers without LM calls,
+but formatting the prompts and parsing the replies of a debate takes a few milliseconds each time.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from debate_judge.programs.grouping import Question
 from debate_judge.programs.judge import DebateConfig, Judge
 from debate_judge.programs.transcript import Transcript
 
-Ask = Callable[[list[Question]], list[list[Transcript]]]
-"""From questions to what was said about the candidates of each."""
+AskQuestions = Callable[[list[Question]], list[list[Transcript]]]
+"""Questions -> transcripts of each, one per item."""
 
 
 class DebateCache:
@@ -30,69 +30,71 @@ class DebateCache:
     """
 
     def __init__(self) -> None:
-        self._debates: _Known = {}
-        self._ties: _Known = {}
+        self._debates: _Cache = {}
+        self._tie_breaks: _Cache = {}
         self._lock = threading.Lock()
 
-    def debates(self, judge: Judge, rounds: int, tables: Sequence[Question], ask: Ask) -> list[list[Transcript]]:
-        """What the judge says in at most `rounds` rounds, one list for each question.
+    def debates(
+        self, judge: Judge, rounds: int, questions: Sequence[Question], ask: AskQuestions
+    ) -> list[list[Transcript]]:
+        """The judge's debates of at most `rounds` rounds, one list for each question.
 
-        A longer debate that is known is cut, for it holds the shorter one.
+        A longer debate in the cache is cut, because it contains the shorter one.
         """
-        name = _name(judge)
-        recalled = self._recalled(self._debates, rounds, {(name, table.key): table for table in tables}, ask)
-        return [[each.until(rounds) for each in recalled[name, table.key]] for table in tables]
+        name = _judge_fingerprint(judge)
+        cached = self._get_or_ask(self._debates, rounds, {(name, each.key): each for each in questions}, ask)
+        return [[debate.until(rounds) for debate in cached[name, each.key]] for each in questions]
 
     def tie_breaks(
-        self, judge: Judge, debates: Sequence[Sequence[Transcript]], tables: Sequence[Question], ask: Ask
+        self, judge: Judge, debates: Sequence[Sequence[Transcript]], questions: Sequence[Question], ask: AskQuestions
     ) -> list[list[Transcript]]:
-        """What becomes of the debates `debates`, one list for each question, when the judge's Tie-breaker is heard."""
-        name = _name(judge)
-        keys = [(name, t.key, tuple(debate)) for t, debate in zip(tables, debates, strict=True)]
-        recalled = self._recalled(self._ties, 0, dict(zip(keys, tables, strict=True)), ask)
-        return [recalled[key] for key in keys]
+        """`debates` after the decisions of the judge's Tie-breaker, one list for each question."""
+        name = _judge_fingerprint(judge)
+        keys = [(name, t.key, tuple(debate)) for t, debate in zip(questions, debates, strict=True)]
+        cached = self._get_or_ask(self._tie_breaks, 0, dict(zip(keys, questions, strict=True)), ask)
+        return [cached[key] for key in keys]
 
-    def _recalled(
-        self, known: _Known, rounds: int, tables: Mapping[Hashable, Question], ask: Ask
+    def _get_or_ask(
+        self, cache: _Cache, rounds: int, questions: Mapping[Hashable, Question], ask: AskQuestions
     ) -> dict[Hashable, list[Transcript]]:
-        """Key -> transcripts of at least so many rounds; asks for those that are neither known nor on their way."""
+        """Key -> transcripts of at least `rounds` rounds; calls `ask` for those not cached and not in flight."""
         new: dict[Hashable, Question] = {}
         with self._lock:
-            for key, table in tables.items():
-                if key not in known or known[key].rounds < rounds:
-                    new[key], known[key] = table, _Debate(rounds)
-            debates = {key: known[key] for key in tables}
+            for key, question in questions.items():
+                if key not in cache or cache[key].rounds < rounds:
+                    new[key], cache[key] = question, _CachedDebate(rounds)
+            debates = {key: cache[key] for key in questions}
         try:
             for key, transcripts in zip(new, ask(list(new.values())) if new else [], strict=True):
                 debates[key].result.set_result(transcripts)
         finally:
             with self._lock:
                 for key in new:
-                    # Those who wait for what could not be asked are ended as well.
+                    # Threads that wait for a question that failed are released with an error.
                     failed = debates[key].result.cancel() or any(t.failure for t in debates[key].result.result())
-                    if failed and known[key] is debates[key]:
-                        del known[key]
+                    if failed and cache[key] is debates[key]:
+                        del cache[key]
         return {key: debate.result.result() for key, debate in debates.items()}
 
 
 @dataclass(frozen=True, eq=False)
-class _Debate:
+class _CachedDebate:
     rounds: int
     result: Future[list[Transcript]] = field(default_factory=Future)
 
 
-_Known = dict[Hashable, _Debate]
+_Cache = dict[Hashable, _CachedDebate]
 
 
-def _name(judge: Judge) -> str:
-    """Fingerprint of all that decides what a judge says: its class, configuration and state, and those of the judges
-    that speak for single aspects in it; but not how many rounds it would hold by itself."""
-    known = [_state(judge), {aspect: _state(member) for aspect, member in judge.judges_by_aspect().items()}]
-    return fingerprint(json.dumps(known, sort_keys=True, default=str))
+def _judge_fingerprint(judge: Judge) -> str:
+    """Fingerprint of what a judge's replies depend on: class, configuration and state, its own and those of its judges
+    by aspect; but not the number of rounds, which the caller gives."""
+    states = [_state(judge), {aspect: _state(member) for aspect, member in judge.judges_by_aspect().items()}]
+    return fingerprint(json.dumps(states, sort_keys=True, default=str))
 
 
 def _state(judge: Judge) -> list[Any]:
-    # A shallow copy: thousands of times a deep one would take longer than what is saved.
+    # A shallow copy: deep copies, made thousands of times, would take longer than the cache saves.
     plain = copy.copy(judge)
     plain.debate_config = DebateConfig()
     state = [(name, predictor.signature.instructions, predictor.demos) for name, predictor in judge.named_predictors()]

@@ -1,7 +1,7 @@
-"""One call for each role before a run spends anything: what would fail for all items is reported at once.
+"""One call for each role before a run: an error that would meet all items is reported before money is spent.
 
-The calls are about the longest item of the run, and most of them are calls that the run needs anyway, which the
-store of replies then answers.
+The calls are about the longest item of the run. Most of them are needed by the run anyway, and are then answered by the
+store of replies.
 """
 
 from __future__ import annotations
@@ -22,75 +22,75 @@ from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.programs.transcript import Failure
 from debate_judge.runs.runner.runner import JudgeRunner
 
-_SKIP = "; --config preflight=false starts without this check, and leaves such items unscored"
+_SKIP_HINT = "; --config preflight=false starts without this check, and leaves such items unscored"
 
 REMEDIES: Mapping[str, str] = {
-    "unreadable reply": "the LM does not keep to the form of a reply; a larger or better instructed one may do; where "
-    "the server has changed under the same name, use another --store, because earlier replies are kept" + _SKIP,
-    "truncated": "give replies more room with --config max-tokens=8000; an LM that thinks aloud needs "
-    "thousands of tokens" + _SKIP,
-    "refused": "the provider withholds answers about this text; another LM may not" + _SKIP,
+    "unreadable reply": "the LM does not keep to the format of replies; a larger or better instructed one may; if the "
+    "server has a new model under the old name, use another --store, because earlier replies are kept" + _SKIP_HINT,
+    "truncated": "give replies more room with --config max-tokens=8000; a reasoning LM needs "
+    "thousands of tokens" + _SKIP_HINT,
+    "refused": "the provider withholds answers about this text; another LM may not" + _SKIP_HINT,
     "no log-probabilities": "choose the score-mode sampled:20 or text; an export keeps the mode that it was "
     "compiled with",
 }
-"""Why an item has no score -> what helps."""
+"""Reason why an item is unscored -> remedy."""
 
-_OF_TABLES = (
-    "the LM does not keep to the form of a reply about several candidates or aspects; compile with together = 0 and "
-    "without joint, or choose a larger or better instructed LM" + _SKIP
+_SHARED_CALL_REMEDY = (
+    "the LM does not keep to the format of replies about several candidates or aspects; compile with together = 0 and "
+    "without joint, or choose a larger or better instructed LM" + _SKIP_HINT
 )
 
-_OF_ALL = "no log-probabilities"
-"""The reason that holds for every item if it holds for one."""
+_CONCERNS_ALL_ITEMS = "no log-probabilities"
+"""The reason that holds for all items if it holds for one."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreflightCheck:
-    """A judge that is to be tried, and the item that it is tried on."""
+    """A judge to be tried, and the questions that it is tried on."""
 
     name: str
     judge: Judge
     questions: Sequence[Question]
     """Tried until one succeeds: a single item may fail for reasons of its own."""
-    new: bool = False
-    """Whether the items are any, and not the longest first: then one that is too long is that item's matter."""
+    longest_first: bool = True
+    """Whether the first question is the longest of the run, so that all fail if it is too long."""
 
     @classmethod
     def of(cls, name: str, judge: Judge, items: Sequence[Item]) -> PreflightCheck:
-        """The trial on new items, as the judge is asked about them."""
-        return cls(name, judge, group_into_questions(judge, items, compare_pairs=False).questions, new=True)
+        """A check on the first items of a stream, grouped as in the run."""
+        return cls(name, judge, group_into_questions(judge, items, compare_pairs=False).questions, longest_first=False)
 
 
 def preflight_checks(
     name: str, judges: Mapping[str, Judge], corpus: Corpus, aspects: Sequence[Aspect]
 ) -> list[PreflightCheck]:
-    """What there is to try about a judge, with the judges of its aspects, on this corpus: one aspect of each scale, for
-    a scale may be refused; where aspects share calls, all of them at once.
+    """The checks of an entrant, whose `judges` are by aspect: one aspect of each scale, because a scale may be refused,
+    or all aspects at once if they share calls.
     """
-    known: dict[int, tuple[Judge, list[Aspect]]] = {}
+    by_judge: dict[int, tuple[Judge, list[Aspect]]] = {}
     for shared in shared_judges({aspect.name: judges[aspect.name] for aspect in aspects}):
-        known.setdefault(id(shared.judge), (shared.judge, []))[1].extend(a for a in aspects if a.name in shared.aspects)
-    made = []
-    for judge, about in known.values():
-        scales = {aspect.scale: [aspect] for aspect in reversed(about)}
-        for aspect_names in [about] if judge.joint else scales.values():
-            items = [item for aspect in aspect_names for item in corpus_items(corpus, aspect)]
-            made.append(
-                PreflightCheck(name, judge, longest(group_into_questions(judge, items, compare_pairs=False).questions))
-            )
-    return made
+        _, its_aspects = by_judge.setdefault(id(shared.judge), (shared.judge, []))
+        its_aspects.extend(aspect for aspect in aspects if aspect.name in shared.aspects)
+    checks = []
+    for judge, judge_aspects in by_judge.values():
+        scales = {aspect.scale: [aspect] for aspect in reversed(judge_aspects)}
+        for aspect_set in [judge_aspects] if judge.joint else scales.values():
+            items = [item for aspect in aspect_set for item in corpus_items(corpus, aspect)]
+            grouping = group_into_questions(judge, items, compare_pairs=False)
+            checks.append(PreflightCheck(name, judge, longest_and_shortest(grouping.questions)))
+    return checks
 
 
-def longest(questions: Iterable[Question]) -> list[Question]:
-    """The longest and the shortest of the questions; the first of equals."""
-    known = list(questions)
-    if not known:
+def longest_and_shortest(questions: Iterable[Question]) -> list[Question]:
+    """The longest and the shortest question; the first of equally long ones."""
+    question_list = list(questions)
+    if not question_list:
         return []
-    return [max(known, key=_length), min(known, key=_length)]
+    return [max(question_list, key=_length), min(question_list, key=_length)]
 
 
-def preflight(runner: JudgeRunner, preflight_checks: Sequence[PreflightCheck]) -> None:
-    """Have each role of each judge speak once.
+def preflight(runner: JudgeRunner, checks: Sequence[PreflightCheck]) -> None:
+    """Make one call for each role of each judge.
 
     Raises:
         InputError: A role cannot be played by this LM, with the reason and the remedy.
@@ -99,25 +99,22 @@ def preflight(runner: JudgeRunner, preflight_checks: Sequence[PreflightCheck]) -
     if runner.lm.model.partition("/")[0] == OFFLINE:
         return
     runner.run_concurrently(
-        [
-            partial(_try, runner, check)
-            for check in preflight_checks
-            if check.questions and check.judge.named_predictors()
-        ]
+        [partial(_check, runner, check) for check in checks if check.questions and check.judge.named_predictors()]
     )
 
 
-def _try(runner: JudgeRunner, check: PreflightCheck) -> None:
-    failure, others = _tried(runner, check.judge, check.questions[0]), list(check.questions[1:])
+def _check(runner: JudgeRunner, check: PreflightCheck) -> None:
+    failure, others = _smoke_test(runner, check.judge, check.questions[0]), list(check.questions[1:])
     too_long = failure is not None and failure.reason == "too long"
-    while failure is not None and others and failure.reason != _OF_ALL and (check.new or not too_long):
-        failure = _tried(runner, check.judge, others.pop(0))
+    others = [] if check.longest_first and too_long else others
+    while failure is not None and others and failure.reason != _CONCERNS_ALL_ITEMS:
+        failure = _smoke_test(runner, check.judge, others.pop(0))
     if failure is not None:
-        raise _complaint(runner.lm, check, failure, too_long)
+        raise _refusal(runner.lm, check, failure, too_long)
 
 
-def _tried(runner: JudgeRunner, judge: Judge, question: Question) -> Failure | None:
-    # A job of the batch service may take a day, which is no way to find a wrong key.
+def _smoke_test(runner: JudgeRunner, judge: Judge, question: Question) -> Failure | None:
+    # Not as a batch job, which may take a day.
     lm = runner.lm.without_batches()
 
     async def work() -> Failure | None:
@@ -127,7 +124,7 @@ def _tried(runner: JudgeRunner, judge: Judge, question: Question) -> Failure | N
     return runner.wait(work())
 
 
-def _complaint(lm: JudgeLM, check: PreflightCheck, failure: Failure, too_long: bool) -> InputError:
+def _refusal(lm: JudgeLM, check: PreflightCheck, failure: Failure, too_long: bool) -> InputError:
     if too_long:
         size = _length(check.questions[0])
         return InputError(
@@ -136,11 +133,11 @@ def _complaint(lm: JudgeLM, check: PreflightCheck, failure: Failure, too_long: b
             expected=f"room for about {size // 4 + 2000:,} tokens, debate and reply included",
             found=failure.detail,
             remedy="choose an LM or a server setting with a larger context, or shorten the text (group "
-            f"{check.questions[0].items[0].group!r})" + _SKIP,
+            f"{check.questions[0].items[0].group!r})" + _SKIP_HINT,
         )
-    remedy = REMEDIES.get(failure.reason, "fix what the message says" + _SKIP)
+    remedy = REMEDIES.get(failure.reason, "fix what the message says" + _SKIP_HINT)
     if failure.reason == "unreadable reply" and len(check.questions[0].items) > 1 and not check.judge.compares:
-        remedy = _OF_TABLES
+        remedy = _SHARED_CALL_REMEDY
     return InputError(
         f"{lm.model} cannot play the {failure.role}: {failure.reason}",
         field=f"{check.name}: {failure.role}",

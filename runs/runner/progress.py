@@ -1,6 +1,6 @@
-"""How far a run is, and how that is shown on stderr: one bar on a terminal, a line now and then elsewhere.
+"""The progress of a run on stderr: a bar on a terminal, else a line every half minute.
 
-Shares of work are planned before anything is known of replies, so that what is expected is said with "about".
+Shares of work are planned before the lengths of debates are known, so that totals are printed with "about".
 """
 
 from __future__ import annotations
@@ -23,63 +23,63 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-FIRST = 2.0
-"""Seconds before a bar is drawn: what is over by then needs none."""
-LINE_EVERY = 30.0
-"""Seconds between two lines where there is no terminal."""
-_REDRAWN_EVERY = 0.25
-SILENCE = 5.0
-"""Seconds without a first reply after which it is said that one is waited for."""
-_EXTRAPOLATED_FROM = 0.05
-"""Share of the work that must be done before what is left is estimated from it."""
+BAR_DELAY = 2.0
+"""Seconds before a bar is drawn; shorter work needs none."""
+LINE_INTERVAL = 30.0
+"""Seconds between two lines if stderr is no terminal."""
+_REDRAW_INTERVAL = 0.25
+FIRST_REPLY_DELAY = 5.0
+"""Seconds after the first call from which on a missing first reply is reported."""
+_MIN_SHARE_TO_EXTRAPOLATE = 0.05
+"""Share of the work that must be done before the rest is extrapolated from it."""
 
 
 class ProgressDisplay:
-    """Shows how far something is; what it shows is said by a subclass, whose methods any thread may call."""
+    """Shows progress from a thread of its own; a subclass provides the texts. Its methods are thread-safe."""
 
-    def __init__(self, shown: bool = True, clock: Callable[[], float] = time.monotonic) -> None:
-        self.shown = shown
+    def __init__(self, visible: bool = True, clock: Callable[[], float] = time.monotonic) -> None:
+        self.visible = visible
         self.clock = clock
-        self.started = self._told_at = 0.0
+        self.started = self._last_line_at = 0.0
         self._bar: TerminalBar | None = None
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
 
     @property
     def share(self) -> float | None:
-        """Of the work that is done, about; None where nothing is known of it."""
+        """Share of the work that is done, approximately; None if unknown."""
         raise NotImplementedError
 
     @property
-    def begun(self) -> bool:
+    def has_content(self) -> bool:
         """Whether there is anything to show."""
         return True
 
     def summary(self) -> str:
-        """How far it is, what matters most first."""
+        """The first line, most important part first."""
         raise NotImplementedError
 
     def detail(self) -> str:
-        """What is being done right now; it may be empty."""
+        """The second line: current work; may be empty."""
         return ""
 
     def line(self) -> str:
-        """Both, without characters that could steer a terminal: they name what users' files name."""
+        """Both in one line, without control characters, because they have names from users' files."""
         return _printable(" · ".join(filter(None, (self.summary(), self.detail()))))
 
-    def urgent(self) -> bool:
-        """Whether there is something to say that the next line in turn would say too late; true once."""
+    def needs_line_now(self) -> bool:
+        """Whether a line must be printed before the interval is over; true once."""
         return False
 
     def start(self) -> None:
-        """Begin to show, from a thread of its own."""
-        self.started = self._told_at = self.clock()
-        if self.shown and sys.stderr is not None:
+        """Start showing progress, in a thread."""
+        self.started = self._last_line_at = self.clock()
+        if self.visible and sys.stderr is not None:
             self._thread = threading.Thread(target=self._watch, args=(sys.stderr,), name="run-progress", daemon=True)
             self._thread.start()
 
     def stop(self) -> None:
-        """Show nothing any more."""
+        """Stop showing progress."""
         self._ended.set()
         try:
             if self._thread is not None:
@@ -99,17 +99,17 @@ class ProgressDisplay:
         self.stop()
 
     def tick(self, stream: TextIO, *, terminal: bool) -> None:
-        """Show what there is to show now."""
+        """Draw the bar or print a line, if it is time to."""
         now = self.clock()
         if terminal:
-            if now - self.started >= FIRST and self.begun:
+            if now - self.started >= BAR_DELAY and self.has_content:
                 self._draw(stream)
-        elif self.urgent() or now - self._told_at >= LINE_EVERY:
-            self._told_at = now
+        elif self.needs_line_now() or now - self._last_line_at >= LINE_INTERVAL:
+            self._last_line_at = now
             print(time.strftime("%H:%M:%S"), self.line(), file=stream, flush=True)
 
-    def left(self, share: float, since: float | None = None) -> str:
-        """How long the rest takes at the pace since the beginning, or since another time."""
+    def time_left(self, share: float, since: float | None = None) -> str:
+        """The expected time left at the pace since the start, or since another time."""
         seconds = (self.clock() - (self.started if since is None else since)) * (1 - share) / share
         if seconds < 90:
             return f"about {seconds:.0f} s left"
@@ -119,11 +119,11 @@ class ProgressDisplay:
 
     def _watch(self, stream: TextIO) -> None:
         terminal = stream.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
-        while not self._ended.wait(_REDRAWN_EVERY if terminal else 1.0):
+        while not self._ended.wait(_REDRAW_INTERVAL if terminal else 1.0):
             try:
                 self.tick(stream, terminal=terminal)
             except RuntimeError:
-                # What is counted grew meanwhile; the next turn counts it.
+                # A dictionary grew during the iteration; the next tick reads it again.
                 continue
 
     def _draw(self, stream: TextIO) -> None:
@@ -135,7 +135,7 @@ class ProgressDisplay:
 
 
 class StepProgress(ProgressDisplay):
-    """Counts the steps of something, of `total` if that is known; for a `with` statement."""
+    """Counts steps, of `total` if that is known; for a `with` statement."""
 
     def __init__(self, what: str, total: int | None) -> None:
         super().__init__()
@@ -144,8 +144,8 @@ class StepProgress(ProgressDisplay):
     def advance(self, steps: int = 1) -> None:
         self.done += steps
 
-    def over(self, things: Iterable[T]) -> Iterator[T]:
-        """The things, each of which is a step."""
+    def track(self, things: Iterable[T]) -> Iterator[T]:
+        """Yield the things and count each as a step."""
         for thing in things:
             yield thing
             self.advance()
@@ -157,32 +157,32 @@ class StepProgress(ProgressDisplay):
     def summary(self) -> str:
         share = self.share
         text = f"{self.what}: {self.done:,}" + (f" of {self.total:,}" if self.total else "")
-        return f"{text} · {self.left(share)}" if share else text
+        return f"{text} · {self.time_left(share)}" if share else text
 
 
 @dataclass(frozen=True)
 class RunPhase:
-    """A part of a run that is planned."""
+    """A phase of a run, with its planned share of the work."""
 
     name: str
-    """As it is shown; calls of a `billing.stage` whose name has it as its last part belong to it."""
+    """As it is shown; it contains the calls of each `billing.stage` that has this name as a part."""
     share: float
-    """Of the work of the whole run."""
+    """Share of the work of the run."""
     passes: int
-    """Over items, about."""
+    """Expected number of passes over items."""
 
 
 @dataclass
 class ItemPass:
-    """Items that are worked on."""
+    """A pass over items, in progress."""
 
     what: str
     total: int | None
-    began: float
-    """Seconds of the display's clock."""
-    calls: int
-    """That the run had made before."""
-    usd: float
+    started: float
+    """By the display's clock, in seconds."""
+    calls_before: int
+    """LM calls of the run before the pass."""
+    usd_before: float
     done: int = 0
 
     def advance(self) -> None:
@@ -194,29 +194,29 @@ class ItemPass:
 
 
 class RunProgress(ProgressDisplay):
-    """Shows how far a run is, calls and money by the LM's meter. The methods may be called from any thread."""
+    """Shows the progress of a run, with calls and money from the LM's meter. Its methods are thread-safe."""
 
-    def __init__(self, lm: JudgeLM, shown: bool, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__(shown, clock)
+    def __init__(self, lm: JudgeLM, visible: bool, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(visible, clock)
         self.lm = lm
         self.phases: Sequence[RunPhase] = ()
         self.agreement: float | None = None
-        """Best so far, on what is chosen by."""
-        self.measure = "agreement"
-        """What that is."""
+        """Best value of the search so far, on train and dev."""
+        self.objective = "agreement"
+        """Name of that value."""
         self._passes: list[ItemPass] = []
         self._step = 0
         self._finished = 0
-        """Passes of this step that are over."""
-        self._furthest = 0.0
-        self._asked_at: float | None = None
-        self._waiting_told = False
+        """Finished passes of this phase."""
+        self._max_share = 0.0
+        self._first_call_at: float | None = None
+        self._waiting_reported = False
 
     @contextmanager
-    def over(self, what: str, total: int | None) -> Iterator[ItemPass]:
-        """Show a pass over so many items, if their number is known."""
+    def track(self, what: str, total: int | None) -> Iterator[ItemPass]:
+        """Show a pass over `total` items; None if the number is unknown."""
         item_pass = ItemPass(what, total, self.clock(), *self._spent())
-        self._enter(STAGE.get())
+        self._enter_phase(STAGE.get())
         self._passes.append(item_pass)
         try:
             yield item_pass
@@ -224,8 +224,8 @@ class RunProgress(ProgressDisplay):
             self._passes.remove(item_pass)
             self._finished += 1
 
-    def _enter(self, stage: str) -> None:
-        """Take in which step the calls of a stage belong to, of several of one name the next: none is gone back to."""
+    def _enter_phase(self, stage: str) -> None:
+        """Advance to the phase that a stage belongs to; of several of this name to the next one, never back."""
         parts = [part.partition(",")[0] for part in stage.split(": ")]
         for number, phase in enumerate(self.phases[self._step :], start=self._step):
             if phase.name in parts:
@@ -235,18 +235,18 @@ class RunProgress(ProgressDisplay):
 
     @property
     def share(self) -> float | None:
-        """Of the work that is done, about; None where nothing is known of it."""
+        """Share of the work that is done, approximately; None if unknown."""
         current = self._passes[-1].share if self._passes else 0.0
         if not self.phases:
             return current if any(part.total for part in self._passes) else None
         phase = self.phases[self._step]
         inside = min(1.0, (self._finished + current) / max(1, phase.passes))
         done = sum(part.share for part in self.phases[: self._step]) + phase.share * inside
-        self._furthest = max(self._furthest, done / sum(part.share for part in self.phases))
-        return self._furthest
+        self._max_share = max(self._max_share, done / sum(part.share for part in self.phases))
+        return self._max_share
 
     @property
-    def begun(self) -> bool:
+    def has_content(self) -> bool:
         return bool(self._passes or self._step or self.lm.meter.requested)
 
     def summary(self) -> str:
@@ -254,16 +254,17 @@ class RunProgress(ProgressDisplay):
         if self.phases:
             parts.append(f"step {self._step + 1} of {len(self.phases)}, {self.phases[self._step].name}")
         if self.agreement is not None:
-            parts.append(f"{self.measure} so far {self.agreement:.2f}")
+            parts.append(f"{self.objective} so far {self.agreement:.2f}")
         share = self.share
-        known = share if share is not None and share >= _EXTRAPOLATED_FROM else None
-        # Phases are shares of the whole run; without them nothing is known but of the pass that began last.
+        reliable_share = share if share is not None and share >= _MIN_SHARE_TO_EXTRAPOLATE else None
+        # Without phases, only the share of the pass that began last is known.
         only_pass = None if self.phases or not self._passes else self._passes[-1]
-        parts.append(self._bill(known, (only_pass.calls, only_pass.usd) if only_pass else (0, 0.0)))
-        if (silent := self._waiting()) is not None:
-            parts.insert(0, f"waiting for the first reply of {self.lm.model} ({silent:.0f} s)")
-        elif known is not None and known < 1:
-            parts.append(self.left(known, only_pass.began if only_pass else None))
+        before = (only_pass.calls_before, only_pass.usd_before) if only_pass else (0, 0.0)
+        parts.append(self._cost_text(reliable_share, before))
+        if (waited := self._seconds_waiting()) is not None:
+            parts.insert(0, f"waiting for the first reply of {self.lm.model} ({waited:.0f} s)")
+        elif reliable_share is not None and reliable_share < 1:
+            parts.append(self.time_left(reliable_share, only_pass.started if only_pass else None))
         return " · ".join(parts)
 
     def detail(self) -> str:
@@ -280,11 +281,11 @@ class RunProgress(ProgressDisplay):
             try:
                 return meter.executed.total(), sum(meter.cost(price).values()) if price is not None else 0.0
             except RuntimeError:
-                # The loop's thread has added a role meanwhile; a pass must begin all the same.
+                # The event loop's thread has added a role meanwhile; read again.
                 continue
 
-    def _bill(self, share: float | None, before: tuple[int, float]) -> str:
-        """Calls and money, with what they may come to if what was spent since `before` is `share` of what will be."""
+    def _cost_text(self, share: float | None, before: tuple[int, float]) -> str:
+        """Calls and money so far, and extrapolated if what was spent since `before` is `share` of the work."""
         calls, usd = self._spent()
         more = 0.0 if share is None else (1 - share) / share
         extrapolated = share is not None and calls > before[0]
@@ -294,27 +295,27 @@ class RunProgress(ProgressDisplay):
             text += f", ${usd:.2f}" + (f" of about ${usd + (usd - before[1]) * more:.2f}" if extrapolated else "")
         return text
 
-    def _waiting(self) -> float | None:
-        """Seconds since the first call, where no reply has come yet and some patience is over."""
+    def _seconds_waiting(self) -> float | None:
+        """Seconds since the first call, if no reply has come within `FIRST_REPLY_DELAY`; else None."""
         meter = self.lm.meter
         if meter.executed.total() or meter.total.cache_hits or not meter.requested.total():
-            self._asked_at = None
+            self._first_call_at = None
             return None
-        if self._asked_at is None:
-            self._asked_at = self.clock()
-        silent = self.clock() - self._asked_at
-        return silent if silent >= SILENCE else None
+        if self._first_call_at is None:
+            self._first_call_at = self.clock()
+        waited = self.clock() - self._first_call_at
+        return waited if waited >= FIRST_REPLY_DELAY else None
 
-    def urgent(self) -> bool:
-        """Whether the first reply has just begun to be waited for."""
-        if self._waiting_told or self._waiting() is None:
+    def needs_line_now(self) -> bool:
+        """Whether the wait for the first reply is to be reported now."""
+        if self._waiting_reported or self._seconds_waiting() is None:
             return False
-        self._waiting_told = True
+        self._waiting_reported = True
         return True
 
 
 def _rounded(calls: float) -> int:
-    """To two digits: more would claim to know."""
+    """Rounded to two digits, which is all that is known."""
     return int(float(f"{calls:.2g}"))
 
 

@@ -1,7 +1,7 @@
 """Runs judges over items on one event loop (`programs.lm.loop`), with one LM and one limiter.
 
-`JudgeRunner` is what compile, compare and score share. DSPy's optimizers, which evaluate from worker threads, use the
-same connections, limiter and store of replies.
+Compile, compare and score share `JudgeRunner`. DSPy's optimizers, which evaluate from worker threads, use the same
+connections, limiter and store of replies.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from contextvars import copy_context
-from dataclasses import dataclass, field
-from itertools import zip_longest
+from dataclasses import dataclass, field, replace
+from itertools import islice, zip_longest
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
@@ -38,25 +38,24 @@ T = TypeVar("T")
 
 
 class JudgeRunner:
-    """Runs judges, at the request of any thread.
+    """Runs judges; its methods may be called from any thread.
 
-    Use it as a context manager; leaving it ends what was submitted. Waiting for a result can be interrupted at any
-    moment: what was answered until then is in the LM's store.
+    Use it as a context manager; leaving it cancels what was submitted. Waiting for a result can be interrupted at any
+    moment: replies until then are in the LM's store.
 
     Args:
-        lm: Is asked.
+        lm: The LM of all judges.
         progress: Whether progress is shown on stderr.
-        memory: Where debates are kept while the run lasts, for runs that hold the same ones again and again.
+        cache: Cache of debates, for runs that repeat the same ones many times.
     """
 
-    def __init__(self, lm: JudgeLM, *, progress: bool = True, memory: DebateCache | None = None) -> None:
+    def __init__(self, lm: JudgeLM, *, progress: bool = True, cache: DebateCache | None = None) -> None:
         self.lm = lm
-        self.memory = memory
+        self.cache = cache
         self.progress = RunProgress(lm, progress)
-        """What is shown on stderr."""
         self._process = os.getpid()
         self._submitted: set[Future[Any]] = set()
-        self._ended = False
+        self._cancelled = False
 
     def __enter__(self) -> JudgeRunner:
         self.progress.start()
@@ -68,27 +67,27 @@ class JudgeRunner:
         if self.is_forked_copy:
             return
         self.progress.stop()
-        self._end()
-        # The replies that are on their way are paid for. Only an interrupt does not wait for them.
+        self._cancel_all()
+        # Replies in flight are paid for, so they are waited for, except after an interrupt.
         orderly = kind is None or issubclass(kind, Exception)
         loop.run(self.lm.aclose(drain=orderly))
 
-    def _end(self) -> None:
-        """Cancel all work; none is accepted any more."""
-        self._ended = True
+    def _cancel_all(self) -> None:
+        """Cancel all work; further work is refused."""
+        self._cancelled = True
         for future in list(self._submitted):
             future.cancel()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> JudgeRunner:
-        # Optimizers copy the programs that hold a runner; there is one loop.
+        # Optimizers copy programs that have a runner; there is only one event loop.
         return self
 
     @contextmanager
-    def asking(
+    def call_context(
         self, question: Item | Question, *, lm: JudgeLM | None = None, usage: JudgeUsage | None = None
     ) -> Iterator[None]:
-        """Tell the LM calls of this block, and of tasks started in it, what they belong to; calls about one source are
-        led by the first (`PrefixWarmup`).
+        """Set LM, usage and source for the LM calls of this block and of tasks started in it; the first call about a
+        source goes ahead of the others (`PrefixWarmup`).
         """
         item = question.items[0] if isinstance(question, Question) else question
         SOURCE.set(item.source)
@@ -97,19 +96,19 @@ class JudgeRunner:
 
     @property
     def is_forked_copy(self) -> bool:
-        """Whether this process has the runner by a fork: its loop's thread then runs in the parent alone."""
+        """Whether this process was forked after the runner was made: the loop's thread then runs only in the parent."""
         return self._process != os.getpid()
 
     def require_own_process(self) -> None:
-        """Refuse to wait for a loop that nothing runs, in a process that was forked after the runner was made."""
+        """Raise an error in a forked process, which would wait forever for the parent's event loop."""
         if self.is_forked_copy:
             raise RuntimeError("this runner was started before the process was forked; start it after the fork")
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Start `work` on the loop; wait for the result by the future, or cancel it there."""
+        """Start `work` on the event loop; returns a future to wait for its result or to cancel it."""
         try:
             self.require_own_process()
-            if self._ended:
+            if self._cancelled:
                 raise CancelledError
         except BaseException:
             work.close()
@@ -117,13 +116,13 @@ class JudgeRunner:
         future = loop.submit(work)
         self._submitted.add(future)
         future.add_done_callback(self._submitted.discard)
-        if self._ended:
-            # By another thread, which may have cancelled all work before this was added.
+        if self._cancelled:
+            # Another thread may have cancelled all work before this future was added.
             future.cancel()
         return future
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` on the loop and return its result; an interrupt here cancels it there."""
+        """Run `work` on the event loop and return its result; an interrupt cancels it."""
         future = self.submit(work)
         try:
             return future.result()
@@ -133,31 +132,31 @@ class JudgeRunner:
 
     @property
     def lm_is_remote(self) -> bool:
-        """Whether the LM's answers come from outside this process, so that it pays to have many calls on their way."""
+        """Whether calls leave this process, so that concurrency pays."""
         return self.lm.destination is not None
 
-    def run_concurrently(self, works: Sequence[Callable[[], T]]) -> list[T]:
-        """The results of pieces of work, none of which needs the result of another, in their order.
+    def run_concurrently(self, tasks: Sequence[Callable[[], T]]) -> list[T]:
+        """The results of independent tasks, in their order.
 
-        Each runs in a thread of its own and in a copy of the caller's context, so that their calls go out together.
-        With an LM inside this process, which nobody waits for, they run one after the other.
+        Each runs in a thread of its own and in a copy of the caller's context, so that their calls are concurrent. With
+        an LM inside this process they run one after the other.
 
         Raises:
-            Exception: What the first of them failed with; the others are ended, and so is all that was submitted.
+            Exception: The error of the first task that failed; all other work is cancelled.
         """
-        if not self.lm_is_remote or len(works) < 2:
-            return [work() for work in works]
-        with ThreadPoolExecutor(len(works)) as pool:
-            futures = [pool.submit(copy_context().run, work) for work in works]
+        if not self.lm_is_remote or len(tasks) < 2:
+            return [work() for work in tasks]
+        with ThreadPoolExecutor(len(tasks)) as pool:
+            futures = [pool.submit(copy_context().run, work) for work in tasks]
             try:
                 failed = any(future.exception() for future in wait(futures, return_when=FIRST_EXCEPTION).done)
             except BaseException:
-                self._end()
+                self._cancel_all()
                 raise
             if failed:
-                self._end()
+                self._cancel_all()
         errors = [error for future in futures if (error := future.exception()) is not None]
-        # Those that were ended failed because of another one.
+        # A cancelled task was cancelled because of another one's error, which is raised first.
         for error in sorted(errors, key=lambda error: isinstance(error, CancelledError)):
             raise error
         return [future.result() for future in futures]
@@ -165,45 +164,43 @@ class JudgeRunner:
     def converse(self, judge: Judge, items: Sequence[Item], rounds: int, what: str = "debates") -> list[Transcript]:
         """Hold one debate of at most `rounds` rounds for each item; results are in the order of the items.
 
-        Items that the judge wants to be asked about together are (`programs.grouping`).
+        Items share questions as the judge's options say (`programs.grouping`).
         """
         grouping = group_into_questions(judge, items)
 
-        def ask(table: Question) -> Awaitable[list[Transcript]]:
-            return judge.converse(table.items, rounds)
+        def ask(question: Question) -> Awaitable[list[Transcript]]:
+            return judge.converse(question.items, rounds)
 
-        if self.memory is None:
-            return grouping.by_item(self._each(grouping.questions, ask, what))
+        if self.cache is None:
+            return grouping.by_item(self._run_each(grouping.questions, ask, what))
+        questions = grouping.questions
         return grouping.by_item(
-            self.memory.debates(judge, rounds, grouping.questions, lambda tables: self._each(tables, ask, what))
+            self.cache.debates(judge, rounds, questions, lambda missing: self._run_each(missing, ask, what))
         )
 
     def break_tie(
         self, judge: Judge, items: Sequence[Item], transcripts: Sequence[Transcript], what: str = "tie-breaks"
     ) -> list[Transcript]:
-        """Let the Tie-breaker decide each debate that is still open; the others are returned unchanged."""
+        """Have the Tie-breaker decide each debate without agreement; the others are returned unchanged."""
         grouping = group_into_questions(judge, items)
-        held_debates = {
-            t.key: table_transcripts
-            for t, table_transcripts in zip(grouping.questions, grouping.by_question(transcripts), strict=True)
-        }
+        questions, debates = grouping.questions, grouping.by_question(transcripts)
+        by_key = {question.key: debate for question, debate in zip(questions, debates, strict=True)}
 
-        def ask(tables: Sequence[Question]) -> list[list[Transcript]]:
-            return self._each(tables, lambda table: judge.break_ties(table.items, held_debates[table.key]), what)
+        def ask(questions: Sequence[Question]) -> list[list[Transcript]]:
+            return self._run_each(questions, lambda each: judge.break_ties(each.items, by_key[each.key]), what)
 
-        if self.memory is None:
-            return grouping.by_item(ask(grouping.questions))
-        debates = [held_debates[table.key] for table in grouping.questions]
-        return grouping.by_item(self.memory.tie_breaks(judge, debates, grouping.questions, ask))
+        if self.cache is None:
+            return grouping.by_item(ask(questions))
+        return grouping.by_item(self.cache.tie_breaks(judge, debates, questions, ask))
 
     def judge(self, judge: Judge, items: Sequence[Item], what: str = "items") -> list[Judgement]:
-        """Judge each item by the judge's own rules."""
+        """Judge each item with the judge's own rounds and Tie-breaker."""
         transcripts = self.converse(judge, items, judge.debate_config.rounds, what)
         if judge.debate_config.tie_breaker:
             transcripts = self.break_tie(judge, items, transcripts)
         return [judge.judgement(t, judge.debate_config.rounds) for t in transcripts]
 
-    def _each(self, items: Sequence[Question], work: Callable[[Question], Awaitable[T]], what: str) -> list[T]:
+    def _run_each(self, items: Sequence[Question], work: Callable[[Question], Awaitable[T]], what: str) -> list[T]:
         done = run_shared_pass(self, [PassJob("", work, items)], what)
         for error in done.failed.values():
             raise error
@@ -215,17 +212,17 @@ class JudgeRunner:
 
 @dataclass(frozen=True)
 class PassJob(Generic[T]):
-    """One kind of work on a list of questions."""
+    """One function to be applied to a list of items or questions."""
 
     owner: str
-    """Name of the judge that it is for. What makes one job impossible ends all jobs of its owner, and no others."""
+    """Name of the judge that it is for. An error that makes one job impossible cancels the other jobs of this judge."""
     work: Callable[[Any], Awaitable[T]]
-    """Takes one of the questions."""
+    """Called with one of `items`."""
     items: Sequence[Item] | Sequence[Question]
     usage: JudgeUsage | None = None
-    """Counts all replies that the work needs."""
+    """Counts the tokens of all replies that the work needs."""
     lm: JudgeLM | None = None
-    """In place of the runner's."""
+    """Used in place of the runner's LM."""
 
 
 @dataclass(frozen=True)
@@ -235,19 +232,19 @@ class PassResult(Generic[T]):
     results: list[list[T]]
     """One list for each job, in the order of its items; empty where the owner failed."""
     failed: dict[str, dspy.LMError | InputError] = field(default_factory=dict)
-    """Owner -> why its work is impossible, on any item."""
+    """Owner -> the error that makes its work impossible on all items."""
 
 
 def run_shared_pass(runner: JudgeRunner, jobs: Sequence[PassJob[T]], what: str) -> PassResult[T]:
-    """Do all jobs at once.
+    """Run all jobs concurrently.
 
-    Items of the jobs alternate, so that all calls about one text go out together: the provider's prefix cache is warm
-    then, and equal calls of several judges are joined. Equal items of one job are worked on once. No result depends on
-    the order. What fails for all judges is raised.
+    Items of the jobs alternate, so that calls about one text are made close together: they hit the provider's prefix
+    cache, and equal calls of several judges are made once. Equal items of a job are worked on once. No result depends
+    on the order. An error that concerns all judges is raised.
     """
     work = _Pass(runner, jobs)
-    # Here and not on the loop, for the stage of the run is known to this thread.
-    with runner.progress.over(what, sum(map(len, work.unique))) as shown:
+    # Here and not on the event loop, because the stage of the run is a context variable of this thread.
+    with runner.progress.track(what, sum(map(len, work.unique))) as shown:
         return runner.wait(work.run(shown.advance))
 
 
@@ -261,38 +258,38 @@ class _Pass(Generic[T]):
         self.failed: dict[str, dspy.LMError | InputError] = {}
 
     async def run(self, advance: Callable[[], None]) -> PassResult[T]:
-        ended: BaseException | None = None
+        error: BaseException | None = None
         try:
             async with asyncio.TaskGroup() as group:
-                for number, item in self._in_turn():
-                    task = group.create_task(self._one(number, item))
+                for number, item in self._interleaved():
+                    task = group.create_task(self._run_one(number, item))
                     task.add_done_callback(lambda _: advance())
                     self.tasks[self.jobs[number].owner].append(task)
         except* (dspy.LMError, StoreError) as errors:
-            # Many items meet the same fatal error; one of them tells the user enough.
-            ended = errors.exceptions[0]
-        if ended is not None:
-            # Not in the block above, whose errors Python up to 3.11.3 hands on as a group.
-            raise ended
+            # Many items meet the same fatal error; one of them is raised.
+            error = errors.exceptions[0]
+        if error is not None:
+            # Not in the `except*` block, whose errors Python up to 3.11.3 raises as a group.
+            raise error
         done = zip(self.jobs, self.results, strict=True)
         return PassResult(
             [[] if job.owner in self.failed else [found[item.key] for item in job.items] for job, found in done],
             self.failed,
         )
 
-    def _in_turn(self) -> list[tuple[int, Item | Question]]:
+    def _interleaved(self) -> list[tuple[int, Item | Question]]:
         rows = zip_longest(*(items.values() for items in self.unique))
         return [(number, item) for row in rows for number, item in enumerate(row) if item is not None]
 
-    async def _one(self, number: int, item: Item | Question) -> None:
+    async def _run_one(self, number: int, item: Item | Question) -> None:
         job = self.jobs[number]
         try:
-            with self.runner.asking(item, lm=job.lm, usage=job.usage):
+            with self.runner.call_context(item, lm=job.lm, usage=job.usage):
                 self.results[number][item.key] = await job.work(item)
         except (InputError, dspy.LMUnsupportedFeatureError) as error:
             if isinstance(error, StoreError):
                 raise
-            # For example a score mode that this LM or scale does not allow, which concerns this judge alone.
+            # E.g. a score mode that this LM or scale does not support: it concerns this judge alone.
             if job.owner not in self.failed:
                 self.failed[job.owner] = error
                 for task in self.tasks[job.owner]:
@@ -309,11 +306,18 @@ def group_scores(
     """Pair judgements, in the order of `programs.judge.corpus_items`, with the human ratings, group by group."""
     reported = iter(round_to_granularity(j, aspect, granularity) for j in judgements)
     return [
+        replace(group, scores=tuple(islice(reported, len(group.candidates)))) for group in group_ratings(corpus, aspect)
+    ]
+
+
+def group_ratings(corpus: Corpus, aspect: Aspect) -> list[GroupScores]:
+    """The human ratings of an aspect, group by group, without scores."""
+    return [
         GroupScores(
             group.id,
             tuple(c.id for c in group.candidates),
             tuple(group.ratings(aspect.name)),
-            tuple(next(reported) for _ in group.candidates),
+            (None,) * len(group.candidates),
             tuple(tuple(c.ratings.get(aspect.name, ())) for c in group.candidates),
             group.source_id,
         )
@@ -322,27 +326,27 @@ def group_scores(
 
 
 def calls_per_item(judgements: Sequence[Judgement]) -> float:
-    """Mean LM calls that a judgement needs, whether or not they had to be executed."""
+    """Mean LM calls per judgement, whether or not the store had the replies."""
     return sum(j.calls for j in judgements) / len(judgements)
 
 
-def scored(judgements: Sequence[Judgement]) -> list[Verdict]:
+def verdicts(judgements: Sequence[Judgement]) -> list[Verdict]:
     return [j for j in judgements if isinstance(j, Verdict)]
 
 
-def require_scored(judgements: Sequence[Judgement], most: float, what: str) -> None:
-    """Refuse a judge that leaves more than the share `most` of the judgements without a score, for its agreement would
-    be that of a part; `what` names the items in the message.
+def require_scored(judgements: Sequence[Judgement], max_share: float, what: str) -> None:
+    """Raise an error if a larger share than `max_share` of the judgements has no score, because the agreement would be
+    that of a part; `what` names the items in the message.
     """
     missing = [j for j in judgements if isinstance(j, Unscored)]
-    if len(missing) <= most * len(judgements):
+    if len(missing) <= max_share * len(judgements):
         return
     reasons = Counter(j.reason for j in missing)
     example = next(j.detail for j in missing if j.reason == reasons.most_common(1)[0][0])
     raise InputError(
         f"{len(missing)} of {len(judgements)} {what} have no score",
         field="max-unscored",
-        expected=f"at most {100 * most:.0f} %",
+        expected=f"at most {100 * max_share:.0f} %",
         found=f"{', '.join(f'{n} {reason}' for reason, n in reasons.most_common())}, e.g. {example}",
         remedy="fix the problem and run the command again, or accept it with a larger share; finished calls are not "
         "paid for again",

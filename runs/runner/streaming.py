@@ -1,6 +1,6 @@
-"""Judging a stream of items of any length: in order, with a bounded number in flight.
+"""Judges a stream of items of any length: in order, with a bounded number in flight.
 
-`JudgeRunner` takes all items at once, which suits a corpus; new texts may be more than memory holds.
+`JudgeRunner` takes all items at once, which suits a corpus; new texts may not fit into memory.
 """
 
 from __future__ import annotations
@@ -25,13 +25,12 @@ from debate_judge.runs.runner.runner import JudgeRunner
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """What a compiled judge reports about one text in one aspect."""
+    """The score of one text in one aspect, as a compiled judge reports it."""
 
     score: float | None
-    """On the aspect's scale and in its granularity, or mapped to the raters' scale where that was asked for; None
-    where there is none."""
+    """On the aspect's scale, rounded to the chosen granularity, or mapped to the raters' scale; None if unscored."""
     judge_score: float | None
-    """The score as the judge gave it, in its granularity; the same as `score` where nothing was mapped."""
+    """The same before the map to the raters' scale."""
     rounds: int | None
     stop_reason: str | None
     """Why the judge stopped: single call, no issue, rounds over, tie-breaker, metric; None where it has no score."""
@@ -40,26 +39,25 @@ class Score:
     detail: str
     """More about `unscored`, e.g. the error of the LM."""
     reason: str
-    """What the Scorer said to its last score, or the Tie-breaker to its decision; without a score, why there is
-    none."""
+    """The reason of the Scorer's last score or of the Tie-breaker's decision; without a score, why there is none."""
     calls: float
-    """LM calls that the answer needs, whether or not they had to be made; of a shared call its share."""
+    """LM calls for this score, whether or not the store had the replies; of a shared call its share."""
     together: int
-    """Candidates that were judged side by side with it, itself included; 1 where it was judged alone."""
+    """Candidates in the same call, this one included."""
     joint: int
-    """Aspects that were judged in the same calls, this one included."""
+    """Aspects in the same call, this one included."""
     transcript: Transcript = field(repr=False)
     low: float | None = None
-    """Ends of the interval on the raters' scale; None where none was asked for, or there is no score."""
+    """Ends of the conformal interval on the raters' scale; None if not asked for, or unscored."""
     high: float | None = None
     to_people: bool | None = None
-    """Whether the interval is too wide for the score to be used; None where that was not asked."""
+    """Whether the interval is too wide, so that people should rate the text; None if not asked for."""
 
 
 def score_of(judge: CompiledJudge, item: Item, judgement: Judgement, scale: ScoreScale = "judge") -> Score:
-    """The judgement as it is reported; on the raters' scale the aspect needs a calibration.
+    """The judgement as it is reported; the raters' scale needs a calibration of the aspect.
 
-    OpenTelemetry has an event of it, where that is configured (`emit_event`).
+    Emits an OpenTelemetry event where that is configured (`emit_event`).
     """
     score = _score_of(judge, item, judgement, scale)
     emit_event(item, score)
@@ -81,20 +79,20 @@ def _score_of(judge: CompiledJudge, item: Item, judgement: Judgement, scale: Sco
     return Score(value, judge_score, judgement.rounds, judgement.stop_reason, None, "", *rest)
 
 
-EVENT = "gen_ai.evaluation.result"
+EVENT_NAME = "gen_ai.evaluation.result"
 
 
 def emit_event(item: Item, score: Score) -> None:
-    """Emit OpenTelemetry's event of a score in the span of the caller, where a provider of logs is configured.
+    """Emit an OpenTelemetry event about a score in the span of the caller, if a logger provider is configured.
 
-    The attributes are those of its conventions for generative AI; `gen_ai.evaluation.explanation` is the judge's
+    The attributes follow its semantic conventions for generative AI; `gen_ai.evaluation.explanation` is the judge's
     reason, which may quote the text. Without OpenTelemetry in the process there is no provider: nothing is imported.
     """
     logs = sys.modules.get("opentelemetry._logs")
     if logs is None:
         return
     logger = logs.get_logger("debate_judge")
-    if not logger.enabled(event_name=EVENT):
+    if not logger.enabled(event_name=EVENT_NAME):
         return
     attributes: dict[str, str | float] = {
         "gen_ai.evaluation.name": item.aspect.name,
@@ -105,7 +103,7 @@ def emit_event(item: Item, score: Score) -> None:
         attributes["error.type"] = score.unscored or "unscored"
     else:
         attributes["gen_ai.evaluation.score.value"] = score.score
-    logger.emit(event_name=EVENT, attributes=attributes)
+    logger.emit(event_name=EVENT_NAME, attributes=attributes)
 
 
 def group_items(task: Task, group: RatedGroup, aspects: Sequence[Aspect]) -> Iterator[Item]:
@@ -115,25 +113,25 @@ def group_items(task: Task, group: RatedGroup, aspects: Sequence[Aspect]) -> Ite
 
 
 BATCH_WINDOW = 5000
-"""Items in flight where calls go out in batch jobs: a job takes long, however small it is."""
+"""Items in flight with batch jobs: a job takes long, however small it is."""
 
 
-def window(lm: JudgeLM) -> int:
-    """Items to hold in flight so that LM calls are never short of work.
+def max_in_flight(lm: JudgeLM) -> int:
+    """Number of items to have in flight so that the LM is always busy.
 
     A debate makes its calls one after the other, results wait for the oldest item, and the candidates of a source wait
-    for the first of them (`PrefixWarmup`). With many items for each slot, others keep the slots busy meanwhile; with
-    fewer than this some slots were empty in `tests/bench/prefix.py`.
+    for the first of them (`PrefixWarmup`). Other items use the free slots meanwhile; with fewer items than this some
+    slots were idle in `tests/bench/prefix.py`.
     """
     return max(12 * lm.concurrency, 64 if lm.batches is None else BATCH_WINDOW)
 
 
 MAX_GROUPED = 512
-"""Candidates of one source that are grouped at once: a source may have more than memory holds."""
+"""Most candidates of one source that are grouped at once: all of them may not fit into memory."""
 
 
 def group_by_source(items: Iterable[Item]) -> Iterator[list[Item]]:
-    """Items of one source that follow one another, at most `MAX_GROUPED` at once."""
+    """Lists of consecutive items of one source, at most `MAX_GROUPED` in a list."""
     for _, consecutive in groupby(items, key=source_key):
         while some := list(islice(consecutive, MAX_GROUPED)):
             yield some
@@ -144,45 +142,45 @@ class _PendingItem:
     """An item in flight."""
 
     item: Item
-    judged: Future[list[Judgement]] | None = None
-    """Of its table; None until the table is full."""
-    place: int = 0
+    judgements: Future[list[Judgement]] | None = None
+    """Of all items of its question; None until it is asked."""
+    position: int = 0
 
 
 class _InFlight:
-    """The items that were asked about and not yet yielded, in order.
+    """The items that were taken and not yet yielded, in order.
 
-    Those of one source that share calls wait until all of them have come.
+    Items of a source that share calls are asked about when all of them have been taken.
     """
 
     def __init__(self, runner: JudgeRunner, judge: CompiledJudge, items: Iterable[Item]) -> None:
-        self.flying: deque[_PendingItem] = deque()
+        self.pending: deque[_PendingItem] = deque()
         self.fatal: Future[list[Judgement]] = Future()
-        self.broken: Exception | None = None
-        """What `items` raised."""
+        self.input_error: Exception | None = None
+        """Error that the iterator `items` raised."""
         self._runner = runner
         shared = shared_judges({name: judge_of_aspect.judge for name, judge_of_aspect in judge.aspects.items()})
         self._judges = {name: judge_of_aspect for judge_of_aspect in shared for name in judge_of_aspect.aspects}
         self._items = iter(items)
-        self._ended = False
-        self._gathered: dict[str, list[_PendingItem]] = {}
-        """Aspect -> items of one source, not yet asked about."""
+        self._exhausted = False
+        self._unasked: dict[str, list[_PendingItem]] = {}
+        """Aspect -> items of the current source that are not asked about yet."""
 
     def fill(self, limit: int) -> bool:
-        """Take items until `limit` are in flight and the first is asked about; returns whether there are any."""
-        while not self._ended and (len(self.flying) < limit or self.flying[0].judged is None):
+        """Take items until `limit` are in flight and the first is asked about; returns whether any are."""
+        while not self._exhausted and (len(self.pending) < limit or self.pending[0].judgements is None):
             try:
                 item = next(self._items)
             except StopIteration:
-                self._ended = True
+                self._exhausted = True
             except Exception as error:
-                self.broken, self._ended = error, True
+                self.input_error, self._exhausted = error, True
             else:
-                self.flying.append(_PendingItem(item))
-                self._add(self.flying[-1])
-        if self._ended:
+                self.pending.append(_PendingItem(item))
+                self._add(self.pending[-1])
+        if self._exhausted:
             self._ask_all()
-        return bool(self.flying)
+        return bool(self.pending)
 
     def _add(self, new: _PendingItem) -> None:
         aspect = new.item.aspect.name
@@ -190,23 +188,23 @@ class _InFlight:
         if judge.together < 2 and not judge.joint:
             self._ask(judge, [new])
             return
-        first = next((entry.item for waiting in self._gathered.values() for entry in waiting), new.item)
-        if source_key(first) != source_key(new.item) or len(self._gathered.get(aspect, ())) == MAX_GROUPED:
+        first = next((entry.item for waiting in self._unasked.values() for entry in waiting), new.item)
+        if source_key(first) != source_key(new.item) or len(self._unasked.get(aspect, ())) == MAX_GROUPED:
             self._ask_all()
-        self._gathered.setdefault(aspect, []).append(new)
+        self._unasked.setdefault(aspect, []).append(new)
 
     def _ask_all(self) -> None:
-        for shared in dict.fromkeys(self._judges[aspect] for aspect in self._gathered):
-            self._ask(shared.judge, [new for aspect in shared.aspects for new in self._gathered.get(aspect, ())])
-        self._gathered.clear()
+        for shared in dict.fromkeys(self._judges[aspect] for aspect in self._unasked):
+            self._ask(shared.judge, [new for aspect in shared.aspects for new in self._unasked.get(aspect, ())])
+        self._unasked.clear()
 
     def _ask(self, judge: Judge, pending: Sequence[_PendingItem]) -> None:
         grouping = group_into_questions(judge, [entry.item for entry in pending], compare_pairs=False)
-        futures = [self._runner.submit(_judge(self._runner, judge, table)) for table in grouping.questions]
+        futures = [self._runner.submit(_judge(self._runner, judge, question)) for question in grouping.questions]
         for future in futures:
-            future.add_done_callback(partial(_pass_on, self.fatal))
-        for entry, (table, place) in zip(pending, grouping.positions, strict=True):
-            entry.judged, entry.place = futures[table], place
+            future.add_done_callback(partial(_forward_error, self.fatal))
+        for entry, (question, place) in zip(pending, grouping.positions, strict=True):
+            entry.judgements, entry.position = futures[question], place
 
 
 def judge_in_order(
@@ -214,41 +212,41 @@ def judge_in_order(
 ) -> Iterator[tuple[Item, Judgement]]:
     """Judge `items` and yield each with its judgement, in their order.
 
-    Items are taken as they are needed. Those of one source that follow one another share calls where the judge has
-    candidates or aspects share them, at most `MAX_GROUPED` candidates at once. If `items` itself raises
-    (a bad line of a file), everything before it is yielded first.
+    Items are taken as they are needed. Consecutive items of one source share calls if the judge lets candidates or
+    aspects share them, at most `MAX_GROUPED` candidates at once. If `items` raises (a bad line of a file), everything
+    before it is yielded first.
 
     Raises:
         dspy.LMError: No item can be judged: a wrong key, an unknown model. Raised at once, even if an earlier item
             still waits for its answer.
     """
     in_flight = _InFlight(runner, judge, items)
-    limit = window(runner.lm)
+    limit = max_in_flight(runner.lm)
     try:
         while in_flight.fill(limit):
-            first = in_flight.flying[0]
+            first = in_flight.pending[0]
             # A stream that was begun before a fork and is read after it would wait forever.
             runner.require_own_process()
-            future = first.judged or in_flight.fatal
+            future = first.judgements or in_flight.fatal
             wait((future, in_flight.fatal), return_when=FIRST_COMPLETED)
             judgements = future.result() if future.done() else in_flight.fatal.result()
-            in_flight.flying.popleft()
-            yield first.item, judgements[first.place]
+            in_flight.pending.popleft()
+            yield first.item, judgements[first.position]
     finally:
-        for entry in in_flight.flying:
-            if entry.judged is not None:
-                entry.judged.cancel()
-    if in_flight.broken is not None:
-        raise in_flight.broken
+        for entry in in_flight.pending:
+            if entry.judgements is not None:
+                entry.judgements.cancel()
+    if in_flight.input_error is not None:
+        raise in_flight.input_error
 
 
-def _pass_on(fatal: Future[list[Judgement]], done: Future[list[Judgement]]) -> None:
+def _forward_error(fatal: Future[list[Judgement]], done: Future[list[Judgement]]) -> None:
     error = None if done.cancelled() else done.exception()
     if error is not None:
         with contextlib.suppress(InvalidStateError):
             fatal.set_exception(error)
 
 
-async def _judge(runner: JudgeRunner, judge: Judge, table: Question) -> list[Judgement]:
-    with runner.asking(table):
-        return await judge.judge(table.items)
+async def _judge(runner: JudgeRunner, judge: Judge, question: Question) -> list[Judgement]:
+    with runner.call_context(question):
+        return await judge.judge(question.items)

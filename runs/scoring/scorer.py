@@ -29,7 +29,7 @@ from debate_judge.runs.export.loaded import LoadedJudge, open_judge
 from debate_judge.runs.export.manifest import Export
 from debate_judge.runs.export.recorded import intervals_in
 from debate_judge.runs.flags.declaration import cli_name
-from debate_judge.runs.flags.lm import limits, require_server
+from debate_judge.runs.flags.lm import lm_options, require_server
 from debate_judge.runs.flags.parser import RESUMES
 from debate_judge.runs.flags.text_layout import say
 from debate_judge.runs.runner.streaming import Score, group_items, score_of
@@ -298,7 +298,7 @@ def open_program(flags: ScoreFlags | ServeFlags, export: Export | None = None) -
     if calls_lm:
         # An address that only the export names is refused, and not tried.
         require_server(*resolve_lm(export, flags.lm, flags.api_base)[:2], flags.store)
-    judge = connect(export, flags, replies_folder(flags.store, spec), limits(flags))
+    judge = connect(export, flags, replies_folder(flags.store, spec), lm_options(flags))
     if calls_lm and judge.lm.destination is not None:
         say(judge.lm.destination)
     return judge

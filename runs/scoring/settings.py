@@ -43,7 +43,7 @@ class ScoreFlags(EndpointFlags, LimitFlags, EstimateFlags, EngineFlags):
     out: str = setting(..., "file for the scores: .jsonl, .csv, .xlsx or .parquet", metavar="FILE")
     wide: bool = setting(False, "one row per text, with columns for each aspect's score, reason and decision")
     keep_columns: bool = setting(False, "begin each row with the columns of the input")
-    aspects: tuple[str, ...] = setting((), "aspects to score, comma-separated", shown="all that the judge knows")
+    aspects: tuple[str, ...] = setting((), "aspects to score, comma-separated", default_text="all that the judge knows")
     task: str | None = setting(
         None, "score only the groups of this task; without it a group of another task is an error"
     )
@@ -66,12 +66,12 @@ class ScoreFlags(EndpointFlags, LimitFlags, EstimateFlags, EngineFlags):
         "use the server address that the export names, after you confirm it on the terminal",
         affects_results=False,
     )
-    lm: str | None = setting(None, "PROVIDER/MODEL, or offline", shown="as compiled")
+    lm: str | None = setting(None, "PROVIDER/MODEL, or offline", default_text="as compiled")
     transcripts: str | None = setting(None, "also write every debate to this file, as JSON lines", metavar="FILE")
     max_unscored: float = MAX_UNSCORED
     store: str = STORE
     replies: str | None = REPLIES
-    max_tokens: int | None = setting(None, MAX_TOKENS, ge=1, shown="as compiled")
+    max_tokens: int | None = setting(None, MAX_TOKENS, ge=1, default_text="as compiled")
 
 
 @flag_group("service")
@@ -116,7 +116,7 @@ class ServeFlags(ServiceFlags, AddressFlags, PaceFlags):
         "use the server address that the export names, after you confirm it on the terminal",
         affects_results=False,
     )
-    lm: str | None = setting(None, "PROVIDER/MODEL, or offline", shown="as compiled")
+    lm: str | None = setting(None, "PROVIDER/MODEL, or offline", default_text="as compiled")
     store: str = STORE
     replies: str | None = REPLIES
-    max_tokens: int | None = setting(None, MAX_TOKENS, ge=1, shown="as compiled")
+    max_tokens: int | None = setting(None, MAX_TOKENS, ge=1, default_text="as compiled")

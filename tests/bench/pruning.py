@@ -26,11 +26,11 @@ from optuna.pruners import NopPruner
 from debate_judge import data
 from debate_judge.data.agreement.tables import GroupScores
 from debate_judge.data.schema import Aspect, Corpus, Granularity
-from debate_judge.optimize.search.choice_scores import ChoiceScores, CrossFitted
+from debate_judge.optimize.search.choice_scores import ChoiceScores, CrossFittedJudge
 from debate_judge.optimize.search.outcomes import Criterion
-from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, Point, Space
+from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, Point, SearchSpace
 from debate_judge.optimize.search.pooling import group_values
-from debate_judge.optimize.search.study import BREADTHS, SearchPlan, Strategy, Study
+from debate_judge.optimize.search.study import SEARCH_LIMITS, SearchPlan, Strategy, Study
 from debate_judge.programs import build_preset
 from debate_judge.programs.debate.personas import PERSONAS
 from debate_judge.programs.lm.store import SqlStore
@@ -44,13 +44,11 @@ Recorded = Mapping[Point, Mapping[str, tuple[GroupScores, float]]]
 """Point -> group -> its scores, and LM calls for all of its candidates."""
 
 
-class InTurn:
+class SequentialRunner:
     """Stands for a runner: what was recorded is there at once."""
 
-    lm_is_remote = False
-
-    def at_once(self, works: Sequence[Callable[[], object]]) -> list[object]:
-        return [work() for work in works]
+    def run_concurrently(self, jobs: Sequence[Callable[[], object]]) -> list[object]:
+        return [work() for work in jobs]
 
 
 @dataclass
@@ -64,7 +62,7 @@ class Replayed:
     """(variant, group) -> calls of the longest debate that was asked for."""
     ties: dict[tuple[JudgeVariant, int, str], float] = field(default_factory=dict)
 
-    runner: InTurn = field(default_factory=InTurn)
+    runner: SequentialRunner = field(default_factory=SequentialRunner)
 
     @property
     def aspects(self) -> tuple[Aspect, ...]:
@@ -98,20 +96,24 @@ class Replayed:
         return sum(self.asked.values()) + sum(self.ties.values())
 
 
-def space_of(judges: Collection[str], own: str) -> Space:
-    return Space((NO_KNOWLEDGE,), (own, *(n for n in judges if n != own)), tuple(range(ROUNDS + 1)), (False, True))
+def space_of(judges: Collection[str], own: str) -> SearchSpace:
+    return SearchSpace(
+        (NO_KNOWLEDGE,), (own, *(n for n in judges if n != own)), tuple(range(ROUNDS + 1)), (False, True)
+    )
 
 
-def recorded(corpus: Corpus, runner: JudgeRunner) -> tuple[Space, dict[str, Recorded]]:
+def recorded(corpus: Corpus, runner: JudgeRunner) -> tuple[SearchSpace, dict[str, Recorded]]:
     """Aspect -> what every point of the untuned debate does on a corpus."""
     base = build_preset("debate", {})
     own = str(base.config()["persona"])
     judges = base.variants({name: persona.text for name, persona in PERSONAS.items()})
     space = space_of(list(judges), own)
-    variants = {JudgeVariant(NO_KNOWLEDGE, name): CrossFitted(judge) for name, judge in judges.items()}
+    variants = {JudgeVariant(NO_KNOWLEDGE, name): CrossFittedJudge(judge) for name, judge in judges.items()}
     found: dict[str, Recorded] = {}
     for name in corpus.rated_aspects():
-        held = ChoiceScores(variants, {"dev": corpus}, [corpus.task.aspect(name)], runner, label=name, fixed={})
+        held = ChoiceScores(
+            variants, {"dev": corpus}, [corpus.task.aspect(name)], runner, label=name, fixed_granularities={}
+        )
         by_point: dict[Point, dict[str, tuple[GroupScores, float]]] = {}
         for point in sorted(space.points(), key=lambda point: -point.rounds):
             scores, _ = held.scores(point)
@@ -125,7 +127,7 @@ def recorded(corpus: Corpus, runner: JudgeRunner) -> tuple[Space, dict[str, Reco
 
 
 def measured(
-    corpus: Corpus, space: Space, found: Mapping[str, Recorded], splits: int, effort: str, seed: int = 0
+    corpus: Corpus, space: SearchSpace, found: Mapping[str, Recorded], splits: int, effort: str, seed: int = 0
 ) -> dict[str, dict[str, float]]:
     """With and without pruning: means of calls and held-out agreement, and how often the two choose alike."""
     ids = [group.id for group in corpus.groups]
@@ -141,7 +143,12 @@ def measured(
             criterion = Criterion("spearman", "summary")
             strategy = Strategy() if pruning else Strategy(pruner=lambda expensive: NopPruner())
             plan = SearchPlan(
-                criterion=criterion, breadth=BREADTHS[effort], seed=number, study="s", storage=None, strategy=strategy
+                criterion=criterion,
+                limits=SEARCH_LIMITS[effort],
+                seed=number,
+                study_name="s",
+                storage=None,
+                strategy=strategy,
             )
             study = Study(cast(Mapping[str, ChoiceScores], units), space, plan)
             study.optimize()
@@ -157,7 +164,7 @@ def measured(
             rows[pruning].append((float(np.mean(agreement)), sum(unit.calls for unit in units.values())))
             if pruning:
                 result = next(iter(results.values()))
-                dropped.append(len(result.dropped) / (len(result.dropped) + len(result.outcomes)))
+                dropped.append(len(result.pruned) / (len(result.pruned) + len(result.outcomes)))
         alike.append(np.mean([chosen[True][name] == chosen[False][name] for name in found]))
     return {
         "pruned" if pruning else "whole": {
@@ -172,7 +179,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", action="append", required=True, metavar="NAME=PATH", help="a rated set; repeatable")
     parser.add_argument("--splits", type=int, default=100)
-    parser.add_argument("--effort", choices=tuple(BREADTHS), default="light")
+    parser.add_argument("--effort", choices=tuple(SEARCH_LIMITS), default="light")
     parser.add_argument("--store", help="where the replies of the offline LM are kept; a temporary folder by default")
     parser.add_argument("--json", help="also write the figures here")
     flags = parser.parse_args(argv)

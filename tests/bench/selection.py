@@ -26,9 +26,9 @@ import numpy as np
 from debate_judge import data
 from debate_judge.data.agreement.correlations import Floats
 from debate_judge.data.schema import Corpus
-from debate_judge.optimize.search.choice_scores import ChoiceScores, CrossFitted
-from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, Point, Space
-from debate_judge.optimize.search.pooling import Evaluated, group_values, pooled
+from debate_judge.optimize.search.choice_scores import ChoiceScores, CrossFittedJudge
+from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, Point, SearchSpace
+from debate_judge.optimize.search.pooling import EvaluatedPoints, choose_points, group_values
 from debate_judge.programs import build_preset
 from debate_judge.programs.debate.personas import PERSONAS
 from debate_judge.programs.lm.store import SqlStore
@@ -39,12 +39,12 @@ CHOICE = 0.6
 ROUNDS = 3
 
 
-def best(found: Evaluated) -> list[int]:
+def best(found: EvaluatedPoints) -> list[int]:
     """For each aspect the largest mean, whatever it costs."""
     return [int(found.values[aspect].mean(axis=1).argmax()) for (aspect,) in found.units]
 
 
-RULES = {"pooled": pooled, "best": best}
+RULES = {"pooled": choose_points, "best": best}
 
 
 @dataclass(frozen=True)
@@ -69,15 +69,17 @@ def scored(corpus: Corpus, runner: JudgeRunner) -> Scored:
     base = build_preset("debate", {})
     own = str(base.config()["persona"])
     judges = base.variants({name: persona.text for name, persona in PERSONAS.items()})
-    space = Space((NO_KNOWLEDGE,), (own, *(n for n in judges if n != own)), tuple(range(ROUNDS + 1)), (False, True))
-    variants = {JudgeVariant(NO_KNOWLEDGE, name): CrossFitted(judge) for name, judge in judges.items()}
+    space = SearchSpace(
+        (NO_KNOWLEDGE,), (own, *(n for n in judges if n != own)), tuple(range(ROUNDS + 1)), (False, True)
+    )
+    variants = {JudgeVariant(NO_KNOWLEDGE, name): CrossFittedJudge(judge) for name, judge in judges.items()}
     points = sorted(space.points(), key=space.complexity)
     names = corpus.rated_aspects()
     values = np.full((len(names), len(points), len(corpus.groups)), np.nan)
     calls = np.zeros_like(values)
     for a, name in enumerate(names):
         aspect = corpus.task.aspect(name)
-        held = ChoiceScores(variants, {"dev": corpus}, [aspect], runner, label=name, fixed={})
+        held = ChoiceScores(variants, {"dev": corpus}, [aspect], runner, label=name, fixed_granularities={})
         for number, point in sorted(enumerate(points), key=lambda pair: -pair[1].rounds):
             found, _ = held.scores(point)
             by_group = group_values(found[name], "spearman", "summary")
@@ -121,9 +123,9 @@ def measured(found: Scored, splits: int, seed: int = 0) -> dict[str, dict[str, f
     }
 
 
-def _evaluated(found: Scored, groups: Any) -> Evaluated:
+def _evaluated(found: Scored, groups: Any) -> EvaluatedPoints:
     values = [v[:, groups] for v in found.values]
-    return Evaluated(
+    return EvaluatedPoints(
         [v[:, ~np.isnan(v[0])] for v in values],
         found.calls[:, :, groups].mean(axis=2),
         [[a] for a in range(len(values))],

@@ -19,7 +19,7 @@ from debate_judge.programs.lm import loop
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.reply import Messages, Reply
 from debate_judge.programs.roles.parsing import REQUEST
-from debate_judge.runs.runner.runner import JudgeRunner, scored
+from debate_judge.runs.runner.runner import JudgeRunner, verdicts
 from debate_judge.runs.runner.streaming import group_items, judge_in_order
 
 ROUNDS = 3
@@ -128,6 +128,6 @@ def run(corpus: Corpus, arguments: argparse.Namespace, concurrency: int, prefix_
             judgements = [judgement for _, judgement in judge_in_order(preamble, compiled, items)]
         else:
             judgements = [j for a in aspects for j in preamble.judge(judge, corpus_items(corpus, a))]
-    if len(scored(judgements)) != len(judgements):
+    if len(verdicts(judgements)) != len(judgements):
         raise RuntimeError("a reply could not be read")
     return played.requests

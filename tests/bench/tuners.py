@@ -21,7 +21,7 @@ from debate_judge.data.schema import Aspect, Corpus
 from debate_judge.data.splits import split
 from debate_judge.optimize.examples import examples
 from debate_judge.optimize.settings import EFFORTS
-from debate_judge.optimize.tuners import Tuning, tuner_named
+from debate_judge.optimize.tuners import Tuning, find_tuner
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import Judge, round_to_granularity
 from debate_judge.programs.make_lm import make_lm
@@ -37,7 +37,7 @@ def measured(name: str, corpus: Corpus, aspect: Aspect, seed: int, effort: str) 
             statistic="spearman", runner=runner,
             reflection=runner.lm, proposals=EFFORTS[effort][0], trials=EFFORTS[effort][1], seed=seed, label=aspect.name,
         )  # fmt: skip
-        judge = tuner_named(name)(tuning).compile(Debate(rounds=1, together=16), trainset=train)
+        judge = find_tuner(name)(tuning).compile(Debate(rounds=1, together=16), trainset=train)
         calls = runner.lm.meter.executed.total()
         return agreement(runner, judge, held_out, 0), agreement(runner, judge, held_out, 1), calls
 

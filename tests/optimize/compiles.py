@@ -9,7 +9,7 @@ from typing import Any
 
 from debate_judge.data.schema import Corpus
 from debate_judge.optimize.context import CompilePlan, Run
-from debate_judge.optimize.job import compile_judge, split
+from debate_judge.optimize.job import compile_judge, make_plan
 from debate_judge.optimize.rated_data import load
 from debate_judge.optimize.result import Result
 from debate_judge.optimize.settings import Settings
@@ -17,8 +17,8 @@ from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.runs.runner.runner import JudgeRunner
 
 
-def prepared(settings: Settings, personas: Mapping[str, str], corpus: Corpus | None = None) -> CompilePlan:
-    return split(load(settings, corpus), settings, personas)
+def plan_of(settings: Settings, personas: Mapping[str, str], corpus: Corpus | None = None) -> CompilePlan:
+    return make_plan(load(settings, corpus), settings, personas)
 
 
 def compiled(
@@ -26,7 +26,7 @@ def compiled(
 ) -> Result:
     """Compile with `runner`; `changes` are those of its `Run`."""
 
-    def opened(plan: CompilePlan) -> nullcontext[Run]:
+    def run_factory(plan: CompilePlan) -> nullcontext[Run]:
         return nullcontext(replace(Run.of(plan, runner, None, reflection), **changes))
 
-    return compile_judge(settings, personas, opened=opened)
+    return compile_judge(settings, personas, run_factory=run_factory)

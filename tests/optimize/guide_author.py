@@ -40,12 +40,12 @@ class Author:
 
     def __init__(self, *guides: str) -> None:
         self.guides = list(guides)
-        self.shown: list[str] = []
-        """The rated texts of each request for a guide."""
+        self.guide_prompts: list[str] = []
+        """The prompts for guides, with rated texts."""
 
     def __call__(self, prompt: str) -> str:
         if "[[ ## rated ## ]]" in prompt:
-            self.shown.append(prompt)
+            self.guide_prompts.append(prompt)
             guide = self.guides.pop(0) if len(self.guides) > 1 else self.guides[0]
             return f"[[ ## analysis ## ]]\nThey like size.\n\n[[ ## guide ## ]]\n{guide}\n\n[[ ## completed ## ]]"
         if "[[ ## drafts ## ]]" in prompt:

@@ -8,8 +8,8 @@ from typing import Any
 
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.optimize.search.choice_scores import ChoiceScores
-from debate_judge.optimize.search.knowledge import Knowledge, Variants
-from debate_judge.optimize.search.points import Space
+from debate_judge.optimize.search.knowledge import Knowledge, VariantJudges
+from debate_judge.optimize.search.points import SearchSpace
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import STRICT
 from debate_judge.programs.judge import DebateConfig
@@ -32,11 +32,11 @@ CORPUS = Corpus(
     ),
     Origin("test", "nowhere"),
 )
-SPACE = Space(("none",), ("strict",), (0,), (False,), readings=("side by side", "alone"), joint=True)
+SPACE = SearchSpace(("none",), ("strict",), (0,), (False,), readings=("side by side", "alone"), joint=True)
 BASE = Debate(STRICT, DebateConfig(0), together=8)
 
 
-def true(prompt: str, text: str, aspect: str) -> float:
+def true_rating(prompt: str, text: str, aspect: str) -> float:
     """What the raters gave."""
     worth = int(text.removeprefix("Worth ").rstrip("."))
     source = int(section(prompt, "source").removeprefix("Source ").rstrip("."))
@@ -48,7 +48,7 @@ def _aspect(prompt: str, label: str) -> str:
 
 
 def units(
-    runner: JudgeRunner, space: Space = SPACE, kinds: Mapping[str, Sequence[Knowledge]] | None = None,
+    runner: JudgeRunner, space: SearchSpace = SPACE, kinds: Mapping[str, Sequence[Knowledge]] | None = None,
     base: Debate = BASE, train: Sequence[int] = (),
 ) -> dict[str, ChoiceScores]:  # fmt: skip
     dev = tuple(group for i, group in enumerate(CORPUS.groups) if i not in train)
@@ -58,12 +58,12 @@ def units(
     }
     made = {
         aspect.name: ChoiceScores(
-            Variants({"strict": base}, (kinds or {}).get(aspect.name, ()), space),
+            VariantJudges({"strict": base}, (kinds or {}).get(aspect.name, ()), space),
             parts,
             (aspect,),
             runner,
             label=aspect.name,
-            fixed={},
+            fixed_granularities={},
         )
         for aspect in CORPUS.task.aspects
     }

@@ -8,7 +8,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Granularity, Origin, RatedGroup, Scale, Task
-from debate_judge.optimize.search.choice_scores import ChoicePart, ChoiceScores, CrossFitted
+from debate_judge.optimize.search.choice_scores import ChoicePart, ChoiceScores, CrossFittedJudge
 from debate_judge.optimize.search.points import JudgeVariant
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import PLAIN, STRICT
@@ -35,15 +35,15 @@ CORPUS = Corpus(
 )
 
 
-def dice(prompt: str, sides: int) -> int:
+def pseudorandom(prompt: str, sides: int) -> int:
     return zlib.crc32(prompt.encode()) % sides
 
 
-MOODY = debater(
-    score=lambda prompt: str(1 + dice(prompt, 9) / 2),
-    decision=lambda prompt: "NO ISSUE" if dice(prompt, 3) == 0 else "ISSUE",
-    feedback=lambda prompt: f"Consider {dice(prompt, 100)}, {section(prompt, 'role')[:20]}",
-    final_score=lambda prompt: str(1 + dice(prompt, 5)),
+NOISY = debater(
+    score=lambda prompt: str(1 + pseudorandom(prompt, 9) / 2),
+    decision=lambda prompt: "NO ISSUE" if pseudorandom(prompt, 3) == 0 else "ISSUE",
+    feedback=lambda prompt: f"Consider {pseudorandom(prompt, 100)}, {section(prompt, 'role')[:20]}",
+    final_score=lambda prompt: str(1 + pseudorandom(prompt, 5)),
 )
 
 
@@ -58,7 +58,9 @@ PARTS: dict[ChoicePart, Corpus] = {
 
 
 def scores_of(
-    runner: JudgeRunner, aspects: tuple[Aspect, ...], fixed: Mapping[str, Granularity] = MappingProxyType({})
+    runner: JudgeRunner,
+    aspects: tuple[Aspect, ...],
+    fixed_granularities: Mapping[str, Granularity] = MappingProxyType({}),
 ) -> ChoiceScores:
-    judges = {JudgeVariant("none", name): CrossFitted(judge) for name, judge in variants().items()}
-    return ChoiceScores(judges, PARTS, aspects, runner, label="test", fixed=fixed)
+    judges = {JudgeVariant("none", name): CrossFittedJudge(judge) for name, judge in variants().items()}
+    return ChoiceScores(judges, PARTS, aspects, runner, label="test", fixed_granularities=fixed_granularities)

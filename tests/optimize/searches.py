@@ -14,10 +14,10 @@ from debate_judge.data.agreement.tables import GroupScores
 from debate_judge.data.schema import GRANULARITIES, Aspect, Scale
 from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.outcomes import Criterion, SearchResult
-from debate_judge.optimize.search.points import Point, Space
-from debate_judge.optimize.search.study import Breadth, SearchPlan, Strategy, Study
+from debate_judge.optimize.search.points import Point, SearchSpace
+from debate_judge.optimize.search.study import SearchLimits, SearchPlan, Strategy, Study
 
-SPACE = Space(("none", "guide"), ("strict", "plain", "mild"), (0, 1, 2, 3), (False, True))
+SPACE = SearchSpace(("none", "guide"), ("strict", "plain", "mild"), (0, 1, 2, 3), (False, True))
 """114 points: 2 single calls, 6 debates, 18 Tie-breakers, and what is read off them."""
 
 
@@ -25,14 +25,14 @@ def group(name: str, ratings: Sequence[float | None], scores: Sequence[float | N
     return GroupScores(name, tuple(str(i) for i in range(len(ratings))), tuple(ratings), tuple(scores))
 
 
-class InTurn:
+class SequentialRunner:
     """A runner whose LM answers at once."""
 
-    def run_concurrently(self, works: Sequence[Callable[[], object]]) -> list[object]:
-        return [work() for work in works]
+    def run_concurrently(self, jobs: Sequence[Callable[[], object]]) -> list[object]:
+        return [work() for work in jobs]
 
 
-class Fake:
+class FakeScores:
     """Scores that are made up, and that remember what they were asked.
 
     Args:
@@ -47,16 +47,16 @@ class Fake:
         noise: Callable[[Point], float],
         calls: Callable[[Point], float] = lambda p: 1 + 2 * p.rounds + 0.5 * p.tie_breaker,
         stop_at: int | None = None,
-        known: Callable[[Point], int] = lambda p: 10,
+        judgeable: Callable[[Point], int] = lambda p: 10,
         seed: int = 0,
     ) -> None:
-        self.noise, self.calls, self.stop_at, self.known, self.seed = noise, calls, stop_at, known, seed
-        self.runner = InTurn()
+        self.noise, self.calls, self.stop_at, self.judgeable, self.seed = noise, calls, stop_at, judgeable, seed
+        self.runner = SequentialRunner()
         self.aspects = (Aspect("a", "?", Scale(1, 6)),)
         self.groups = [str(i) for i in range(10)]
         self.asked: list[Point] = []
         """Points in the order in which they were first asked about."""
-        self.blocks: dict[Point, int] = {}
+        self.groups_asked: dict[Point, int] = {}
         """The most groups that each was asked about."""
 
     def scores(self, point: Point, only: Collection[str] | None = None) -> tuple[dict[str, list[GroupScores]], float]:
@@ -67,49 +67,55 @@ class Fake:
         groups = [
             group(str(i), row, [r + rng.gauss(0, self.noise(point)) for r in row]) for i, row in enumerate(ratings)
         ]
-        known = [g for g in groups[: self.known(point)] if only is None or g.group in only]
-        return {self.aspects[0].name: known}, self.calls(point)
+        judgeable = [g for g in groups[: self.judgeable(point)] if only is None or g.group in only]
+        return {self.aspects[0].name: judgeable}, self.calls(point)
 
     def prefetch(self, points: Iterable[Point], only: Collection[str] | None = None) -> None:
         for point in points:
-            if len(self.asked) == self.stop_at and point not in self.blocks:
+            if len(self.asked) == self.stop_at and point not in self.groups_asked:
                 raise KeyboardInterrupt
-            if point not in self.blocks:
+            if point not in self.groups_asked:
                 self.asked.append(point)
-            self.blocks[point] = max(self.blocks.get(point, 0), 10 if only is None else len(only))
+            self.groups_asked[point] = max(self.groups_asked.get(point, 0), 10 if only is None else len(only))
 
     def granularity(self, aspect: str, point: Point) -> str:
         return point.granularity
 
 
-def breadth(trials: int, kinds: int = 2) -> Breadth:
-    return Breadth(kinds, trials, candidates=1000, trials=trials)
+def limits_of(trials: int, kinds: int = 2) -> SearchLimits:
+    return SearchLimits(kinds, trials, candidates=1000, trials=trials)
 
 
-EVERYTHING = breadth(1000)
+UNLIMITED = limits_of(1000)
 UNPRUNED = Strategy(pruner=lambda expensive: NopPruner())
 
 
-def plan(storage: Path | None, broad: Breadth, seed: int = 0, study: str = "s", prune: bool = False) -> SearchPlan:
+def plan(
+    storage: Path | None, limits: SearchLimits, seed: int = 0, study: str = "s", prune: bool = False
+) -> SearchPlan:
     criterion, strategy = Criterion("spearman", "summary"), Strategy() if prune else UNPRUNED
-    return SearchPlan(criterion=criterion, breadth=broad, seed=seed, study=study, storage=storage, strategy=strategy)
+    return SearchPlan(
+        criterion=criterion, limits=limits, seed=seed, study_name=study, storage=storage, strategy=strategy
+    )
 
 
 def search(
-    units: Mapping[str, ChoiceScores], space: Space, planned: SearchPlan, **options: Any
+    units: Mapping[str, ChoiceScores], space: SearchSpace, planned: SearchPlan, **options: Any
 ) -> dict[str, SearchResult]:
     study = Study(units, space, planned, **options)
     study.optimize()
     return study.results()
 
 
-def run(fake: Fake, storage: Path | None, broad: Breadth = EVERYTHING, seed: int = 0, **options: Any) -> SearchResult:
+def run_search(
+    fake: FakeScores, storage: Path | None, limits: SearchLimits = UNLIMITED, seed: int = 0, **options: Any
+) -> SearchResult:
     units = {"a": cast(ChoiceScores, fake)}
-    planned = plan(storage, broad, seed, prune=options.pop("prune", False))
+    planned = plan(storage, limits, seed, prune=options.pop("prune", False))
     return search(units, options.pop("space", SPACE), planned, **options)["a"]
 
 
-def varied(point: Point) -> float:
+def varied_noise(point: Point) -> float:
     """Noise that differs from point to point; least for the plain persona with a guide in the second round."""
     return (
         0.5 * (point.persona != "plain")
@@ -122,26 +128,26 @@ def varied(point: Point) -> float:
 # --- what is tried ---
 
 
-def named(point: Point) -> str:
+def short_name(point: Point) -> str:
     rounds = f"{point.rounds}{'T' if point.tie_breaker else ''}"
     return f"{point.knowledge} {point.persona} {rounds}" if point.rounds else point.knowledge
 
 
-def tried(fake: Fake) -> list[str]:
+def tried_points(fake: FakeScores) -> list[str]:
     """What cost calls, in its order: of a debate its full length."""
     longest: dict[tuple[object, bool], Point] = {}
     for point in fake.asked:
         key = point.variant if point.rounds else (point.knowledge, point.reading), point.tie_breaker
         longest.setdefault(key, point)
-    return [named(point) for point in longest.values()]
+    return [short_name(point) for point in longest.values()]
 
 
 # --- stopped and resumed ---
 
 
-def told(found: SearchResult) -> tuple[Any, ...]:
+def figures_of(found: SearchResult) -> tuple[Any, ...]:
     return found.chosen.point, [(o.point, o.agreement, o.calls) for o in found.outcomes]
 
 
-BROAD = breadth(9)
+NINE_TRIALS = limits_of(9)
 """6 starting points, 3 suggestions of the sampler."""

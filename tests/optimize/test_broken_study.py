@@ -13,13 +13,13 @@ import pytest
 
 from debate_judge.data.errors import InputError
 from debate_judge.optimize.search.outcomes import SearchResult
-from tests.optimize.searches import BROAD, Fake, run, told, varied
+from tests.optimize.searches import NINE_TRIALS, FakeScores, figures_of, run_search, varied_noise
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[SearchResult, bytes]:
     file = tmp_path_factory.mktemp("whole") / "study.log"
-    return run(Fake(varied), file, BROAD), file.read_bytes()
+    return run_search(FakeScores(varied_noise), file, NINE_TRIALS), file.read_bytes()
 
 
 def cut(log: bytes, rng: random.Random) -> bytes:
@@ -52,9 +52,9 @@ def test_the_search_ends_as_it_would_whatever_its_file_holds(
     for seed in range(2):
         file = tmp_path / f"{seed}.log"
         file.write_bytes(damage(log, random.Random(seed)))
-        assert told(run(Fake(varied), file, BROAD)) == told(expected)
+        assert figures_of(run_search(FakeScores(varied_noise), file, NINE_TRIALS)) == figures_of(expected)
         # What was made anew is whole.
-        assert told(run(Fake(varied), file, BROAD)) == told(expected)
+        assert figures_of(run_search(FakeScores(varied_noise), file, NINE_TRIALS)) == figures_of(expected)
 
 
 @pytest.mark.parametrize("damage", [without_a_line, blank])
@@ -66,7 +66,7 @@ def test_a_broken_file_is_set_aside_with_a_word(
 ) -> None:
     file = tmp_path / "study.log"
     file.write_bytes(damage(whole[1], random.Random(1)))
-    run(Fake(varied), file, BROAD)
+    run_search(FakeScores(varied_noise), file, NINE_TRIALS)
     assert (tmp_path / "study.log.broken").exists()
     (told_once,) = (record.getMessage() for record in caplog.records if "broken" in record.getMessage())
     assert str(file) in told_once
@@ -74,7 +74,7 @@ def test_a_broken_file_is_set_aside_with_a_word(
     storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(file)))
     assert optuna.load_study(study_name=None, storage=storage).trials
     caplog.clear()
-    run(Fake(varied), file, BROAD)
+    run_search(FakeScores(varied_noise), file, NINE_TRIALS)
     assert [record for record in caplog.records if "broken" in record.getMessage()] == []
 
 
@@ -93,5 +93,5 @@ def test_a_disk_that_is_full_ends_the_search_which_goes_on_when_there_is_room(
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", fsync)
         with pytest.raises(InputError, match="No space left on device"):
-            run(Fake(varied), file, BROAD)
-    assert told(run(Fake(varied), file, BROAD)) == told(whole[0])
+            run_search(FakeScores(varied_noise), file, NINE_TRIALS)
+    assert figures_of(run_search(FakeScores(varied_noise), file, NINE_TRIALS)) == figures_of(whole[0])

@@ -6,22 +6,22 @@ from collections.abc import Iterable
 from typing import Any
 
 from debate_judge.optimize.search.choice_scores import ChoiceScores
-from debate_judge.optimize.search.points import Point, Space
+from debate_judge.optimize.search.points import Point, SearchSpace
 from debate_judge.programs.judge import corpus_items
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import scripted_lm
-from tests.optimize.noisy_judges import ASPECTS, CORPUS, MOODY, scores_of, variants
+from tests.optimize.noisy_judges import ASPECTS, CORPUS, NOISY, scores_of, variants
 from tests.programs.debates import is_open
 
 # --- what may be chosen ---
 
 
-def every(space: Space, scores: ChoiceScores) -> Iterable[tuple[Point, Any]]:
+def every(space: SearchSpace, scores: ChoiceScores) -> Iterable[tuple[Point, Any]]:
     return ((point, scores.scores(point)) for point in reversed(space.points()))
 
 
-def test_all_points_are_read_off_one_debate_per_variant_and_one_tie_break_per_n() -> None:
-    space, lm = Space(("none",), ("strict", "plain"), (0, 1, 2, 3), (False, True)), scripted_lm(MOODY)
+def test_all_points_are_derived_from_one_debate_per_variant_and_one_tie_break_per_n() -> None:
+    space, lm = SearchSpace(("none",), ("strict", "plain"), (0, 1, 2, 3), (False, True)), scripted_lm(NOISY)
     with JudgeRunner(lm, progress=False) as runner:
         for _, (scores, calls) in every(space, scores_of(runner, ASPECTS)):
             assert set(scores) == {"clear", "sound"}
@@ -41,11 +41,11 @@ def test_all_points_are_read_off_one_debate_per_variant_and_one_tie_break_per_n(
     assert lm.meter.requested.total() == 2 * debates + ties
 
 
-def test_a_reading_is_what_a_debate_of_that_kind_says() -> None:
-    space = Space(("none",), ("strict", "plain"), (0, 1, 2), (False, True))
+def test_scores_of_a_point_are_those_of_its_judge() -> None:
+    space = SearchSpace(("none",), ("strict", "plain"), (0, 1, 2), (False, True))
     with (
-        JudgeRunner(scripted_lm(MOODY), progress=False) as runner,
-        JudgeRunner(scripted_lm(MOODY), progress=False) as fresh,
+        JudgeRunner(scripted_lm(NOISY), progress=False) as runner,
+        JudgeRunner(scripted_lm(NOISY), progress=False) as fresh,
     ):
         for point, (scores, calls) in every(space, scores_of(runner, ASPECTS[:1])):
             judge = variants()[point.persona].with_debate(rounds=point.rounds, tie_breaker=point.tie_breaker)
@@ -55,13 +55,13 @@ def test_a_reading_is_what_a_debate_of_that_kind_says() -> None:
             assert [s for g in scores["clear"] for s in g.scores] == reported
 
 
-def test_scores_that_may_not_be_rounded_are_read_as_given() -> None:
+def test_a_fixed_granularity_overrides_that_of_the_point() -> None:
     whole, given = (Point("none", "strict", 0, False, g) for g in ("whole", "given"))
-    with JudgeRunner(scripted_lm(MOODY), progress=False) as runner:
-        scores = scores_of(runner, ASPECTS, fixed={"sound": "given"})
+    with JudgeRunner(scripted_lm(NOISY), progress=False) as runner:
+        scores = scores_of(runner, ASPECTS, fixed_granularities={"sound": "given"})
         assert scores.scores(whole)[0]["sound"] == scores.scores(given)[0]["sound"]
         assert scores.scores(whole)[0]["clear"] != scores.scores(given)[0]["clear"]
-        kept = scores_of(runner, ASPECTS, fixed={"sound": "whole"})
+        kept = scores_of(runner, ASPECTS, fixed_granularities={"sound": "whole"})
         assert kept.scores(given)[0]["sound"] == scores_of(runner, ASPECTS).scores(whole)[0]["sound"]
 
 

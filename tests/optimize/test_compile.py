@@ -248,7 +248,7 @@ def test_a_search_makes_about_as_many_passes_as_were_planned(
 ) -> None:
     made: dict[str, int] = {}
     planned: dict[str, int] = {}
-    over = RunProgress.over
+    over = RunProgress.track
 
     @contextmanager
     def counted(self: RunProgress, what: str, total: int | None) -> Iterator[ItemPass]:
@@ -259,7 +259,7 @@ def test_a_search_makes_about_as_many_passes_as_were_planned(
                 made[phase.name] = made.get(phase.name, 0) + 1
             yield one
 
-    monkeypatch.setattr(RunProgress, "over", counted)
+    monkeypatch.setattr(RunProgress, "track", counted)
     data = ["--data", str(small_corpus(tmp_path, groups=24, candidates=4)), "--folds", "1", *keys(preflight=False)]
     assert command.main([*data, *more, *keys(resamples=100, report="none"), "--store", str(tmp_path / "s")]) == 0
     assert 0.5 < made["search"] / planned["search"] < 2

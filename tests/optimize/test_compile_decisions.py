@@ -12,7 +12,7 @@ import pytest
 from debate_judge.data.agreement.decisions import DecisionRule
 from debate_judge.data.agreement.tables import GroupScores
 from debate_judge.optimize import compile as command
-from debate_judge.optimize.evaluation.comparison import _dev_cut, _one_cut
+from debate_judge.optimize.evaluation.comparison import _common_cut, _dev_cut
 from debate_judge.optimize.evaluation.held_out import HeldOutEvaluation
 from debate_judge.optimize.search.points import Point
 from tests.config_keys import keys
@@ -117,9 +117,9 @@ def test_pairs_that_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize(("calls", "expected"), [(1.0, "single call"), (1.2, "single call"), (3.0, "n = 0")])
 def test_a_choice_without_rounds_is_a_single_call_if_it_is_one(calls: float, expected: str) -> None:
-    from debate_judge.optimize.reporting.formatting import describe
+    from debate_judge.optimize.reporting.formatting import describe_point
 
-    assert describe(Point("none", "default", 0, False, "given"), calls) == expected
+    assert describe_point(Point("none", "default", 0, False, "given"), calls) == expected
 
 
 def rated(part: str, shift: float) -> list[GroupScores]:
@@ -143,7 +143,7 @@ def test_the_cut_is_tuned_on_dev_alone_and_one_for_all_folds_changes_no_decision
     cuts = [_dev_cut(fold, "a", question) for fold in folds]
     assert [(cut.cut, cut.chosen_on) for cut in cuts] == [(pytest.approx(0.1), "dev"), (pytest.approx(0.8), "dev")]
     scores = [fold.scores["compiled"]["a"] for fold in folds]
-    whole, moved = _one_cut(cuts, scores)
+    whole, moved = _common_cut(cuts, scores)
     assert whole.cut == pytest.approx(0.45)
     assert [s >= (whole.cut or 0) for group in moved for s in group.scores if s is not None] == [
         s >= (cut.cut or 0)

@@ -17,7 +17,7 @@ from dspy import lm15
 
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.optimize.examples import examples
-from debate_judge.optimize.tuners import TUNERS, Tuning, details_of, dspy_optimizers
+from debate_judge.optimize.tuners import TUNERS, Tuning, dspy_optimizers, tuning_result
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import PLAIN
 from debate_judge.programs.judge import DebateConfig, Judge
@@ -140,7 +140,7 @@ def test_they_rewrite_the_scorers_instructions_and_the_critics_persona(tuner: st
 
 def test_gepa_starts_from_the_guide_and_mipro_from_the_judge() -> None:
     lm = scripted_lm(Mind("nobody says this", "standard"))
-    found = details_of(tuned(lm, "gepa"))
+    found = tuning_result(tuned(lm, "gepa"))
     assert found.start is not None
     assert HEADING in found.start.judge.instructions()["scorer"]
     assert found.judge.instructions() == found.start.judge.instructions()

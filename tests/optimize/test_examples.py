@@ -9,7 +9,7 @@ from scipy.stats import spearmanr
 from debate_judge.data.agreement.tables import GroupScores, agreement_table
 from debate_judge.data.inference.absolute_agreement import AbsoluteScale, Objective
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
-from debate_judge.optimize.examples import BATCH, examples, group_metric
+from debate_judge.optimize.examples import MIN_BATCH_ITEMS, examples, group_metric
 
 COHERENCE = Aspect("coherence", "Do the sentences build on each other?", Scale(1, 5))
 FLUENCY = Aspect("fluency", "Is it good English?", Scale(1, 5))
@@ -55,15 +55,17 @@ def test_an_example_is_a_group_and_an_aspect() -> None:
     assert {q.text for q in found[1].questions} == {"Text 0 of g2.", "Text 1 of g2.", "Text 2 of g2."}
 
 
-SINGLES = corpus(*(group(f"g{i}", (1 + i % 5, None)) for i in range(2 * BATCH + 3)), group("unrated", (None, 3)))
+SINGLES = corpus(
+    *(group(f"g{i}", (1 + i % 5, None)) for i in range(2 * MIN_BATCH_ITEMS + 3)), group("unrated", (None, 3))
+)
 
 
 def test_without_groups_an_example_is_a_batch_of_rated_items() -> None:
     found = examples(SINGLES, [COHERENCE], grouped=False, seed=0)
-    assert [len(example.questions) for example in found] == [BATCH, BATCH, 3]
+    assert [len(example.questions) for example in found] == [MIN_BATCH_ITEMS, MIN_BATCH_ITEMS, 3]
     pairs = [(q.group, r) for example in found for q, r in zip(example.questions, example.ratings, strict=True)]
     # Every rated item once, with its own rating, in an order of its own.
-    assert sorted(pairs) == sorted((f"g{i}", 1 + i % 5) for i in range(2 * BATCH + 3))
+    assert sorted(pairs) == sorted((f"g{i}", 1 + i % 5) for i in range(2 * MIN_BATCH_ITEMS + 3))
     assert pairs != sorted(pairs)
 
 

@@ -22,7 +22,7 @@ from debate_judge.optimize.result import Result
 from debate_judge.optimize.search.points import JudgeVariant
 from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners import Tuner, Tuning
-from debate_judge.optimize.tuners.guide import guide_of, guided
+from debate_judge.optimize.tuners.guide import add_guide, guide_of
 from debate_judge.programs.judge import Judge
 from debate_judge.runs.runner.debate_cache import DebateCache
 from debate_judge.runs.runner.runner import JudgeRunner
@@ -50,11 +50,11 @@ def data(folder: Path, candidates: int = CANDIDATES, sources: int = SOURCES) -> 
     return str(path)
 
 
-def says(prompt: str) -> str:
+def score_of_text(prompt: str) -> str:
     return re.findall(r"Worth (\d)\.", prompt)[-1]
 
 
-class Noting(Teleprompter):
+class RecordingTuner(Teleprompter):
     """Writes down what it has seen."""
 
     def __init__(self, tuning: Tuning) -> None:
@@ -62,7 +62,7 @@ class Noting(Teleprompter):
 
     def compile(self, student: Judge, *, trainset: list[dspy.Example], **kwargs: Any) -> Judge:
         seen = sorted({item.group for example in trainset for item in example.questions})
-        return guided(student, f"SEEN {' '.join(seen)} END")
+        return add_guide(student, f"SEEN {' '.join(seen)} END")
 
 
 def seen_by(text: str) -> set[str]:
@@ -71,30 +71,30 @@ def seen_by(text: str) -> set[str]:
 
 
 @dataclass
-class Proved:
+class FoldedCompile:
     result: Result
     lm: ScriptedLM
 
 
-def proved(folder: Path, file: str, tuner: Tuner = Noting, **settings: Any) -> Proved:
+def compile_in_folds(folder: Path, file: str, tuner: Tuner = RecordingTuner, **settings: Any) -> FoldedCompile:
     usual: dict[str, Any] = {"task": "summarization", "aspects": ("coherence",), "max_rounds": 0, "resamples": 200}
     usual |= {"together": 0, "trials": 2, "store": str(folder / "store")}
-    lm = scripted_lm(debater(score=says))
-    with JudgeRunner(lm, progress=False, memory=DebateCache()) as runner:
+    lm = scripted_lm(debater(score=score_of_text))
+    with JudgeRunner(lm, progress=False, cache=DebateCache()) as runner:
         result = compiled(Settings(data=file, **{**usual, **settings}), {}, runner, lm, tuner=tuner)
-    return Proved(result, lm)
+    return FoldedCompile(result, lm)
 
 
 @pytest.fixture(scope="module")
-def folded(tmp_path_factory: pytest.TempPathFactory) -> Proved:
+def folded(tmp_path_factory: pytest.TempPathFactory) -> FoldedCompile:
     folder = tmp_path_factory.mktemp("folded")
-    return proved(folder, data(folder), folds=4)
+    return compile_in_folds(folder, data(folder), folds=4)
 
 
 # --- leakage ---
 
 
-def test_no_source_of_a_fold_was_seen_by_its_tuner_or_its_choice(folded: Proved) -> None:
+def test_no_source_of_a_fold_was_seen_by_its_tuner_or_its_choice(folded: FoldedCompile) -> None:
     assert len(folded.result.evaluations) == 4
     learnings = set()
     for evaluation in folded.result.evaluations:
@@ -111,14 +111,14 @@ def test_no_source_of_a_fold_was_seen_by_its_tuner_or_its_choice(folded: Proved)
     assert len(learnings) == 2, "two halves"
 
 
-def test_no_judge_was_asked_about_a_source_that_its_guide_rests_on(folded: Proved) -> None:
+def test_no_judge_was_asked_about_a_source_that_its_guide_rests_on(folded: FoldedCompile) -> None:
     asked = [(seen_by(prompt), re.findall(r"Report (g\d+) begins", prompt)) for prompt in folded.lm.prompts]
     informed = [(seen, sources) for seen, sources in asked if seen]
     assert len(informed) > SOURCES
     assert not [sources for seen, sources in informed if seen & set(sources)]
 
 
-def test_the_exported_judge_uses_all_sources(folded: Proved) -> None:
+def test_the_exported_judge_uses_all_sources(folded: FoldedCompile) -> None:
     found = folded.result.searches["coherence"]
     judge = found.scores.variants[JudgeVariant("guide", folded.result.plan.judge.config()["persona"])].judge
     own = {group.group for outcome in found.outcomes for group in outcome.scores["coherence"]}
@@ -128,15 +128,17 @@ def test_the_exported_judge_uses_all_sources(folded: Proved) -> None:
 # --- figures ---
 
 
-def test_judgements_are_those_of_the_texts_in_the_order_of_the_corpus(folded: Proved) -> None:
-    texts = [c.text for group in folded.result.plan.data.measured.groups for c in group.candidates]
-    judgements = folded.result.held_out.judged["compiled"]["coherence"]
-    assert [getattr(judgement, "score", None) for judgement in judgements] == [float(says(text)) for text in texts]
+def test_judgements_are_those_of_the_texts_in_the_order_of_the_corpus(folded: FoldedCompile) -> None:
+    texts = [c.text for group in folded.result.plan.data.evaluation_corpus.groups for c in group.candidates]
+    judgements = folded.result.held_out.judgements["compiled"]["coherence"]
+    assert [getattr(judgement, "score", None) for judgement in judgements] == [
+        float(score_of_text(text)) for text in texts
+    ]
     groups = folded.result.held_out.scores["compiled"]["coherence"]
-    assert [score for group in groups for score in group.scores] == [float(says(text)) for text in texts]
+    assert [score for group in groups for score in group.scores] == [float(score_of_text(text)) for text in texts]
 
 
-def test_the_scores_of_a_fold_are_mapped_as_was_learnt_without_it(folded: Proved) -> None:
+def test_the_scores_of_a_fold_are_mapped_as_was_learnt_without_it(folded: FoldedCompile) -> None:
     maps = [Calibration(((1.0, 1.0 + n), (5.0, 5.0 + n)), 9, 9) for n in range(4)]
     evaluations = [
         replace(evaluation, judge=replace(evaluation.judge, aspects={"coherence": replace(own, calibration=one)}))
@@ -150,7 +152,7 @@ def test_the_scores_of_a_fold_are_mapped_as_was_learnt_without_it(folded: Proved
             assert by_group[group.group] == tuple(pytest.approx(score + n) for score in group.scores if score)
 
 
-def test_the_figure_is_the_mean_over_groups_and_the_interval_rests_on_these(folded: Proved) -> None:
+def test_the_figure_is_the_mean_over_groups_and_the_interval_rests_on_these(folded: FoldedCompile) -> None:
     values: dict[str, list[float]] = {}
     for evaluation in folded.result.evaluations:
         for group in evaluation.scores["compiled"]["coherence"]:
@@ -176,7 +178,7 @@ def test_the_figure_is_the_mean_over_groups_and_the_interval_rests_on_these(fold
 
 
 def test_single_candidates_are_pooled_over_the_folds(tmp_path: Path) -> None:
-    found = proved(tmp_path, data(tmp_path, candidates=1, sources=24))
+    found = compile_in_folds(tmp_path, data(tmp_path, candidates=1, sources=24))
     assert found.result.plan.data.level == "sample"
     assert len(found.result.evaluations) == 6
     pairs = [
@@ -212,7 +214,7 @@ def gained(low: float | None, high: float | None) -> Difference:
     ],
 )
 def test_the_cheaper_judge_is_exported_where_the_gain_is_not_shown(
-    folded: Proved, gain: Difference, calls: float, keep: Any, expected: str, why: str
+    folded: FoldedCompile, gain: Difference, calls: float, keep: Any, expected: str, why: str
 ) -> None:
     held_out = replace(
         folded.result.held_out,
@@ -232,12 +234,12 @@ def test_a_learning_curve_ends_with_what_the_compiled_judges_had_learnt(tmp_path
     """And learns it once: asked again, an LM that writes freely would write something else."""
     learnt_from: list[int] = []
 
-    class Counting(Noting):
+    class Counting(RecordingTuner):
         def compile(self, student: Judge, *, trainset: list[dspy.Example], **kwargs: Any) -> Judge:
             learnt_from.append(len(trainset))
             return super().compile(student, trainset=trainset)
 
-    result = proved(tmp_path, data(tmp_path), Counting, folds=4, learning_curve=True).result
-    assert result.curve is not None
-    assert [step.sources for step in result.curve.steps] == [0, 4, 8]
+    result = compile_in_folds(tmp_path, data(tmp_path), Counting, folds=4, learning_curve=True).result
+    assert result.learning_curve is not None
+    assert [step.sources for step in result.learning_curve.steps] == [0, 4, 8]
     assert sorted(learnt_from) == [4, 4, 8, 8], "each half of the sources, and a part of it"

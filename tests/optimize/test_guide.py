@@ -10,7 +10,7 @@ import pytest
 
 from debate_judge.data.schema import Candidate, Corpus, Origin, RatedGroup
 from debate_judge.optimize.examples import examples
-from debate_judge.optimize.tuners import TUNERS, Tuning, details_of
+from debate_judge.optimize.tuners import TUNERS, Tuning, tuning_result
 from debate_judge.optimize.tuners.guide import guide_of
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.judge import corpus_items
@@ -50,7 +50,7 @@ def test_all_roles_of_a_debate_read_the_guide() -> None:
 def test_the_author_sees_ratings_raters_and_the_judges_own_scores_and_reasons() -> None:
     author = Author("Raters like large numbers.")
     tuned(author)
-    first = [json.loads(line) for line in section(author.shown[0], "rated").splitlines()]
+    first = [json.loads(line) for line in section(author.guide_prompts[0], "rated").splitlines()]
     assert len(first) == SOURCES // 2
     by_text = {c["candidate"]: c for source in first for c in source["candidates"]}
     assert len(by_text) == CANDIDATES * SOURCES // 2, "each source once, with all its candidates"
@@ -69,14 +69,14 @@ def test_comments_reach_the_author_escaped_and_never_a_judge() -> None:
     )
     author = Author("Raters like large numbers.")
     _, lm = tuned(author, data=replace(corpus(), groups=groups))
-    for prompt in author.shown:
+    for prompt in author.guide_prompts:
         told = [json.loads(line) for line in section(prompt, "rated").splitlines()]
         comments = [c["comments"] for source in told for c in source["candidates"]]
         assert len(comments) == CANDIDATES * len(told)
         assert "[[ ## guide ## ]]" not in str(comments)
         assert all("Rate it 5." in one for (one,) in comments)
         assert prompt.count("[[ ## guide ## ]]") == 1
-    others = [prompt for prompt in lm.prompts if prompt not in author.shown]
+    others = [prompt for prompt in lm.prompts if prompt not in author.guide_prompts]
     assert others
     assert not any("Rate it 5." in prompt for prompt in others)
 
@@ -89,7 +89,7 @@ def test_without_groups_each_source_is_shown_once_and_none_that_a_guide_is_judge
     author = Author("large one", "large two", "large three")
     _, lm = tuned(author, data=Corpus(TASK, groups, Origin("toy", "toy.jsonl")), grouped=False)
     for number, guide in enumerate(("large one", "large two")):
-        shown = [json.loads(line)["source"] for line in section(author.shown[number], "rated").splitlines()]
+        shown = [json.loads(line)["source"] for line in section(author.guide_prompts[number], "rated").splitlines()]
         assert len(set(shown)) == len(shown) >= 8
         judged = judged_under(guide, lm)
         assert judged
@@ -102,16 +102,16 @@ def test_a_proposal_is_judged_on_sources_that_its_author_has_not_seen() -> None:
     for number, guide in enumerate(("large one", "large two")):
         judged = judged_under(guide, lm)
         assert judged, guide
-        assert not judged & sources_in(section(author.shown[number], "rated")), guide
+        assert not judged & sources_in(section(author.guide_prompts[number], "rated")), guide
 
 
 def test_the_best_proposal_is_revised_on_half_of_what_it_has_not_seen_and_judged_on_the_rest() -> None:
     author = Author("small", "large", "large and more")
     judge, lm = tuned(author)
-    assert len(author.shown) == 3
-    assert section(author.shown[2], "former_guide") == "large"
-    revised_on = sources_in(section(author.shown[2], "rated"))
-    assert not revised_on & sources_in(section(author.shown[1], "rated"))
+    assert len(author.guide_prompts) == 3
+    assert section(author.guide_prompts[2], "former_guide") == "large"
+    revised_on = sources_in(section(author.guide_prompts[2], "rated"))
+    assert not revised_on & sources_in(section(author.guide_prompts[1], "rated"))
     judged = judged_under("and more", lm)
     assert judged
     assert not judged & revised_on
@@ -151,11 +151,11 @@ def test_every_example_is_unseen_by_one_proposal() -> None:
             label="charm",
         )
         judge = build("debate", {**JUDGES["debate"].config, "rounds": 0})
-        folds = details_of(TUNERS["guide"](tuning).compile(judge, trainset=rated)).folds
+        folds = tuning_result(TUNERS["guide"](tuning).compile(judge, trainset=rated)).folds
     assert [guide_of(fold.judge) for fold in folds] == ["large one", "large two", "large three", "large four"]
     assert sorted(group for fold in folds for _, group in fold.unseen) == [f"g{n}" for n in range(SOURCES)]
     for number, fold in enumerate(folds):
-        seen = sources_in(section(author.shown[number], "rated"))
+        seen = sources_in(section(author.guide_prompts[number], "rated"))
         unseen = {int(group.removeprefix("g")) for _, group in fold.unseen}
         assert unseen == set(range(SOURCES)) - seen
 
@@ -173,8 +173,8 @@ def test_a_group_of_which_an_item_was_shown_is_not_unseen() -> None:
         )
         judge = build("debate", {**JUDGES["debate"].config, "rounds": 0})
         found = TUNERS["guide"](tuning).compile(judge, trainset=[mixed, *others])
-    folds = details_of(found).folds
+    folds = tuning_result(found).folds
     assert folds
     for number, fold in enumerate(folds):
-        shown = sources_in(section(author.shown[number], "rated"))
+        shown = sources_in(section(author.guide_prompts[number], "rated"))
         assert not shown & {int(group.removeprefix("g")) for _, group in fold.unseen}

@@ -11,7 +11,7 @@ import pytest
 from debate_judge.optimize import compile as command
 from debate_judge.optimize.settings import Settings
 from tests.config_keys import keys
-from tests.optimize.compiles import prepared
+from tests.optimize.compiles import plan_of
 from tests.optimize.small_corpus import small_corpus
 
 Group = dict[str, Any]
@@ -51,9 +51,9 @@ def test_the_judge_learns_from_one_file_and_is_measured_on_the_other(
 def test_all_other_sources_are_train_and_dev(tmp_path: Path, groups: list[Group]) -> None:
     # Row numbers and the like may be the same in both files.
     taken = [{**group, "group": groups[n]["group"]} for n, group in enumerate(groups[8:])]
-    data = prepared(settings(tmp_path, groups[:8], taken), {}).data
+    data = plan_of(settings(tmp_path, groups[:8], taken), {}).data
     splits = data.splits
     assert {g.source for g in splits.held_out.groups} == {group["source"] for group in groups[8:]}
     assert [len(part.groups) for part in (splits.train, splits.dev)] == [4, 4]
     assert len({g.id for g in data.corpus.groups}) == 12
-    assert data.measured == splits.held_out
+    assert data.evaluation_corpus == splits.held_out

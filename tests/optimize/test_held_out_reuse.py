@@ -23,7 +23,7 @@ from debate_judge.runs.tracking.held_out_reuse import (
     record_held_out_use,
 )
 from tests.config_keys import keys
-from tests.optimize.compiles import prepared
+from tests.optimize.compiles import plan_of
 from tests.printed_output import unwrapped
 
 
@@ -33,12 +33,14 @@ def agreement(value: float | None = 0.4, low: float | None = 0.2, high: float | 
 
 def plan(store: Path, **settings: Any) -> CompilePlan:
     values: dict[str, Any] = {"store": str(store), "tuner": "none", "aspects": ("coherence",), "folds": 1} | settings
-    return prepared(Settings(**values), {})
+    return plan_of(Settings(**values), {})
 
 
 def look(one: CompilePlan) -> HeldOutReuse:
     data = one.data
-    return record_held_out_use(Path(one.settings.store), one.identity, data.corpus, data.measured, agreement(), {})
+    return record_held_out_use(
+        Path(one.settings.store), one.identity, data.corpus, data.evaluation_corpus, agreement(), {}
+    )
 
 
 def ledger(store: Path) -> list[dict[str, Any]]:

@@ -9,12 +9,12 @@ from typing import Any, cast
 import pytest
 
 from debate_judge.optimize.context import Run
-from debate_judge.optimize.evaluation.held_out import evaluate
+from debate_judge.optimize.evaluation.held_out import evaluate_held_out
 from debate_judge.optimize.job import _preflight_checks
 from debate_judge.optimize.search.knowledge import Knowledge
 from debate_judge.optimize.search.points import Point
 from debate_judge.optimize.settings import Settings
-from debate_judge.optimize.tuners.guide import guided
+from debate_judge.optimize.tuners.guide import add_guide
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import STRICT
@@ -22,8 +22,8 @@ from debate_judge.programs.judge import DebateConfig
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import scripted_lm, section
-from tests.optimize.compiles import prepared
-from tests.optimize.joint_space import SPACE, true, units
+from tests.optimize.compiles import plan_of
+from tests.optimize.joint_space import SPACE, true_rating, units
 from tests.programs.tables import joint_table_script, requested_cells, shown_candidates
 
 
@@ -31,7 +31,7 @@ def guide(aspect: str, folds: Mapping[str, str]) -> Knowledge:
     """A guide, and another one for each train group, which was learnt without it."""
 
     def giving(text: str) -> Any:
-        return lambda judge: guided(judge, text)
+        return lambda judge: add_guide(judge, text)
 
     made = tuple((giving(f"{aspect} {text}."), frozenset({(aspect, group)})) for group, text in folds.items())
     return Knowledge("guide", giving(f"{aspect} whole."), made)
@@ -44,7 +44,7 @@ def test_train_is_judged_by_what_each_aspect_has_learnt_without_the_source() -> 
         # Of one train source nothing about warm was learnt without it.
         "warm": [guide("warm", {"g0": "first"})],
     }
-    lm = scripted_lm(joint_table_script(true, lambda *_: "TOO LOW"))
+    lm = scripted_lm(joint_table_script(true_rating, lambda *_: "TOO LOW"))
     at = Point("guide", "strict", 1, True, "given", reading="joint")
     with JudgeRunner(lm, progress=False) as runner:
         made = units(runner, space, kinds, Debate(STRICT, DebateConfig(1), together=8), train=(0, 1))
@@ -96,8 +96,8 @@ def test_train_is_judged_by_what_each_aspect_has_learnt_without_the_source() -> 
 def test_it_is_tried_where_the_judge_can_and_the_user_has_not_said_how_it_reads(
     settings: dict[str, Any], joint: bool, reading: str
 ) -> None:
-    found = prepared(Settings(**settings), {STRICT.name: STRICT.text})
-    assert (found.joint, found.readings[0]) == (joint, reading)
+    found = plan_of(Settings(**settings), {STRICT.name: STRICT.text})
+    assert (found.joint_allowed, found.readings[0]) == (joint, reading)
     tried = {(t.judge.together, t.judge.joint) for t in _preflight_checks(found)}
     assert ((16, True) in tried) == joint
     assert len(tried) == len(found.readings) + joint
@@ -108,18 +108,18 @@ def test_it_is_tried_where_the_judge_can_and_the_user_has_not_said_how_it_reads(
 
 def test_held_out_is_scored_in_shared_calls_and_no_first_turn_is_made_twice() -> None:
     settings = Settings(aspects=("coherence", "fluency", "relevance"), folds=1)
-    plan = prepared(settings, {STRICT.name: STRICT.text})
+    plan = plan_of(settings, {STRICT.name: STRICT.text})
     sources = len(plan.data.splits.held_out.groups)
 
     def judge(rounds: int, text: str) -> AspectJudge:
-        return AspectJudge(guided(Debate(STRICT, DebateConfig(rounds), together=8, joint=True), text), "half")
+        return AspectJudge(add_guide(Debate(STRICT, DebateConfig(rounds), together=8, joint=True), text), "half")
 
     # Two of three go together.
     own = {"coherence": judge(1, "One."), "fluency": judge(1, "Two."), "relevance": judge(0, "Three.")}
     lm = make_lm("offline")
     with JudgeRunner(lm, progress=False) as runner:
         run = Run(plan, runner, None, cast(Any, None), lm)
-        found = evaluate(without_debate(run), CompiledJudge(plan.data.corpus.task, own), {}).scored
+        found = evaluate_held_out(without_debate(run), CompiledJudge(plan.data.corpus.task, own), {}).judgements
     assert {granularity for _, granularity in found["compiled"].values()} == {"half"}
     shapes = {a: {j.transcript.joint for j in judgements} for a, (judgements, _) in found["compiled"].items()}
     assert shapes == {"coherence": {2}, "fluency": {2}, "relevance": {1}}

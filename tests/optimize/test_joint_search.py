@@ -10,13 +10,13 @@ from typing import Any, cast
 
 import pytest
 
-from debate_judge.optimize.search.outcomes import Criterion, Outcomes, SearchResult, keep_shareable
-from debate_judge.optimize.search.points import Point, Space
+from debate_judge.optimize.search.outcomes import Criterion, Outcomes, SearchResult, drop_unshareable_joint_points
+from debate_judge.optimize.search.points import Point, SearchSpace
 from debate_judge.optimize.search.study import SearchPlan
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import Script, ScriptedLM, debater, requested, scripted_lm, section
-from tests.optimize.joint_space import SPACE, true, units
-from tests.optimize.searches import UNPRUNED, breadth, search
+from tests.optimize.joint_space import SPACE, true_rating, units
+from tests.optimize.searches import UNPRUNED, limits_of, search
 from tests.programs.tables import joint_table_script, requested_cells
 
 NAMES = ("clear", "warm")
@@ -28,10 +28,10 @@ def guess(prompt: str, text: str, aspect: str) -> float:
 
 def reader(jointly: Sequence[str] = NAMES) -> Script:
     """An LM that knows what the raters gave; of several aspects at once it knows those named, and guesses the rest."""
-    alone = debater(score=lambda prompt: str(true(prompt, section(prompt, "candidate"), "")))
+    alone = debater(score=lambda prompt: str(true_rating(prompt, section(prompt, "candidate"), "")))
 
     def several(prompt: str, text: str, aspect: str) -> float:
-        return (true if not aspect or aspect in jointly else guess)(prompt, text, aspect)
+        return (true_rating if not aspect or aspect in jointly else guess)(prompt, text, aspect)
 
     return lambda prompt: (alone if "score" in requested(prompt) else joint_table_script(several))(prompt)
 
@@ -40,9 +40,9 @@ def searched(script: Script, storage: Path | None = None) -> tuple[dict[str, Sea
     lm = scripted_lm(script)
     plan = SearchPlan(
         criterion=Criterion("spearman", "summary"),
-        breadth=breadth(9),
+        limits=limits_of(9),
         seed=0,
-        study="s",
+        study_name="s",
         storage=storage,
         strategy=UNPRUNED,
     )
@@ -57,7 +57,7 @@ def chosen(found: Mapping[str, SearchResult]) -> dict[str, tuple[str, float]]:
 # --- what is chosen ---
 
 
-def test_what_aspects_have_chosen_is_tried_with_all_of_them_in_a_call() -> None:
+def test_chosen_points_are_tried_with_all_aspects_in_a_call() -> None:
     found, lm = searched(reader())
     assert chosen(found) == {name: ("joint", 0.125) for name in NAMES}
     # Each aspect side by side and alone; then both of a source in one call.
@@ -78,7 +78,7 @@ def point(rounds: int, persona: str = "strict", knowledge: str = "guide", readin
     return Point(knowledge, persona, rounds, False, "half", reading=reading)
 
 
-def test_where_all_is_joint_aspects_choose_the_same_speakers() -> None:
+def test_if_all_points_are_joint_aspects_choose_the_same_configuration() -> None:
     """What an aspect alone would have chosen costs it the calls that it would have for itself."""
     worth = {
         point(1, knowledge="none"): {"a": 0.9, "b": 0.1},
@@ -91,15 +91,18 @@ def test_where_all_is_joint_aspects_choose_the_same_speakers() -> None:
         return {label: max(filter(among, worth), key=lambda p: worth[p][label]) for label in ("a", "b")}
 
     made = SimpleNamespace(
-        space=Space(("none", "guide"), ("strict", "plain"), (0, 1, 2), (False,), readings=("joint",)),
+        space=SearchSpace(("none", "guide"), ("strict", "plain"), (0, 1, 2), (False,), readings=("joint",)),
         units={label: SimpleNamespace(aspects=[SimpleNamespace(name=label)]) for label in ("a", "b")},
         by_point={p: {label: SimpleNamespace(calls=1.0) for label in found} for p, found in worth.items()},
-        worth=lambda points: {p: list(worth[p].values()) for p in points},
-        chosen=best,
+        posterior_means=lambda points: {p: list(worth[p].values()) for p in points},
+        choose=best,
     )
     own = best(lambda p: True)
     assert (own["a"], own["b"]) == (point(1, knowledge="none"), point(1, "plain"))
     # Under the plain persona each has .7 and .8; what is known of the raters may differ.
-    assert keep_shareable(cast(Outcomes, made), own) == {"a": point(1, "plain", "none"), "b": point(1, "plain")}
+    assert drop_unshareable_joint_points(cast(Outcomes, made), own) == {
+        "a": point(1, "plain", "none"),
+        "b": point(1, "plain"),
+    }
     alike = dict.fromkeys(("a", "b"), point(2))
-    assert keep_shareable(cast(Outcomes, made), alike) == alike
+    assert drop_unshareable_joint_points(cast(Outcomes, made), alike) == alike

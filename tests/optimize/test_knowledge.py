@@ -11,16 +11,16 @@ from debate_judge.optimize.examples import examples
 from debate_judge.optimize.search.knowledge import (
     TUNED,
     Knowledge,
-    Variants,
+    VariantJudges,
     combine,
-    knowledge_kinds,
-    rated_examples,
-    space_axes,
+    examples_knowledge,
+    knowledge_axes,
+    learnt_knowledge,
 )
-from debate_judge.optimize.search.points import JudgeVariant, Space
-from debate_judge.optimize.settings import WantedExamples
-from debate_judge.optimize.tuners import AspectGroup, Fold, Tuned
-from debate_judge.optimize.tuners.guide import guide_of, guided
+from debate_judge.optimize.search.points import JudgeVariant, SearchSpace
+from debate_judge.optimize.settings import ExamplesOption
+from debate_judge.optimize.tuners import FoldJudge, GroupKey, TuningResult
+from debate_judge.optimize.tuners.guide import add_guide, guide_of
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import PLAIN, STRICT
 from debate_judge.programs.judge import DebateConfig, Judge
@@ -43,63 +43,65 @@ BASE = Debate(STRICT, DebateConfig(2))
 PERSONAS: dict[str, Judge] = {"strict": BASE, "plain": Debate(PLAIN, DebateConfig(2))}
 
 
-def place(example: dspy.Example) -> AspectGroup:
+def place(example: dspy.Example) -> GroupKey:
     item = example.questions[0]
     return item.aspect.name, item.group
 
 
-def learnt() -> Tuned:
+def learnt() -> TuningResult:
     """A guide from everything, and one from each half of the examples."""
     halves = frozenset({0, 1}), frozenset({2, 3})
-    return Tuned(
-        guided(BASE, "of all"),
-        tuple(Fold(guided(BASE, f"without {sorted(h)}"), frozenset(place(EXAMPLES[n]) for n in h)) for h in halves),
+    return TuningResult(
+        add_guide(BASE, "of all"),
+        tuple(
+            FoldJudge(add_guide(BASE, f"without {sorted(h)}"), frozenset(place(EXAMPLES[n]) for n in h)) for h in halves
+        ),
     )
 
 
-def space(*kinds: Knowledge, **axes: tuple[str, ...]) -> Space:
-    knowledge, rewritten = space_axes(kinds)
-    return replace(Space(knowledge, ("strict", "plain"), (0, 1, 2), (False, True), rewritten=rewritten), **axes)
+def space(*kinds: Knowledge, **axes: tuple[str, ...]) -> SearchSpace:
+    knowledge, rewritten = knowledge_axes(kinds)
+    return replace(SearchSpace(knowledge, ("strict", "plain"), (0, 1, 2), (False, True), rewritten=rewritten), **axes)
 
 
 def test_a_guide_is_put_into_every_personas_judge() -> None:
-    (guide,) = knowledge_kinds(BASE, learnt())
-    found = Variants(PERSONAS, [guide], space(guide))
+    (guide,) = learnt_knowledge(BASE, learnt())
+    found = VariantJudges(PERSONAS, [guide], space(guide))
     for name, persona in PERSONAS.items():
         judge = found[JudgeVariant("guide", name)].judge
         assert guide_of(judge) == "of all"
         assert judge.instructions()["critic"] == persona.instructions()["critic"]
         plain = found[JudgeVariant("none", name)]
         assert plain.judge.instructions() == persona.instructions()
-        assert plain.on_train is None
+        assert plain.out_of_fold is None
 
 
 def test_a_judge_whose_critic_was_rewritten_is_a_choice_of_its_own() -> None:
-    tuned = guided(BASE, "of all")
+    tuned = add_guide(BASE, "of all")
     signature = tuned.critic.signature
     tuned.critic.signature = signature.with_instructions("Look twice.")
-    kinds = knowledge_kinds(BASE, Tuned(tuned, start=learnt()))
+    kinds = learnt_knowledge(BASE, TuningResult(tuned, start=learnt()))
     assert [kind.name for kind in kinds] == ["guide", TUNED]
     found = space(*kinds)
     assert found.knowledge == ("none", "guide")
     assert found.rewritten == (JudgeVariant(TUNED, TUNED),)
-    variants = Variants(PERSONAS, kinds, found)
+    variants = VariantJudges(PERSONAS, kinds, found)
     assert variants[JudgeVariant(TUNED, TUNED)].judge.instructions() == tuned.instructions()
     # It has no folds: no train group may judge it.
-    assert variants[JudgeVariant(TUNED, TUNED)].at("train", place(EXAMPLES[0])) is None
+    assert variants[JudgeVariant(TUNED, TUNED)].judge_for("train", place(EXAMPLES[0])) is None
 
 
 def test_examples_are_shown_beside_a_guide_and_every_train_group_counts() -> None:
-    shown = rated_examples(CORPUS, (ASPECT,), WantedExamples(2), 0, {})
-    (guide,) = knowledge_kinds(BASE, learnt())
+    shown = examples_knowledge(CORPUS, (ASPECT,), ExamplesOption(2), 0, {})
+    (guide,) = learnt_knowledge(BASE, learnt())
     together = combine(guide, shown)
-    variants = Variants(PERSONAS, [guide, shown, together], space(guide, shown, together))
+    variants = VariantJudges(PERSONAS, [guide, shown, together], space(guide, shown, together))
     alone, with_guide = (variants[JudgeVariant(kind, "strict")] for kind in ("examples", "both"))
     assert len(examples_of(alone.judge)) == len(examples_of(with_guide.judge)) == 2
     assert (guide_of(alone.judge), guide_of(with_guide.judge)) == ("", "of all")
     for number, example in enumerate(EXAMPLES):
-        assert alone.at("train", place(example)) is not None
-        judge = with_guide.at("train", place(example))
+        assert alone.judge_for("train", place(example)) is not None
+        judge = with_guide.judge_for("train", place(example))
         assert judge is not None
         assert str(number) in guide_of(judge)
         assert len(examples_of(judge)) == 2

@@ -14,7 +14,7 @@ from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.agreement.tables import AgreementTable, Difference, agreement_table, compare
 from debate_judge.optimize import compile as command
 from debate_judge.optimize.estimation.estimate import estimate_compile, notes
-from debate_judge.optimize.evaluation.learning_curve import first_sources, sizes_of
+from debate_judge.optimize.evaluation.learning_curve import train_sizes, train_subset
 from debate_judge.optimize.settings import Settings
 from debate_judge.runs.flags.judge import personas
 from debate_judge.runs.reports.learning_curve import summary_text
@@ -30,22 +30,22 @@ QUICK = [
 
 
 def test_steps_double_up_to_all() -> None:
-    assert sizes_of(7, "summary") == [0, 4, 7]
-    assert sizes_of(32, "summary") == [0, 4, 8, 16, 32]
-    assert sizes_of(40, "summary") == [0, 4, 8, 16, 40]
-    assert sizes_of(3, "summary") == [0, 3]
-    assert sizes_of(60, "sample") == [0, 16, 32, 60]
+    assert train_sizes(7, "summary") == [0, 4, 7]
+    assert train_sizes(32, "summary") == [0, 4, 8, 16, 32]
+    assert train_sizes(40, "summary") == [0, 4, 8, 16, 40]
+    assert train_sizes(3, "summary") == [0, 3]
+    assert train_sizes(60, "sample") == [0, 16, 32, 60]
 
 
 def test_each_part_holds_the_smaller_ones_in_the_order_of_train() -> None:
     train = data.load("sample")
-    parts = [first_sources(train, size, 3) for size in (0, 4, 8, 24)]
+    parts = [train_subset(train, size, 3) for size in (0, 4, 8, 24)]
     ids = [[group.id for group in part.groups] for part in parts]
     assert [len(part) for part in ids] == [0, 4, 8, 24]
     assert set(ids[1]) < set(ids[2]) < set(ids[3])
     assert ids[3] == [group.id for group in train.groups]
     assert ids[2] == [name for name in ids[3] if name in ids[2]]
-    assert ids[1] != [group.id for group in first_sources(train, 4, 4).groups]
+    assert ids[1] != [group.id for group in train_subset(train, 4, 4).groups]
 
 
 @pytest.fixture(scope="module")

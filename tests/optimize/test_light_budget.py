@@ -68,7 +68,7 @@ def test_the_upper_estimate_of_a_light_compile_is_below_the_promise(
     assert 3000 < most < MOST
 
 
-def quarrelsome(prompt: str) -> str:
+def always_disputing(prompt: str) -> str:
     """Scores by chance, and a Critic who never gives in: a reply takes as many calls as it can."""
 
     def chance(text: str) -> float:
@@ -79,9 +79,9 @@ def quarrelsome(prompt: str) -> str:
     return joint_table_script(lambda _, text, aspect: chance(text + aspect), lambda _, text, aspect: "TOO HIGH")(prompt)
 
 
-def paid(settings: Settings) -> int:
+def run_compile(settings: Settings) -> int:
     """Calls that a compile executes."""
-    lm = scripted_lm(quarrelsome)
+    lm = scripted_lm(always_disputing)
     with JudgeRunner(lm, progress=False) as runner:
         author = reflection_lm(settings, lm, DryRunEngine(EstimateCase("upper", 100)))
         compiled(settings, TEXTS, runner, author)
@@ -94,13 +94,13 @@ def test_a_light_compile_by_folds_executes_no_more_than_its_upper_estimate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The compile, too, prunes nothing.
-    monkeypatch.setattr(study, "_FALLS_BEHIND", 0.0)
-    monkeypatch.setattr(study, "_NOT_AHEAD", 0.0)
+    monkeypatch.setattr(study, "_P_THRESHOLD", 0.0)
+    monkeypatch.setattr(study, "_P_THRESHOLD_EXPENSIVE", 0.0)
     settings = light(tmp_path, 8, 3, 2, folds=4)
-    executed, most = paid(settings), most_estimated(settings, monkeypatch)
+    executed, most = run_compile(settings), most_estimated(settings, monkeypatch)
     assert 0.5 * most < executed <= most
 
 
 @pytest.mark.soak
 def test_a_light_compile_by_folds_executes_fewer_calls_than_promised(tmp_path: Path) -> None:
-    assert 2000 < paid(light(tmp_path, 20, 16, 4)) < MOST
+    assert 2000 < run_compile(light(tmp_path, 20, 16, 4)) < MOST

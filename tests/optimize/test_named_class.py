@@ -16,7 +16,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Corpus
 from debate_judge.optimize import compile as command
 from debate_judge.optimize.examples import examples
-from debate_judge.optimize.tuners import Tuning, tuner_named
+from debate_judge.optimize.tuners import Tuning, find_tuner
 from debate_judge.programs import build
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.make_lm import make_lm
@@ -38,7 +38,7 @@ def tuned(name: str, corpus: Corpus | None = None, *, grouped: bool = True) -> t
             proposals=1, trials=3, seed=0, label="coherence",
         )  # fmt: skip
         rated = examples(small, [corpus.task.aspects[0]], grouped=grouped, seed=0)
-        return judge, tuner_named(name)(tuning).compile(judge, trainset=rated), runner.lm.meter.executed.total()
+        return judge, find_tuner(name)(tuning).compile(judge, trainset=rated), runner.lm.meter.executed.total()
 
 
 def test_an_optimizer_of_dspy_that_no_line_of_ours_names_tunes_a_judge(capsys: pytest.CaptureFixture[str]) -> None:

@@ -53,10 +53,10 @@ def test_guides_are_compared_and_judges_chosen_by_the_error_and_pairs_by_the_jud
     with JudgeRunner(lm, progress=False) as runner:
         result = compiled(settings, personas(None), runner, lm)
     # Scores of groups, the objective, the level, and the scale of 1 to 5 with its cut.
-    assert {(objective, level, scale.span, scale.cut) for _, objective, level, scale in chosen.calls} == {
+    assert {(objective, level, scale.width, scale.cut) for _, objective, level, scale in chosen.calls} == {
         ("mae", "summary", 4.0, 4.0)
     }
-    assert {(objective, scale.span) for _, _, objective, scale in tuned.calls} == {("mae", 4.0)}
+    assert {(objective, scale.width) for _, _, objective, scale in tuned.calls} == {("mae", 4.0)}
     train = result.plan.data.splits.train
     for corpus, _, count, scores, *_ in shown.calls:
         assert (corpus, count) == (train, 2)

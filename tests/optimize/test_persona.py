@@ -14,11 +14,11 @@ from dspy.teleprompt.teleprompt import Teleprompter
 
 from debate_judge.optimize import optimizer
 from debate_judge.optimize.context import Run
-from debate_judge.optimize.examples import places_of
+from debate_judge.optimize.examples import group_keys
 from debate_judge.optimize.search.points import LEARNT, NO_KNOWLEDGE, JudgeVariant
 from debate_judge.optimize.settings import Settings
-from debate_judge.optimize.tuners import LearntPersona, Tuned, Tuning, with_details
-from debate_judge.optimize.tuners.guide import guided
+from debate_judge.optimize.tuners import LearntPersona, Tuning, TuningResult, with_tuning_result
+from debate_judge.optimize.tuners.guide import add_guide
 from debate_judge.optimize.tuners.persona import EFFECTS, critic_replies, effects_of
 from debate_judge.programs.debate.personas import PERSONAS, STRICT
 from debate_judge.programs.judge import Item, Judge, corpus_items
@@ -27,7 +27,7 @@ from debate_judge.programs.offline.roles import threshold
 from debate_judge.programs.transcript import Transcript, Turn
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import debater, scripted_lm, section
-from tests.optimize.compiles import prepared
+from tests.optimize.compiles import plan_of
 from tests.optimize.guide_author import ASPECT, CANDIDATES, Author, corpus, tuned
 from tests.optimize.small_corpus import small_corpus
 
@@ -59,7 +59,7 @@ def test_what_a_reply_did(mean: float, before: float, after: float | None, effec
     (source,) = critic_replies(rated([mean]), [Transcript(turns)])
     assert source.candidates[0].debate["effect"] == effect
     assert effects_of([source]) == {effect: 1}
-    assert json.loads(source.line())["candidates"][0]["effect"] == effect
+    assert json.loads(source.json_line())["candidates"][0]["effect"] == effect
 
 
 def test_shown_are_rated_items_each_under_its_own_source_with_replies_where_there_are_any() -> None:
@@ -152,7 +152,7 @@ def test_the_search_may_choose_it_but_not_by_the_sources_that_it_was_learnt_from
     """For the aspect that has one; another aspect has its own persona there."""
     file = small_corpus(tmp_path, groups=12, candidates=3)
     settings = Settings(data=str(file), store=str(tmp_path), folds=1, aspects=("coherence", "fluency"))
-    plan = prepared(settings, {name: persona.text for name, persona in PERSONAS.items()})
+    plan = plan_of(settings, {name: persona.text for name, persona in PERSONAS.items()})
 
     class Writing(Teleprompter):
         def __init__(self, tuning: Tuning) -> None:
@@ -160,13 +160,13 @@ def test_the_search_may_choose_it_but_not_by_the_sources_that_it_was_learnt_from
             self.writes = text if tuning.label == "coherence" else None
 
         def compile(self, student: Judge, *, trainset: list[dspy.Example], **kwargs: Any) -> Judge:
-            judge = guided(student, "Raters like numbers.")
-            persona = LearntPersona(self.writes, places_of(trainset[:1])) if self.writes else None
-            return with_details(judge, Tuned(judge, persona=persona))
+            judge = add_guide(student, "Raters like numbers.")
+            persona = LearntPersona(self.writes, group_keys(trainset[:1])) if self.writes else None
+            return with_tuning_result(judge, TuningResult(judge, persona=persona))
 
     lm = scripted_lm(debater())
     with JudgeRunner(lm, progress=False) as runner:
-        learnt = optimizer.compile(Run(plan, runner, None, Writing, lm))
+        learnt = optimizer.tune_judges(Run(plan, runner, None, Writing, lm))
     assert (LEARNT in learnt.space.personas) == (text is not None)
     if text is None:
         return
@@ -175,6 +175,6 @@ def test_the_search_may_choose_it_but_not_by_the_sources_that_it_was_learnt_from
     assert variants["coherence"].judge.instructions()["critic"] == text
     assert variants["fluency"].judge.instructions()["critic"] == STRICT.text
     groups = [group.id for group in plan.data.splits.train.groups if group.has_distinct_ratings("coherence")]
-    judged = [variants["coherence"].at("train", ("coherence", name)) is not None for name in groups]
+    judged = [variants["coherence"].judge_for("train", ("coherence", name)) is not None for name in groups]
     assert judged == [False] + [True] * (len(groups) - 1)
-    assert variants["coherence"].at("dev", ("coherence", groups[0])) is not None
+    assert variants["coherence"].judge_for("dev", ("coherence", groups[0])) is not None

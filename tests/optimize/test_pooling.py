@@ -9,7 +9,13 @@ from scipy import stats
 from debate_judge.data.agreement.correlations import Floats
 from debate_judge.data.agreement.tables import GroupScores
 from debate_judge.data.inference.absolute_agreement import AbsoluteScale
-from debate_judge.optimize.search.pooling import MANY_GROUPS, Evaluated, group_values, pooled, pooled_means
+from debate_judge.optimize.search.pooling import (
+    MANY_GROUPS,
+    EvaluatedPoints,
+    choose_points,
+    group_values,
+    posterior_means,
+)
 
 RNG = np.random.default_rng
 
@@ -28,7 +34,7 @@ def made(seed: int, aspects: int = 4, points: int = 20, groups: int = 12, spread
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_posterior_is_that_of_the_formulas(seed: int) -> None:
+def test_posterior_means_are_those_of_the_formulas(seed: int) -> None:
     values = made(seed)
     aspects, points, groups = 4, 20, 12
     means = np.array([[np.mean(values[a][p]) for p in range(points)] for a in range(aspects)])
@@ -45,7 +51,7 @@ def test_the_posterior_is_that_of_the_formulas(seed: int) -> None:
     assert own > 0
     prior = np.full((aspects, aspects), common) + own * np.eye(aspects)
     expected = means - y + prior @ np.linalg.inv(prior + np.diag(noise)) @ y
-    assert pooled_means(values) == pytest.approx(expected)
+    assert posterior_means(values) == pytest.approx(expected)
 
 
 # --- what a group contributes ---
@@ -115,38 +121,38 @@ def test_the_error_within_groups_counts_a_missing_score_as_wrong_by_the_whole_sc
 # --- the choice ---
 
 
-def evaluated(means: list[list[float]], calls: list[float], groups: int, noise: float = 0.0) -> Evaluated:
+def evaluated(means: list[list[float]], calls: list[float], groups: int, noise: float = 0.0) -> EvaluatedPoints:
     """Points with these means on each aspect; `noise` is what groups do to the points differently."""
     bumps = np.tile([1.0, -1.0], groups // 2)
     values = [np.array([mean + noise * (-1) ** p * bumps for p, mean in enumerate(row)]) for row in means]
-    return Evaluated(values, np.array([calls] * len(means)), [[a] for a in range(len(means))])
+    return EvaluatedPoints(values, np.array([calls] * len(means)), [[a] for a in range(len(means))])
 
 
-def test_with_many_groups_what_is_nearly_the_best_is_taken_where_it_is_cheaper() -> None:
+def test_with_many_groups_a_cheaper_point_near_the_best_is_chosen() -> None:
     means = [[0.400, 0.600, 0.603], [0.300, 0.500, 0.503]]
     many = evaluated(means, [1, 2, 7], MANY_GROUPS)
-    assert pooled(many) == [1, 1]
+    assert choose_points(many) == [1, 1]
     few = evaluated(means, [1, 2, 7], MANY_GROUPS - 2)
-    assert pooled(few) == [2, 2]
+    assert choose_points(few) == [2, 2]
     # What differs by more is not near.
-    assert pooled(evaluated([[0.4, 0.6, 0.61]], [1, 2, 7], MANY_GROUPS)) == [2]
+    assert choose_points(evaluated([[0.4, 0.6, 0.61]], [1, 2, 7], MANY_GROUPS)) == [2]
 
 
-def test_at_nearly_equal_cost_the_plainer_is_taken() -> None:
-    assert pooled(evaluated([[0.2, 0.600, 0.602]], [1, 3.1, 3.0], MANY_GROUPS)) == [1]
+def test_at_nearly_equal_cost_the_simpler_is_chosen() -> None:
+    assert choose_points(evaluated([[0.2, 0.600, 0.602]], [1, 3.1, 3.0], MANY_GROUPS)) == [1]
     # The points stand in the order of plainness.
-    assert pooled(evaluated([[0.5, 0.5, 0.5]], [1, 1, 1], 10)) == [0]
+    assert choose_points(evaluated([[0.5, 0.5, 0.5]], [1, 1, 1], 10)) == [0]
 
 
-def test_an_aspect_leans_on_the_others() -> None:
+def test_an_uncertain_aspect_borrows_strength_from_the_others() -> None:
     """Where an aspect cannot tell two points apart by itself, the others decide; what it can tell stays its own."""
     rng = RNG(0)
     noise = rng.normal(0, 1, (4, 4, 10))
     noise -= noise.mean(axis=2, keepdims=True)
     means = np.array([[0.0, 0.20, 0.10, 0.05]] * 3 + [[0.0, 0.19, 0.20, 0.05]])
-    unsure = Evaluated(list(means[:, :, None] + 0.3 * noise), np.ones((4, 4)), [[0], [1], [2], [3]])
+    unsure = EvaluatedPoints(list(means[:, :, None] + 0.3 * noise), np.ones((4, 4)), [[0], [1], [2], [3]])
     assert [int(values.mean(axis=1).argmax()) for values in unsure.values] == [1, 1, 1, 2]
-    assert pooled(unsure) == [1, 1, 1, 1]
+    assert choose_points(unsure) == [1, 1, 1, 1]
     means[3] = [0.0, 0.05, 0.20, 0.05]
-    sure = Evaluated(list(means[:, :, None] + 0.03 * noise), np.ones((4, 4)), [[0], [1], [2], [3]])
-    assert pooled(sure) == [1, 1, 1, 2]
+    sure = EvaluatedPoints(list(means[:, :, None] + 0.03 * noise), np.ones((4, 4)), [[0], [1], [2], [3]])
+    assert choose_points(sure) == [1, 1, 1, 2]

@@ -12,13 +12,13 @@ import optuna
 from debate_judge.data.schema import Aspect, Scale
 from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.outcomes import PrunedPoint, SearchResult
-from debate_judge.optimize.search.points import JudgeVariant, Point, Space
+from debate_judge.optimize.search.points import JudgeVariant, Point, SearchSpace
 from debate_judge.optimize.search.storage import TrialOutcome
-from debate_judge.optimize.search.study import asking_order
+from debate_judge.optimize.search.study import shuffled_groups
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import scripted_lm, section
-from tests.optimize.noisy_judges import ASPECTS, MOODY, scores_of
-from tests.optimize.searches import BROAD, SPACE, Fake, breadth, plan, run, search, varied
+from tests.optimize.noisy_judges import ASPECTS, NOISY, scores_of
+from tests.optimize.searches import NINE_TRIALS, SPACE, FakeScores, limits_of, plan, run_search, search, varied_noise
 
 # --- blocks ---
 
@@ -31,58 +31,58 @@ def weak(point: Point) -> float:
     return 0.2 if point.knowledge == "guide" and point.persona == "strict" else 50.0
 
 
-def pruned(fake: Fake, storage: Path | None = None, **options: Any) -> SearchResult:
-    return run(fake, storage, options.pop("broad", BROAD), prune=True, **options)
+def pruned(fake: FakeScores, storage: Path | None = None, **options: Any) -> SearchResult:
+    return run_search(fake, storage, options.pop("limits", NINE_TRIALS), prune=True, **options)
 
 
-def test_a_weak_challenger_costs_a_few_groups_and_the_choice_is_the_same() -> None:
-    fewer, whole = Fake(weak), Fake(weak)
-    found, expected = pruned(fewer), run(whole, None, BROAD)
+def test_weak_points_are_pruned_after_a_few_groups_and_the_choice_is_the_same() -> None:
+    fewer, whole = FakeScores(weak), FakeScores(weak)
+    found, expected = pruned(fewer), run_search(whole, None, NINE_TRIALS)
     assert found.chosen.point == expected.chosen.point
     others = [point for point in fewer.asked if point.persona != "strict"]
     assert others
-    assert {fewer.blocks[point] for point in others} <= {3, 6}
-    assert set(found.dropped) >= set(others)
+    assert {fewer.groups_asked[point] for point in others} <= {3, 6}
+    assert set(found.pruned) >= set(others)
     # Known for all groups, and nothing else, is what may be chosen.
-    assert {point for point, groups in fewer.blocks.items() if groups == 10} == {o.point for o in found.outcomes}
-    assert not {o.point for o in found.outcomes} & set(found.dropped)
-    assert {(d.groups, d.of) for d in found.dropped.values()} <= {(3, 10), (6, 10)}
-    assert all(dropped.behind < 0 for dropped in found.dropped.values())
+    assert {point for point, groups in fewer.groups_asked.items() if groups == 10} == {o.point for o in found.outcomes}
+    assert not {o.point for o in found.outcomes} & set(found.pruned)
+    assert {(d.groups, d.of) for d in found.pruned.values()} <= {(3, 10), (6, 10)}
+    assert all(dropped.behind < 0 for dropped in found.pruned.values())
 
 
 def test_a_debate_that_may_win_after_one_round_is_held_no_longer_on_further_groups() -> None:
     space = replace(SPACE, knowledge=("none",), personas=("strict",), tie_breakers=(False,), granularities=("given",))
-    fake = Fake(lambda p: {0: 2.0, 1: 0.1}.get(p.rounds, 60.0))
+    fake = FakeScores(lambda p: {0: 2.0, 1: 0.1}.get(p.rounds, 60.0))
     found = pruned(fake, space=space)
-    asked = {point.rounds: groups for point, groups in fake.blocks.items()}
+    asked = {point.rounds: groups for point, groups in fake.groups_asked.items()}
     assert asked[0] == asked[1] == 10
     assert asked[2] <= 6 >= asked[3]
     assert found.chosen.point.rounds == 1
 
 
-def test_dearer_and_alike_is_dropped_and_cheaper_and_alike_is_not() -> None:
-    space = Space(("none",), ("strict",), (0,), (False,), ("given",), readings=("alone", "side by side"))
-    for dear, groups in (("side by side", 3), ("alone", 10)):
-        fake = Fake(lambda p: 0.0, lambda p, dear=dear: 8.0 if p.reading == dear else 1.0)
+def test_of_equal_agreement_what_is_more_expensive_is_pruned() -> None:
+    space = SearchSpace(("none",), ("strict",), (0,), (False,), ("given",), readings=("alone", "side by side"))
+    for expensive, groups in (("side by side", 3), ("alone", 10)):
+        fake = FakeScores(lambda p: 0.0, lambda p, expensive=expensive: 8.0 if p.reading == expensive else 1.0)
         pruned(fake, space=space)
-        assert [fake.blocks[point] for point in fake.asked] == [10, groups]
+        assert [fake.groups_asked[point] for point in fake.asked] == [10, groups]
 
 
-def test_where_single_calls_were_pruned_in_a_reading_none_debates_in_it() -> None:
+def test_a_reading_whose_single_calls_were_pruned_has_no_debates() -> None:
     space = replace(SPACE, readings=("side by side", "alone"), tie_breakers=(False,), granularities=("given",))
-    fake = Fake(lambda p: 50.0 if p.reading == "alone" else 0.1 * varied(p))
-    pruned(fake, space=space, broad=breadth(9))
+    fake = FakeScores(lambda p: 50.0 if p.reading == "alone" else 0.1 * varied_noise(p))
+    pruned(fake, space=space, limits=limits_of(9))
     assert {p.rounds for p in fake.asked if p.reading == "alone"} == {0}
 
 
-def test_pruned_trials_stand_in_the_study_with_what_they_cost(tmp_path: Path) -> None:
+def test_pruned_trials_are_stored_with_their_record(tmp_path: Path) -> None:
     reported: dict[Point, TrialOutcome] = {}
-    found = pruned(Fake(weak), tmp_path / "s.log", on_trial=reported.__setitem__)
+    found = pruned(FakeScores(weak), tmp_path / "s.log", on_trial=reported.__setitem__)
     storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(tmp_path / "s.log")))
     trials = optuna.load_study(study_name="s", storage=storage).get_trials()
     states = {"pruned": optuna.trial.TrialState.PRUNED, "complete": optuna.trial.TrialState.COMPLETE}
     by_state = {name: [t for t in trials if t.state == state] for name, state in states.items()}
-    assert len(by_state["pruned"]) == len(found.dropped) > 0
+    assert len(by_state["pruned"]) == len(found.pruned) > 0
     assert len(by_state["complete"]) == len(found.outcomes)
     assert [trial.user_attrs for trial in by_state["pruned"]] == [
         {"groups": told.groups, "of": 10, "behind": told.behind}
@@ -91,41 +91,41 @@ def test_pruned_trials_stand_in_the_study_with_what_they_cost(tmp_path: Path) ->
     ]
     assert {trial.values for trial in by_state["pruned"]} == {None}
     assert list(reported) == [*dict.fromkeys(reported)]
-    assert {point for point, told in reported.items() if isinstance(told, PrunedPoint)} == set(found.dropped)
+    assert {point for point, told in reported.items() if isinstance(told, PrunedPoint)} == set(found.pruned)
 
 
-def test_a_point_that_is_best_for_one_aspect_is_not_pruned_for_being_weak_in_another() -> None:
+def test_a_point_that_is_best_for_one_aspect_and_weak_for_another_is_not_pruned() -> None:
     """Weak for one aspect and best for the other: it is asked about everything."""
-    one, other = Fake(lambda p: 50.0 if p.rounds else 0.5), Fake(lambda p: 0.1 if p.rounds else 8.0, seed=1)
+    one, other = FakeScores(lambda p: 50.0 if p.rounds else 0.5), FakeScores(lambda p: 0.1 if p.rounds else 8.0, seed=1)
     other.aspects = (Aspect("b", "?", Scale(1, 6)),)
     units = {"one": cast(ChoiceScores, one), "other": cast(ChoiceScores, other)}
     space = replace(SPACE, personas=("strict",), tie_breakers=(False,))
-    found: Mapping[str, SearchResult] = search(units, space, plan(None, breadth(6), prune=True))
-    assert one.blocks == other.blocks
+    found: Mapping[str, SearchResult] = search(units, space, plan(None, limits_of(6), prune=True))
+    assert one.groups_asked == other.groups_asked
     assert found["other"].chosen.point.rounds > 0 == found["one"].chosen.point.rounds
 
 
 # --- what is asked ---
 
 
-def test_groups_are_asked_about_in_the_order_of_the_seed_and_of_no_list() -> None:
+def test_the_order_of_groups_depends_on_the_seed_alone() -> None:
     names = [f"g{i}" for i in range(20)]
-    assert asking_order(names, 1) == asking_order(names[::-1] * 2, 1) != asking_order(names, 2)
-    assert sorted(asking_order(names, 1)) == sorted(names)
+    assert shuffled_groups(names, 1) == shuffled_groups(names[::-1] * 2, 1) != shuffled_groups(names, 2)
+    assert sorted(shuffled_groups(names, 1)) == sorted(names)
 
 
-def test_a_part_of_the_groups_is_asked_about_and_then_the_rest_alone() -> None:
-    lm, point = scripted_lm(MOODY), Point("none", "strict", 2, True, "given")
+def test_groups_that_were_scored_are_not_scored_again_with_the_others() -> None:
+    lm, point = scripted_lm(NOISY), Point("none", "strict", 2, True, "given")
     with JudgeRunner(lm, progress=False) as runner:
         scores = scores_of(runner, ASPECTS)
         some, _ = scores.scores(point, only=["g1"])
         assert {group.group for groups in some.values() for group in groups} == {"g1"}
         assert {section(prompt, "source") for prompt in lm.prompts} == {"Source 1."}
         # Nothing is known for all groups, so that nothing may be read off without asking.
-        assert scores.held == {}
+        assert scores.debated_rounds == {}
         first = len(lm.prompts)
         everything, _ = scores.scores(point)
         assert {section(prompt, "source") for prompt in lm.prompts[first:]} == {"Source 0.", "Source 2."}
         assert len(set(lm.prompts)) == len(lm.prompts)
-        assert scores.held == {JudgeVariant("none", "strict"): 2}
+        assert scores.debated_rounds == {JudgeVariant("none", "strict"): 2}
         assert [g for g in everything["clear"] if g.group == "g1"] == some["clear"]

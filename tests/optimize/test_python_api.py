@@ -16,7 +16,7 @@ from debate_judge.data.schema import Corpus
 from debate_judge.optimize import python_api
 from debate_judge.optimize.context import CompilePlan
 from debate_judge.optimize.settings import Settings
-from tests.optimize.compiles import prepared
+from tests.optimize.compiles import plan_of
 from tests.optimize.small_corpus import small_corpus
 
 TASK = Task("summarization", "news article", "summary", (Aspect("coherence", "Whether it is one story.", Scale(1, 5)),))
@@ -65,7 +65,7 @@ def test_a_file_a_corpus_and_a_task_of_ones_own_are_taken(
     tmp_path: Path, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def planned(chosen: Settings, texts: Mapping[str, str], corpus: Corpus | None, *, progress: bool) -> CompilePlan:
-        return prepared(chosen, texts, corpus)
+        return plan_of(chosen, texts, corpus)
 
     def plan(data: Any, task: Task | str | None = None) -> CompilePlan:
         return cast(CompilePlan, debate_judge.compile(data, task=task, **settings))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
-from debate_judge.optimize.settings import Settings, WantedExamples
+from debate_judge.optimize.settings import ExamplesOption, Settings
 from debate_judge.optimize.tuners.rated_examples import (
     choose_examples,
     choose_pairs,
@@ -56,7 +56,7 @@ def test_sources_with_one_candidate_each_are_chosen_to_span_the_scale() -> None:
 
 
 def test_the_nearest_are_chosen_from_all_that_is_rated() -> None:
-    judge = with_rated_examples(Debate(), WIDE, (TONE,), WantedExamples(3, nearest=True), seed=0)
+    judge = with_rated_examples(Debate(), WIDE, (TONE,), ExamplesOption(3, nearest=True), seed=0)
     assert judge.nearest_examples == 3
     assert examples_of(judge) == tuple(rated_candidates(WIDE, TONE))
     assert len(examples_of(judge)) == 16
@@ -87,14 +87,14 @@ def test_texts_that_the_raters_do_not_tell_apart_are_no_pair_and_unscored_ones_a
     assert pairs(made, 9, scores(g1=(1, 5))) == [("2.1", "2.0"), ("3.1", "3.0")]
     assert pairs(made, 1, scores(g3=(4, 4))) == [("3.1", "3.0")]
     judge = with_rated_examples(
-        Debate(), made, (TONE,), WantedExamples(1, pairs=True), seed=0, scores=scores(g2=(5, 1))
+        Debate(), made, (TONE,), ExamplesOption(1, pairs=True), seed=0, scores=scores(g2=(5, 1))
     )
     assert [e.rating for e in examples_of(judge)] == [5, 1]
 
 
-def test_wanted_examples_are_read_from_the_flag() -> None:
-    assert Settings().wanted_examples is None
-    assert Settings(examples="8").wanted_examples == WantedExamples(8, nearest=False)
-    assert Settings(examples="nearest:4").wanted_examples == WantedExamples(4, nearest=True)
-    assert Settings(examples="pairs:4").wanted_examples == WantedExamples(4, pairs=True)
+def test_the_examples_option_is_parsed() -> None:
+    assert Settings().examples_option is None
+    assert Settings(examples="8").examples_option == ExamplesOption(8, nearest=False)
+    assert Settings(examples="nearest:4").examples_option == ExamplesOption(4, nearest=True)
+    assert Settings(examples="pairs:4").examples_option == ExamplesOption(4, pairs=True)
     assert Settings(examples="8").identity() != Settings().identity()

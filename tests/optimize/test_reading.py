@@ -13,24 +13,28 @@ from debate_judge import offline_lm
 from debate_judge.optimize.result import Result
 from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.outcomes import SearchResult
-from debate_judge.optimize.search.points import Point, Space
-from debate_judge.optimize.search.study import Breadth
+from debate_judge.optimize.search.points import Point, SearchSpace
+from debate_judge.optimize.search.study import SearchLimits
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs.debate.personas import STRICT
 from debate_judge.runs.runner.runner import JudgeRunner
-from tests.optimize.compiles import compiled, prepared
-from tests.optimize.searches import Fake, breadth, plan, search, tried, varied
+from tests.optimize.compiles import compiled, plan_of
+from tests.optimize.searches import FakeScores, limits_of, plan, search, tried_points, varied_noise
 from tests.optimize.small_corpus import small_corpus
 
-SPACE = Space(("none", "guide"), ("strict", "plain"), (0, 1, 2), (False, True), readings=("alone", "side by side"))
+SPACE = SearchSpace(
+    ("none", "guide"), ("strict", "plain"), (0, 1, 2), (False, True), readings=("alone", "side by side")
+)
 
 
 def price(point: Point) -> float:
     return (1 + 2 * point.rounds + 0.5 * point.tie_breaker) / (1 if point.reading == "alone" else 16)
 
 
-def run(fake: Fake, storage: Path | None = None, broad: Breadth | None = None, space: Space = SPACE) -> SearchResult:
-    return search({"a": cast(ChoiceScores, fake)}, space, plan(storage, broad or breadth(9)))["a"]
+def run(
+    fake: FakeScores, storage: Path | None = None, limits: SearchLimits | None = None, space: SearchSpace = SPACE
+) -> SearchResult:
+    return search({"a": cast(ChoiceScores, fake)}, space, plan(storage, limits or limits_of(9)))["a"]
 
 
 # --- where it is searched ---
@@ -54,16 +58,16 @@ def test_readings_are_searched_where_there_are_several_and_the_user_has_set_none
     rated = [{"id": "c", "text": f"Text {n}.", "ratings": {"coherence": 1 + n % 5}} for n in range(60)]
     lines = [{"group": f"g{n}", "source": f"Source {n} is of {n * n}.", "candidates": [c]} for n, c in enumerate(rated)]
     Path("one.jsonl").write_text("\n".join(json.dumps({"task": "summarization", **line}) for line in lines))
-    assert prepared(Settings(**settings), {STRICT.name: STRICT.text}).readings == expected
+    assert plan_of(Settings(**settings), {STRICT.name: STRICT.text}).readings == expected
 
 
 # --- what is tried ---
 
 
 def test_single_calls_come_in_both_readings_and_debates_in_the_judges_own() -> None:
-    fake = Fake(varied, price)
-    run(fake, broad=replace(breadth(99), suggestions=0))
-    assert tried(fake)[:7] == [
+    fake = FakeScores(varied_noise, price)
+    run(fake, limits=replace(limits_of(99), suggestions=0))
+    assert tried_points(fake)[:7] == [
         *("none", "guide", "none", "guide"),
         *("none strict 2", "guide strict 2"),
         "guide plain 1",
@@ -71,8 +75,10 @@ def test_single_calls_come_in_both_readings_and_debates_in_the_judges_own() -> N
 
 
 def test_what_is_best_alone_is_tried_side_by_side_in_the_end() -> None:
-    fake = Fake(lambda p: 0.0 if (p.knowledge, p.persona, p.tie_breaker) == ("guide", "plain", True) else 3.0, price)
-    found = run(fake, broad=breadth(14))
+    fake = FakeScores(
+        lambda p: 0.0 if (p.knowledge, p.persona, p.tie_breaker) == ("guide", "plain", True) else 3.0, price
+    )
+    found = run(fake, limits=limits_of(14))
     assert ("guide", "plain") in {(p.knowledge, p.persona) for p in fake.asked if p.reading == "side by side"}
     assert (found.chosen.point.persona, found.chosen.point.reading) == ("plain", "side by side")
 
@@ -97,8 +103,8 @@ def test_a_judge_that_reads_side_by_side_is_measured_alone_if_that_is_wanted(tmp
             )
             found.append(compiled(settings, {}, runner, lm))
     without, with_it = (result.held_out for result in found)
-    alone = with_it.alone
-    assert without.alone is None
+    alone = with_it.read_alone
+    assert without.read_alone is None
     assert alone is not None
     assert with_it.calls == without.calls
     assert with_it.calls_per_item("compiled") < alone.calls == 1

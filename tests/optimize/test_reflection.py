@@ -13,7 +13,7 @@ from debate_judge.programs.lm.errors import BudgetSpentError
 from debate_judge.programs.lm.reply import Reply
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.testing import scripted_lm
-from debate_judge.runs.flags.lm import limits
+from debate_judge.runs.flags.lm import lm_options
 from debate_judge.runs.reports.costs import cost_rows
 
 
@@ -23,7 +23,10 @@ def pair(monkeypatch: pytest.MonkeyPatch, **values: Any) -> tuple[JudgeLM, Judge
     monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
     settings = Settings(**values)
     lm = make_lm(
-        settings.lm, api_base=settings.api_base, options=limits(settings), engine=scripted_lm(lambda _: "OK").scripted
+        settings.lm,
+        api_base=settings.api_base,
+        options=lm_options(settings),
+        engine=scripted_lm(lambda _: "OK").scripted,
     )
     return lm, reflection_lm(settings, lm)
 
@@ -41,7 +44,7 @@ def test_both_spend_one_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     settings = Settings(lm="openai/gpt-4o-mini", reflection_lm="openai/gpt-4o", budget="calls=2")
     engine = scripted_lm(lambda _: "OK").scripted
-    lm = make_lm(settings.lm, options=limits(settings), engine=engine)
+    lm = make_lm(settings.lm, options=lm_options(settings), engine=engine)
     second = make_lm("openai/gpt-4o", engine=engine).share_run(lm, REFLECTION)
     lm("first")
     second("second")

@@ -14,20 +14,20 @@ from debate_judge.data.agreement.tables import GroupScores
 from debate_judge.data.inference.absolute_agreement import AbsoluteScale, Objective
 from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.outcomes import Criterion, Outcome, Outcomes, SearchResult
-from debate_judge.optimize.search.points import Point, Space
+from debate_judge.optimize.search.points import Point, SearchSpace
 from debate_judge.optimize.search.storage import StoredStudy
-from debate_judge.optimize.search.study import PRICE, Breadth
+from debate_judge.optimize.search.study import CALL_PENALTY, SearchLimits
 from tests.optimize.searches import (
-    BROAD,
+    NINE_TRIALS,
     SPACE,
-    Fake,
-    breadth,
+    FakeScores,
+    figures_of,
+    limits_of,
     plan,
-    run,
+    run_search,
     search,
-    told,
-    tried,
-    varied,
+    tried_points,
+    varied_noise,
 )
 
 ABSOLUTE_SCALES = {"a": AbsoluteScale(5.0, 4.0)}
@@ -35,10 +35,12 @@ ABSOLUTE_SCALES = {"a": AbsoluteScale(5.0, 4.0)}
 # --- the starting points ---
 
 
-def started(space: Space = SPACE, noise: Callable[[Point], float] = varied, broad: Breadth | None = None) -> list[str]:
-    fake = Fake(noise)
-    run(fake, None, replace(broad or breadth(99), suggestions=0), space=space)
-    return tried(fake)
+def started(
+    space: SearchSpace = SPACE, noise: Callable[[Point], float] = varied_noise, limits: SearchLimits | None = None
+) -> list[str]:
+    fake = FakeScores(noise)
+    run_search(fake, None, replace(limits or limits_of(99), suggestions=0), space=space)
+    return tried_points(fake)
 
 
 def test_it_starts_with_single_calls_then_debates_then_personas_then_a_tie_breaker() -> None:
@@ -50,7 +52,7 @@ def test_it_starts_with_single_calls_then_debates_then_personas_then_a_tie_break
     ]
 
 
-def test_something_learnt_is_always_debated_with_however_poor_its_single_call() -> None:
+def test_some_knowledge_is_always_tried_in_a_debate() -> None:
     space = replace(SPACE, knowledge=("none", "guide", "examples", "both"))
     found = started(space, lambda p: 3.0 * (p.knowledge != "none") - 0.5 * (p.knowledge == "examples"))
     assert found[:6] == ["none", "guide", "examples", "both", "none strict 3", "examples strict 3"]
@@ -62,8 +64,8 @@ def test_something_learnt_is_always_debated_with_however_poor_its_single_call() 
 
 
 def test_a_budget_that_covers_the_space_tries_every_point_once(tmp_path: Path) -> None:
-    fake = Fake(varied)
-    found = run(fake, tmp_path / "s.log", breadth(500))
+    fake = FakeScores(varied_noise)
+    found = run_search(fake, tmp_path / "s.log", limits_of(500))
     assert sorted(o.point for o in found.outcomes) == sorted(SPACE.points())
     assert len(fake.asked) == len(SPACE.points())
 
@@ -72,8 +74,8 @@ def test_a_budget_that_covers_the_space_tries_every_point_once(tmp_path: Path) -
 def test_the_same_seed_tries_the_same_and_another_seed_something_else(tmp_path: Path) -> None:
     asked = []
     for name, seed in (("a", 0), ("b", 0), ("c", 1), ("d", 2), ("e", 3)):
-        fake = Fake(varied)
-        run(fake, tmp_path / name, breadth(16), seed=seed)
+        fake = FakeScores(varied_noise)
+        run_search(fake, tmp_path / name, limits_of(16), seed=seed)
         asked.append(fake.asked)
     assert asked[0] == asked[1]
     assert any(other != asked[0] for other in asked[2:])
@@ -86,37 +88,41 @@ def test_a_search_that_was_stopped_finds_the_same_and_stores_each_trial_once(
     tmp_path: Path, prune: bool, stops: Sequence[int]
 ) -> None:
     storage = tmp_path / "s.log"
-    straight = run(Fake(varied), None, BROAD, prune=prune)
+    straight = run_search(FakeScores(varied_noise), None, NINE_TRIALS, prune=prune)
     for stop in stops:
         with pytest.raises(KeyboardInterrupt):
-            run(Fake(varied, stop_at=stop), storage, BROAD, prune=prune)
-    assert told(run(Fake(varied), storage, BROAD, prune=prune)) == told(straight)
+            run_search(FakeScores(varied_noise, stop_at=stop), storage, NINE_TRIALS, prune=prune)
+    assert figures_of(run_search(FakeScores(varied_noise), storage, NINE_TRIALS, prune=prune)) == figures_of(straight)
     points = [outcome.point for outcome in straight.outcomes]
     # A search of another name shares the storage and nothing else.
-    search({"a": cast(ChoiceScores, Fake(varied))}, SPACE, plan(storage, breadth(1), study="other"))
-    assert sorted(StoredStudy("s", storage, SPACE).points()) == sorted([*points, *straight.dropped])
+    search({"a": cast(ChoiceScores, FakeScores(varied_noise))}, SPACE, plan(storage, limits_of(1), study="other"))
+    assert sorted(StoredStudy("s", storage, SPACE).points()) == sorted([*points, *straight.pruned])
     assert len(StoredStudy("other", storage, SPACE).points()) == len(SPACE.granularities)
     # With a larger budget it goes on from there.
-    more = run(Fake(varied), storage, breadth(11), prune=prune)
+    more = run_search(FakeScores(varied_noise), storage, limits_of(11), prune=prune)
     assert {*points} < {outcome.point for outcome in more.outcomes}
 
 
 def test_what_another_process_finds_meanwhile_changes_nothing_and_is_stored_once(tmp_path: Path) -> None:
     storage, others = tmp_path / "s.log", list[SearchResult]()
-    straight = run(Fake(varied), None, BROAD)
+    straight = run_search(FakeScores(varied_noise), None, NINE_TRIALS)
 
     def meanwhile(point: Point, outcomes: object) -> None:
         if not others:
-            others.append(run(Fake(varied), storage, BROAD))
+            others.append(run_search(FakeScores(varied_noise), storage, NINE_TRIALS))
 
-    assert told(run(Fake(varied), storage, BROAD, on_trial=meanwhile)) == told(others[0]) == told(straight)
+    assert (
+        figures_of(run_search(FakeScores(varied_noise), storage, NINE_TRIALS, on_trial=meanwhile))
+        == figures_of(others[0])
+        == figures_of(straight)
+    )
     assert len(StoredStudy("s", storage, SPACE).points()) == len(straight.outcomes)
 
 
 def test_all_units_are_asked_about_the_same_points_and_the_study_holds_them(tmp_path: Path) -> None:
-    one, other = Fake(varied), Fake(lambda point: 1.0, seed=1)
+    one, other = FakeScores(varied_noise), FakeScores(lambda point: 1.0, seed=1)
     units = {"one": cast(ChoiceScores, one), "other": cast(ChoiceScores, other)}
-    found = search(units, SPACE, plan(tmp_path / "s.log", breadth(8)))
+    found = search(units, SPACE, plan(tmp_path / "s.log", limits_of(8)))
     assert one.asked == other.asked
     storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(tmp_path / "s.log")))
     trials = optuna.load_study(study_name="s", storage=storage).get_trials(states=(optuna.trial.TrialState.COMPLETE,))
@@ -125,7 +131,7 @@ def test_all_units_are_asked_about_the_same_points_and_the_study_holds_them(tmp_
         assert trial.params["rounds"] == mine.point.rounds
         assert trial.params["granularity"] == mine.point.granularity
         mean = (mine.agreement + theirs.agreement) / 2
-        assert trial.value == pytest.approx(mean - PRICE * (mine.calls + theirs.calls) / 2)
+        assert trial.value == pytest.approx(mean - CALL_PENALTY * (mine.calls + theirs.calls) / 2)
         assert trial.user_attrs["agreement"] == pytest.approx(mean)
         assert trial.user_attrs["one"] == {"agreement": mine.agreement, "lm_calls_per_item": mine.calls}
 
@@ -135,11 +141,11 @@ def test_importances_are_shares_and_tell_what_matters() -> None:
         return 4.0 * (point.persona != "plain")
 
     space = replace(SPACE, knowledge=("none", "guide"), tie_breakers=(False,))
-    found = run(Fake(noise), None, space=space).importances
+    found = run_search(FakeScores(noise), None, space=space).importances
     assert set(found) == {"rounds", "knowledge", "persona"}
     assert sum(found.values()) == pytest.approx(1.0)
     assert max(found, key=lambda name: found[name]) == "persona"
-    assert run(Fake(noise), None, breadth(1)).importances == {}
+    assert run_search(FakeScores(noise), None, limits_of(1)).importances == {}
 
 
 # --- what is chosen ---
@@ -150,23 +156,27 @@ ONE_STANDARD = replace(SPACE, granularities=("given",))
 
 def test_what_is_clearly_better_is_chosen_at_any_price(tmp_path: Path) -> None:
     best = ("guide", "plain", 3, True)
-    fake = Fake(lambda p: 0.1 if (p.knowledge, p.persona, p.rounds, p.tie_breaker) == best else 4.0)
-    found = run(fake, tmp_path / "s.log", space=ONE_STANDARD)
+    fake = FakeScores(lambda p: 0.1 if (p.knowledge, p.persona, p.rounds, p.tie_breaker) == best else 4.0)
+    found = run_search(fake, tmp_path / "s.log", space=ONE_STANDARD)
     assert (found.chosen.point.knowledge, found.chosen.point.persona, found.chosen.point.rounds) == best[:3]
     assert found.chosen.calls == 7.5
 
 
 def test_cheaper_means_fewer_calls_and_not_fewer_rounds(tmp_path: Path) -> None:
     # A debate that mostly ends at once may cost less than one that has fewer rounds.
-    fake = Fake(lambda p: 0.0 if p.rounds else 5.0, calls=lambda p: 2.5 if p.persona == "mild" and p.rounds == 3 else 4)
-    found = run(fake, tmp_path / "s.log", space=ONE_STANDARD)
+    fake = FakeScores(
+        lambda p: 0.0 if p.rounds else 5.0, calls=lambda p: 2.5 if p.persona == "mild" and p.rounds == 3 else 4
+    )
+    found = run_search(fake, tmp_path / "s.log", space=ONE_STANDARD)
     assert (found.chosen.point.persona, found.chosen.point.rounds) == ("mild", 3)
 
 
 def test_groups_that_may_not_judge_a_point_are_filled_in_from_the_untuned_judge() -> None:
     """On the groups that both are judged by the guide is worth more; where it is not known, that is added."""
-    space = Space(("none", "guide"), ("strict",), (0,), (False,), ("given",))
-    fake = Fake(lambda p: 0.5 if p.knowledge == "guide" else 3.0, known=lambda p: 4 if p.knowledge == "guide" else 10)
+    space = SearchSpace(("none", "guide"), ("strict",), (0,), (False,), ("given",))
+    fake = FakeScores(
+        lambda p: 0.5 if p.knowledge == "guide" else 3.0, judgeable=lambda p: 4 if p.knowledge == "guide" else 10
+    )
     outcomes = Outcomes({"a": cast(ChoiceScores, fake)}, space, Criterion("spearman", "summary"))
     none, guide = (outcomes.evaluate(Point(k, "strict", 0, False, "given"))["a"] for k in space.knowledge)
     plain, informed = none.values["a"], guide.values["a"]
@@ -178,7 +188,7 @@ def test_groups_that_may_not_judge_a_point_are_filled_in_from_the_untuned_judge(
 
 @pytest.mark.parametrize(("objective", "rounds"), [("spearman", 1), ("mae", 0), ("ccc", 0), ("kappa", 0)])
 def test_what_is_maximized_decides_between_order_and_level(objective: Objective, rounds: int) -> None:
-    class Levels(Fake):
+    class Levels(FakeScores):
         """A debate orders rightly and is two points too low; the single call has the level and swaps the last two."""
 
         def scores(self, point: Point, *args: Any, **options: Any) -> tuple[dict[str, list[GroupScores]], float]:
@@ -190,12 +200,12 @@ def test_what_is_maximized_decides_between_order_and_level(objective: Objective,
 
             return {"a": [replace(g, scores=scored(g.ratings)) for g in found["a"]]}, calls
 
-    space = Space(("none",), ("strict",), (0, 1), (False,), ("given",))
+    space = SearchSpace(("none",), ("strict",), (0, 1), (False,), ("given",))
     criterion = Criterion(objective, "summary" if objective in ("spearman", "mae") else "sample", 1.0, ABSOLUTE_SCALES)
     outcomes = Outcomes({"a": cast(ChoiceScores, Levels(lambda p: 0.0))}, space, criterion)
     for n in (0, 1):
         outcomes.evaluate(Point("none", "strict", n, False, "given"))
-    assert outcomes.chosen()["a"].rounds == rounds
+    assert outcomes.choose()["a"].rounds == rounds
 
 
 def test_the_pareto_front() -> None:
@@ -208,14 +218,14 @@ def test_the_pareto_front() -> None:
 
 
 def test_what_may_not_be_exported_is_measured_and_not_chosen() -> None:
-    space = Space(("none", "examples"), ("strict",), (0, 1), (False,), not_exportable=("examples",))
-    found = run(Fake(lambda p: 0.0 if p.knowledge == "examples" else 2.0), None, space=space)
+    space = SearchSpace(("none", "examples"), ("strict",), (0, 1), (False,), not_exportable=("examples",))
+    found = run_search(FakeScores(lambda p: 0.0 if p.knowledge == "examples" else 2.0), None, space=space)
     assert max(found.outcomes, key=lambda o: o.agreement).point.knowledge == "examples"
     assert found.chosen.point.knowledge == "none"
 
 
 def test_a_judge_that_leaves_too_much_unscored_is_not_chosen_over_one_that_ranks_wrongly() -> None:
-    class Silent(Fake):
+    class Silent(FakeScores):
         """Single calls rank the wrong way round, and debates give no score."""
 
         def scores(self, point: Point, *args: Any, **options: Any) -> tuple[dict[str, list[GroupScores]], float]:
@@ -225,7 +235,7 @@ def test_a_judge_that_leaves_too_much_unscored_is_not_chosen_over_one_that_ranks
             ]
             return {"a": given}, calls
 
-    space = Space(("none",), ("strict",), (0, 1), (False,), ("given",))
+    space = SearchSpace(("none",), ("strict",), (0, 1), (False,), ("given",))
     points = [Point("none", "strict", rounds, False, "given") for rounds in (0, 1)]
 
     def chosen(most: float, among: list[Point]) -> int:
@@ -233,7 +243,7 @@ def test_a_judge_that_leaves_too_much_unscored_is_not_chosen_over_one_that_ranks
         outcomes = Outcomes({"a": cast(ChoiceScores, Silent(lambda p: 0.1))}, space, criterion)
         for point in among:
             outcomes.evaluate(point)
-        return outcomes.chosen()["a"].rounds
+        return outcomes.choose()["a"].rounds
 
     assert chosen(0.2, points) == 0
     assert chosen(1.0, points) == 1

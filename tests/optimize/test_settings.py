@@ -10,14 +10,14 @@ import pytest
 from debate_judge.optimize.compile import build_parser
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs.debate.personas import PERSONAS
-from debate_judge.runs.flags.lm import limits
-from debate_judge.runs.flags.parser import read
+from debate_judge.runs.flags.lm import lm_options
+from debate_judge.runs.flags.parser import read_settings
 from debate_judge.runs.tracking.contents import prompts_of
-from tests.optimize.compiles import prepared
+from tests.optimize.compiles import plan_of
 
 
 def settings(*given: str) -> Settings:
-    return read(Settings, build_parser().parse_args(given))
+    return read_settings(Settings, build_parser().parse_args(given))
 
 
 def flags(parser: ArgumentParser) -> list[str]:
@@ -46,13 +46,13 @@ def test_the_flags_of_a_compile_fit_one_screen() -> None:
 )
 def test_a_metric_is_a_level_and_a_correlation(given: str, level: str, correlation: str) -> None:
     found = settings("--metric", given)
-    assert (found.chosen_by.level, found.chosen_by.correlation) == (level, correlation)
+    assert (found.metric_choice.level, found.metric_choice.correlation) == (level, correlation)
     assert found.metric == f"{level}/{correlation}", "however it is written, it is the same compile"
 
 
 @pytest.mark.parametrize("measure", ["mae", "ccc", "kappa"])
 def test_a_compile_may_maximize_absolute_agreement(measure: str) -> None:
-    found = settings("--metric", f"summary/{measure}").chosen_by
+    found = settings("--metric", f"summary/{measure}").metric_choice
     assert (found.absolute_measure, found.level) == (measure, "summary")
     # What is shown of agreement stays a correlation.
     assert found.correlation == "spearman"
@@ -76,7 +76,7 @@ def test_help_says_every_default_and_choice() -> None:
 def test_a_call_may_take_three_times_as_long_as_an_attempt(
     given: dict[str, float], attempt: float, deadline: float
 ) -> None:
-    options = limits(Settings(**given))
+    options = lm_options(Settings(**given))
     assert (options.attempt_timeout, options.deadline) == (attempt, deadline)
 
 
@@ -120,8 +120,8 @@ def test_the_identity_is_what_decides_the_result() -> None:
 
 def test_one_name_for_run_export_model_and_prompts(tmp_path: Path) -> None:
     texts = {name: persona.text for name, persona in PERSONAS.items()}
-    named, usual = (prepared(Settings(store=str(tmp_path), **given), texts) for given in ({"name": "mine"}, {}))
-    assert (named.name, named.family) == ("mine", "mine")
-    assert (usual.name.startswith("sample-debate-offline-"), usual.family) == (True, "debate-summarization")
-    found = prompts_of(named.family, {"coherence": {"scorer": "Rate.", "critic": ""}})
+    named, usual = (plan_of(Settings(store=str(tmp_path), **given), texts) for given in ({"name": "mine"}, {}))
+    assert (named.name, named.model_name) == ("mine", "mine")
+    assert (usual.name.startswith("sample-debate-offline-"), usual.model_name) == (True, "debate-summarization")
+    found = prompts_of(named.model_name, {"coherence": {"scorer": "Rate.", "critic": ""}})
     assert found == {"mine.coherence.scorer": "Rate."}

@@ -13,30 +13,30 @@ from debate_judge.data.errors import InputError
 from debate_judge.optimize.search.outcomes import SearchResult
 from debate_judge.optimize.search.points import Point
 from debate_judge.programs.lm.sql.postgresql import sqlalchemy_address
-from tests.optimize.searches import Fake, breadth, run
+from tests.optimize.searches import FakeScores, limits_of, run_search
 from tests.postgresql import PostgresServer
 
-BROAD = breadth(3)
+NINE_TRIALS = limits_of(3)
 
 
-def varied(point: object) -> float:
+def varied_noise(point: object) -> float:
     return 0.5 + zlib.crc32(str(point).encode()) % 7 / 3
 
 
 @pytest.fixture(scope="module")
 def straight() -> SearchResult:
-    return run(Fake(varied), None, BROAD)
+    return run_search(FakeScores(varied_noise), None, NINE_TRIALS)
 
 
-def told(found: SearchResult) -> list[object]:
+def figures_of(found: SearchResult) -> list[object]:
     return [found.chosen.point, *((o.point, o.agreement, o.calls) for o in found.outcomes)]
 
 
-class Meanwhile(Fake):
+class Meanwhile(FakeScores):
     """Does something before it scores the third point."""
 
     def __init__(self, done: Callable[[], object]) -> None:
-        super().__init__(varied)
+        super().__init__(varied_noise)
         self._done = done
 
     def prefetch(self, points: Iterable[Point], only: Collection[str] | None = None) -> None:
@@ -52,8 +52,8 @@ def stored(database: str) -> int:
 
 def test_a_search_that_was_stopped_goes_on_from_the_database(database: str, straight: SearchResult) -> None:
     with pytest.raises(KeyboardInterrupt):
-        run(Fake(varied, stop_at=2), database, BROAD)
-    assert told(run(Fake(varied), database, BROAD)) == told(straight)
+        run_search(FakeScores(varied_noise, stop_at=2), database, NINE_TRIALS)
+    assert figures_of(run_search(FakeScores(varied_noise), database, NINE_TRIALS)) == figures_of(straight)
     assert stored(database) == len(straight.outcomes)
 
 
@@ -64,9 +64,9 @@ def test_a_search_whose_connection_was_lost_goes_on_beside_another_process(
     def interlude() -> None:
         postgres.stop()
         postgres.start()
-        assert told(run(Fake(varied), database, BROAD)) == told(straight)
+        assert figures_of(run_search(FakeScores(varied_noise), database, NINE_TRIALS)) == figures_of(straight)
 
-    assert told(run(Meanwhile(interlude), database, BROAD)) == told(straight)
+    assert figures_of(run_search(Meanwhile(interlude), database, NINE_TRIALS)) == figures_of(straight)
     assert stored(database) == len(straight.outcomes)
 
 
@@ -76,12 +76,12 @@ def test_a_database_that_goes_away_in_the_middle_ends_the_search_with_a_message(
 ) -> None:
     try:
         with pytest.raises(InputError, match="database cannot be used") as caught:
-            run(Meanwhile(postgres.stop), database, BROAD)
+            run_search(Meanwhile(postgres.stop), database, NINE_TRIALS)
     finally:
         postgres.start()
     assert "field 'studies'" in str(caught.value)
     assert "it resumes" in str(caught.value)
-    assert told(run(Fake(varied), database, BROAD)) == told(straight)
+    assert figures_of(run_search(FakeScores(varied_noise), database, NINE_TRIALS)) == figures_of(straight)
 
 
 def test_a_database_of_something_else_is_refused(database: str) -> None:
@@ -89,4 +89,4 @@ def test_a_database_of_something_else_is_refused(database: str) -> None:
         connection.execute("CREATE TABLE alembic_version (version_num varchar(32) PRIMARY KEY)")
         connection.execute("INSERT INTO alembic_version VALUES ('1bd49d398cd2')")
     with pytest.raises(InputError, match="a database of their own"):
-        run(Fake(varied), database, BROAD)
+        run_search(FakeScores(varied_noise), database, NINE_TRIALS)

@@ -62,7 +62,7 @@ async def debates(runner: JudgeRunner, items: list[Item]) -> None:
     judge = Debate(debate_config=DebateConfig(1))
 
     async def one(item: Item) -> None:
-        with runner.asking(item):
+        with runner.call_context(item):
             await only(judge.converse([item], 1))
 
     async with asyncio.TaskGroup() as tasks:

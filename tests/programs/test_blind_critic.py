@@ -17,7 +17,7 @@ from debate_judge.programs.judge import Verdict
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.evaluation.entrants import entrants, named_judges
 from debate_judge.runs.export.folder import save
-from debate_judge.runs.flags.declaration import listed
+from debate_judge.runs.flags.declaration import split_commas
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import ScriptedLM, hold, scripted_lm, section
 from tests.programs.debates import (
@@ -137,7 +137,7 @@ def test_a_comparison_takes_personas_by_name(tmp_path: Path) -> None:
 
 def judges_of(named: str) -> list[Debate]:
     found = []
-    for one in entrants(named_judges(listed(named)), [COHERENCE]):
+    for one in entrants(named_judges(split_commas(named)), [COHERENCE]):
         judge = one.aspects["coherence"].judge
         assert isinstance(judge, Debate)
         found.append(judge)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from debate_judge.optimize.settings import Settings
-from debate_judge.optimize.tuners import tuner_named
+from debate_judge.optimize.tuners import find_tuner
 from debate_judge.programs import build_preset
 from debate_judge.programs.chateval.judge import ChatEval
 from debate_judge.programs.debate.judge import Debate
@@ -16,7 +16,7 @@ from debate_judge.programs.hallucination.baselines import HallucinationCheck
 from debate_judge.programs.hallucination.judge import Hallucination
 from debate_judge.programs.make_lm import make_lm, open_replies
 from debate_judge.runs import serve
-from debate_judge.runs.flags.parser import make_parser, read
+from debate_judge.runs.flags.parser import make_parser, read_settings
 from debate_judge.runs.tracking.tracker import Tracker
 from tests.refusals.refusal import SECRET, row
 
@@ -50,7 +50,7 @@ def given(kind: Callable[..., object], **values: Any) -> Callable[[], object]:
 
 
 def flags(*arguments: str) -> Callable[[], object]:
-    return lambda: read(Settings, make_parser("compile", "", Settings).parse_args(arguments)).options()
+    return lambda: read_settings(Settings, make_parser("compile", "", Settings).parse_args(arguments)).options()
 
 
 def configured(kind: Any, **config: Any) -> Callable[[], object]:
@@ -169,7 +169,7 @@ JUDGES = [
 ]
 
 OPTIMIZERS = [
-    row(f"optimizer {name}", lambda n=name: tuner_named(n), "--tuner", keyword)  # type: ignore[misc]
+    row(f"optimizer {name}", lambda n=name: find_tuner(n), "--tuner", keyword)  # type: ignore[misc]
     for name, keyword in (
         ("dspy:", "import path of an optimizer"),
         ("nowhere.at.all:Tuner", "imported"),

@@ -19,7 +19,7 @@ class StoveFlags:
     rack: int = setting(2, "rack of the oven", ge=1)
     fan: bool = setting(False, "turn the fan on")
     stove_option: tuple[str, ...] = setting(
-        (), "any other", name="-S", metavar="NAME=VALUE", repeated=True, assigns=True
+        (), "any other", name="-S", metavar="NAME=VALUE", repeated=True, assigns_settings=True
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from debate_judge.data.schema import Aspect, Scale, Task
-from debate_judge.optimize.tuners.guide import guided
+from debate_judge.optimize.tuners.guide import add_guide
 from debate_judge.programs.compiled import shared_judges
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import PLAIN, STRICT
@@ -25,7 +25,7 @@ JUDGE = Debate(STRICT, DebateConfig(2, tie_breaker=True))
 
 def scores(judge: Judge, lm: ScriptedLM, memory: DebateCache | None, *rounds: int) -> list[Sequence[float]]:
     found = []
-    with JudgeRunner(lm, progress=False, memory=memory) as runner:
+    with JudgeRunner(lm, progress=False, cache=memory) as runner:
         for n in rounds:
             held = runner.break_tie(judge, ITEMS, [t.until(n) for t in runner.converse(judge, ITEMS, n)])
             found.append([v.score for t in held if isinstance(v := judge.judgement(t, n), Verdict)])
@@ -59,7 +59,7 @@ def test_what_is_known_is_not_asked_again_and_says_the_same() -> None:
 )
 def test_another_judge_is_asked_itself(other: Judge) -> None:
     lm, memory = scripted_lm(debater()), DebateCache()
-    with JudgeRunner(lm, progress=False, memory=memory) as runner:
+    with JudgeRunner(lm, progress=False, cache=memory) as runner:
         runner.converse(JUDGE, ITEMS, 1)
         known = dict(memory._debates)
         runner.converse(other, ITEMS, 1)
@@ -71,7 +71,7 @@ def test_changed_instructions_make_another_judge() -> None:
     predictor = told.scorer
     predictor.signature = predictor.signature.with_instructions("Be kind.")
     lm = scripted_lm(debater())
-    with JudgeRunner(lm, progress=False, memory=DebateCache()) as runner:
+    with JudgeRunner(lm, progress=False, cache=DebateCache()) as runner:
         runner.converse(JUDGE, ITEMS, 0)
         runner.converse(told, ITEMS, 0)
     assert len(lm.prompts) == 2 * len(ITEMS)
@@ -79,10 +79,10 @@ def test_changed_instructions_make_another_judge() -> None:
 
 def test_a_joint_judge_is_another_one_where_any_of_its_aspects_is_judged_otherwise() -> None:
     plain = joint_judge()
-    other = guided(plain, "Long words are liked.")
+    other = add_guide(plain, "Long words are liked.")
     first, second = (aspect.name for aspect in JOINT_TASK.aspects)
     lm, texts = scripted_lm(joint_table_script(lambda prompt, text, aspect: 3)), cells("One.", "Two.")
-    with JudgeRunner(lm, progress=False, memory=DebateCache()) as runner:
+    with JudgeRunner(lm, progress=False, cache=DebateCache()) as runner:
         for own in (plain, other):
             (shared,) = shared_judges({first: plain, second: own})
             runner.judge(shared.judge, texts)
@@ -91,7 +91,7 @@ def test_a_joint_judge_is_another_one_where_any_of_its_aspects_is_judged_otherwi
 
 def test_a_failure_is_not_remembered() -> None:
     memory = DebateCache()
-    with JudgeRunner(scripted_lm(lambda prompt: "No field."), progress=False, memory=memory) as runner:
+    with JudgeRunner(scripted_lm(lambda prompt: "No field."), progress=False, cache=memory) as runner:
         failed = runner.converse(JUDGE, ITEMS, 1)
     assert all(transcript.failure is not None for transcript in failed)
     assert not memory._debates

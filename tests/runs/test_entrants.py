@@ -19,7 +19,7 @@ from debate_judge.runs.comparison.variability import RunVariability, run_variabi
 from debate_judge.runs.evaluation.entrants import Entrant, entrants, named_judges
 from debate_judge.runs.evaluation.evaluate import Evaluation, evaluate
 from debate_judge.runs.export import folder as export
-from debate_judge.runs.flags.declaration import listed
+from debate_judge.runs.flags.declaration import split_commas
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import ScriptedLM, scripted_lm
 from tests.printed_output import printed
@@ -30,7 +30,7 @@ ITEMS = 9
 
 
 def made(text: str, personas: Path | None = None) -> list[Entrant]:
-    return entrants(named_judges(listed(text)), SETUP.aspects, personas)
+    return entrants(named_judges(split_commas(text)), SETUP.aspects, personas)
 
 
 def judge(entrant: Entrant) -> Any:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from debate_judge.data import errors
-from debate_judge.runs.flags.invocation import COMMANDS, as_invoked, command
+from debate_judge.runs.flags.invocation import COMMANDS, command, with_invoked_commands
 
 ROOT = Path(__file__).parents[2]
 
@@ -70,7 +70,7 @@ def test_a_process_of_another_program_is_told_of_the_console_script(monkeypatch:
     monkeypatch.setattr(sys, "argv", ["notebook.py"])
     monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
     assert [command(name) for name in COMMANDS] == [f"debate {name}" for name in COMMANDS]
-    assert as_invoked("python runs/score.py --out x") == "debate score --out x"
+    assert with_invoked_commands("python runs/score.py --out x") == "debate score --out x"
 
 
 def test_a_path_with_a_blank_is_quoted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -11,11 +11,11 @@ from debate_judge.data.errors import InputError
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs import JUDGES, build_preset, options_of
 from debate_judge.programs.chateval.judge import ROLES, ChatEval
-from debate_judge.runs.flags.parser import make_parser, read
+from debate_judge.runs.flags.parser import make_parser, read_settings
 
 
 def of(*arguments: str) -> dict[str, Any]:
-    return read(Settings, make_parser("compile", "", Settings).parse_args(arguments)).options()
+    return read_settings(Settings, make_parser("compile", "", Settings).parse_args(arguments)).options()
 
 
 @pytest.mark.parametrize(

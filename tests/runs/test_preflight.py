@@ -16,7 +16,7 @@ from debate_judge.programs import build_preset
 from debate_judge.programs.grouping import Question
 from debate_judge.programs.judge import Item, Judge, corpus_items
 from debate_judge.programs.make_lm import make_lm
-from debate_judge.runs.runner.preflight import PreflightCheck, longest, preflight, preflight_checks
+from debate_judge.runs.runner.preflight import PreflightCheck, longest_and_shortest, preflight, preflight_checks
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import ScriptedLM, debater, requested, scripted_lm, section
 from tests.programs.tables import joint_table_script, requested_cells
@@ -110,9 +110,9 @@ def test_of_new_texts_a_long_one_stops_nothing() -> None:
             raise lm15.ContextLengthError("prompt is too long", status=400)
         return debater()(prompt)
 
-    questions = longest(alone(corpus_items(corpus(), TONE)))
+    questions = longest_and_shortest(alone(corpus_items(corpus(), TONE)))
     with JudgeRunner(scripted_lm(script), progress=False) as runner:
-        preflight(runner, [PreflightCheck("tone", build_preset("debate", {}), questions, new=True)])
+        preflight(runner, [PreflightCheck("tone", build_preset("debate", {}), questions, longest_first=False)])
         with pytest.raises(InputError, match="does not fit"):
             preflight(runner, [PreflightCheck("tone", build_preset("debate", {}), questions)])
 
@@ -162,7 +162,7 @@ def of_groups(*sizes: int) -> Corpus:
 
 
 @pytest.mark.parametrize(
-    ("options", "source", "shown", "cells"),
+    ("options", "source", "shown_candidates", "cells"),
     [
         ({"together": 4}, "Letter 1.", 4, 4),
         ({"together": 4, "joint": True}, "Letter 1.", 4, 8),

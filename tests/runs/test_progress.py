@@ -17,7 +17,7 @@ from debate_judge.programs.lm.usage import Meter, Tokens
 from debate_judge.runs.distributed.actor import ActorReport, UnitResult
 from debate_judge.runs.distributed.driver import DistributedProgress, RunTotals, add_rows
 from debate_judge.runs.runner.billing import stage
-from debate_judge.runs.runner.progress import LINE_EVERY, SILENCE, RunPhase, RunProgress, StepProgress
+from debate_judge.runs.runner.progress import FIRST_REPLY_DELAY, LINE_INTERVAL, RunPhase, RunProgress, StepProgress
 from debate_judge.runs.scoring.output import RowTotals
 from tests.fakes import debater, scripted_lm
 
@@ -40,7 +40,7 @@ def clock() -> Clock:
 def progress(clock: Callable[[], float], price: Price | None = None) -> RunProgress:
     lm = scripted_lm(debater())
     lm.price = price
-    one = RunProgress(lm, shown=False, clock=clock)
+    one = RunProgress(lm, visible=False, clock=clock)
     one.start()
     return one
 
@@ -59,13 +59,13 @@ def test_step_items_agreement_calls_money_and_time_in_one_line(clock: Clock) -> 
     shown = progress(clock, Price(100.0, 100.0, 0.0))
     shown.phases = PHASES
     shown.agreement = 0.617
-    with stage("fluency: tuning"), shown.over("guides", 4):
+    with stage("fluency: tuning"), shown.track("guides", 4):
         pass
     with stage("fluency: search, debates dev"):
         for _ in range(2):
-            with shown.over("debates", 10):
+            with shown.track("debates", 10):
                 pass
-        with shown.over("fluency: n=1", 10) as items:
+        with shown.track("fluency: n=1", 10) as items:
             for _ in range(5):
                 items.advance()
             spend(shown, 14)
@@ -77,16 +77,16 @@ def test_step_items_agreement_calls_money_and_time_in_one_line(clock: Clock) -> 
 
 def test_passes_without_phases_are_extrapolated_one_by_one(clock: Clock) -> None:
     shown = progress(clock, Price(100.0, 100.0, 0.0))
-    with shown.over("judges", 10):
+    with shown.track("judges", 10):
         spend(shown, 40)
         clock.now += 100
-    with shown.over("ablations", 10) as items:
+    with shown.track("ablations", 10) as items:
         for _ in range(5):
             items.advance()
         spend(shown, 20)
         clock.now += 30
         assert figures(shown.line()) == ["60", "80", "6.00", "8.00", "30", "5", "10"]
-    with shown.over("intervals", 4) as tables:
+    with shown.track("intervals", 4) as tables:
         tables.advance()
         clock.now += 10
         assert figures(shown.line()) == ["60", "6.00", "30", "1", "4"], "these ask no LM"
@@ -96,7 +96,7 @@ def test_the_share_never_falls_and_steps_go_forwards(clock: Clock) -> None:
     shown, shares = progress(clock), []
     shown.phases = PHASES
     for name in ("a: tuning", "a: search, debates dev", "b: tuning", "a: held-out", "a: search, debates dev", "odd"):
-        with stage(name), shown.over(name, 2) as items:
+        with stage(name), shown.track(name, 2) as items:
             items.advance()
             shares.append(shown.share)
     assert shares == sorted(shares)
@@ -106,7 +106,7 @@ def test_the_share_never_falls_and_steps_go_forwards(clock: Clock) -> None:
 
 def test_lines_come_now_and_then_where_there_is_no_terminal(clock: Clock) -> None:
     shown, stream = progress(clock), io.StringIO()
-    with shown.over("scoring", 10) as items:
+    with shown.track("scoring", 10) as items:
         items.advance()
         spend(shown, 1)
         for _ in range(61):
@@ -114,7 +114,7 @@ def test_lines_come_now_and_then_where_there_is_no_terminal(clock: Clock) -> Non
             shown.tick(stream, terminal=False)
     # Calls of about so many, minutes left, and items.
     assert [figures(line.split(" ", 1)[1]) for line in stream.getvalue().splitlines()] == [
-        ["1", "10", f"{9 * LINE_EVERY / 60:.0f}", "1", "10"],
+        ["1", "10", f"{9 * LINE_INTERVAL / 60:.0f}", "1", "10"],
         ["1", "10", "9", "1", "10"],
     ]
 
@@ -129,7 +129,7 @@ def test_the_first_reply_is_waited_for_aloud(clock: Clock) -> None:
         shown.tick(stream, terminal=False)
         clock.now += 1
     (line,) = stream.getvalue().splitlines()
-    assert f"{shown.lm.model} ({SILENCE:.0f} s)" in line
+    assert f"{shown.lm.model} ({FIRST_REPLY_DELAY:.0f} s)" in line
     spend(shown, 1)
     assert "waiting" not in shown.line()
 
@@ -146,7 +146,7 @@ def test_on_a_terminal_one_bar_is_drawn_again_and_again(clock: Clock, monkeypatc
     monkeypatch.setenv("COLUMNS", "120")
     shown, stream = progress(clock), io.StringIO()
     shown.phases = PHASES
-    with stage("a: search, debates dev"), shown.over("debates", 4) as items:
+    with stage("a: search, debates dev"), shown.track("debates", 4) as items:
         shown.tick(stream, terminal=True)
         assert stream.getvalue() == "", "what is over at once needs no bar"
         clock.now += 3
@@ -169,7 +169,7 @@ def test_a_narrow_terminal_has_the_whole_text_in_several_lines(clock: Clock, mon
     shown, stream = progress(clock, Price(100.0, 100.0, 0.0)), io.StringIO()
     shown.phases = PHASES
     shown.agreement = 0.617
-    with stage("a: search, debates dev"), shown.over("debates", 4) as items:
+    with stage("a: search, debates dev"), shown.track("debates", 4) as items:
         items.advance()
         spend(shown, 14)
         clock.now += 60
@@ -197,7 +197,7 @@ def test_what_is_written_meanwhile_stands_above_the_bar(clock: Clock, monkeypatc
     assert logging.lastResort is not None
     logging.getLogger("of.another").addHandler(logging.lastResort)
     shown = progress(clock)
-    with shown.over("debates", 4):
+    with shown.track("debates", 4):
         clock.now += 3
         shown.tick(stream, terminal=True)
         for write in (
@@ -221,8 +221,8 @@ def test_steps_that_ask_no_lm_are_counted(clock: Clock) -> None:
     steps, stream = StepProgress("dry run", 8), io.StringIO()
     steps.clock = clock
     steps.start()
-    assert list(steps.over("ab")) == ["a", "b"]
-    clock.now += LINE_EVERY
+    assert list(steps.track("ab")) == ["a", "b"]
+    clock.now += LINE_INTERVAL
     steps.tick(stream, terminal=False)
     steps.stop()
     assert figures(stream.getvalue().split(" ", 1)[1]) == ["2", "8", "2"]

@@ -144,7 +144,7 @@ def test_only_a_bounded_number_of_items_is_read_ahead(command: Command) -> None:
         patch.setattr(scorer, "score_of", looking)
         assert command("--concurrency", "4", *keys(preflight=False)) == 0
     assert len(ahead) == 600
-    assert max(ahead) <= streaming.window(command.lm)
+    assert max(ahead) <= streaming.max_in_flight(command.lm)
     # Whether the LM is ever asked by all four at once is a matter of chance.
     assert 1 < command.lm.peak <= 4
 

@@ -91,7 +91,7 @@ class Command:
             err = io.StringIO()
             with pytest.MonkeyPatch.context() as patch, redirect_stderr(err):
                 patch.setenv("OPENAI_API_KEY", key)
-                patch.setattr(scorer, "limits", lambda arguments: LMOptions(**limits))
+                patch.setattr(scorer, "lm_options", lambda arguments: LMOptions(**limits))
                 return Done(score.main(arguments), err.getvalue(), out.read_bytes())
         done = subprocess.run(
             [sys.executable, "-c", SCALED, json.dumps(limits), *arguments],

@@ -24,7 +24,7 @@ from debate_judge.programs.judge import (
     round_to_granularity,
 )
 from debate_judge.programs.transcript import Transcript, Turn
-from debate_judge.runs.runner.runner import JudgeRunner, calls_per_item, group_scores, require_scored, scored
+from debate_judge.runs.runner.runner import JudgeRunner, calls_per_item, group_scores, require_scored, verdicts
 from tests.fakes import ScriptedLM, debater, scripted_lm, section
 
 COHERENCE = Aspect("coherence", "Do the sentences build on each other?", Scale(1, 5))
@@ -119,7 +119,7 @@ def test_a_failure_of_one_item_leaves_the_others_scored() -> None:
     assert [score_of(j) for j in judgements] == [2, 4, None, 5, 1]
     assert isinstance(judgements[2], Unscored)
     assert judgements[2].reason == "lm error"
-    assert scored(judgements) == [j for j in judgements if isinstance(j, Verdict)]
+    assert verdicts(judgements) == [j for j in judgements if isinstance(j, Verdict)]
 
 
 @pytest.mark.parametrize("text", ["3", "5"])

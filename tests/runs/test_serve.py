@@ -26,7 +26,7 @@ from debate_judge import load
 from debate_judge.programs.lm.errors import ProviderDownError
 from debate_judge.runs import serve
 from debate_judge.runs.export.loaded import LoadedJudge
-from debate_judge.runs.integrations.batching import missing_text
+from debate_judge.runs.integrations.batching import empty_text_score
 from debate_judge.runs.integrations.http_service import AspectAnswer, ServiceLimits, make_app
 from tests.fakes import ScriptedLM
 from tests.runs.integration_exports import save_judge, score_for, script
@@ -160,9 +160,11 @@ def test_what_strangers_are_not_told(judge: LoadedJudge, monkeypatch: pytest.Mon
         assert httpx.post(f"{url}/score", json=question, headers={"Host": "evil.example"}).status_code == 421
         answer = httpx.post(f"{url}/score", json=question)
         assert (answer.status_code, answer.json()) == (502, {"detail": "the judge's LM cannot be used at present"})
-    failed = replace(missing_text(), unscored="lm error", reason="lm error: http://10.1.2.3/v1 refused the connection")
+    failed = replace(
+        empty_text_score(), unscored="lm error", reason="lm error: http://10.1.2.3/v1 refused the connection"
+    )
     assert AspectAnswer.of(failed).reason == "lm error: see the log of the service"
-    assert AspectAnswer.of(missing_text()).reason == "no text: the text is empty"
+    assert AspectAnswer.of(empty_text_score()).reason == "no text: the text is empty"
 
 
 def test_loopback_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,8 @@ import pytest
 from debate_judge.data.errors import InputError
 from debate_judge.runs import serve
 from debate_judge.runs.export.process import SETTINGS, environment_variable
-from debate_judge.runs.flags.lm import limits
-from debate_judge.runs.flags.parser import make_parser, read
+from debate_judge.runs.flags.lm import lm_options
+from debate_judge.runs.flags.parser import make_parser, read_settings
 from debate_judge.runs.scoring.settings import ServeFlags
 from tests.postgresql import PostgresServer
 from tests.runs.compose_services import ROOT, TEAM, composed, example, filled_in
@@ -102,9 +102,9 @@ def test_the_command_of_the_service_is_one_of_ours_and_needs_its_key(
     service = compose["services"]["serve"]
     words = [filled_in(word, example()) for word in service["command"]]
     assert words[:2] == ["debate", "serve"]
-    flags = read(ServeFlags, make_parser("serve", "", ServeFlags).parse_args(words[2:]))
+    flags = read_settings(ServeFlags, make_parser("serve", "", ServeFlags).parse_args(words[2:]))
     assert f":{flags.port}:{flags.port}" in service["ports"][0]
-    assert limits(flags).budget.usd == 20
+    assert lm_options(flags).budget.usd == 20
     monkeypatch.setenv(serve.KEY_VARIABLE, filled_in(service["environment"][serve.KEY_VARIABLE], example()))
     with pytest.raises(InputError, match="or a key in"):
         serve.bearer_key(flags.host)

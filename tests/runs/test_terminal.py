@@ -11,7 +11,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.optimize.cli import main
 from debate_judge.runs.flags.invocation import COMMANDS
 from debate_judge.runs.flags.parser import exit_code
-from debate_judge.runs.flags.text_layout import wrapped
+from debate_judge.runs.flags.text_layout import wrap_text
 from debate_judge.runs.reports.tables import DataTable
 from debate_judge.runs.reports.terminal import Verbatim, show
 from tests.printed_output import printed
@@ -76,7 +76,7 @@ def test_a_terminal_has_its_own_width(columns: int, most: int, monkeypatch: pyte
 def test_no_figure_is_parted_from_its_interval() -> None:
     text = "Yes, by 0.12 [0.09, 0.16] and -0.04 [-0.14, 0.06], on /an/address/that/is/longer/than/any/line/may/be now."
     for width in range(30, 60):
-        shown = wrapped(text, width)
+        shown = wrap_text(text, width)
         assert re.findall(r"[-.\d]+ \[[^\]]*\]", shown) == ["0.12 [0.09, 0.16]", "-0.04 [-0.14, 0.06]"]
         assert "/an/address/that/is/longer/than/any/line/may/be" in shown
 
