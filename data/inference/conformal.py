@@ -70,7 +70,7 @@ class ConformalIntervals:
     def sources(self) -> int:
         return len(np.unique(self.source))
 
-    def interval(self, score: float) -> ScoreInterval:
+    def at(self, score: float) -> ScoreInterval:
         """The interval around a score on the raters' scale."""
         if math.isinf(self.factor):
             return ScoreInterval(self.scale.low, self.scale.high)
@@ -142,7 +142,7 @@ def evaluate_abstention(
         fitted = fit_intervals([g for g in groups if g.cluster != group.cluster], scale, level)
         if fitted is None:
             return None
-        intervals = [None if s is None else fitted.interval(s) for s in group.scores]
+        intervals = [None if s is None else fitted.at(s) for s in group.scores]
         for rating, span in zip(group.ratings, intervals, strict=True):
             if rating is not None and span is not None:
                 covered.append(span.low - ROUNDING_ERROR <= rating <= span.high + ROUNDING_ERROR)

@@ -57,7 +57,6 @@ def test_two_rounds_without_agreement() -> None:
         assert section(prompt, "source") == "Rain fell. Roads closed."
         assert section(prompt, "candidate") == "Roads closed after rain."
     assert debates_shown(lm) == ["\n\n".join(seen[1 : i + 1]) for i in range(5)]
-    assert isinstance(judgement, Verdict)
     assert (judgement.score, judgement.rounds, judgement.stop_reason, judgement.calls) == (3.5, 2, "rounds over", 5)
     assert str(judgement.transcript) == "\n\n".join([*seen[1:], "Scorer, round 2, score 3.5: Granted again."])
 
@@ -68,7 +67,6 @@ def test_no_issue_ends_the_debate_with_the_latest_score(round_: int) -> None:
     for i in range(1, round_):
         replies += [issue_reply(), score_reply(1 + i)]
     judgement, lm = judged(Debate(debate_config=DebateConfig(3, tie_breaker=True)), *replies, no_issue_reply())
-    assert isinstance(judgement, Verdict)
     assert (judgement.score, judgement.rounds, judgement.stop_reason) == (round_, round_, "no issue")
     # Neither a revision nor the Tie-breaker follows.
     assert judgement.calls == len(lm.prompts) == 2 * round_
@@ -78,7 +76,6 @@ def test_no_issue_ends_the_debate_with_the_latest_score(round_: int) -> None:
 def test_the_tie_breaker_decides_an_open_debate() -> None:
     replies = [score_reply(2), issue_reply("Too low."), score_reply(3), tie_break_reply(4.5, "Critic")]
     judgement, lm = judged(Debate(debate_config=DebateConfig(1, tie_breaker=True)), *replies)
-    assert isinstance(judgement, Verdict)
     assert (judgement.score, judgement.rounds, judgement.stop_reason, judgement.calls) == (4.5, 1, "tie-breaker", 4)
     assert speakers(lm) == ["scorer", "critic", "scorer", "tie-breaker"]
     assert debates_shown(lm)[-1] == (
@@ -95,7 +92,6 @@ def test_the_tie_breaker_decides_an_open_debate() -> None:
 def test_the_tie_breaker_is_not_called_without_a_dispute(replies: list[str]) -> None:
     judge = Debate(debate_config=DebateConfig(len(replies) - 1, tie_breaker=True))
     judgement, lm = judged(judge, *replies)
-    assert isinstance(judgement, Verdict)
     assert judgement.stop_reason != "tie-breaker"
     assert "tie-breaker" not in speakers(lm)
     assert not is_open(judgement.transcript)
@@ -236,7 +232,6 @@ def test_an_unreadable_reply_is_asked_for_once_more(turn: str) -> None:
 def test_a_reply_that_stays_unreadable_leaves_the_item_unscored(turn: str) -> None:
     before, bad, _ = TURNS[turn]
     judgement, lm = judged(Debate(debate_config=DebateConfig(1, tie_breaker=True)), *before, bad, bad)
-    assert isinstance(judgement, Unscored)
     assert judgement.reason == "unreadable reply"
     role, round_ = [("scorer", 0), ("critic", 1), ("scorer", 1), ("tie-breaker", 1)][len(before)]
     assert judgement.detail.startswith(f"{role}, round {round_}: ")
@@ -252,7 +247,6 @@ def test_an_unreadable_reply_is_in_the_transcript(tmp_path: Path, traced: bool) 
     lm = scripted_lm(in_turn(["Never.", hostile]), store=store)
     with dspy.context(callbacks=[BaseCallback()] if traced else []):
         judgement = hold(lm, only(Debate(debate_config=DebateConfig(0)).judge([ITEM])))
-    assert isinstance(judgement, Unscored)
     why, _, rest = judgement.detail.partition("; the reply was: ")
     assert why.startswith("scorer, round 0: ")
     assert "1 to 5" in why
@@ -266,7 +260,6 @@ def test_an_unreadable_reply_is_in_the_transcript(tmp_path: Path, traced: bool) 
     # Both replies are kept word for word; the detail names the last.
     assert count(again) == 2
     kept = get(again, key)
-    assert kept is not None
     assert kept.text == hostile
     assert "Never." in "".join(path.read_bytes().decode("latin-1") for path in tmp_path.iterdir())
 
@@ -292,7 +285,6 @@ def test_a_failure_of_its_own_that_outlasts_the_retries_leaves_the_item_unscored
         failing(lm15.RateLimitError("slow down", retry_after=0.001), at), options=LMOptions(first_wait=0.01)
     )
     judgement = hold(lm, only(Debate(debate_config=DebateConfig(1, tie_breaker=True)).judge([ITEM])))
-    assert isinstance(judgement, Unscored)
     assert judgement.reason == "lm error"
     assert "LMRateLimitError" in judgement.detail
     assert "slow down" in judgement.detail

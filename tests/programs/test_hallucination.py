@@ -103,7 +103,6 @@ def test_a_compile_may_choose_that_one_round_of_agreement_is_enough() -> None:
     assert longer.turns[: len(shorter.turns)] == shorter.turns
     assert asked[: len(asked_too)] == asked_too
     read = variants["at least 1 round"].judgement(shorter, 3)
-    assert isinstance(read, Verdict)
     assert (read.stop_reason, read.rounds) == ("no issue", 1)
 
 
@@ -193,7 +192,6 @@ def test_the_earliest_failure_of_several_claims_is_told() -> None:
         return "hm" if speaker(prompt) == ("leader" if late else "initial") else view_reply(True, 0, "ok")
 
     transcript = hold(scripted_lm(reply), only(judge().converse([NEWS], 1)))
-    assert transcript.failure is not None
     assert (transcript.failure.role, transcript.failure.round, transcript.failure.calls) == ("initial", 0, 4)
     # So it has no score after any number of rounds.
     assert isinstance(judge().judgement(transcript, 0), Unscored)
@@ -202,9 +200,8 @@ def test_the_earliest_failure_of_several_claims_is_told() -> None:
 def test_a_failed_agent_leaves_the_response_unscored() -> None:
     lm = scripted_lm(lambda prompt: view_reply(True, 0, "ok") if speaker(prompt) != "trust" else "What do I know?")
     found = judge().judgement(hold(lm, only(judge().converse([ITEM], 3))), 3)
-    assert isinstance(found, Unscored)
     assert found.reason == "unreadable reply"
-    assert found.detail.startswith("trust, round 1: claim 1: the factuality must be")
+    assert found.detail.startswith("trust, round 1: claim 1: ")
     # Initial, Skeptic, and Trust asked twice; the debate of no rounds is whole all the same.
     assert found.calls == 4
     assert isinstance(judge().judgement(found.transcript, 0), Verdict)

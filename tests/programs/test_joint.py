@@ -10,7 +10,7 @@ from dspy import lm15
 
 from debate_judge.programs import build_preset
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.judge import Judgement, Unscored, Verdict
+from debate_judge.programs.judge import Judgement, Verdict
 from tests.fakes import Script, debater, requested, section
 from tests.programs.tables import (
     block,
@@ -177,7 +177,6 @@ def test_an_unreadable_cell_is_unscored_and_no_other() -> None:
     judgements, lm = judged(joint_judge(1), script, THREE)
     assert values(judgements) == [*TRUE[:2], "unreadable reply", *TRUE[3:]]
     lost = judgements[2]
-    assert isinstance(lost, Unscored)
     assert lost.detail.startswith("scorer, round 0: no score could be found")
     assert "[kept as " in lost.detail
     # It is no longer debated, and the other aspect of the same candidate is: alone, as the table was divided.

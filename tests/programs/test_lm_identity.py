@@ -169,11 +169,6 @@ def test_reasoning_models_get_neither_temperature_nor_limit() -> None:
     assert {value for name, value in settings.items() if name in ("temperature", "max_tokens")} <= {None}
 
 
-def test_a_slash_at_the_end_of_an_address_makes_no_other_server() -> None:
-    plain, slashed = (make_lm("openai/m", api_base=f"http://host:8000/v1{end}") for end in ("", "/"))
-    assert call_key(plain, QUESTION) == call_key(slashed, QUESTION)
-
-
 def test_without_batches_only_the_transport_differs() -> None:
     line: Any = object()
     lm = JudgeLM("test/m", engine=Engine())

