@@ -16,7 +16,7 @@ from debate_judge.programs.hallucination.evidence import (
     MAX_SNIPPETS,
     MAX_WHOLE_KNOWLEDGE,
     most_similar,
-    read_claims,
+    parse_claims,
     response_type_of,
     sentences,
 )
@@ -50,7 +50,7 @@ LISTS: list[tuple[str, str, tuple[str, ...] | str]] = [
 
 @pytest.mark.parametrize(("name", "text", "expected"), LISTS, ids=[row[0] for row in LISTS])
 def test_lists_of_claims_are_read_or_refused(name: str, text: str, expected: tuple[str, ...] | str) -> None:
-    found = read_claims(text, 3)
+    found = parse_claims(text, 3)
     if isinstance(found, Unreadable):
         assert isinstance(expected, str)
         assert expected in found.problem

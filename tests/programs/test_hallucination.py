@@ -11,7 +11,7 @@ import pytest
 
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs.hallucination.baselines import EXAMPLES, HallucinationCheck
-from debate_judge.programs.hallucination.judge import ClaimAssessment, Hallucination, read_assessment
+from debate_judge.programs.hallucination.judge import ClaimAssessment, Hallucination, parse_assessment
 from debate_judge.programs.judge import Item, Unscored, Verdict
 from debate_judge.programs.transcript import Transcript
 from tests.fakes import ScriptedLM, hold, only, scripted_lm, section
@@ -223,7 +223,7 @@ VIEWS: list[tuple[str, str, str, object]] = [
 
 @pytest.mark.parametrize(("name", "factuality", "severity", "expected"), VIEWS, ids=[v[0] for v in VIEWS])
 def test_views_are_read_or_refused(name: str, factuality: str, severity: str, expected: object) -> None:
-    found = read_assessment({"opinion": "so", "factuality": factuality, "severity": severity})
+    found = parse_assessment({"opinion": "so", "factuality": factuality, "severity": severity})
     if isinstance(found, ClaimAssessment):
         assert (found.factual, found.severity) == expected
     else:

@@ -96,7 +96,7 @@ CORPORA = [
             replace(SAMPLE, groups=SAMPLE.groups[12:]), replace(SAMPLE, groups=chosen(1).groups[:12])
         ),
         None,
-        "chosen",
+        "selected",
     ),
     row("an aspect rated in few groups", lambda: split(rare(), aspects=["tone", "solved"], seed=0), None, "--aspects"),
     row(
