@@ -42,7 +42,7 @@ def uncertainty_summary(
         if widest is not None:
             share_left = row_intervals.abstained[aspect] / max(1, row_intervals.scored[aspect])
             row += [
-                f"{100 * abstention.left_share:.0f} %",
+                f"{100 * abstention.abstained_share:.0f} %",
                 interval(intervals.agreement),
                 interval(intervals.agreement_kept),
             ]

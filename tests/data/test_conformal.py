@@ -73,10 +73,10 @@ def test_wide_ones_are_left_to_people() -> None:
     groups = drawn(4, 30, 6, uneven=1.0)
     every = evaluate_abstention(groups, SCALE, 0.8)
     some = evaluate_abstention(groups, SCALE, 0.8, max_width=2.0)
-    assert every.left_share == 0
-    assert 0.1 < some.left_share < 0.9
+    assert every.abstained_share == 0
+    assert 0.1 < some.abstained_share < 0.9
     assert every.texts == 180
     assert abs(every.covered - 0.8) < 0.06
     kept = [s for g in some.scores.values() for s in g.scores]
-    assert sum(s is None for s in kept) == round(some.left_share * 180)
+    assert sum(s is None for s in kept) == round(some.abstained_share * 180)
     assert evaluate_abstention(groups[:2], SCALE, 0.8) is None

@@ -32,7 +32,7 @@ from tests.programs.debates import (
 from tests.programs.tables import items, requested_candidates, shown_candidates, table_script, values
 
 SECRET = "The end is odd."
-"""What the blind Critic says, which nobody else may read."""
+"""The blind Critic's reasons, which no other role may see."""
 
 
 def test_a_blind_score_close_to_the_scorers_ends_the_debate() -> None:

@@ -26,7 +26,7 @@ def speaker(prompt: str) -> str:
 
 
 def numbered(**options: Any) -> ScriptedLM:
-    """Each says its initial and how often it was asked; alpha scores 1, beta 2, gamma 3, and each time 1 more."""
+    """Each replies with its initial and call number; alpha scores 1, beta 2, gamma 3, and each time 1 more."""
     counts: Counter[str] = Counter()
 
     def count(prompt: str) -> str:
@@ -40,7 +40,7 @@ def numbered(**options: Any) -> ScriptedLM:
 
 
 def heard(lm: ScriptedLM) -> list[tuple[str, str]]:
-    """(speaker, what it had heard) in the order of the calls."""
+    """(speaker, the messages in its prompt) in the order of the calls."""
     return [(speaker(prompt), section(prompt, "debate")) for prompt in lm.prompts]
 
 
@@ -55,7 +55,7 @@ A2, B2, G2 = "alpha, turn 2, score 2: a2", "beta, turn 2, score 3: b2", "gamma, 
 def test_by_default_every_referee_sees_all_earlier_messages() -> None:
     lm = numbered()
     transcript = hold(lm, only(ChatEval(ROLES).converse([ITEM], 1)))
-    # In turn 1 whoever spoke before; in turn 2 everything, for the first agent as for the others.
+    # In turn 1 the messages of earlier agents; in turn 2 all messages, for every agent.
     assert heard(lm) == [
         ("alpha", ""),
         ("beta", A1),
@@ -102,7 +102,7 @@ def test_the_summarizer_replaces_the_history_as_in_algorithm_3() -> None:
     assert heard(lm) == [
         ("alpha", ""), ("beta", ""),
         ("summarizer", lines(A1, B1)), ("alpha", first), ("beta", first),
-        # Everything said so far, in full, and not the earlier summary; nobody sums up the last turn.
+        # All messages so far, in full, without the earlier summary; the last turn is not summarized.
         ("summarizer", lines(A1, B1, A2, B2)), ("alpha", second), ("beta", second),
     ]  # fmt: skip
     assert [t.round for t in transcript.turns if t.role == "summarizer"] == [1, 2]

@@ -99,7 +99,7 @@ def test_the_agents_are_told_which_answer_is_checked() -> None:
     asked(LONG, apart)
     hold(single, only(HallucinationCheck().judge([ITEM])))
     # Premises of the question and evasive answers have a rule where question and answer are read together; a claim
-    # that was taken out of the answer stands without the question.
+    # that was extracted from the answer is judged without the question.
     told = [section(lm.prompts[-1], "task") for lm in (joined, single, apart)]
     assert [ANSWER_NOTE in text for text in told] == [True, True, False]
     assert "a question with its answer" in told[0]
@@ -158,7 +158,7 @@ def test_a_sentence_that_begins_with_a_pronoun_comes_with_the_one_that_names_its
     )
     assert most_similar(text, ("moved to Oakham",), 1) == text[1:3]
     assert most_similar(text, ("was it in 1931?",), 1) == text[1:4]
-    # A sentence that names its subject, or only begins like a pronoun, stands by itself.
+    # A sentence that names its subject, or only begins like a pronoun, is not joined.
     assert most_similar(text, ("bakery",), 1) == (text[4],)
     assert most_similar(text, ("thistles",), 1) == (text[5],)
     # There is nothing before the first, and the search for a name ends after a few sentences.

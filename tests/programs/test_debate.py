@@ -52,7 +52,7 @@ def test_two_rounds_without_agreement() -> None:
         "Scorer, round 1, score 3: Granted.",
         "Critic, round 2: And the other is small.",
     ]
-    # Each turn has heard all that was said before it, in order, and nothing else.
+    # Each prompt has all earlier turns, in order, and nothing else.
     for prompt in lm.prompts:
         assert section(prompt, "source") == "Rain fell. Roads closed."
         assert section(prompt, "candidate") == "Roads closed after rain."
@@ -82,7 +82,7 @@ def test_the_tie_breaker_decides_an_open_debate() -> None:
         "Scorer, round 0, score 2: Because.\n\nCritic, round 1: Too low.\n\nScorer, round 1, score 3: Because."
     )
     assert judgement.transcript.turns[-1].text == "(Critic) All told."
-    # The Scorer's own last word is still there.
+    # The Scorer's latest score is still there.
     assert judgement.transcript.score == 3
 
 
@@ -131,7 +131,7 @@ def test_one_debate_to_the_maximum_answers_every_smaller_n_at_no_call() -> None:
             assert outcome_of(read) == outcome_of(
                 hold(fresh, only(Debate(debate_config=DebateConfig(n)).judge([item])))
             )
-            # What a verdict says it costs is what it costs.
+            # The calls of the verdict are those that were made.
             assert read.calls == len(fresh.prompts)
             kinds.add(read.reason if isinstance(read, Unscored) else read.stop_reason)
         assert len(lm.prompts) == spent == transcript.calls
@@ -156,7 +156,7 @@ def test_a_tie_breaker_at_a_smaller_n_costs_one_more_call_and_only_if_open() -> 
     assert {"tie-breaker", "no issue"} <= stopped
 
 
-# --- what a debate is made of ---
+# --- samples and personas ---
 
 
 def test_rewritten_instructions_no_longer_carry_the_personas_name() -> None:
@@ -236,7 +236,7 @@ def test_a_reply_that_stays_unreadable_leaves_the_item_unscored(turn: str) -> No
     role, round_ = [("scorer", 0), ("critic", 1), ("scorer", 1), ("tie-breaker", 1)][len(before)]
     assert judgement.detail.startswith(f"{role}, round {round_}: ")
     assert judgement.calls == len(lm.prompts) == len(before) + 2
-    # What was said until then is kept.
+    # The turns until then are kept.
     assert len(judgement.transcript.turns) == len(before)
 
 
@@ -270,7 +270,7 @@ def test_an_unreadable_reply_is_in_the_transcript(tmp_path: Path, traced: bool) 
 def failing(error: Exception, at: str) -> Callable[[str], str]:
     def script(prompt: str) -> str:
         if not requested(prompt):
-            # What is asked to see whether the LM still answers at all.
+            # The probe, which shows whether the LM still answers at all.
             return "OK"
         if speaker(prompt) == at:
             raise error

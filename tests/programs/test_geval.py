@@ -74,7 +74,7 @@ def test_an_exported_judge_does_not_ask_for_steps_again() -> None:
     assert hold(lm, only(again.judge([ITEM]))).calls == 3
     assert derivations(lm) == 0
     assert again.config() == config
-    # Another task may have an aspect of the same name; its steps are its own.
+    # Another task may have an aspect of the same name; it gets other steps.
     hold(lm, only(again.judge([replace(ITEM, task=replace(TASK, name="poems"))])))
     assert derivations(lm) == 1
 

@@ -57,7 +57,7 @@ def test_a_factual_opening_calls_the_skeptic_first_and_agreement_ends_the_chain_
 def test_a_hallucinated_opening_calls_trust_first_and_disagreement_runs_to_the_maximum() -> None:
     lm = panel(initial="F", trust="FTF", skeptic="TFT", leader="FTF")
     verdict = hold(lm, only(judge().judge([ITEM])))
-    # S0 False: S1. Its Leader False: S1 again. Its Leader True: S2. Nobody ever agrees; the Leader has the last word.
+    # S0 False: S1. Its Leader False: S1 again. Its Leader True: S2. The agents never agree; the Leader decides.
     assert [name for name, _ in calls_of(lm)] == [
         "initial", "trust", "skeptic", "leader", "trust", "skeptic", "leader", "skeptic", "trust", "leader",
     ]  # fmt: skip
@@ -133,7 +133,7 @@ def test_a_self_check_has_examples_and_no_knowledge(examples: int) -> None:
 
 
 def by_claim(factual: Mapping[str, tuple[bool, int]], claims: str, **more: str) -> ScriptedLM:
-    """Every agent has the view of a claim that is given for it; other roles say what is given for them."""
+    """Every agent gives the same verdict on a claim, from `factual`; other roles reply with the texts in `more`."""
     texts = {"claims": f"[[ ## claims ## ]]\n{claims}", **more}
 
     def reply(prompt: str) -> str:
@@ -202,7 +202,7 @@ def test_a_failed_agent_leaves_the_response_unscored() -> None:
     found = judge().judgement(hold(lm, only(judge().converse([ITEM], 3))), 3)
     assert found.reason == "unreadable reply"
     assert found.detail.startswith("trust, round 1: claim 1: ")
-    # Initial, Skeptic, and Trust asked twice; the debate of no rounds is whole all the same.
+    # Initial, Skeptic, and Trust called twice; the debate of no rounds is complete all the same.
     assert found.calls == 4
     assert isinstance(judge().judgement(found.transcript, 0), Verdict)
 

@@ -31,12 +31,12 @@ TWO_OR_FOUR = {4: 0.5, 2: 0.5}
     ("written", "tokens", "score", "weights"),
     [
         ("4", [token(("4", 0.5), ("2", 0.5))], 3, TWO_OR_FOUR),
-        # What is no point of the scale weighs nothing; the rest is brought to 1: (0.6 * 4 + 0.2 * 2) / 0.8
+        # Tokens off the scale have no weight; the others are normalized: (0.6 * 4 + 0.2 * 2) / 0.8
         ("4", [token(("4", 0.6), ("2", 0.2), ("9", 0.1), ("four", 0.1))], 3.5, {4: 0.75, 2: 0.25}),
         # The chosen token listed once more counts once; tokens that differ by a blank are one point.
         ("4", [token(("4", 0.4), ("4", 0.4), (" 4", 0.1), ("2", 0.5))], 3, TWO_OR_FOUR),
         ("4/5", [token(("4", 0.5), ("2", 0.5)), token(("/", 1)), token(("5", 1))], 3, TWO_OR_FOUR),
-        # The score stands at the end, and its token may hold the blank before it.
+        # The score is at the end, and its token may include the blank before it.
         ("4", [token(("4", 1)), token((" pages:", 1)), token((" 4", 0.5), (" 2", 0.5))], 3, TWO_OR_FOUR),
         # Neither -1 nor 0 is a point.
         ("1", [token(("1", 0.25), ("-1", 0.25), ("0", 0.25), ("2", 0.25))], 1.5, {1: 0.5, 2: 0.5}),
@@ -72,7 +72,7 @@ def test_points_that_are_all_called_impossible_are_weighed_all_the_same() -> Non
 
 
 class Likely:
-    """An engine that answers the Scorer with `weights` over the points, if it is asked for probabilities."""
+    """An engine that replies to the Scorer with `weights` over the points, if log-probabilities are requested."""
 
     def __init__(self, *weights: dict[str, float], answers: bool = True) -> None:
         self.weights = list(weights)
@@ -110,7 +110,7 @@ def test_expected_weighs_the_points_of_the_first_score_and_of_every_revision() -
     first, _, revised, _ = verdict.transcript.turns
     assert (first.score, revised.score) == (pytest.approx(4.25), pytest.approx(2.7))
     assert verdict.score == pytest.approx(2.7)
-    # Only the Scorer is asked for probabilities, and the Critic attacks the score as it was read.
+    # Only the Scorer's calls request log-probabilities, and the Critic gets the weighted score.
     assert [bool(s.get("logprobs")) for s in engine.settings] == [True, False, True, False]
     assert "Scorer, round 0, score 4.25: Because." in section(engine.prompts[1], "debate")
 

@@ -20,7 +20,7 @@ ALONE, JOINT = cells_of(items("one", "two")), cells_of(cells("one", "two"))
 
 
 def scores(field: str, of: Mapping[Cell, Item] = ALONE) -> dict[str, float | str]:
-    """What is read of a reply: a score, or the reason why there is none."""
+    """The scores read from a reply, or the reasons why there are none."""
     return scores_of(field if "[[" in field else block("scores", field), of)
 
 
@@ -32,7 +32,7 @@ def scores_of(reply: str, of: Mapping[Cell, Item]) -> dict[str, float | str]:
 
 
 def decisions(field: str) -> dict[str, str]:
-    """What the other roles are told of the Critic's reply, or why it cannot be read."""
+    """The Critic's decisions as other roles get them, or why they cannot be read."""
     reply = f"{block('decisions', field)}\n\n{block('candidate_1', 'Its last sentence is wrong.')}"
     found = parse_decisions(reply, list(ALONE), ALONE)
     return {

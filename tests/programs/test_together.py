@@ -48,7 +48,7 @@ def line_of(prompt: str, text: str) -> str:
     return f"candidate_{number_of(prompt, text)}: {by_text(prompt, text)}"
 
 
-# --- what is read of a reply ---
+# --- reading of replies ---
 
 
 def test_one_call_scores_all_candidates_of_a_source() -> None:

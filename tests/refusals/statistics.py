@@ -91,7 +91,7 @@ CORPORA = [
         "at random",
     ),
     row(
-        "a test set of chosen sources",
+        "a test set of selected sources",
         lambda: append_held_out(
             replace(SAMPLE, groups=SAMPLE.groups[12:]), replace(SAMPLE, groups=chosen(1).groups[:12])
         ),
