@@ -61,7 +61,7 @@ def _loaded(spec: str | RecordFile, task: Task | str | None, columns: Iterable[s
     if name in LOADERS:
         raise InputError(f"no path after {spec!r}", field="--data", expected=f"{name}=PATH, or {name} alone")
     misspelled = equals and not Path(spec).exists() and did_you_mean(name, LOADERS)
-    if formats.has_known_format(spec) and not misspelled:
+    if formats.is_supported(spec) and not misspelled:
         return groups.load(spec, chosen_task, column_names)
     raise InputError(
         f"unknown data {spec!r}",

@@ -226,7 +226,7 @@ class Corpus:
     task: Task
     groups: tuple[RatedGroup, ...]
     origin: Origin
-    reported: tuple[str, ...] = ()
+    reported_aspects: tuple[str, ...] = ()
     """The aspects that papers on a public set report; empty if they report all."""
 
     @property
@@ -265,7 +265,7 @@ class Corpus:
         rated = self.rated_aspects()
         if tuple(names) == (ALL,) and ALL not in rated:
             return rated
-        return tuple(dict.fromkeys(names)) or tuple(a for a in rated if a in self.reported) or rated
+        return tuple(dict.fromkeys(names)) or tuple(a for a in rated if a in self.reported_aspects) or rated
 
 
 def group_to_json(group: RatedGroup) -> dict[str, object]:

@@ -33,7 +33,7 @@ from debate_judge.runs.reports.costs import cost_rows
 from debate_judge.runs.reports.html.blocks import CostChart, JudgesChart, LineChart
 from debate_judge.runs.reports.html.charts import figure
 from debate_judge.runs.reports.html.document import DebateTexts, Report
-from debate_judge.runs.reports.html.report_files import ReportFiles, keep
+from debate_judge.runs.reports.html.report_files import ReportFiles, write_files
 from debate_judge.runs.tracking import champion
 from debate_judge.runs.tracking.champion import Challenger
 from debate_judge.runs.tracking.contents import prompts_of
@@ -145,7 +145,7 @@ def _write_report(result: Result, tracker: Tracker, report: Report, texts: Debat
     """
     full, files = result.plan.settings.report == "full", ReportFiles(result.export)
     try:
-        shared = keep(report, texts, files, Path(result.plan.settings.store), full=full)
+        shared = write_files(report, texts, files, Path(result.plan.settings.store), full=full)
         if full:
             readme = result.export / "README.md"
             with write_errors(readme, "report"), readme.open("a", encoding="utf-8") as out:

@@ -28,7 +28,8 @@ from debate_judge.programs.option_values import whole_number, yes_or_no
 from debate_judge.programs.transcript import Transcript, UnscoredReason
 
 StopReason = Literal["single call", "no issue", "rounds over", "tie-breaker", "metric"]
-"""Why a debate ended: it has no Critic, the Critic found no issue, n rounds were over, the Tie-breaker decided."""
+"""Why the LM was asked no further: there are no rounds, the Critic found no issue, n rounds are over, the Tie-breaker
+decided; a metric asks none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,13 +124,13 @@ def _guess(flags: CheckFlags) -> GuessedTask | None:
 def _recognized_file(flags: CheckFlags) -> RecordFile | str:
     """The file with its format, marked so that reading does not log it; a public data set stays a name."""
     from debate_judge.data import LOADERS
-    from debate_judge.data.files.formats import detect_format, has_known_format
+    from debate_judge.data.files.formats import detect_format, is_supported
     from debate_judge.runs.human_ratings import rated_file
 
     file = rated_file(flags.file, flags.tracking_uri)
     if not isinstance(file, str):
         return file
-    is_user_file = file.partition("=")[0] not in LOADERS and has_known_format(file)
+    is_user_file = file.partition("=")[0] not in LOADERS and is_supported(file)
     return replace(detect_format(file), is_default=True) if is_user_file else file
 
 

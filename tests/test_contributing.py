@@ -80,7 +80,6 @@ def copy(tmp_path: Path) -> Path:
         if table:
             place, text = package / file, (package / file).read_text(encoding="utf-8")
             start = re.search(rf"^{table}\b.*?\{{\n", text, re.MULTILINE | re.DOTALL)
-            assert start is not None
             place.write_text(text[: start.end()] + code + text[start.end() :], encoding="utf-8")
         elif "/" in file:
             (package / file).write_text(code, encoding="utf-8")

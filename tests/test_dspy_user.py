@@ -19,7 +19,7 @@ from debate_judge import Aspect, Debate, Scale, Task, corpus, examples, group_ag
 from debate_judge.data.agreement.tables import GroupScores, agreement_table
 from debate_judge.programs import build_preset
 from debate_judge.programs.devset import FAILURE_SCORE
-from debate_judge.programs.judge import Unscored, Verdict
+from debate_judge.programs.judge import Unscored
 from debate_judge.programs.lm import loop
 from debate_judge.programs.roles.role import RoleLastAdapter
 from tests.fakes import debater, scripted_lm
@@ -53,7 +53,6 @@ def says(**fields: Any) -> Any:
 
 def test_a_text_gets_a_score_and_its_reason(offline: Any) -> None:
     found = Debate(rounds=1)(source=SOURCE, text=TEXT, aspect="coherence")
-    assert isinstance(found.judgement, Verdict)
     assert (found.score, found.judgement.rounds) == (found.judgement.score, 1)
     assert found.reason in [turn.text for turn in found.judgement.transcript.turns if turn.role == "scorer"]
 
@@ -333,35 +332,19 @@ def test_demonstrations_are_turns_before_the_question(train: list[dspy.Example],
 # --- DSPy's own records, of calls that were really made ---
 
 
-def test_the_trace_is_of_the_calls_that_were_made(offline: Any) -> None:
-    judge, trace = Debate(rounds=1), list[Any]()
-    with dspy.context(trace=trace):
-        found = judge(source=SOURCE, text=TEXT, aspect="coherence")
-    predictors = {id(predictor): name for name, predictor in judge.named_predictors()}
-    assert [predictors[id(step[0])] for step in trace] == ["scorer", "critic", "scorer"]
-    assert len(trace) == found.judgement.calls
-
-
-def test_callbacks_see_the_predictors(offline: Any) -> None:
-    seen: list[str] = []
+def test_trace_callbacks_history_and_usage_are_those_of_the_calls(offline: Any) -> None:
+    judge, trace, seen = Debate(rounds=1), list[Any](), list[str]()
 
     class Watch(dspy.utils.BaseCallback):  # type: ignore[misc]
         def on_module_start(self, call_id: str, instance: Any, inputs: dict[str, Any]) -> None:
             seen.append("predictor" if isinstance(instance, dspy.Predict) else type(instance).__name__)
 
-    with dspy.context(callbacks=[Watch()]):
-        Debate(rounds=1)(source=SOURCE, text=TEXT, aspect="coherence")
+    with dspy.context(trace=trace, callbacks=[Watch()], track_usage=True):
+        found = judge(source=SOURCE, text=TEXT, aspect="coherence")
+    predictors = {id(predictor): name for name, predictor in judge.named_predictors()}
+    assert [predictors[id(step[0])] for step in trace] == ["scorer", "critic", "scorer"]
     assert seen == ["Debate", "predictor", "predictor", "predictor"]
-
-
-def test_the_lm_keeps_a_history(offline: Any) -> None:
-    Debate(rounds=1)(source=SOURCE, text=TEXT, aspect="coherence")
-    assert len(offline.history) == 3
-
-
-def test_usage_is_that_of_the_calls(offline: Any) -> None:
-    with dspy.context(track_usage=True):
-        found = Debate(rounds=1)(source=SOURCE, text=TEXT, aspect="coherence")
+    assert len(trace) == len(offline.history) == found.judgement.calls
     (usage,) = found.get_lm_usage().values()
     assert usage["prompt_tokens"] > 0
 

@@ -37,7 +37,7 @@ _CHUNK_ENTRIES = 2**20
 class GroupIndex:
     """The groups of all aspects, with the source and the unit of resampling of each."""
 
-    numbers: Mapping[str, int]
+    number_of_group: Mapping[str, int]
     """Group id -> number."""
     source_of_group: Indices
     """Number of each group's source, shape (groups,): several pairs of texts may have the same source."""
@@ -80,7 +80,7 @@ class GroupIndex:
 
 
 @dataclass(frozen=True, slots=True)
-class Pairs:
+class RatingScorePairs:
     """The candidates of one aspect that have both rating and score; arrays have shape (pairs,)."""
 
     ratings: Floats
@@ -133,17 +133,17 @@ class LevelEstimate:
     """Number of pairs of candidates, or of systems, whose order is compared."""
 
 
-def rated_pairs(groups: Sequence[GroupScores], index: GroupIndex) -> Pairs:
+def rated_pairs(groups: Sequence[GroupScores], index: GroupIndex) -> RatingScorePairs:
     """The candidates of one aspect that are both rated and scored."""
     systems: dict[str, int] = {}
     rows = [
-        (rating, score, index.numbers[group.group], systems.setdefault(candidate, len(systems)))
+        (rating, score, index.number_of_group[group.group], systems.setdefault(candidate, len(systems)))
         for group in groups
         for candidate, rating, score in zip(group.candidates, group.ratings, group.scores, strict=True)
         if rating is not None and score is not None
     ]
     ratings, scores, group, system = zip(*rows, strict=True) if rows else ((), (), (), ())
-    return Pairs(
+    return RatingScorePairs(
         np.array(ratings, dtype=float),
         np.array(scores, dtype=float),
         np.array(group, dtype=np.intp),

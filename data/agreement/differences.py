@@ -21,7 +21,7 @@ from debate_judge.data.agreement.bootstrap import (
     GroupIndex,
     Indices,
     LevelEstimate,
-    Pairs,
+    RatingScorePairs,
     bundle,
     count_units,
     rated_pairs,
@@ -43,7 +43,7 @@ from debate_judge.data.schema import ROUNDING_ERROR, Level
 
 Key = TypeVar("Key")
 
-LevelFunction = Callable[[Pairs, Sequence[Statistic]], LevelEstimate]
+LevelFunction = Callable[[RatingScorePairs, Sequence[Statistic]], LevelEstimate]
 
 _Estimates = tuple[LevelEstimate, LevelEstimate]
 """Both judges' estimates in one aspect."""
@@ -116,7 +116,7 @@ def compare(
         )
     index = GroupIndex.build(a, seed)
     estimate = level_function(level, resamples=resamples, seed=seed, draw_systems=draw_systems)
-    pairs: list[tuple[Pairs, Pairs]] = []
+    pairs: list[tuple[RatingScorePairs, RatingScorePairs]] = []
     estimates: list[_Estimates] = []
     for name in a:
         first, second = (rated_pairs(g, index) for g in _on_same_candidates(a[name], b[name]))
@@ -196,7 +196,7 @@ def _difference_of_means(
 
 
 def _system_level_p_value(
-    pairs: Sequence[tuple[Pairs, Pairs]], statistic: Statistic, groups: int, seed: int
+    pairs: Sequence[tuple[RatingScorePairs, RatingScorePairs]], statistic: Statistic, groups: int, seed: int
 ) -> float | None:
     """The p-value at system level by exchanging the judges' scores within groups, in all aspects at once."""
     source = pairs[0][0].index.source_of_group
@@ -212,7 +212,7 @@ def _system_level_p_value(
 
 
 def _flipped_system_difference(
-    a: Pairs, b: Pairs, unit_of_group: Indices, units: int, statistic: Statistic
+    a: RatingScorePairs, b: RatingScorePairs, unit_of_group: Indices, units: int, statistic: Statistic
 ) -> Callable[[Floats], Floats]:
     """A function from signs, shape (units, assignments), to differences of system-level correlations."""
     recurring = np.bincount(a.system)[a.system] > 1
@@ -232,8 +232,8 @@ def _flipped_system_difference(
         return np.nan_to_num(correlations(np.broadcast_to(ratings, means.shape), means, [statistic])[0])
 
     def difference(signs: Floats) -> Floats:
-        kept = (1 + signs) / 2
-        return correlation(kept) - correlation(1 - kept)
+        share = (1 + signs) / 2
+        return correlation(share) - correlation(1 - share)
 
     return difference
 

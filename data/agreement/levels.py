@@ -9,13 +9,19 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from debate_judge.data.agreement.bootstrap import LevelEstimate, Pairs, pseudo_values, resample_counts, sums_by_row
+from debate_judge.data.agreement.bootstrap import (
+    LevelEstimate,
+    RatingScorePairs,
+    pseudo_values,
+    resample_counts,
+    sums_by_row,
+)
 from debate_judge.data.agreement.correlations import Floats, Statistic, correlations
 
 _MANY_SYSTEMS, _MIN_RESAMPLES = 256, 200
 
 
-def summary_level(pairs: Pairs, statistics: Sequence[Statistic]) -> LevelEstimate:
+def summary_level(pairs: RatingScorePairs, statistics: Sequence[Statistic]) -> LevelEstimate:
     """The mean over groups of the correlation within the group.
 
     Groups in which all ratings are equal are left out; those in which only the scores are all equal count 0.
@@ -35,7 +41,7 @@ def summary_level(pairs: Pairs, statistics: Sequence[Statistic]) -> LevelEstimat
     return LevelEstimate(means, ranked, constant, means_without_constant, by_group=values)
 
 
-def sample_level(pairs: Pairs, statistics: Sequence[Statistic], *, intervals: bool = True) -> LevelEstimate:
+def sample_level(pairs: RatingScorePairs, statistics: Sequence[Statistic], *, intervals: bool = True) -> LevelEstimate:
     """The correlation over all candidates of all groups; 0 where the ratings differ and the scores do not.
 
     Args:
@@ -60,7 +66,7 @@ def sample_level(pairs: Pairs, statistics: Sequence[Statistic], *, intervals: bo
 
 
 def system_level(
-    pairs: Pairs,
+    pairs: RatingScorePairs,
     statistics: Sequence[Statistic],
     *,
     resamples: int = 0,
@@ -119,7 +125,7 @@ def system_level(
     )
 
 
-def _system_means(pairs: Pairs, recurring: NDArray[np.bool_]) -> Callable[[Floats], tuple[Floats, Floats]]:
+def _system_means(pairs: RatingScorePairs, recurring: NDArray[np.bool_]) -> Callable[[Floats], tuple[Floats, Floats]]:
     """A function from counts of drawn units, shape (units, resamples), to the mean ratings and mean scores of the
     systems, each of shape (resamples, systems). `recurring` is the mask of the pairs that count."""
     systems, system = np.unique(pairs.system[recurring], return_inverse=True)
@@ -137,7 +143,7 @@ def _system_means(pairs: Pairs, recurring: NDArray[np.bool_]) -> Callable[[Float
 
 
 def _undefined_estimate(
-    pairs: Pairs, statistics: Sequence[Statistic], resamples: int = 0, *, constant: bool = False
+    pairs: RatingScorePairs, statistics: Sequence[Statistic], resamples: int = 0, *, constant: bool = False
 ) -> LevelEstimate:
     """The estimate where no correlation exists: undefined, or, if only the scores are constant, 0 on all groups with
     pairs."""
@@ -154,7 +160,7 @@ def _undefined_estimate(
     )
 
 
-def _within_groups(x: Floats, y: Floats, pairs: Pairs, statistics: Sequence[Statistic]) -> Floats:
+def _within_groups(x: Floats, y: Floats, pairs: RatingScorePairs, statistics: Sequence[Statistic]) -> Floats:
     """The correlations of `x` with `y` in each group, shape (statistics, groups)."""
     values = np.full((len(statistics), pairs.groups), np.nan)
     sizes = np.bincount(pairs.group, minlength=pairs.groups)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from debate_judge.data.agreement.correlations import Statistic
@@ -51,6 +52,10 @@ class GroupScores:
     def cluster(self) -> str:
         """Id of the source, the unit of resampling."""
         return self.source or self.group
+
+
+ScoresByAspect = Mapping[str, Sequence[GroupScores]]
+"""Aspect -> groups, of one judge."""
 
 
 @dataclass(frozen=True, slots=True)

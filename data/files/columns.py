@@ -137,12 +137,12 @@ def guess_roles(records: Sequence[Record], matched: Mapping[str, str], rest: Seq
         matched: Role -> column, for roles that are already matched.
         rest: Columns that match no role.
     """
-    taken: dict[str, str] = {}
+    guessed: dict[str, str] = {}
     roles = dict(matched)
 
     def take(**columns: str | None) -> None:
         new = {role: column for role, column in columns.items() if column is not None and role not in roles}
-        taken.update(new)
+        guessed.update(new)
         roles.update(new)
 
     take(source=_column_with_common_name("source", rest), text=_column_with_common_name("text", rest))
@@ -156,9 +156,9 @@ def guess_roles(records: Sequence[Record], matched: Mapping[str, str], rest: Seq
             take(aspect=aspect, rating=rating)
     if is_long:
         take(comment=_column_with_common_name("comment", rest))
-    if (rater := rater_column(records, {**roles, **taken}, rest)) is not None:
+    if (rater := rater_column(records, {**roles, **guessed}, rest)) is not None:
         take(rater=rater)
-    return taken
+    return guessed
 
 
 def rater_column(records: Sequence[Record], roles: Mapping[str, str], rest: Iterable[str]) -> str | None:
@@ -240,13 +240,13 @@ class ColumnNames:
     def match(self, keys: Sequence[str], names: Collection[str]) -> tuple[dict[str, str], list[str]]:
         """Match the fields `keys` of a record with our `names`: our name -> field, and the fields that match none."""
         plain, renamed = {normalized_name(name): name for name in names}, self.names_for(keys)
-        matched = {ours: column for ours, column in renamed.items() if ours in names and column in keys}
+        matched = {name: column for name, column in renamed.items() if name in names and column in keys}
         named = set(renamed.values())
         # Exact names come first, so that `text` wins where there is a column `Text` as well.
         for key in sorted(keys, key=lambda key: key not in names):
-            ours = key if key in names else plain.get(normalized_name(key))
-            if ours is not None and key not in named and ours not in matched and ours not in renamed:
-                matched[ours] = key
+            name = key if key in names else plain.get(normalized_name(key))
+            if name is not None and key not in named and name not in matched and name not in renamed:
+                matched[name] = key
         taken = set(matched.values())
         return matched, [key for key in keys if key not in taken]
 
@@ -304,7 +304,7 @@ class RowLayout:
         return "aspect" in self.roles and "rating" in self.roles
 
     @property
-    def has_rows_per_candidate(self) -> bool:
+    def allows_several_rows(self) -> bool:
         """Whether a candidate may have several rows."""
         return self.is_long or "rater" in self.roles
 
@@ -319,7 +319,7 @@ def row_layout(keys: Sequence[str], task: Task, columns: ColumnNames) -> RowLayo
     comments, rest = _columns_with_raters(
         matched, rest, [*(COMMENTS + a for a in aspects), "comment"], COMMENTS, columns
     )
-    used = {column for taken in (*ratings.values(), *comments.values()) for column in taken}
+    used = {column for columns_of_name in (*ratings.values(), *comments.values()) for column in columns_of_name}
     replaced = tuple(matched[a] for a in aspects if a in matched and matched[a] not in used)
     roles = {role: matched[role] for role in ROLES if role in matched and role not in aspects}
     return RowLayout(roles, ratings, comments, tuple(rest), replaced)

@@ -74,7 +74,7 @@ def short_name(name: str) -> str:
     return HubName.parse(name).path.rstrip("/").rpartition("/")[2] or "hub"
 
 
-def has_known_format(name: str) -> bool:
+def is_supported(name: str) -> bool:
     """Whether the format can be detected from the name alone; no file is opened."""
     suffix = Path(name).suffix.lower()
     return name.startswith(HUB) or suffix in SUFFIXES or suffix in EXCEL
@@ -82,7 +82,7 @@ def has_known_format(name: str) -> bool:
 
 def read_records(path: str | Path) -> Iterator[Record]:
     """Stream the records of a file; one with another suffix is read as JSON lines or a JSON array."""
-    return detect_format(path).records() if has_known_format(str(path)) else json_records(Path(path))
+    return detect_format(path).records() if is_supported(str(path)) else json_records(Path(path))
 
 
 def detect_format(name: str | Path) -> RecordFile:
@@ -100,7 +100,7 @@ def detect_format(name: str | Path) -> RecordFile:
             name, f"a set of the Hugging Face hub, split {hub_name.split or 'its only one'}", True, hub_name.rows
         )
     first_name, plus, second_name = name.partition("+")
-    if plus and has_known_format(first_name) and has_known_format(second_name) and not Path(name).exists():
+    if plus and is_supported(first_name) and is_supported(second_name) and not Path(name).exists():
         ratings, texts = detect_format(first_name), detect_format(second_name)
         description = f"{ratings.format}, joined with {texts.format} by the ids of traces"
         return RecordFile(name, description, True, lambda: join_traces(ratings.records(), texts.records()))

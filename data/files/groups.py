@@ -28,7 +28,7 @@ from pathlib import Path
 from debate_judge.data.errors import ErrorHandler, InputError
 from debate_judge.data.files.columns import ColumnNames, ReadingNotes
 from debate_judge.data.files.formats import RecordFile, detect_format, short_name
-from debate_judge.data.files.layouts import long_rows, recognized_layout
+from debate_judge.data.files.layouts import describe_layout, long_rows
 from debate_judge.data.files.rated_rows import LocatedGroup, RowReader
 from debate_judge.data.files.records import Record
 from debate_judge.data.files.task_file import find_task
@@ -104,11 +104,11 @@ def limit_memory(records: Iterable[Record], name: str) -> Iterator[Record]:
 
 def _estimated_bytes(value: object) -> int:
     """Estimated size of a JSON value in memory, in bytes."""
-    size, left = 0, [value]
-    while left:
-        item = left.pop()
+    size, pending = 0, [value]
+    while pending:
+        item = pending.pop()
         size += len(item) if isinstance(item, str) else _VALUE_BYTES
-        left += item.values() if isinstance(item, dict) else item if isinstance(item, list) else ()
+        pending += item.values() if isinstance(item, dict) else item if isinstance(item, list) else ()
     return size
 
 
@@ -170,7 +170,7 @@ def _groups(
     first = next(records, None)
     if first is None:
         return
-    if layout := recognized_layout(first):
+    if layout := describe_layout(first):
         notes.add(layout)
     records = long_rows(chain([first], records), reader.columns)
     records = limit_memory(records, file.name) if gather else records

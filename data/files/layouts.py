@@ -47,7 +47,7 @@ class _Layout(NamedTuple):
     """What the tool calls the records with the texts, if these may be in another file; for the error."""
 
 
-def recognized_layout(record: Record) -> str | None:
+def describe_layout(record: Record) -> str | None:
     """A description of the layout: the export of a tool, or pairs of texts; None for other records."""
     if layout := _layout_of(record):
         return f"an export of {layout.tool}"
@@ -95,9 +95,9 @@ def _rows(record: Record, layout: _Layout) -> Iterator[Record]:
             expected=f"a second file with the {layout.needs_texts}, each with its id, input and output",
             remedy=f"export the {layout.needs_texts} as well, and name both files: {record.file}+TRACES.csv",
         )
-    given = list(layout.ratings(values))
-    rated = [rating for rating in given if not is_missing(rating.value)]
-    for rating in given:
+    ratings = list(layout.ratings(values))
+    rated = [rating for rating in ratings if not is_missing(rating.value)]
+    for rating in ratings:
         if not is_missing(rating.value):
             yield _rating_row(record, texts, rating)
         elif rating.comment.strip():
@@ -110,10 +110,15 @@ def _rows(record: Record, layout: _Layout) -> Iterator[Record]:
 
 
 def _rating_row(record: Record, texts: Values, rating: _Rating) -> Record:
-    given = {"aspect": rating.aspect, "rating": rating.value, "rater": rating.rater, "comment": rating.comment}
+    columns = {"aspect": rating.aspect, "rating": rating.value, "rater": rating.rater, "comment": rating.comment}
     full_names = dict.fromkeys(("rating", "aspect"), rating.field or rating.aspect)
     return replace(
-        record, values={**texts, **given}, full_names=full_names, format="csv", comma_columns=None, decimal_comma=False
+        record,
+        values={**texts, **columns},
+        full_names=full_names,
+        format="csv",
+        comma_columns=None,
+        decimal_comma=False,
     )
 
 
@@ -149,11 +154,11 @@ def _dicts(value: object) -> list[dict[str, Any]]:
 
 def _answer(name: str, value: object, rater: object, field: str = "", *, text: bool = False) -> _Rating:
     """An answer to a question: a comment if it is free text or the question asks for a comment, else a rating."""
-    on = _COMMENT.fullmatch(name)
+    comment_name = _COMMENT.fullmatch(name)
     is_text = isinstance(value, str) and not looks_like_a_number(value.strip())
-    if text or (on and is_text):
+    if text or (comment_name and is_text):
         words = "\n".join(map(str, value)) if isinstance(value, list) else str(value)
-        return _Rating((on and on[1]) or "", None, str(rater), words, field)
+        return _Rating((comment_name and comment_name[1]) or "", None, str(rater), words, field)
     return _Rating(name, value, str(rater), "", field)
 
 
@@ -169,18 +174,18 @@ def _studio_tasks(values: Values) -> Iterator[_Rating]:
         by = annotation.get("completed_by", "")
         rater = by.get("email") or by.get("id") if isinstance(by, dict) else by
         for j, result in enumerate(_dicts(annotation.get("result")) if not annotation.get("was_cancelled") else ()):
-            place = f"annotations[{i}].result[{j}].value"
+            field = f"annotations[{i}].result[{j}].value"
             name, value = str(result.get("from_name", "")), result.get("value")
             if isinstance(value, dict) and name:
-                yield from _studio_value(name, value, rater, place)
+                yield from _studio_value(name, value, rater, field)
 
 
-def _studio_value(name: str, answer: Values, rater: object, place: str) -> Iterator[_Rating]:
-    for kind in ("rating", "number", "choices", "text"):
-        if kind in answer:
-            value = answer[kind]
-            value = value[0] if kind == "choices" and isinstance(value, list) and len(value) == 1 else value
-            yield _answer(name, value, rater, f"{place}.{kind}", text=kind == "text")
+def _studio_value(name: str, answer: Values, rater: object, field: str) -> Iterator[_Rating]:
+    for answer_type in ("rating", "number", "choices", "text"):
+        if answer_type in answer:
+            value = answer[answer_type]
+            value = value[0] if answer_type == "choices" and isinstance(value, list) and len(value) == 1 else value
+            yield _answer(name, value, rater, f"{field}.{answer_type}", text=answer_type == "text")
 
 
 def _studio_row(values: Values) -> Iterator[_Rating]:
@@ -211,10 +216,10 @@ def _argilla(values: Values) -> Iterator[_Rating]:
     for name in _argilla_questions(values):
         answers = values[f"{name}.responses"] or []
         users, states = (values.get(f"{name}.responses.{part}") or [] for part in ("users", "status"))
-        for place, value in enumerate(answers):
-            if place >= len(states) or states[place] == "submitted":
-                rater = users[place] if place < len(users) else ""
-                yield _answer(name, value, rater, f"{name}.responses[{place}]")
+        for i, value in enumerate(answers):
+            if i >= len(states) or states[i] == "submitted":
+                rater = users[i] if i < len(users) else ""
+                yield _answer(name, value, rater, f"{name}.responses[{i}]")
 
 
 def _argilla_texts(values: Values) -> Values:
@@ -281,12 +286,12 @@ def _langsmith(values: Values) -> Iterator[_Rating]:
 def _mlflow(values: Values) -> Iterator[_Rating]:
     info = values.get("info")
     assessments, at = (info["assessments"], "info.") if isinstance(info, dict) else (values["assessments"], "")
-    for place, assessment in enumerate(_dicts(assessments)):
+    for i, assessment in enumerate(_dicts(assessments)):
         source, feedback = assessment.get("source") or {}, assessment.get("feedback") or {}
         if source.get("source_type") == "HUMAN" and assessment.get("valid") is not False and "value" in feedback:
             name = str(assessment.get("assessment_name") or assessment.get("name"))
             comment = str(assessment.get("rationale") or "")
-            field = f"{at}assessments[{place}].feedback.value"
+            field = f"{at}assessments[{i}].feedback.value"
             yield _Rating(name, feedback["value"], str(source.get("source_id") or ""), comment, field)
 
 
@@ -308,18 +313,18 @@ def _mlflow_texts(values: Values) -> Values:
 def _input_and_output(values: Values) -> Values:
     """The input and output of a trace: `source` and `text` if each is a single text, else their fields."""
     texts: dict[str, Any] = {}
-    for ours, names in (("source", ("input", "inputs", "request")), ("text", ("output", "outputs", "response"))):
+    for role, names in (("source", ("input", "inputs", "request")), ("text", ("output", "outputs", "response"))):
         name = next((name for name in names if not is_missing(values.get(name))), None)
         if name is None:
             continue
         value = values[name]
         text = _single_text(value)
         if text is not None:
-            texts[ours] = text
+            texts[role] = text
         elif isinstance(value, dict):
             texts |= {(f"{name}.{key}" if key in texts else key): inner for key, inner in value.items()}
         else:
-            texts[ours] = json.dumps(value, ensure_ascii=False)
+            texts[role] = json.dumps(value, ensure_ascii=False)
     return texts
 
 

@@ -95,17 +95,17 @@ def _rows(record: Record, pair: PairColumns, columns: ColumnNames) -> Iterator[R
     rest = {"group": fingerprint([str(source), *texts])} | rest
     if not pair.verdicts:
         # The order of the texts must not reveal which one was chosen.
-        given: list[_Comparison] = [("", PREFERENCE, "", 1.0)]
+        comparisons: list[_Comparison] = [("", PREFERENCE, "", 1.0)]
         flipped = fingerprint(texts) > fingerprint(texts[::-1])
     else:
-        given, flipped = list(outcomes(record, pair)), False
+        comparisons, flipped = list(outcomes(record, pair)), False
     order = (1, 0) if flipped else (0, 1)
-    for column, aspect, rater, first in given or [("", PREFERENCE, "", None)]:
-        for place in order:
-            rating = None if first is None else first if place == 0 else 1 - first
-            ours = {"candidate": pair.texts[place], "text": texts[place], "aspect": aspect, "rating": rating}
+    for column, aspect, rater, first in comparisons or [("", PREFERENCE, "", None)]:
+        for i in order:
+            rating = None if first is None else first if i == 0 else 1 - first
+            ours = {"candidate": pair.texts[i], "text": texts[i], "aspect": aspect, "rating": rating}
             values = {**rest, **ours, **({"rater": rater} if rater else {})}
-            full_names = {"text": pair.texts[place], "rating": column or pair.texts[0], "aspect": column}
+            full_names = {"text": pair.texts[i], "rating": column or pair.texts[0], "aspect": column}
             yield replace(
                 record, values=values, full_names=full_names, format="csv", comma_columns=None, decimal_comma=False
             )
@@ -118,11 +118,11 @@ def outcomes(record: Record, pair: PairColumns) -> Iterator[_Comparison]:
         InputError: A verdict is neither a text nor a tie, or its strength is not between 0 and 1.
     """
     for column, (aspect, rater) in pair.verdicts.items():
-        given = record.values[column]
-        several = given if isinstance(given, list) else [given]
-        for number, value in enumerate(several, start=1):
+        verdict = record.values[column]
+        verdicts = verdict if isinstance(verdict, list) else [verdict]
+        for number, value in enumerate(verdicts, start=1):
             if not is_missing(value):
-                name = rater or (str(number) if len(several) > 1 else "")
+                name = rater or (str(number) if len(verdicts) > 1 else "")
                 yield column, aspect, name, _rating(record, column, value, pair)
 
 

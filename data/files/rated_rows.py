@@ -128,7 +128,7 @@ class RowReader:
         self._bad_cell = on_bad_rating
         self._layouts: dict[object, RowLayout] = {}
         self._raters: dict[str, int] = {}
-        self._sourced: bool | None = None
+        self._has_sources: bool | None = None
 
     @property
     def columns(self) -> ColumnNames:
@@ -143,9 +143,9 @@ class RowReader:
         """The groups of records that hold one each; bad records are skipped if there is an `on_error`."""
         for number, record in enumerate(records, start=1):
             with redirect_errors(on_error):
-                made = self._group(self._row(flat, number) for flat in candidate_records(record, self._columns))
-                if made is not None:
-                    yield made._replace(record=record)
+                group = self._group(self._row(flat, number) for flat in candidate_records(record, self._columns))
+                if group is not None:
+                    yield group._replace(record=record)
 
     def groups_of_rows(self, records: Iterable[Record], *, gather: bool) -> Iterator[LocatedGroup]:
         """The groups of the chosen task.
@@ -157,7 +157,7 @@ class RowReader:
         flat: Iterable[Record] = (flattened(record, self._columns) for record in records)
         if gather:
             flat = list(flat)
-            self._find_raters(flat)
+            self._detect_raters(flat)
         rows: Iterable[_Row] = (self._row(record, number) for number, record in enumerate(flat, start=1))
         if gather:
             by_key: dict[object, list[_Row]] = {}
@@ -165,11 +165,11 @@ class RowReader:
                 by_key.setdefault(self._group_key(row), []).append(row)
             rows = [row for members in by_key.values() for row in members]
         for _, members in groupby(rows, key=self._group_key):
-            made = self._group(members)
-            if made is not None:
-                yield made
+            group = self._group(members)
+            if group is not None:
+                yield group
 
-    def _find_raters(self, records: Sequence[Record]) -> None:
+    def _detect_raters(self, records: Sequence[Record]) -> None:
         """Detect the column of raters; raise if texts repeat and there is none."""
         keys = tuple(map(str, records[0].values)) if records else ()
         roles, rest = self._columns.match(keys, ROLES)
@@ -207,21 +207,21 @@ class RowReader:
 
     def _new_layout(self, record: Record, keys: tuple[str, ...], task: Task) -> RowLayout:
         layout, names = row_layout(keys, task, self._columns), column_names(task)
-        if self._sourced is None and "task" not in layout.roles:
+        if self._has_sources is None and "task" not in layout.roles:
             bases = {base for key in keys if (base := rater_base(key)) is not None}
-            renamed = {theirs for theirs in self._columns.renamed.values() if normalized_name(theirs) in bases}
+            renamed = {column for column in self._columns.renamed.values() if normalized_name(column) in bases}
             self._columns.check(record, keys, (*names, *NESTED), renamed)
         if "text" not in layout.roles:
             raise missing_column_error(record, "text", keys)
-        if self._sourced is None:
-            self._sourced = "source" in layout.roles or not has_no_similar_column("source", layout.ignored)
-        if self._sourced and "source" not in layout.roles:
+        if self._has_sources is None:
+            self._has_sources = "source" in layout.roles or not has_no_similar_column("source", layout.ignored)
+        if self._has_sources and "source" not in layout.roles:
             raise missing_column_error(record, "source", keys)
-        used = [c for taken in (*layout.ratings.values(), *layout.comments.values()) for c in taken]
+        used = [c for columns in (*layout.ratings.values(), *layout.comments.values()) for c in columns]
         # A column `comment` cannot be suggested where there are several aspects.
-        useless = {"comment"} if len(task.aspects) > 1 and not layout.is_long else set()
-        absent = [name for name in names if name not in {*layout.roles, *layout.ratings, *useless}]
-        self._notes.add_fields([*layout.roles.values(), *used], layout.ignored, absent, record=record)
+        never_suggested = {"comment"} if len(task.aspects) > 1 and not layout.is_long else set()
+        unmatched = [name for name in names if name not in {*layout.roles, *layout.ratings, *never_suggested}]
+        self._notes.add_fields([*layout.roles.values(), *used], layout.ignored, unmatched, record=record)
         self._notes.add_fields((), layout.replaced, (), "there are columns of single raters")
         return layout
 
@@ -232,7 +232,7 @@ class RowReader:
         task = None if row.task is None else row.task.name
         if source := row.optional("source"):
             return task, " ".join(source.split()), row.optional("context")
-        if row.layout is None or not row.layout.has_rows_per_candidate:
+        if row.layout is None or not row.layout.allows_several_rows:
             return row.number
         return task, "", row.name("candidate") or row.optional("text")
 
@@ -268,17 +268,17 @@ class RowReader:
         column = layout.roles.get("candidate")
         id_ = record.identifier(column).strip() if column else ""
         text = record.text(layout.roles["text"])
-        key = id_ if column else text if layout.has_rows_per_candidate else str(row.number)
+        key = id_ if column else text if layout.allows_several_rows else str(row.number)
         candidate = candidates.get(key)
         if candidate is None:
             candidate = candidates[key] = _CandidateRows(record, key if column else str(row.number), text)
-        elif not layout.has_rows_per_candidate:
-            place = candidate.first.full_name(column or "").rpartition(".")[0] or candidate.first.location
+        elif not layout.allows_several_rows:
+            location = candidate.first.full_name(column or "").rpartition(".")[0] or candidate.first.location
             raise record.error(
                 f"group {group!r} has two candidates with the id {key!r}",
                 column or "candidate",
                 expected="a different id for every candidate of a group",
-                found=f"{key!r}, as in {place}",
+                found=f"{key!r}, as in {location}",
                 remedy="put the name of the system that wrote the candidate into this column, or, where each row is "
                 "one rater's, that of the rater into a column rater",
             )
@@ -320,9 +320,9 @@ class RowReader:
 
     def _ratings(self, record: Record, aspect: Aspect, column: str) -> Iterator[float]:
         """The ratings in a cell."""
-        for place, value in record.values_in(column, aspect.scale):
+        for name, value in record.values_in(column, aspect.scale):
             with redirect_errors(self._bad_cell):
-                yield rating_of(value, aspect, record, place)
+                yield rating_of(value, aspect, record, name)
                 # A comma in a cell that was read as ratings was a decimal comma.
                 if record.comma_columns is not None and "," in str(record.values[column]):
                     self._notes.add(f"commas in {column!r} are read as decimal points")
@@ -331,10 +331,10 @@ class RowReader:
         column = layout.roles["aspect"]
         if is_missing(record.values[column]) and is_missing(record.values[layout.roles["rating"]]):
             return None
-        given = record.text(column).strip()
-        aspect = next((a.name for a in task.aspects if normalized_name(a.name) == normalized_name(given)), None)
+        name = record.text(column).strip()
+        aspect = next((a.name for a in task.aspects if normalized_name(a.name) == normalized_name(name)), None)
         if aspect is None:
-            self._notes.add_fields((), [f"ratings of {given}"], [f"ratings of {a.name}" for a in task.aspects])
+            self._notes.add_fields((), [f"ratings of {name}"], [f"ratings of {a.name}" for a in task.aspects])
         return aspect
 
 

@@ -106,8 +106,8 @@ def record_list_name(path: Path) -> str | None:
         return None
     lists = [name for name, list_name in value.items() if isinstance(list_name, list)]
     list_name = lists[0] if len(lists) == 1 and lists[0] != "candidates" else None
-    ours = {name for role in ("group", "source", "text") for name in (role, *OTHER_NAMES[role])}
-    usual = list_name in _LIST_NAMES and not any(normalized_name(name) in ours for name in value)
+    record_names = {name for role in ("group", "source", "text") for name in (role, *OTHER_NAMES[role])}
+    usual = list_name in _LIST_NAMES and not any(normalized_name(name) in record_names for name in value)
     return list_name if list_name is not None and value[list_name] and (usual or len(value) == 1) else None
 
 
@@ -153,8 +153,8 @@ def toml(path: Path, what: str = "file") -> Record:
     except RecursionError:
         raise InputError("not usable TOML: nested too deeply", file=path) from None
     except tomllib.TOMLDecodeError as error:
-        place = re.search(r"\(at line (\d+), column \d+\)", str(error))
-        raise InputError(f"not valid TOML: {error}", file=path, line=int(place.group(1)) if place else None) from None
+        match = re.search(r"\(at line (\d+), column \d+\)", str(error))
+        raise InputError(f"not valid TOML: {error}", file=path, line=int(match.group(1)) if match else None) from None
     except UnicodeDecodeError as error:
         raise InputError(f"not UTF-8: byte {error.start + 1} of the file", file=path) from None
     except ValueError:

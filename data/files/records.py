@@ -188,7 +188,7 @@ class Record:
             return [(name, self._cell(part, name, scale)) for part in value.split(";") if not is_missing_word(part)]
         if isinstance(value, list):
             named_values = [(f"{name}[{i}]", self._cell(item, name, scale)) for i, item in enumerate(value)]
-            return [(place, part) for place, part in named_values if not is_missing_word(part)]
+            return [(field, part) for field, part in named_values if not is_missing_word(part)]
         return [(name, value)]
 
     def items(self, name: str) -> list[object]:
@@ -399,6 +399,6 @@ _GETTERS: Mapping[str, Callable[[Record, str], object]] = {
 """First word of the type of pydantic's error -> the getter that raises the same error for such a value."""
 
 
-def _field_path(place: Sequence[int | str]) -> str:
+def _field_path(path: Sequence[int | str]) -> str:
     """The path of a field as in our errors, e.g. `candidates[2].text`."""
-    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).removeprefix(".")
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")

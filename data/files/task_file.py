@@ -236,8 +236,8 @@ def guess_task(records: Iterable[Record], columns: ColumnNames, name: str) -> Gu
     columns = _with_guessed_roles(all_records, keys, columns)
     roles, rest = columns.match(keys, ROLES)
     values = _possible_ratings(all_records, roles, rest, columns)
-    scales = {aspect: scale for aspect, given in values.items() if (scale := _guess_scale(given, aspect)) is not None}
-    doubtful = {c: why for c, given in values.items() if c not in scales and (why := _why_not_ratings(given))}
+    scales = {aspect: scale for aspect, cells in values.items() if (scale := _guess_scale(cells, aspect)) is not None}
+    doubtful = {c: why for c, cells in values.items() if c not in scales and (why := _why_not_ratings(cells))}
     if not scales:
         raise all_records[0].error(
             "nothing in the data looks like ratings",
@@ -258,7 +258,7 @@ def guess_task(records: Iterable[Record], columns: ColumnNames, name: str) -> Gu
             return GuessedTask(task, columns, built_in=True, doubtful=doubtful)
     source, text = (columns.renamed.get(role, role) for role in ("source", "text"))
     names = _aspect_names(scales)
-    columns = ColumnNames({**columns.renamed, **{ours: theirs for theirs, ours in names.items() if ours != theirs}})
+    columns = ColumnNames({**columns.renamed, **{name: column for column, name in names.items() if name != column}})
     aspects = tuple(Aspect(names[a], _definition(names[a], scale), scale) for a, scale in scales.items())
     label = re.sub(r"[^\w-]+", "-", name).strip("-") or "task"
     halves = frozenset(names[a] for a in scales if _has_half_points(values[a]))
@@ -282,10 +282,10 @@ def _with_guessed_roles(records: Sequence[Record], keys: tuple[str, ...], column
     roles, rest = columns.match(keys, ROLES)
     if "candidates" in keys:
         return columns
-    taken = guess_roles(records, roles, rest)
-    if "text" not in {*roles, *taken}:
+    guessed = guess_roles(records, roles, rest)
+    if "text" not in {*roles, *guessed}:
         raise missing_column_error(records[0], "text", keys)
-    return ColumnNames({**columns.renamed, **taken})
+    return ColumnNames({**columns.renamed, **guessed})
 
 
 def _possible_ratings(
@@ -295,7 +295,7 @@ def _possible_ratings(
     if "aspect" in roles and "rating" in roles:
         return _ratings_of_long_table(records, roles["aspect"], roles["rating"])
     values: dict[str, list[object]] = {}
-    name_of = {theirs: name for name, theirs in columns.renamed.items() if name not in ROLES}
+    name_of = {column: name for name, column in columns.renamed.items() if name not in ROLES}
     names = {key: name_of.get(key, key) for key in [*rest, *([roles["rating"]] if "rating" in roles else [])]}
     bases = {key: base for key in rest if (base := rater_base(key)) is not None}
     columns_per_base, plain = Counter(bases.values()), {normalized_name(key): key for key in reversed(rest)}
@@ -303,21 +303,21 @@ def _possible_ratings(
         if columns_per_base[base] > 1 or base in plain:
             names[key] = plain.get(base, base)
     for record in records:
-        for held in _nested_ratings(record, roles):
-            for key in held.values:
-                values.setdefault(str(key), []).extend(v for _, v in held.values_in(str(key)))
+        for ratings in _nested_ratings(record, roles):
+            for key in ratings.values:
+                values.setdefault(str(key), []).extend(v for _, v in ratings.values_in(str(key)))
         for key, name in names.items():
             if key in record.values:
                 values.setdefault(name, []).extend(v for _, v in record.values_in(key))
-    return {column: given for column, given in values.items() if not _NOT_A_RATING.fullmatch(normalized_name(column))}
+    return {column: cells for column, cells in values.items() if not _NOT_A_RATING.fullmatch(normalized_name(column))}
 
 
 def _ratings_of_long_table(records: Sequence[Record], aspect: str, rating: str) -> dict[str, list[object]]:
     """`_possible_ratings` of a table with one row per rating."""
     values: dict[str, list[object]] = {}
     for record in records:
-        given = [value for _, value in record.values_in(rating)]
-        if not given:
+        ratings = [value for _, value in record.values_in(rating)]
+        if not ratings:
             continue
         name = record.text(aspect).strip()
         if not usable_name(name):
@@ -327,7 +327,7 @@ def _ratings_of_long_table(records: Sequence[Record], aspect: str, rating: str) 
                 expected="letters, digits, _, -, . and blanks, and no name of a column",
                 remedy="rename the aspect in all rows",
             )
-        values.setdefault(name, []).extend(given)
+        values.setdefault(name, []).extend(ratings)
     return values
 
 
@@ -347,8 +347,8 @@ def _guess_scale(values: Sequence[object], column: str = "") -> Scale | None:
     if len(numbers) < _MIN_RATING_SHARE * len(present):
         return None
     distinct = set(numbers)
-    whole = all(number.is_integer() for number in distinct)
-    is_count = whole and len(distinct) > 11 and (len(distinct) > _MAX_VALUES or len(distinct) == len(numbers))
+    integers = all(number.is_integer() for number in distinct)
+    is_count = integers and len(distinct) > 11 and (len(distinct) > _MAX_VALUES or len(distinct) == len(numbers))
     if len(distinct) < 2 or is_count:
         return None
     least, most = min(distinct), max(distinct)
@@ -356,7 +356,7 @@ def _guess_scale(values: Sequence[object], column: str = "") -> Scale | None:
     if (stated := _NAME_WITH_SCALE.fullmatch(column)) and float(stated[2]) <= least and most <= float(stated[3]):
         low, high = float(stated[2]), float(stated[3])
     # Fractions may be means of whole points over raters, so only scales of width 1 get finer steps.
-    return Scale(low, high, 1.0 if whole or high - low > 1 else 0.01)
+    return Scale(low, high, 1.0 if integers or high - low > 1 else 0.01)
 
 
 def _present_values(values: Sequence[object]) -> tuple[list[object], list[float], list[bool]]:
@@ -391,7 +391,7 @@ def _why_not_ratings(values: Sequence[object]) -> str:
 
 
 def _first_values(values: Mapping[str, Sequence[object]]) -> str:
-    first = {column: next(iter(_present_values(given)[0]), None) for column, given in values.items()}
+    first = {column: next(iter(_present_values(cells)[0]), None) for column, cells in values.items()}
     return ", ".join(f"{column} ({value!r:.40})" for column, value in first.items() if value is not None)
 
 
@@ -409,11 +409,11 @@ def _fits(task: Task, values: Mapping[str, Sequence[object]]) -> bool:
     """Whether every column that looks like ratings is an aspect of a built-in task, with values on its scale."""
     scales = {normalized_name(aspect.name): aspect.scale for aspect in task.aspects}
     numbers = {
-        normalized_name(n): [v for v in given if isinstance(v, int | float)]
-        for n, given in values.items()
-        if _guess_scale(given)
+        normalized_name(n): [v for v in cells if isinstance(v, int | float)]
+        for n, cells in values.items()
+        if _guess_scale(cells)
     }
-    return all(name in scales and all(map(scales[name].contains, given)) for name, given in numbers.items())
+    return all(name in scales and all(map(scales[name].contains, cells)) for name, cells in numbers.items())
 
 
 def _definition(name: str, scale: Scale) -> str:

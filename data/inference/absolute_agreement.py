@@ -22,7 +22,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from debate_judge.data.agreement.bootstrap import GroupIndex, Pairs, pseudo_values, rated_pairs
+from debate_judge.data.agreement.bootstrap import GroupIndex, RatingScorePairs, pseudo_values, rated_pairs
 from debate_judge.data.agreement.classification import Measure
 from debate_judge.data.agreement.correlations import Floats, Statistic
 from debate_judge.data.agreement.decisions import DecisionRule
@@ -192,7 +192,7 @@ def _measures_of_rows(ratings: Floats, scores: Floats, cut: float) -> Floats:
     return np.array([error, ccc, kappa])
 
 
-def _estimate(pairs: Pairs, cut: float) -> _Estimate:
+def _estimate(pairs: RatingScorePairs, cut: float) -> _Estimate:
     units_with_pairs, unit = np.unique(pairs.unit, return_inverse=True)
     pseudo = pseudo_values(
         lambda r, s: _measures_of_rows(r, s, cut), pairs.ratings, pairs.scores, unit, len(units_with_pairs)

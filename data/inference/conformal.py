@@ -6,11 +6,10 @@ towards that of all texts, and q a quantile of the residuals divided by s (Papad
 al. 2018). The s of each residual is computed from the other sources. The interval is for the mean rating of a text by
 as many raters as rated the held-out texts.
 
-With N exchangeable texts, q is the quantile of level (1 + 1/N). Texts of one source are not exchangeable with those of
-others, however: where misses cluster by source, G sources are worth hardly more than G texts (Dunn, Wasserman and
+With N exchangeable texts, q is the quantile of coverage (1 + 1/N). Texts of one source are not exchangeable with those
+of others, however: where misses cluster by source, G sources are worth hardly more than G texts (Dunn, Wasserman and
 Ramdas 2023; Lee, Barber and Willett 2024). So the effective sample size N / (1 + (m - 1) rho) is used, with m texts per
-source and rho the intraclass correlation of misses (Kish 1965).
-`tests/bench/conformal.py` measures the coverage.
+source and rho the intraclass correlation of misses (Kish 1965). `tests/bench/conformal.py` measures the coverage.
 """
 
 from __future__ import annotations
@@ -52,12 +51,12 @@ class ScoreInterval:
 class ConformalIntervals:
     """The intervals of one aspect."""
 
-    level: float
+    coverage: float
     """Nominal coverage."""
     scale: Scale
     """Of the raters; intervals end where it does."""
     factor: float
-    """The quantile q; infinite where there are too few sources for the level: all intervals are then the whole
+    """The quantile q; infinite where there are too few sources for the coverage: all intervals are then the whole
     scale."""
     scores: Floats
     """Held-out scores on the raters' scale, shape (texts,)."""
@@ -70,7 +69,7 @@ class ConformalIntervals:
     def sources(self) -> int:
         return len(np.unique(self.source))
 
-    def interval(self, score: float) -> ScoreInterval:
+    def at(self, score: float) -> ScoreInterval:
         """The interval around a score on the raters' scale."""
         if math.isinf(self.factor):
             return ScoreInterval(self.scale.low, self.scale.high)
@@ -84,13 +83,13 @@ class ConformalIntervals:
         return _local_spread(at, self.scores, np.abs(self.residuals), allowed, self.scale)
 
 
-def fit_intervals(groups: Sequence[GroupScores], scale: Scale, level: float = 0.9) -> ConformalIntervals | None:
+def fit_intervals(groups: Sequence[GroupScores], scale: Scale, coverage: float = 0.9) -> ConformalIntervals | None:
     """Fit intervals to held-out texts of one aspect.
 
     Args:
         groups: With scores on the raters' scale.
         scale: Of the raters.
-        level: Nominal coverage, between 0 and 1.
+        coverage: Nominal coverage, between 0 and 1.
 
     Returns:
         None where fewer than two sources have a text with rating and score.
@@ -109,7 +108,9 @@ def fit_intervals(groups: Sequence[GroupScores], scale: Scale, level: float = 0.
     others = (source[:, None] != source[None, :]).astype(float)
     spread = _local_spread(scores, scores, np.abs(residuals), others, scale)
     in_units = np.abs(residuals) / spread
-    return ConformalIntervals(level, scale, _conformal_quantile(in_units, source, level), scores, residuals, source)
+    return ConformalIntervals(
+        coverage, scale, _conformal_quantile(in_units, source, coverage), scores, residuals, source
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,14 +122,14 @@ class AbstentionResult:
     """Share of ratings inside the intervals."""
     width: float
     """Mean width."""
-    left_share: float
+    abstained_share: float
     """Share of texts on which the judge abstains: those with wider intervals than allowed."""
     scores: Mapping[str, GroupScores]
     """Group -> its scores, None where the judge abstains."""
 
 
 def evaluate_abstention(
-    groups: Sequence[GroupScores], scale: Scale, level: float, max_width: float = math.inf
+    groups: Sequence[GroupScores], scale: Scale, coverage: float, max_width: float = math.inf
 ) -> AbstentionResult | None:
     """Measure intervals, and abstention where they are wider than `max_width`, leaving out one source at a time.
 
@@ -137,12 +138,12 @@ def evaluate_abstention(
     """
     covered: list[bool] = []
     widths: list[float] = []
-    kept: dict[str, GroupScores] = {}
+    scores_kept: dict[str, GroupScores] = {}
     for group in groups:
-        fitted = fit_intervals([g for g in groups if g.cluster != group.cluster], scale, level)
+        fitted = fit_intervals([g for g in groups if g.cluster != group.cluster], scale, coverage)
         if fitted is None:
             return None
-        intervals = [None if s is None else fitted.interval(s) for s in group.scores]
+        intervals = [None if s is None else fitted.at(s) for s in group.scores]
         for rating, span in zip(group.ratings, intervals, strict=True):
             if rating is not None and span is not None:
                 covered.append(span.low - ROUNDING_ERROR <= rating <= span.high + ROUNDING_ERROR)
@@ -151,11 +152,11 @@ def evaluate_abstention(
             s if span is not None and span.width <= max_width else None
             for s, span in zip(group.scores, intervals, strict=True)
         )
-        kept[group.group] = replace(group, scores=scores)
+        scores_kept[group.group] = replace(group, scores=scores)
     if not covered:
         return None
-    left = float(np.mean(np.array(widths) > max_width))
-    return AbstentionResult(len(covered), float(np.mean(covered)), float(np.mean(widths)), left, kept)
+    abstained_share = float(np.mean(np.array(widths) > max_width))
+    return AbstentionResult(len(covered), float(np.mean(covered)), float(np.mean(widths)), abstained_share, scores_kept)
 
 
 def _local_spread(at: Floats, scores: Floats, residuals: Floats, allowed: Floats, scale: Scale) -> Floats:
@@ -175,13 +176,13 @@ def _local_spread(at: Floats, scores: Floats, residuals: Floats, allowed: Floats
     return np.asarray(np.maximum(np.maximum(local, _MIN_SPREAD * mean), ROUNDING_ERROR))
 
 
-def _conformal_quantile(residuals: Floats, source: NDArray[np.intp], level: float) -> float:
+def _conformal_quantile(residuals: Floats, source: NDArray[np.intp], coverage: float) -> float:
     """The conformal quantile of residuals that are correlated within sources."""
     ordered = np.sort(residuals)
     count = len(ordered)
-    plain = ordered[min(count - 1, math.ceil(level * (count + 1)) - 1)]
+    plain = ordered[min(count - 1, math.ceil(coverage * (count + 1)) - 1)]
     effective = _effective_sample_size((residuals > plain).astype(float), source)
-    share = level * (1 + 1 / effective)
+    share = coverage * (1 + 1 / effective)
     if share > 1:
         return math.inf
     return float(ordered[min(count - 1, math.ceil(share * count - ROUNDING_ERROR) - 1)])

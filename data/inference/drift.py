@@ -22,13 +22,10 @@ from debate_judge.data.agreement.correlations import Floats, Statistic
 from debate_judge.data.agreement.differences import level_function
 from debate_judge.data.agreement.intervals import bootstrap_standard_error, mean_influences, standard_error, t_quantile
 from debate_judge.data.agreement.raters import mean_over_groups
-from debate_judge.data.agreement.results import GroupScores
+from debate_judge.data.agreement.results import GroupScores, ScoresByAspect
 from debate_judge.data.schema import ROUNDING_ERROR, Level
 
 MarginVerdict = Literal["holds", "worse", "unclear"]
-
-Scores = Mapping[str, Sequence[GroupScores]]
-"""Aspect -> groups."""
 
 _ALPHA = 0.05
 """Significance level of all statements on drift together (Bonferroni)."""
@@ -88,10 +85,10 @@ def compare_samples(first: SampleEstimate | None, second: SampleEstimate | None)
     value, variance = first.value - second.value, first.error**2 + second.error**2
     if variance <= 0:
         return TwoSampleDifference(value, value, value, 1.0 if value == 0 else 0.0)
-    freedom = variance**2 / (first.error**4 / (first.sources - 1) + second.error**4 / (second.sources - 1))
-    half = float(stdtrit(freedom, 0.975)) * math.sqrt(variance)
-    p_value = float(2 * stdtr(freedom, -abs(value) / math.sqrt(variance)))
-    return TwoSampleDifference(value, value - half, value + half, p_value)
+    degrees_of_freedom = variance**2 / (first.error**4 / (first.sources - 1) + second.error**4 / (second.sources - 1))
+    half_width = float(stdtrit(degrees_of_freedom, 0.975)) * math.sqrt(variance)
+    p_value = float(2 * stdtr(degrees_of_freedom, -abs(value) / math.sqrt(variance)))
+    return TwoSampleDifference(value, value - half_width, value + half_width, p_value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +121,7 @@ class ScoreChange:
 
 
 def agreement_estimate(
-    scores: Scores, statistic: Statistic, level: Level, *, resamples: int = 2000, seed: int = 0
+    scores: ScoresByAspect, statistic: Statistic, level: Level, *, resamples: int = 2000, seed: int = 0
 ) -> SampleEstimate | None:
     """Agreement averaged over aspects, with its standard error over sources.
 
@@ -159,8 +156,8 @@ def estimate_from_interval(
     """A correlation with the standard error recovered from its interval on Fisher's z (`intervals.py`)."""
     if value is None or low is None or high is None or groups < 2 or not -1 < low <= high < 1:
         return None
-    half = (math.atanh(high) - math.atanh(low)) / 2
-    return SampleEstimate(value, half / t_quantile(groups) * (1 - value**2), groups)
+    half_width = (math.atanh(high) - math.atanh(low)) / 2
+    return SampleEstimate(value, half_width / t_quantile(groups) * (1 - value**2), groups)
 
 
 def margin_verdict(difference: TwoSampleDifference | None, margin: float) -> MarginVerdict:
@@ -190,14 +187,14 @@ def measure_drift(old: Sequence[GroupScores], new: Sequence[GroupScores], on_sca
     residuals = [
         SampleEstimate.from_ratio([pairs[:, 0] - pairs[:, 1] for pairs in groups]) for groups in pairs_by_source
     ]
-    spreads = [
+    deviations = [
         [
             float(np.concatenate([pairs[:, of] for pairs in groups]).std()) if groups else 0.0
             for groups in pairs_by_source
         ]
         for of in (0, 1)
     ]
-    ratios = [new / old if old > 0 else None for new, old in spreads]
+    ratios = [new / old if old > 0 else None for new, old in deviations]
     return Drift(
         difference_of_means(1),
         difference_of_means(0),

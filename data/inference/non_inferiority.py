@@ -19,15 +19,12 @@ from debate_judge.data.agreement.classification import Measure
 from debate_judge.data.agreement.correlations import Statistic
 from debate_judge.data.agreement.intervals import groups_to_detect
 from debate_judge.data.agreement.raters import differences_by_group, error_and_bias, mean_over_groups
-from debate_judge.data.agreement.results import Agreement, Difference, GroupScores
+from debate_judge.data.agreement.results import Agreement, Difference, GroupScores, ScoresByAspect
 from debate_judge.data.agreement.tables import AgreementTable, agreement_table, compare, level_correlation
 from debate_judge.data.calibration import Calibration, fit_calibration
 from debate_judge.data.schema import ROUNDING_ERROR, Level, Scale
 
 Verdict = Literal["carry", "recalibrate", "recompile"]
-
-Scores = Mapping[str, Sequence[GroupScores]]
-"""Aspect -> groups."""
 
 _FOLDS = 5
 """Number of folds for the error of a refitted calibration."""
@@ -122,8 +119,8 @@ class LMComparison:
 
 
 def compare_lms(
-    old: Scores,
-    new: Scores,
+    old: ScoresByAspect,
+    new: ScoresByAspect,
     scales: Mapping[str, ScoreScale],
     margins: Margins,
     *,
@@ -263,8 +260,8 @@ def _verdict(
     return "carry", f"the new LM loses less than {margins.agreement:g} ({figures}), and scores have not shifted"
 
 
-def _has_shifted(aspect: AspectComparison, scale: Scale, share: float) -> bool:
-    limit = share * (scale.high - scale.low)
+def _has_shifted(aspect: AspectComparison, scale: Scale, max_share: float) -> bool:
+    limit = max_share * (scale.high - scale.low)
     ends = [] if aspect.shift is None else [aspect.shift.low, aspect.shift.high]
     error_growth = None if aspect.error_change is None else aspect.error_change.high
     return any(end is None or math.fabs(end) > limit for end in ends) or (

@@ -226,8 +226,8 @@ def measure_systems(groups: Sequence[GroupScores], value_range: tuple[float, flo
 def _centred(values: Floats, sources: Flags) -> Floats:
     """The influence of each source on the mean of each system over a mask of sources, shape (sources, systems)."""
     count = np.maximum(sources.sum(axis=0), 1)
-    kept = np.where(sources, values, 0.0)
-    return np.asarray(np.where(sources, kept - kept.sum(axis=0) / count, 0.0) / count)
+    masked = np.where(sources, values, 0.0)
+    return np.asarray(np.where(sources, masked - masked.sum(axis=0) / count, 0.0) / count)
 
 
 def _shift(scores: Floats, rated: Flags, weights: Floats) -> tuple[float, Floats]:
@@ -260,7 +260,7 @@ def _degenerate_interval(
 
 def _ratings_and_scores_by_system(groups: Sequence[GroupScores]) -> tuple[dict[str, Floats], dict[str, Floats]]:
     """System -> ratings by source, and system -> scores by source: means where it has several, NaN without one."""
-    row_of_source = {source: place for place, source in enumerate(dict.fromkeys(group.cluster for group in groups))}
+    row_of_source = {source: i for i, source in enumerate(dict.fromkeys(group.cluster for group in groups))}
     ratings: dict[str, list[list[float]]] = {}
     scores: dict[str, list[list[float]]] = {}
     for group in groups:

@@ -22,7 +22,7 @@ from debate_judge.data.tasks import SUMMARIZATION
 
 COMMIT = "667118e10ae69ef8cbc5cbddec0ce91b5c9c6187"
 COLUMNS = ("id", "dialogue", "summary", "model_id", "annotations")
-REMOTE = hub.RemoteSource(
+REMOTE = hub.RemoteSet(
     f"https://raw.githubusercontent.com/kite99520/DialSummEval/{COMMIT}/annotation_campus/human_judgment.jsonl",
     COMMIT,
     COLUMNS,

@@ -21,7 +21,7 @@ from debate_judge.data.sets import hub
 from debate_judge.data.sets.factuality import ANSWERS, CLAIMS, factuality_ratings
 
 COMMIT = "3f3914bc090b644be044b7e0005113c135d8b20f"
-REMOTE = hub.RemoteSource(
+REMOTE = hub.RemoteSet(
     f"https://raw.githubusercontent.com/GAIR-NLP/factool/{COMMIT}/datasets/knowledge_qa/knowledge_qa.jsonl",
     COMMIT,
     ("prompt", "response", "claims", "label"),

@@ -106,7 +106,7 @@ def _file(folder: Path, name: str) -> Path:
 
 def _records(folder: Path | None, name: str) -> list[Record]:
     if folder is None:
-        return hub.fetch("faireval", hub.RemoteSource(BASE_URL + name, COMMIT, ("question_id", "text")))
+        return hub.fetch("faireval", hub.RemoteSet(BASE_URL + name, COMMIT, ("question_id", "text")))
     return list(reading.jsonl(_file(folder, name)))
 
 

@@ -64,7 +64,7 @@ def load(path: str | Path | None = None, part: str | None = None) -> Corpus:
         InputError: The copy cannot be used or is of another part, or the download failed.
     """
     remote_part = part or "qa"
-    remote = hub.RemoteSource(f"{BASE_URL}{remote_part}_data.json", COMMIT, PARTS[remote_part].columns)
+    remote = hub.RemoteSet(f"{BASE_URL}{remote_part}_data.json", COMMIT, PARTS[remote_part].columns)
     records, origin = hub.read("halueval" if remote_part == "qa" else f"halueval_{part}", path, remote)
     layout = PARTS[remote_part] if path is None or part else _part_of(records[0])
     return Corpus(layout.task, hub.merge_groups((r, _group(r, layout, i)) for i, r in enumerate(records, 1)), origin)

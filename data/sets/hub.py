@@ -18,7 +18,7 @@ from debate_judge.data.schema import Candidate, Origin, RatedGroup
 
 
 @dataclass(frozen=True, slots=True)
-class RemoteSource:
+class RemoteSet:
     """The location of a public set, pinned to a revision."""
 
     address: str
@@ -32,7 +32,7 @@ class RemoteSource:
     """Name of the list of records in a JSON file that is one object."""
 
 
-def read(name: str, path: str | Path | None, remote: RemoteSource) -> tuple[list[Record], Origin]:
+def read(name: str, path: str | Path | None, remote: RemoteSet) -> tuple[list[Record], Origin]:
     """All records of a set and where they come from.
 
     Args:
@@ -53,7 +53,7 @@ def read(name: str, path: str | Path | None, remote: RemoteSource) -> tuple[list
     return records, Origin(name, str(path))
 
 
-def fetch(name: str, remote: RemoteSource) -> list[Record]:
+def fetch(name: str, remote: RemoteSet) -> list[Record]:
     """Download all rows of a set; a record's line is its row number from 1.
 
     Raises:

@@ -24,7 +24,7 @@ from debate_judge.data.sets import hub
 from debate_judge.data.tasks import SUMMARIZATION
 
 COMMIT = "5a0bf500325029efb5dc8adff2c1e991996f0e78"
-REMOTE = hub.RemoteSource(
+REMOTE = hub.RemoteSet(
     f"https://raw.githubusercontent.com/dmg-illc/JUDGE-BENCH/{COMMIT}/data/newsroom/newsroom.json",
     COMMIT,
     ("instance", "annotations"),

@@ -29,18 +29,18 @@ from debate_judge.data.tasks import PAIRS
 logger = logging.getLogger(__name__)
 
 
-def _remotes(repository: str, commit: str, files: Sequence[str], *columns: str) -> tuple[hub.RemoteSource, ...]:
+def _remotes(repository: str, commit: str, files: Sequence[str], *columns: str) -> tuple[hub.RemoteSet, ...]:
     address = f"https://raw.githubusercontent.com/{repository}/{commit}/"
-    return tuple(hub.RemoteSource(address + file, commit, columns) for file in files)
+    return tuple(hub.RemoteSet(address + file, commit, columns) for file in files)
 
 
-def _llmbar(*parts: str) -> tuple[hub.RemoteSource, ...]:
+def _llmbar(*parts: str) -> tuple[hub.RemoteSet, ...]:
     files = [f"Dataset/LLMBar/{part}/dataset.json" for part in parts]
     commit = "900616bff90b6c6c8e1681f7d079250637c55992"
     return _remotes("princeton-nlp/LLMBar", commit, files, "input", "output_1", "output_2", "label")
 
 
-REMOTES: Mapping[str, tuple[hub.RemoteSource, ...]] = MappingProxyType(
+REMOTES: Mapping[str, tuple[hub.RemoteSet, ...]] = MappingProxyType(
     {
         "llmbar": _llmbar("Natural"),
         "llmbar_adversarial": _llmbar(*(f"Adversarial/{part}" for part in ("Neighbor", "GPTInst", "GPTOut", "Manual"))),

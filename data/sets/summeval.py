@@ -23,7 +23,7 @@ from debate_judge.data.sets import hub, unieval
 from debate_judge.data.tasks import SUMMARIZATION
 
 ASPECTS = tuple(aspect.name for aspect in SUMMARIZATION.aspects)
-REMOTE = hub.RemoteSource(
+REMOTE = hub.RemoteSet(
     "mteb/summeval",
     "bfc121155064afa2d81b5505682ffc0d96f4334c",
     ("id", "text", "machine_summaries", "human_summaries", *ASPECTS),

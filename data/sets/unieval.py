@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from debate_judge.data.files.ratings import ratings_in
 from debate_judge.data.files.records import Record
 from debate_judge.data.schema import Candidate, RatedGroup, Task
-from debate_judge.data.sets.hub import RemoteSource
+from debate_judge.data.sets.hub import RemoteSet
 
 COMMIT = "9d9b51dc716f40f6b454a4455c7fe2f843aabfbb"
 NO_FACT = "_nofact"
@@ -30,10 +30,10 @@ class _PartialGroup:
     references: dict[str, None] = field(default_factory=dict)
 
 
-def remote(file: str, *columns: str) -> RemoteSource:
+def remote(file: str, *columns: str) -> RemoteSet:
     """A file of the GitHub repository maszhongming/UniEval, below `reproduce/data`."""
     address = f"https://raw.githubusercontent.com/maszhongming/UniEval/{COMMIT}/reproduce/data/{file}"
-    return RemoteSource(address, COMMIT, columns)
+    return RemoteSet(address, COMMIT, columns)
 
 
 def groups(records: Iterable[Record], task: Task) -> tuple[RatedGroup, ...]:

@@ -29,6 +29,7 @@ from debate_judge.runs.reports.html.blocks import (
     CostChart,
     CostPoint,
     DataTable,
+    IntervalValue,
     JudgesChart,
     LineChart,
     LineSeries,
@@ -36,16 +37,15 @@ from debate_judge.runs.reports.html.blocks import (
     Quotation,
     ReportBlock,
     Section,
-    Span,
     TextChange,
 )
 from debate_judge.runs.reports.html.document import DebateTexts, Report
 from debate_judge.runs.reports.html.items import (
     JudgedScores,
-    beside_ratings,
     debates_of,
-    labels_of,
     reproduce_blocks,
+    score_charts,
+    text_labels,
 )
 from debate_judge.runs.reports.text import correlation_label
 
@@ -72,7 +72,7 @@ def compile_report(result: Result) -> tuple[Report, DebateTexts]:
         "Agreement by rounds and persona": _agreement_by_rounds(plan, searches),
         "Agreement against cost": _agreement_against_cost(plan, searches),
         "What mattered in the search": _importances(next(iter(searches.values()))),
-        "Scores against ratings": tuple(beside_ratings(plan.data.aspects, judged["compiled"])),
+        "Scores against ratings": tuple(score_charts(plan.data.aspects, judged["compiled"])),
         "Cost": _costs(result),
         "Reproduce": _reproduce(plan),
     }
@@ -87,7 +87,7 @@ def compile_report(result: Result) -> tuple[Report, DebateTexts]:
         sections,
         debates,
         stand_in=plan.note or "",
-        labels=labels_of(plan.data.corpus.task),
+        labels=text_labels(plan.data.corpus.task),
     )
     return report, texts
 
@@ -131,7 +131,7 @@ def _agreement(result: Result) -> list[ReportBlock]:
             column.append(result.agreement(judge))
     label = correlation_label(by_judge["compiled"][-1])
     note = f"{label}; 95 % intervals. {held_out_note(result)}. LM calls per item in the order of the columns."
-    series = tuple(LineSeries(names[judge], tuple(map(Span.of, by_judge[judge]))) for judge in COMPARED)
+    series = tuple(LineSeries(names[judge], tuple(map(IntervalValue.of, by_judge[judge]))) for judge in COMPARED)
     raters = result.held_out.rater_agreement.get("compiled", {})
     ceilings = [raters[aspect].ceiling if aspect in raters else None for aspect in aspects]
     ceiling = tuple(None if value is None else value.value for value in ceilings)
@@ -154,12 +154,12 @@ def _learning_curve(plan: CompilePlan, curve: LearningCurve | None) -> list[Repo
     by_aspect = {a: [step.table.aspects[a][level][statistic] for step in steps] for a in curve.fixed_points}
     if len(by_aspect) > 1:
         by_aspect["average"] = [step.table.average[level][statistic] for step in steps]
-    series = tuple(LineSeries(name, tuple(map(Span.of, values))) for name, values in by_aspect.items())
+    series = tuple(LineSeries(name, tuple(map(IntervalValue.of, values))) for name, values in by_aspect.items())
     sources = tuple(str(step.sources) for step in steps)
     label = correlation_label(next(iter(by_aspect.values()))[-1])
     blocks.append(LineChart("Learning curve", label, series, x="train sources learnt from", ticks=sources))
     if curve.aspects_without_knowledge:
-        blocks.append(Paragraph(learning_curve.unlearnt(curve.aspects_without_knowledge), look="small"))
+        blocks.append(Paragraph(learning_curve.other_judge_note(curve.aspects_without_knowledge), look="small"))
     return blocks
 
 
@@ -185,7 +185,7 @@ def _agreement_by_rounds(plan: CompilePlan, searches: Mapping[str, SearchResult]
         point, series, label = search.chosen.point, [], ""
         for variant in search.scores.debated_rounds:
             values = search.scores.agreement_by_rounds(variant, aspect, plan.statistic, level, seed)
-            series.append(LineSeries(variant_name(variant), tuple(map(Span.of, values))))
+            series.append(LineSeries(variant_name(variant), tuple(map(IntervalValue.of, values))))
             label = label or correlation_label(values[-1])
         if any(len(line.values) > 1 for line in series):
             chosen = None if point.tie_breaker else (variant_name(point.variant), point.rounds)

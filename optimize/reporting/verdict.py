@@ -85,7 +85,7 @@ def evidence_tables(result: Result) -> dict[str, list[DataTable | str]]:
     if result.calibration:
         by_title["Scores on the raters' scale"] = [
             calibration.table(result.calibration),
-            calibration.ranks(result.calibration),
+            calibration.rank_note(result.calibration),
         ]
     return {title: parts for title, parts in by_title.items() if parts}
 

@@ -1,4 +1,4 @@
-"""ChatEval (Chan et al. 2024): referees with different roles discuss, and their final scores are averaged.
+"""ChatEval (Chan et al. 2023): referees with different roles discuss, and their final scores are averaged.
 
 With `comparing`, a judge compares the two candidates of a pair. A referee votes for the answer with the higher score,
 by its latest scores averaged over the orders in which the answers were shown. The outcome is the majority's (section
@@ -174,11 +174,11 @@ class Referee(Role):
                 has the LM's own settings.
         """
 
-        def read(fields: Fields) -> Opinion | parsing.Unreadable:
+        def parse(fields: Fields) -> Opinion | parsing.Unreadable:
             value = parsing.parse_score(fields["score"], item.aspect.scale, item.aspect.name)
             return value if isinstance(value, parsing.Unreadable) else Opinion(fields["rationale"], (value,))
 
-        return await self._ask(item, read, samples, turn, debate=messages)
+        return await self._ask(item, parse, samples, turn, debate=messages)
 
     async def compare(
         self, pair: tuple[Item, Item], messages: str, turn: int, samples: Sequence[int]
@@ -194,21 +194,21 @@ class Referee(Role):
         }
         # The referee's own instructions with other fields, so that tuned instructions serve comparisons, too.
         overrides = {"signature": Comparing.with_instructions(self.signature.instructions), "demos": []}
-        return await self._ask(first, _read_comparison, samples, turn, debate=messages, inputs=inputs, **overrides)
+        return await self._ask(first, _parse_comparison, samples, turn, debate=messages, inputs=inputs, **overrides)
 
     async def _ask(
         self,
         item: Item,
-        read: Callable[[Fields], Opinion | parsing.Unreadable],
+        parse: Callable[[Fields], Opinion | parsing.Unreadable],
         samples: Sequence[int],
         turn: int,
         **prompt: Any,
     ) -> RoleReply[Opinion] | ReplyFailure:
         tag = CallTag(self.speaker, turn)
         if len(samples) == 1:
-            return await ask(self, item, read, tag, **prompt)
+            return await ask(self, item, parse, tag, **prompt)
         tags = [replace(tag, sample=number) for number in samples]
-        answers = await asyncio.gather(*(ask(self, item, read, t, settings=SAMPLING, **prompt) for t in tags))
+        answers = await asyncio.gather(*(ask(self, item, parse, t, settings=SAMPLING, **prompt) for t in tags))
         calls = sum(answer.calls for answer in answers)
         failed = next((answer for answer in answers if isinstance(answer, ReplyFailure)), None)
         if failed is not None:
@@ -219,7 +219,7 @@ class Referee(Role):
         return RoleReply(Opinion(opinions[0].text, means), calls)
 
 
-def _read_comparison(fields: Fields) -> Opinion | parsing.Unreadable:
+def _parse_comparison(fields: Fields) -> Opinion | parsing.Unreadable:
     scores = []
     for name in ("score_1", "score_2"):
         value = parsing.parse_score(fields[name], COMPARISON_SCALE)
@@ -229,7 +229,7 @@ def _read_comparison(fields: Fields) -> Opinion | parsing.Unreadable:
     return Opinion(fields["rationale"], tuple(scores))
 
 
-def read_summary(fields: Fields) -> Opinion | parsing.Unreadable:
+def parse_summary(fields: Fields) -> Opinion | parsing.Unreadable:
     """Parse the reply of the summarizer, the extra LM of Algorithm 3."""
     text = fields["summary"].strip()
     return Opinion(text) if text else parsing.Unreadable("the summary was empty")
@@ -323,7 +323,7 @@ class ChatEval(ItemJudge):
             summary = None
             if turn and self.summarizer is not None:
                 text = _joined_messages(discussion, names)
-                answer = await self.summarizer.ask(item, read_summary, round=turn, debate=text)
+                answer = await self.summarizer.ask(item, parse_summary, round=turn, debate=text)
                 discussion = _add_answers(discussion, turn, {SUMMARIZER: answer})
                 if discussion.failure is not None:
                     return discussion

@@ -206,8 +206,8 @@ def prompt_parts(
 def rules(criterion: str, distance: str, blind: bool = False) -> str:
     """The rules of a debate by a `criterion`, e.g. `GUIDE`; an issue needs two scores at least `distance` apart."""
     if blind:
-        some = f"Only scores that lie at least {distance} apart are debated"
-        debated = "Every score is debated" if distance == "0" else some
+        debated = f"Only scores that lie at least {distance} apart are debated"
+        debated = "Every score is debated" if distance == "0" else debated
         return (
             f"Scorer and Critic have each scored by {criterion} without knowing of the other's score. {debated}. What "
             "the Critic arrived at is withheld from the Scorer on purpose: evidence decides, and no one is to meet "

@@ -157,8 +157,8 @@ class DebateRole(ABC):
     async def ask_single(self, item: Item, transcript: Transcript, prompt_parts: PromptParts) -> Answer:
         """Ask about a table of one cell."""
         inputs, debate = self.inputs(prompt_parts), str(self.visible(transcript))
-        read, tag = partial(self.parse_single, item), self.tag([transcript])
-        return await ask(self.predictor_for(item), item, read, tag, debate=debate, inputs=inputs)
+        parse, tag = partial(self.parse_single, item), self.tag([transcript])
+        return await ask(self.predictor_for(item), item, parse, tag, debate=debate, inputs=inputs)
 
     def parse_single(self, item: Item, fields: Fields) -> Any:
         """Parse the reply about a table of one cell."""
@@ -176,7 +176,7 @@ class DebateRole(ABC):
         which `missing` have no readable reply so far."""
 
     @abstractmethod
-    def read(self, reply: str, cells: Sequence[Cell], items: Mapping[Cell, Item]) -> ParsedCells[Any]:
+    def parse_table(self, reply: str, cells: Sequence[Cell], items: Mapping[Cell, Item]) -> ParsedCells[Any]:
         """Parse a reply about `cells`; `items` has all cells of the prompt."""
 
     def turn(self, transcript: Transcript, statement: ParsedScore | CriticDecision, calls: float, item: Item) -> Turn:
@@ -203,8 +203,8 @@ class _Scorer(DebateRole):
     def request(self, chunk: Chunk, targets: Chunk, missing: Sequence[Cell]) -> str:
         return prompts.scoring_request(missing, missing)
 
-    def read(self, reply: str, cells: Sequence[Cell], items: Mapping[Cell, Item]) -> ParsedCells[ParsedScore]:
-        return table_replies.read_scores(reply, prompts.SCORES, cells, items)
+    def parse_table(self, reply: str, cells: Sequence[Cell], items: Mapping[Cell, Item]) -> ParsedCells[ParsedScore]:
+        return table_replies.parse_scores(reply, prompts.SCORES, cells, items)
 
 
 class Opening(_Scorer):
@@ -275,8 +275,8 @@ class Critic(DebateRole):
     def request(self, chunk: Chunk, targets: Chunk, missing: Sequence[Cell]) -> str:
         return prompts.review_request(missing, blind=self._first.persona.gap is not None)
 
-    def read(self, reply: str, cells: Sequence[Cell], items: Mapping[Cell, Item]) -> ParsedCells[CriticDecision]:
-        return table_replies.read_decisions(reply, cells, items)
+    def parse_table(self, reply: str, cells: Sequence[Cell], items: Mapping[Cell, Item]) -> ParsedCells[CriticDecision]:
+        return table_replies.parse_decisions(reply, cells, items)
 
 
 class TieBreaker(DebateRole):
@@ -294,8 +294,8 @@ class TieBreaker(DebateRole):
     def request(self, chunk: Chunk, targets: Chunk, missing: Sequence[Cell]) -> str:
         return prompts.tie_breaking_request(missing)
 
-    def read(self, reply: str, cells: Sequence[Cell], items: Mapping[Cell, Item]) -> ParsedCells[ParsedScore]:
-        return table_replies.read_scores(reply, prompts.FINAL_SCORES, cells, items)
+    def parse_table(self, reply: str, cells: Sequence[Cell], items: Mapping[Cell, Item]) -> ParsedCells[ParsedScore]:
+        return table_replies.parse_scores(reply, prompts.FINAL_SCORES, cells, items)
 
 
 # --- the table ---
@@ -443,7 +443,7 @@ class ScoreTable:
                 return answers | {cell: replace(reply, calls=calls[cell]) for cell in missing}
             unreadable = {}
             text = "" if isinstance(reply, Unreadable) else reply["reply"]
-            for cell, parsed in speaker.read(text, missing, items).items():
+            for cell, parsed in speaker.parse_table(text, missing, items).items():
                 if isinstance(parsed, Unreadable):
                     unreadable[cell] = parsed.problem
                 else:

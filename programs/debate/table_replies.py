@@ -100,28 +100,28 @@ def _decision_in(line: str) -> bool | None:
 # --- each cell's score or decision ---
 
 
-def read_scores(
+def parse_scores(
     reply: str, field: str, cells: Sequence[Cell], items: Mapping[Cell, Item]
 ) -> dict[Cell, ParsedScore | Unreadable]:
     """The score of each of `cells`, from its line in the field; `items` has all cells of the prompt."""
-    return _read(reply, field, cells, items, lambda cell, *texts: _score(items[cell].aspect, *texts))
+    return _parse_cells(reply, field, cells, items, lambda cell, *texts: _score(items[cell].aspect, *texts))
 
 
-def read_decisions(
+def parse_decisions(
     reply: str, cells: Sequence[Cell], prompt_cells: Collection[Cell]
 ) -> dict[Cell, CriticDecision | Unreadable]:
     """The Critic's decision about each cell in `cells`; `prompt_cells` are all cells of the prompt."""
-    return _read(reply, DECISIONS, cells, prompt_cells, lambda _, *texts: _decision(*texts))
+    return _parse_cells(reply, DECISIONS, cells, prompt_cells, lambda _, *texts: _decision(*texts))
 
 
-def _read(
+def _parse_cells(
     reply: str,
     field: str,
     cells: Sequence[Cell],
     prompt_cells: Collection[Cell],
-    read: Callable[[Cell, str, str | Unreadable], T | Unreadable],
+    parse: Callable[[Cell, str, str | Unreadable], T | Unreadable],
 ) -> dict[Cell, T | Unreadable]:
-    """The result of `read` for each cell, from its line in the field and the text under its own header."""
+    """The result of `parse` for each cell, from its line in the field and the text under its own header."""
     contents = _contents(reply, field, prompt_cells)
     if isinstance(contents, Unreadable):
         return dict.fromkeys(cells, contents)
@@ -132,7 +132,7 @@ def _read(
     for cell in cells:
         line, texts = statements[cell], contents.get(cell_label(cell), ("",))
         reasons = texts[0] if len(texts) == 1 else Unreadable(f"the field {cell_label(cell)!r} {TWICE}")
-        values[cell] = line if isinstance(line, Unreadable) else read(cell, line, reasons)
+        values[cell] = line if isinstance(line, Unreadable) else parse(cell, line, reasons)
     return values
 
 

@@ -90,7 +90,7 @@ class StepsRole(Role):
         pending: asyncio.Future[RoleReply[str] | ReplyFailure] = asyncio.get_running_loop().create_future()
         self._pending[key] = pending
         try:
-            answer = await self.ask(item, _read_steps)
+            answer = await self.ask(item, _parse_steps)
             if isinstance(answer, RoleReply):
                 self._derived[name] = (key, answer.value)
             pending.set_result(answer)
@@ -110,7 +110,7 @@ class StepsRole(Role):
         return texts
 
 
-def _read_steps(fields: Fields) -> str | parsing.Unreadable:
+def _parse_steps(fields: Fields) -> str | parsing.Unreadable:
     return fields["steps"].strip() or parsing.Unreadable("no evaluation steps were given")
 
 

@@ -19,7 +19,7 @@ from debate_judge.programs.hallucination.judge import (
     SEVERITY,
     ClaimTurn,
     claim_score,
-    read_assessment,
+    parse_assessment,
     without_removed_options,
 )
 from debate_judge.programs.judge import DebateConfig, Item, ItemJudge
@@ -106,7 +106,7 @@ class HallucinationCheck(ItemJudge):
         inputs = {"task": f"{task} {ANSWER_NOTE}" if response_type_of(item.task) == "answer" else task}
         if self.self_check:
             inputs |= {"context": "", "examples": "\n\n".join(map(_example, EXAMPLES[: self.examples]))}
-        answer = await self.checker.ask(item, read_assessment, inputs=inputs)
+        answer = await self.checker.ask(item, parse_assessment, inputs=inputs)
         if isinstance(answer, ReplyFailure):
             return EMPTY.add(answer.as_failure("checker", 0))
         score = claim_score(answer.value, item.aspect.scale)

@@ -93,7 +93,7 @@ class Extracting(dspy.Signature):
     claims: str = dspy.OutputField(desc="the claims, one a line and nothing else, or NONE where nothing is stated")
 
 
-def read_facts(fields: Fields) -> str | parsing.Unreadable:
+def parse_facts(fields: Fields) -> str | parsing.Unreadable:
     """Parse the checkable part of a reply; empty if all of it is subjective."""
     text = fields["facts"].strip()
     if not text:
@@ -114,10 +114,10 @@ async def extract_claims(
     inputs = {"task": parsing.escape_cached(task), "candidate": parsing.escape(text)}
     if response_type == "document":
         inputs["source"] = ""
-    return await role.ask(item, lambda fields: read_claims(fields["claims"], max_claims), inputs=inputs)
+    return await role.ask(item, lambda fields: parse_claims(fields["claims"], max_claims), inputs=inputs)
 
 
-def read_claims(text: str, max_claims: int) -> tuple[str, ...] | parsing.Unreadable:
+def parse_claims(text: str, max_claims: int) -> tuple[str, ...] | parsing.Unreadable:
     """Parse a list of claims: a claim on each line, with or without bullets or numbers, or a JSON list; NONE is empty.
 
     A longer list than `max_claims` is refused and not cut, because a missing claim could be the false one.
@@ -183,7 +183,7 @@ class Querying(dspy.Signature):
     query_2: str = dspy.OutputField(desc="one line, another query and nothing else")
 
 
-def _read_queries(fields: Fields) -> tuple[str, str] | parsing.Unreadable:
+def _parse_queries(fields: Fields) -> tuple[str, str] | parsing.Unreadable:
     first, second = (" ".join(fields[name].split()) for name in ("query_1", "query_2"))
     return (first, second) if first and second else parsing.Unreadable("two queries are needed")
 
@@ -208,7 +208,7 @@ async def find_evidence(
         return RoleReply(Evidence(knowledge, AS_GIVEN), 0)
     if not knowledge and search is None:
         return RoleReply(Evidence("", NOTHING), 0)
-    queries = await query_writer.ask(item, _read_queries, inputs={"claim": parsing.escape(claim)})
+    queries = await query_writer.ask(item, _parse_queries, inputs={"claim": parsing.escape(claim)})
     if isinstance(queries, ReplyFailure):
         return queries
     if search is None or knowledge:

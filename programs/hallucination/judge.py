@@ -28,9 +28,10 @@ from typing import Any
 import dspy
 
 from debate_judge.data.schema import Scale
-from debate_judge.programs.hallucination import evidence as evidences
 from debate_judge.programs.hallucination.evidence import (
     ANSWER_NOTE,
+    AS_GIVEN,
+    SEARCHED,
     Evidence,
     Extracting,
     Querying,
@@ -40,7 +41,7 @@ from debate_judge.programs.hallucination.evidence import (
     Serper,
     extract_claims,
     find_evidence,
-    read_facts,
+    parse_facts,
     response_type_of,
 )
 from debate_judge.programs.judge import DebateConfig, Item, ItemJudge, Judge, StopReason, Verdict
@@ -181,7 +182,7 @@ class Claim:
         return replace(answer, detail=f"claim {self.number}: {answer.detail}").as_failure(role, turn)
 
 
-def read_assessment(fields: Fields) -> ClaimAssessment | parsing.Unreadable:
+def parse_assessment(fields: Fields) -> ClaimAssessment | parsing.Unreadable:
     """Parse opinion, factuality and severity; a severity that contradicts the verdict is refused."""
     factual = parsing.parse_score(fields["factuality"], Scale(0, 1))
     if isinstance(factual, parsing.Unreadable) or factual not in (0, 1):
@@ -287,7 +288,7 @@ class Hallucination(ItemJudge):
         """Extract the claims of a response that may have several statements."""
         transcript, text = EMPTY, item.text
         if response_type == "dialogue":
-            facts = await self.facts.ask(item, read_facts)
+            facts = await self.facts.ask(item, parse_facts)
             if isinstance(facts, ReplyFailure):
                 return (), EMPTY.add(facts.as_failure("facts", 0))
             text = facts.value
@@ -307,7 +308,7 @@ class Hallucination(ItemJudge):
         evidence = reply.value
         queries = f" for {evidence.queries[0]!r} and {evidence.queries[1]!r}" if evidence.queries else ""
         # Given evidence is part of the item, so transcripts need no copy of it for every claim.
-        text = "" if evidence.method == evidences.AS_GIVEN else f"\n{evidence.text}"
+        text = "" if evidence.method == AS_GIVEN else f"\n{evidence.text}"
         summary = f"claim {claim.number}: {evidence.method}{queries}{text}"
         transcript = EMPTY.add(Turn("evidence", 0, summary, calls=reply.calls))
         state: list[ClaimTurn] = []
@@ -333,13 +334,13 @@ class Hallucination(ItemJudge):
         self, agent: str, item: Item, claim: Claim, evidence: Evidence, visible: Sequence[ClaimTurn], turn: int
     ) -> RoleReply[ClaimAssessment] | ReplyFailure:
         role: Role = getattr(self, agent)
-        ground = _NONE if not evidence.text else _SEARCHED if evidence.method == evidences.SEARCHED else _GIVEN
+        ground = _NONE if not evidence.text else _SEARCHED if evidence.method == SEARCHED else _GIVEN
         inputs = {
             "task": parsing.escape_cached(f"{claim.note} {ground} {_FACTUAL}".lstrip()),
             "evidence": parsing.escape(evidence.text),
             "claim": parsing.escape(claim.text),
         }
-        return await role.ask(item, read_assessment, round=turn, debate="\n\n".join(map(str, visible)), inputs=inputs)
+        return await role.ask(item, parse_assessment, round=turn, debate="\n\n".join(map(str, visible)), inputs=inputs)
 
     def verdict(self, transcript: Transcript, rounds: int) -> Verdict:
         """The score of the worst claim, by the last opinion about each claim; the highest score if there is none."""

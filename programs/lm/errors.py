@@ -46,7 +46,7 @@ def is_fatal(error: Exception) -> bool:
 
 def affects_all_calls(error: Exception) -> bool:
     """Whether it is fatal for all calls of the LM, not only for those that ask for the same feature."""
-    # A judge may want a feature that the LM lacks, such as log-probabilities, beside others that do without.
+    # One judge may need a feature that the LM lacks, such as log-probabilities, and others not.
     if isinstance(error, lm15.LM15Error):
         error = lm_error(error, "")
     return is_fatal(error) and not isinstance(error, dspy.LMUnsupportedFeatureError)

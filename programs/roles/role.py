@@ -270,16 +270,16 @@ class Role(dspy.Predict):
         self.speaker = speaker
 
     async def ask(
-        self, item: Item, read: Callable[[Fields], T | parsing.Unreadable], *, round: int = 0, **options: Any
+        self, item: Item, parse: Callable[[Fields], T | parsing.Unreadable], *, round: int = 0, **options: Any
     ) -> RoleReply[T] | ReplyFailure:
         """Ask by this predictor, in `round` of a debate; `options` are the other keywords of `ask`."""
-        return await ask(self, item, read, CallTag(self.speaker, round), **options)
+        return await ask(self, item, parse, CallTag(self.speaker, round), **options)
 
 
 async def ask(
     predict: Any,
     item: Item,
-    read: Callable[[Fields], T | parsing.Unreadable],
+    parse: Callable[[Fields], T | parsing.Unreadable],
     tag: CallTag,
     *,
     debate: str = "",
@@ -292,7 +292,7 @@ async def ask(
     Args:
         predict: The `dspy.Predict` to call.
         item: The item to ask about.
-        read: Parses the fields of a reply.
+        parse: Parses the fields of a reply.
         tag: The speaker, the round, and the number of the sample if there are several.
         debate: The debate so far.
         inputs: Further input fields, which replace those of `item_inputs`. Texts in them that come from a data set or
@@ -311,7 +311,7 @@ async def ask(
         fields = await call(predict, prompt, tag, adapter, settings, **overrides)
         if isinstance(fields, ReplyFailure):
             return replace(fields, calls=attempt)
-        value = fields if isinstance(fields, parsing.Unreadable) else read(fields)
+        value = fields if isinstance(fields, parsing.Unreadable) else parse(fields)
         if not isinstance(value, parsing.Unreadable):
             return RoleReply(value, attempt)
         problem = value.problem

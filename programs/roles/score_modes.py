@@ -81,7 +81,7 @@ class ParsedScore:
 async def ask_score(
     predict: Any, mode: ScoreMode, item: Item, tag: CallTag, **prompt: Any
 ) -> RoleReply[ParsedScore] | ReplyFailure:
-    """Score `item` by a predictor with an output field `parse_score` and perhaps a `rationale`.
+    """Score `item` by a predictor with an output field `score` and perhaps a `rationale`.
 
     `prompt` are keywords of `programs.roles.role.ask`, such as `debate` and `inputs`.
 
@@ -90,11 +90,11 @@ async def ask_score(
     """
     scale, name = item.aspect.scale, item.aspect.name
 
-    def as_written(fields: Fields) -> ParsedScore | parsing.Unreadable:
+    def parse_number(fields: Fields) -> ParsedScore | parsing.Unreadable:
         value = parsing.parse_score(fields["score"], scale, name)
         return value if isinstance(value, parsing.Unreadable) else ParsedScore(value, fields.get("rationale", ""))
 
-    def as_expected(fields: Fields) -> ParsedScore | parsing.Unreadable | None:
+    def parse_expected(fields: Fields) -> ParsedScore | parsing.Unreadable | None:
         probabilities = point_probabilities(fields["score"], fields.logprobs, scale, name) if fields.logprobs else None
         if probabilities is None or isinstance(probabilities, parsing.Unreadable):
             return probabilities
@@ -104,13 +104,13 @@ async def ask_score(
         return ParsedScore(mean, fields.get("rationale", ""), f"probabilities: {listed}")
 
     if mode.name == "text":
-        return await ask(predict, item, as_written, tag, **prompt)
+        return await ask(predict, item, parse_number, tag, **prompt)
     if mode.name == "sampled":
         tags = (replace(tag, sample=number) for number in range(mode.samples))
-        calls = (ask(predict, item, as_written, sample_tag, settings=SAMPLING, **prompt) for sample_tag in tags)
+        calls = (ask(predict, item, parse_number, sample_tag, settings=SAMPLING, **prompt) for sample_tag in tags)
         return mean_of(await gather(calls))
     scale_points(scale)
-    answer = await ask(predict, item, as_expected, tag, settings={"logprobs": TOP_LOGPROBS}, **prompt)
+    answer = await ask(predict, item, parse_expected, tag, settings={"logprobs": TOP_LOGPROBS}, **prompt)
     if isinstance(answer, ReplyFailure):
         return answer
     if answer.value is None:
@@ -121,7 +121,7 @@ async def ask_score(
 
 
 class ScoringRole(Role):
-    """A role for judges of your own, whose reply has a field `parse_score` and perhaps a `rationale`."""
+    """A role for judges of your own, whose reply has a field `score` and perhaps a `rationale`."""
 
     def __init__(self, speaker: str, signature: type[dspy.Signature], mode: ScoreMode = TEXT_MODE) -> None:
         super().__init__(speaker, signature)

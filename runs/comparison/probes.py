@@ -15,7 +15,7 @@ from debate_judge.runs.comparison.results import EvalSetup
 from debate_judge.runs.evaluation.perturbations import PERTURBATIONS, Direction
 from debate_judge.runs.evaluation.rows import EvaluatedJudge, JudgementRow
 from debate_judge.runs.reports.tables import DataTable
-from debate_judge.runs.reports.text import interval, with_ends
+from debate_judge.runs.reports.text import interval, interval_metrics
 from debate_judge.runs.tracking.values import name_segment
 
 ALL_ASPECTS = "all aspects"
@@ -204,6 +204,8 @@ def probe_metrics(effects: ProbeEffects, judge: str, *, pooled: bool) -> dict[st
             if (aspect == ALL_ASPECTS or len(by_aspect) == 1) != pooled:
                 continue
             prefix = f"probe/{name_segment(judge)}/{probe}/{aspect}"
-            values |= with_ends(f"{prefix}/change", effect.change) | with_ends(f"{prefix}/moved", effect.moved)
+            values |= interval_metrics(f"{prefix}/change", effect.change) | interval_metrics(
+                f"{prefix}/moved", effect.moved
+            )
             values[f"{prefix}/unscored_after"] = float(effect.unscored_after)
     return values

@@ -29,25 +29,25 @@ from debate_judge.runs.reports.costs import cost_block
 from debate_judge.runs.reports.html.blocks import (
     CostChart,
     CostPoint,
+    IntervalValue,
     JudgesChart,
     LineChart,
     LineSeries,
     Paragraph,
     ReportBlock,
     Section,
-    Span,
 )
 from debate_judge.runs.reports.html.document import DebateTexts, Report
 from debate_judge.runs.reports.html.items import (
     JudgedScores,
-    beside_ratings,
     debates_of,
-    labels_of,
     reproduce_blocks,
+    score_charts,
+    text_labels,
 )
-from debate_judge.runs.reports.html.report_files import ReportFiles, keep
+from debate_judge.runs.reports.html.report_files import ReportFiles, write_files
 from debate_judge.runs.reports.tables import DataTable, markdown
-from debate_judge.runs.reports.text import correlation_label, interval, p_text, with_ends
+from debate_judge.runs.reports.text import correlation_label, interval, interval_metrics, p_text
 
 _MAX_CHARTED = 6
 """Judges with charts of scores against ratings; the page lists the debates of all judges."""
@@ -97,7 +97,7 @@ def comparison_report(
         tuple(Section(t, tuple(blocks), t != "Reproduce") for t, blocks in sections.items() if blocks),
         debates,
         stand_in=plan.context.lm_note if plan.context.lm == OFFLINE else "",
-        labels=labels_of(setup.corpus.task),
+        labels=text_labels(setup.corpus.task),
     )
     return report, texts
 
@@ -129,7 +129,9 @@ def _agreement(rendered: RenderedComparison) -> list[ReportBlock]:
     comparison, setup = rendered.comparison, rendered.comparison.setup
     first = setup.statistics[0]
     series = tuple(
-        LineSeries(result.name, tuple(Span.of(result.agreement(setup, column)[first]) for column in setup.columns))
+        LineSeries(
+            result.name, tuple(IntervalValue.of(result.agreement(setup, column)[first]) for column in setup.columns)
+        )
         for result in comparison.results
     )
     label = correlation_label(comparison.results[0].agreement(setup, setup.columns[-1])[first])
@@ -138,7 +140,7 @@ def _agreement(rendered: RenderedComparison) -> list[ReportBlock]:
         JudgesChart("Agreement with the raters", label, setup.columns, series),
     ]
     if comparison.differences:
-        spans = tuple(map(Span.of, comparison.differences.values()))
+        spans = tuple(map(IntervalValue.of, comparison.differences.values()))
         paired_difference = LineSeries(f"judge minus {comparison.baseline}", spans)
         title = f"Difference to {comparison.baseline}"
         blocks.append(
@@ -160,7 +162,9 @@ def _rounds_charts(comparison: Comparison, entrants: Sequence[Entrant]) -> list[
         if len(names) > 1 and sorted(names) == list(range(len(names))):
             results_by_rounds = [results[names[n]] for n in range(len(names))]
             series = [
-                LineSeries(c, tuple(Span.of(result.agreement(setup, c)[first]) for result in results_by_rounds))
+                LineSeries(
+                    c, tuple(IntervalValue.of(result.agreement(setup, c)[first]) for result in results_by_rounds)
+                )
                 for c in setup.columns
             ]
             label = correlation_label(results_by_rounds[-1].agreement(setup, setup.columns[-1])[first])
@@ -188,7 +192,7 @@ def _cost_chart(comparison: Comparison) -> list[ReportBlock]:
 def _score_charts(setup: EvalSetup, judged_scores: Mapping[str, JudgedScores]) -> list[ReportBlock]:
     blocks: list[ReportBlock] = []
     for name in list(judged_scores)[:_MAX_CHARTED]:
-        blocks += [Paragraph("", name), *beside_ratings(setup.aspects, judged_scores[name])]
+        blocks += [Paragraph("", name), *score_charts(setup.aspects, judged_scores[name])]
     return blocks
 
 
@@ -232,7 +236,7 @@ def write_report(flags: CompareFlags, plan: ComparisonPlan, rendered: RenderedCo
         report, texts = comparison_report(flags, plan, rendered, lm)
         if flags.report != "none":
             files = report_file_paths(flags, report.name)
-            shared = keep(report, texts, files, store, full=flags.report == "full")
+            shared = write_files(report, texts, files, store, full=flags.report == "full")
             print(f"\nreport: {files.page}", file=sys.stderr)
         if flags.tracking_uri is not None or (store / "mlflow.db").is_file():
             log_lines = _log(flags, plan, rendered, report, shared)
@@ -268,7 +272,7 @@ def _log(
         for result in comparison.results:
             average = result.agreement(setup, AVERAGE)[setup.statistics[0]]
             metrics = {
-                **with_ends("agreement", average),
+                **interval_metrics("agreement", average),
                 "calls_per_item": result.judge.calls,
                 "unscored": float(average.unscored),
                 **absolute_agreement_tables.averages(comparison.absolute_agreement, result.name),

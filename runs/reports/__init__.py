@@ -1,4 +1,4 @@
 """Renders finished numbers: text tables, decisions, costs, figures.
 
-Uses matplotlib and rich on use; computes nothing.
+Imports matplotlib and rich when they are used; computes nothing.
 """

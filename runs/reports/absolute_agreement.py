@@ -72,7 +72,10 @@ def summary_text(by_judge: AbsoluteAgreementByJudge, judge: str, mapped: str) ->
 
 
 def to_json(by_judge: AbsoluteAgreementByJudge) -> dict[str, dict[str, object]]:
-    return {judge: {aspect: figures.to_json() for aspect, figures in by.items()} for judge, by in by_judge.items()}
+    return {
+        judge: {aspect: figures.to_json() for aspect, figures in by_aspect.items()}
+        for judge, by_aspect in by_judge.items()
+    }
 
 
 def averages(by_judge: AbsoluteAgreementByJudge, judge: str) -> dict[str, float | None]:

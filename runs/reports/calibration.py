@@ -1,4 +1,4 @@
-"""What calibration changes, as a table, as JSON and as metrics. Only renders; every number comes in finished."""
+"""Effects of calibration as a table, as JSON and as metrics. Only renders; every number comes in finished."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Mapping
 
 from debate_judge.data.calibration import CalibrationEffect
 from debate_judge.runs.reports.tables import DataTable
-from debate_judge.runs.reports.text import interval, with_ends
+from debate_judge.runs.reports.text import interval, interval_metrics
 
 _TITLE = (
-    "Scores on the raters' scale (--scale raters), on held-out, in points: the judge's own beside those mapped by an "
-    "increasing function fitted on train and dev; bias is score minus mean rating"
+    "Scores on the raters' scale (--scale raters), on held-out, in points: the judge's own scores, and calibrated by "
+    "an increasing function fitted on train and dev; bias is score minus mean rating"
 )
 
 Effects = Mapping[str, CalibrationEffect]
-"""Aspect -> what its calibration changes."""
+"""Aspect -> effect of its calibration."""
 
 
 def table(effects: Effects) -> DataTable:
@@ -36,12 +36,12 @@ def table(effects: Effects) -> DataTable:
     return DataTable(header, rows, _TITLE)
 
 
-def ranks(effects: Effects) -> str:
-    """Whether the mapped scores are in the order of the judge's own."""
+def rank_note(effects: Effects) -> str:
+    """Whether calibration keeps the order of scores."""
     changed = [aspect for aspect, effect in effects.items() if not effect.keeps_ranks]
     if changed:
         return f"The order of some scores changes, with the Spearman correlation, in {', '.join(changed)}."
-    return "No order changes, so that every Spearman correlation above is that of the mapped scores, too."
+    return "No order changes, so that every Spearman correlation above is that of the calibrated scores, too."
 
 
 def to_json(effects: Effects) -> dict[str, dict[str, object]]:
@@ -53,7 +53,7 @@ def metrics(effects: Effects) -> dict[str, float | None]:
     values: dict[str, float | None] = {}
     for aspect, effect in effects.items():
         for name in ("error", "error_after", "change", "bias", "bias_after"):
-            values |= with_ends(f"calibration/{aspect}/{name}", getattr(effect, name))
+            values |= interval_metrics(f"calibration/{aspect}/{name}", getattr(effect, name))
         for name in ("rms", "rms_after", "spearman", "spearman_after"):
             values[f"calibration/{aspect}/{name}"] = getattr(effect, name)
     return values

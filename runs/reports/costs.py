@@ -1,4 +1,4 @@
-"""What a run's LM calls cost, by role and round, and what the caches saved."""
+"""The cost of a run's LM calls by role and round, and what the caches saved."""
 
 from __future__ import annotations
 
@@ -15,18 +15,17 @@ _HEADER = ("role", "round", "calls", "cache hits", "input fresh", "input cached"
 
 
 def cost_rows(meter: Meter, price: Price | None) -> list[dict[str, Any]]:
-    """One row for each role and round, and a last one, `role` "total", for all of them.
+    """A row for each role and round, and a last one with `role` "total".
 
-    Each has: calls (executed), cache_hits (replies found in the store), fresh_input, cached_input (served from the
-    provider's prefix cache), output, stored (tokens of the cache hits), uncounted (executed calls whose
-    tokens the server did not report), and usd and usd_saved (what the cache hits would have cost), both None where
-    no price is known.
+    Fields: calls (executed), cache_hits (replies found in the store), fresh_input, cached_input (served from the
+    provider's prefix cache), output, stored (tokens of the cache hits), uncounted (executed calls whose tokens the
+    server did not report), and usd and usd_saved (the cost of the cache hits), both None where no price is known.
     """
     rows = [
-        _row(role, turn, tokens, meter.prices.get(role, price))
-        for (role, turn), tokens in sorted(meter.accounts.items(), key=_order)
+        _row(role, round_number, tokens, meter.prices.get(role, price))
+        for (role, round_number), tokens in sorted(meter.accounts.items(), key=_order)
     ]
-    # Roles may be played by different LMs, so that no one price is that of all tokens.
+    # Roles may have different LMs, so that there is no one price for all tokens.
     total = _row("total", None, meter.total, price)
     return [*rows, {**total, **{name: _sum(rows, name, total[name]) for name in ("usd", "usd_saved")}}]
 
@@ -37,13 +36,13 @@ def _sum(rows: Sequence[Mapping[str, Any]], name: str, empty: float | None) -> f
 
 
 def cost_table(rows: Sequence[Mapping[str, Any]]) -> list[Printed]:
-    """The rows of `cost_rows` for the terminal, with what the columns mean."""
+    """The rows of `cost_rows` for the terminal, with a legend."""
     meaning, *more = _notes(rows)
     return [meaning, _table(rows), *more]
 
 
 def cost_block(meter: Meter, price: Price | None) -> DataTable:
-    """The same of a run for its report, with the meaning as caption."""
+    """The cost of a run for its report, with the legend as caption."""
     rows = cost_rows(meter, price)
     return replace(_table(rows), caption="\n".join(_notes(rows)))
 
@@ -60,14 +59,14 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> DataTable:
 
 
 def _notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What the columns mean, and what is not known."""
+    """A legend of the columns, and what is unknown."""
     lines = [
         "LM calls and tokens of this run. Fresh and provider-cached input and the output were paid for. Cache hits are "
         "replies found in the store; they, with their tokens in the last column, were not paid for again."
     ]
     if rows[-1]["uncounted"]:
         lines.append(
-            f"The server did not report the tokens of {rows[-1]['uncounted']:,} calls; the table is without them."
+            f"The server did not report the tokens of {rows[-1]['uncounted']:,} calls; the table does not have them."
         )
     if rows[-1]["usd"] is None:
         lines.append("The price of this LM is unknown: with --config prices=FILE the table has US dollars.")
@@ -76,10 +75,10 @@ def _notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return lines
 
 
-def _row(role: str, turn: int | None, tokens: Tokens, price: Price | None) -> dict[str, Any]:
+def _row(role: str, round_number: int | None, tokens: Tokens, price: Price | None) -> dict[str, Any]:
     return {
         "role": role,
-        "round": turn,
+        "round": round_number,
         "calls": tokens.calls,
         "cache_hits": tokens.cache_hits,
         "fresh_input": tokens.fresh,
@@ -93,6 +92,6 @@ def _row(role: str, turn: int | None, tokens: Tokens, price: Price | None) -> di
 
 
 def _order(entry: tuple[tuple[str, int], Tokens]) -> tuple[int, bool, str]:
-    """In the order of a debate: by round, and within a round in the order of speaking."""
-    (role, turn), _ = entry
-    return turn, role == "tie-breaker" or (turn > 0 and role == "scorer"), role
+    """Sort key: by round, and within a round in the order of turns."""
+    (role, round_number), _ = entry
+    return round_number, role == "tie-breaker" or (round_number > 0 and role == "scorer"), role

@@ -11,7 +11,7 @@ from debate_judge.runs.reports.text import interval, power_text
 
 
 class CurveStep(Protocol):
-    """What a judge does after learning from so many sources."""
+    """The judge's held-out agreement after learning from a number of sources."""
 
     @property
     def sources(self) -> int: ...
@@ -22,7 +22,7 @@ class CurveStep(Protocol):
 
 
 def table(steps: Sequence[CurveStep], level: Level, statistic: Statistic) -> DataTable:
-    """A row for each step, from nothing learnt to everything learnt; level and statistic are those of the agreement."""
+    """A row for each step, from 0 sources to all of train; level and statistic are those of the agreement."""
     aspects, rows = list(steps[0].table.aspects), []
     for step in steps:
         cells = [agreement[level][statistic] for agreement in step.table.aspects.values()]
@@ -33,17 +33,17 @@ def table(steps: Sequence[CurveStep], level: Level, statistic: Statistic) -> Dat
     return DataTable(header, rows, f"{title} held fixed")
 
 
-def unlearnt(aspects: Sequence[str]) -> str:
-    """Where the judge of the curve is not the chosen one."""
+def other_judge_note(aspects: Sequence[str]) -> str:
+    """A note on aspects in which the judge of the curve is not the chosen one."""
     return f"As chosen, the judge of {', '.join(aspects)} knows nothing of the raters; here it does."
 
 
 def summary_text(steps: Sequence[CurveStep]) -> str:
-    """Whether more ratings would pay, as far as the last step tells."""
+    """Whether more ratings would pay, by the last step of the curve."""
     before, last = steps[-2:]
     change = last.difference
     if change is None or change.value is None or change.low is None or change.high is None:
-        return "Would more ratings pay? Nothing can be said."
+        return "Would more ratings pay? Unknown: the last step has no interval."
     step = f"from {before.sources} to {last.sources} sources agreement changes by {interval(change)}"
     if change.low > 0:
         answer = f"It seems so: {step}."

@@ -1,4 +1,4 @@
-"""Judges beside single raters, as a table and as JSON. Only renders; every number comes in finished."""
+"""Judges compared with individual raters, as a table and as JSON. Only renders; every number comes in finished."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from debate_judge.runs.reports.tables import DataTable
 from debate_judge.runs.reports.text import interval
 
 RaterComparisons = Mapping[str, Mapping[str, RaterAgreement]]
-"""Judge -> aspect -> how it stands beside the raters."""
+"""Judge -> aspect -> its agreement compared with that of the raters."""
 
 _HEADER = (
     "aspect", "judge", "each rater with the others", "judge with the same", "judge - raters", "noise-corrected",
@@ -31,7 +31,7 @@ def table(by_judge: RaterComparisons, level: Level, statistic: Statistic) -> Dat
     title = (
         f"Judge vs. individual raters ({level}-level {STATISTIC_NAMES[statistic]} of each rater with the mean of the "
         "others, averaged: the human ceiling)\n"
-        "noise-corrected: correlation with a mean rating free of raters' noise, r / root of the mean's reliability\n"
+        "noise-corrected: correlation with a mean rating without noise, r / square root of the mean's reliability\n"
         "alpha: Krippendorff's, among raters; kappa: quadratic-weighted, on whole points; error and bias: score minus "
         "mean rating, on the raters' scale"
     )

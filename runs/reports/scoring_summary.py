@@ -15,13 +15,13 @@ from debate_judge.runs.scoring.output import RowTotals
 from debate_judge.runs.scoring.scorer import RowIntervals
 
 
-def scored_summary(meter: Meter, price: Price | None, out: object, tally: RowTotals) -> list[Printed]:
-    """Rows in `out`, what has no score and why, calls and what they cost."""
-    lines: list[Printed] = [f"{tally.rows} items in {out}: {tally.rows - tally.unscored.total()} scored"]
-    if 0 < tally.existing < tally.rows:
-        lines.append(f"  {tally.existing} of them were already present")
-    for reason, count in tally.unscored.most_common():
-        example = tally.examples.get(reason)
+def scored_summary(meter: Meter, price: Price | None, out: object, totals: RowTotals) -> list[Printed]:
+    """Rows in `out`, reasons of unscored items, LM calls and their cost."""
+    lines: list[Printed] = [f"{totals.rows} items in {out}: {totals.rows - totals.unscored.total()} scored"]
+    if 0 < totals.existing < totals.rows:
+        lines.append(f"  {totals.existing} of them were already present")
+    for reason, count in totals.unscored.most_common():
+        example = totals.examples.get(reason)
         lines.append(f"  {count} unscored: {reason}" + (f", e.g. {example}" if example is not None else ""))
     lines.append(f"LM calls: {meter.requested.total()} asked, {meter.executed.total()} executed")
     if meter.requested:
@@ -30,21 +30,19 @@ def scored_summary(meter: Meter, price: Price | None, out: object, tally: RowTot
 
 
 def uncertainty_summary(
-    held_out: Mapping[str, HeldOutIntervals], spans: RowIntervals, level: float, widest: float | None
+    held_out: Mapping[str, HeldOutIntervals], row_intervals: RowIntervals, level: float, widest: float | None
 ) -> list[Printed]:
-    """How intervals of a level do on held-out texts, by aspect, and what is left to people: all wider than `widest`, if
-    any.
-    """
+    """Coverage of the intervals on held-out texts by aspect, and the share left to people (wider than `widest`)."""
     header = ["aspect", "held-out texts", "inside", "mean width"]
     header += ["left", "agreement", "of the rest", "error", "of the rest", "left here"] if widest is not None else []
     rows = []
     for aspect, intervals in held_out.items():
-        measured = intervals.abstention
-        row = [aspect, f"{measured.texts}", f"{100 * measured.covered:.0f} %", f"{measured.width:.2f}"]
+        abstention = intervals.abstention
+        row = [aspect, f"{abstention.texts}", f"{100 * abstention.covered:.0f} %", f"{abstention.width:.2f}"]
         if widest is not None:
-            share_left = spans.abstained[aspect] / max(1, spans.scored[aspect])
+            share_left = row_intervals.abstained[aspect] / max(1, row_intervals.scored[aspect])
             row += [
-                f"{100 * measured.left_share:.0f} %",
+                f"{100 * abstention.abstained_share:.0f} %",
                 interval(intervals.agreement),
                 interval(intervals.agreement_kept),
             ]

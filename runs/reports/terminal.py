@@ -1,4 +1,4 @@
-"""Texts and tables on a terminal or in a file, drawn by rich: the same for every command."""
+"""Prints texts and tables on a terminal or to a file, with rich, alike for every command."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _GAP = 2
-"""Columns between two of a table."""
-_NARROW, _HEADING = 24, 10
-"""Columns that a text, and a heading, may be narrowed to before a table goes on below."""
-_NUMBER = re.compile(r"[-–+$]?[\d.,]*( ?%)?")
+"""Characters between two columns."""
+_MIN_TEXT_WIDTH, _MIN_HEADING_WIDTH = 24, 10
+"""Characters to which texts and headings are narrowed before a table is split."""
+_NUMERIC = re.compile(r"[-–+$]?[\d.,]*( ?%)?")
 
 
 class Verbatim(str):
@@ -26,17 +26,18 @@ class Verbatim(str):
 
 
 Printed = str | DataTable
+"""What `show` prints."""
 
 
 def show(*blocks: Printed, to: TextIO | None = None, in_markdown: bool = False) -> None:
-    """Print texts and tables, each from a new line on, on standard output or `to`; texts are wrapped unless `Verbatim`.
+    """Print texts and tables, each on a new line, on standard output or `to`; texts are wrapped unless `Verbatim`.
 
-    In a table, columns of nothing but numbers stand to the right, others to the left. A table that is too wide has its
-    headings, then its texts in several lines; figures with their intervals stay whole. If that is not enough, it goes
-    on below with the columns that are left and its key columns. With `in_markdown` nothing is wrapped or parted.
+    Columns of numbers are aligned to the right, others to the left. In a table that is too wide, headings are wrapped,
+    then texts; figures with their intervals are not. If that is not enough, the table is split: the other columns
+    follow below with the key columns. With `in_markdown` nothing is wrapped or split.
 
-    On a terminal headings are bold and rules dim; elsewhere there are no styles and `prose.WIDTH` columns, whatever the
-    environment says. Characters that could steer a terminal are replaced: names come from files of others.
+    On a terminal headings are bold and rules dim; elsewhere there are no styles and a fixed width
+    (`runs.flags.text_layout`). Control characters are replaced, because names come from files of others.
     """
     stream: TextIO | None = to or sys.stdout
     if stream is None:
@@ -51,55 +52,55 @@ def show(*blocks: Printed, to: TextIO | None = None, in_markdown: bool = False) 
         else:
             if block.caption:
                 print(wrap_text(_printable(block.caption), width_of(stream)) + "\n", file=stream)
-            print("\n\n".join(_drawn(block, stream)), file=stream)
+            print("\n\n".join(_render_table(block, stream)), file=stream)
 
 
 class _Column:
-    """A column, and how narrow it can be."""
+    """A column of a table with its least width."""
 
     def __init__(self, name: str, cells: Sequence[str]) -> None:
         from rich.cells import cell_len
 
         self.name, *self.cells = (_printable(text).replace("\n", " ") for text in (name, *cells))
-        self.number = all(map(_NUMBER.fullmatch, self.cells))
-        self.figures = not any(sign.isalpha() for cell in self.cells for sign in cell)
+        self.numeric = all(map(_NUMERIC.fullmatch, self.cells))
+        self.no_letters = not any(character.isalpha() for cell in self.cells for character in cell)
         widest = max(map(cell_len, self.cells), default=0)
         self.width = max(widest, cell_len(self.name))
-        # A heading is folded between words only.
-        room = max(widest, _HEADING)
-        self.heading = textwrap.wrap(self.name, room, break_long_words=False, break_on_hyphens=False) or [""]
-        self.least = max(widest if self.figures else min(_NARROW, widest), *map(cell_len, self.heading))
+        # A heading is wrapped between words only.
+        heading_width = max(widest, _MIN_HEADING_WIDTH)
+        self.heading = textwrap.wrap(self.name, heading_width, break_long_words=False, break_on_hyphens=False) or [""]
+        self.min_width = max(widest if self.no_letters else min(_MIN_TEXT_WIDTH, widest), *map(cell_len, self.heading))
 
 
-def _drawn(table: DataTable, stream: TextIO) -> Iterator[str]:
-    """The table, in as many parts as the width asks for."""
+def _render_table(table: DataTable, stream: TextIO) -> Iterator[str]:
+    """The table, split into as many parts as the width requires."""
     from rich.console import Console
 
     width = width_of(stream)
     console = Console(file=stream, force_terminal=stream.isatty(), width=width)
     columns = [_Column(name, cells) for name, *cells in zip(table.header, *table.rows, strict=True)]
-    for part in _parts(columns, table.keys, width):
+    for part in _split_columns(columns, table.keys, width):
         # A terminal too narrow for two columns breaks their lines; rich would cut figures short.
-        console.width = max(width, _extent(column.least for column in part))
-        yield _draw(part, console, total=table.total)
+        console.width = max(width, _table_width(column.min_width for column in part))
+        yield _render_columns(part, console, total=table.total)
 
 
-def _parts(columns: Sequence[_Column], keys: int, width: int) -> list[list[_Column]]:
+def _split_columns(columns: Sequence[_Column], keys: int, width: int) -> list[list[_Column]]:
     """The columns of each part, the key columns in all of them."""
     parts = [[*columns[:keys]]]
     for column in columns[keys:]:
-        if len(parts[-1]) > keys and _extent(each.least for each in [*parts[-1], column]) > width:
+        if len(parts[-1]) > keys and _table_width(c.min_width for c in [*parts[-1], column]) > width:
             parts.append([*columns[:keys]])
         parts[-1].append(column)
     return parts
 
 
-def _extent(widths: Iterable[int]) -> int:
-    """Columns of the terminal that a table with columns so wide takes."""
+def _table_width(widths: Iterable[int]) -> int:
+    """Width of a table with columns of these widths."""
     return sum(width + _GAP for width in widths) - _GAP
 
 
-def _draw(columns: Sequence[_Column], console: Console, *, total: bool) -> str:
+def _render_columns(columns: Sequence[_Column], console: Console, *, total: bool) -> str:
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -108,14 +109,14 @@ def _draw(columns: Sequence[_Column], console: Console, *, total: bool) -> str:
         box=box.HORIZONTALS, show_edge=False, pad_edge=False, collapse_padding=True, header_style="bold",
         border_style="dim",
     )  # fmt: skip
-    folded = _extent(column.width for column in columns) > console.width
+    wraps = _table_width(column.width for column in columns) > console.width
     for column in columns:
         table.add_column(
-            Text("\n".join(column.heading) if folded else column.name),
-            justify="right" if column.number else "left",
+            Text("\n".join(column.heading) if wraps else column.name),
+            justify="right" if column.numeric else "left",
             overflow="fold",
-            no_wrap=column.figures,
-            min_width=column.least,
+            no_wrap=column.no_letters,
+            min_width=column.min_width,
         )
     last = len(columns[0].cells) - 1
     for number, row in enumerate(zip(*(column.cells for column in columns), strict=True)):
@@ -126,4 +127,4 @@ def _draw(columns: Sequence[_Column], console: Console, *, total: bool) -> str:
 
 
 def _printable(text: str) -> str:
-    return "".join(sign if sign.isprintable() or sign == "\n" else "?" for sign in text)
+    return "".join(character if character.isprintable() or character == "\n" else "?" for character in text)

@@ -10,8 +10,8 @@ from debate_judge.data.agreement.intervals import POWER
 from debate_judge.data.agreement.results import Agreement, Difference
 
 
-class Figure(Protocol):
-    """A value with the ends of its interval, where it has one."""
+class HasInterval(Protocol):
+    """A value with the ends of its interval, where there are such."""
 
     @property
     def value(self) -> float | None: ...
@@ -21,8 +21,8 @@ class Figure(Protocol):
     def high(self) -> float | None: ...
 
 
-def interval(figure: Figure | None, sign: Literal["", "+"] = "") -> str:
-    """`0.43 [0.36, 0.49]`, or a dash where there is no value; with a `sign`, that of numbers above 0 as well."""
+def interval(figure: HasInterval | None, sign: Literal["", "+"] = "") -> str:
+    """`0.43 [0.36, 0.49]`, or a dash where there is no value; with the sign "+", positive numbers have one."""
     if figure is None or figure.value is None:
         return "–"
     if figure.low is None or figure.high is None:
@@ -30,22 +30,23 @@ def interval(figure: Figure | None, sign: Literal["", "+"] = "") -> str:
     return f"{figure.value:{sign}.2f} [{figure.low:{sign}.2f}, {figure.high:{sign}.2f}]"
 
 
-def with_ends(name: str, figure: Figure | None) -> dict[str, float | None]:
-    """A figure as metrics of a run: `NAME`, and `NAME_low` and `NAME_high`, the ends of its interval; none of none."""
+def interval_metrics(name: str, figure: HasInterval | None) -> dict[str, float | None]:
+    """A figure as metrics of a run: NAME, and the ends of its interval, NAME_low and NAME_high; empty for None."""
     return {} if figure is None else {name: figure.value, f"{name}_low": figure.low, f"{name}_high": figure.high}
 
 
-def agreement_description(found: Agreement) -> str:
+def agreement_description(agreement: Agreement) -> str:
     """Level and name of a correlation."""
-    name = {"pearson": "Pearson", "spearman": "Spearman", "kendall": "Kendall tau-b"}[found.statistic]
-    return f"{found.level}-level {name}"
+    name = {"pearson": "Pearson", "spearman": "Spearman", "kendall": "Kendall tau-b"}[agreement.statistic]
+    return f"{agreement.level}-level {name}"
 
 
-def correlation_label(found: Agreement) -> str:
-    """Which correlation figures are, and what the last of them rests on: groups, undefined ones, unscored items."""
-    flat = f"{found.undefined} left out for equal ratings" if found.undefined else "none undefined"
-    unscored = f", {found.unscored} items unscored" if found.unscored else ""
-    return f"{agreement_description(found)} with the mean human rating, {found.groups} groups, {flat}{unscored}"
+def correlation_label(agreement: Agreement) -> str:
+    """Level and name of a correlation, with its numbers of groups, undefined groups and unscored items."""
+    name, groups = agreement_description(agreement), agreement.groups
+    undefined = f"{agreement.undefined} left out for equal ratings" if agreement.undefined else "none undefined"
+    unscored = f", {agreement.unscored} items unscored" if agreement.unscored else ""
+    return f"{name} with the mean human rating, {groups} groups, {undefined}{unscored}"
 
 
 def p_text(p_value: float | None) -> str:
@@ -56,26 +57,26 @@ def p_text(p_value: float | None) -> str:
 
 
 def p_cell(p_value: float | None) -> str:
-    """The same in a column of p-values: `0.012`, `< 0.001`, or a dash."""
+    """A p-value in a table: `0.012`, `< 0.001`, or a dash."""
     return "–" if p_value is None else p_text(p_value)[2:].lstrip("= ")
 
 
-def power_text(gap: Difference, units: str = "sources") -> str:
-    """The difference that a comparison on so many sources detects, and the sources needed to detect a small one."""
-    power = statistical_power(gap)
+def power_text(difference: Difference, units: str = "sources") -> str:
+    """The difference that a comparison on these sources would detect, and the sources needed to detect a small one."""
+    power = statistical_power(difference)
     if power is None:
         return ""
     more = f"needs about {power.more_for_small:,} more {units}" if power.more_for_small else "is within reach, too"
     return (
         f"these {power.groups} {units} would detect a true difference of {power.detectable:.2g} in "
-        f"{100 * POWER:.0f} % of cases (paired t-test, deviation {gap.deviation:.2g}); detecting {MIN_EFFECT:g} {more}"
+        f"{100 * POWER:.0f} % of cases (paired t-test, SD {difference.deviation:.2g}); detecting {MIN_EFFECT:g} {more}"
     )
 
 
 def powers_text(differences: Mapping[str, Difference], units: str = "sources") -> str:
-    """In one sentence what comparisons on the same units can find, by what the judge is compared with; empty where none
-    of
-    them has a power.
+    """The differences that comparisons on the same units would detect, in a sentence; empty without such.
+
+    Keys of `differences` are what the judge is compared with.
     """
     powers = {
         name: power for name, difference in differences.items() if (power := statistical_power(difference)) is not None
@@ -83,5 +84,5 @@ def powers_text(differences: Mapping[str, Difference], units: str = "sources") -
     if not powers:
         return ""
     groups = next(iter(powers.values())).groups
-    each = ", ".join(f"{power.detectable:.2g} to the {name}" for name, power in powers.items())
-    return f"In {100 * POWER:.0f} % of cases these {groups} {units} would detect a true difference of {each}."
+    detectable = ", ".join(f"{power.detectable:.2g} to the {name}" for name, power in powers.items())
+    return f"In {100 * POWER:.0f} % of cases these {groups} {units} would detect a true difference of {detectable}."

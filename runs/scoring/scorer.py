@@ -153,7 +153,7 @@ class RowIntervals:
         if score.score is None:
             self.abstained[name] += 1
             return replace(score, to_people=True)
-        interval = self._intervals[name].interval(score.score)
+        interval = self._intervals[name].at(score.score)
         too_wide = self._max_width is not None and interval.width > self._max_width
         self.abstained[name] += too_wide
         return replace(score, low=interval.low, high=interval.high, to_people=too_wide)

@@ -79,7 +79,7 @@ def coverage(draw: Draw, sources: int, level: float, replicates: int, seed: int)
         assert found is not None
         for group in draw(rng, NEW):
             for rating, score in zip(group.ratings, group.scores, strict=True):
-                span = found.interval(float(score or 0))
+                span = found.at(float(score or 0))
                 inside.append(span.low - 1e-9 <= float(rating or 0) <= span.high + 1e-9)
                 widths.append(span.width)
     return float(np.mean(inside)), float(np.mean(widths))

@@ -100,7 +100,7 @@ class Pool:
             assert found is not None
             # To a tenth of a point, so that few have to be looked up.
             tenths = [[round(s, 1) for s in g.scores if s is not None] for g in groups]
-            at = {tenth: found.interval(tenth).width for own in tenths for tenth in own}
+            at = {tenth: found.at(tenth).width for own in tenths for tenth in own}
             widths.append([np.mean([at[tenth] for tenth in own]) for own in tenths])
         return np.mean(widths, axis=0)
 

@@ -5,39 +5,14 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from debate_judge.data.agreement.tables import LEVELS, STATISTICS, Agreement, GroupScores, Level, agreement_table
-from debate_judge.data.sets.summeval import load
 from tests.data.reference_correlation import reference
-
-Scores = Sequence[float | None]
-
-
-def group(name: str, ratings: Scores, scores: Scores, ids: Sequence[str] | None = None) -> GroupScores:
-    """A group whose candidates are called like in no other group unless `ids` says so."""
-    names = tuple(ids) if ids else tuple(f"{name}.{i}" for i in range(len(ratings)))
-    return GroupScores(name, names, tuple(ratings), tuple(scores))
-
-
-def random_groups(
-    seed: int, *, noise: float, groups: int = 30, size: int = 6, points: bool = True
-) -> list[GroupScores]:
-    """Ratings that depend on `seed` // 100 only, and scores of a judge that errs by `noise`; ids recur."""
-    rng, judge = np.random.default_rng(seed // 100), np.random.default_rng(seed)
-    quality = rng.normal(3, 1, size=(groups, size))
-    ratings = np.round(quality + rng.normal(0, 0.3, size=quality.shape))
-    scores = quality + noise * judge.normal(size=quality.shape)
-    ids = [f"s{i}" for i in range(size)]
-    return [
-        group(f"g{i}", r.tolist(), (np.round(s) if points else s).tolist(), ids)
-        for i, (r, s) in enumerate(zip(ratings, scores, strict=True))
-    ]
+from tests.data.scored_groups import group, random_groups
 
 
 def test_summary_level_counts_constant_scores_as_0_and_names_the_other_conventions() -> None:
@@ -120,22 +95,6 @@ def test_dialogues_pooled_and_per_dialogue_are_different_figures() -> None:
         assert table["sample"][statistic].value == pytest.approx(pooled, abs=1e-9)
 
 
-def test_summeval_equals_scipy_article_by_article(shared_data: Path) -> None:
-    corpus = load(shared_data / "summeval.jsonl")
-    groups = [
-        GroupScores(
-            g.id, tuple(c.id for c in g.candidates), tuple(g.ratings("relevance")), tuple(g.ratings("coherence"))
-        )
-        for g in corpus.groups
-    ]
-    found = agreement_table({"relevance": groups}, resamples=0).aspects["relevance"]
-    for statistic in STATISTICS:
-        each = [reference(g.ratings, g.scores, statistic) for g in groups]  # type: ignore[arg-type]
-        defined = [v for v in each if v is not None]
-        assert found["summary"][statistic].value == pytest.approx(np.mean(defined), abs=1e-9)
-        assert found["summary"][statistic].groups == len(defined)
-
-
 def test_average_is_over_the_same_groups_for_all_aspects() -> None:
     groups = random_groups(7, noise=0.7)
     opposite = [group(g.group, g.ratings, [-s for s in g.scores if s is not None], g.candidates) for g in groups]
@@ -160,7 +119,6 @@ def test_average_is_undefined_where_an_aspect_is() -> None:
     table = agreement_table({"a": groups, "b": constant}, resamples=50)
     average, alone = table.average["summary"]["kendall"], table.aspects["a"]["summary"]["kendall"]
     assert (average.value, average.low, average.high) == (None, None, None)
-    assert alone.value_undefined_as_zero is not None
     assert average.value_undefined_as_zero == pytest.approx(alone.value_undefined_as_zero / 2)
     assert (average.groups, average.undefined) == (30, 30)
 
@@ -170,9 +128,6 @@ def test_the_interval_holds_the_value_and_needs_two_groups() -> None:
     for level in LEVELS:
         for statistic in STATISTICS:
             a = found[level][statistic]
-            assert a.low is not None
-            assert a.high is not None
-            assert a.value is not None
             assert -1 <= a.low < a.value < a.high <= 1
     one = agreement_table({"x": [group("a", [1, 2, 3], [1, 3, 2])]}, resamples=50).aspects["x"]["summary"]["pearson"]
     assert one.value == pytest.approx(0.5)

@@ -58,12 +58,6 @@ def test_missing_scores_and_ratings_are_left_out() -> None:
     assert fit_calibration([group("b", [None, 2], [1, None])], FIVE) is None
 
 
-def test_scores_against_the_raters_are_not_turned_round() -> None:
-    found = fitted([group("a", [1, 2, 3, 4, 5], [5, 4, 3, 2, 1])])
-    assert [round(found.map_score(score), 2) for score in (1, 3, 5)] == [3.0, 3.0, 3.0]
-    assert found.map_score(1) < found.map_score(3) < found.map_score(5)
-
-
 def test_scores_on_another_scale_are_mapped_too() -> None:
     """ROUGE from .1 to .4 beside ratings on 1 to 5."""
     found = fitted([group("a", [0.1, 0.2, 0.4], [1, 2, 5])], on_scale=False)
@@ -107,22 +101,13 @@ def test_a_judge_a_point_too_high_is_put_right_and_keeps_its_ranks() -> None:
 
     calibration = fitted([rated(f"train {i}") for i in range(20)])
     effect = calibration_effect(calibration, [rated(f"held-out {i}") for i in range(10)], "summary", on_scale=True)
-    assert effect.error is not None
-    assert effect.error_after is not None
-    assert effect.change is not None
-    assert effect.bias is not None
-    assert effect.bias_after is not None
     assert effect.bias.value == pytest.approx(1, abs=0.05)
     assert effect.error.value == pytest.approx(1, abs=0.05)
     assert effect.error_after.value == pytest.approx(0.1, abs=0.05)
     assert effect.change.value == pytest.approx(effect.error_after.value - effect.error.value)
-    assert effect.change.high is not None
     assert effect.change.high < 0
-    assert effect.bias_after.low is not None
-    assert effect.bias_after.high is not None
     assert effect.bias_after.low < 0 < effect.bias_after.high
     assert effect.rms == pytest.approx(1, abs=0.05)
-    assert effect.rms_after is not None
     assert effect.error_after.value < effect.rms_after < 0.2
     assert effect.keeps_ranks
     assert effect.spearman == pytest.approx(effect.spearman_after)
@@ -135,5 +120,4 @@ def test_scores_on_another_scale_have_no_error_before() -> None:
     groups = [group(f"g{i}", [0.1, 0.2, 0.4], [1, 2, 5]) for i in range(3)]
     effect = calibration_effect(fitted(groups, on_scale=False), groups, "summary", on_scale=False)
     assert effect.error is effect.bias is effect.change is effect.rms is None
-    assert effect.error_after is not None
     assert effect.error_after.value == pytest.approx(0, abs=0.01)

@@ -31,19 +31,17 @@ def test_equal_spread_gives_the_conformal_quantile() -> None:
     # Scores at the same height, so that the local spread is the same for all but for the text's own source.
     groups = [GroupScores(f"g{i}", ("a",), (3 + 0.01 * (i + 1),), (3.0,)) for i in range(19)]
     found = fit_intervals(groups, SCALE, 0.9)
-    assert found is not None
     own = [0.01 * (i + 1) for i in range(19)]
     in_units = sorted(size / ((sum(own) - size) / 18) for size in own)
     # The 18th of 19: ceil(.9 x 20).
     assert found.factor == pytest.approx(in_units[17])
-    assert found.interval(3.0).width == pytest.approx(2 * in_units[17] * sum(own) / 19)
+    assert found.at(3.0).width == pytest.approx(2 * in_units[17] * sum(own) / 19)
 
 
 def test_too_few_sources_for_the_level_give_the_whole_scale() -> None:
     groups = [GroupScores(f"g{i}", ("a",), (3 + i / 10,), (3.0,)) for i in range(5)]
     found = fit_intervals(groups, SCALE, 0.9)
-    assert found is not None
-    assert (found.interval(2.0).low, found.interval(2.0).high) == (1, 5)
+    assert (found.at(2.0).low, found.at(2.0).high) == (1, 5)
     assert fit_intervals(groups[:1], SCALE) is None
 
 
@@ -53,25 +51,21 @@ def test_coverage_of_new_sources(shared: float) -> None:
     hits = []
     for seed in range(60):
         found = fit_intervals(drawn(seed, 24, 8, shared=shared), Scale(-9, 15), 0.9)
-        assert found is not None
         for group in drawn(1000 + seed, 20, 8, shared=shared):
-            spans = [found.interval(s) for s in group.scores if s is not None]
+            spans = [found.at(s) for s in group.scores if s is not None]
             hits += [span.low <= (r or 0) <= span.high for span, r in zip(spans, group.ratings, strict=True)]
     assert 0.88 < np.mean(hits) < 0.935
 
 
 def test_intervals_are_wider_where_errors_are_larger_and_stay_on_the_scale() -> None:
     found = fit_intervals(drawn(1, 60, 8, uneven=1.0), SCALE, 0.8)
-    assert found is not None
-    assert found.interval(2.5).width > found.interval(4.0).width * 1.2
-    assert found.interval(1.2).low == 1
-    assert found.interval(4.99).high == 5
+    assert found.at(2.5).width > found.at(4.0).width * 1.2
+    assert found.at(1.2).low == 1
+    assert found.at(4.99).high == 5
 
 
 def test_sources_whose_misses_come_together_count_less() -> None:
     alone, together = (fit_intervals(drawn(3, 12, 10, shared=s), SCALE, 0.9) for s in (0.0, 1.0))
-    assert alone is not None
-    assert together is not None
     assert math.isinf(together.factor) or together.factor > alone.factor
 
 
@@ -79,12 +73,10 @@ def test_wide_ones_are_left_to_people() -> None:
     groups = drawn(4, 30, 6, uneven=1.0)
     every = evaluate_abstention(groups, SCALE, 0.8)
     some = evaluate_abstention(groups, SCALE, 0.8, max_width=2.0)
-    assert every is not None
-    assert some is not None
-    assert every.left_share == 0
-    assert 0.1 < some.left_share < 0.9
+    assert every.abstained_share == 0
+    assert 0.1 < some.abstained_share < 0.9
     assert every.texts == 180
     assert abs(every.covered - 0.8) < 0.06
     kept = [s for g in some.scores.values() for s in g.scores]
-    assert sum(s is None for s in kept) == round(some.left_share * 180)
+    assert sum(s is None for s in kept) == round(some.abstained_share * 180)
     assert evaluate_abstention(groups[:2], SCALE, 0.8) is None

@@ -156,9 +156,9 @@ def test_sampled_copies_of_halueval_have_one_candidate_a_record(tmp_path: Path) 
 def test_each_part_is_fetched_from_its_home(
     monkeypatch: pytest.MonkeyPatch, name: str, row: dict[str, Any], file: str
 ) -> None:
-    asked: list[tuple[str, hub.RemoteSource]] = []
+    asked: list[tuple[str, hub.RemoteSet]] = []
 
-    def fetch(name: str, home: hub.RemoteSource) -> list[Record]:
+    def fetch(name: str, home: hub.RemoteSet) -> list[Record]:
         asked.append((name, home))
         return [Record(row, home.address, 1)]
 

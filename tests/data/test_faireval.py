@@ -58,7 +58,7 @@ def test_the_files_are_fetched_from_their_home(monkeypatch: pytest.MonkeyPatch) 
     rows = {"question.jsonl": QUESTIONS, faireval.SYSTEMS["gpt35"]: answers("gpt")}
     rows[faireval.SYSTEMS["vicuna-13b"]] = answers("vicuna")
 
-    def fetch(name: str, home: hub.RemoteSource) -> list[Record]:
+    def fetch(name: str, home: hub.RemoteSet) -> list[Record]:
         return [
             Record(row, home.address, n) for n, row in enumerate(rows[home.address.removeprefix(faireval.BASE_URL)], 1)
         ]

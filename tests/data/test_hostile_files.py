@@ -28,7 +28,7 @@ def test_a_text_that_parquet_holds_once_is_not_unpacked_before_it_is_needed(tmp_
     stream = iter_groups(tmp_path / "a.parquet", TASK)
     assert len(next(stream).group.candidates[0].text) == 1 << 20
     assert pa.total_allocated_bytes() - before < 64 << 20
-    with pytest.raises(InputError, match=r"(?s)too much data to hold in memory.*256 MB of text.*up to row 2\d\d"):
+    with pytest.raises(InputError, match=r"(?s)256 MB.*row 2\d\d"):
         load(tmp_path / "a.parquet", TASK)
 
 

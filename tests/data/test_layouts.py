@@ -10,7 +10,7 @@ import pytest
 from debate_judge.data.files.columns import ColumnNames
 from debate_judge.data.files.formats import detect_format
 from debate_judge.data.files.groups import load
-from debate_judge.data.files.layouts import long_rows, recognized_layout
+from debate_judge.data.files.layouts import describe_layout, long_rows
 from debate_judge.data.files.task_file import guess_task
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.data.testing import check_corpus
@@ -79,7 +79,7 @@ def test_a_table_of_ones_own_is_no_export() -> None:
     ]
     from debate_judge.data.files.records import Record
 
-    assert [recognized_layout(Record(values, "a.jsonl", 1)) for values in records] == [None] * 4
+    assert [describe_layout(Record(values, "a.jsonl", 1)) for values in records] == [None] * 4
 
 
 def test_outputs_that_look_like_json_stay_texts_and_conversations_become_one(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from debate_judge import data
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.groups import iter_groups, load
-from debate_judge.data.requirements import require_level, require_ratings
+from debate_judge.data.requirements import require_level
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task, group_to_json
 from debate_judge.data.tasks import DIALOGUE, SUMMARIZATION
 from debate_judge.data.testing import check_corpus
@@ -231,10 +231,6 @@ def test_rows_of_two_tasks_with_one_source_are_two_groups(tmp_path: Path) -> Non
         (group,) = load(path, task).groups
         assert [c.text for c in group.candidates] == texts
         assert len(load(path, task).rated_aspects()) == 1
-
-
-def test_ratings_that_can_rank_are_enough() -> None:
-    require_ratings(corpus_of([3, 3], [4, None]), ["tone"])
 
 
 def test_a_level_needs_what_it_compares() -> None:

@@ -70,7 +70,7 @@ def test_a_public_set_is_judged_in_the_aspects_that_papers_report(
     assert len(corpus.rated_aspects()) == 6
     assert aspects_to_judge(corpus, ("overall", "overall")) == ("overall",)
     assert not caplog.text, "what a user names needs no remark"
-    only_overall = replace(corpus, reported=("fluency",))
+    only_overall = replace(corpus, reported_aspects=("fluency",))
     assert only_overall.select_aspects() == corpus.rated_aspects()
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from debate_judge.data.files.ratings import ratings_in
 from debate_judge.data.files.records import Record
 from debate_judge.data.schema import Aspect, Candidate, Corpus, RatedGroup, Scale, Task
-from debate_judge.data.sets.hub import RemoteSource, read
+from debate_judge.data.sets.hub import RemoteSet, read
 
-REMOTE = RemoteSource("example/quips", "main", ("topic", "quips", "laughs"))
+REMOTE = RemoteSet("example/quips", "main", ("topic", "quips", "laughs"))
 FUNNY = Task("quips", "topic", "quip", (Aspect("laughs", "0 is silence, 3 is roaring laughter.", Scale(0, 3)),))
 
 

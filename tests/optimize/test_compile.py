@@ -230,7 +230,6 @@ def test_folds_measure_on_those_that_were_not_chosen(tmp_path: Path, capsys: pyt
     assert f"on {GROUPS - CHOSEN} sources" in unwrapped(capsys.readouterr().out)
     evidence = read("runs/store/exports/mine").manifest["evidence"]
     recorded = recorded_scores_in({"evidence": evidence})
-    assert recorded is not None
     assert (len(recorded.sources), len(recorded.seen)) == (GROUPS - CHOSEN, GROUPS)
     assert {gain["groups"] for gain in evidence["gains"].values()} <= set(range(GROUPS - CHOSEN + 1))
     assert set(evidence["gains"]) == {"coherence", "fluency"}

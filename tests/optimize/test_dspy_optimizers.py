@@ -141,7 +141,6 @@ def test_they_rewrite_the_scorers_instructions_and_the_critics_persona(tuner: st
 def test_gepa_starts_from_the_guide_and_mipro_from_the_judge() -> None:
     lm = scripted_lm(Mind("nobody says this", "standard"))
     found = tuning_result(tuned(lm, "gepa"))
-    assert found.start is not None
     assert HEADING in found.start.judge.instructions()["scorer"]
     assert found.judge.instructions() == found.start.judge.instructions()
     assert found.judge.instructions()["critic"] == PLAIN.text

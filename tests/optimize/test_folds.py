@@ -240,6 +240,5 @@ def test_a_learning_curve_ends_with_what_the_compiled_judges_had_learnt(tmp_path
             return super().compile(student, trainset=trainset)
 
     result = compile_in_folds(tmp_path, data(tmp_path), Counting, folds=4, learning_curve=True).result
-    assert result.learning_curve is not None
     assert [step.sources for step in result.learning_curve.steps] == [0, 4, 8]
     assert sorted(learnt_from) == [4, 4, 8, 8], "each half of the sources, and a part of it"

@@ -100,7 +100,7 @@ def test_demonstrations_are_left_out_unless_texts_may_be_exported(
 
 
 def test_an_optimizer_that_refuses_is_told() -> None:
-    with pytest.raises(InputError, match="could not tune coherence: too few"):
+    with pytest.raises(InputError, match="coherence: too few"):
         tuned(f"{HERE}:Refusing")
     # Constructors of DSPy that need more than is offered.
     with pytest.raises(InputError, match="could not tune coherence"):

@@ -59,8 +59,6 @@ def test_the_bill_has_its_calls_in_a_row_of_their_own_at_its_own_price() -> None
     lm.meter.count_reply("scorer", Reply("", 1000, 100))
     second.meter.count_reply(REFLECTION, Reply("", 1000, 100))
     rows = {row["role"]: row["usd"] for row in cost_rows(lm.meter, lm.price)}
-    assert lm.price is not None
-    assert second.price is not None
     assert rows["scorer"] == pytest.approx(lm.price.cost(1000, 0, 100))
     assert rows[REFLECTION] == pytest.approx(second.price.cost(1000, 0, 100))
     assert rows[REFLECTION] > 10 * rows["scorer"]

@@ -33,7 +33,7 @@ ONE_ROUND = {("scorer", "0"): 20, ("critic", "1"): 20, ("scorer", "1"): 10}
 
 
 def lm_at(server: BatchServer, *, store: ReplyStore | None = None, options: LMOptions = SHORT_WAITS) -> JudgeLM:
-    # A concurrency that would show if it held calls back.
+    # So low that a limit on the concurrency of batch calls would be noticed.
     return make_lm("openai/mock", api_base=server.url, store=store, options=options, concurrency=2)
 
 

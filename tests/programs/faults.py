@@ -28,7 +28,7 @@ def items(count: int) -> list[Item]:
 
 
 def answer(body: bytes) -> str:
-    """The Critic objects to every second letter, once; scores depend on the letter and on what was heard."""
+    """The Critic objects to every second letter, once; scores depend on the letter and on the debate so far."""
     found = re.search(rb"Letter-(\d+)", body)
     if found is None:
         return "OK"

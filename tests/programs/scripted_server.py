@@ -65,7 +65,7 @@ async def serving(script: Script) -> AsyncIterator[tuple[Server, ConnectionPool]
 
 
 def completion(body: bytes, identity: str | None) -> bytes:
-    """An answer that says which request it belongs to."""
+    """A completion that contains the body of its request."""
     named = {} if identity is None else {"id": identity}
     return json.dumps({**named, "choices": [body.decode()]}).encode()
 

@@ -13,7 +13,6 @@ from debate_judge.programs.compiled import AspectJudge, CompiledJudge, shared_ju
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import BLIND
 from debate_judge.programs.dry_run import DryRunEngine, EstimateCase
-from debate_judge.programs.judge import Verdict
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.evaluation.entrants import entrants, named_judges
 from debate_judge.runs.export.folder import save
@@ -33,12 +32,11 @@ from tests.programs.debates import (
 from tests.programs.tables import items, requested_candidates, shown_candidates, table_script, values
 
 SECRET = "The end is odd."
-"""What the blind Critic says, which nobody else may read."""
+"""The blind Critic's reasons, which no other role may see."""
 
 
 def test_a_blind_score_close_to_the_scorers_ends_the_debate() -> None:
     judgement, lm = judged(Debate("blind", rounds=3, tie_breaker=True), score_reply(4), score_reply(3.8, SECRET))
-    assert isinstance(judgement, Verdict)
     assert (judgement.score, judgement.rounds, judgement.stop_reason, judgement.calls) == (4, 1, "no issue", 2)
     assert judgement.reason == "Because."
     single, blind = lm.prompts
@@ -50,7 +48,6 @@ def test_a_blind_score_close_to_the_scorers_ends_the_debate() -> None:
 def test_the_tie_breaker_reads_no_blind_score() -> None:
     replies = [score_reply(4), score_reply(3, SECRET), issue_reply(), score_reply(4), tie_break_reply(3.5)]
     judgement, lm = judged(Debate("blind", rounds=1, tie_breaker=True), *replies)
-    assert isinstance(judgement, Verdict)
     assert (judgement.score, judgement.stop_reason) == (3.5, "tie-breaker")
     assert SECRET not in debates_shown(lm)[-1]
 
@@ -64,7 +61,6 @@ def test_a_distant_blind_score_starts_a_debate_and_stays_hidden() -> None:
         no_issue_reply(),
     ]
     judgement, lm = judged(Debate("blind", rounds=2), *replies)
-    assert isinstance(judgement, Verdict)
     assert (judgement.score, judgement.rounds, judgement.stop_reason, judgement.calls) == (3.5, 2, "no issue", 5)
     said = debates_shown(lm)
     assert [SECRET in text for text in said] == [False, False, True, False, True]
@@ -84,7 +80,6 @@ def test_a_distant_blind_score_starts_a_debate_and_stays_hidden() -> None:
 def test_the_distance_decides(persona: str, blind: float, debated: bool) -> None:
     judgement, lm = judged(Debate(persona, rounds=1), score_reply(4), score_reply(blind), no_issue_reply())
     assert len(lm.prompts) == 2 + debated
-    assert isinstance(judgement, Verdict)
     assert judgement.score == ((4 + blind) / 2 if persona == "second-reading" else 4)
 
 

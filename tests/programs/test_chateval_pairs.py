@@ -84,7 +84,7 @@ def test_a_bias_for_the_first_place_cancels_out() -> None:
 
 
 def test_a_comparison_of_two_turns_contains_that_of_one_turn() -> None:
-    # Whoever has heard something prefers the other answer.
+    # A referee that has messages in its prompt prefers the other answer.
     lm = referees(lambda prompt, text: 10 - float(text) if section(prompt, "debate") else float(text))
     judge, items = judge_of("alpha beta", "simultaneous", 2), corpus_items(corpus(("7", "5")), PREFERENCE)
     judgements = judged(judge, lm, items)
@@ -94,7 +94,7 @@ def test_a_comparison_of_two_turns_contains_that_of_one_turn() -> None:
     assert values(shorter) == [1, 0]
     assert [j.calls for j in shorter] == [2, 2]
     heard = {section(p, "debate") for p in lm.prompts if section(p, "answer_1") == "7" and section(p, "debate")}
-    # What was said about the other order is not heard in this one.
+    # Messages about the other order are not in the prompts of this one.
     assert heard == {"alpha, turn 1, scores 7 and 5: because\n\nbeta, turn 1, scores 7 and 5: because"}
 
 
@@ -135,12 +135,12 @@ def compared(judge: ChatEval, lm: ScriptedLM, a: Item, b: Item) -> list[Judgemen
 
 
 def votes(judgements: list[Judgement]) -> str:
-    """What the majority announces about the first answer."""
+    """The majority's result for the first answer."""
     return judgements[0].transcript.turns[-1].text
 
 
 def by_position(score: Callable[[str, bool], float]) -> ScriptedLM:
-    """Referees who give an answer `score(its text, whether it stands first)`."""
+    """Referees who give an answer `score(its text, whether it is the first)`."""
     return scripted_lm(
         debater(
             rationale="because",
@@ -151,7 +151,7 @@ def by_position(score: Callable[[str, bool], float]) -> ScriptedLM:
 
 
 def biased(text: str, first: bool) -> float:
-    """Good deserves 6, bad 5; what stands first gets 2 more."""
+    """Good gets 6, bad 5; the first one 2 more."""
     return (6 if text == "good" else 5) + 2 * first
 
 

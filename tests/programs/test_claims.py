@@ -16,12 +16,12 @@ from debate_judge.programs.hallucination.evidence import (
     MAX_SNIPPETS,
     MAX_WHOLE_KNOWLEDGE,
     most_similar,
-    read_claims,
+    parse_claims,
     response_type_of,
     sentences,
 )
 from debate_judge.programs.hallucination.judge import MAX_CLAIMS, MAX_SHORT_ANSWER, Hallucination
-from debate_judge.programs.judge import Item, Unscored
+from debate_judge.programs.judge import Item
 from debate_judge.programs.roles.parsing import Unreadable
 from tests.fakes import ScriptedLM, debater, hold, only, scripted_lm, section
 from tests.programs.hallucination_scripts import ARTICLE, ASPECT, BARE, checker, judge
@@ -50,7 +50,7 @@ LISTS: list[tuple[str, str, tuple[str, ...] | str]] = [
 
 @pytest.mark.parametrize(("name", "text", "expected"), LISTS, ids=[row[0] for row in LISTS])
 def test_lists_of_claims_are_read_or_refused(name: str, text: str, expected: tuple[str, ...] | str) -> None:
-    found = read_claims(text, 3)
+    found = parse_claims(text, 3)
     if isinstance(found, Unreadable):
         assert isinstance(expected, str)
         assert expected in found.problem
@@ -99,7 +99,7 @@ def test_the_agents_are_told_which_answer_is_checked() -> None:
     asked(LONG, apart)
     hold(single, only(HallucinationCheck().judge([ITEM])))
     # Premises of the question and evasive answers have a rule where question and answer are read together; a claim
-    # that was taken out of the answer stands without the question.
+    # that was extracted from the answer is judged without the question.
     told = [section(lm.prompts[-1], "task") for lm in (joined, single, apart)]
     assert [ANSWER_NOTE in text for text in told] == [True, True, False]
     assert "a question with its answer" in told[0]
@@ -113,7 +113,6 @@ def test_the_agents_are_told_which_answer_is_checked() -> None:
 def test_a_list_that_is_too_long_is_asked_for_again_and_never_cut() -> None:
     lm = factual("\n".join(f"claim {n}" for n in range(MAX_CLAIMS + 1)))
     found = asked(LONG, lm)
-    assert isinstance(found, Unscored)
     assert f"give at most {MAX_CLAIMS}" in found.detail
     assert [section(prompt, "correction") != "" for prompt in lm.prompts] == [False, True]
 
@@ -159,7 +158,7 @@ def test_a_sentence_that_begins_with_a_pronoun_comes_with_the_one_that_names_its
     )
     assert most_similar(text, ("moved to Oakham",), 1) == text[1:3]
     assert most_similar(text, ("was it in 1931?",), 1) == text[1:4]
-    # A sentence that names its subject, or only begins like a pronoun, stands by itself.
+    # A sentence that names its subject, or only begins like a pronoun, is not joined.
     assert most_similar(text, ("bakery",), 1) == (text[4],)
     assert most_similar(text, ("thistles",), 1) == (text[5],)
     # There is nothing before the first, and the search for a name ends after a few sentences.

@@ -52,12 +52,11 @@ def test_two_rounds_without_agreement() -> None:
         "Scorer, round 1, score 3: Granted.",
         "Critic, round 2: And the other is small.",
     ]
-    # Each turn has heard all that was said before it, in order, and nothing else.
+    # Each prompt has all earlier turns, in order, and nothing else.
     for prompt in lm.prompts:
         assert section(prompt, "source") == "Rain fell. Roads closed."
         assert section(prompt, "candidate") == "Roads closed after rain."
     assert debates_shown(lm) == ["\n\n".join(seen[1 : i + 1]) for i in range(5)]
-    assert isinstance(judgement, Verdict)
     assert (judgement.score, judgement.rounds, judgement.stop_reason, judgement.calls) == (3.5, 2, "rounds over", 5)
     assert str(judgement.transcript) == "\n\n".join([*seen[1:], "Scorer, round 2, score 3.5: Granted again."])
 
@@ -68,7 +67,6 @@ def test_no_issue_ends_the_debate_with_the_latest_score(round_: int) -> None:
     for i in range(1, round_):
         replies += [issue_reply(), score_reply(1 + i)]
     judgement, lm = judged(Debate(debate_config=DebateConfig(3, tie_breaker=True)), *replies, no_issue_reply())
-    assert isinstance(judgement, Verdict)
     assert (judgement.score, judgement.rounds, judgement.stop_reason) == (round_, round_, "no issue")
     # Neither a revision nor the Tie-breaker follows.
     assert judgement.calls == len(lm.prompts) == 2 * round_
@@ -78,14 +76,13 @@ def test_no_issue_ends_the_debate_with_the_latest_score(round_: int) -> None:
 def test_the_tie_breaker_decides_an_open_debate() -> None:
     replies = [score_reply(2), issue_reply("Too low."), score_reply(3), tie_break_reply(4.5, "Critic")]
     judgement, lm = judged(Debate(debate_config=DebateConfig(1, tie_breaker=True)), *replies)
-    assert isinstance(judgement, Verdict)
     assert (judgement.score, judgement.rounds, judgement.stop_reason, judgement.calls) == (4.5, 1, "tie-breaker", 4)
     assert speakers(lm) == ["scorer", "critic", "scorer", "tie-breaker"]
     assert debates_shown(lm)[-1] == (
         "Scorer, round 0, score 2: Because.\n\nCritic, round 1: Too low.\n\nScorer, round 1, score 3: Because."
     )
     assert judgement.transcript.turns[-1].text == "(Critic) All told."
-    # The Scorer's own last word is still there.
+    # The Scorer's latest score is still there.
     assert judgement.transcript.score == 3
 
 
@@ -95,7 +92,6 @@ def test_the_tie_breaker_decides_an_open_debate() -> None:
 def test_the_tie_breaker_is_not_called_without_a_dispute(replies: list[str]) -> None:
     judge = Debate(debate_config=DebateConfig(len(replies) - 1, tie_breaker=True))
     judgement, lm = judged(judge, *replies)
-    assert isinstance(judgement, Verdict)
     assert judgement.stop_reason != "tie-breaker"
     assert "tie-breaker" not in speakers(lm)
     assert not is_open(judgement.transcript)
@@ -135,7 +131,7 @@ def test_one_debate_to_the_maximum_answers_every_smaller_n_at_no_call() -> None:
             assert outcome_of(read) == outcome_of(
                 hold(fresh, only(Debate(debate_config=DebateConfig(n)).judge([item])))
             )
-            # What a verdict says it costs is what it costs.
+            # The calls of the verdict are those that were made.
             assert read.calls == len(fresh.prompts)
             kinds.add(read.reason if isinstance(read, Unscored) else read.stop_reason)
         assert len(lm.prompts) == spent == transcript.calls
@@ -160,7 +156,7 @@ def test_a_tie_breaker_at_a_smaller_n_costs_one_more_call_and_only_if_open() -> 
     assert {"tie-breaker", "no issue"} <= stopped
 
 
-# --- what a debate is made of ---
+# --- samples and personas ---
 
 
 def test_rewritten_instructions_no_longer_carry_the_personas_name() -> None:
@@ -236,12 +232,11 @@ def test_an_unreadable_reply_is_asked_for_once_more(turn: str) -> None:
 def test_a_reply_that_stays_unreadable_leaves_the_item_unscored(turn: str) -> None:
     before, bad, _ = TURNS[turn]
     judgement, lm = judged(Debate(debate_config=DebateConfig(1, tie_breaker=True)), *before, bad, bad)
-    assert isinstance(judgement, Unscored)
     assert judgement.reason == "unreadable reply"
     role, round_ = [("scorer", 0), ("critic", 1), ("scorer", 1), ("tie-breaker", 1)][len(before)]
     assert judgement.detail.startswith(f"{role}, round {round_}: ")
     assert judgement.calls == len(lm.prompts) == len(before) + 2
-    # What was said until then is kept.
+    # The turns until then are kept.
     assert len(judgement.transcript.turns) == len(before)
 
 
@@ -252,7 +247,6 @@ def test_an_unreadable_reply_is_in_the_transcript(tmp_path: Path, traced: bool) 
     lm = scripted_lm(in_turn(["Never.", hostile]), store=store)
     with dspy.context(callbacks=[BaseCallback()] if traced else []):
         judgement = hold(lm, only(Debate(debate_config=DebateConfig(0)).judge([ITEM])))
-    assert isinstance(judgement, Unscored)
     why, _, rest = judgement.detail.partition("; the reply was: ")
     assert why.startswith("scorer, round 0: ")
     assert "1 to 5" in why
@@ -266,7 +260,6 @@ def test_an_unreadable_reply_is_in_the_transcript(tmp_path: Path, traced: bool) 
     # Both replies are kept word for word; the detail names the last.
     assert count(again) == 2
     kept = get(again, key)
-    assert kept is not None
     assert kept.text == hostile
     assert "Never." in "".join(path.read_bytes().decode("latin-1") for path in tmp_path.iterdir())
 
@@ -277,7 +270,7 @@ def test_an_unreadable_reply_is_in_the_transcript(tmp_path: Path, traced: bool) 
 def failing(error: Exception, at: str) -> Callable[[str], str]:
     def script(prompt: str) -> str:
         if not requested(prompt):
-            # What is asked to see whether the LM still answers at all.
+            # The probe, which shows whether the LM still answers at all.
             return "OK"
         if speaker(prompt) == at:
             raise error
@@ -292,7 +285,6 @@ def test_a_failure_of_its_own_that_outlasts_the_retries_leaves_the_item_unscored
         failing(lm15.RateLimitError("slow down", retry_after=0.001), at), options=LMOptions(first_wait=0.01)
     )
     judgement = hold(lm, only(Debate(debate_config=DebateConfig(1, tie_breaker=True)).judge([ITEM])))
-    assert isinstance(judgement, Unscored)
     assert judgement.reason == "lm error"
     assert "LMRateLimitError" in judgement.detail
     assert "slow down" in judgement.detail

@@ -67,7 +67,7 @@ def course(lm: ScriptedLM, judge: Debate, item: Item) -> tuple[object, ...]:
 def courses(
     text: str, quote: Callable[[str], str], where: str, debate_config: DebateConfig
 ) -> list[tuple[object, ...]]:
-    """The course of a debate about a harmless text and about `text`, which stands in the field `where`."""
+    """The calls of a debate about a harmless text and about `text`, which is in the field `where`."""
     harmless = replace(ITEM, context="A fact.")
     changed: dict[str, Any] = {where: text}
     return [
@@ -84,7 +84,7 @@ def test_no_text_steers_the_debate(text: str, where: str) -> None:
 
 
 def all_of_the_candidate(prompt: str) -> str:
-    """What a prompt says about the candidate, to the letter."""
+    """All text of a prompt about the candidate, verbatim."""
     return prompt.partition("[[ ## candidate ## ]]\n")[2].partition("\n\n[[ ## ")[0]
 
 

@@ -30,7 +30,7 @@ COLLIDING = ("echo", "late noise")
 """Answers whose aftermath may meet the next call on the same connection, which must then be made again."""
 
 SEED = os.environ.get("FAULTS_SEED", "").encode()
-"""Another mix of faults, for whoever wants to repeat the long test with many."""
+"""Selects another mix of faults, to repeat the long test with many."""
 
 
 def mixed(body: bytes, attempt: int) -> str | None:
@@ -42,7 +42,7 @@ def mixed(body: bytes, attempt: int) -> str | None:
     if fate < 0.01:
         return rng.choice(("withheld", "refused"))
     faults = rng.choices((*FAILING, *HARMLESS), k=rng.choices((0, 1, 2, 3), (70, 20, 7, 3))[0])
-    # An answer ends the call, so what comes after it would never be asked for.
+    # An answer ends the call, so no fault after it would be reached.
     return faults[attempt] if attempt < len(faults) else None
 
 
@@ -60,7 +60,7 @@ def test_400_items_under_a_random_mix_of_faults(tmp_path: Path) -> None:
         lm = lm_at(server, store=store)
         judgements = judge(lm, work)
     unscored = [j for j in judgements if isinstance(j, Unscored)]
-    # One unreadable or truncated reply is asked for again; that call has faults of its own, sometimes the same.
+    # One unreadable or truncated reply is requested again; that call has its own faults, sometimes the same.
     assert (
         {"lm error", "refused"}
         <= {j.reason for j in unscored}
@@ -72,7 +72,7 @@ def test_400_items_under_a_random_mix_of_faults(tmp_path: Path) -> None:
     # One call in a hundred dooms its item; an item takes 2.5 calls on average.
     assert 3 < len(unscored) < 25
     assert max(server.answered.values()) == 1
-    # What was answered, counted and kept agrees to the call.
+    # The numbers of answered, counted and stored calls are equal.
     controls = lm.meter.executed["probe"]
     assert lm.meter.executed.total() == server.answered.total() == count(store) + controls
 
@@ -82,14 +82,14 @@ def test_each_fault_alone_changes_no_score(fault: str) -> None:
     work = items(40)
 
     def script(body: bytes, attempt: int) -> str | None:
-        # A truncated or unreadable reply is asked for again by another call, which must fare better.
+        # A truncated or unreadable reply is requested again by another call, which must succeed.
         again = b"could not be used" in body or b'"max_tokens":8000' in body
         return fault if attempt < 2 and not again else None
 
     with FaultyServer(answer, script) as server:
         judgements = judge(lm_at(server), work)
     assert [j.score for j in judgements if isinstance(j, Verdict)] == [expected(item) for item in work]
-    # An answer in one packet with something else is incomplete response, and asked for again.
+    # An answer in one packet with something else is an incomplete response, and requested again.
     assert max(server.answered.values()) == (3 if fault == "noise" else 1)
 
 

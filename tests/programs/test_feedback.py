@@ -30,7 +30,7 @@ def corpus(ratings: Sequence[tuple[float, ...]]) -> Corpus:
 
 
 def told(script: Script, ratings: Sequence[tuple[float, ...]], config: DebateConfig) -> list[str]:
-    """The feedback about a debate that really was held about the group."""
+    """The feedback on a real debate about the group."""
     (example,) = examples(corpus(ratings), [ASPECT], grouped=True, seed=0)
     with JudgeRunner(scripted_lm(script), progress=False) as runner:
         judgements = runner.judge(Debate(STRICT, config), example.questions)
@@ -64,7 +64,7 @@ def test_candidates_out_of_order_are_named_with_the_raters_means() -> None:
 
 def test_feedback_says_whether_each_critique_moved_the_score_toward_the_raters() -> None:
     found = told(by_text("2/4", "3/1", "3"), [(4.0,), (3.0,), (2.0,)], DebateConfig(1))
-    # One pair is in the wrong order, two were before the debate; then what the critiques moved, and whereto.
+    # One pair is in the wrong order, two were before the debate; then the effects of the critiques.
     assert numbers(found) == [
         [3, 1, 0, 2],
         [3, 3, 2, 1, 3, 1.0, 2.0, 3.0],

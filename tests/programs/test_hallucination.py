@@ -11,7 +11,7 @@ import pytest
 
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs.hallucination.baselines import EXAMPLES, HallucinationCheck
-from debate_judge.programs.hallucination.judge import ClaimAssessment, Hallucination, read_assessment
+from debate_judge.programs.hallucination.judge import ClaimAssessment, Hallucination, parse_assessment
 from debate_judge.programs.judge import Item, Unscored, Verdict
 from debate_judge.programs.transcript import Transcript
 from tests.fakes import ScriptedLM, hold, only, scripted_lm, section
@@ -57,7 +57,7 @@ def test_a_factual_opening_calls_the_skeptic_first_and_agreement_ends_the_chain_
 def test_a_hallucinated_opening_calls_trust_first_and_disagreement_runs_to_the_maximum() -> None:
     lm = panel(initial="F", trust="FTF", skeptic="TFT", leader="FTF")
     verdict = hold(lm, only(judge().judge([ITEM])))
-    # S0 False: S1. Its Leader False: S1 again. Its Leader True: S2. Nobody ever agrees; the Leader has the last word.
+    # S0 False: S1. Its Leader False: S1 again. Its Leader True: S2. The agents never agree; the Leader decides.
     assert [name for name, _ in calls_of(lm)] == [
         "initial", "trust", "skeptic", "leader", "trust", "skeptic", "leader", "skeptic", "trust", "leader",
     ]  # fmt: skip
@@ -103,7 +103,6 @@ def test_a_compile_may_choose_that_one_round_of_agreement_is_enough() -> None:
     assert longer.turns[: len(shorter.turns)] == shorter.turns
     assert asked[: len(asked_too)] == asked_too
     read = variants["at least 1 round"].judgement(shorter, 3)
-    assert isinstance(read, Verdict)
     assert (read.stop_reason, read.rounds) == ("no issue", 1)
 
 
@@ -134,7 +133,7 @@ def test_a_self_check_has_examples_and_no_knowledge(examples: int) -> None:
 
 
 def by_claim(factual: Mapping[str, tuple[bool, int]], claims: str, **more: str) -> ScriptedLM:
-    """Every agent has the view of a claim that is given for it; other roles say what is given for them."""
+    """Every agent gives the same verdict on a claim, from `factual`; other roles reply with the texts in `more`."""
     texts = {"claims": f"[[ ## claims ## ]]\n{claims}", **more}
 
     def reply(prompt: str) -> str:
@@ -193,7 +192,6 @@ def test_the_earliest_failure_of_several_claims_is_told() -> None:
         return "hm" if speaker(prompt) == ("leader" if late else "initial") else view_reply(True, 0, "ok")
 
     transcript = hold(scripted_lm(reply), only(judge().converse([NEWS], 1)))
-    assert transcript.failure is not None
     assert (transcript.failure.role, transcript.failure.round, transcript.failure.calls) == ("initial", 0, 4)
     # So it has no score after any number of rounds.
     assert isinstance(judge().judgement(transcript, 0), Unscored)
@@ -202,10 +200,9 @@ def test_the_earliest_failure_of_several_claims_is_told() -> None:
 def test_a_failed_agent_leaves_the_response_unscored() -> None:
     lm = scripted_lm(lambda prompt: view_reply(True, 0, "ok") if speaker(prompt) != "trust" else "What do I know?")
     found = judge().judgement(hold(lm, only(judge().converse([ITEM], 3))), 3)
-    assert isinstance(found, Unscored)
     assert found.reason == "unreadable reply"
-    assert found.detail.startswith("trust, round 1: claim 1: the factuality must be")
-    # Initial, Skeptic, and Trust asked twice; the debate of no rounds is whole all the same.
+    assert found.detail.startswith("trust, round 1: claim 1: ")
+    # Initial, Skeptic, and Trust called twice; the debate of no rounds is complete all the same.
     assert found.calls == 4
     assert isinstance(judge().judgement(found.transcript, 0), Verdict)
 
@@ -226,7 +223,7 @@ VIEWS: list[tuple[str, str, str, object]] = [
 
 @pytest.mark.parametrize(("name", "factuality", "severity", "expected"), VIEWS, ids=[v[0] for v in VIEWS])
 def test_views_are_read_or_refused(name: str, factuality: str, severity: str, expected: object) -> None:
-    found = read_assessment({"opinion": "so", "factuality": factuality, "severity": severity})
+    found = parse_assessment({"opinion": "so", "factuality": factuality, "severity": severity})
     if isinstance(found, ClaimAssessment):
         assert (found.factual, found.severity) == expected
     else:

@@ -21,7 +21,7 @@ from tests.programs.engines import QUESTION, SPECS, reply_to
 pytestmark = pytest.mark.integration
 
 ONCE = LMOptions(retries=0, attempt_timeout=60.0, first_wait=0.01, max_outage=0.01)
-"""A server that fails the control call as well counts as down."""
+"""With these options a server that also fails the probe counts as down at once."""
 
 
 def by_ask(lm: JudgeLM) -> None:
@@ -50,8 +50,8 @@ def test_an_answer_without_end_is_given_up(kind: str) -> None:
         lm = make_lm("openai/m", api_base=server.url, options=replace(ONCE, attempt_timeout=1.0))
         with pytest.raises(dspy.LMError, match=r"too long|incomplete response|no answer in time|no call was answered"):
             by_ask(lm)
-        # What is on its way when the client hangs up lies in the buffers of the system. Extensions of a chunk and
-        # announcements are skipped and not held, until the attempt is over.
+        # Bytes sent before the client closes are in the buffers of the system. Chunk extensions and
+        # informational responses (1xx) are skipped and not stored, until the attempt times out.
         if kind not in ("chunk line", "announcements"):
             # Six bytes are sent for each byte of a body in the smallest chunks.
             most = (6 if kind == "small chunks" else 1) * BODY_LIMIT
@@ -98,7 +98,7 @@ def test_a_gzip_bomb_is_not_unpacked(spec: str, coding: bytes) -> None:
 
 
 def test_answers_that_announce_a_gigabyte_are_not_read() -> None:
-    """Sixteen of them at once held 2.2 GB."""
+    """Without the limit, sixteen at once took 2.2 GB."""
 
     async def calls(lm: JudgeLM) -> list[object]:
         questions = [[{"role": "user", "content": f"{n}?"}] for n in range(16)]

@@ -166,7 +166,7 @@ def test_copies_and_noise_at_any_time_reach_no_other_call(seed: int) -> None:
                         answer = await pool.post(body.encode())
                     except aiohttp.ClientError:
                         continue
-                    # An error that belongs to nobody costs an attempt, never a wrong answer.
+                    # A stray error response costs an attempt, but never gives a wrong answer.
                     assert answer.status == 500 or request_of(answer) == body
                     await asyncio.sleep(rng.choice((0.0, 0.0, 0.001)))
 

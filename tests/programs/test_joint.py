@@ -10,7 +10,7 @@ from dspy import lm15
 
 from debate_judge.programs import build_preset
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.judge import Judgement, Unscored, Verdict
+from debate_judge.programs.judge import Judgement, Verdict
 from tests.fakes import Script, debater, requested, section
 from tests.programs.tables import (
     block,
@@ -31,7 +31,7 @@ THREE = cells("one", "two", "three")
 WORTH = {"one": 1, "two": 2, "three": 3}
 
 TRUE = [1, 2, 3, 10, 9, 8]
-"""Their scores: coherence as `WORTH` has it, plain style the other way round on its own scale."""
+"""Their scores: coherence as in `WORTH`, plain style in reverse order on its own scale."""
 
 
 def true(prompt: str, text: str, aspect: str) -> float:
@@ -81,7 +81,7 @@ def test_one_call_scores_all_candidates_in_all_aspects() -> None:
     assert judgements[1].transcript.turns[0].text == "coherence of:\ntwo\nso."
     assert judgements[4].transcript.turns[0].text == "plain_style of:\ntwo\nso."
     assert not re.search("Critic|Tie-breaker", prompt)
-    # Candidates are held against each other aspect by aspect.
+    # Candidates are compared aspect by aspect.
     order = [name.split("_", 2)[2] for name in requested_cells(prompt, "scores")]
     assert order == ["coherence"] * 3 + ["plain_style"] * 3
 
@@ -125,7 +125,7 @@ def test_only_disputed_cells_are_revised_and_debated_further() -> None:
     assert reasons == [(1, "no issue"), (2, "tie-breaker"), *[(1, "no issue")] * 2, (2, "no issue"), (1, "no issue")]
     first = lm.prompts[0]
     both = [name_of(first, "two", aspect) for aspect in ("coherence", "plain_style")]
-    # In a revision the scores of every disputed aspect are given anew, those that nobody disputes too.
+    # A revision has new scores of all cells of the disputed aspects, also of undisputed ones.
     assert len(requested_cells(lm.prompts[2], "scores")) == 6
     assert {name.split("_", 2)[2] for name in requested_cells(lm.prompts[4], "scores")} == {"coherence"}
     assert requested_cells(lm.prompts[3], "decisions") == both
@@ -155,7 +155,7 @@ def line_of(prompt: str, text: str, aspect: str) -> str:
     return f"{name_of(prompt, text, aspect)}: {true(prompt, text, aspect):g}"
 
 
-# --- what is read of a reply ---
+# --- reading of replies ---
 
 
 def instead(text: str, aspect: str, line: str) -> Callable[[str, str], str]:
@@ -177,7 +177,6 @@ def test_an_unreadable_cell_is_unscored_and_no_other() -> None:
     judgements, lm = judged(joint_judge(1), script, THREE)
     assert values(judgements) == [*TRUE[:2], "unreadable reply", *TRUE[3:]]
     lost = judgements[2]
-    assert isinstance(lost, Unscored)
     assert lost.detail.startswith("scorer, round 0: no score could be found")
     assert "[kept as " in lost.detail
     # It is no longer debated, and the other aspect of the same candidate is: alone, as the table was divided.

@@ -109,7 +109,7 @@ def test_equal_requests_of_dspys_modules_are_separate_samples_and_stored(tmp_pat
     assert first == ["answer 1", "answer 2", "answer 3", "answer 4"]
     assert executed == 4
     store.close()
-    # A second process asks in the same order: everything is there. What goes beyond is executed.
+    # A second process sends the same requests in the same order: all are stored. Further ones are executed.
     again = SqlStore(tmp_path)
     assert proposals(again, questions) == (first, 0)
     assert proposals(again, [*questions, "Propose."]) == ([*first, "answer 1"], 1)
@@ -138,7 +138,7 @@ def test_a_failure_of_dspys_modules_is_not_stored() -> None:
     lm = JudgeLM("test/m", engine=engine, store=store)
     with pytest.raises(dspy.LMError):
         lm("Propose.")
-    # A process that comes after it counts its requests from the start.
+    # A later process counts its requests from the start.
     again = JudgeLM("test/m", engine=engine, store=store)
     assert again("Propose.") == ["better"]
 
@@ -167,11 +167,6 @@ def test_the_papers_temperature_is_the_default() -> None:
 def test_reasoning_models_get_neither_temperature_nor_limit() -> None:
     settings = made(spec="openai/o3").kwargs
     assert {value for name, value in settings.items() if name in ("temperature", "max_tokens")} <= {None}
-
-
-def test_a_slash_at_the_end_of_an_address_makes_no_other_server() -> None:
-    plain, slashed = (make_lm("openai/m", api_base=f"http://host:8000/v1{end}") for end in ("", "/"))
-    assert call_key(plain, QUESTION) == call_key(slashed, QUESTION)
 
 
 def test_without_batches_only_the_transport_differs() -> None:

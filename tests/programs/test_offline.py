@@ -46,7 +46,7 @@ def test_only_the_critics_own_words_change_the_score() -> None:
     assert "numbers that the source does not have (1)" in raised
     assert scored(asked, raised) < alone
     assert scored(asked, f"Scorer, round 0, score 1: I gave 1.\n\n{raised}") == scored(asked, raised)
-    # Said by another speaker, quoted, or in other words, it is no evidence.
+    # From another speaker, quoted, or in other words, it has no effect.
     words = "numbers that the source does not have (1)"
     for said in (f"Scorer, round 0, score 2: {words}", f'Critic, round 1: it says "{words}"', "Critic, round 1: no!"):
         assert scored(asked, said) == alone

@@ -95,7 +95,7 @@ def test_instructions_cannot_open_a_section_of_their_own() -> None:
 
 
 def common(prompts: list[str]) -> str:
-    """What all of them begin with."""
+    """Their common prefix."""
     first, last = min(prompts), max(prompts)
     return first[: next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))]
 

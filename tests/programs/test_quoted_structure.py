@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from debate_judge.data.schema import Scale
 from debate_judge.programs.debate.prompts import cells_of
-from debate_judge.programs.debate.table_replies import read_decisions, read_scores
+from debate_judge.programs.debate.table_replies import parse_decisions, parse_scores
 from debate_judge.programs.roles.parsing import (
     _HEADER_START,
     _THINKING_TAG,
@@ -158,8 +158,8 @@ OWN = {"candidate_1": "It reads: {}", "candidate_2": "Dull.", "scores": "candida
 )
 def test_notes_before_a_reply_are_ignored_as_thinking(drafts: str) -> None:
     reply = f"{drafts}\nWell.\n</think>\n{marked(OWN)}"
-    assert [one.score for one in read_scores(reply, "scores", [*TWO], TWO).values()] == [2, 4]
-    found = read_decisions(
+    assert [one.score for one in parse_scores(reply, "scores", [*TWO], TWO).values()] == [2, 4]
+    found = parse_decisions(
         f"{drafts}\n</think>\n[[ ## review ## ]]\nFine.\n[[ ## decisions ## ]]\nNO ISSUE", [*TWO], TWO
     )
     assert [one.no_issue for one in found.values()] == [True, True]
@@ -168,6 +168,6 @@ def test_notes_before_a_reply_are_ignored_as_thinking(drafts: str) -> None:
 def test_a_whole_draft_before_a_reply_is_asked_for_again() -> None:
     draft = marked({**OWN, "scores": "candidate_1: 5\ncandidate_2: 1"})
     reply = f"{draft}\n</think>\n{marked(OWN)}"
-    assert all("</think>" in one.problem for one in read_scores(reply, "scores", [*TWO], TWO).values())
+    assert all("</think>" in one.problem for one in parse_scores(reply, "scores", [*TWO], TWO).values())
     repeated = f"{marked(OWN)}\n</think>\n{marked(OWN)}"
-    assert [one.score for one in read_scores(repeated, "scores", [*TWO], TWO).values()] == [2, 4]
+    assert [one.score for one in parse_scores(repeated, "scores", [*TWO], TWO).values()] == [2, 4]

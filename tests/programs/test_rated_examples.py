@@ -36,7 +36,7 @@ def debate(rounds: int = 1, tie_breaker: bool = True) -> Debate:
 
 
 def prompts(judge: Judge, item: Item = ITEM, trace: list[Any] | None = None) -> list[str]:
-    """Those of a debate with every role."""
+    """The prompts of a debate with every role."""
     lm = scripted_lm(debater(decision="ISSUE"))
     hold(lm, only(judge.judge([item])), trace=trace)
     return lm.prompts
@@ -91,7 +91,7 @@ def test_the_nearest_examples_are_those_most_like_source_and_candidate() -> None
     shown = {section(prompt, "similar") for prompt in asked}
     assert [s["source"] for s in lines(shown.pop())] == ["My parcel is late."]
     assert not shown
-    # Behind all that candidates of a source share, for each has its own.
+    # After the prefix that candidates of a source share, because each candidate has its own.
     assert headers(asked[0])[-3:] == ["similar", "candidate", "role"]
     assert headers(asked[1])[-5:] == ["rules", "similar", "candidate", "debate", "role"]
     river = replace(ITEM, source="Which river is near?", text="The Ash.")
@@ -141,7 +141,7 @@ def texts(count: int) -> list[Item]:
 
 
 def candidates(prompt: str, field: str) -> set[str]:
-    """Those with their ratings in a field of a prompt."""
+    """The candidates of rated examples in a field of a prompt."""
     told = section(prompt, field).splitlines()[1:]
     return {candidate["candidate"] for line in told for candidate in json.loads(line)["candidates"]}
 

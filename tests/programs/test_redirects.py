@@ -78,7 +78,7 @@ FORMS = (
 @pytest.mark.parametrize("spec", ["openai/m", "anthropic/m"])
 @pytest.mark.parametrize("form", FORMS, ids=repr)
 def test_no_form_of_retry_after_costs_a_call(form: str, spec: str) -> None:
-    """Refused twice, whatever the server says about the wait, and then answered."""
+    """Two 429s with this Retry-After, then an answer."""
     waits = LMOptions(first_wait=0.01, max_wait=0.02)
     ok = {
         "openai/m": b'{"id": "a", "choices": [{"message": {"content": "fine"}}]}',

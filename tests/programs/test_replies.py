@@ -100,7 +100,7 @@ def test_score(text: str, expected: float | str) -> None:
     if isinstance(expected, str):
         assert isinstance(value, Unreadable)
         assert expected in value.problem
-        # The LM is told the scale again, whatever went wrong.
+        # The message for the LM repeats the scale in any case.
         assert "1 to 5" in value.problem
     else:
         assert value == expected

@@ -85,7 +85,7 @@ def test_invalid_log_probabilities_are_none(token: dict[str, Any], tmp_path: Pat
     try:
         reply = read_reply(raw)
     except lm15.ServerError:
-        # No float can hold it, and the parser says so.
+        # Too large for a float: the parser raises.
         assert token["logprob"] == 1e999
         return
     assert (reply.text, reply.logprobs) == ("4", None)

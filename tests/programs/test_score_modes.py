@@ -10,7 +10,7 @@ from dspy.lm15 import Request
 
 from debate_judge.data.schema import Scale
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.judge import DebateConfig, Unscored, Verdict
+from debate_judge.programs.judge import DebateConfig
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.reply import Messages, Reply
 from debate_judge.programs.roles.parsing import Unreadable
@@ -31,12 +31,12 @@ TWO_OR_FOUR = {4: 0.5, 2: 0.5}
     ("written", "tokens", "score", "weights"),
     [
         ("4", [token(("4", 0.5), ("2", 0.5))], 3, TWO_OR_FOUR),
-        # What is no point of the scale weighs nothing; the rest is brought to 1: (0.6 * 4 + 0.2 * 2) / 0.8
+        # Tokens off the scale have no weight; the others are normalized: (0.6 * 4 + 0.2 * 2) / 0.8
         ("4", [token(("4", 0.6), ("2", 0.2), ("9", 0.1), ("four", 0.1))], 3.5, {4: 0.75, 2: 0.25}),
         # The chosen token listed once more counts once; tokens that differ by a blank are one point.
         ("4", [token(("4", 0.4), ("4", 0.4), (" 4", 0.1), ("2", 0.5))], 3, TWO_OR_FOUR),
         ("4/5", [token(("4", 0.5), ("2", 0.5)), token(("/", 1)), token(("5", 1))], 3, TWO_OR_FOUR),
-        # The score stands at the end, and its token may hold the blank before it.
+        # The score is at the end, and its token may include the blank before it.
         ("4", [token(("4", 1)), token((" pages:", 1)), token((" 4", 0.5), (" 2", 0.5))], 3, TWO_OR_FOUR),
         # Neither -1 nor 0 is a point.
         ("1", [token(("1", 0.25), ("-1", 0.25), ("0", 0.25), ("2", 0.25))], 1.5, {1: 0.5, 2: 0.5}),
@@ -72,7 +72,7 @@ def test_points_that_are_all_called_impossible_are_weighed_all_the_same() -> Non
 
 
 class Likely:
-    """An engine that answers the Scorer with `weights` over the points, if it is asked for probabilities."""
+    """An engine that replies to the Scorer with `weights` over the points, if log-probabilities are requested."""
 
     def __init__(self, *weights: dict[str, float], answers: bool = True) -> None:
         self.weights = list(weights)
@@ -107,11 +107,10 @@ def test_expected_weighs_the_points_of_the_first_score_and_of_every_revision() -
     verdict = hold(
         likely(engine), only(Debate(debate_config=DebateConfig(rounds=2), score_mode="expected").judge([ITEM]))
     )
-    assert isinstance(verdict, Verdict)
     first, _, revised, _ = verdict.transcript.turns
     assert (first.score, revised.score) == (pytest.approx(4.25), pytest.approx(2.7))
     assert verdict.score == pytest.approx(2.7)
-    # Only the Scorer is asked for probabilities, and the Critic attacks the score as it was read.
+    # Only the Scorer's calls request log-probabilities, and the Critic gets the weighted score.
     assert [bool(s.get("logprobs")) for s in engine.settings] == [True, False, True, False]
     assert "Scorer, round 0, score 4.25: Because." in section(engine.prompts[1], "debate")
 
@@ -130,7 +129,6 @@ def test_expected_asks_for_whole_points_and_text_for_any_number() -> None:
 def test_an_endpoint_without_probabilities_leaves_the_item_unscored_and_no_other_mode_is_taken() -> None:
     engine = Likely({"4": 1.0}, answers=False)
     found = hold(likely(engine), only(Debate(debate_config=DebateConfig(3), score_mode="expected").judge([ITEM])))
-    assert isinstance(found, Unscored)
     assert "log-probabilities" in found.detail
     assert "sampled:20" in found.detail
     assert len(engine.prompts) == 1
@@ -142,7 +140,6 @@ def test_sampled_averages_the_samples_and_takes_the_reasons_of_the_nearest() -> 
     )
     lm = scripted_lm(lambda prompt: next(samples) if requested(prompt)[0] == "rationale" else no_issue_reply())
     verdict = hold(lm, only(Debate(debate_config=DebateConfig(rounds=1), score_mode="sampled:4").judge([ITEM])))
-    assert isinstance(verdict, Verdict)
     assert verdict.score == 3.75
     assert verdict.calls == 5
     assert "score 3.75: High." in section(lm.prompts[-1], "debate")
@@ -154,10 +151,8 @@ def test_an_unreadable_sample_is_left_out_and_too_many_leave_the_item_unscored()
     samples = iter([score_reply(2), score_reply("none"), score_reply(4), score_reply("never")])
     judge = Debate(debate_config=DebateConfig(0), score_mode="sampled:3")
     verdict = hold(scripted_lm(lambda prompt: next(samples)), only(judge.judge([ITEM])))
-    assert isinstance(verdict, Verdict)
     assert (verdict.score, verdict.calls) == (3.0, 4)
     samples = iter([score_reply(2), score_reply("none"), score_reply("no"), score_reply("never"), score_reply("not")])
     found = hold(scripted_lm(lambda prompt: next(samples)), only(judge.judge([ITEM])))
-    assert isinstance(found, Unscored)
     assert "2 of 3 samples, e.g. sample 2" in found.detail
     assert found.calls == 5

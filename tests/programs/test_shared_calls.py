@@ -60,7 +60,6 @@ def test_processes_share_the_same_calls(tmp_path: Path) -> None:
         # Each has one place and one call claimed ahead: the second process sends one that the first has not claimed.
         assert [len(engine.requests) for _, engine in lms] == [1, 1]
         for _, engine in lms:
-            assert engine.gate is not None
             engine.gate.set()
         await asyncio.gather(*asking)
         assert sum(len(engine.requests) for _, engine in lms) == len(questions)

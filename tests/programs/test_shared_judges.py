@@ -104,4 +104,4 @@ def test_judges_with_other_instructions_share_no_calls(pair: tuple[Judge, Judge]
     assert shared(*pair) == [("coherence",), ("plain style",)]
 
 
-# --- the offline LM, which knows guides that are written in its own sentences ---
+# --- the offline LM, which reads guides in its own sentences ---

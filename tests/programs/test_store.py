@@ -159,7 +159,7 @@ def test_many_that_claim_at_once_are_granted_each_call_once(opened: Open) -> Non
 def test_the_claim_of_a_cancelled_caller_is_released(
     opened: Open, run: Callable[[Coroutine[None, None, None]], None]
 ) -> None:
-    """Cancelled before it is asked for, while it is, and in the moment in which it is granted."""
+    """Cancelled before the claim is requested, meanwhile, and at the moment in which it is granted."""
 
     async def go() -> None:
         first, second = opened(), opened()

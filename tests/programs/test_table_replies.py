@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import pytest
 
 from debate_judge.programs.debate.prompts import Cell, cell_label, cells_of
-from debate_judge.programs.debate.table_replies import CriticDecision, read_decisions, read_scores
+from debate_judge.programs.debate.table_replies import CriticDecision, parse_decisions, parse_scores
 from debate_judge.programs.judge import Item
 from debate_judge.programs.roles.score_modes import ParsedScore
 from tests.programs.tables import block, cells, items
@@ -20,21 +20,21 @@ ALONE, JOINT = cells_of(items("one", "two")), cells_of(cells("one", "two"))
 
 
 def scores(field: str, of: Mapping[Cell, Item] = ALONE) -> dict[str, float | str]:
-    """What is read of a reply: a score, or the reason why there is none."""
+    """The scores read from a reply, or the reasons why there are none."""
     return scores_of(field if "[[" in field else block("scores", field), of)
 
 
 def scores_of(reply: str, of: Mapping[Cell, Item]) -> dict[str, float | str]:
-    found = read_scores(reply, "scores", list(of), of)
+    found = parse_scores(reply, "scores", list(of), of)
     return {
         cell_label(cell): said.score if isinstance(said, ParsedScore) else said.problem for cell, said in found.items()
     }
 
 
 def decisions(field: str) -> dict[str, str]:
-    """What the other roles are told of the Critic's reply, or why it cannot be read."""
+    """The Critic's decisions as other roles get them, or why they cannot be read."""
     reply = f"{block('decisions', field)}\n\n{block('candidate_1', 'Its last sentence is wrong.')}"
-    found = read_decisions(reply, list(ALONE), ALONE)
+    found = parse_decisions(reply, list(ALONE), ALONE)
     return {
         cell_label(cell): said.text if isinstance(said, CriticDecision) else said.problem
         for cell, said in found.items()
@@ -163,7 +163,7 @@ WITH_REASONS = {
 
 
 def read(reply: str, of: Mapping[Cell, Item] = ALONE) -> dict[str, tuple[float, str] | str]:
-    found = read_scores(reply, "scores", list(of), of)
+    found = parse_scores(reply, "scores", list(of), of)
     return {
         cell_label(c): (v.score, v.rationale) if isinstance(v, ParsedScore) else v.problem for c, v in found.items()
     }
@@ -227,13 +227,13 @@ OF_THE_CRITIC = {
 
 @pytest.mark.parametrize("form", OF_THE_CRITIC)
 def test_decisions_are_read_in_any_form(form: str) -> None:
-    found = read_decisions(OF_THE_CRITIC[form], list(ALONE), ALONE)
+    found = parse_decisions(OF_THE_CRITIC[form], list(ALONE), ALONE)
     assert list(found.values()) == [CriticDecision(False, f"Too high. {EVIDENCE}"), CriticDecision(True, "NO ISSUE")]
 
 
 @pytest.mark.parametrize("reply", ["## Decisions\nNO ISSUE", '{"decisions": "NO ISSUE"}', "**NO ISSUE**"])
 def test_no_issue_may_be_said_of_all_at_once(reply: str) -> None:
-    assert {one.no_issue for one in read_decisions(reply, list(ALONE), ALONE).values()} == {True}
+    assert {one.no_issue for one in parse_decisions(reply, list(ALONE), ALONE).values()} == {True}
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from debate_judge.data.schema import Aspect, Scale
 from debate_judge.programs.debate.prompts import Cell, cells_of
-from debate_judge.programs.debate.table_replies import read_scores
+from debate_judge.programs.debate.table_replies import parse_scores
 from debate_judge.programs.judge import Item
 from debate_judge.programs.roles.score_modes import ParsedScore
 from tests.programs.debates import TASK
@@ -100,7 +100,7 @@ def as_object(lines: Sequence[Line]) -> str:
 
 
 def holds(cells: Mapping[Cell, Item], lines: Sequence[Line], reply: str) -> None:
-    found = read_scores(reply, "scores", list(cells), cells)
+    found = parse_scores(reply, "scores", list(cells), cells)
     assert list(found) == list(cells)
     for cell, said in found.items():
         values = {line.value for line in lines if line.cell == cell}

@@ -13,7 +13,7 @@ from dspy import lm15
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import Persona
 from debate_judge.programs.grouping import group_into_questions
-from debate_judge.programs.judge import DebateConfig, Item, Unscored, Verdict
+from debate_judge.programs.judge import DebateConfig, Item, Unscored
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.roles.examples import RatedExample, with_examples
 from debate_judge.programs.transcript import Transcript
@@ -48,7 +48,7 @@ def line_of(prompt: str, text: str) -> str:
     return f"candidate_{number_of(prompt, text)}: {by_text(prompt, text)}"
 
 
-# --- what is read of a reply ---
+# --- reading of replies ---
 
 
 def test_one_call_scores_all_candidates_of_a_source() -> None:
@@ -127,15 +127,6 @@ def too_small(most: int) -> Script:
         return honest(prompt)
 
     return script
-
-
-@pytest.mark.parametrize(("most", "size", "calls"), [(3, 2, 3), (1, 1, 7)])
-def test_a_table_that_is_too_long_is_cut_into_halves(most: int, size: int, calls: int) -> None:
-    judgements, lm = judged(table_judge(), too_small(most), FOUR)
-    assert values(judgements) == [1, 2, 3, 4]
-    assert {j.transcript.together for j in judgements} == {size}
-    assert len(lm.prompts) == calls
-    assert sum(j.calls for j in judgements) == pytest.approx(calls)
 
 
 def test_a_refused_text_leaves_the_others_scored() -> None:
@@ -259,21 +250,6 @@ def test_a_table_whose_reply_stays_unreadable_is_asked_again_in_halves() -> None
     assert sum(judgement.calls for judgement in judgements) == pytest.approx(len(lm.prompts))
 
 
-def test_a_candidate_that_stays_unreadable_is_unscored_and_no_other() -> None:
-    honest = spoiling("three")
-    judgements, lm = judged(
-        table_judge(1), lambda p: "Great." if section(p, "candidate") == "three" else honest(p), FOUR
-    )
-    assert values(judgements)[2] == "unreadable reply"
-    assert not [judgement for judgement in judgements[:2] + judgements[3:] if isinstance(judgement, Unscored)]
-    lost = judgements[2]
-    assert isinstance(lost, Unscored)
-    assert "no score" in lost.detail
-    assert "[kept as " in lost.detail
-    # It is no longer debated.
-    assert "three" not in [section(prompt, "candidate") for prompt in lm.prompts if "decision" in requested(prompt)]
-
-
 TEXTS = items("one", "two", "three")
 PERSONA = Persona("mine", "You doubt everything on Mondays.")
 
@@ -321,37 +297,6 @@ def test_a_server_error_does_not_split_the_table() -> None:
 
 def disputing(*texts: str) -> Callable[[str, str], str | None]:
     return lambda prompt, text: "TOO LOW" if text in texts else None
-
-
-def test_only_disputed_candidates_are_revised_and_debated_further() -> None:
-    def score(prompt: str, text: str) -> float:
-        # In a revision all scores are given anew, those that nobody disputes too.
-        return by_text(prompt, text) + (0.5 if section(prompt, "debate") else 0)
-
-    def issues(prompt: str, text: str) -> str | None:
-        later = "Critic, round 1" in section(prompt, "debate")
-        return "TOO LOW" if text == "two" or (text == "three" and not later) else None
-
-    judgements, lm = judged(table_judge(2, tie_breaker=True), table_script(score, issues), FOUR)
-    assert values(judgements) == [1, 2.5, 3.5, 4]
-    assert [(j.rounds, j.stop_reason) for j in judgements if isinstance(j, Verdict)] == [
-        (1, "no issue"), (2, "tie-breaker"), (2, "no issue"), (1, "no issue"),
-    ]  # fmt: skip
-    first = lm.prompts[0]
-    two, three = number_of(first, "two"), number_of(first, "three")
-    kinds = [[name for name in requested(p) if not name.startswith("candidate")] for p in lm.prompts]
-    assert kinds == [["scores"], ["review", "decisions"]] * 2 + [["scores"], ["final_scores"]]
-    assert sorted(requested_candidates(lm.prompts[3], "decisions")) == sorted([two, three])
-    assert sorted(requested_candidates(lm.prompts[2], "scores")) == [1, 2, 3, 4]
-    assert requested_candidates(lm.prompts[5], "final_scores") == [two]
-    # Scorer and Critic 1/4 each, the revision of two 1/2, their second review 1/2, then one alone: 1 and 1.
-    assert [j.calls for j in judgements] == [0.5, 3.5, 1.5, 0.5]
-    assert sum(j.calls for j in judgements) == len(lm.prompts) == 6
-    told = section(lm.prompts[3], "debate").split("\n")
-    order = [1, 2, 3, 4, 1, 2, 3, 4, *sorted([two, three])]
-    assert [int(line.removeprefix("candidate_").partition(":")[0]) for line in told] == order
-    assert f"candidate_{two}: Critic, round 1: Too low. It says two" in told
-    assert "Scorer, round 1, score 2.5" in told[-2] + told[-1]
 
 
 @pytest.mark.parametrize(("cut_in", "left"), [(1, 2), (2, 2), (2, 1)])

@@ -60,7 +60,7 @@ OF_TABLES = {
 HOSTILE = {**OF_TABLES, **{f"alone: {name}": text for name, text in ALONE.items()}}
 
 NEIGHBOURS = {SECOND: 4, "The bridge is green.": 3}
-"""What an honest reader gives them; what the hostile one gets is 2."""
+"""The neighbours' right scores; that of the hostile candidate is 2."""
 
 
 def honest(prompt: str, text: str) -> int:

@@ -91,12 +91,12 @@ CORPORA = [
         "at random",
     ),
     row(
-        "a test set of chosen sources",
+        "a test set of selected sources",
         lambda: append_held_out(
             replace(SAMPLE, groups=SAMPLE.groups[12:]), replace(SAMPLE, groups=chosen(1).groups[:12])
         ),
         None,
-        "chosen",
+        "selected",
     ),
     row("an aspect rated in few groups", lambda: split(rare(), aspects=["tone", "solved"], seed=0), None, "--aspects"),
     row(

@@ -43,7 +43,6 @@ def test_an_lm_that_scores_alike_carries_the_judge(asked: list[str], tmp_path: P
     assert made.judge.aspects["coherence"].calibration == read(tmp_path / "old").judge.aspects["coherence"].calibration
     # The new export can be carried again: it keeps its own scores, and knows what it was tuned on.
     recorded = recorded_scores_in(made.manifest)
-    assert recorded is not None
     assert (len(recorded.sources), len(recorded.seen), recorded.scored_by) == (HELD_OUT, SEEN, "export")
     assert set(recorded.calibrated) == {"coherence"}
 
@@ -57,7 +56,6 @@ def test_an_lm_with_the_same_ranks_and_other_scores_gets_a_new_map(tmp_path: Pat
     assert (aspect["spread"], aspect["between"]) == (pytest.approx(0.6), pytest.approx(1))
     assert aspect["error_refitted"]["value"] < 0.05 < aspect["error_new"]["value"]
     calibration = read("store/exports/new").judge.aspects["coherence"].calibration
-    assert calibration is not None
     assert calibration.map_score(0.6 * 4 + 0.4) == pytest.approx(4, abs=0.02)
 
 

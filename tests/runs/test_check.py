@@ -36,7 +36,7 @@ def test_a_file_without_a_task_gets_one_that_can_be_kept(tmp_path: Path, capsys:
     assert main([str(path)]) == 0
     shown = capsys.readouterr().out
     assert "columns separated by semicolons" in unwrapped(shown)
-    assert "column 'question' is read as 'source'" in shown
+    assert "column 'question'" in shown
     assert "one is guessed" in shown
     assert not task_file.exists()
     assert main([str(path), "--write-task", str(task_file)]) == 0
@@ -125,7 +125,7 @@ def test_it_says_where_a_compile_would_refuse_and_what_to_name_where_nothing_is_
     named = ["--task", "summarization", "--columns", "source=question,text=answer"]
     assert main([str(path), *named]) == 0
     shown = capsys.readouterr().out
-    assert shown.endswith("Say which columns hold ratings, e.g. --columns coherence=COLUMN\n")
+    assert "--columns coherence=COLUMN" in shown
     assert "--estimate" not in shown
     assert main([str(path), *named[:3], named[3] + ",coherence=helpful"]) == 0
     assert "compile would refuse: too few" in capsys.readouterr().out

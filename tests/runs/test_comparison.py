@@ -85,7 +85,6 @@ def test_judges_share_calls_and_each_has_the_scores_and_the_costs_that_it_has_al
 def test_dollars_are_for_a_thousand_items_of_the_judge_alone() -> None:
     entries, _ = scored(resolve_lm(arguing(9)), "single", "debate", "rouge-l")
     usage = entries["debate"].usage
-    assert usage is not None
     priced, unknown = (
         {one.name: one.usd for one in compare_all(SETUP, entries, baseline="single", price=price).results}
         for price in (Price(1.0, 1.0, 2.0), None)
@@ -105,7 +104,8 @@ def test_an_entrant_that_fails_does_not_take_the_others_along() -> None:
         done = evaluated(runner, SETUP, both)
     entries, failed = done.judges, done.failed
     assert list(entries) == ["single"]
-    assert failed == {"broken": "log-probabilities are not to be had here remedy: choose another mode"}
+    assert list(failed) == ["broken"]
+    assert "choose another mode" in failed["broken"]
     # As the baseline it leaves the table without differences.
     comparison = compare_all(SETUP, entries, baseline="broken", failed=failed)
     assert comparison.differences == {}

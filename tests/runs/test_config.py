@@ -131,7 +131,7 @@ def test_a_key_that_is_given_as_a_flag_says_how_it_is_written(argv: tuple[str, .
 
 
 def test_a_flag_that_is_refused_says_what_became_of_it_and_shows_no_password() -> None:
-    assert refused("stew", "--oil=2").remedy == "the dish decides"
+    assert "the dish decides" in str(refused("stew", "--oil=2").remedy)
     error = refused("stew", "--note", "postgresql://judge:Sesame-9417@db.example/replies")
     assert "Sesame" not in str(error)
     assert "db.example/replies" in str(error.remedy)

@@ -65,7 +65,7 @@ def test_the_lm_is_that_of_the_export_unless_another_is_asked_for(
         load(folder, **arguments).close()
         return tuple(lm.made_with[k] for k in ("spec", "api_base", "temperature", "max_tokens"))
 
-    with pytest.raises(InputError, match="the export names the server"):
+    with pytest.raises(InputError, match="names the server"):
         load(folder)
     assert made_with(api_base="http://own/v1") == ("openai/own", "http://own/v1", 0.5, 77)
     assert made_with(api_base="http://other") == ("openai/own", "http://other", 0.5, 77)

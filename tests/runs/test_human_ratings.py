@@ -54,7 +54,7 @@ def test_what_people_assessed_is_rated_data(store: str, capsys: pytest.CaptureFi
     assert set(found["Where is parcel 0?"].comments["helpfulness"]) == {"says ann", "says bob"}
     assert main(["mlflow:support chat", "--tracking-uri", store]) == 0
     assert "3 sources, 3 candidates" in capsys.readouterr().out
-    with pytest.raises(InputError, match=r"(?s)no experiment 'support chats'.*did you mean 'support chat'"):
+    with pytest.raises(InputError, match=r"(?s)'support chats'.*'support chat'"):
         data.load(rated_file("mlflow:support chats", store), TASK)
 
 
@@ -78,7 +78,6 @@ def test_a_compile_can_be_measured_on_them(store: str, tmp_path: Path) -> None:
     (tmp_path / "old.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     corpus = data.load(str(tmp_path / "old.jsonl"), TASK, ["source=question", "text=answer"])
     found = load(Settings(held_out="mlflow:support chat", tracking_uri=store), corpus)
-    assert found.held_out is not None
     assert (len(found.held_out.groups), len(found.corpus.groups)) == (3, 5)
     with pytest.raises(InputError) as caught:
         load(Settings(held_out="mlflow:nothing", tracking_uri=store), corpus)

@@ -11,7 +11,7 @@ import pytest
 from debate_judge.programs import build_preset
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.judge import Item, Verdict
+from debate_judge.programs.judge import Item
 from debate_judge.programs.roles.guide import with_guide
 from debate_judge.runs import score
 from debate_judge.runs.estimates.dry_run import EstimateTarget
@@ -59,7 +59,6 @@ def streamed(one: CompiledJudge, items: Iterator[Item]) -> tuple[list[Row], Scri
     calls = 0.0
     with JudgeRunner(lm, progress=False) as runner:
         for item, j in judge_in_order(runner, one, items):
-            assert isinstance(j, Verdict)
             told = j.transcript
             rows.append((item.group, item.candidate, item.aspect.name, j.score, told.together, told.joint))
             calls += j.calls

@@ -74,7 +74,7 @@ def test_an_export_is_probed_in_its_own_aspects_by_its_own_lm(
     assert longer["coherence"]["change"]["low"] < longer["coherence"]["change"]["value"]
     assert found["judges"]["mine"]["order"]["relevance"]["items"] == 16
     assert found["judges"]["single"]["order"]["relevance"]["change"] is None
-    assert "stand-in, not a language model" in printed
+    assert "stand-in" in printed
     assert "compiled on another split" not in printed
     # The same again asks nothing and says the same; the run holds it, too.
     replies = tmp_path / "store" / "replies" / "offline"
@@ -100,17 +100,3 @@ def test_what_it_executes_is_what_it_estimates(rated: Path, program: Path, tmp_p
     with JudgeRunner(lm, progress=False) as runner:
         evaluate(runner, plan.entrants, setup.corpus, setup.aspects, plan.perturbations, setup.seed)
     assert {round(used.calls) for used in found.total} == {lm.meter.executed.total()}
-
-
-@pytest.mark.integration
-def test_an_estimate_spends_nothing(
-    rated: Path, program: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert (
-        run(rated, tmp_path, "--judges", str(program), "--probes", "all", "--lm", "openai/gpt-4o-mini", "--estimate")
-        == 0
-    )
-    printed = capsys.readouterr().out
-    assert "Estimate for openai/gpt-4o-mini" in printed
-    assert "instruction" in printed
-    assert not (tmp_path / "store").exists()

@@ -63,14 +63,12 @@ def alone(score: Callable[[str], float | str]) -> Script:
 
 def change(effects: ProbeEffects, probe: str, aspect: str = "tone") -> float:
     found = effects[probe][aspect].change
-    assert found is not None
     assert found.value is not None
     return found.value
 
 
 def moved(effects: ProbeEffects, probe: str) -> float:
     found = effects[probe]["tone"].moved
-    assert found is not None
     assert found.value is not None
     return found.value
 
@@ -139,9 +137,6 @@ def test_a_judge_that_obeys_is_caught_by_the_share_that_it_moves() -> None:
     )
     assert 0 < moved(some, "instruction") < 1
     share = some["instruction"]["tone"].moved
-    assert share is not None
-    assert share.low is not None
-    assert share.high is not None
     assert 0 <= share.low < share.high <= 1
     every, _ = probed(build_preset("single", {}), alone(lambda t: 5 if "5" in t else value(t)), "instruction")
     assert moved(every, "instruction") == 1
@@ -242,10 +237,8 @@ def test_pairs_are_compared_in_both_orders() -> None:
     once = ChatEval({"alpha": "You are alpha."}, "none", 1, comparing=True, both_orders=False)
     effects, _ = probed(once, script, "order", "polite", setup=setup)
     found = effects["order"]["preference"].change
-    assert found is not None
     assert found.value == 1
     assert effects["polite"]["preference"].items == 2 * GROUPS
     twice = ChatEval({"alpha": "You are alpha."}, "none", 1, comparing=True)
     balanced, _ = probed(twice, script, "order", setup=setup)
-    assert balanced["order"]["preference"].change is not None
     assert balanced["order"]["preference"].change.value == 0

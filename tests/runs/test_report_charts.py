@@ -16,14 +16,14 @@ from debate_judge.runs.reports.html.blocks import (
     CostChart,
     CostPoint,
     DistributionChart,
+    IntervalValue,
     JudgesChart,
     LineChart,
     LineSeries,
     ScatterChart,
-    Span,
 )
 from debate_judge.runs.reports.html.charts import AnyChart, draw, figure
-from debate_judge.runs.reports.html.items import JudgedScores, beside_ratings
+from debate_judge.runs.reports.html.items import JudgedScores, score_charts
 from debate_judge.runs.reports.html.page import MAX_WORDS, changed_words
 
 
@@ -37,7 +37,7 @@ def beside(
         )
         for i, part in enumerate((slice(0, 1), slice(1, None)))
     ]
-    return beside_ratings((Aspect("wit", "Is it funny?", scale),), JudgedScores({"wit": groups}, on_scale=on_scale))
+    return score_charts((Aspect("wit", "Is it funny?", scale),), JudgedScores({"wit": groups}, on_scale=on_scale))
 
 
 RATINGS = (1.0, 2.0, 2.4, 2.6, 5.0, None, 3.0)
@@ -46,7 +46,6 @@ SCORES = (1.0, 4.0, 2.0, 2.5, 4.6, 3.0, None)
 
 def test_ratings_are_counted_by_rows_and_scores_by_columns_in_whole_points() -> None:
     *_, counts = beside(Scale(1, 5), RATINGS, SCORES)
-    assert isinstance(counts, Confusion)
     assert counts.labels == ("1", "2", "3", "4", "5")
     # Rated 2 and 2.4: one scored 4, one 2. Rated 2.6, scored 2.5: both are 3. What lacks either is left out.
     assert counts.counts == ((1, 0, 0, 0, 0), (0, 1, 0, 1, 0), (0, 0, 1, 0, 0), (0, 0, 0, 0, 0), (0, 0, 0, 0, 1))
@@ -54,12 +53,10 @@ def test_ratings_are_counted_by_rows_and_scores_by_columns_in_whole_points() -> 
 
 def test_shares_are_those_of_items_with_both_a_rating_and_a_score() -> None:
     drawn, spread, _ = beside(Scale(1, 5), RATINGS, SCORES)
-    assert isinstance(spread, DistributionChart)
     assert spread.edges == (0.5, 1.5, 2.5, 3.5, 4.5, 5.5)
     assert spread.ratings == (1 / 5, 2 / 5, 1 / 5, 0, 1 / 5)
     # 2.5 lies on an end, and belongs to the bin above it.
     assert spread.scores == (1 / 5, 1 / 5, 1 / 5, 1 / 5, 1 / 5)
-    assert isinstance(drawn, ScatterChart)
     assert drawn.points == ((1, 1), (2, 4), (2.4, 2), (2.6, 2.5), (5, 4.6))
     assert drawn.total == 5
 
@@ -67,14 +64,12 @@ def test_shares_are_those_of_items_with_both_a_rating_and_a_score() -> None:
 def test_a_scale_of_many_points_has_ten_equal_bins() -> None:
     tenths = [i / 10 for i in range(11)]
     _, spread = beside(Scale(0, 1, 0.01), tenths, tenths)
-    assert isinstance(spread, DistributionChart)
     # Each bin begins at a tenth; the last holds both 0.9 and 1.
     assert spread.ratings == spread.scores == pytest.approx((1 / 11,) * 9 + (2 / 11,))
 
 
 def test_scores_off_the_scale_are_drawn_and_not_counted() -> None:
     (drawn,) = beside(Scale(1, 5), RATINGS, [90.0] * 7, on_scale=False)
-    assert isinstance(drawn, ScatterChart)
     assert drawn.points == tuple((rating, 90.0) for rating in RATINGS if rating is not None)
     assert beside(Scale(1, 5), (None, 2.0), (3.0, None)) == [], "where no item has both"
 
@@ -99,8 +94,8 @@ def test_a_line_broken_elsewhere_is_no_change_and_texts_too_long_to_compare_are_
 
 
 NOTE = "offline LM: text statistics, a stand-in, not an LLM"
-PLAIN = LineSeries("plain", (Span(0.3, 0.2, 0.5), Span(0.4, 0.3, 0.6)))
-STRICT = LineSeries("strict", (Span(0.3, 0.2, 0.5), Span(None)))
+PLAIN = LineSeries("plain", (IntervalValue(0.3, 0.2, 0.5), IntervalValue(0.4, 0.3, 0.6)))
+STRICT = LineSeries("strict", (IntervalValue(0.3, 0.2, 0.5), IntervalValue(None)))
 ROUNDS = LineChart("coherence", "summary-level Spearman, 9 groups", (PLAIN, STRICT), ("plain", 1))
 
 
@@ -148,7 +143,10 @@ def test_steps_may_have_names() -> None:
 
 
 def test_judges_have_a_row_an_aspect_and_a_colour_each() -> None:
-    judges = tuple(LineSeries(name, (Span(v, v - 0.1, v + 0.1), Span(v + 0.2))) for name, v in (("a", 0.1), ("b", 0.5)))
+    judges = tuple(
+        LineSeries(name, (IntervalValue(v, v - 0.1, v + 0.1), IntervalValue(v + 0.2)))
+        for name, v in (("a", 0.1), ("b", 0.5))
+    )
     axes = axes_of(JudgesChart("held-out", "Spearman", ("style", "average"), judges, (0.8, None)))
     assert [t.get_text() for t in axes.get_yticklabels()] == ["style", "average"]
     assert legend(axes)[:2] == ["a", "b"]

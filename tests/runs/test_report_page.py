@@ -18,6 +18,7 @@ from debate_judge.runs.reports.html.blocks import (
     CostChart,
     CostPoint,
     DataTable,
+    IntervalValue,
     JudgesChart,
     LineChart,
     LineSeries,
@@ -25,11 +26,10 @@ from debate_judge.runs.reports.html.blocks import (
     Quotation,
     ReportBlock,
     Section,
-    Span,
     TextChange,
 )
 from debate_judge.runs.reports.html.document import DebateTexts, Report
-from debate_judge.runs.reports.html.items import JudgedScores, beside_ratings, debates_of
+from debate_judge.runs.reports.html.items import JudgedScores, debates_of, score_charts
 from debate_judge.runs.reports.html.page import Page
 from tests.browser import Browser, OpenPage, needs_browser
 
@@ -115,7 +115,7 @@ def judged(on: Corpus) -> dict[str, JudgedScores]:
 def report(on: Corpus, *blocks: ReportBlock) -> tuple[Report, DebateTexts]:
     judges = judged(on)
     debates, texts = debates_of(on, ASPECTS, judges, "id")
-    drawn = [*beside_ratings(ASPECTS, judges["debate"]), *beside_ratings(ASPECTS, judges["metric"])]
+    drawn = [*score_charts(ASPECTS, judges["debate"]), *score_charts(ASPECTS, judges["metric"])]
     sections = (Section("First", blocks), Section("Scores against ratings", tuple(drawn))) if blocks else ()
     labels = {"source": "article", "candidate": "summary", "context": "background"}
     return Report("compile", "toy", "Toy", "id", sections, debates, "an LM of paper", labels=labels), texts
@@ -123,7 +123,7 @@ def report(on: Corpus, *blocks: ReportBlock) -> tuple[Report, DebateTexts]:
 
 def blocks(text: str) -> tuple[ReportBlock, ...]:
     """Everything that a section may hold, with the text wherever there is one."""
-    spans = (Span(0.5, 0.4, 0.6), Span(None), Span(0.7))
+    spans = (IntervalValue(0.5, 0.4, 0.6), IntervalValue(None), IntervalValue(0.7))
     point = CostPoint(1.0, 0.5, text)
     return (
         Paragraph(text, text),
@@ -181,8 +181,8 @@ def test_hostile_texts_are_shown_and_do_nothing(
     assert page.value("getComputedStyle(document.querySelector('main')).display") == "block"
     # Each chart is whole, and each text that HTML can hold stands there letter by letter.
     assert page.value("document.querySelectorAll('svg').length") == 4 * len(SHORT) + 6
-    first_quotation = page.value("[...document.querySelectorAll('blockquote')].map(b => b.textContent)")
-    assert first_quotation == [text.replace("\0", "").replace("\ud83d", "?") for text in SHORT]
+    quoted = page.value("[...document.querySelectorAll('blockquote')].map(b => b.textContent)")
+    assert quoted == [text.replace("\0", "").replace("\ud83d", "?") for text in SHORT]
 
 
 def test_every_text_arrives_letter_by_letter(browser: Browser, tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_wide_intervals_are_left_to_people(measured: Command, capsys: pytest.Cap
 
 def test_from_python(measured: Command) -> None:
     with load(measured.program) as judge:
-        low, high = judge.intervals(0.8)["tone"].interval(1.5), judge.intervals(0.8)["tone"].interval(4.5)
+        low, high = judge.intervals(0.8)["tone"].at(1.5), judge.intervals(0.8)["tone"].at(4.5)
         assert low.width > high.width > 0
     bad = json.loads((Path(measured.program) / "manifest.json").read_text())
     bad["evidence"][RECORDED]["aspects"]["tone"][0].pop("texts")
@@ -82,5 +82,4 @@ def test_groups_without_ratings_are_left_out() -> None:
 
     groups = [GroupScores(f"g{i}", ("a",), (None if i % 2 else 3.0,), (2.5 + i / 10,)) for i in range(40)]
     found = fit_intervals(groups, TASK.aspects[0].scale, 0.8)
-    assert found is not None
     assert (found.sources, len(found.scores)) == (20, 20)

@@ -159,12 +159,11 @@ def test_what_strangers_are_not_told(judge: LoadedJudge, monkeypatch: pytest.Mon
         question = {"source": "", "text": "t"}
         assert httpx.post(f"{url}/score", json=question, headers={"Host": "evil.example"}).status_code == 421
         answer = httpx.post(f"{url}/score", json=question)
-        assert (answer.status_code, answer.json()) == (502, {"detail": "the judge's LM cannot be used at present"})
-    failed = replace(
-        empty_text_score(), unscored="lm error", reason="lm error: http://10.1.2.3/v1 refused the connection"
-    )
-    assert AspectAnswer.of(failed).reason == "lm error: see the log of the service"
-    assert AspectAnswer.of(empty_text_score()).reason == "no text: the text is empty"
+        assert (answer.status_code, list(answer.json())) == (502, ["detail"])
+        assert "10.1.2.3" not in answer.text
+    failed = replace(empty_text_score(), unscored="lm error", reason="lm error: http://10.1.2.3/v1 refused")
+    assert "10.1.2.3" not in AspectAnswer.of(failed).reason
+    assert AspectAnswer.of(empty_text_score()).reason == empty_text_score().reason
 
 
 def test_loopback_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,7 +202,6 @@ def test_the_command_serves_and_stops_when_it_is_told_to(tmp_path: Path) -> None
         command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=environment
     )
     try:
-        assert process.stderr is not None
         lines = []
         for line in process.stderr:
             lines.append(line)

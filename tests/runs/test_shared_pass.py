@@ -44,20 +44,6 @@ def test_results_come_by_job_in_the_order_of_its_items() -> None:
     assert done.failed == {}
 
 
-def test_calls_that_several_judges_need_are_made_once_even_while_they_fly() -> None:
-    lm = resolve_lm(arguing(1), latency=0.01, concurrency=100)
-    with JudgeRunner(lm) as runner:
-        run_shared_pass(
-            runner,
-            [job("a", DebateConfig(2)), job("b", DebateConfig(2)), job("c", DebateConfig(0))],
-            "test",
-        )
-    # Scorer, Critic objects, Scorer, Critic content: four calls an item, whoever asks.
-    assert lm.meter.executed == {"scorer": 12, "critic": 12}
-    assert len(lm.prompts) == len(set(lm.prompts)) == 24
-    assert lm.meter.requested.total() == 24 + 24 + 6
-
-
 def test_each_judge_is_charged_what_it_would_have_used_alone() -> None:
     configs = {"single": DebateConfig(0), "debate": DebateConfig(2), "settled": DebateConfig(1, True)}
 

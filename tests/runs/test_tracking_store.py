@@ -164,7 +164,6 @@ def tracking(store: Path, experiment: str, name: str) -> Started:
     """A process that tracks a run until its input ends, and the run's id."""
     arguments = [sys.executable, "-c", _TRACK, str(store), experiment, name]
     process = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
     return process, process.stdout.readline().strip()
 
 

@@ -140,21 +140,10 @@ def test_bad_lines_are_reported_with_their_place_and_stop_no_other(
     assert path.read_bytes() == before
 
 
-def test_a_file_that_cannot_be_read_stops_no_other(tmp_path: Path) -> None:
-    write_jsonl(tmp_path / "a.jsonl", range(3))
-    (tmp_path / "b.parquet").write_bytes(b"no parquet")
-    (tmp_path / "c.csv").write_text('group,source,text\ng8,m,reply 1\ng9,m,reply 2\ng9,"m,reply 3\n', encoding="utf-8")
-    found, _ = read(tmp_path / "*")
-    assert [one.id for one in found if isinstance(one, RatedGroup)] == ["g0", "g1", "g2", "g8"]
-    errors = [one for one in found if isinstance(one, InputError)]
-    assert [(Path(str(one.file)).name, one.line) for one in errors] == [("b.parquet", None), ("c.csv", 4)]
-
-
 def test_columns_have_the_names_that_the_user_gives(tmp_path: Path, memory: str) -> None:
     text = "id,question,answer\n1,who?,reply 1\n1,who?,reply 2\n"
     fsspec.filesystem("memory").pipe_file("/texts/in.csv", text.encode())
     ((found,), _) = read(f"{memory}/in.csv", columns=("group=id", "source=question", "text=answer"))
-    assert isinstance(found, RatedGroup)
     assert [c.text for c in found.candidates] == ["reply 1", "reply 2"]
     ((error,), _) = read(f"{memory}/in.csv", columns=("source=question",))
     assert "memory:///texts/in.csv" in str(error)

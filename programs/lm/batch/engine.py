@@ -145,7 +145,7 @@ class BatchEngine:
         call = self._calls[key] = _BatchCall(key, role, (CALL_TAG.get() or CallTag()).round, line, future)
         try:
             if (reply := await self._store.get(key)) is not None:
-                # A job of an earlier process has brought it since the caller's lookup.
+                # A job of an earlier process has stored it since the caller's lookup.
                 return reply
             if key in self._unreadable:
                 raise self._unreadable[key]

@@ -174,7 +174,7 @@ class BatchService:
                 # The provider deletes files after some weeks.
                 _LOG.warning("a file of batch job %s is gone; its calls are made again", batch.id)
         id_counts = Counter(id_ for key, completion, _ in answers for id_ in (key, completion) if id_)
-        message = f"batch job {batch.id} has answers that cannot be told apart; they are not used"
+        message = f"batch job {batch.id} has ambiguous answers, which are not used"
         ambiguous = dspy.LMServerError(message, model=self._model)
         return {
             key: ambiguous if id_counts[key] > 1 or id_counts[completion] > 1 else outcome
@@ -275,7 +275,7 @@ async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 async def _limit_body(response: httpx.Response) -> None:
     """Reject a compressed body, and limit the size of any other."""
     if response.headers.get("Content-Encoding", "identity").lower() != "identity":
-        raise httpx.DecodingError("the answer is compressed, which was not asked for")
+        raise httpx.DecodingError("the answer is compressed, although the request excludes that")
     max_bytes = MAX_FILE_BYTES if response.request.url.path.endswith("/content") else MAX_RESPONSE_BYTES
     response.stream = _LimitedStream(response.stream, max_bytes)  # type: ignore[arg-type]
 

@@ -80,7 +80,7 @@ def check_headers(response: aiohttp.ClientResponse) -> None:
     if (response.content_length or 0) > BODY_LIMIT:
         raise RejectedResponseError("the answer is too long")
     if response.headers.get("Content-Encoding", "identity").lower() != "identity":
-        raise RejectedResponseError("the answer is compressed, which was not asked for")
+        raise RejectedResponseError("the answer is compressed, although the request excludes that")
 
 
 class _CountingSocket(socket.socket):

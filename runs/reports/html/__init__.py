@@ -1,4 +1,4 @@
-"""A run's report as one self-contained HTML page: what it shows, how it is drawn, where it is kept and found again.
+"""A run's report as one self-contained HTML page: its blocks, its charts, and its files.
 
-Uses the export room, and MLflow to find reports again; what a page says is handed in, and it knows no tuning.
+Uses `export`, and MLflow to read logged reports; the content of a page is passed in by compile and comparison.
 """

@@ -1,7 +1,6 @@
 """The blocks of a report's sections as plain values: paragraphs, tables, texts, and charts as their numbers.
 
-A section is a title over blocks; the page shows whatever sections there are, so that a further one is a further
-`Section`. Charts are drawn when the page is made.
+The page shows whatever `Section`s a report has. Charts are drawn when the page is made.
 """
 
 from __future__ import annotations
@@ -16,15 +15,15 @@ from debate_judge.runs.reports.tables import DataTable as DataTable
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """A value with its 95 % interval; None where there is none."""
+class IntervalValue:
+    """A value of a chart with its 95 % interval; None where undefined."""
 
     value: float | None
     low: float | None = None
     high: float | None = None
 
     @classmethod
-    def of(cls, figure: Agreement | Difference) -> Span:
+    def of(cls, figure: Agreement | Difference) -> IntervalValue:
         return cls(figure.value, figure.low, figure.high)
 
 
@@ -34,14 +33,14 @@ class Paragraph:
 
     text: str
     lead: str = ""
-    """What stands before it in bold, e.g. a question."""
+    """Printed before it in bold, e.g. a question."""
     look: Literal["plain", "warning", "small"] = "plain"
     kind: Literal["paragraph"] = "paragraph"
 
 
 @dataclass(frozen=True, slots=True)
 class Quotation:
-    """A longer text as it stands, e.g. a guide to the raters."""
+    """A longer text quoted in full, e.g. a guide to the raters."""
 
     title: str
     text: str
@@ -50,7 +49,7 @@ class Quotation:
 
 @dataclass(frozen=True, slots=True)
 class TextChange:
-    """A text before and after, shown as a difference word by word."""
+    """A text before and after, shown as a word diff."""
 
     title: str
     before: str
@@ -60,10 +59,10 @@ class TextChange:
 
 @dataclass(frozen=True, slots=True)
 class LineSeries:
-    """One line or kind of point of a chart: a value for each step or row."""
+    """One series of a chart: a value for each step or row."""
 
     name: str
-    values: tuple[Span, ...]
+    values: tuple[IntervalValue, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +73,7 @@ class LineChart:
     measure: str
     series: tuple[LineSeries, ...]
     chosen: tuple[str, int] | None = None
-    """Series and n of the choice."""
+    """(series, n) of the chosen judge."""
     x: str = "rounds n (0 is a single call of the Scorer)"
     ticks: tuple[str, ...] = ()
     """Names of the steps, if these are not numbers of rounds."""
@@ -83,7 +82,7 @@ class LineChart:
 
 @dataclass(frozen=True, slots=True)
 class CostPoint:
-    """Something that was tried."""
+    """A judge that was tried, as a point of a chart."""
 
     calls: float
     agreement: float
@@ -98,7 +97,7 @@ class CostChart:
     measure: str
     tried: tuple[CostPoint, ...]
     front: tuple[CostPoint, ...]
-    """Of these, the points that no other beats in both, by calls."""
+    """The Pareto front of `tried`, by calls."""
     chosen: CostPoint | None = None
     kind: Literal["cost"] = "cost"
 
@@ -113,7 +112,7 @@ class JudgesChart:
     series: tuple[LineSeries, ...]
     """Judge -> a value for each row."""
     ceiling: tuple[float | None, ...] = ()
-    """For each row how well a rater agrees with the others; empty where single raters are not known."""
+    """The human ceiling of each row; empty without individual ratings."""
     kind: Literal["judges"] = "judges"
 
 
@@ -125,9 +124,9 @@ class ScatterChart:
     low: float
     high: float
     points: tuple[tuple[float, float], ...]
-    """Mean rating and score, at most so many as can be told apart."""
+    """(mean rating, score) of items, a sample if there are many."""
     total: int
-    """Items that the points are drawn from."""
+    """Number of all items."""
     on_scale: bool = True
     """Whether the scores lie on the scale of the ratings."""
     kind: Literal["scatter"] = "scatter"
@@ -178,4 +177,4 @@ class Section:
     title: str
     blocks: tuple[ReportBlock, ...]
     figures: bool = True
-    """Whether it shows figures that an LM has a part in; where that is a stand-in, the section says so."""
+    """Whether its figures depend on the LM, so that the page marks those of a stand-in."""

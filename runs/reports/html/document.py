@@ -1,6 +1,6 @@
-"""A report as plain values: its sections, its debates and, apart from it, their texts; to `report.json` and back.
+"""A report as plain values: sections and debates, with the texts of the data apart; to `report.json` and back.
 
-The texts are apart because a report must be able to go where they may not: without them it quotes none.
+The texts are apart so that a report can be logged and shared without them.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.files.records import Record, input_error
 from debate_judge.runs.reports.html.blocks import Section
 
-AGAIN = "run the compile or comparison again, without report=none (--config); finished calls are not paid for again"
-"""What to do where a report is missing or broken."""
+REMEDY = "run the compile or comparison again, without report=none (--config); finished calls are not paid for again"
+"""For reports that are missing or broken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +30,11 @@ class PathStep:
 
 @dataclass(frozen=True, slots=True)
 class JudgeOutcome:
-    """What one judge made of one item."""
+    """The result of one judge on one item."""
 
     score: float | None
-    """None where there is none."""
     stop: str
-    """Why the judge stopped, or why there is no score."""
+    """Reason why the judge stopped, or why there is no score."""
     rounds: int
     calls: float | None
     """LM calls; None for scores from a file."""
@@ -48,7 +47,7 @@ class JudgeOutcome:
 
 @dataclass(frozen=True, slots=True)
 class RatedDebate:
-    """A candidate in one aspect: its ratings and what the judges made of it."""
+    """A candidate in one aspect: its ratings and the judges' outcomes."""
 
     group: str
     candidate: str
@@ -72,43 +71,43 @@ class AspectScale:
 
 @dataclass(frozen=True, slots=True)
 class BrowsedJudge:
-    """A judge whose outcomes can be looked through."""
+    """A judge whose debates are on the page."""
 
     name: str
     on_scale: bool = True
-    """Whether its scores lie on the aspects' scales, so that they can be set beside ratings."""
+    """Whether its scores are on the aspects' scales, so that they can be compared with ratings."""
 
 
 @dataclass(frozen=True, slots=True)
 class Debates:
-    """What can be looked through."""
+    """The debates on the page, without texts."""
 
     judges: tuple[BrowsedJudge, ...] = ()
-    """The first is the one that the page begins with."""
+    """The page first shows the debates of the first judge."""
     aspects: tuple[AspectScale, ...] = ()
     items: tuple[RatedDebate, ...] = ()
     left_out: int = 0
-    """Items beyond those that are kept."""
+    """Number of items that are not on the page."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One page."""
+    """A report, from which its page is made."""
 
     subject: Literal["compile", "comparison"]
     name: str
     title: str
     identity: str
-    """Equal for reports of the same run; the texts name theirs by it."""
+    """Equal for reports of the same run; identifies the report's texts."""
     sections: tuple[Section, ...]
     debates: Debates
     stand_in: str = ""
-    """What must stand beside the figures where the LM was a stand-in."""
+    """A notice for the figures where the LM was a stand-in, else empty."""
     format: Literal["debate-judge report"] = "debate-judge report"
     version: Literal[1] = 1
-    """Raised when a field is renamed or gets another meaning; reports of other versions are not read."""
+    """Increased when a field is renamed or changes its meaning; reports of other versions are not read."""
     labels: dict[str, str] = field(default_factory=dict)
-    """Source, candidate and context -> what the task calls them."""
+    """`source`, `candidate` and `context` -> the task's label."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,16 +115,16 @@ class ItemTexts:
     """The texts of a `RatedDebate`."""
 
     comments: tuple[str, ...]
-    """Of the raters, about the aspect."""
+    """The raters' comments about the aspect."""
     turns: tuple[tuple[str, ...], ...]
-    """Judge by judge the texts of the turns."""
+    """For each judge the texts of the turns."""
     details: tuple[str, ...]
-    """Judge by judge why there is no score."""
+    """For each judge why there is no score, else empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class DebateTexts:
-    """What a report without texts leaves out: everything that is, or could quote, a text of the data."""
+    """All texts that a report without texts leaves out, because they are texts of the data or may quote them."""
 
     report: str
     """The report's `identity`."""
@@ -134,7 +133,7 @@ class DebateTexts:
     candidates: dict[str, dict[str, str]]
     """Group -> candidate -> its text."""
     items: tuple[ItemTexts, ...]
-    """In the order of the report's."""
+    """In the order of the report's items."""
     version: Literal[1] = 1
 
 
@@ -151,22 +150,22 @@ def to_json(value: Report | DebateTexts) -> dict[str, Any]:
     return record
 
 
-def report_from(content: str | bytes, place: str) -> Report:
-    """The report whose JSON was kept at `place`, which error messages name.
+def report_from(content: str | bytes, location: str) -> Report:
+    """Parse a report; error messages name its `location`.
 
     Raises:
         InputError: It is no report, or one of another version.
     """
-    return _read(_REPORT, content, place)
+    return _read(_REPORT, content, location)
 
 
-def texts_from(content: str | bytes, place: str, report: Report) -> DebateTexts:
-    """The texts of a report, whose JSON was kept at `place`.
+def texts_from(content: str | bytes, location: str, report: Report) -> DebateTexts:
+    """Parse the texts of a report; error messages name their `location`.
 
     Raises:
-        InputError: They are no texts of a report, or of another one.
+        InputError: They are no texts of a report, or those of another one.
     """
-    texts, items = _read(_TEXTS, content, place), report.debates.items
+    texts, items = _read(_TEXTS, content, location), report.debates.items
     turns = [tuple(len(outcome.path) for outcome in item.outcomes) for item in items]
     fits = texts.report == report.identity and turns == [
         tuple(map(len, item_texts.turns)) for item_texts in texts.items
@@ -174,19 +173,19 @@ def texts_from(content: str | bytes, place: str, report: Report) -> DebateTexts:
     known = texts.candidates.keys() & texts.sources.keys()
     if not fits or any(i.group not in known or i.candidate not in texts.candidates[i.group] for i in items):
         problem = "these are the texts of another report"
-        raise InputError(problem, file=place, expected=report.identity, found=texts.report, remedy=AGAIN)
+        raise InputError(problem, file=location, expected=report.identity, found=texts.report, remedy=REMEDY)
     return texts
 
 
-def _read(adapter: TypeAdapter[_T], content: str | bytes, place: str) -> _T:
+def _read(adapter: TypeAdapter[_T], content: str | bytes, location: str) -> _T:
     try:
         return adapter.validate_json(content)
     except ValidationError as error:
-        problem = "this is not the data of a report, or of one by another version of this project"
-        refused = input_error(error, Record({}, place, remedy=AGAIN))
+        problem = "this is no report, or a report of another version of this project"
+        refused = input_error(error, Record({}, location, remedy=REMEDY))
         raise refused.replaced(problem=problem, found=None) from None
 
 
 def printable(text: str) -> str:
-    """`text` as it can be written in UTF-8: halves of surrogate pairs are replaced."""
+    """`text` with lone surrogates replaced, which UTF-8 cannot encode."""
     return text.encode("utf-8", "replace").decode("utf-8")

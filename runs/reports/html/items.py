@@ -1,4 +1,4 @@
-"""What the reports of compiles and comparisons have in common: debates, scores beside ratings, how to run it again."""
+"""Common parts of the reports of compiles and comparisons: debates, charts of scores and ratings, how to reproduce."""
 
 from __future__ import annotations
 
@@ -32,40 +32,40 @@ from debate_judge.runs.reports.html.document import (
 from debate_judge.runs.tracking.values import versions
 
 MAX_ITEMS = 10_000
-"""Items that can be looked through; of more, those with the largest disagreement are kept."""
+"""Debates on a page; of more, those with the largest disagreement are kept."""
 
-_POINTS = 300
-"""Of a chart; more could not be told apart."""
+_MAX_POINTS = 300
+"""Points of a scatter chart."""
 
 _BINS = 10
 
 
 @dataclass(frozen=True)
 class JudgedScores:
-    """What one judge made of all candidates of a corpus."""
+    """One judge's scores of all candidates of a corpus, with its judgements."""
 
     scores: Mapping[str, Sequence[GroupScores]]
-    """Aspect -> groups in corpus order, as they are reported."""
+    """Aspect -> groups in corpus order."""
     judgements: Mapping[str, Sequence[Judgement]] = field(default_factory=dict)
-    """Aspect -> judgements in the order of `programs.judge.corpus_items`; none where the scores are from a file."""
+    """Aspect -> judgements in the order of `programs.judge.corpus_items`; empty where the scores are from a file."""
     on_scale: bool = True
 
 
 def debates_of(
     corpus: Corpus, aspects: Sequence[Aspect], judges: Mapping[str, JudgedScores], identity: str
 ) -> tuple[Debates, DebateTexts]:
-    """What can be looked through of the groups that were judged, without texts and with them; the page begins with the
-    first
-    judge. `identity` is that of the report.
+    """The debates about a corpus without texts, and their texts; the page first shows those of the first judge.
+
+    `identity` is that of the report.
     """
     items: list[RatedDebate] = []
     texts: list[ItemTexts] = []
     for aspect in aspects:
-        for number, (group, place, candidate) in enumerate(_candidates(corpus)):
+        for number, (group, index, candidate) in enumerate(_candidates(corpus)):
             outcomes, turns, details = [], [], []
             for judge in judges.values():
                 judgement = judge.judgements[aspect.name][number] if aspect.name in judge.judgements else None
-                outcomes.append(_outcome(judge.scores[aspect.name][group].scores[place], judgement))
+                outcomes.append(_outcome(judge.scores[aspect.name][group].scores[index], judgement))
                 turns.append(tuple(printable(t.text) for t in judgement.transcript.turns) if judgement else ())
                 details.append(printable(judgement.detail) if isinstance(judgement, Unscored) else "")
             ratings = tuple(candidate.ratings.get(aspect.name, ()))
@@ -78,7 +78,7 @@ def debates_of(
         tuple(AspectScale(a.name, a.definition, a.scale.low, a.scale.high, a.scale.step) for a in aspects),
         tuple(items),
     )
-    kept = _kept(debates)
+    kept = _largest_disagreements(debates)
     debates = replace(debates, items=tuple(items[i] for i in kept), left_out=len(items) - len(kept))
     return debates, DebateTexts(
         identity,
@@ -89,10 +89,10 @@ def debates_of(
 
 
 def _candidates(corpus: Corpus) -> Iterator[tuple[int, int, Candidate]]:
-    """Number of the group, place in it, candidate: in the order of the judgements."""
+    """(index of the group, index in the group, candidate), in the order of the judgements."""
     for number, group in enumerate(corpus.groups):
-        for place, candidate in enumerate(group.candidates):
-            yield number, place, candidate
+        for index, candidate in enumerate(group.candidates):
+            yield number, index, candidate
 
 
 def _outcome(score: float | None, judgement: Judgement | None) -> JudgeOutcome:
@@ -106,27 +106,25 @@ def _outcome(score: float | None, judgement: Judgement | None) -> JudgeOutcome:
     return JudgeOutcome(score, judgement.stop_reason, judgement.rounds, judgement.calls, **shared)
 
 
-def _kept(debates: Debates) -> list[int]:
-    """Places of the items that are kept, in their order."""
+def _largest_disagreements(debates: Debates) -> list[int]:
+    """Indices of the items with the largest disagreement, in the order of the items."""
     if len(debates.items) <= MAX_ITEMS:
         return list(range(len(debates.items)))
     scales = {a.name: a for a in debates.aspects}
 
-    def gap(place: int) -> float:
-        item = debates.items[place]
+    def disagreement(index: int) -> float:
+        item = debates.items[index]
         score = item.outcomes[0].score if item.outcomes else None
         if score is None or not item.ratings:
             return -1.0
         scale = scales[item.aspect]
         return abs(score - _mean(item.ratings)) / (scale.high - scale.low)
 
-    return sorted(sorted(range(len(debates.items)), key=gap, reverse=True)[:MAX_ITEMS])
+    return sorted(sorted(range(len(debates.items)), key=disagreement, reverse=True)[:MAX_ITEMS])
 
 
-def beside_ratings(
-    aspects: Sequence[Aspect], judge: JudgedScores
-) -> list[ScatterChart | DistributionChart | Confusion]:
-    """Aspect by aspect a judge's scores against the raters': each item, their spread, and counts of whole points."""
+def score_charts(aspects: Sequence[Aspect], judge: JudgedScores) -> list[ScatterChart | DistributionChart | Confusion]:
+    """For each aspect a judge's scores against the ratings: a scatter chart, distributions, and a confusion matrix."""
     charts: list[ScatterChart | DistributionChart | Confusion] = []
     for aspect in aspects:
         pairs = [
@@ -138,42 +136,44 @@ def beside_ratings(
         if not pairs:
             continue
         scale = aspect.scale
-        sampled = pairs if len(pairs) <= _POINTS else random.Random(0).sample(pairs, _POINTS)
+        sampled = pairs if len(pairs) <= _MAX_POINTS else random.Random(0).sample(pairs, _MAX_POINTS)
         charts.append(
             ScatterChart(f"{aspect.name}: each item", scale.low, scale.high, tuple(sampled), len(pairs), judge.on_scale)
         )
         if judge.on_scale:
-            edges = _edges(scale)
+            edges = _bin_edges(scale)
             ratings, scores = ([pair[side] for pair in pairs] for side in (0, 1))
             charts.append(
-                DistributionChart(f"{aspect.name}: spread", edges, _shares(ratings, edges), _shares(scores, edges))
+                DistributionChart(
+                    f"{aspect.name}: spread", edges, _histogram(ratings, edges), _histogram(scores, edges)
+                )
             )
-            if (labels := _points(scale)) is not None:
+            if (labels := _scale_points(scale)) is not None:
                 charts.append(_confusion(aspect, pairs, labels))
     return charts
 
 
-def _points(scale: Scale) -> list[float] | None:
-    """The whole points of a scale; None where they are too many, or the steps do not fill it."""
+def _scale_points(scale: Scale) -> list[float] | None:
+    """The points of a scale, step by step; None where they are too many, or the step does not divide the scale."""
     steps = (scale.high - scale.low) / scale.step
-    whole = round(steps)
-    return [scale.low + scale.step * i for i in range(whole + 1)] if abs(steps - whole) < 1e-9 and whole <= 10 else None
+    count = round(steps)
+    return [scale.low + scale.step * i for i in range(count + 1)] if abs(steps - count) < 1e-9 and count <= 10 else None
 
 
-def _edges(scale: Scale) -> tuple[float, ...]:
-    """Bins around the points of the scale, or equal ones where it has too many."""
-    points = _points(scale)
+def _bin_edges(scale: Scale) -> tuple[float, ...]:
+    """Edges of bins around the points of the scale, or of equal bins where it has too many points."""
+    points = _scale_points(scale)
     if points is not None:
         return (*(p - scale.step / 2 for p in points), points[-1] + scale.step / 2)
     width = (scale.high - scale.low) / _BINS
     return tuple(scale.low + width * i for i in range(_BINS + 1))
 
 
-def _shares(values: Sequence[float], edges: Sequence[float]) -> tuple[float, ...]:
+def _histogram(values: Sequence[float], edges: Sequence[float]) -> tuple[float, ...]:
     width, last = edges[1] - edges[0], len(edges) - 2
     counts = [0] * (last + 1)
     for value in values:
-        # Rounded, for 0.3 / 0.1 is slightly less than 3.
+        # Rounded, because 0.3 / 0.1 is slightly less than 3.
         counts[min(max(int(round((value - edges[0]) / width, 9)), 0), last)] += 1
     return tuple(count / len(values) for count in counts)
 
@@ -191,12 +191,12 @@ def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-def labels_of(task: Task) -> dict[str, str]:
-    """What the page calls the texts."""
+def text_labels(task: Task) -> dict[str, str]:
+    """The task's labels of source, candidate and context."""
     return {"source": task.source_label, "candidate": task.candidate_label, "context": task.context_label}
 
 
 def reproduce_blocks(command: str, rows: Sequence[tuple[str, str]]) -> list[ReportBlock]:
-    """How a run is carried out again: its command, and what else decides its result."""
+    """How to reproduce a run: its command, and the versions that its result depends on."""
     installed = ", ".join(f"{name} {version}" for name, version in versions().items())
     return [Quotation("Command", command), DataTable(("what", "value"), [*rows, ("versions", installed)])]

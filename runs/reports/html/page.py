@@ -1,8 +1,8 @@
-"""Makes the page of a report: one HTML file that asks for nothing from outside and runs no script but its own.
+"""Makes the page of a report: one HTML file that loads nothing from outside and runs no script but its own.
 
-Texts under evaluation are hostile here, too. Whatever the template shows is escaped; the debates travel as JSON, whose
-signs that HTML could read are written as escapes, and the page's script puts them into the document as text. The page's
-policy (CSP) allows that one script, by its hash, and no address at all.
+Texts under evaluation are hostile here, too. Everything in the template is escaped; the debates are embedded as JSON
+without characters that HTML could interpret, and the page's script inserts them into the document as text. The page's
+content security policy allows that one script, by its hash, and no address at all.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
 MAX_WORDS = 20_000
-"""Of both texts together; longer ones are shown one after the other."""
+"""Words of both texts together up to which they are compared; longer ones are shown one after the other."""
 
-_FIGURE = r"[-−+<>~]?\s?\$?\d[\d.,]*\s?%?"
-_NUMBER = re.compile(rf"{_FIGURE}(\s?/\s?{_FIGURE})*( \*)?( \[[^\]]*\])?")
-"""Also several with a slash between them, the star of a best value, and an interval."""
+_ONE_NUMBER = r"[-−+<>~]?\s?\$?\d[\d.,]*\s?%?"
+_NUMBER = re.compile(rf"{_ONE_NUMBER}(\s?/\s?{_ONE_NUMBER})*( \*)?( \[[^\]]*\])?")
+"""A number, or several with slashes between them; it may have the star of a best value, and an interval."""
 
 
 _CHARTS = (LineChart, CostChart, JudgesChart, ScatterChart, DistributionChart)
@@ -52,14 +52,15 @@ class Page:
         self._report = report
         names = (f"c{number}" for number in count(1))
         self._sections = [
-            (f"s{number}", section, _parts(section.blocks, names)) for number, section in enumerate(report.sections)
+            (f"s{number}", section, _template_parts(section.blocks, names))
+            for number, section in enumerate(report.sections)
         ]
 
     def html(self, texts: DebateTexts | None = None) -> str:
         """The page, with the texts of the data if they are given."""
         from markupsafe import Markup
 
-        script = _file("report.js")
+        script = _read_file("report.js")
         payload = {
             "debates": to_json(self._report)["debates"],
             "texts": None if texts is None else to_json(texts),
@@ -70,17 +71,17 @@ class Page:
             sections=self._sections,
             full=texts is not None,
             policy=_policy(script),
-            style=Markup(_file("report.css")),
+            style=Markup(_read_file("report.css")),
             script=Markup(script),
-            data=Markup(embedded(payload)),
+            data=Markup(json_for_script(payload)),
         )
         return printable(page)
 
 
-def embedded(value: object) -> str:
-    """JSON that can stand in a `<script>` element: pure ASCII, without a sign that HTML could read."""
+def json_for_script(value: object) -> str:
+    """JSON for a `<script>` element: pure ASCII, without characters that HTML could interpret."""
     text = json.dumps(value, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
-    # None of the three stands outside of a JSON text, so that the escape always is one of a character.
+    # The three occur in JSON only inside strings, where these escapes are valid.
     return text.replace("&", r"\u0026").replace("<", r"\u003c").replace(">", r"\u003e")
 
 
@@ -98,8 +99,8 @@ def _policy(script: str) -> str:
     return "; ".join(rules)
 
 
-def _parts(blocks: Sequence[ReportBlock], names: Iterator[str]) -> list[tuple[str, Any]]:
-    """What the template shows: charts that follow each other stand side by side, and so do quotations."""
+def _template_parts(blocks: Sequence[ReportBlock], names: Iterator[str]) -> list[tuple[str, Any]]:
+    """(kind, content) for the template; consecutive charts are one part, and so are consecutive quotations."""
     parts: list[tuple[str, Any]] = []
     for kind, run in groupby(blocks, lambda b: "charts" if isinstance(b, (*_CHARTS, Confusion)) else b.kind):
         if kind == "charts":
@@ -112,10 +113,10 @@ def _parts(blocks: Sequence[ReportBlock], names: Iterator[str]) -> list[tuple[st
 
 
 def _side_by_side(blocks: Sequence[ReportBlock], names: Iterator[str]) -> dict[str, Any]:
-    """The drawn charts, and apart from them the part of their legends that all have in common."""
+    """The drawn charts, and the legend entries that all have in common."""
     blocks_drawn = [draw(block, next(names)) if isinstance(block, _CHARTS) else block for block in blocks]
     legends = [part.legend for part in blocks_drawn if isinstance(part, DrawnChart) and part.legend]
-    # A number stands for a point of its own chart.
+    # A number marks a point of its own chart.
     common = [e for e in legends[0] if all(e in other for other in legends) and not e.mark.isdigit()] if legends else []
     shared = common if len(legends) > 1 else []
     without_shared = [
@@ -132,31 +133,31 @@ def _template() -> Template:
 
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"svg": Markup, "with_interval": with_interval}
-    environment.globals |= {"changed_words": changed_words, "column_looks": column_looks}
-    return environment.from_string(_file("report.html.j2"))
+    environment.globals |= {"changed_words": changed_words, "column_classes": column_classes}
+    return environment.from_string(_read_file("report.html.j2"))
 
 
 @cache
-def _file(name: str) -> str:
+def _read_file(name: str) -> str:
     return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
-# --- texts that are worked out before the page is made ---
+# --- functions of the template ---
 
 
 class WordRun(NamedTuple):
-    """Words that a difference treats alike."""
+    """Consecutive words of a diff that are all the same, added or removed."""
 
     kind: Literal["same", "added", "removed"]
     text: str
 
 
 def changed_words(before: str, after: str) -> list[WordRun]:
-    """The words of both texts in order, each kept, removed or added; blanks go with the word before them."""
+    """A word diff of two texts; whitespace belongs to the word before it."""
     old, new = (re.findall(r"\s*\S+\s*|\s+", text) for text in (before, after))
     if len(old) + len(new) > MAX_WORDS:
         return [run for run in (WordRun("removed", before), WordRun("added", after)) if run.text]
-    # Words are compared without the blanks around them, so that a line broken elsewhere is no change.
+    # Words are compared without whitespace, so that another line break is no change.
     matcher = difflib.SequenceMatcher(None, [w.strip() for w in old], [w.strip() for w in new], autojunk=False)
     runs: list[WordRun] = []
     for kind, start, end, new_start, new_end in matcher.get_opcodes():
@@ -168,20 +169,20 @@ def changed_words(before: str, after: str) -> list[WordRun]:
     return runs
 
 
-def column_looks(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """For each column `number` where it holds numbers alone, dashes aside, `long` where it holds prose, or nothing."""
+def column_classes(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """The CSS class of each column: `number` for numbers and dashes, `long` for prose, else empty."""
     columns = [[row[i] for row in rows if i < len(row)] for i in range(len(header))]
-    return [_column_look(cells) for cells in columns]
+    return [_column_class(cells) for cells in columns]
 
 
-def _column_look(cells: Sequence[str]) -> str:
-    known = [cell for cell in cells if cell not in ("", "–")]
-    if known and all(_NUMBER.fullmatch(cell) for cell in known):
+def _column_class(cells: Sequence[str]) -> str:
+    filled = [cell for cell in cells if cell not in ("", "–")]
+    if filled and all(_NUMBER.fullmatch(cell) for cell in filled):
         return "number"
-    return "long" if any(len(cell) > 28 for cell in known) else ""
+    return "long" if any(len(cell) > 28 for cell in filled) else ""
 
 
 def with_interval(cell: str) -> tuple[str, str]:
-    """A cell as its value and its interval, which may stand below it."""
+    """The value and the interval of a cell."""
     value, bracket, rest = cell.partition(" [")
     return (value, "[" + rest) if bracket and cell.endswith("]") else (cell, "")

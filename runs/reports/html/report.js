@@ -1,5 +1,5 @@
 "use strict";
-// Looks through the debates. Rows are drawn as they come into view; every text is put in as text, never as markup.
+// Lists and shows the debates. Rows are drawn when they scroll into view; texts are inserted as text, never as markup.
 (() => {
   const page = JSON.parse(document.getElementById("data").textContent);
   const { judges, aspects, items } = page.debates;
@@ -13,10 +13,10 @@
   const browser = document.querySelector(".browser");
   const list = document.querySelector(".list");
   const space = document.querySelector(".space");
-  const shown = document.querySelector(".debate");
-  const counted = document.querySelector(".count");
+  const article = document.querySelector(".debate");
+  const countLine = document.querySelector(".count");
   let judge = 0;
-  let found = [];
+  let matches = [];
   let current = -1;
   let gaps = [];
 
@@ -26,7 +26,7 @@
     if (text !== undefined) element.textContent = text;
     return element;
   };
-  const free = (name, className, text) => {
+  const makeBidi = (name, className, text) => {
     const element = make(name, className, text);
     element.dir = "auto";
     return element;
@@ -43,11 +43,11 @@
     const last = Math.max(1, known.length - 1);
     const first = new Map();
     const end = new Map();
-    known.forEach((value, place) => { if (!first.has(value)) first.set(value, place); end.set(value, place); });
+    known.forEach((value, rank) => { if (!first.has(value)) first.set(value, rank); end.set(value, rank); });
     return values.map((value) => (value === null ? null : (first.get(value) + end.get(value)) / 2 / last));
   }
 
-  function measure() {
+  function measureGaps() {
     const scores = items.map((item) => item.outcomes[judge].score);
     gaps = items.map((item, i) => {
       if (scores[i] === null || means[i] === null) return null;
@@ -56,10 +56,10 @@
     });
     if (judges[judge].on_scale) return;
     for (const aspect of aspects) {
-      const own = items.map((_, i) => i).filter((i) => items[i].aspect === aspect.name && gaps[i] !== null);
-      const given = ranks(own.map((i) => scores[i]));
-      const human = ranks(own.map((i) => means[i]));
-      own.forEach((i, place) => { gaps[i] = given[place] - human[place]; });
+      const scored = items.map((_, i) => i).filter((i) => items[i].aspect === aspect.name && gaps[i] !== null);
+      const scoreRanks = ranks(scored.map((i) => scores[i]));
+      const ratingRanks = ranks(scored.map((i) => means[i]));
+      scored.forEach((i, n) => { gaps[i] = scoreRanks[n] - ratingRanks[n]; });
     }
   }
 
@@ -81,8 +81,8 @@
     box.append(field);
     form.append(box);
     fields[name] = field;
-    field.addEventListener("change", later);
-    if (name === "search") field.addEventListener("input", later);
+    field.addEventListener("change", onFilterChange);
+    if (name === "search") field.addEventListener("input", onFilterChange);
   }
 
   const distinct = (values) => [...new Set(values)].sort((a, b) => (a > b ? 1 : a < b ? -1 : 0));
@@ -97,7 +97,7 @@
     ];
   }
 
-  if (judges.length > 1) choice("judge", "judge", judges.map((one, i) => [String(i), one.name]));
+  if (judges.length > 1) choice("judge", "judge", judges.map((entry, i) => [String(i), entry.name]));
   choice("aspect", "aspect", [["", "all"], ...aspects.map((aspect) => [aspect.name, aspect.name])]);
   choice("rounds", "rounds", [["", "all"]]);
   choice("state", "ended by", [["", "all"]]);
@@ -126,7 +126,7 @@
     field.value = options.some(([value]) => value === before) ? before : "";
   }
 
-  // How far the debate moved the score towards the raters' mean, from its first score on; null where it cannot be told.
+  // By how much the final score is nearer to the mean rating than the first score; null where one of them is missing.
   function moved(i) {
     const { score, path } = items[i].outcomes[judge];
     const first = path.find((step) => step.score !== null);
@@ -152,8 +152,8 @@
       sources.set(item.group, texts.sources[item.group].some((text) => text.toLowerCase().includes(wanted)));
     }
     if (sources.get(item.group)) return true;
-    const own = texts.items[i];
-    return [texts.candidates[item.group][item.candidate], ...own.comments, ...own.turns.flat()]
+    const { comments, turns } = texts.items[i];
+    return [texts.candidates[item.group][item.candidate], ...comments, ...turns.flat()]
       .some((text) => text.toLowerCase().includes(wanted));
   }
 
@@ -179,23 +179,23 @@
       if (a[1] === null || b[1] === null) return (a[1] === null) - (b[1] === null) || a[0] - b[0];
       return b[1] - a[1] || a[0] - b[0];
     });
-    found = sorted.map(([i]) => i);
-    counted.textContent = found.length.toLocaleString("en") + " of " + items.length.toLocaleString("en");
-    space.style.height = found.length * ROW + "px";
+    matches = sorted.map(([i]) => i);
+    countLine.textContent = matches.length.toLocaleString("en") + " of " + items.length.toLocaleString("en");
+    space.style.height = matches.length * ROW + "px";
     list.scrollTop = 0;
-    select(found.length ? 0 : -1);
+    select(matches.length ? 0 : -1);
     draw();
   }
 
   let waiting = 0;
-  function later(event) {
+  function onFilterChange(event) {
     clearTimeout(waiting);
     if (event.type === "input") { waiting = setTimeout(apply, 150); return; }
-    if (fields.judge && Number(fields.judge.value) !== judge) { judge = Number(fields.judge.value); change(); }
+    if (fields.judge && Number(fields.judge.value) !== judge) { judge = Number(fields.judge.value); changeJudge(); }
     apply();
   }
-  function change() {
-    measure();
+  function changeJudge() {
+    measureGaps();
     const rounds = distinct(items.map((item) => item.outcomes[judge].rounds));
     refill("rounds", [["", "all"], ...rounds.map((n) => [String(n), String(n)])]);
     refill("state", states());
@@ -205,14 +205,14 @@
 
   function draw() {
     const first = Math.max(0, Math.floor(list.scrollTop / ROW) - 4);
-    const last = Math.min(found.length, Math.ceil((list.scrollTop + list.clientHeight) / ROW) + 4);
+    const last = Math.min(matches.length, Math.ceil((list.scrollTop + list.clientHeight) / ROW) + 4);
     const rows = [];
     for (let place = first; place < last; place += 1) rows.push(row(place));
     space.replaceChildren(...rows);
   }
 
   function row(place) {
-    const i = found[place];
+    const i = matches[place];
     const item = items[i];
     const outcome = item.outcomes[judge];
     const element = make("div", "row");
@@ -221,12 +221,12 @@
     element.setAttribute("aria-selected", String(place === current));
     element.style.top = place * ROW + "px";
     element.dataset.place = String(place);
-    const name = free("div", "name");
+    const name = makeBidi("div", "name");
     name.append(make("span", "gap", gaps[i] === null ? "–" : signed(100 * gaps[i]) + " %"));
-    name.append(free("bdi", "", item.group + " · " + item.candidate));
+    name.append(makeBidi("bdi", "", item.group + " · " + item.candidate));
     element.append(name);
     const score = outcome.score === null ? "unscored: " + outcome.stop : "judge " + number(outcome.score);
-    element.append(free("div", "numbers", item.aspect + ": raters " + number(means[i]) + ", " + score));
+    element.append(makeBidi("div", "numbers", item.aspect + ": raters " + number(means[i]) + ", " + score));
     return element;
   }
 
@@ -235,12 +235,12 @@
     for (const element of space.children) {
       element.setAttribute("aria-selected", String(Number(element.dataset.place) === current));
     }
-    if (place < 0) { shown.replaceChildren(make("p", "small", "No debate meets these filters.")); return; }
+    if (place < 0) { article.replaceChildren(make("p", "small", "No debate meets these filters.")); return; }
     list.setAttribute("aria-activedescendant", "row-" + place);
     const top = place * ROW;
     if (top < list.scrollTop) list.scrollTop = top;
     if (top + ROW > list.scrollTop + list.clientHeight) list.scrollTop = top + ROW - list.clientHeight;
-    show(found[place]);
+    show(matches[place]);
   }
 
   list.addEventListener("scroll", () => requestAnimationFrame(draw), { passive: true });
@@ -249,11 +249,11 @@
     if (element) select(Number(element.dataset.place));
   });
   list.addEventListener("keydown", (event) => {
-    const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: 10, PageUp: -10, Home: -found.length, End: found.length };
+    const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: 10, PageUp: -10, Home: -matches.length, End: matches.length };
     const step = steps[event.key];
-    if (!step || !found.length) return;
+    if (!step || !matches.length) return;
     event.preventDefault();
-    select(Math.min(found.length - 1, Math.max(0, current + step)));
+    select(Math.min(matches.length - 1, Math.max(0, current + step)));
     draw();
   });
   addEventListener("resize", draw);
@@ -261,7 +261,7 @@
   // --- one debate ---
 
   function longText(text, className) {
-    const block = free("div", "text " + (className || ""), text.length > SHORT ? text.slice(0, SHORT) + " …" : text);
+    const block = makeBidi("div", "text " + (className || ""), text.length > SHORT ? text.slice(0, SHORT) + " …" : text);
     if (text.length <= SHORT) return block;
     const box = make("div");
     const more = make("button", "more", "show all " + text.length.toLocaleString("en") + " characters");
@@ -282,19 +282,19 @@
     const line = make("ol", "path");
     let before = null;
     for (const step of outcome.path) {
-      const where = step.role + (step.round ? " " + step.round : "");
-      let told = where + (step.no_issue ? ": no issue" : "");
+      const speaker = step.role + (step.round ? " " + step.round : "");
+      let label = speaker + (step.no_issue ? ": no issue" : "");
       const chip = make("span", "chip");
       if (step.score !== null) {
-        told = where + ": " + number(step.score);
+        label = speaker + ": " + number(step.score);
         if (before !== null && means[i] !== null && judges[which].on_scale && step.score !== before) {
           const nearer = Math.abs(step.score - means[i]) < Math.abs(before - means[i]);
           chip.classList.add(nearer ? "nearer" : "farther");
-          told += nearer ? " (nearer)" : " (farther)";
+          label += nearer ? " (nearer)" : " (farther)";
         }
         before = step.score;
       }
-      chip.textContent = told;
+      chip.textContent = label;
       const entry = make("li");
       entry.append(chip);
       line.append(entry);
@@ -309,8 +309,8 @@
     const outcome = items[i].outcomes[which];
     const box = make("div");
     box.append(path(i, which));
-    const told = company(outcome);
-    if (told) box.append(make("p", "small", told));
+    const note = sharedCallsNote(outcome);
+    if (note) box.append(make("p", "small", note));
     if (!texts) return box;
     texts.items[i].turns[which].forEach((text, place) => {
       const step = outcome.path[place];
@@ -318,7 +318,7 @@
       turn.classList.add(step.role.replace(/[^\w-]/g, "-") || "role");
       const score = step.score === null ? "" : ", score " + number(step.score);
       const rest = step.no_issue ? ", no issue" : "";
-      turn.append(free("p", "speaker", step.role + ", round " + step.round + score + rest), longText(text));
+      turn.append(makeBidi("p", "speaker", step.role + ", round " + step.round + score + rest), longText(text));
       box.append(turn);
     });
     const detail = texts.items[i].details[which];
@@ -326,7 +326,7 @@
     return box;
   }
 
-  function company({ together, joint }) {
+  function sharedCallsNote({ together, joint }) {
     const others = [];
     if (together > 1) others.push(together + " candidates");
     if (joint > 1) others.push(joint + " aspects");
@@ -339,11 +339,11 @@
     for (const name of ["judge", "score", "minus raters", "rounds", "ended by", "LM calls"]) head.append(make("th", "", name));
     const body = make("tbody");
     items[i].outcomes.forEach((outcome, which) => {
-      const apart = outcome.score !== null && means[i] !== null && judges[which].on_scale;
+      const comparable = outcome.score !== null && means[i] !== null && judges[which].on_scale;
       const line = make("tr");
-      line.append(free("th", "", judges[which].name));
+      line.append(makeBidi("th", "", judges[which].name));
       for (const cell of [
-        number(outcome.score), apart ? signed(outcome.score - means[i]) : "–", String(outcome.rounds),
+        number(outcome.score), comparable ? signed(outcome.score - means[i]) : "–", String(outcome.rounds),
         (outcome.score === null ? "unscored: " : "") + outcome.stop, number(outcome.calls),
       ]) line.append(make("td", "", cell));
       body.append(line);
@@ -365,14 +365,14 @@
     const several = item.ratings.length > 1 ? "; mean " + number(means[i]) : "";
     const box = make("div");
     box.append(make("p", "", "Ratings: " + values + several + " (scale " + low + " to " + high + ")"));
-    // Which rating a comment belongs to is not known: raters may leave out either of the two.
+    // Comments are not matched with ratings, because a rater may have given only one of the two.
     for (const comment of comments) box.append(make("p", "speaker", "comment of a rater"), longText(comment));
     return box;
   }
 
   function show(i) {
     const item = items[i];
-    const parts = [free("h3", "", item.group + " · " + item.candidate + " · " + item.aspect), ratings(i), outcomes(i)];
+    const parts = [makeBidi("h3", "", item.group + " · " + item.candidate + " · " + item.aspect), ratings(i), outcomes(i)];
     if (texts) {
       const [source, context] = texts.sources[item.group];
       const labels = page.labels;
@@ -384,10 +384,10 @@
     for (const which of order) {
       if (!item.outcomes[which].path.length) continue;
       const content = conversation(i, which);
-      if (which === judge) parts.push(free("h3", "", judges[which].name), content);
+      if (which === judge) parts.push(makeBidi("h3", "", judges[which].name), content);
       else parts.push(folded(judges[which].name, content));
     }
-    shown.replaceChildren(...parts);
+    article.replaceChildren(...parts);
   }
 
   addEventListener("beforeprint", () => {
@@ -403,7 +403,7 @@
     }
   });
 
-  change();
+  changeJudge();
   form.hidden = false;
   browser.hidden = false;
   form.addEventListener("submit", (event) => event.preventDefault());

@@ -1,8 +1,8 @@
 """Storage of reports, and regeneration of their pages.
 
-`report.json` and `report.html` lie beside what they report on, on the user's machine, so the page shows the debates
-with their texts. What is logged, and what is passed on (`report-share.html`), quotes no text of the data; the texts
-themselves stay in the store of the command that judged them.
+`report.json` and `report.html` are in the folder of the export or comparison, on the user's machine, so that the page
+shows the debates with their texts. Logged reports and `report-share.html` quote no text of the data; the texts are in
+the store of the command that made the report.
 """
 
 from __future__ import annotations
@@ -15,7 +15,14 @@ from pathlib import Path
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import write_errors
 from debate_judge.runs.export.from_mlflow import run_artifact
-from debate_judge.runs.reports.html.document import AGAIN, DebateTexts, Report, report_from, texts_from, to_json
+from debate_judge.runs.reports.html.document import (
+    REMEDY,
+    DebateTexts,
+    Report,
+    report_from,
+    texts_from,
+    to_json,
+)
 from debate_judge.runs.reports.html.page import Page
 
 _RUN = re.compile(r"(?:runs:/)?([0-9a-f]{32})")
@@ -30,20 +37,20 @@ class ReportFiles:
 
     @property
     def data(self) -> Path:
-        """What the pages are made from."""
+        """The report as JSON, from which pages are made."""
         return self.folder / f"{self.stem}.json"
 
     @property
     def page(self) -> Path:
-        """The page to look at, with the texts of the data unless the user wants none."""
+        """The page, with the texts of the data unless the user wants none."""
         return self.folder / f"{self.stem}.html"
 
 
-def keep(report: Report, texts: DebateTexts, files: ReportFiles, store: Path, *, full: bool) -> dict[str, str]:
-    """Write a report and its page, which has the texts if it is to be `full`, and the texts into the store.
+def write_files(report: Report, texts: DebateTexts, files: ReportFiles, store: Path, *, full: bool) -> dict[str, str]:
+    """Write a report and its page, which has the texts if it is `full`, and the texts to the store.
 
     Returns:
-        What may be logged, by the names that it has there: report and page without the texts.
+        Artifact name -> content of the report and the page without texts, which may be logged.
 
     Raises:
         InputError: A file cannot be written.
@@ -57,15 +64,15 @@ def keep(report: Report, texts: DebateTexts, files: ReportFiles, store: Path, *,
 
 
 def regenerate(address: str, store: Path | None, default_store: Path, *, share: bool = False) -> Path:
-    """Make a page again, with the texts of the data, or the one to be passed on, which quotes none; returns its path.
+    """Make a page again, with the texts of the data, or with `share` one that quotes none; returns its path.
 
     Args:
         address: Folder of an export or of a comparison's report, the `.json` file of a report, or the id of an MLflow
             run, also as `runs:/ID`.
-        store: Folder of the texts and of the embedded MLflow store; None for the one that an export lies in, else the
-            default.
-        default_store: The store of commands that name none.
-        share: Which page.
+        store: Folder of the texts and of the embedded MLflow store; by default the store that contains the export, else
+            `default_store`.
+        default_store: The store of commands without `--store`.
+        share: Whether to make the page without texts.
 
     Raises:
         InputError: There is no report, its texts are not in the store, or the page cannot be written.
@@ -86,7 +93,7 @@ def regenerate(address: str, store: Path | None, default_store: Path, *, share: 
 
 
 def _data_file(path: Path) -> Path:
-    """The JSON of a report: a file, that of an export's folder, or the only one that comparisons left in a folder."""
+    """The JSON of a report: the file itself, that in the folder of an export, or the only comparison's in a folder."""
     several = sorted(path.glob("*-report.json"))
     if path.is_dir():
         path = path / "report.json" if (path / "report.json").is_file() or len(several) != 1 else several[0]
@@ -94,21 +101,21 @@ def _data_file(path: Path) -> Path:
         return path
     if len(several) > 1:
         names = ", ".join(file.name for file in several)
-        raise InputError("several reports are here", file=path.parent, expected=f"one of {names}")
+        raise InputError("the folder has several reports", file=path.parent, expected=f"one of {names}")
     expected = "folder of an export or of a comparison, the .json file of a report, or the id of an MLflow run"
-    raise InputError("no report is here", file=path, expected=expected, remedy=AGAIN)
+    raise InputError("there is no report", file=path, expected=expected, remedy=REMEDY)
 
 
 def _texts_of(report: Report, store: Path) -> DebateTexts:
     file = _texts_file(store, report)
     if not file.is_file():
-        remedy = "name the store of the command that made it, or make the page without texts with --share, or " + AGAIN
+        remedy = "name the store of the command that made it, or make the page without texts with --share, or " + REMEDY
         raise InputError("the texts of this report are not in the store", file=file, field="--store", remedy=remedy)
     return texts_from(file.read_bytes(), str(file), report)
 
 
 def _texts_file(store: Path, report: Report) -> Path:
-    # An identity comes from a file that anyone may have written, and must not lead elsewhere.
+    # The identity is from a file that anyone may have written, and must not lead to another folder.
     return store / "reports" / (re.sub(r"\W", "_", report.identity)[:80] + ".json")
 
 
@@ -119,5 +126,5 @@ def _as_json(value: Report | DebateTexts) -> str:
 def _write(path: Path, text: str) -> None:
     with write_errors(path, "report"):
         path.parent.mkdir(parents=True, exist_ok=True)
-        # As the text has them: on no system may a line's end become another, for the page's policy holds a hash.
+        # No translation of newlines: the page's policy has a hash of its script.
         path.write_text(text, encoding="utf-8", newline="\n")
