@@ -83,7 +83,7 @@ class CompilePlan:
     settings: Settings
     data: CompileData
     judge: Judge
-    """The judge that the settings name, before any tuning; it is copied before it is asked or tuned."""
+    """The untuned judge of the settings; it is copied before it makes calls or is tuned."""
     single: Judge
     """One call of the Scorer, with the user's score mode, which debates are compared with."""
     personas: Mapping[str, str]
@@ -97,7 +97,7 @@ class CompilePlan:
 
     @property
     def statistic(self) -> Statistic:
-        """The correlation that agreement is shown in, and the objective unless that is an absolute measure."""
+        """The correlation of reported agreement; the objective, too, unless that is an absolute measure."""
         return self.settings.metric_choice.correlation
 
     @property

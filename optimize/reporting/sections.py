@@ -159,7 +159,7 @@ def _learning_curve(plan: CompilePlan, curve: LearningCurve | None) -> list[Repo
     label = correlation_label(next(iter(by_aspect.values()))[-1])
     blocks.append(LineChart("Learning curve", label, series, x="train sources learnt from", ticks=sources))
     if curve.aspects_without_knowledge:
-        blocks.append(Paragraph(learning_curve.unlearnt(curve.aspects_without_knowledge), look="small"))
+        blocks.append(Paragraph(learning_curve.other_judge_note(curve.aspects_without_knowledge), look="small"))
     return blocks
 
 

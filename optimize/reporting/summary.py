@@ -111,7 +111,11 @@ def _learning_curve(result: Result) -> list[Printed]:
     return [
         *lines,
         learning_curve.summary_text(curve.steps),
-        *([learning_curve.unlearnt(curve.aspects_without_knowledge)] if curve.aspects_without_knowledge else []),
+        *(
+            [learning_curve.other_judge_note(curve.aspects_without_knowledge)]
+            if curve.aspects_without_knowledge
+            else []
+        ),
         "",
     ]
 

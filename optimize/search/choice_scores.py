@@ -2,7 +2,7 @@
 
 No prompt depends on the number of rounds. So each variant of the judge holds its longest debate only; the scores for
 every smaller n and every granularity are derived from it without an LM call. Only a Tie-breaker after n rounds makes
-calls of its own, about the items that are still in dispute then.
+further calls, about the items that are still in dispute then.
 
 A judge must not be evaluated on train sources whose ratings it has learnt from. There a variant is represented by
 judges that learnt in the same way from other train sources (cross-fitting); where there is none, train is not used.

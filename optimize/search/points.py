@@ -22,7 +22,7 @@ class JudgeVariant:
     """One judge among those that a search chooses from."""
 
     knowledge: str
-    """What it knows about the raters: the name of a `Knowledge`, or `NO_KNOWLEDGE`."""
+    """Name of its `Knowledge` about the raters, or `NO_KNOWLEDGE`."""
     persona: str
     """Of its Critic."""
     reading: Reading = "alone"

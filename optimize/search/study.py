@@ -1,10 +1,10 @@
-"""The search: Optuna suggests knowledge of the raters, reading, persona, n and Tie-breaker, and prunes.
+"""The search: Optuna suggests knowledge about the raters, reading, persona, n and Tie-breaker, and prunes.
 
-One Optuna study for all aspects: every trial is asked about the same points, so that the choice for one aspect can lean
-on the others (`pooling`). Its value is the agreement, the mean over aspects, less `CALL_PENALTY` for each LM call per
-item. The starting points come first: single calls with every kind of knowledge, debates without any and with the best
-kinds, one round with every other persona, and the Tie-breaker after a round of the best debate. The sampler (TPE)
-suggests the others, `SUGGESTION_BATCH` at a time.
+One Optuna study for all aspects: a trial evaluates its point on every aspect, so that the choice for one can borrow
+strength from the others (`pooling`). Its value is the agreement, the mean over aspects, less `CALL_PENALTY` for each LM
+call per item. The starting points come first: single calls with every kind of knowledge, debates without any and with
+the best kinds, one round with every other persona, and the Tie-breaker after a round of the best debate. The sampler
+(TPE) suggests the others, `SUGGESTION_BATCH` at a time.
 
 Trials are evaluated on blocks of sources that double in size. After each block a trial reports its value on every
 source and aspect, and Optuna's Wilcoxon pruner compares these with the same sources and aspects of the best trial. A
@@ -268,7 +268,7 @@ class Study:
         # Knowledge adds more to a debate, which argues from it, than to a single call: the best kind is always tried.
         variants = [untuned, *rank(learnt)[: max(1, limits.knowledge_kinds - 1)]]
         yield [point for variant in variants for point in space.debate_points(variant, space.max_rounds)]
-        # A rewritten judge has a Critic of its own, which takes no other persona.
+        # A rewritten judge takes no other persona.
         exportable = [v for v in variants if v not in space.rewritten and v.knowledge not in space.not_exportable]
         best = rank(exportable[limits.cheap_only and len(exportable) > 1 :])[0]
         others = [replace(best, persona=persona) for persona in space.personas[1:]]

@@ -120,7 +120,7 @@ class DSPyOptimizerTuner(Teleprompter):
 
 
 class GuidedGEPA(DSPyOptimizerTuner):
-    """`dspy.GEPA`, from a judge with a guide to the raters on, which is a candidate of its own."""
+    """`dspy.GEPA`, starting from a judge with a guide to the raters, which is a candidate, too."""
 
     def __init__(self, tuning: Tuning) -> None:
         super().__init__(dspy.GEPA, tuning)

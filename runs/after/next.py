@@ -327,13 +327,13 @@ def _render(plan: NextSources, flags: NextFlags) -> tuple[dict[str, Any], list[P
     if plan.known_sources:
         lines.append(f"{plan.known_sources} others were used by the compile and are left out")
     lines += [f"{name} is left out: {why}; --aspects asks for it" for name, why in plan.aspects_left_out.items()]
-    header, shown = ["source", "texts"], plan.groups[:_MAX_ROWS]
-    rows = [[group.id, str(len(group.candidates))] for group in shown]
+    header, table_groups = ["source", "texts"], plan.groups[:_MAX_ROWS]
+    rows = [[group.id, str(len(group.candidates))] for group in table_groups]
     if plan.distances:
         header += ["drawn", "rankings apart"]
-        for row, group, distance in zip(rows, shown, plan.distances, strict=False):
+        for row, group, distance in zip(rows, table_groups, plan.distances, strict=False):
             row += [f"{group.sampling_probability or 1:.3f}", f"{distance:.2f}"]
-    more = len(plan.groups) - len(shown)
+    more = len(plan.groups) - len(table_groups)
     lines += ["", DataTable(header, rows), *([f"and {more} more"] if more else []), ""]
     if plan.distances:
         lines.append(
@@ -386,10 +386,10 @@ def _write_rating_file(out: str, task: Task, groups: Sequence[RatedGroup], rater
 
 def _rows(groups: Sequence[RatedGroup]) -> Iterator[dict[str, str | float]]:
     """A row for each text, all with the same columns."""
-    shown = [name for name in ("source", "context") if any(getattr(group, name) for group in groups)]
+    text_fields = [name for name in ("source", "context") if any(getattr(group, name) for group in groups)]
     chosen = any(group.sampling_probability is not None for group in groups)
     for group in groups:
-        texts = {name: getattr(group, name) for name in shown}
+        texts = {name: getattr(group, name) for name in text_fields}
         probability_column = {"drawn": group.sampling_probability or ""} if chosen else {}
         for candidate in group.candidates:
             yield {"group": group.id, **texts, "candidate": candidate.id, "text": candidate.text, **probability_column}

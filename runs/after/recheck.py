@@ -140,13 +140,13 @@ def _plan(flags: RecheckFlags) -> _RecheckPlan:
     export = find_export(flags, flags.export)
     corpus, recorded = corpus_for(export, flags.data, flags), recorded_scores_in(export.manifest)
     aspects = shared_aspects(export, corpus, flags.aspects)
-    part, known, notes = _new_part(corpus, recorded)
+    part, known_sources, notes = _new_part(corpus, recorded)
     new, again = PlannedScoring.of("new texts", export, part, aspects, flags), None
     if flags.again is not None:
         old, _, _ = sources_to_measure(corpus_for(export, flags.again, flags), recorded)
         # Replies in the store are those of the compile.
         again = replace(new, title="old texts again", corpus=old, use_store=False, preflight=False)
-    return _RecheckPlan(new, known, notes, again, recorded)
+    return _RecheckPlan(new, known_sources, notes, again, recorded)
 
 
 def _scorings(flags: RecheckFlags) -> list[PlannedScoring]:

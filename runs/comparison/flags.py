@@ -78,7 +78,7 @@ class JudgesLMFlags(EndpointFlags):
 
 @flag_group("table")
 class TableFlags:
-    """What is measured and shown."""
+    """The statistics of the table, and the outputs."""
 
     probes: Annotated[tuple[str, ...], AfterValidator(_check_probes)] = setting(
         (),

@@ -163,7 +163,7 @@ def _lm(flags: CompareFlags, named: Sequence[NamedJudge]) -> tuple[str, str | No
 
 
 def _judged_by_all(corpus: Corpus, named: Sequence[NamedJudge]) -> list[str]:
-    """The rated aspects that every export judges; empty without exports, which stands for the default aspects."""
+    """The rated aspects that every export judges; empty without exports, which means the default aspects."""
     exports = [judge.export for judge in named if judge.export is not None]
     rated = corpus.select_aspects() if exports else ()
     judged = [name for name in rated if all(name in export.judge.aspects for export in exports)]

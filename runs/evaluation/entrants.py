@@ -31,7 +31,7 @@ from debate_judge.runs.flags.declaration import split_commas
 from debate_judge.runs.flags.judge import option_value, personas, roles_of
 
 _DEFAULT_TEMPERATURE = 1.0
-"""Of an entrant with `sample=N`."""
+"""Temperature of an entrant with `sample=N` and no other temperature."""
 
 Settings = Mapping[str, Any]
 
@@ -208,21 +208,19 @@ def _display_name(address: str, export: Export) -> str:
     return address.partition(":/")[2] if address.startswith("models:/") else str(export.manifest["name"])
 
 
-def _preset_judge(named_judge: NamedJudge, settings: Settings, persona_texts: Mapping[str, str]) -> Judge:
-    if named_judge.address not in JUDGES and ":" not in named_judge.address:
-        remedy = did_you_mean(named_judge.address, JUDGES, cutoff=0.4)
+def _preset_judge(named: NamedJudge, settings: Settings, persona_texts: Mapping[str, str]) -> Judge:
+    if named.address not in JUDGES and ":" not in named.address:
+        remedy = did_you_mean(named.address, JUDGES, cutoff=0.4)
         raise InputError(
-            f"unknown judge {named_judge.address!r}", field="--judges", expected=expected_judges(), remedy=remedy
+            f"unknown judge {named.address!r}", field="--judges", expected=expected_judges(), remedy=remedy
         )
-    options: dict[str, Any] = {
-        name: value for name, value in settings.items() if name in options_of(named_judge.address)
-    }
-    with _settings_errors(named_judge):
+    options: dict[str, Any] = {name: value for name, value in settings.items() if name in options_of(named.address)}
+    with _settings_errors(named):
         if isinstance(options.get("roles"), str):
             options["roles"] = roles_of(options["roles"])
-        judge = build_preset(named_judge.address, options)
+        judge = build_preset(named.address, options)
     return _with_settings(
-        judge, {name: value for name, value in settings.items() if name not in options}, persona_texts, named_judge
+        judge, {name: value for name, value in settings.items() if name not in options}, persona_texts, named
     )
 
 

@@ -282,9 +282,9 @@ class HeldOutIntervals:
 
     abstention: AbstentionResult
     agreement: Agreement
-    """Of all scores."""
+    """Agreement of all scores."""
     agreement_kept: Agreement
-    """Of the scores that are not left to people."""
+    """Agreement of the scores that are not left to people."""
     error: Measure | None
     """Mean absolute error of all scores; None without a score."""
     error_kept: Measure | None

@@ -92,6 +92,6 @@ def _row(role: str, round_number: int | None, tokens: Tokens, price: Price | Non
 
 
 def _order(entry: tuple[tuple[str, int], Tokens]) -> tuple[int, bool, str]:
-    """In the order of a debate: by round, and within a round in the order of speaking."""
+    """Sort key: by round, and within a round in the order of turns."""
     (role, round_number), _ = entry
     return round_number, role == "tie-breaker" or (round_number > 0 and role == "scorer"), role

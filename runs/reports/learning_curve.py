@@ -33,7 +33,7 @@ def table(steps: Sequence[CurveStep], level: Level, statistic: Statistic) -> Dat
     return DataTable(header, rows, f"{title} held fixed")
 
 
-def unlearnt(aspects: Sequence[str]) -> str:
+def other_judge_note(aspects: Sequence[str]) -> str:
     """A note on aspects in which the judge of the curve is not the chosen one."""
     return f"As chosen, the judge of {', '.join(aspects)} knows nothing of the raters; here it does."
 

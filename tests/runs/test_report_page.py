@@ -181,8 +181,8 @@ def test_hostile_texts_are_shown_and_do_nothing(
     assert page.value("getComputedStyle(document.querySelector('main')).display") == "block"
     # Each chart is whole, and each text that HTML can hold stands there letter by letter.
     assert page.value("document.querySelectorAll('svg').length") == 4 * len(SHORT) + 6
-    first_quotation = page.value("[...document.querySelectorAll('blockquote')].map(b => b.textContent)")
-    assert first_quotation == [text.replace("\0", "").replace("\ud83d", "?") for text in SHORT]
+    quoted = page.value("[...document.querySelectorAll('blockquote')].map(b => b.textContent)")
+    assert quoted == [text.replace("\0", "").replace("\ud83d", "?") for text in SHORT]
 
 
 def test_every_text_arrives_letter_by_letter(browser: Browser, tmp_path: Path) -> None:

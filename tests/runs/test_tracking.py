@@ -184,9 +184,9 @@ def test_settings_are_kept_and_secrets_are_not(kept: SimpleNamespace) -> None:
 
 
 def test_the_ui_is_named_by_a_command_and_a_page(kept: SimpleNamespace) -> None:
-    first_quotation = f"'sqlite:///{kept.store}/mlflow.db'"
+    quoted = f"'sqlite:///{kept.store}/mlflow.db'"
     lean = "LITELLM_LOCAL_MODEL_COST_MAP=True MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false"
-    assert kept.tracker.ui_command == f"{lean} mlflow ui --backend-store-uri {first_quotation}"
+    assert kept.tracker.ui_command == f"{lean} mlflow ui --backend-store-uri {quoted}"
     runs, training = f"#/experiments/{kept.run.info.experiment_id}/runs", "workflowType=machine_learning"
     assert kept.tracker.run_link() == f"http://127.0.0.1:5000/{runs}/{kept.run.info.run_id}?{training}"
     assert kept.tracker.runs_link() == f"http://127.0.0.1:5000/{runs}?{training}&viewStateShareKey=agreement"

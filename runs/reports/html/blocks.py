@@ -112,7 +112,7 @@ class JudgesChart:
     series: tuple[LineSeries, ...]
     """Judge -> a value for each row."""
     ceiling: tuple[float | None, ...] = ()
-    """For each row how well a rater agrees with the others; empty where single raters are not known."""
+    """The human ceiling of each row; empty without individual ratings."""
     kind: Literal["judges"] = "judges"
 
 

@@ -50,7 +50,7 @@ _CSS = {
 """Colour in a figure -> colour of the page. Figures have no other colours, and none is a default of matplotlib."""
 
 _WIDTH, _PAGE_WIDTH = 4.4, 11.0
-"""Inches: charts fit a phone, or the whole page, at the size at which their texts are as large as the page's."""
+"""Widths of charts for a phone and for the page, in inches; their texts then have the size of the page's."""
 
 _RC: Any = {"svg.fonttype": "none", "font.size": 10, "axes.linewidth": 0.8}
 
