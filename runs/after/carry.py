@@ -104,8 +104,9 @@ def carry(export: str | Path, lm: str, **settings: Any) -> CarryResult:
         settings: Settings of `debate carry` by their names, e.g. `data="ratings.csv"`, `margin=0.05`.
 
     Raises:
-        InputError: Settings or data cannot be used, there is nothing to compare on, or neither replies nor scores of
-        the old LM. dspy.LMError: The new LM cannot be used.
+        InputError: Settings or data cannot be used, there is nothing to compare on, or there are neither
+            replies nor scores of the old LM.
+        dspy.LMError: The new LM cannot be used.
     """
     return _carry(settings_from(CarryFlags, settings, export=export, lm=lm))
 
@@ -223,8 +224,8 @@ def _write_export(planned: PlannedScoring, scored: ScoredCorpus, result: CarryRe
         calibration = aspects[aspect].calibration
         if calibration is not None:
             scale = export.judge.task.aspect(aspect).scale
-            meaning = ScoreScale(scale, aspects[aspect].judge.on_scale, calibration)
-            calibrated[aspect] = cross_fitted(groups, meaning) if cross_fit else calibration.map_groups(groups)
+            score_scale = ScoreScale(scale, aspects[aspect].judge.on_scale, calibration)
+            calibrated[aspect] = cross_fitted(groups, score_scale) if cross_fit else calibration.map_groups(groups)
     seen = recorded.seen if recorded is not None else frozenset()
     evidence: dict[str, Any] = {
         "exported": {"judge": "carried", "why": f"{comparison.verdict}: {comparison.reason}"},
