@@ -293,7 +293,7 @@ class HeldOutIntervals:
 def evaluate_intervals(
     manifest: Mapping[str, Any], aspects: Sequence[Aspect], level: float, max_width: float | None = None
 ) -> dict[str, HeldOutIntervals]:
-    """Aspect -> coverage of intervals of this level, and agreement if wider ones than `max_width` are left to people."""
+    """Aspect -> coverage of intervals of this level, and agreement without texts whose interval exceeds `max_width`."""
     recorded = recorded_scores_in(manifest)
     statistic, correlation_level = objective_in(manifest, "summary")
     by_aspect: dict[str, HeldOutIntervals] = {}
