@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.files.ratings import YES_NO_WORDS
@@ -87,6 +87,12 @@ def rater_base(key: str) -> str | None:
     """The normalized name of a column without the ending that numbers a rater; None without such an ending."""
     match = re.fullmatch(rf"(.+?){_RATER_ENDING}", key)
     return normalized_name(match.group(1)) if match else None
+
+
+def joined(column: str, name: str, keys: Collection[str]) -> list[str]:
+    """The columns that `--columns NAME=COLUMN+COLUMN` names for an aspect or its comments; for other names, the one."""
+    several = "+" in column and column not in keys and (name == "comment" or name not in (*ROLES, *NESTED))
+    return [part.strip() for part in column.split("+")] if several else [column]
 
 
 def missing_column_error(record: Record, role: str, keys: Iterable[str]) -> InputError:
@@ -224,7 +230,7 @@ class ColumnNames:
             renamed[name] = column
         return cls(renamed)
 
-    def names_for(self, keys: Iterable[str]) -> dict[str, str]:
+    def names_for(self, keys: Collection[str]) -> dict[str, str]:
         """Our name -> the user's column, in a table with the columns `keys`."""
         present = {base for key in keys for base in (key, rater_base(key))} if self.defaults else set()
         taken = set(self.renamed.values())
@@ -233,15 +239,29 @@ class ColumnNames:
             for name, column in self.defaults.items()
             if name not in self.renamed
             and column not in taken
-            and not present.isdisjoint((column, normalized_name(column)))
+            and all(not present.isdisjoint((part, normalized_name(part))) for part in joined(column, name, keys))
         }
         return used_defaults | dict(self.renamed)
+
+    def with_paths(self, record: Record) -> Record:
+        """The record with the fields inside of objects that the names are paths of, e.g. `data.answer`, as columns."""
+        if not any(isinstance(value, dict) for value in record.values.values()):
+            return record
+        values = dict(record.values)
+        for name, column in (*self.renamed.items(), *self.defaults.items()):
+            for path in joined(column, name, values):
+                at: object = record.values
+                for step in path.split(".") if path not in values else ():
+                    at = at.get(step) if isinstance(at, dict) else None
+                if at is not None and at is not record.values:
+                    values[path] = at
+        return replace(record, values=values)
 
     def match(self, keys: Sequence[str], names: Collection[str]) -> tuple[dict[str, str], list[str]]:
         """Match the fields `keys` of a record with our `names`: our name -> field, and the fields that match none."""
         plain, renamed = {normalized_name(name): name for name in names}, self.names_for(keys)
         matched = {name: column for name, column in renamed.items() if name in names and column in keys}
-        named = set(renamed.values())
+        named = {part for name, column in renamed.items() for part in (column, *joined(column, name, keys))}
         # Exact names come first, so that `text` wins where there is a column `Text` as well.
         for key in sorted(keys, key=lambda key: key not in names):
             name = key if key in names else plain.get(normalized_name(key))
@@ -273,14 +293,15 @@ class ColumnNames:
                 )
             if our_name in NESTED:
                 continue
-            several = column.split("+") if our_name == "comment" or our_name.startswith(COMMENTS) else [column]
-            if column not in keys and column not in bases and not all(name in keys for name in several):
-                raise record.error(
-                    f"no column {column!r}",
-                    "--columns",
-                    found="columns " + ", ".join(keys),
-                    remedy=did_you_mean(column, keys),
-                )
+            for part in joined(column, our_name, keys):
+                if part not in keys and part not in bases:
+                    raise record.error(
+                        f"no column {part!r}",
+                        "--columns",
+                        expected="a column of the file, or a path such as data.answer; several of an aspect by a plus",
+                        found="columns " + ", ".join(keys),
+                        remedy=did_you_mean(part, keys) or "name one of these columns",
+                    )
 
 
 @dataclass(frozen=True)
@@ -341,7 +362,7 @@ def _columns_with_raters(
         rest: Columns that match no name.
         names: Aspects, or the names of their comments.
         prefix: Prefix of `names` that the result leaves out.
-        columns: The user's names; several columns of comments are joined by `+`.
+        columns: The user's names; several columns of an aspect or of comments are joined by `+`.
 
     Returns:
         Aspect (empty for a comment on none) -> its columns, and the columns that remain unmatched.
@@ -351,7 +372,7 @@ def _columns_with_raters(
     # Longest names first: one aspect may be called `quality` and another `quality_a`.
     for name in sorted(names, key=len, reverse=True):
         base = columns.renamed.get(name, name)
-        several = base.split("+") if prefix and name not in matched else []
+        several = joined(base, name, matched.values()) if name in columns.renamed and name not in matched else []
         raters = tuple(key for key in unmatched if key in several or bases[key] == normalized_name(base))
         unmatched = [key for key in unmatched if key not in raters] if raters else unmatched
         if raters or name in matched:
@@ -393,7 +414,8 @@ class ReadingNotes:
             why: The reason, if it is not that the names are unknown.
             record: A record with the fields; the note says which of them hold numbers.
         """
-        self._used.update(used)
+        # The objects that paths such as `data.answer` lead into are read, too.
+        self._used.update(part for name in used for part in (name, name.partition(".")[0]))
         unread = [name for name in ignored if name not in self._ignored]
         room = _MAX_NAMED - len(self._ignored)
         for name in unread[:room]:

@@ -368,13 +368,7 @@ def flattened(record: Record, columns: ColumnNames) -> Record:
                 values |= {prefix + str(key): value for key, value in inner.values.items()}
                 full_names |= {prefix + str(key): inner.full_name(str(key)) for key in inner.values}
             del values[matched[role]]
-    for path in (*columns.renamed.values(), *columns.defaults.values()):
-        at: object = record.values
-        for step in path.split(".") if path not in values else ():
-            at = at.get(step) if isinstance(at, dict) else None
-        if at is not None and at is not record.values:
-            values[path] = at
-    return replace(record, values=values, full_names=full_names)
+    return columns.with_paths(replace(record, values=values, full_names=full_names))
 
 
 def _source(row: _Row) -> str:

@@ -39,10 +39,12 @@ from pydantic import AfterValidator, Field, model_validator
 from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.files import reading
 from debate_judge.data.files.columns import (
+    COMMENTS,
     RATER_NAME,
     ROLES,
     ColumnNames,
     guess_roles,
+    joined,
     missing_column_error,
     normalized_name,
     rater_base,
@@ -229,7 +231,7 @@ def guess_task(records: Iterable[Record], columns: ColumnNames, name: str) -> Gu
     Raises:
         InputError: The file has no texts, or nothing in it looks like ratings.
     """
-    all_records = list(records)
+    all_records = [columns.with_paths(record) for record in records]
     if not all_records:
         raise InputError("no records", file=name)
     keys = tuple(dict.fromkeys(str(key) for record in all_records for key in record.values))
@@ -295,12 +297,19 @@ def _possible_ratings(
     if "aspect" in roles and "rating" in roles:
         return _ratings_of_long_table(records, roles["aspect"], roles["rating"])
     values: dict[str, list[object]] = {}
-    name_of = {column: name for name, column in columns.renamed.items() if name not in ROLES}
+    name_of = {
+        part: name
+        for name, column in columns.renamed.items()
+        if name not in ROLES and not name.startswith(COMMENTS)
+        for part in (*joined(column, name, rest), normalized_name(column))
+    }
     names = {key: name_of.get(key, key) for key in [*rest, *([roles["rating"]] if "rating" in roles else [])]}
     bases = {key: base for key in rest if (base := rater_base(key)) is not None}
     columns_per_base, plain = Counter(bases.values()), {normalized_name(key): key for key in reversed(rest)}
     for key, base in bases.items():
-        if columns_per_base[base] > 1 or base in plain:
+        if base in name_of:
+            names[key] = name_of[base]
+        elif key not in name_of and (columns_per_base[base] > 1 or base in plain):
             names[key] = plain.get(base, base)
     for record in records:
         for ratings in _nested_ratings(record, roles):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -295,6 +296,33 @@ def test_fields_inside_of_objects_are_named_by_their_path(tmp_path: Path) -> Non
     columns = ColumnNames.parse(["source=data.question", "text=data.answer.body", "tone=labels.tone"])
     (group,) = load(path, TASK, columns).groups
     assert (group.source, group.candidates[0].text, group.candidates[0].ratings) == ("s", "x", {"tone": (4.0,)})
+    path.write_text("\n".join(map(json.dumps, records)))
+    guess = guess_task(read_records(path), columns, "a")
+    assert scales(guess) == {"tone": Scale(1, 10)}
+    assert len(load(path, guess.task, guess.columns).groups) == 2
+
+
+def test_columns_of_raters_are_joined_by_a_plus(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("text,Rater 1,Rater 2,solved (Ann),solved (Bob)\nx,4,5,0,1\ny,1,2,1,1\n")
+    for tone in ("Rater 1+Rater 2", "Rater"):
+        columns = ColumnNames.parse([f"tone={tone}", "solved=solved (Ann)+solved (Bob)"])
+        guess = guess_task(read_records(path), columns, "a")
+        assert scales(guess) == {"tone": Scale(1, 5), "solved": Scale(0, 1)}
+        for task in (TASK, replace(TASK, columns=columns.renamed)):
+            first, second = load(path, task, columns if task is TASK else ColumnNames()).groups
+            assert first.candidates[0].ratings == {"tone": (4.0, 5.0), "solved": (0.0, 1.0)}
+            assert second.candidates[0].ratings == {"tone": (1.0, 2.0), "solved": (1.0, 1.0)}
+    assert not caplog.text
+
+
+def test_paths_of_comments_are_joined_by_a_plus(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps({"text": "x", "labels": {"help": 4, "why": "because", "note": "so"}}))
+    columns = ColumnNames.parse(["tone=labels.help", "comments.tone=labels.why+labels.note"])
+    (group,) = load(path, TASK, columns).groups
+    assert group.candidates[0].comments == {"tone": ("because", "so")}
+    assert not caplog.text, "the object of these fields is read"
 
 
 def test_several_columns_of_comments(tmp_path: Path) -> None:

@@ -326,6 +326,7 @@ TABLE = [
             (["source=a", "source=b"], "each once"),
             (["tonne=b"], "'tone'"),
             (["tone=scor"], "'score'"),
+            (["tone=score+scores"], "'scores'"),
         )
     ),
     row("columns of a public set", lambda: data.load("sample", columns=["source=x"]), None, "sample"),
