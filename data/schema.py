@@ -63,8 +63,7 @@ class Scale:
         return math.isclose(self.step, self.high - self.low, rel_tol=ROUNDING_ERROR)
 
     def rounded(self, value: float, granularity: Granularity) -> float:
-        """`value`, which is on the scale, rounded to the granularity; halves are rounded up, but not beyond the
-        scale."""
+        """`value` rounded to the granularity; halves are rounded up, but not beyond the scale."""
         if granularity == "given":
             return value
         unit = self.step / 2 if granularity == "half" else self.step
@@ -100,8 +99,7 @@ class Task:
     aspects: tuple[Aspect, ...]
     context_label: str = "background"
     columns: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
-    """Our name of a column -> the user's, from a task file or from the data of the compile. A table without such a
-    column is read by our names."""
+    """Our name of a column -> the user's, from a task file or the compile's data; used for tables that have it."""
 
     def __post_init__(self) -> None:
         names = [a.name for a in self.aspects]
@@ -246,8 +244,7 @@ class Corpus:
 
     @property
     def random_sample(self) -> Corpus:
-        """The corpus without the groups that were selected for rating: agreement on them does not generalize to
-        others."""
+        """The corpus without groups that were selected for rating, which are not representative."""
         return replace(self, groups=tuple(group for group in self.groups if group.sampling_probability is None))
 
     def rated_aspects(self) -> tuple[str, ...]:

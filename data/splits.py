@@ -275,8 +275,7 @@ def require_measurable(corpus: Corpus, parts: Mapping[str, Corpus], aspect: str,
 
 
 def count_unranked(part: Corpus, aspect: str, *, grouped: bool) -> int:
-    """The number of groups without unequal ratings; in a corpus without groups of several candidates (not `grouped`),
-    of groups without a rating."""
+    """The number of groups without unequal ratings; if not `grouped`, of groups without a rating."""
     if grouped:
         return sum(not group.has_distinct_ratings(aspect) for group in part.groups)
     return sum(group.candidates[0].rating(aspect) is None for group in part.groups)

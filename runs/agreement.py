@@ -185,8 +185,9 @@ def _render(table: AgreementTable) -> list[Printed]:
 
 
 def _level_table(table: AgreementTable, level: Level) -> DataTable:
+    from debate_judge.data.agreement.correlations import STATISTICS
     from debate_judge.data.agreement.intervals import METHODS
-    from debate_judge.data.agreement.tables import STATISTIC_NAMES, STATISTICS
+    from debate_judge.data.agreement.results import STATISTIC_NAMES
     from debate_judge.runs.reports.tables import DataTable
     from debate_judge.runs.reports.text import interval
 

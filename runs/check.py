@@ -278,14 +278,14 @@ def _feasibility(corpus: Corpus, seed: int) -> tuple[list[str], list[str]]:
         lines.append(f"  {', '.join(refused_aspects)}: a compile would refuse: {problem}")
     if not compilable:
         return lines, []
-    splits, noun = _splits(corpus, compilable, seed), "sources" if corpus.grouped else "candidates"
+    splits, unit = _splits(corpus, compilable, seed), "sources" if corpus.grouped else "candidates"
     train, dev, held_out = (part.sources for part in (splits.train, splits.dev, splits.held_out))
     if held_out:
-        lines.append(f"  {train} {noun} to learn from, {dev} to choose by, {held_out} held out for the evidence")
+        lines.append(f"  {train} {unit} to learn from, {dev} to choose by, {held_out} held out for the evidence")
     else:
         held_out = corpus.sources
         lines.append(
-            f"  each of the {held_out} {noun} is held out once, by {default_folds(corpus)} folds; --folds 1 splits once"
+            f"  each of the {held_out} {unit} is held out once, by {default_folds(corpus)} folds; --folds 1 splits once"
         )
     power = _detectable_differences(held_out, len(compilable)) if corpus.grouped else _pooled_interval(held_out)
     return [*lines, *power], compilable

@@ -1,4 +1,4 @@
-"""Open the page of a compile or a comparison: what was found, and every debate with its texts.
+"""Open the page of a compile or a comparison: its results, and every debate with its texts.
 
     python runs/report.py runs/store/exports/NAME
     python runs/report.py RUN_ID

@@ -68,8 +68,7 @@ class DecisionResult:
 
     rule: DecisionRule
     upper: Classification | None
-    """The measures; for binary decisions, values at or above the cut are the positive label. None if the judge made no
-    decision."""
+    """The measures; if binary, values from the cut on are the positive label. None if the judge made no decision."""
     lower: Classification | None
     """Binary: the same where values below the cut are the positive label, e.g. hallucinated."""
     labels: Mapping[str, int]

@@ -217,8 +217,7 @@ def detectable_difference(deviation: float, groups: int) -> float:
 
 
 def groups_to_detect(difference: float, deviation: float) -> int:
-    """The least number of groups with which the test of `detectable_difference` detects a true difference in 80 % of
-    cases."""
+    """The least number of groups with which `detectable_difference` is at most this true difference."""
     from scipy.optimize import brentq
 
     def missing_power(groups: float) -> float:

@@ -97,10 +97,8 @@ def system_level(
         system_means = means(counts)
         if draw_systems:
             drawn_systems = rng.integers(systems, size=system_means[0].shape)
-            system_means = (
-                np.take_along_axis(system_means[0], drawn_systems, axis=1),
-                np.take_along_axis(system_means[1], drawn_systems, axis=1),
-            )
+            ratings, scores = (np.take_along_axis(of_systems, drawn_systems, axis=1) for of_systems in system_means)
+            return correlations(ratings, scores, statistics)
         return correlations(*system_means, statistics)
 
     mean_ratings, mean_scores = means(np.ones((pairs.units, 1)))
@@ -145,8 +143,7 @@ def _system_means(pairs: RatingScorePairs, recurring: NDArray[np.bool_]) -> Call
 def _undefined_estimate(
     pairs: RatingScorePairs, statistics: Sequence[Statistic], resamples: int = 0, *, constant: bool = False
 ) -> LevelEstimate:
-    """The estimate where no correlation exists: undefined, or, if only the scores are constant, 0 on all groups with
-    pairs."""
+    """The estimate without a correlation: undefined, or 0 on all groups with pairs if only the scores are constant."""
     values = np.full(len(statistics), 0.0 if constant else math.nan)
     included_groups = pairs.groups_with_pairs & constant
     return LevelEstimate(

@@ -17,7 +17,7 @@ import numpy as np
 
 from debate_judge.data.agreement.bootstrap import GroupIndex, LevelEstimate, rated_pairs
 from debate_judge.data.agreement.correlations import STATISTICS, Statistic, correlations, nan_to_none
-from debate_judge.data.agreement.differences import compare, holm_adjusted, level_function
+from debate_judge.data.agreement.differences import compare, level_function
 from debate_judge.data.agreement.intervals import (
     NO_INTERVAL,
     Interval,
@@ -27,7 +27,6 @@ from debate_judge.data.agreement.intervals import (
 )
 from debate_judge.data.agreement.results import (
     LEVELS,
-    STATISTIC_NAMES,
     Agreement,
     AgreementByLevel,
     AgreementTable,
@@ -39,7 +38,6 @@ from debate_judge.data.schema import Level
 __all__ = [
     "LEVELS",
     "STATISTICS",
-    "STATISTIC_NAMES",
     "Agreement",
     "AgreementTable",
     "Difference",
@@ -49,7 +47,6 @@ __all__ = [
     "agreement_table",
     "compare",
     "correlation",
-    "holm_adjusted",
     "level_correlation",
 ]
 
@@ -104,13 +101,8 @@ def agreement_table(
         InputError: no aspect, or a group id twice in one aspect.
     """
     index = GroupIndex.build(aspects, seed)
-    system_options: dict[str, Any] = {
-        "resamples": resamples,
-        "seed": seed,
-        "draw_systems": draw_systems,
-        "progress": progress,
-    }
-    at_level = {level: level_function(level, intervals=resamples > 0, **system_options) for level in levels}
+    options = dict[str, Any](resamples=resamples, seed=seed, draw_systems=draw_systems, progress=progress)
+    at_level = {level: level_function(level, intervals=resamples > 0, **options) for level in levels}
     estimates: dict[tuple[str, Level], LevelEstimate] = {}
     for name, groups in aspects.items():
         pairs = rated_pairs(groups, index)

@@ -146,19 +146,8 @@ class _TaskFile(ClosedModel):
 # --- guessing ---
 
 _COMMON_ENDS = (
-    (0, 1),
-    (1, 3),
-    (0, 2),
-    (0, 3),
-    (1, 4),
-    (0, 4),
-    (1, 5),
-    (0, 5),
-    (1, 7),
-    (1, 10),
-    (0, 10),
-    (1, 100),
-    (0, 100),
+    *((0, 1), (1, 3), (0, 2), (0, 3), (1, 4), (0, 4), (1, 5), (0, 5)),
+    *((1, 7), (1, 10), (0, 10), (1, 100), (0, 100)),
 )
 """Ends of common scales; the first one that contains all values is guessed."""
 

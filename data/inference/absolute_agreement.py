@@ -118,11 +118,7 @@ class _Estimate:
 
 
 def absolute_agreement(
-    judges: Mapping[str, Mapping[str, Sequence[GroupScores]]],
-    cuts: Mapping[str, float],
-    *,
-    same_scale: bool,
-    seed: int,
+    judges: Mapping[str, Mapping[str, Sequence[GroupScores]]], cuts: Mapping[str, float], *, same_scale: bool, seed: int
 ) -> dict[str, dict[str, AbsoluteAgreement]]:
     """Judge -> aspect or `AVERAGE` -> measures with 95 % intervals over sources.
 

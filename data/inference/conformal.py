@@ -56,8 +56,7 @@ class ConformalIntervals:
     scale: Scale
     """Of the raters; intervals end where it does."""
     factor: float
-    """The quantile q; infinite where there are too few sources for the coverage: all intervals are then the whole
-    scale."""
+    """The quantile q; infinite with too few sources for the coverage: intervals are then the whole scale."""
     scores: Floats
     """Held-out scores on the raters' scale, shape (texts,)."""
     residuals: Floats

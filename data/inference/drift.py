@@ -43,11 +43,8 @@ class SampleEstimate:
     @classmethod
     def from_values(cls, values: Floats) -> SampleEstimate | None:
         """The mean of one value per source, shape (sources,); None with fewer than two."""
-        return (
-            cls.from_influences(float(values.mean()), (values - values.mean()) / len(values))
-            if len(values) > 1
-            else None
-        )
+        mean = float(values.mean()) if len(values) else 0.0
+        return cls.from_influences(mean, (values - mean) / max(1, len(values)))
 
     @classmethod
     def from_influences(cls, value: float, influences: Floats) -> SampleEstimate | None:
@@ -93,8 +90,7 @@ def compare_samples(first: SampleEstimate | None, second: SampleEstimate | None)
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """Changes in one aspect, new minus old; means over texts, with intervals over sources. None with too few
-    sources."""
+    """New minus old in one aspect; means over texts, intervals over sources; None with too few sources."""
 
     scores: TwoSampleDifference | None
     """Of the judge's mean score, on the raters' scale where scores are calibrated to it."""

@@ -231,8 +231,7 @@ def _centred(values: Floats, sources: Flags) -> Floats:
 
 
 def _shift(scores: Floats, rated: Flags, weights: Floats) -> tuple[float, Floats]:
-    """Mean score of unrated minus that of rated texts, and the influences of the sources on its negative,
-    (sources,)."""
+    """Mean score of unrated minus that of rated texts, and the influences of the sources on its negative."""
     scored = ~np.isnan(scores)
     inside, outside = scored & rated, scored & ~rated
     usable = inside.any(axis=0) & outside.any(axis=0)

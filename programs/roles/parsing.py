@@ -412,7 +412,7 @@ def parse_score(text: str, scale: Scale, aspect: str = "") -> float | Unreadable
 
 
 def unquoted(text: str) -> str:
-    """A text without what stands in quotation marks or in lines marked as a quotation."""
+    """A text without the parts in quotation marks and without lines marked as quotations."""
     return _QUOTED.sub("", text)
 
 

@@ -158,7 +158,7 @@ class ScoringActor:
 
         job = self._job
         job.out.require_same_folder()
-        sys.path += [place for place in job.import_path if place not in sys.path]
+        sys.path += [entry for entry in job.import_path if entry not in sys.path]
         export, options = unpack_export(job)
         self._judge = connect(export, job.flags, Path(job.flags.store), options)
         self._scorer = TextScorer(self._judge, job.flags)

@@ -116,17 +116,17 @@ class OutputFolder:
         # Absent means not set, on both sides: rows without --wide are no continuation of rows with it.
         for name in dict.fromkeys([*provenance, *(name for name in earlier if name != "token")]):
             # Through JSON, as what was read back.
-            wanted, known = json.loads(json.dumps(provenance.get(name))), earlier.get(name)
-            if known != wanted:
-                shown = known, wanted
-                if isinstance(wanted, list) and isinstance(known, list):
-                    shown = next((pair for pair in zip(known, wanted, strict=False) if pair[0] != pair[1]), shown)
+            expected, recorded = json.loads(json.dumps(provenance.get(name))), earlier.get(name)
+            if recorded != expected:
+                diff = recorded, expected
+                if isinstance(expected, list) and isinstance(recorded, list):
+                    diff = next((pair for pair in zip(recorded, expected, strict=False) if pair[0] != pair[1]), diff)
                 raise InputError(
                     f"the folder was begun with a different {name}",
                     file=self.url,
                     field=name,
-                    expected=str(shown[0]),
-                    found=str(shown[1]),
+                    expected=str(diff[0]),
+                    found=str(diff[1]),
                     remedy=_REMEDY + "; answers are kept in --store",
                 )
 
@@ -175,19 +175,19 @@ class OutputFolder:
 
     def _sizes(self, subfolder: str) -> dict[str, int]:
         """Name -> bytes, of the files in a subfolder."""
-        system, path = self._store
+        filesystem, path = self._store
         folder = f"{path}/{subfolder}".rstrip("/")
         with storage_errors(self.url, "--out"):
             # fsspec caches listings of object stores, and others may have written since.
-            system.invalidate_cache(folder)
-            listed = system.ls(folder, detail=True) if system.exists(folder) else []
+            filesystem.invalidate_cache(folder)
+            listed = filesystem.ls(folder, detail=True) if filesystem.exists(folder) else []
         return {str(entry["name"]).rpartition("/")[2]: entry.get("size") or 0 for entry in listed}
 
     def _read_json(self, name: str) -> dict[str, Any] | None:
-        system, path = self._store
+        filesystem, path = self._store
         with storage_errors(self.url, "--out"):
             try:
-                return cast(dict[str, Any], json.loads(system.cat_file(f"{path}/{name}")))
+                return cast(dict[str, Any], json.loads(filesystem.cat_file(f"{path}/{name}")))
             except FileNotFoundError:
                 return None
             except json.JSONDecodeError:
@@ -200,18 +200,18 @@ class OutputFolder:
             self._write(name, file)
 
     def _write(self, name: str, content: Path) -> None:
-        system, path = self._store
+        filesystem, path = self._store
         target = f"{path}/{name}"
         folder, _, filename = target.rpartition("/")
         atomic = set(self._protocols) & set(_ATOMIC_STORES)
         temporary = target if atomic else f"{folder}/_{filename}.{uuid.uuid4().hex[:8]}"
         with storage_errors(self.url, "--out"):
-            system.makedirs(folder, exist_ok=True)
-            system.put_file(str(content), temporary)
+            filesystem.makedirs(folder, exist_ok=True)
+            filesystem.put_file(str(content), temporary)
             if self.local is not None:
                 # Without it a crash of the machine may leave the name without the content.
                 with open(temporary, "rb") as written:
                     os.fsync(written.fileno())
                 os.replace(temporary, target)
             elif not atomic:
-                system.mv(temporary, target)
+                filesystem.mv(temporary, target)

@@ -142,11 +142,11 @@ def _remote(pattern: str) -> list[InputFile]:
     import fsspec
     from fsspec.implementations.local import LocalFileSystem
 
-    system, path = fsspec.core.url_to_fs(pattern)
-    if isinstance(system, LocalFileSystem):
+    filesystem, path = fsspec.core.url_to_fs(pattern)
+    if isinstance(filesystem, LocalFileSystem):
         return _local(path)
-    files = system.glob(path, detail=True) if glob.has_magic(path) else {path: system.info(path)}
-    return [_described(system.unstrip_protocol(url), info) for url, info in sorted(files.items()) if _is_file(info)]
+    files = filesystem.glob(path, detail=True) if glob.has_magic(path) else {path: filesystem.info(path)}
+    return [_described(filesystem.unstrip_protocol(url), info) for url, info in sorted(files.items()) if _is_file(info)]
 
 
 def _is_file(info: Mapping[str, Any]) -> bool:

@@ -91,9 +91,9 @@ def flag_group(title: str) -> Callable[[type[T]], type[T]]:
         # Resolved here, because the module of a subclass may not import the names that the annotations use.
         hints = get_type_hints(cls, include_extras=True)
         cls.__annotations__ = {name: hints[name] for name in inspect.get_annotations(cls)}
-        dataclass = dataclasses.dataclass(frozen=True, kw_only=True)(cls)
-        dataclass.__flag_group__ = title  # type: ignore[attr-defined]
-        return dataclass
+        group_class = dataclasses.dataclass(frozen=True, kw_only=True)(cls)
+        group_class.__flag_group__ = title  # type: ignore[attr-defined]
+        return group_class
 
     return decorate
 

@@ -242,8 +242,8 @@ def _texts(trace: Trace, source_key: str | None, text_key: str | None) -> tuple[
 
 
 def _candidate(text: str, feedback: Sequence[Feedback], aspect: Aspect) -> Candidate:
-    ratings = tuple(_rating(one.value, aspect) for one in feedback)
-    comments = tuple(one.rationale for one in feedback if one.rationale)
+    ratings = tuple(_rating(each.value, aspect) for each in feedback)
+    comments = tuple(each.rationale for each in feedback if each.rationale)
     return Candidate(fingerprint(text), text, {aspect.name: ratings}, {aspect.name: comments} if comments else {})
 
 

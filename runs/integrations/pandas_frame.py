@@ -47,15 +47,15 @@ def score_frame(
     columns = {"source": source, "text": text} | ({} if context is None else {"context": context})
     _check_columns(frame, list(columns.values()), [c for name in names for c in _new_columns(name)])
     cells = {name: [_text(value) for value in frame[column]] for name, column in columns.items()}
-    rows = [{name: values[place] for name, values in cells.items()} for place in range(len(frame))]
-    nonempty = [place for place, row in enumerate(rows) if row["text"].strip()]
+    rows = [{name: values[i] for name, values in cells.items()} for i in range(len(frame))]
+    nonempty = [i for i, row in enumerate(rows) if row["text"].strip()]
     # Sorted by source, because only consecutive rows of a source share calls.
-    nonempty.sort(key=lambda place: (rows[place]["source"], rows[place].get("context", "")))
-    results = loaded.score_many([rows[place] for place in nonempty], aspects=names)
+    nonempty.sort(key=lambda i: (rows[i]["source"], rows[i].get("context", "")))
+    results = loaded.score_many([rows[i] for i in nonempty], aspects=names)
     scored = dict(zip(nonempty, results, strict=True))
     result = frame.copy()
     for name in names:
-        column_scores = [scored[place][name] if place in scored else empty_text_score() for place in range(len(frame))]
+        column_scores = [scored[i][name] if i in scored else empty_text_score() for i in range(len(frame))]
         result[name] = [float("nan") if score.score is None else score.score for score in column_scores]
         result[f"{name}_reason"] = [score.reason for score in column_scores]
         result[f"{name}_unscored"] = [_unscored_text(score) for score in column_scores]

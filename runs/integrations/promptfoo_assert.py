@@ -48,17 +48,17 @@ def get_assert(output: str, context: Mapping[str, Any]) -> dict[str, Any]:
     scores = batcher.score(source=source, text=output, aspects=config.get("aspects"))
     threshold, task = float(config.get("threshold", 0.5)), batcher.judge.task
     units = {name: to_unit(score.score, task.aspect(name)) for name, score in scores.items()}
-    scored = {name: unit for name, unit in units.items() if unit is not None}
+    valid = {name: unit for name, unit in units.items() if unit is not None}
     components = [
-        {"pass": name in scored and scored[name] >= threshold, "score": scored.get(name, 0.0), "reason": score.reason}
+        {"pass": name in valid and valid[name] >= threshold, "score": valid.get(name, 0.0), "reason": score.reason}
         for name, score in scores.items()
     ]
     return {
         "pass": all(part["pass"] for part in components),
         # promptfoo needs a number. A text with a missing score fails, instead of a mean over 0 for that aspect.
-        "score": fmean(scored.values()) if len(scored) == len(units) else 0.0,
+        "score": fmean(valid.values()) if len(valid) == len(units) else 0.0,
         "reason": "\n".join(f"{name}: {score.reason}" for name, score in scores.items()),
-        "namedScores": scored,
+        "namedScores": valid,
         "componentResults": components,
     }
 

@@ -66,8 +66,8 @@ class JudgedText:
 
     def debates(self) -> str:
         """The debate about each aspect."""
-        shown = [f"{name}: {_score_text(s.score)}\n{s.transcript or s.reason}" for name, s in self.scores.items()]
-        return "\n\n".join(shown)
+        texts = [f"{name}: {_score_text(s.score)}\n{s.transcript or s.reason}" for name, s in self.scores.items()]
+        return "\n\n".join(texts)
 
 
 def _score_text(score: float | None) -> str:

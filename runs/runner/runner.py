@@ -244,8 +244,8 @@ def run_shared_pass(runner: JudgeRunner, jobs: Sequence[PassJob[T]], what: str) 
     """
     work = _Pass(runner, jobs)
     # Here and not on the event loop, because the stage of the run is a context variable of this thread.
-    with runner.progress.track(what, sum(map(len, work.unique))) as shown:
-        return runner.wait(work.run(shown.advance))
+    with runner.progress.track(what, sum(map(len, work.unique))) as item_pass:
+        return runner.wait(work.run(item_pass.advance))
 
 
 class _Pass(Generic[T]):
@@ -273,7 +273,7 @@ class _Pass(Generic[T]):
             raise error
         done = zip(self.jobs, self.results, strict=True)
         return PassResult(
-            [[] if job.owner in self.failed else [found[item.key] for item in job.items] for job, found in done],
+            [[] if job.owner in self.failed else [results[item.key] for item in job.items] for job, results in done],
             self.failed,
         )
 

@@ -203,8 +203,8 @@ class _InFlight:
         futures = [self._runner.submit(_judge(self._runner, judge, question)) for question in grouping.questions]
         for future in futures:
             future.add_done_callback(partial(_forward_error, self.fatal))
-        for entry, (question, place) in zip(pending, grouping.positions, strict=True):
-            entry.judgements, entry.position = futures[question], place
+        for entry, (question, position) in zip(pending, grouping.positions, strict=True):
+            entry.judgements, entry.position = futures[question], position
 
 
 def judge_in_order(

@@ -241,9 +241,9 @@ def json_value(value: object) -> object:
     if value is None or isinstance(value, str | int | float):
         return value
     if isinstance(value, list | tuple):
-        return [json_value(one) for one in value]
+        return [json_value(each) for each in value]
     if isinstance(value, Mapping):
-        return {str(name): json_value(one) for name, one in value.items()}
+        return {str(name): json_value(each) for name, each in value.items()}
     return str(value)
 
 
@@ -303,10 +303,10 @@ class RowFile:
         self.complete = True
         if self._comparing:
             end = self._file.tell()
-            rest = self._file.read(1 << 16)
-            if b"\n" in rest:
-                raise self._mismatch("the end of the file", rest)
-            if rest:
+            remainder = self._file.read(1 << 16)
+            if b"\n" in remainder:
+                raise self._mismatch("the end of the file", remainder)
+            if remainder:
                 self._file.truncate(end)
 
     def _compare_or_append(self, row: bytes, unscored: Sequence[bytes]) -> bool:
@@ -487,9 +487,9 @@ def _check_paths(path: Path, source: Path, transcripts: Path | None) -> None:
     if not source.is_file():
         raise InputError("no such file", file=source, field="--in")
     paths = {"--in": source, "--out": path} | ({"transcripts": transcripts} if transcripts is not None else {})
-    for name, place in paths.items():
-        if place.is_dir():
-            raise InputError("this is a folder", file=place, field=name, expected="a file")
-        same = [other for other, its in paths.items() if its.resolve() == place.resolve() and other != name]
+    for name, file in paths.items():
+        if file.is_dir():
+            raise InputError("this is a folder", file=file, field=name, expected="a file")
+        same = [other for other, its in paths.items() if its.resolve() == file.resolve() and other != name]
         if same:
-            raise InputError("two files are the same", file=place, field=name, expected=f"another file than {same[0]}")
+            raise InputError("two files are the same", file=file, field=name, expected=f"another file than {same[0]}")

@@ -115,7 +115,7 @@ def log_model(tracking: TrackingStore, run_id: str, export: Path, name: str, reg
         return Schema([ColSpec(kind, column, required=required) for column, (kind, required) in columns.items()])
 
     mlflow.log_artifacts(str(export), "export")
-    read_export, registered_name = read(export), registration and re.sub(r"[^\w.-]+", "-", registration.name)
+    content, registered_name = read(export), registration and re.sub(r"[^\w.-]+", "-", registration.name)
     with TemporaryDirectory() as folder, _skip_mlflow_checks():
         package = _copy_code(Path(debate_judge.__file__).parent, Path(folder))
         logged = mlflow.pyfunc.log_model(
@@ -126,13 +126,13 @@ def log_model(tracking: TrackingStore, run_id: str, export: Path, name: str, reg
             signature=ModelSignature(
                 schema(_INPUTS),
                 schema(_OUTPUTS),
-                ParamSchema([ParamSpec(parameter, "string", usual) for parameter, usual in _PARAMETERS.items()]),
+                ParamSchema([ParamSpec(parameter, "string", default) for parameter, default in _PARAMETERS.items()]),
             ),
-            input_example=pd.DataFrame([_example(read_export)]),
+            input_example=pd.DataFrame([_example(content)]),
             model_config=_MODEL_CONFIG,
             model_type="judge",
-            metadata={"aspects": list(read_export.judge.aspects), **_USAGE_NOTES},
-            pip_requirements=_pins(read_export),
+            metadata={"aspects": list(content.judge.aspects), **_USAGE_NOTES},
+            pip_requirements=_pins(content),
             registered_model_name=registered_name,
             await_registration_for=0,
         )

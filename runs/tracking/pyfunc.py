@@ -90,12 +90,12 @@ def _as_rows(aspects: Sequence[str], index: pd.Index[Any], results: RowResults) 
 def _as_columns(aspects: Sequence[str], index: pd.Index[Any], results: RowResults) -> pd.DataFrame:
     from debate_judge.data.errors import InputError
 
-    if taken := {"unscored", "calls"} & {*aspects}:
+    if clashing := {"unscored", "calls"} & {*aspects}:
         raise InputError(
             "an aspect has the name of another column",
             field="layout",
             expected="rows",
-            found=f"columns, with the aspect {min(taken)!r}",
+            found=f"columns, with the aspect {min(clashing)!r}",
         )
     scores: dict[str, list[object]] = {name: [None] * len(index) for name in aspects}
     reasons: list[list[str]] = [[] for _ in index]

@@ -47,7 +47,7 @@ from debate_judge.runs import score
 from debate_judge.runs.scoring import scorer
 
 if sys.argv[2] == "mix":
-    scorer.limits = lambda arguments: LMOptions(
+    scorer.lm_options = lambda arguments: LMOptions(
         attempt_timeout=5.0, retries=8, first_wait=0.05, max_wait=0.5, max_outage=120.0
     )
 code = score.main(sys.argv[3:])

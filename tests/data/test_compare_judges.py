@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from debate_judge.data.agreement.differences import sign_flip_p_value, statistical_power
+from debate_judge.data.agreement.differences import holm_adjusted, sign_flip_p_value, statistical_power
 from debate_judge.data.agreement.intervals import detectable_difference, groups_to_detect
 from debate_judge.data.agreement.tables import (
     LEVELS,
@@ -18,7 +18,6 @@ from debate_judge.data.agreement.tables import (
     Level,
     agreement_table,
     compare,
-    holm_adjusted,
 )
 from tests.data.scored_groups import group, random_groups
 

@@ -98,7 +98,7 @@ from debate_judge.programs.lm.options import BatchTiming, LMOptions
 from debate_judge.runs import score
 from debate_judge.runs.scoring import scorer
 
-scorer.limits = lambda arguments: LMOptions(batch="openai", batch_timing=BatchTiming(0.05, 0.05))
+scorer.lm_options = lambda arguments: LMOptions(batch="openai", batch_timing=BatchTiming(0.05, 0.05))
 sys.exit(score.main(sys.argv[1:]))
 """
 """The command, which looks at its jobs more often."""

@@ -41,7 +41,7 @@ from debate_judge.programs.lm.options import LMOptions
 from debate_judge.runs import score
 from debate_judge.runs.scoring import scorer
 
-scorer.limits = lambda arguments: LMOptions(**json.loads(sys.argv[1]))
+scorer.lm_options = lambda arguments: LMOptions(**json.loads(sys.argv[1]))
 sys.exit(score.main(sys.argv[2:]))
 """
 

@@ -140,7 +140,8 @@ from debate_judge.runs.tracking.tracker import Tracker
 
 with Tracker(uri=None, store=Path(sys.argv[1]), experiment=sys.argv[2], run_name=sys.argv[3]) as tracker:
     tags = {"mlflow.parentRunId": tracker.run_id}
-    tracker.place.client.create_run(tracker.place.experiment_id, run_name="unfinished trial", tags=tags)
+    opened = tracker.tracking_store
+    opened.client.create_run(opened.experiment_id, run_name="unfinished trial", tags=tags)
     print(tracker.run_id, flush=True)
     sys.stdin.read()
 """
