@@ -46,10 +46,13 @@ def test_bad_cells_are_all_named_and_hide_no_aspect(tmp_path: Path) -> None:
 
 def test_missing_ratings_are_left_out(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
-    guess = guessed(path, table(["1", "n/a", "5", "-", "None", "2;N/A;4"]))
+    guess = guessed(path, table(["1", "n/a", "5", "-", "None", "2;N/A;4", "2;4;"]))
     assert scales(guess) == {"accuracy": Scale(1, 5)}
     ratings = [group.candidates[0].ratings.get("accuracy") for group in load(path, guess.task).groups]
-    assert ratings == [(1,), None, (5,), None, None, (2, 4)]
+    assert ratings == [(1,), None, (5,), None, None, (2, 4), (2, 4)]
+    records = tmp_path / "a.jsonl"
+    records.write_text(json.dumps({"text": "x", "accuracy": [4, None, 5]}))
+    assert load(records, guess.task).groups[0].candidates[0].ratings == {"accuracy": (4.0, 5.0)}
 
 
 @pytest.mark.parametrize(("values", "remedy"), [(["4/5", "3/5"], "4 and not 4/5"), (["80%", "60%"], "80 and not 80%")])
@@ -263,7 +266,10 @@ def test_a_single_record_is_no_list_of_records(tmp_path: Path, name: str) -> Non
     assert (group.candidates[0].text, group.candidates[0].ratings) == ("x", {"tone": (4.0,)})
 
 
-@pytest.mark.parametrize("name", ["annotator_email", "rated_by", "labeler", "Rater Name", "completed-by", "worker id"])
+@pytest.mark.parametrize(
+    "name",
+    ["annotator_email", "rated_by", "labeler", "Rater Name", "completed-by", "worker id", "WorkerId", "PROLIFIC_PID"],
+)
 def test_a_column_with_a_name_of_raters_is_taken_where_texts_repeat(
     tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -274,6 +280,39 @@ def test_a_column_with_a_name_of_raters_is_taken_where_texts_repeat(
     assert [len(c.ratings["tone"]) for c in candidates] == [3] * 8
     assert f"{name!r} is" in caplog.text
     assert guessed(path, path.read_text()).columns.renamed == {"rater": name}
+
+
+@pytest.mark.parametrize(
+    ("header", "entry"),
+    [
+        ("tone (Ann),tone (Bob)", "'tone=tone (Ann)+tone (Bob)'"),
+        ("tone_ann,tone_bob", "tone=tone_ann+tone_bob"),
+        ("R1 tone,R2 tone", "'tone=R1 tone+R2 tone'"),
+        ("S1,S2", "ASPECT=S1+S2"),
+    ],
+)
+def test_columns_that_may_be_raters_of_one_aspect_are_told(
+    tmp_path: Path, header: str, entry: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "a.csv"
+    guess = guessed(path, f"text,{header}\nx,4,5\ny,2,1\n")
+    load(path, guess.task, guess.columns)
+    assert f"join them: --columns {entry}" in caplog.text
+    caplog.clear()
+    load(path, TASK, ColumnNames())
+    assert ("join them" in caplog.text) == ("tone" in header)
+
+
+@pytest.mark.parametrize("name", ["tone_mean", "avg tone", "Tone SD"])
+def test_a_statistic_of_an_aspect_is_no_aspect(tmp_path: Path, name: str) -> None:
+    guess = guessed(tmp_path / "a.csv", f"text,tone_1,tone_2,{name}\nx,4,5,4.5\ny,2,1,1.5\n")
+    assert (set(scales(guess)), set(guess.doubtful)) == ({"tone"}, {name})
+
+
+@pytest.mark.parametrize(("code", "scale"), [("-99", Scale(1, 5)), ("99", Scale(1, 5)), ("6", Scale(1, 7))])
+def test_a_code_for_missing_is_no_end_of_the_scale(tmp_path: Path, code: str, scale: Scale) -> None:
+    guess = guessed(tmp_path / "a.csv", table(["1", "2", "3", "4", "5"] * 3 + [code, code]))
+    assert scales(guess) == {"accuracy": scale}
 
 
 def test_repeated_texts_are_asked_about(tmp_path: Path) -> None:
