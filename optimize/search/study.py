@@ -102,21 +102,18 @@ class SearchLimits:
     one, and joint ones, come on top."""
     new_debates: bool = True
     """Whether the sampler may suggest debates that were not held yet; else only Tie-breakers for those that were."""
-    default_reading_only: bool = False
+    one_reading: bool = False
     """Whether in the more expensive reading only the untuned single call is tried, which held-out needs anyway; and
     other personas only with knowledge, if there is any."""
 
     @property
     def expected_trials(self) -> int:
-        """Approximate number of trials, for the progress bar."""
         return min(self.trials, _TYPICAL_STARTING_POINTS + self.suggestions)
 
 
 SEARCH_LIMITS: Mapping[str, SearchLimits] = MappingProxyType(
     {
-        "light": SearchLimits(
-            knowledge_kinds=2, suggestions=2, candidates=512, new_debates=False, default_reading_only=True
-        ),
+        "light": SearchLimits(knowledge_kinds=2, suggestions=2, candidates=512, new_debates=False, one_reading=True),
         "medium": SearchLimits(knowledge_kinds=3, suggestions=20, candidates=2048),
         "heavy": SearchLimits(knowledge_kinds=99, suggestions=80, candidates=1_000_000),
     }
@@ -252,7 +249,7 @@ class Study:
         while remaining > 0 and (points := self._next_points(min(remaining, SUGGESTION_BATCH))):
             self._evaluate(points)
             remaining -= len(points)
-        if not limits.default_reading_only:
+        if not limits.one_reading:
             self._evaluate([point for point in self._points_in_other_readings() if self._is_allowed(point)])
         self._evaluate(joint_points(self._outcomes, strategy.choose(self._outcomes)) if space.joint else [])
 
@@ -266,14 +263,14 @@ class Study:
         untuned, *learnt = space.scorer_variants
         # It is never pruned: all others are compared with it.
         yield [space.point(untuned, 0)]
-        other_readings = space.in_other_readings(*([untuned] if limits.default_reading_only else space.scorer_variants))
+        other_readings = space.in_other_readings(*([untuned] if limits.one_reading else space.scorer_variants))
         yield [space.point(variant, 0) for variant in (*learnt, *other_readings)]
         # Knowledge adds more to a debate, which argues from it, than to a single call: the best kind is always tried.
         variants = [untuned, *rank(learnt)[: max(1, limits.knowledge_kinds - 1)]]
         yield [point for variant in variants for point in space.debate_points(variant, space.max_rounds)]
         # A rewritten judge takes no other persona.
         exportable = [v for v in variants if v not in space.rewritten and v.knowledge not in space.not_exportable]
-        informed = exportable[1:] if limits.default_reading_only else []
+        informed = exportable[1:] if limits.one_reading else []
         best = rank(informed or exportable)[0]
         others = [replace(best, persona=persona) for persona in space.personas[1:]]
         shortest = min((n for n in space.rounds if n), default=0)
@@ -315,7 +312,7 @@ class Study:
         if not point.rounds or point.reading == self._space.default_reading:
             return True
         pruned_calls = {(p.knowledge, p.reading) for p in self._outcomes.pruned if not p.rounds}
-        return not self._plan.limits.default_reading_only and (point.knowledge, point.reading) not in pruned_calls
+        return not self._plan.limits.one_reading and (point.knowledge, point.reading) not in pruned_calls
 
     def _points_in_other_readings(self) -> list[Point]:
         """The best points in the default reading, moved to each of the others."""
