@@ -37,7 +37,7 @@ class Decision:
     """The raters' label of a candidate or pair, and the judge's decision about it."""
 
     source: str
-    """Id of the source, the unit of resampling (`GroupScores.cluster`)."""
+    """Id of the source, the unit of resampling (`GroupScores.source_id`)."""
     label: str
     decided: str | None
     """None where the judge made no decision."""
@@ -102,7 +102,7 @@ def binary_decisions(
     cut = threshold if cut is None else cut
     return [
         Decision(
-            group.cluster,
+            group.source_id,
             _label(rating, threshold, below),
             None if score is None else _label(score, cut, below),
             -score if below and score is not None else score,
@@ -134,7 +134,7 @@ def pair_decisions(groups: Sequence[GroupScores], margin: float = 0.0) -> list[D
         if first_rating is None or second_rating is None:
             continue
         decided = None if first is None or second is None else _outcome(first - second, margin)
-        decisions.append(Decision(group.cluster, _outcome(first_rating - second_rating, 0.0), decided))
+        decisions.append(Decision(group.source_id, _outcome(first_rating - second_rating, 0.0), decided))
     return decisions
 
 
