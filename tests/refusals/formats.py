@@ -311,6 +311,34 @@ def a_deep_run(folder: Path) -> None:
     (folder / "runs.jsonl").write_text("\n".join([json.dumps(deep), other]))
 
 
+ANSWERS = "helpfulness.responses"
+
+
+def made(name: str, *records: dict[str, object]) -> Callable[[Path], object]:
+    return lambda folder: (folder / name).write_text("\n".join(map(json.dumps, records)))
+
+
+def nested_argilla(folder: Path) -> None:
+    answers = {"helpfulness": [{"value": 5, "user_id": "ann"}]}
+    record = {"id": "r", "fields": {"question": "q", "answer": "a"}, "responses": answers, "suggestions": {}}
+    made("a.jsonl", record)(folder)
+
+
+def late_answers(folder: Path) -> None:
+    plain: dict[str, object] = {"question": "q", "answer": "a", "helpfulness": 1}
+    made("a.jsonl", *[plain] * 300, {**plain, ANSWERS: [5], f"{ANSWERS}.users": ["ann"]})(folder)
+
+
+def lists_of_numpy(folder: Path) -> None:
+    header = f"question,answer,{ANSWERS},{ANSWERS}.users\n"
+    (folder / "a.csv").write_text(header + "q,a,\"[5, 3]\",\"['ann' 'ben']\"\n")
+
+
+def comparison(texts: dict[str, object], side: str) -> Callable[[Path], object]:
+    result = {"from_name": "better", "value": {"selected": side}}
+    return made("a.jsonl", {"data": texts, "annotations": [{"completed_by": 1, "result": [result]}]})
+
+
 EXPORTS = [
     row(name, loaded(files, *columns, task=SUPPORT), field, keyword, file, line, change=change)
     for name, files, columns, change, file, line, field, keyword in (
@@ -344,6 +372,29 @@ EXPORTS = [
             2,
             "annotations[0].result[0].value.rating",
             "scale",
+        ),
+        ("records of Argilla in objects", "a.jsonl", (), nested_argilla, "a.jsonl", 1, "responses", "flatten=True"),
+        ("answers far below", "a.jsonl", (), late_answers, "a.jsonl", 301, None, "put a rated record first"),
+        ("lists without commas", "a.csv", (), lists_of_numpy, "a.csv", 2, f"{ANSWERS}.users", "df.to_json"),
+        (
+            "a comparison of who knows what",
+            "a.jsonl",
+            (),
+            comparison({"question": "q", "mine": "x", "theirs": "y"}, "left"),
+            "a.jsonl",
+            1,
+            "data",
+            "response_a, the left one",
+        ),
+        (
+            "a comparison that names no side",
+            "a.jsonl",
+            (),
+            comparison({"question": "q", "answer1": "x", "answer2": "y"}, "middle"),
+            "a.jsonl",
+            1,
+            "annotations[0].result[0].value.selected",
+            "left or right",
         ),
         (
             "a run of LangSmith without end",
