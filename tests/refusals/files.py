@@ -283,6 +283,20 @@ UNIEVAL = [
     {"doc_id": "d1", "system_id": "M8", "system_output": "Rain .", "source": source, "scores": {"fluency": 5}}
     for source in ("It rained .", "It snowed .")
 ]
+PAIR = {"question": "Which?", "response_a": "The Ash.", "response_b": "Water."}
+PAIRS = [
+    ("0 or 1", "winner", "0 may be a tie", 1, lines([{**PAIR, "question": f"{n}?", "winner": n} for n in (0, 1)])),
+    ("repeated", "winner", "repeat a pair", 1, lines([{**PAIR, "seat": n, "winner": "A"} for n in "abcdefgh"])),
+    ("one rater twice", "rater", "twice", 2, lines([{**PAIR, "rater": "anna", "winner": w} for w in "AB"])),
+    ("a strength", "strength", "divide", 1, lines([{**PAIR, "winner": "A", "strength": 3}])),
+]
+"""Name, field, keyword, line, content."""
+
+
+def load_pairs() -> object:
+    return data.load("p.jsonl", "pairs", ("source=question",))
+
+
 TONES = {"a.csv": "source,text,score\ns,x,4\n"}
 
 TABLE = [
@@ -377,6 +391,18 @@ TABLE = [
         for content in [
             lines([{"question": "Which?", "response_a": "The Ash.", "response_b": "Water.", "winner": value}])
         ]
+    ),
+    *(
+        row(
+            f"pairs, {name}",
+            lambda: data.load("p.jsonl", "pairs", ("source=question",)),
+            field,
+            keyword,
+            "p.jsonl",
+            line,
+            {"p.jsonl": text},
+        )
+        for name, field, keyword, line, text in PAIRS
     ),
     *(
         row(f"sources {text!r}", lambda t=text: SourceSelection.parse(t), "sources", "selection of sources")  # type: ignore[misc]
