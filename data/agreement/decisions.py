@@ -30,6 +30,7 @@ from debate_judge.data.agreement.classification import (
     Measure,
     binary_decisions,
     classify,
+    pair_auroc,
     pair_decisions,
 )
 from debate_judge.data.agreement.tables import GroupScores
@@ -227,6 +228,9 @@ def _decision_result(
     if rule.kind == "pairs":
         decisions = pair_decisions(groups, rule.margin)
         upper = _classify(decisions, None, resamples, seed)
+        if upper is not None:
+            auroc = pair_auroc(decisions, intervals=resamples > 0, seed=seed)
+            upper = replace(upper, measures={**upper.measures, "auroc": auroc})
     else:
         groups = _without_evenly_split(groups, rule)
         decisions = binary_decisions(groups, rule.threshold, cut)

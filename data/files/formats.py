@@ -296,9 +296,29 @@ def _header(row: list[str], name: str, line: int, unit: Literal["line", "row"]) 
     if row[0].strip() and not any(map(str.strip, row[1:])) and len(row) > 1 and not _is_text_column(row[0]):
         raise _title_error(row[0], name, line, unit)
     names = [cell.strip() or f"column {number} (no name)" for number, cell in enumerate(row, start=1)]
-    if twice := [column for column, count in Counter(names).items() if count > 1]:
-        raise InputError("two columns have the same name", file=name, line=line, unit=unit, field=twice[0])
+    refuse_equal_names(names, name, line, unit)
     return names
+
+
+def refuse_equal_names(
+    names: Sequence[str], file: str, line: int | None = None, unit: Literal["line", "row"] = "line"
+) -> None:
+    """Refuse a table in which two columns have the same name, because one would be lost.
+
+    Raises:
+        InputError: They have.
+    """
+    if twice := [column for column, count in Counter(names).items() if count > 1]:
+        raise InputError(
+            "two columns have the same name",
+            file=file,
+            line=line,
+            unit=unit,
+            field=twice[0],
+            expected="a different name for every column",
+            found=f"{twice[0]!r} {names.count(twice[0])} times",
+            remedy=f"rename them; columns of several raters are {twice[0]}_1, {twice[0]}_2",
+        )
 
 
 def _title_error(text: str, name: str, line: int, unit: Literal["line", "row"]) -> InputError:

@@ -65,7 +65,7 @@ def _aspect_tables(by_judge: DecisionsByJudge, aspect: str, units: str) -> list[
     judges = {judge: by[aspect] for judge, by in by_judge.items() if aspect in by}
     first = next(iter(judges.values()))
     if first.rule.kind == "pairs":
-        columns: tuple[str, ...] = ("accuracy", "kappa", "balanced_accuracy")
+        columns: tuple[str, ...] = ("accuracy", "kappa", "balanced_accuracy", "auroc")
     else:
         columns = tuple(_NAMES)
     decided = "decided " + " / ".join(first.labels)

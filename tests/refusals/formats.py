@@ -243,7 +243,7 @@ USERS = [
         "no column of comments",
         loaded("a.csv", "comments.tone=why+nota"),
         None,
-        "'why+nota'",
+        "'nota'",
         files={"a.csv": "text,tone,why,note\nx,4,because,so\n"},
         plain=True,
     ),

@@ -128,6 +128,8 @@ def test_pairs_by_hand() -> None:
             # Chance: (2 * 1 + 1 * 2 + 1 * 1) / 16 = 5/16; (8/16 - 5/16) / (11/16).
             "kappa": 3 / 11,
             "balanced_accuracy": (1 / 2 + 1 + 0) / 3,
+            # Better minus worse is 1, 0, -1; against -1, 0, 1 that is 2.5 + 1.5 + .5 of 9.
+            "auroc": 1 / 2,
         }
     )
     assert one.labels == {"win": 3, "tie": 1, "loss": 1}
