@@ -113,8 +113,9 @@ def _method(result: DecisionResult, units: str) -> str:
     """The method of the intervals, leaving aside exact bounds of values at an end of their range."""
     used = {m.method for m in result.measures.values()} - {None, "exact"}
     unit = f"{units} with one decision each" if "dirichlet" in used else units
-    names = [METHODS[m] for m in METHODS if m in used]
-    return f"95 % intervals over {unit}: {', AUROC '.join(names)}" if names else "no intervals"
+    # With draws from the posterior, only AUROC, which the matrix does not give, is left to the jackknife.
+    names = [METHODS[m] for m in ("dirichlet", "logit") if m in used]
+    return f"95 % intervals over {unit}: {'; of AUROC '.join(names)}" if names else "no intervals"
 
 
 def _label_names(result: DecisionResult) -> tuple[str, str]:

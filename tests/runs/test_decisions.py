@@ -135,6 +135,9 @@ def test_pairs_by_hand() -> None:
     assert one.labels == {"win": 3, "tie": 1, "loss": 1}
     assert one.decisions == {"win": 1, "tie": 2, "loss": 1}
     assert (one.undecided, one.majority_baseline, one.lower) == (1, 3 / 5, None)
+    caption = unwrapped(printed(*tables({"judge": {"quality": one}})))
+    # One decision a source: what the confusion matrix gives has its posterior, AUROC the jackknife.
+    assert caption.index("Dirichlet") < caption.index("of AUROC") < caption.index("jackknife")
     # Which of two scores is higher can be told on any scale.
     assert decided(found, DecisionRule("pairs"), on_scale=False) == one
     wide = decided(found, DecisionRule("pairs", margin=1.0))
