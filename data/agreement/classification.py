@@ -37,7 +37,7 @@ class Decision:
     """The raters' label of a candidate or pair, and the judge's decision about it."""
 
     source: str
-    """Id of the source, the unit of resampling (`GroupScores.cluster`)."""
+    """Id of the source, the unit of resampling (`GroupScores.source_id`)."""
     label: str
     decided: str | None
     """None where the judge made no decision."""
@@ -102,7 +102,7 @@ def binary_decisions(
     cut = threshold if cut is None else cut
     return [
         Decision(
-            group.cluster,
+            group.source_id,
             _label(rating, threshold, below),
             None if score is None else _label(score, cut, below),
             -score if below and score is not None else score,
@@ -135,7 +135,7 @@ def pair_decisions(groups: Sequence[GroupScores], margin: float = 0.0) -> list[D
             continue
         difference = None if first is None or second is None else first - second
         decided = None if difference is None else _outcome(difference, margin)
-        decisions.append(Decision(group.cluster, _outcome(first_rating - second_rating, 0.0), decided, difference))
+        decisions.append(Decision(group.source_id, _outcome(first_rating - second_rating, 0.0), decided, difference))
     return decisions
 
 

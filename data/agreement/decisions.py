@@ -163,7 +163,7 @@ def evaluate_decisions(
         scores: Aspect name -> groups, of one judge.
         decision_rules: From `find_decision_rules`; aspects without a rule, or with no label, are left out.
         on_scale: Whether scores are on the raters' scale. If not, binary decisions need a tuned cut.
-        resamples: Resamples of the groups for the intervals; 0 gives none.
+        resamples: Number of draws from the posterior for intervals, see `classify`; 0 gives no intervals.
         seed: For the draws.
     """
     if not on_scale:
