@@ -44,6 +44,15 @@ def test_bad_cells_are_all_named_and_hide_no_aspect(tmp_path: Path) -> None:
     assert len(first20.value.others) == 19
 
 
+def test_all_bad_rows_are_named_in_the_order_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("source,text,tone\ns,x,4\nt,y,9\n,z,3\ns,,3\nt,w,often\n")
+    with pytest.raises(InputError) as all4:
+        load(path, TASK)
+    errors = [all4.value, *all4.value.others]
+    assert [(error.line, error.field) for error in errors] == [(3, "tone"), (4, "source"), (5, "text"), (6, "tone")]
+
+
 def test_missing_ratings_are_left_out(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     guess = guessed(path, table(["1", "n/a", "5", "-", "None", "2;N/A;4", "2;4;"]))
