@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, groupby
 from typing import NamedTuple
 
-from debate_judge.data.errors import ErrorHandler, redirect_errors
+from debate_judge.data.errors import ErrorHandler, did_you_mean, redirect_errors
 from debate_judge.data.files.columns import (
     COMMENTS,
     NESTED,
@@ -343,7 +343,8 @@ class RowReader:
         name = record.text(column).strip()
         aspect = next((a.name for a in task.aspects if normalized_name(a.name) == normalized_name(name)), None)
         if aspect is None:
-            self._notes.add_fields((), [f"ratings of {name}"], [f"ratings of {a.name}" for a in task.aspects])
+            hint = did_you_mean(name, [a.name for a in task.aspects], "did you mean ratings of {}?")
+            self._notes.add_fields((), [f"ratings of {name}"], (), hint or "")
         return aspect
 
 

@@ -190,6 +190,17 @@ def test_other_names_are_suggested_where_they_can_help(tmp_path: Path, caplog: p
     assert "--columns rating=score" in caplog.text
 
 
+def test_what_is_no_misspelt_name_is_not_taken_for_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("text,aspect,rating,duration\nx,tone,4,1\nx,verdict,1,2\nx,solvd,1,2\n")
+    load(path, TASK)
+    assert "did you mean ratings of 'solved'" in caplog.text
+    assert caplog.text.count("did you mean") == 1
+    path.write_text("text,tone,duration\nx,4,1\n")
+    load(path, TASK)
+    assert caplog.text.count("did you mean") == 1
+
+
 def test_a_column_without_a_name_is_left_out_and_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "a.csv"
     guess = guessed(path, ",text,tone,\n0,x,4,\n1,y,2,\n")
