@@ -232,7 +232,7 @@ def _point(outcome: Outcome) -> CostPoint:
 def _costs(result: Result) -> list[ReportBlock]:
     meter = result.lm.meter
     requested, executed = meter.requested.total(), meter.executed.total()
-    note = f"LM calls: {requested:,} asked, {executed:,} executed now, the rest were recalled from the store."
+    note = f"LM calls: {requested:,} asked, {executed:,} executed now, the rest were answered from the store."
     return [Paragraph(note), cost_block(meter, result.lm.price)]
 
 

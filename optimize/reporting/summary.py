@@ -58,7 +58,7 @@ def table(result: Result) -> list[Printed]:
         *_learning_curve(result),
         *_guides(result),
         *_pruned(result),
-        f"LM calls: {meter.requested.total()} asked, {meter.executed.total()} executed now, the rest were recalled "
+        f"LM calls: {meter.requested.total()} asked, {meter.executed.total()} executed now, the rest were answered "
         f"from the store",
         "",
         *cost_table(cost_rows(meter, result.lm.price)),

@@ -125,12 +125,12 @@ class SearchSpace:
     def points(self) -> list[Point]:
         """Every distinct point: first single calls, then debates, then Tie-breakers."""
         scorers = (*self.scorer_variants, *self.in_other_readings(*self.scorer_variants))
-        evaluated = [self.point(variant, 0) for variant in scorers]
+        roots = [self.point(variant, 0) for variant in scorers]
         for variant in self.variants:
-            evaluated += self.debate_points(variant, self.max_rounds)
+            roots += self.debate_points(variant, self.max_rounds)
         if self.tie_breakers == (False, True):
-            evaluated += [self.point(v, n, True) for n in self.rounds if n for v in self.variants]
-        return list(dict.fromkeys(derived for point in evaluated for derived in self.derived_points(point)))
+            roots += [self.point(v, n, True) for n in self.rounds if n for v in self.variants]
+        return list(dict.fromkeys(derived for point in roots for derived in self.derived_points(point)))
 
     def complexity(self, point: Point) -> tuple[int | bool, ...]:
         """Sort key: of two points with equal agreement and calls, the simpler comes first."""

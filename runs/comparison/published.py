@@ -67,18 +67,16 @@ class PublishedTable:
 def published() -> tuple[PublishedTable, ...]:
     """All tables."""
     text = resources.files(__package__).joinpath("published.toml").read_text(encoding="utf-8")
-    return tuple(_read(evaluated) for entries in tomllib.loads(text).values() for evaluated in entries)
+    return tuple(_read(entry) for entries in tomllib.loads(text).values() for entry in entries)
 
 
-def _read(evaluated: dict[str, Any]) -> PublishedTable:
+def _read(entry: dict[str, Any]) -> PublishedTable:
     rows = tuple(
         PublishedRow(judge, lm, tuple(None if value == "–" else value for value in values))
-        for judge, lm, *values in evaluated.pop("rows")
+        for judge, lm, *values in entry.pop("rows")
     )
-    data = evaluated.pop("data")
-    fields: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in evaluated.items()
-    }
+    data = entry.pop("data")
+    fields: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()}
     return PublishedTable(data=(data,) if isinstance(data, str) else tuple(data), rows=rows, **fields)
 
 

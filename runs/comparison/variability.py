@@ -108,17 +108,17 @@ def variability_table(variability: Sequence[RunVariability], comparison: Compari
     ]
     rows = [
         [
-            evaluated.judge,
-            f"{evaluated.varied}s",
-            str(len(evaluated.agreement[columns[0]])),
+            judge_runs.judge,
+            f"{judge_runs.varied}s",
+            str(len(judge_runs.agreement[columns[0]])),
             *(
-                f"{format_value(evaluated.mean_agreement(c))} ± {format_value(evaluated.agreement_sd(c))}"
+                f"{format_value(judge_runs.mean_agreement(c))} ± {format_value(judge_runs.agreement_sd(c))}"
                 for c in columns
             ),
-            format_value(evaluated.score_sd),
-            "–" if evaluated.share_changed is None else f"{100 * evaluated.share_changed:.1f} %",
+            format_value(judge_runs.score_sd),
+            "–" if judge_runs.share_changed is None else f"{100 * judge_runs.share_changed:.1f} %",
         ]
-        for evaluated in variability
+        for judge_runs in variability
     ]
     caption = "Runs of one judge: mean ± standard deviation of agreement, n - 1"
     if lm == OFFLINE:

@@ -169,16 +169,16 @@ class LoadedJudge(dspy.Module):
         """Judge the items with the own LM on the loop of the runner, or with `context_lm` on the current loop."""
         runner = None if context_lm is not None else self._connection.runner()
 
-        async def ask(judge: Judge, table: Question) -> list[Judgement]:
+        async def ask(judge: Judge, question: Question) -> list[Judgement]:
             with dspy.context(lm=context_lm or self.lm):
-                return await judge.judge(table.items)
+                return await judge.judge(question.items)
 
         judgements: dict[Item, Judgement] = {}
         names = {item.aspect.name for item in items}
         for shared in shared_judges({name: judge for name, judge in self.judges.items() if name in names}):
             shared_items = [item for item in items if item.aspect.name in shared.aspects]
             grouping = group_into_questions(shared.judge, shared_items, compare_pairs=False)
-            calls = [ask(shared.judge, table) for table in grouping.questions]
+            calls = [ask(shared.judge, question) for question in grouping.questions]
             waiting = calls if runner is None else [asyncio.wrap_future(runner.submit(call)) for call in calls]
             judgements |= zip(shared_items, grouping.by_item(await asyncio.gather(*waiting)), strict=True)
         return [judgements[item] for item in items]
