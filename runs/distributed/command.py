@@ -109,7 +109,7 @@ def _scoring_job(
         reading_options,
         out,
         first_groups[0].candidates[0].row if first_groups and flags.keep_columns else {},
-        tuple(str(Path(place).absolute()) for place in sys.path),
+        tuple(str(Path(folder).absolute()) for folder in sys.path),
     )
 
 
@@ -166,11 +166,11 @@ def _summary(flags: ScoreFlags, judge: LoadedJudge, totals: RunTotals) -> int:
 
 def _require_supported(flags: ScoreFlags) -> None:
     for name in ("batch", "transcripts", "sources"):
-        if (given := getattr(flags, name)) is not None:
+        if (value := getattr(flags, name)) is not None:
             raise InputError(
                 "not with --engine ray",
                 field=cli_name(ScoreFlags, name),
-                found=given,
+                found=value,
                 remedy="leave it out, or score with --engine local",
             )
     if flags.concurrency < flags.actors:
