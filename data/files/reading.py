@@ -151,7 +151,7 @@ def toml(path: Path, what: str = "file") -> Record:
     try:
         return Record(tomllib.loads(path.read_text(encoding="utf-8-sig")), str(path), format="toml")
     except RecursionError:
-        raise InputError("not usable TOML: nested too deeply", file=path) from None
+        raise InputError("not usable TOML: nested too deeply", file=path, remedy=_FLATTER) from None
     except tomllib.TOMLDecodeError as error:
         match = re.search(r"\(at line (\d+), column \d+\)", str(error))
         raise InputError(f"not valid TOML: {error}", file=path, line=int(match.group(1)) if match else None) from None
@@ -273,6 +273,9 @@ def unreadable_error(error: OSError, path: Path, what: str = "file") -> InputErr
     return InputError(f"no such {what}", file=path, remedy=did_you_mean(path.name, near))
 
 
+_FLATTER = "leave out what is not read, or write it with fewer levels"
+
+
 def _parse_line(text: str, path: Path, line: int) -> object:
     if len(text) > _MAX_LINE_VALUES and _max_values_in(text) > _MAX_LINE_VALUES:
         raise InputError(f"a line of more than {_MAX_LINE_VALUES:,} values", file=path, line=line)
@@ -287,7 +290,9 @@ def _parse_line(text: str, path: Path, line: int) -> object:
 def _json_error(error: Exception, text: str, path: Path, line: int, remedy: str | None = None) -> InputError:
     if not isinstance(error, json.JSONDecodeError):
         problem = str(error) if isinstance(error, _RefusedError) else "a number has thousands of digits"
-        problem = "nested too deeply" if isinstance(error, RecursionError) else problem
+        if isinstance(error, RecursionError):
+            problem, remedy = "nested too deeply", _FLATTER
+        remedy = remedy or "correct the record, or leave it out"
         return InputError(f"not usable JSON: {problem}", file=path, line=line, remedy=remedy)
     return InputError(
         f"not valid JSON: {error.msg} (column {error.colno})",
@@ -300,7 +305,7 @@ def _json_error(error: Exception, text: str, path: Path, line: int, remedy: str 
 
 def _as_record(value: object, path: Path, line: int) -> Record:
     if not isinstance(value, dict):
-        remedy = _ONE_RECORD_PER_LINE if isinstance(value, list) else None
+        remedy = _ONE_RECORD_PER_LINE if isinstance(value, list) else 'give the value a name: {"text": "…"}'
         raise InputError(
             "a record must be an object", file=path, line=line, expected="{…}", found=json_type(value), remedy=remedy
         )

@@ -274,7 +274,7 @@ def _no_ratings_error(
     advice += [
         f"{column}: {why}"
         for column, cells in values.items()
-        if (why := how_to_rate(record, column, _present_values(cells)[0]))
+        if column not in doubtful and (why := how_to_rate(record, column, _present_values(cells)[0]))
     ]
     return record.error(
         "nothing in the data looks like ratings",

@@ -66,12 +66,13 @@ JSONL: list[Place] = [
     ("array", "[" + FIRST + ", 3]", 1, None, "must be an object"),
     ("array that is not closed", "[" + FIRST, 1, None, "the JSON array is not closed"),
     ("array and more", "[" + FIRST + "]\n\n[" + FIRST + "]", 3, None, "after the end of the JSON array"),
-    ("no object", "3", 1, None, "must be an object"),
+    ("no object", "3", 1, None, "give the value a name"),
     ("not UTF-8", FIRST.encode() + b'\n{"group": "caf\xe9"}', 2, None, "not UTF-8: byte 15"),
     ("half of UTF-16", FIRST.encode("utf-16")[:-1], 1, None, "not UTF-16"),
     ("NaN", FIRST.replace("[4, 5]", "NaN"), 1, None, "NaN is not a JSON number"),
     ("name twice", FIRST.replace('"fluency"', '"coherence"'), 1, None, "'coherence' occurs twice"),
-    ("nested too deeply", "[" * 100000, 1, None, "nested too deeply"),
+    ("nested too deeply", "[" * 100000, 1, None, "fewer levels"),
+    ("a nested text", line(task="summarization", candidates=..., data={"answer": "x"}), 1, "text", "text=data.answer"),
     ("endless number", rated(0).replace("0}", "9" * 5000 + "}"), 1, None, "a number has thousands of digits"),
     ("empty file", "\n\n", None, None, "no groups in the file"),
     ("no group", line(group=...), 1, "group", "'group' is missing"),
@@ -373,6 +374,18 @@ TABLE = [
     *(
         row(f"no ratings {number}", lambda f=file: guess(Path(f)), None, word, file, files={file: content})  # type: ignore[misc]
         for number, (file, content, word) in enumerate(NO_RATINGS)
+    ),
+    row(
+        "no such trace",
+        lambda: load(Path("a.csv+b.jsonl"), TASK),
+        "traceId",
+        "the same time",
+        "a.csv",
+        2,
+        files={
+            "a.csv": "id,traceId,source,name,dataType,value\ns,t9,ANNOTATION,tone,NUMERIC,4\n",
+            "b.jsonl": lines([{"id": "t1", "input": "s", "output": "x"}]),
+        },
     ),
     row("columns of a public set", lambda: data.load("sample", columns=["source=x"]), None, "sample"),
     *(
