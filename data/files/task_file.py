@@ -295,9 +295,9 @@ def _possible_ratings(
         for ratings in _nested_ratings(record, roles):
             for key in ratings.values:
                 values.setdefault(str(key), []).extend(v for _, v in ratings.values_in(str(key)))
-        for key, name in names.items():
-            if key in record.values:
-                values.setdefault(name, []).extend(v for _, v in record.values_in(key))
+        # Not for every name: records may each have names of their own, 100,000 in all.
+        for key in filter(names.__contains__, record.values):
+            values.setdefault(names[key], []).extend(v for _, v in record.values_in(key))
     return {column: cells for column, cells in values.items() if not _NOT_A_RATING.fullmatch(normalized_name(column))}
 
 
