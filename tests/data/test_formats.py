@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import zipfile
 from collections.abc import Sequence
+from decimal import Decimal
 from pathlib import Path
 from xml.sax.saxutils import escape
 
@@ -154,6 +155,25 @@ def test_which_of_several_sheets_is_read_is_said(tmp_path: Path, caplog: pytest.
 
 def test_parquet(tmp_path: Path, expected: object) -> None:
     assert groups_of(load(parquet(tmp_path / "a.parquet"), TASK)) == expected
+
+
+def test_parquet_with_decimals_and_with_times_that_python_cannot_represent(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    far = pa.array([0, 9_000_000_000_000], pa.timestamp("s"))
+    columns = {
+        "text": ["x", "y"],
+        "tone": [Decimal("4.50"), Decimal(2)],
+        "day": far,
+        "took": far.cast("int64").cast(pa.duration("s")),
+    }
+    columns["zone"] = far.cast("int64").cast(pa.timestamp("s", "Mars/Olympus"))
+    pa.parquet.write_table(pa.table(columns), tmp_path / "a.parquet")
+    assert [c.ratings for g in load(tmp_path / "a.parquet", TASK).groups for c in g.candidates] == [
+        {"tone": (4.5,)},
+        {"tone": (2.0,)},
+    ]
 
 
 @pytest.fixture

@@ -68,7 +68,7 @@ def test_names_of_its_own_in_every_record_are_read_once() -> None:
             return super().__contains__(key)
 
     rows = [Counted(text=f"x{i}", source=f"s{i}", **{f"key_{i}_{j}": j for j in range(5)}) for i in range(200)]
-    with pytest.raises(InputError, match="looks like ratings"):
+    with pytest.raises(InputError, match="look like ratings"):
         guess_task([Record(row, "a.jsonl", i) for i, row in enumerate(rows, 1)], ColumnNames(), "a")
     assert looked_up < 20 * len(rows)
 

@@ -86,7 +86,8 @@ def written(**columns: Any) -> Callable[[Path], object]:
 def a_far_date(folder: Path) -> None:
     import pyarrow as pa
 
-    written(text=["a", "b"], tone=[1, 2], day=pa.array([1, 9_000_000_000_000], pa.timestamp("s")))(folder)
+    days = pa.array([1, 9_000_000_000_000], pa.timestamp("s"))
+    written(text=["a", "b"], tone=[1, 2], made=pa.StructArray.from_arrays([days], ["day"]))(folder)
 
 
 WORKBOOKS = [
@@ -122,7 +123,15 @@ WORKBOOKS = [
 PARQUET = [
     row(name, loaded("a.parquet"), field, keyword, "a.parquet", line, change=change, patch=patch, plain=True)
     for name, change, patch, line, field, keyword in (
-        ("a date out of range", a_far_date, None, None, None, "out of range"),
+        ("a date out of range", a_far_date, None, 2, "made", "leave the column out"),
+        (
+            "lists of far more values than bytes",
+            written(text=["a", "b"], tone=[[True] * 100_000] * 2),
+            lambda p: p.setattr(formats, "_MAX_LIST_VALUES", 10_000),
+            None,
+            "tone.list.element",
+            "200,000 values",
+        ),
         (
             "a column that unpacks to far more",
             written(text=["x" * (1 << 20)] * 8, tone=[1] * 8),
