@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, NoReturn
+from typing import BinaryIO, Literal, NoReturn
 
 from debate_judge.data.errors import ErrorHandler, InputError, did_you_mean, redirect_errors
 from debate_judge.data.files.columns import OTHER_NAMES, normalized_name
@@ -47,11 +47,16 @@ def jsonl(path: Path, on_error: ErrorHandler | None = None) -> Iterator[Record]:
 def json_array(path: Path, list_name: str | None = None) -> Iterator[Record]:
     """The objects of a file that is one JSON array, each with the line it begins on; the file is held in memory.
 
+    Records of an array on one line are numbered as rows.
+
     Args:
         path: The file.
         list_name: Name of the list, if the file is an object that holds it.
     """
     text = _read_text(path)
+    # On one line, records are told apart by their numbers only.
+    unit: Literal["line", "row"] = "line" if "\n" in text.strip() else "row"
+    number = 0
     at, line, counted = (text.index("[") if list_name is None else _list_start(list_name, text)) + 1, 1, 0
     while True:
         # Missing or extra commas between objects are accepted: they cannot change a record.
@@ -67,7 +72,8 @@ def json_array(path: Path, list_name: str | None = None) -> Iterator[Record]:
         except (ValueError, RecursionError) as error:
             wrong = error.lineno if isinstance(error, json.JSONDecodeError) else line
             raise _json_error(error, text, path, wrong) from None
-        yield _as_record(value, path, line)
+        number += 1
+        yield _as_record(value, path, line if unit == "line" else number, unit)
     # E.g. two concatenated files: the second array must not be dropped silently.
     if list_name is None and (rest := text[at + 1 :].lstrip()):
         raise InputError(
@@ -91,6 +97,9 @@ def record_list_name(path: Path) -> str | None:
 
     The list is the object's only field, or its only list and has a usual name; the object must not be a record itself,
     with a group, a source or a text.
+
+    Raises:
+        InputError: The file is an object on several lines that holds no such list.
     """
     starts = [
         text.strip() for _, text in islice(((n, t) for n, t in lines(path, max_bytes=_MAX_FILE_BYTES) if t.strip()), 2)
@@ -108,7 +117,18 @@ def record_list_name(path: Path) -> str | None:
     list_name = lists[0] if len(lists) == 1 and lists[0] != "candidates" else None
     record_names = {name for role in ("group", "source", "text") for name in (role, *OTHER_NAMES[role])}
     usual = list_name in _LIST_NAMES and not any(normalized_name(name) in record_names for name in value)
-    return list_name if list_name is not None and value[list_name] and (usual or len(value) == 1) else None
+    if list_name is not None and value[list_name] and (usual or len(value) == 1):
+        return list_name
+    if len(starts) > 1:
+        raise InputError(
+            "the file is one JSON object",
+            file=path,
+            line=1,
+            expected=f"an array of records, or an object with one list of them that is called {', '.join(_LIST_NAMES)}",
+            found="an object with " + ", ".join(map(repr, value)),
+            remedy=(f"keep only the list {lists[0]!r}, or " if len(lists) == 1 else "") + _ONE_RECORD_PER_LINE,
+        )
+    return None
 
 
 def _list_start(name: str, text: str) -> int:
@@ -176,6 +196,9 @@ def lines(path: Path, on_error: ErrorHandler | None = None, max_bytes: int | Non
                 stream.seek(0)
                 yield from _utf16_lines(stream, path, max_bytes)
                 return
+            stream.seek(0)
+            if 0 in stream.read(2):
+                raise _no_mark_error(path)
             stream.seek(0)
             number = 0
             while raw := stream.readline(max_bytes + 1):
@@ -251,6 +274,16 @@ def _utf16_lines(stream: BinaryIO, path: Path, max_length: int) -> Iterator[tupl
         ) from None
 
 
+def _no_mark_error(path: Path) -> InputError:
+    return InputError(
+        "a zero byte at the beginning: this is UTF-16 without a byte order mark, or no text",
+        file=path,
+        line=1,
+        expected="UTF-8, or UTF-16 with a byte order mark",
+        remedy="save the file as UTF-8 (spreadsheets: CSV UTF-8)",
+    )
+
+
 def refuse_pipe(path: Path) -> None:
     """Refuse a pipe or socket: it could be read only once, and reading would block while nothing is written.
 
@@ -298,13 +331,19 @@ def _json_error(error: Exception, text: str, path: Path, line: int, remedy: str 
     )
 
 
-def _as_record(value: object, path: Path, line: int) -> Record:
+def _as_record(value: object, path: Path, line: int, unit: Literal["line", "row"] = "line") -> Record:
     if not isinstance(value, dict):
         remedy = _ONE_RECORD_PER_LINE if isinstance(value, list) else None
         raise InputError(
-            "a record must be an object", file=path, line=line, expected="{…}", found=json_type(value), remedy=remedy
+            "a record must be an object",
+            file=path,
+            line=line,
+            unit=unit,
+            expected="{…}",
+            found=json_type(value),
+            remedy=remedy,
         )
-    return Record(value, str(path), line)
+    return Record(value, str(path), line, unit=unit)
 
 
 class _RefusedError(ValueError):

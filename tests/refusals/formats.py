@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from debate_judge import data
-from debate_judge.data.files import formats, groups, reading, workbook
+from debate_judge.data.files import groups, reading, typed_rows, workbook
 from debate_judge.data.files.columns import ColumnNames
 from debate_judge.data.files.formats import read_records
 from debate_judge.data.files.groups import load
@@ -127,7 +127,7 @@ PARQUET = [
         (
             "lists of far more values than bytes",
             written(text=["a", "b"], tone=[[True] * 100_000] * 2),
-            lambda p: p.setattr(formats, "_MAX_LIST_VALUES", 10_000),
+            lambda p: p.setattr(typed_rows, "_MAX_LIST_VALUES", 10_000),
             None,
             "tone.list.element",
             "200,000 values",
@@ -135,7 +135,7 @@ PARQUET = [
         (
             "a column that unpacks to far more",
             written(text=["x" * (1 << 20)] * 8, tone=[1] * 8),
-            lambda p: p.setattr(formats, "_MAX_UNPACKED", 4 << 20),
+            lambda p: p.setattr(typed_rows, "_MAX_UNPACKED", 4 << 20),
             None,
             "text",
             "unpacks",
