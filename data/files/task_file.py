@@ -243,7 +243,7 @@ def guess_task(records: Iterable[Record], columns: ColumnNames, name: str) -> Gu
             remedy="describe the aspects in a task file, and name it with --task",
         )
     for task in TASKS.values():
-        if _fits(task, values):
+        if _fits(task, {column: values[column] for column in scales}):
             return GuessedTask(task, columns, built_in=True, doubtful=doubtful)
     source, text = (columns.renamed.get(role, role) for role in ("source", "text"))
     names = _aspect_names(scales)
@@ -394,14 +394,10 @@ def _guess_ends(least: float, most: float) -> tuple[float, float]:
     return math.floor(least), math.ceil(most)
 
 
-def _fits(task: Task, values: Mapping[str, Sequence[object]]) -> bool:
-    """Whether every column that looks like ratings is an aspect of a built-in task, with values on its scale."""
+def _fits(task: Task, ratings: Mapping[str, Sequence[object]]) -> bool:
+    """Whether every column of ratings is an aspect of a built-in task, with values on its scale."""
     scales = {normalized_name(aspect.name): aspect.scale for aspect in task.aspects}
-    numbers = {
-        normalized_name(n): [v for v in cells if isinstance(v, int | float)]
-        for n, cells in values.items()
-        if _guess_scale(cells)
-    }
+    numbers = {normalized_name(n): [v for v in cells if isinstance(v, int | float)] for n, cells in ratings.items()}
     return all(name in scales and all(map(scales[name].contains, cells)) for name, cells in numbers.items())
 
 

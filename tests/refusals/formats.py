@@ -106,6 +106,14 @@ WORKBOOKS = [
             "0 seconds",
         ),
         ("an empty sheet", lambda f: sheet_file(f / "a.xlsx", [], more=1), None, None, None, "'Sheet2'"),
+        (
+            "a sheet of one sentence before the data",
+            lambda f: sheet_file(f / "a.xlsx", [NAMES, *OFF_SCALE], before=[("Ratings of 2026",)]),
+            None,
+            None,
+            None,
+            "'Sheet2'",
+        ),
         ("a sheet off the scale", lambda f: sheet_file(f / "a.xlsx", [NAMES, *OFF_SCALE]), None, 5, "tone", "scale"),
         ("no sheet at all", lambda f: (f / "a.xlsx").write_text("source,text\ns,x\n"), None, None, None, "not a"),
     )
